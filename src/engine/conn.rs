@@ -5,10 +5,10 @@
 //! high-water mark stops input. After a framing error nothing is parsed again.
 
 mod admitting;
-mod cors;
 mod large;
 mod pending;
 mod preface;
+mod refusal;
 mod streaming;
 
 pub(super) use large::ParseTurn;
@@ -19,19 +19,18 @@ use crate::{
     binding::{
         EventStream, Handled, PendingResponse,
         admission::ADMISSION_MS_MAX,
-        answer::ResponseWriter,
         cors::CorsAnswer,
-        hosts, http_error,
+        hosts,
         large::{LARGE_BODY_BYTES, Ticket},
-        responder::{Http1, Http1Kept, Transport},
+        responder::Http1Kept,
     },
     engine::{
         Engine, Worker,
         body::Chunks,
-        request::{self, Http1Handled},
+        request::{self, Http1Handled, asking},
         socket::Socket,
     },
-    http::{Found, Head, Method, Reject},
+    http::{Found, Head, Method},
     json::Source,
     service::{Now, Peer},
 };
@@ -301,11 +300,9 @@ impl Conn {
         let head = layout.head(rest.bytes());
         if !layout.knows_hosts() && !hosts::are_served(config, cx.peer, &head) {
             let head_only = head.method() == Method::Head;
-            self.cors = CorsAnswer::NONE;
-            return self.refuse(cx, hosts::MISDIRECTED, hosts::REFUSAL, head_only);
+            return self.misdirected(cx, head_only);
         }
-        let asking = request::asking(cx.engine, cx.peer, false);
-        let admission = match asking.admit(&head, cx.now, cx.wake) {
+        let admission = match asking(cx.engine, cx.peer, false).admit(&head, cx.now, cx.wake) {
             Poll::Ready(Ok(admission)) => admission,
             refused => {
                 let layout = *layout;
@@ -318,8 +315,7 @@ impl Conn {
         let total = match end {
             request::BodyEnd::At(total) if total <= seen => total,
             end => {
-                let layout = *layout;
-                let at = (end, continued);
+                let (layout, at) = (*layout, (end, continued));
                 return self.begin_body(cx, rest.bytes(), &layout, at, eof, admission);
             }
         };
@@ -383,29 +379,5 @@ impl Conn {
             Handled::Pending(pending) => State::Pending(pending),
             Handled::Stream(stream) => State::Streaming(stream),
         };
-    }
-
-    pub(super) fn reject(&mut self, cx: &mut Cx<'_>, reject: Reject) -> Step {
-        self.reject_with(cx, reject.status(), reject.reason())
-    }
-
-    /// Answers what is not HTTP, or comes too slowly; nothing behind it is ever parsed.
-    pub(super) fn reject_with(
-        &mut self,
-        cx: &mut Cx<'_>,
-        status: u16,
-        reason: &'static str,
-    ) -> Step {
-        self.refuse(cx, status, reason, false)
-    }
-
-    /// Writes the last answer of the connection.
-    fn refuse(&mut self, cx: &mut Cx<'_>, status: u16, why: &'static str, to_head: bool) -> Step {
-        let kept = Http1Kept { closes: true, head_only: to_head, ..Http1Kept::default() };
-        let http = Http1::resume(kept, cx.worker.scratch.date.at(cx.now));
-        let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
-        writer.fields = cx.engine.config.cors.fields(self.cors);
-        http_error::answer(&mut writer, status, why);
-        Step::Over(Next::Close)
     }
 }

@@ -67,8 +67,7 @@ pub struct Setup {
     pub asks_scopes: bool,
     /// What callers may take, those that are known and others.
     pub quotas: Quotas,
-    /// Hops that say the address of their client in `X-Forwarded-For`: what is counted by address
-    /// is counted by that one.
+    /// Hops that say the address of their client in `X-Forwarded-For`, which is counted then.
     pub trusted_proxies: Vec<Network>,
     /// Which names a `tenant` may have that are no agent's: each is a space of tasks of its own.
     pub tenants: Tenants,
@@ -97,15 +96,13 @@ pub struct Setup {
     /// Origins whose pages may open WebSockets, beside those of the server's own host and of
     /// `public_url`: as browsers send them (`https://app.example`), or `*` for all of them.
     pub ws_origins: Vec<String>,
-    /// Which pages of other origins may read answers (CORS); by default none.
+    /// Which pages of other origins may read answers; by default none.
     pub cors: Cors,
     /// Who signs cards (A2A 1.0 §8.4), as `client::card::SigningKeys` does: those that name
-    /// `public_url` or one of `allow_hosts`; for any other host a card goes out unsigned. The
-    /// public keys are at `/.well-known/jwks.json`.
+    /// `public_url` or one of `allow_hosts`. The public keys are at `/.well-known/jwks.json`.
     pub card_signer: Option<Arc<dyn CardSigner>>,
     /// What cards say that callers have to show, unless the agent has words of its own
-    /// ([`Profile::security`]); by default what the authenticator asks for. It is said, and asked by
-    /// nobody but the authenticator.
+    /// ([`Profile::security`]); by default what the authenticator asks for.
     pub security: CardSecurity,
     /// Give every body below this path back; for framing tests.
     #[cfg(feature = "test-echo")]
