@@ -43,6 +43,7 @@ use peregrine::{
     },
     dialect::card::CardForm,
     limits::Limits,
+    model::Idempotency,
     op::Core,
     permits::Permits,
     service::{Follow, Peer, Start},
@@ -273,7 +274,14 @@ impl Bare {
         let start =
             Start { secret: 7, unix_ms: || NOW.unix_ms, workers: 1, base_url: String::new() };
         let limits = Limits::default();
-        let core = Core::new(&limits, vec![(Echo::profile(), Arc::new(Echo))], None, &start, None);
+        let core = Core::new(
+            &limits,
+            vec![(Echo::profile(), Arc::new(Echo))],
+            None,
+            Idempotency::Off,
+            &start,
+            None,
+        );
         let large = LargeBodies::new(&Limits::default());
         let config = ServerConfig {
             access: Default::default(),
@@ -299,6 +307,7 @@ impl Bare {
             strict_version: false,
             strict: false,
             extended_card: false,
+            idempotent_send: None,
             ws_origins: Vec::new(),
             test_echo: None,
             started_s: 0,
@@ -315,6 +324,7 @@ impl Bare {
         let mut parts = ResponseParts::default();
         let Scratch { decode, call, .. } = &mut self.scratch;
         let metadata = grpc::Metadata {
+            idempotency_key: None,
             version: Some(b"1.0"),
             tenant: None,
             last_event_id: None,

@@ -19,6 +19,8 @@ pub enum FaultKind {
     MethodNotFound,
     /// A parameter is missing, of the wrong type or out of range.
     InvalidParams,
+    /// Another message was sent under the same id before; see `docs/guide/calls.md`.
+    IdempotencyConflict,
     /// Our fault.
     Internal,
     /// No such task, or none the caller may see.
@@ -62,6 +64,8 @@ pub enum CanonicalCode {
     InvalidArgument,
     /// `NOT_FOUND`
     NotFound,
+    /// `ALREADY_EXISTS`
+    AlreadyExists,
     /// `RESOURCE_EXHAUSTED`
     ResourceExhausted,
     /// `FAILED_PRECONDITION`
@@ -82,6 +86,7 @@ impl CanonicalCode {
         match self {
             CanonicalCode::InvalidArgument => "INVALID_ARGUMENT",
             CanonicalCode::NotFound => "NOT_FOUND",
+            CanonicalCode::AlreadyExists => "ALREADY_EXISTS",
             CanonicalCode::ResourceExhausted => "RESOURCE_EXHAUSTED",
             CanonicalCode::FailedPrecondition => "FAILED_PRECONDITION",
             CanonicalCode::Internal => "INTERNAL",
@@ -96,6 +101,7 @@ impl CanonicalCode {
         match self {
             CanonicalCode::InvalidArgument | CanonicalCode::FailedPrecondition => 400,
             CanonicalCode::NotFound => 404,
+            CanonicalCode::AlreadyExists => 409,
             CanonicalCode::ResourceExhausted => 429,
             CanonicalCode::Internal => 500,
             CanonicalCode::Unavailable => 503,
@@ -124,11 +130,12 @@ pub struct FaultRow {
 
 impl FaultKind {
     /// Every kind, for tables and tests.
-    pub const ALL: [FaultKind; 21] = [
+    pub const ALL: [FaultKind; 22] = [
         FaultKind::Parse,
         FaultKind::InvalidRequest,
         FaultKind::MethodNotFound,
         FaultKind::InvalidParams,
+        FaultKind::IdempotencyConflict,
         FaultKind::Internal,
         FaultKind::TaskNotFound,
         FaultKind::TaskNotCancelable,
@@ -157,14 +164,15 @@ impl FaultKind {
             FaultRow { code, code_v01, http_v03, status, reason, message }
         }
         use CanonicalCode::{
-            FailedPrecondition, Internal, InvalidArgument, NotFound, PermissionDenied, ResourceExhausted, Unauthenticated,
-            Unavailable,
+            AlreadyExists, FailedPrecondition, Internal, InvalidArgument, NotFound, PermissionDenied, ResourceExhausted,
+            Unauthenticated, Unavailable,
         };
         match self {
             FaultKind::Parse => row(-32700, -32700, 400, InvalidArgument, "PARSE_ERROR", "Invalid JSON payload"),
             FaultKind::InvalidRequest => row(-32600, -32600, 400, InvalidArgument, "INVALID_REQUEST", "Request payload validation error"),
             FaultKind::MethodNotFound => row(-32601, -32601, 404, NotFound, "METHOD_NOT_FOUND", "Method not found"),
             FaultKind::InvalidParams => row(-32602, -32602, 422, InvalidArgument, "INVALID_PARAMS", "Invalid parameters"),
+            FaultKind::IdempotencyConflict => row(-32602, -32602, 409, AlreadyExists, "IDEMPOTENCY_CONFLICT", "Another message was sent under this id"),
             FaultKind::Internal => row(-32603, -32603, 500, Internal, "INTERNAL_ERROR", "Internal error"),
             FaultKind::TaskNotFound => row(-32001, -32001, 404, NotFound, "TASK_NOT_FOUND", "Task not found"),
             FaultKind::TaskNotCancelable => row(-32002, -32002, 409, FailedPrecondition, "TASK_NOT_CANCELABLE", "Task cannot be canceled"),

@@ -9,7 +9,10 @@ mod memory;
 mod units;
 
 #[cfg(test)]
-pub(crate) use memory::{DEFERRED_CALL_BYTES, RECORD_NUMBER_BYTES, RESUME_TIMER_BYTES, SLOT_BYTES};
+pub(crate) use memory::{
+    DEFERRED_CALL_BYTES, IDEMPOTENCY_ENTRY_BYTES, RECORD_NUMBER_BYTES, RESUME_TIMER_BYTES,
+    SLOT_BYTES,
+};
 #[cfg(feature = "grpc")]
 pub(crate) use memory::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES};
 
@@ -85,6 +88,12 @@ macro_rules! limits {
 /// Bytes of a body or message above which it counts among `large_bodies_max`: what is smaller is
 /// handled with what each worker has at hand.
 pub const LARGE_BODY_BYTES: usize = 64 * 1024;
+
+/// Sends that are known again under one lock: as many locks as that makes, and at most 64.
+pub(crate) const IDEMPOTENCY_SHARD_ENTRIES: usize = 1024;
+
+/// Bytes of direct messages that each lock has for its sends at least.
+pub(crate) const IDEMPOTENCY_SHARD_BYTES: usize = 64 * 1024;
 
 /// Header fields that an agent's profile may name.
 pub const AGENT_FIELDS_MAX: usize = 16;
@@ -245,6 +254,12 @@ limits! {
     owners_max: usize = 10_000;
     /// Credentials that were right and are remembered, and peers that have shown wrong ones.
     credentials_max: usize = 16_384;
+    /// Sends that are known again when they are repeated; the oldest leave first.
+    idempotency_entries_max: usize = 65_536;
+    /// Bytes of direct messages that are kept to answer such sends; the oldest leave first.
+    idempotency_bytes_max: usize = 16 * 1024 * 1024;
+    /// Milliseconds that a send is known again (Stripe: 24 h).
+    idempotency_ttl_ms: u64 = 86_400_000;
     /// Bytes of one task: a 4 MiB body twice, as history and artifact, and as much again.
     task_bytes_max: usize = 16 * 1024 * 1024;
     /// Messages kept in a task's history; the oldest leave first.

@@ -9,6 +9,7 @@ mod last_call;
 mod late;
 mod peer;
 pub mod principal;
+mod scope;
 pub mod tap;
 
 use std::{
@@ -32,6 +33,7 @@ pub use last_call::LastCall;
 pub use late::{CallLink, LateAnswer, LateCall};
 pub use peer::{AddressSource, Peer, Remote};
 pub use principal::Principal;
+pub use scope::{AgentIndex, OwnerIndex, Scope, TenantIndex};
 
 /// The time, read once per turn of a worker's loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,46 +64,6 @@ pub trait Entropy {
     fn bits(&mut self) -> u128;
 }
 
-/// Index of an agent in its server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AgentIndex(pub u16);
-
-/// Index of a space of tasks beside others of the same agent; 0: none was named.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct TenantIndex(pub u16);
-
-/// Index of who owns tasks; 0: nobody in particular. No two principals have one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct OwnerIndex(pub u32);
-
-/// Whose tasks: the key of everything that is stored. What is in another scope is not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Scope {
-    /// The agent behind the path.
-    pub agent: AgentIndex,
-    /// The space of tasks that the caller named.
-    pub tenant: TenantIndex,
-    /// Who calls.
-    pub owner: OwnerIndex,
-}
-
-impl Scope {
-    /// All tasks of an agent that belong to nobody in particular.
-    pub const fn of(agent: AgentIndex) -> Scope {
-        Scope { agent, tenant: TenantIndex(0), owner: OwnerIndex(0) }
-    }
-
-    /// True when neither a tenant nor an owner was named.
-    pub const fn is_plain(self) -> bool {
-        self.tenant.0 == 0 && self.owner.0 == 0
-    }
-
-    /// A number that no other scope has.
-    pub const fn bits(self) -> u64 {
-        (self.owner.0 as u64) << 32 | (self.tenant.0 as u64) << 16 | self.agent.0 as u64
-    }
-}
-
 /// Who calls whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
@@ -120,6 +82,8 @@ pub struct Caller<'a> {
     pub running_tasks_max: Option<u32>,
     /// The worker that handles the call.
     pub worker: usize,
+    /// `Idempotency-Key`, as it came with this call alone.
+    pub idempotency_key: Option<&'a str>,
     /// Values of the extension headers, comma separated, as they came.
     pub extensions: Option<&'a str>,
     /// The caller's name, which its transport has verified (A2A 1.0 §7.2); see [`Peer`].

@@ -417,6 +417,7 @@ fn a_call_of_a_client_and_its_answer_allocate_nothing() {
     let _one = COUNTING.lock();
     let said = MessageBuf::user(&PartsBuf::new().text("hello")).id("m-1");
     let send = Send {
+        has_own_id: true,
         message: said.view(),
         task_id: None,
         client_chooses_id: false,

@@ -224,7 +224,7 @@ impl<'x> CallContext<'x> {
         if let Call::ExtendedCard = call {
             return self.answer_card(format);
         }
-        let (service, mut cx, writer) = self.split();
+        let (service, mut cx, writer) = self.split(true);
         let outcome = writer.begin_reply(format, |answer| service.call(&mut cx, *call, answer));
         writer.shows(cx.record);
         match writer.end_reply(format, outcome) {
@@ -248,7 +248,7 @@ impl<'x> CallContext<'x> {
             }
         };
         let now_ms = self.now.mono_ms;
-        let (service, mut cx, writer) = self.split();
+        let (service, mut cx, writer) = self.split(true);
         let outcome = writer.begin_opening(format, |answer| service.call(&mut cx, *call, answer));
         writer.shows(cx.record);
         match writer.end_opening(format, outcome) {
@@ -297,7 +297,7 @@ impl<'x> CallContext<'x> {
             format.push_bytes(self.writer.out, &card);
             return Ok(None);
         }
-        let (service, mut cx, writer) = self.split();
+        let (service, mut cx, writer) = self.split(false);
         let start = writer.out.len();
         let outcome = format.push_reply(writer.out, |answer| service.call(&mut cx, *call, answer));
         writer.shows(cx.record);
@@ -317,7 +317,7 @@ impl<'x> CallContext<'x> {
     /// would only show something is not made.
     pub fn call_silently(&mut self, op: Op, call: &Call<'_>) {
         if !call.only_shows() && self.authorize(op).is_ok() {
-            let (service, mut cx, _) = self.split();
+            let (service, mut cx, _) = self.split(false);
             let _ = service.call(&mut cx, *call, &mut |_| ()).map(Outcome::finish);
         }
     }
@@ -356,9 +356,10 @@ impl<'x> CallContext<'x> {
         std::mem::take(&mut self.writer.fields)
     }
 
-    /// The service, what it may use, and where it answers.
+    /// The service, what it may use, and where it answers. What a head says of one call is said of
+    /// none that does not come alone.
     #[inline(always)]
-    fn split(&mut self) -> (&'x dyn Service, CallCx<'_>, &mut ResponseWriter<'x>) {
+    fn split(&mut self, is_alone: bool) -> (&'x dyn Service, CallCx<'_>, &mut ResponseWriter<'x>) {
         self.scratch.note_call(self.agent, self.now);
         let CallScratch { worker, events, entropy, tenant, .. } = &mut *self.scratch;
         let principal = self.admission.as_ref().map(|admission| &admission.principal);
@@ -369,6 +370,7 @@ impl<'x> CallContext<'x> {
             principal,
             running_tasks_max: self.share.as_ref().and_then(|share| share.running_tasks_max()),
             worker: *worker,
+            idempotency_key: self.source.idempotency_key().filter(|_| is_alone),
             extensions: self.extensions.as_deref(),
             identity: self.peer.identity,
             fields: self.source.fields(),

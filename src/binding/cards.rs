@@ -297,6 +297,7 @@ pub fn body(
         extended: config.extended_card && dialect.offers(Op::ExtendedCard),
         skill_modes: dialect.quirks.card_v1,
         security: Some(config.security_of(profile)),
+        idempotent_send: config.idempotent_send,
     };
     let mut card = card::render(profile, &interfaces, form, options);
     // 0.1 has no place for them.

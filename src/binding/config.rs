@@ -63,6 +63,8 @@ pub struct ServerConfig {
     pub strict: bool,
     /// True: the extended card is served and announced: always where callers are known.
     pub extended_card: bool,
+    /// Whose sends are known again, as cards say it; `None`: nobody's.
+    pub idempotent_send: Option<&'static str>,
     /// Origins whose pages may open WebSockets, beside our own; `*` stands for all of them.
     pub ws_origins: Vec<String>,
     /// Paths below this one give every body back; for framing tests.

@@ -52,6 +52,7 @@ fn stream(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
     let message = MessageBuf::agent(&PartsBuf::new().text("stream:5")).id("echo-stream");
     let send = Send {
         message: message.view(),
+        has_own_id: false,
         task_id: None,
         client_chooses_id: false,
         context_id: None,

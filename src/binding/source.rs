@@ -9,7 +9,7 @@ use crate::{
         stream::EventFraming,
         ws::Upgrade,
     },
-    http::Head,
+    http::{Field, Head},
     service::RequestFields,
 };
 
@@ -61,6 +61,17 @@ impl<'x> RequestSource<'x> {
             RequestSource::Grpc(metadata) => metadata.last_event_id,
             RequestSource::WebSocket { .. } => None,
         }
+    }
+
+    /// `Idempotency-Key`; the head of an upgrade says nothing of one message.
+    #[inline(always)]
+    pub fn idempotency_key(self) -> Option<&'x str> {
+        let value = match self {
+            RequestSource::Http(head) => head.value(Field::IdempotencyKey)?,
+            RequestSource::Grpc(metadata) => metadata.idempotency_key?,
+            RequestSource::WebSocket { .. } => return None,
+        };
+        str::from_utf8(value).ok()
     }
 
     /// The header fields that agents may see.

@@ -25,7 +25,8 @@ pub struct CallOptions {
     /// When calls that are safe to repeat are made once more.
     pub backoff: Backoff,
     /// True: the server handles a message once, however often it comes, so a send is repeated, too.
-    /// A2A 1.0 §3.3.1 leaves that to servers, and no card says it.
+    /// A2A 1.0 §3.3.1 leaves that to servers; a card may say it, too
+    /// ([`AgentCard::knows_sends_again`]), and then this is not needed.
     pub is_idempotent: bool,
     /// Milliseconds between two looks at a task that cannot be streamed: 2 s.
     pub poll_ms: u64,

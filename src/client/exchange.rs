@@ -15,8 +15,8 @@ use crate::{
 };
 
 use super::{
-    Answer, CallOptions, ClientError, ClientErrorKind, HttpRequest, HttpResponse, TaskAddress,
-    Transport, TransportError,
+    Answer, ClientError, ClientErrorKind, HttpRequest, HttpResponse, TaskAddress, Transport,
+    TransportError,
     client::SharedClient,
     credentials::{CredentialPlan, CredentialsError, HeldToken},
     endpoint::AgentEndpoint,
@@ -155,8 +155,18 @@ impl<T: Transport> SharedClient<T> {
     /// Whether a call may reach the server twice.
     fn is_repeatable(&self, endpoint: &AgentEndpoint, op: Op) -> bool {
         let generation = endpoint.interface.generation;
-        let is_idempotent = self.built.options.is_idempotent;
+        let is_idempotent = self.is_idempotent_send(endpoint, op);
         retry::is_repeatable(op, generation, is_idempotent, Failure::Unknown)
+    }
+
+    /// Whether a send may reach the server twice, since it knows a message by its id.
+    fn is_idempotent_send(&self, endpoint: &AgentEndpoint, op: Op) -> bool {
+        // 0.1 has no message ids.
+        let has_ids = endpoint.interface.generation != Generation::V01;
+        let has_credentials = || endpoint.plan().is_ok_and(|plan| !plan.is_empty());
+        matches!(op, Op::Send | Op::Stream)
+            && (self.built.options.is_idempotent
+                || (has_ids && self.card().knows_sends_again(has_credentials())))
     }
 
     /// Those of a call that begins now.
@@ -180,8 +190,9 @@ impl<T: Transport> SharedClient<T> {
             attempts.has_new_token = true;
             return Some(0);
         }
-        let CallOptions { backoff, is_idempotent, .. } = &self.built.options;
-        if !retry::is_repeatable(op, generation, *is_idempotent, error.failure()) {
+        let backoff = &self.built.options.backoff;
+        let is_idempotent = self.is_idempotent_send(&self.endpoint(), op);
+        if !retry::is_repeatable(op, generation, is_idempotent, error.failure()) {
             return None;
         }
         let (now, random) = (self.transport.now(), self.transport.random());

@@ -155,6 +155,7 @@ impl SendRequest {
         };
         let send = Send {
             message: Message(packed),
+            has_own_id: true,
             task_id: message.task_id(),
             client_chooses_id: false,
             context_id: message.context_id(),

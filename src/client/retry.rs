@@ -70,6 +70,7 @@ impl Failure {
             Some(
                 CanonicalCode::InvalidArgument
                 | CanonicalCode::NotFound
+                | CanonicalCode::AlreadyExists
                 | CanonicalCode::FailedPrecondition
                 | CanonicalCode::Internal
                 | CanonicalCode::Unauthenticated
@@ -83,7 +84,7 @@ impl Failure {
 /// Whether a call may be made once more after it failed so.
 ///
 /// `is_idempotent_send`: the server says that it handles a message once, however often it comes
-/// (A2A 1.0 §3.3.1 leaves that to it).
+/// (A2A 1.0 §3.3.1 leaves that to it), by its card or in the caller's words.
 pub fn is_repeatable(
     op: Op,
     generation: Generation,

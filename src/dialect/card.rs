@@ -53,6 +53,8 @@ pub struct CardOptions<'a> {
     pub skill_modes: bool,
     /// What callers have to show; `None`: nothing.
     pub security: Option<&'a CardSecurity>,
+    /// Whose sends are known again, in the word of [`Extension::IDEMPOTENT_SEND`].
+    pub idempotent_send: Option<&'static str>,
 }
 
 /// Version of an interface for clients of 0.1 alone.
@@ -122,9 +124,7 @@ pub fn render(
     if is_v1 {
         card.flag("extendedAgentCard", options.extended);
     }
-    if !profile.extensions.is_empty() {
-        card.extensions(&profile.extensions);
-    }
+    card.extensions(&profile.extensions, options);
     card.0.push(b'}');
     if is_v03 && options.extended {
         card.flag("supportsAuthenticatedExtendedCard", true);
@@ -217,7 +217,14 @@ impl CardWriter {
         self.0.push(b'}');
     }
 
-    fn extensions(&mut self, extensions: &[Extension]) {
+    /// Those of the agent, and those that the server has beside them; an agent may declare one of
+    /// these in its own words.
+    fn extensions(&mut self, extensions: &[Extension], options: CardOptions) {
+        let is_declared = |uri: &str| extensions.iter().any(|extension| extension.uri == uri);
+        let callers = options.idempotent_send.filter(|_| !is_declared(Extension::IDEMPOTENT_SEND));
+        if extensions.is_empty() && callers.is_none() {
+            return;
+        }
         self.open("extensions", b'[');
         for extension in extensions {
             self.element(b'{');
@@ -230,6 +237,18 @@ impl CardWriter {
                 self.raw("params", params.view().raw());
             }
             self.0.push(b'}');
+        }
+        if let Some(callers) = callers {
+            self.element(b'{');
+            self.text("uri", Extension::IDEMPOTENT_SEND);
+            self.text(
+                "description",
+                "A message that is sent again under its id is not handled again",
+            );
+            self.flag("required", false);
+            self.open("params", b'{');
+            self.text("callers", callers);
+            self.0.extend_from_slice(b"}}");
         }
         self.0.push(b']');
     }

@@ -171,6 +171,7 @@ fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
         | FaultKind::InvalidRequest
         | FaultKind::MethodNotFound
         | FaultKind::InvalidParams
+        | FaultKind::IdempotencyConflict
         | FaultKind::Internal
         | FaultKind::TaskNotFound
         | FaultKind::ContentTypeNotSupported

@@ -89,6 +89,7 @@ pub(super) fn evo_ai(out: &mut Vec<u8>, fault: &Fault) {
         | FaultKind::InvalidRequest
         | FaultKind::MethodNotFound
         | FaultKind::InvalidParams
+        | FaultKind::IdempotencyConflict
         | FaultKind::Internal => (row.code, row.message),
         FaultKind::TaskNotFound
         | FaultKind::TaskNotCancelable

@@ -70,6 +70,7 @@ fn fault_http(fault: &Fault) -> u16 {
         | FaultKind::InvalidRequest
         | FaultKind::MethodNotFound
         | FaultKind::InvalidParams
+        | FaultKind::IdempotencyConflict
         | FaultKind::TaskNotFound
         | FaultKind::TaskNotCancelable
         | FaultKind::PushNotificationNotSupported

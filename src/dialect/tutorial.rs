@@ -80,6 +80,7 @@ fn fault_http(fault: &Fault) -> u16 {
         FaultKind::RateLimited => 429,
         FaultKind::Parse
         | FaultKind::InvalidParams
+        | FaultKind::IdempotencyConflict
         | FaultKind::Internal
         | FaultKind::TaskNotFound
         | FaultKind::TaskNotCancelable

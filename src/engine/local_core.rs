@@ -6,7 +6,7 @@ use crate::{
     agent::{Agent, Profile},
     engine::BuildError,
     limits::Limits,
-    model::{CardSecurity, is_agent_name},
+    model::{CardSecurity, Idempotency, is_agent_name},
     op::{Agents, Core},
     service::{AgentIndex, Service, Start, tap::Tap},
 };
@@ -16,8 +16,9 @@ use crate::{
 /// itself. For `node` see [`Setup::node`](crate::engine::Setup::node).
 ///
 /// Of `start`, `base_url` is of no use here; `workers` is the server's number of them. `tap` keeps
-/// what happens to its tasks. The agents can be changed while it runs: what is in front of it must
-/// ask it, or another that has the same, for names ([`Service::agent`]).
+/// what happens to its tasks. Sends of callers with an owner are known again
+/// ([`Idempotency::Authenticated`]). The agents can be changed while it runs: what is in front
+/// of it must ask it, or another that has the same, for names ([`Service::agent`]).
 ///
 /// # Errors
 /// What is wrong with the limits or the agents: [`BuildError::Limit`], [`BuildError::NoAgent`],
@@ -37,7 +38,7 @@ pub fn local_core(
     if let Some(name) = wrong {
         return Err(BuildError::Security(name.to_owned()));
     }
-    let core = Core::new(limits, agents, node, start, tap);
+    let core = Core::new(limits, agents, node, Idempotency::default(), start, tap);
     Ok((Arc::clone(&core) as Arc<dyn Service>, core.agents()))
 }
 

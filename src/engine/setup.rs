@@ -31,7 +31,7 @@ use crate::{
         local_core::{check_fields, check_security, indexes},
     },
     limits::Limits,
-    model::{CardSecurity, Profile, is_agent_name},
+    model::{CardSecurity, Idempotency, Profile, is_agent_name},
     op::{Agents, Core},
     permits::Permits,
     service::{AgentIndex, Now, Service, Start, TickCx, tap::Tap},
@@ -57,6 +57,9 @@ pub struct Setup {
     /// `service` it is for the answers alone: that service has given it to its cores, and says
     /// which records its answers show ([`CallCx::record`](crate::service::CallCx::record)).
     pub tap: Option<Arc<dyn Tap>>,
+    /// Whose sends are known again when they are repeated. A `service` decides that for itself, and
+    /// its cards say nothing of it.
+    pub idempotency: Idempotency,
     /// Dialects at paths of their own.
     pub mounts: Vec<Mount>,
     /// Who knows callers: then every operation needs one, but those of agents whose profile says
@@ -117,6 +120,7 @@ impl Default for Setup {
             service: None,
             node: None,
             tap: None,
+            idempotency: Idempotency::default(),
             mounts: Vec::new(),
             authenticator: None,
             asks_scopes: false,
@@ -227,11 +231,13 @@ impl Setup {
     /// [`BuildError`].
     pub fn build(self, start: Start) -> Result<Arc<Engine>, BuildError> {
         let mounts = self.resolve()?;
+        let declared = self.idempotency.callers().filter(|_| self.service.is_none());
         let (service, agents) = match self.service {
             Some(service) => (service, None),
             None => {
                 let tap = self.tap.clone();
-                let core = Core::new(&self.limits, self.agents, self.node, &start, tap);
+                let (limits, node) = (&self.limits, self.node);
+                let core = Core::new(limits, self.agents, node, self.idempotency, &start, tap);
                 (Arc::clone(&core) as Arc<dyn Service>, Some(core.agents()))
             }
         };
@@ -268,6 +274,7 @@ impl Setup {
             strict_version: self.strict_version || self.strict,
             strict: self.strict,
             extended_card: self.extended_card || knows_callers,
+            idempotent_send: declared,
             ws_origins: self.ws_origins,
             cors: CorsPolicy::new(self.cors),
             card_signer: self.card_signer,

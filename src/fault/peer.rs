@@ -46,6 +46,7 @@ impl FaultKind {
             FaultKind::InvalidRequest => "InvalidRequestError",
             FaultKind::MethodNotFound => "MethodNotFoundError",
             FaultKind::InvalidParams => "InvalidParamsError",
+            FaultKind::IdempotencyConflict => "IdempotencyConflictError",
             FaultKind::Internal => "InternalError",
             FaultKind::TaskNotFound => "TaskNotFoundError",
             FaultKind::TaskNotCancelable => "TaskNotCancelableError",
@@ -107,6 +108,7 @@ impl PeerFault {
         let all = [
             CanonicalCode::InvalidArgument,
             CanonicalCode::NotFound,
+            CanonicalCode::AlreadyExists,
             CanonicalCode::ResourceExhausted,
             CanonicalCode::FailedPrecondition,
             CanonicalCode::Internal,

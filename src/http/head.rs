@@ -30,6 +30,8 @@ pub enum Field {
     ContentType,
     /// `grpc-timeout`
     GrpcTimeout,
+    /// `Idempotency-Key`
+    IdempotencyKey,
     /// `If-Modified-Since`
     IfModifiedSince,
     /// `If-None-Match`

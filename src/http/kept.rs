@@ -287,6 +287,7 @@ pub(super) const fn is_kept(field: Field) -> bool {
         | Field::A2aTenant
         | Field::Authorization
         | Field::GrpcTimeout
+        | Field::IdempotencyKey
         | Field::IfModifiedSince
         | Field::IfNoneMatch
         | Field::LastEventId

@@ -257,6 +257,7 @@ pub(super) fn known(name: &[u8]) -> Option<KnownField> {
         (13, b'i') if is(name, b"if-none-match") => Field::IfNoneMatch,
         (13, b'l') if is(name, b"last-event-id") => Field::LastEventId,
         (14, b'a') if is(name, b"a2a-extensions") => Field::A2aExtensions,
+        (15, b'i') if is(name, b"idempotency-key") => Field::IdempotencyKey,
         (15, b'x') if is(name, b"x-forwarded-for") => Field::XForwardedFor,
         (16, b'x') if is(name, b"x-a2a-extensions") => Field::XA2aExtensions,
         (16, b'x') if is(name, b"x-forwarded-host") => Field::XForwardedHost,

@@ -111,6 +111,30 @@ impl Call<'_> {
     }
 }
 
+/// Whose sends are known again when they are repeated: an equal message under the same id, or with
+/// the same `Idempotency-Key`, gets what came of the first (`docs/guide/calls.md`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Idempotency {
+    /// Nobody's: each send is made.
+    Off,
+    /// Those of callers that are known: others could take each other's ids.
+    #[default]
+    Authenticated,
+    /// Everybody's.
+    Everybody,
+}
+
+impl Idempotency {
+    /// Whose they are, as cards say it; `None`: nobody's.
+    pub(crate) const fn callers(self) -> Option<&'static str> {
+        match self {
+            Idempotency::Off => None,
+            Idempotency::Authenticated => Some("authenticated"),
+            Idempotency::Everybody => Some("all"),
+        }
+    }
+}
+
 /// How a sender wants its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendMode {
@@ -127,6 +151,8 @@ pub enum SendMode {
 pub struct Send<'a> {
     /// The message, packed by the dialect; it always has a `messageId`.
     pub message: Message<'a>,
+    /// True: the caller has chosen that id; false: it was made up.
+    pub has_own_id: bool,
     /// The task to continue.
     pub task_id: Option<RawText<'a>>,
     /// 0.1 only: an unknown `task_id` makes a task with this id.

@@ -188,8 +188,16 @@ pub struct CallBuf {
 /// A call without what is borrowed.
 #[derive(Clone, Copy)]
 enum CallKind {
-    Send { client_chooses_id: bool, mode: SendMode, history: Option<u32>, generation: Generation },
-    Get { history: Option<u32> },
+    Send {
+        has_own_id: bool,
+        client_chooses_id: bool,
+        mode: SendMode,
+        history: Option<u32>,
+        generation: Generation,
+    },
+    Get {
+        history: Option<u32>,
+    },
     List(List<'static>),
     Cancel(Aim),
     Subscribe(Aim),
@@ -225,8 +233,9 @@ impl CallBuf {
                 put(tag::CONTEXT_ID, send.context_id.map(RawText::raw));
                 put(tag::OUTPUT_MODES, send.accepted_output_modes);
                 put(tag::METADATA, send.metadata.map(JsonObject::raw));
-                let Send { client_chooses_id, mode, history, generation, .. } = *send;
-                CallKind::Send { client_chooses_id, mode, history, generation }
+                let Send { has_own_id, client_chooses_id, mode, history, .. } = *send;
+                let generation = send.generation;
+                CallKind::Send { has_own_id, client_chooses_id, mode, history, generation }
             }
             Call::Get(get) => {
                 put(tag::ID, Some(get.id.raw()));
@@ -256,17 +265,20 @@ impl CallBuf {
             Target { id, context_id, metadata, generation, after }
         };
         match self.kind {
-            CallKind::Send { client_chooses_id, mode, history, generation } => Call::Send(Send {
-                message: Message(fields.first(tag::MESSAGE).unwrap_or_default()),
-                task_id: id,
-                client_chooses_id,
-                context_id,
-                mode,
-                history,
-                accepted_output_modes: fields.first(tag::OUTPUT_MODES),
-                metadata,
-                generation,
-            }),
+            CallKind::Send { has_own_id, client_chooses_id, mode, history, generation } => {
+                Call::Send(Send {
+                    message: Message(fields.first(tag::MESSAGE).unwrap_or_default()),
+                    has_own_id,
+                    task_id: id,
+                    client_chooses_id,
+                    context_id,
+                    mode,
+                    history,
+                    accepted_output_modes: fields.first(tag::OUTPUT_MODES),
+                    metadata,
+                    generation,
+                })
+            }
             CallKind::Get { history } => {
                 Call::Get(Get { id: id.unwrap_or_default(), context_id, history })
             }

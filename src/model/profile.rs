@@ -72,6 +72,13 @@ pub struct Extension {
     pub params: Option<JsonObjectBuf>,
 }
 
+impl Extension {
+    /// Names what servers of this crate declare by themselves that know a send again when it is
+    /// repeated (`docs/guide/calls.md`). Its `params` say whose sends: `{"callers": "all"}`, or
+    /// `"authenticated"`.
+    pub const IDEMPOTENT_SEND: &'static str = "urn:peregrine:idempotent-send:1";
+}
+
 /// One entry of a card's `skills` (A2A 1.0 §4.4.5).
 ///
 /// ```

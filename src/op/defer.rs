@@ -13,6 +13,7 @@ use crate::{
     op::{
         Core,
         handover::By,
+        idempotency::{SendKey, Sent, SentTask},
         send::FIRST_SEQ,
         turn::{message_of, push_status},
     },
@@ -38,6 +39,8 @@ pub(super) struct DeferredTurn {
     pub held_bytes: usize,
     /// One of `deferred_calls_max`.
     pub permit: Option<Permit>,
+    /// The name of the first of equal sends, until it is settled.
+    pub first: Option<SendKey>,
 }
 
 /// What an answer is counted by that its call has not taken yet.
@@ -102,6 +105,21 @@ impl DeferredTurn {
         }
     }
 
+    /// Says what came of the first of equal sends.
+    fn settle(&mut self, sent: impl FnOnce(&DeferredTurn) -> Result<Sent, Fault>) {
+        if let Some(first) = self.first.take() {
+            self.core.settle_send(first, sent(self));
+        }
+    }
+
+    /// The turn goes on with a task.
+    fn settle_task(&mut self, seq: u64, after: u64, is_next: bool) {
+        self.settle(|turn| {
+            let (key, generation) = (turn.key, turn.generation);
+            Ok(Sent::Task(SentTask { key, seq, after, end: None, is_next, generation }))
+        });
+    }
+
     /// Applies `events` to the task, which exists and must not have ended. A limit that is reached
     /// has failed the task, which is then what there is to show.
     fn apply(&self, events: &EventBuf, now: Now) -> Result<(), Fault> {
@@ -151,27 +169,35 @@ impl DeferredHost for DeferredTurn {
         let (core, now) = (Arc::clone(&self.core), self.core.now());
         // What the call held becomes the task's.
         self.release();
+        let mut start = (0, 0, true);
         let (stored, answer) = match std::mem::replace(&mut self.place, TurnPlace::Left) {
             TurnPlace::New(reserved) => {
+                start = (FIRST_SEQ, 0, false);
                 let stored = core.store.reopen(reserved, |reserved| {
                     let generation = self.generation;
                     core.store.commit_new(reserved, generation, message, &self.events, now, |_| ())
                 });
                 (stored.map_err(Fault::from), self.begun(FIRST_SEQ, 0))
             }
-            TurnPlace::Next { seq } => (self.apply(&self.events, now), self.begun(seq, seq)),
+            TurnPlace::Next { seq } => {
+                start = (seq, seq, true);
+                (self.apply(&self.events, now), self.begun(seq, seq))
+            }
             TurnPlace::Resumed | TurnPlace::Left => {
                 (self.apply(&self.events, now), self.begun(0, 0))
             }
         };
         match stored {
             Ok(()) => {
+                let (seq, after, is_next) = start;
+                self.settle_task(seq, after, is_next);
                 self.call.answer(answer);
                 // One that was replaced meanwhile has made a task that is not its own.
                 core.hand_over(self.agent, self.key, By::Turn(&Ending::Detached));
                 Ok((self.key.job_handle(self.incarnation), core))
             }
             Err(fault) => {
+                self.settle(|_| Err(fault.clone()));
                 self.call.answer(LateAnswer::Fault(fault));
                 Err(Closed)
             }
@@ -183,11 +209,18 @@ impl DeferredHost for DeferredTurn {
             TurnPlace::New(reserved) => {
                 let context_id: Box<[u8]> = reserved.context_id().into();
                 self.core.store.give_back(reserved);
+                self.settle(|_| Ok(Sent::message(&message, &context_id)));
                 return self.say(message, context_id);
             }
             TurnPlace::Next { seq } => match self.end(TaskState::Completed, &message) {
-                Ok(()) => self.begun(seq, seq),
-                Err(fault) => LateAnswer::Fault(fault),
+                Ok(()) => {
+                    self.settle_task(seq, seq, true);
+                    self.begun(seq, seq)
+                }
+                Err(fault) => {
+                    self.settle(|_| Err(fault.clone()));
+                    LateAnswer::Fault(fault)
+                }
             },
             // Nobody waits, and a task that ended meanwhile needs no end.
             TurnPlace::Resumed | TurnPlace::Left => {
@@ -203,6 +236,7 @@ impl DeferredHost for DeferredTurn {
             let text = fault.message().to_owned();
             let _ = self.end(TaskState::Failed, &message_of(&text));
         }
+        self.settle(|_| Err(fault.clone()));
         self.call.answer(LateAnswer::Fault(fault));
     }
 
@@ -217,6 +251,7 @@ impl DeferredHost for DeferredTurn {
 impl Drop for DeferredTurn {
     fn drop(&mut self) {
         self.release();
+        self.settle(|_| Err(FaultKind::Internal.into()));
         if let TurnPlace::New(reserved) = std::mem::replace(&mut self.place, TurnPlace::Left) {
             self.core.store.give_back(reserved);
         }

@@ -13,6 +13,7 @@ use crate::{
         Core,
         agents::CurrentAgent,
         defer::{DeferredTurn, TurnPlace},
+        idempotency::{FirstSend, SendKey},
         send::FIRST_SEQ,
     },
     service::{AgentIndex, CallLink, Caller, Handle, LateCall, Now, Waiter},
@@ -31,19 +32,27 @@ pub(super) struct TurnCall {
     link: CallLink,
     /// Why the server did not do what the agent wanted: the client is told.
     pub refused: Option<Box<Fault>>,
+    /// The name of the first of equal sends.
+    pub first: Option<SendKey>,
 }
 
 impl TurnCall {
     #[inline(always)] // Most turns need none of it.
-    pub fn of(send: &Send<'_>, caller: &Caller<'_>, incarnation: u32) -> TurnCall {
+    pub fn of(
+        send: &Send<'_>,
+        caller: &Caller<'_>,
+        incarnation: u32,
+        first: &Option<FirstSend<'_>>,
+    ) -> TurnCall {
         let resumed = TurnCall::of_resumed(caller.worker, caller.scope.agent, incarnation);
-        TurnCall { mode: Some(send.mode), ..resumed }
+        let first = first.as_ref().map(FirstSend::key);
+        TurnCall { mode: Some(send.mode), first, ..resumed }
     }
 
     #[inline(always)]
     pub fn of_resumed(worker: usize, agent: AgentIndex, incarnation: u32) -> TurnCall {
         let (link, refused) = (CallLink::default(), None);
-        TurnCall { mode: None, worker, agent, incarnation, link, refused }
+        TurnCall { mode: None, worker, agent, incarnation, link, refused, first: None }
     }
 
     /// What the turn has left of the call, and whether it is deferred.
@@ -241,6 +250,7 @@ impl Core {
         self.bound_turn(events, self.now());
         let events = events.take_exact();
         let (agent, incarnation, place) = (call.agent, call.incarnation, place());
+        let first = call.first.take();
         let call = Arc::clone(&late);
         Ok((
             late,
@@ -256,6 +266,7 @@ impl Core {
                 events,
                 held_bytes,
                 permit: Some(permit),
+                first,
             }),
         ))
     }

@@ -10,6 +10,7 @@ mod check;
 mod defer;
 mod handover;
 mod host;
+mod idempotency;
 mod late;
 mod missing;
 mod names;
@@ -34,7 +35,7 @@ use crate::{
     fault::{Fault, FaultKind},
     json::write::unescape,
     limits::Limits,
-    model::{Call, Profile, TaskState},
+    model::{Call, Idempotency, Profile, TaskState},
     permits::Permits,
     service::{
         AgentIndex, Answer, CallCx, Cursor, Each, Follow, Handle, Lifecycle, Outcome, Service,
@@ -44,6 +45,7 @@ use crate::{
 };
 
 use agents::{AllAgents, CurrentAgent};
+use idempotency::KnownSends;
 use timer::AllTimers;
 use undecided::UndecidedCancels;
 
@@ -63,6 +65,8 @@ pub struct Core {
     deferred: Permits,
     /// Those of them that are cancels.
     undecided: UndecidedCancels,
+    /// Sends that are known again when they are repeated.
+    sends: KnownSends,
     draining: AtomicBool,
     cut: AtomicBool,
 }
@@ -74,6 +78,7 @@ impl Core {
         limits: &Limits,
         agents: Vec<(Profile, Arc<dyn Agent>)>,
         node: Option<u16>,
+        idempotency: Idempotency,
         start: &Start,
         tap: Option<Arc<dyn Tap>>,
     ) -> Arc<Core> {
@@ -91,6 +96,7 @@ impl Core {
             looked_ms: AtomicU64::new(0),
             deferred: Permits::new(limits.deferred_calls_max, start.workers),
             undecided: UndecidedCancels::default(),
+            sends: KnownSends::new(limits, idempotency, start.secret),
             draining: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         });
@@ -130,7 +136,8 @@ impl Core {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         match call {
-            Call::Send(send) => self.send(cx, &send, answer),
+            Call::Send(send) if self.sends.has(&cx.caller) => self.send_once(cx, &send, answer),
+            Call::Send(send) => self.send(cx, &send, answer, &mut None),
             Call::Get(get) => self.get(cx, &get, answer),
             Call::List(list) => self.list(cx, &list, answer),
             Call::Cancel(target) => self.cancel(cx, &target, answer),

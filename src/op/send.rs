@@ -14,6 +14,7 @@ use crate::{
         check::{check_extensions, check_media, removed},
         handover::By,
         host::{NewTurn, NextTurn, TurnCall},
+        idempotency::{FirstSend, SentTask},
     },
     service::{Answer, CallCx, CallLink, Caller, Cursor, Now, Outcome, WaitHandle},
     store::{NewTask, StoredTask, TaskKey},
@@ -29,6 +30,7 @@ impl Core {
         cx: &mut CallCx<'_>,
         send: &Send<'_>,
         answer: &mut Answer<'_>,
+        first: &mut Option<FirstSend<'_>>,
     ) -> Result<Outcome, Fault> {
         let current = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
         let registered: &RegisteredAgent = &current;
@@ -41,10 +43,11 @@ impl Core {
         check_extensions(registered, cx.caller.extensions)?;
         check_media(registered, send.message)?;
         let by = (&current, registered);
-        let Some(id) = send.task_id else { return self.send_new(cx, by, send, answer) };
+        let to = (answer, first);
+        let Some(id) = send.task_id else { return self.send_new(cx, by, send, to) };
         match self.store.find(cx.caller.scope, id.raw()) {
-            Some(key) => self.send_next(cx, by, key, send, answer),
-            None if send.client_chooses_id => self.send_new(cx, by, send, answer),
+            Some(key) => self.send_next(cx, by, key, send, to),
+            None if send.client_chooses_id => self.send_new(cx, by, send, to),
             // A2A 1.0 §3.4.2: clients use only ids that a server made.
             None => Err(FaultKind::TaskNotFound.into()),
         }
@@ -52,13 +55,14 @@ impl Core {
 
     #[cold]
     #[inline(never)]
-    fn send_again(
+    pub(super) fn send_again(
         &self,
         cx: &mut CallCx<'_>,
         send: &Send<'_>,
         answer: &mut Answer<'_>,
+        first: &mut Option<FirstSend<'_>>,
     ) -> Result<Outcome, Fault> {
-        self.send(cx, send, answer)
+        self.send(cx, send, answer, first)
     }
 
     fn send_new(
@@ -66,7 +70,7 @@ impl Core {
         cx: &mut CallCx<'_>,
         (current, registered): (&CurrentAgent<'_>, &RegisteredAgent),
         send: &Send<'_>,
-        answer: &mut Answer<'_>,
+        (answer, first): AnswerTo<'_, '_, '_>,
     ) -> Result<Outcome, Fault> {
         self.check_begins()?;
         self.check_share(&cx.caller)?;
@@ -85,7 +89,8 @@ impl Core {
         let (core, incarnation, mut ending) = (self, registered.incarnation, Ending::Returned);
         // What a turn left that panicked or was refused is nobody else's.
         cx.events.clear();
-        let (call, began, is_over) = (TurnCall::of(send, &cx.caller, incarnation), current, false);
+        let call = TurnCall::of(send, &cx.caller, incarnation, first);
+        let (began, is_over) = (current, false);
         let mut host = NewTurn { core, reserved, generation, message, now, call, began, is_over };
         registered.agent.start(Turn {
             message,
@@ -101,17 +106,19 @@ impl Core {
         });
         let (is_deferred, link) = host.call.end(&ending)?;
         if is_deferred {
+            first.iter_mut().for_each(FirstSend::defer);
             return Ok(Outcome::Pending(deferred(send, key, link)));
         }
         host.is_over = true;
         if let (false, Ending::Replied(message)) = (reserved.is_kept(), &ending) {
             // The reservation gives its place back: no trace is left.
             cx.events.clear();
+            first.iter_mut().for_each(|first| first.note_message(message, reserved.context_id()));
             answer(Reply::Message { message: message.view(), context_id });
             return Ok(Outcome::Answered);
         }
         self.finish_turn(cx.events, &ending, cx.now);
-        let mut shown = (false, 0);
+        let mut shown = (false, 0, 0);
         let show = |task: StoredTask<'_>| shown = show(send, task, 0, &ending, answer);
         let committed = if reserved.is_kept() {
             self.commit((key, incarnation), cx.events, Some(message), cx.now, show);
@@ -122,9 +129,11 @@ impl Core {
         cx.events.clear();
         committed?;
         cx.shows(shown.1);
+        let start = StreamStart { seq: FIRST_SEQ, after: 0, generation };
+        note(first, key, false, &start, ends_turn(&ending).then_some(shown.2));
         self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
         self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
-        Ok(outcome(send, key, shown.0, StreamStart { seq: FIRST_SEQ, after: 0, generation }, link))
+        Ok(outcome(send, key, shown.0, start, link))
     }
 
     fn send_next(
@@ -133,18 +142,18 @@ impl Core {
         (current, registered): (&CurrentAgent<'_>, &RegisteredAgent),
         key: TaskKey,
         send: &Send<'_>,
-        answer: &mut Answer<'_>,
+        (answer, first): AnswerTo<'_, '_, '_>,
     ) -> Result<Outcome, Fault> {
         let incarnation = registered.incarnation;
         let Some(continued) = self.continue_task(cx.now, (key, incarnation), send)? else {
             // There was a change, of which the task or this call does not know yet.
             self.hand_over(cx.caller.scope.agent, key, By::Call);
-            return self.send_again(cx, send, answer);
+            return self.send_again(cx, send, answer, first);
         };
         let mut ending = Ending::Returned;
         cx.events.clear();
         let (seq, generation) = (continued.seq, continued.generation);
-        let (now, call) = (cx.now, TurnCall::of(send, &cx.caller, incarnation));
+        let (now, call) = (cx.now, TurnCall::of(send, &cx.caller, incarnation, first));
         let (core, began, is_over) = (self, current, false);
         let mut host = NextTurn { core, key, now, seq, generation, call, began, is_over };
         registered.agent.start(Turn {
@@ -166,19 +175,22 @@ impl Core {
                 self.store.update(key, cx.now, |edit| edit.end_turn());
                 self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
                 let (_, link) = refused_or_deferred?;
+                first.iter_mut().for_each(FirstSend::defer);
                 return Ok(Outcome::Pending(deferred(send, key, link)));
             }
         };
         self.finish_turn(cx.events, &ending, cx.now);
-        let mut shown = (false, 0);
+        let mut shown = (false, 0, 0);
         self.commit((key, incarnation), cx.events, None, cx.now, |task| {
             shown = show(send, task, continued.seq, &ending, answer);
         });
         cx.events.clear();
         cx.shows(shown.1);
+        let start = StreamStart { seq, after: seq, generation };
+        note(first, key, true, &start, ends_turn(&ending).then_some(shown.2));
         self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
         self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
-        Ok(outcome(send, key, shown.0, StreamStart { seq, after: seq, generation }, link))
+        Ok(outcome(send, key, shown.0, start, link))
     }
 
     /// Adds the message to the history of a task that can still take one; `None`: the task belongs
@@ -239,6 +251,29 @@ fn share_taken(most: u32) -> Fault {
     Fault::because(FaultKind::RateLimited, detail)
 }
 
+/// Where a send is answered, and what notes what came of it, if it is the first of equal ones.
+type AnswerTo<'f, 'a, 'c> = (&'f mut Answer<'a>, &'f mut Option<FirstSend<'c>>);
+
+/// Notes where the turn of the first of equal sends began; `end`: the last event, if it is over.
+#[inline(always)] // Most sends are not asked for that.
+fn note(
+    first: &mut Option<FirstSend<'_>>,
+    key: TaskKey,
+    is_next: bool,
+    start: &StreamStart,
+    end: Option<u64>,
+) {
+    if let Some(first) = first {
+        let StreamStart { seq, after, generation } = *start;
+        first.note_task(SentTask { key, seq, after, end, is_next, generation });
+    }
+}
+
+/// Whether a turn has nothing more to say.
+fn ends_turn(ending: &Ending) -> bool {
+    matches!(ending, Ending::Returned | Ending::Replied(_))
+}
+
 /// A task that took another message.
 struct ContinuedTask {
     /// The last event before the message.
@@ -291,7 +326,7 @@ fn deferred(send: &Send<'_>, key: TaskKey, link: CallLink) -> WaitHandle {
 }
 
 /// Answers a unary send with the task as it is, if it need not wait (A2A 1.0 §3.2.2); says whether
-/// it did, and the task's last record.
+/// it did, the task's last record, and its last event.
 ///
 /// A turn that is over without a result has nothing more to wait for.
 fn show(
@@ -300,9 +335,9 @@ fn show(
     after: u64,
     ending: &Ending,
     answer: &mut Answer<'_>,
-) -> (bool, u64) {
+) -> (bool, u64, u64) {
     let state = task.state();
-    let is_over = matches!(ending, Ending::Returned | Ending::Replied(_));
+    let is_over = ends_turn(ending);
     let shows = match send.mode {
         SendMode::Stream => false,
         SendMode::Return => true,
@@ -313,5 +348,5 @@ fn show(
     if shows {
         answer(Reply::Task { view: task.view(), history: send.history });
     }
-    (shows, task.record())
+    (shows, task.record(), task.seq())
 }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Bytes of a call that waits with another: it, its charge, and its place in a list.
-const JOINED_CALL_BYTES: usize = size_of::<LateCall>() + size_of::<AnswerCharge>() + 48;
+pub(super) const JOINED_CALL_BYTES: usize = size_of::<LateCall>() + size_of::<AnswerCharge>() + 48;
 
 /// All that are undecided.
 #[derive(Default)]

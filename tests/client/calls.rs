@@ -42,6 +42,7 @@ fn rest(generation: Generation, call: &OutgoingCall<'_>) -> String {
 
 fn send(message: &MessageBuf, mode: SendMode) -> Send<'_> {
     Send {
+        has_own_id: true,
         message: message.view(),
         task_id: Some(raw("t")),
         client_chooses_id: false,

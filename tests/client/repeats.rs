@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use peregrine::{
     client::{
         CallOptions, Client, ClientBuilder, ClientError, ClientErrorKind, HttpRequest,
-        ProtocolVersion, SendRequest, card::AgentCard,
+        ProtocolVersion, SendRequest,
+        card::{AgentCard, CardExtension},
+        credentials::{Credentials, Secret},
     },
     fault::FaultKind,
-    model::TaskState,
+    model::{Extension, MessageBuf, PartsBuf, TaskState},
 };
 
 use crate::{
@@ -96,6 +98,64 @@ fn a_send_is_made_again_only_where_it_cannot_be_done_twice() {
             let is_repeated = is_unread || is_idempotent;
             assert_eq!(sent.is_ok(), is_repeated, "case {case}: {is_idempotent}");
             assert_eq!(asked(&client), 1 + usize::from(is_repeated), "case {case}");
+        }
+    }
+}
+
+/// The agent's card where it declares that a message is handled once.
+fn declaring(callers: &str, asks_for_key: bool) -> AgentCard {
+    let mut card =
+        AgentCard::read(card(Over::Rest.binding(), "http://agent.test").as_bytes()).unwrap();
+    let params = serde_json::json!({ "callers": callers });
+    card.capabilities.extensions.push(CardExtension {
+        uri: Extension::IDEMPOTENT_SEND.to_owned(),
+        params: params.as_object().cloned(),
+        ..CardExtension::default()
+    });
+    let mut text = serde_json::to_value(&card).unwrap();
+    if asks_for_key {
+        text["securitySchemes"] = serde_json::json!(
+            {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}});
+        text["securityRequirements"] = serde_json::json!([{"schemes": {"key": {"list": []}}}]);
+    }
+    AgentCard::read(text.to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn a_send_is_made_again_where_the_card_says_that_a_message_is_handled_once() {
+    for (callers, asks_for_key, has_key, is_repeated) in [
+        ("all", false, false, true),
+        ("authenticated", false, false, false),
+        ("authenticated", false, true, false),
+        ("authenticated", true, true, true),
+        ("some", true, true, false),
+    ] {
+        for status in [503, 504] {
+            let mut builder = ClientBuilder::new();
+            if has_key {
+                builder = builder.credentials(Credentials {
+                    api_key: Some(Secret::new("secret")),
+                    allows_plain_http: true,
+                    allows_other_origins: true,
+                    ..Credentials::default()
+                });
+            }
+            let count = AtomicU64::new(0);
+            let transport = Scripted::new(move |request: &HttpRequest<'_>| {
+                assert!(String::from_utf8_lossy(request.body).contains(r#""messageId":"same""#));
+                match count.fetch_add(1, Relaxed) {
+                    0 => Reply::of(status, &[], ""),
+                    _ => Reply::json(MESSAGE),
+                }
+            });
+            let card = declaring(callers, asks_for_key);
+            let client = builder.connect_over(transport, card, None).unwrap();
+            let parts = PartsBuf::new().text("hello");
+            let request = SendRequest::of(MessageBuf::user(&parts).id("same"));
+            let sent = settled(client.send(&request));
+            let case = format!("{callers} {asks_for_key} {has_key} {status}");
+            assert_eq!(sent.is_ok(), is_repeated, "{case}");
+            assert_eq!(asked(&client), 1 + usize::from(is_repeated), "{case}");
         }
     }
 }

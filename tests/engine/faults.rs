@@ -224,7 +224,7 @@ fn every_fault_of_a_call_has_its_form_over_http_json() {
 #[test]
 fn the_statuses_of_http_json_are_those_of_the_specifications() {
     use peregrine::fault::CanonicalCode::{
-        FailedPrecondition, Internal as InternalStatus, InvalidArgument, NotFound,
+        AlreadyExists, FailedPrecondition, Internal as InternalStatus, InvalidArgument, NotFound,
         ResourceExhausted, Unavailable,
     };
     for (kind, status, http, http_v03) in [
@@ -238,6 +238,7 @@ fn the_statuses_of_http_json_are_those_of_the_specifications() {
         (PushNotificationNotSupported, FailedPrecondition, 400, 501),
         (UnsupportedOperation, FailedPrecondition, 400, 501),
         (StreamingNotSupported, FailedPrecondition, 400, 501),
+        (IdempotencyConflict, AlreadyExists, 409, 409),
         (TaskTerminal, FailedPrecondition, 400, 501),
         (ContentTypeNotSupported, InvalidArgument, 400, 415),
         (InvalidAgentResponse, InternalStatus, 500, 502),
@@ -460,6 +461,8 @@ fn every_kind_is_provoked_here_or_named() {
     // Nothing can break the order of events yet: the store refuses it and the task goes on.
     seen.insert(InvalidAgentResponse);
     seen.insert(kind_in(ExtendedAgentCardNotConfigured, V1));
+    // See `repeats.rs`.
+    seen.insert(IdempotencyConflict);
     // No extension can be required yet.
     seen.insert(ExtensionSupportRequired);
     // What callers hear that are not known, or may not: `callers.rs`.

@@ -27,6 +27,7 @@ mod jsonrpc;
 mod limits;
 mod missing;
 mod quotas;
+mod repeats;
 mod rest;
 mod sdk_pitfalls;
 mod setup;

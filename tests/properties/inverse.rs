@@ -513,6 +513,7 @@ fn states(spoken: &Spoken) -> &'static [TaskState] {
 /// A send of this message as it is.
 fn send<'a>(packed: &'a [u8], mode: SendMode) -> Send<'a> {
     Send {
+        has_own_id: true,
         message: Message::from_packed(packed).unwrap(),
         task_id: None,
         client_chooses_id: false,
@@ -595,6 +596,7 @@ fn a_send_arrives_as_it_was_sent() {
             }
             let packed = model.pack();
             let outgoing = Send {
+                has_own_id: true,
                 task_id: beside.task.as_deref().map(raw),
                 context_id: beside.context.as_deref().map(raw),
                 history: beside.history,

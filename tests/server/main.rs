@@ -13,6 +13,7 @@ mod agents;
 mod async_agents;
 mod axum;
 mod blocking;
+mod calls;
 mod disconnects;
 mod grpc;
 mod hosts;

@@ -18,9 +18,10 @@ fn told(call: &Call<'_>) -> String {
     let bytes = |bytes: &[u8]| bytes.escape_ascii().to_string();
     match call {
         Call::Send(send) => {
-            let Send { message, task_id, client_chooses_id, context_id, mode, .. } = *send;
+            let Send { message, has_own_id, task_id, client_chooses_id, context_id, mode, .. } =
+                *send;
             let (modes, metadata) = (send.accepted_output_modes.map(bytes), object(send.metadata));
-            let ids = (message.message_id(), task_id, context_id, client_chooses_id);
+            let ids = (message.message_id(), has_own_id, task_id, context_id, client_chooses_id);
             let how = (mode, send.history, send.generation, bytes(message.packed()));
             format!("send {ids:?} {how:?} {modes:?} {metadata:?}")
         }
@@ -48,6 +49,7 @@ fn an_owned_call_says_what_the_call_said() {
     let message = MessageBuf::agent(&PartsBuf::new().text("hé\"llo").text("again")).id("m-1");
     let metadata = JsonObject::parse(r#"{ "a" : 1.50 }"#).unwrap();
     let full = Send {
+        has_own_id: true,
         message: message.view(),
         task_id: Some(raw("t-1")),
         client_chooses_id: true,
@@ -59,6 +61,7 @@ fn an_owned_call_says_what_the_call_said() {
         generation: Generation::V01,
     };
     let bare = Send {
+        has_own_id: true,
         task_id: None,
         client_chooses_id: false,
         context_id: None,

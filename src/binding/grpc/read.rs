@@ -124,6 +124,7 @@ fn send<'p>(
     let at = |place: Option<(usize, usize)>| place.and_then(|(start, end)| pack.get(start..end));
     let send = Send {
         message: Message(&pack[..message_end]),
+        has_own_id: true,
         task_id: at(ids.task_id).map(RawText::known),
         client_chooses_id: false,
         context_id: at(ids.context_id).map(RawText::known),

@@ -37,6 +37,8 @@ pub enum Code {
     DeadlineExceeded = 4,
     /// No such thing.
     NotFound = 5,
+    /// There is another one.
+    AlreadyExists = 6,
     /// Not for this caller.
     PermissionDenied = 7,
     /// A limit.
@@ -164,6 +166,7 @@ fn code_v1(kind: FaultKind) -> Code {
         | FaultKind::ContentTypeNotSupported => Code::InvalidArgument,
         FaultKind::MethodNotFound => Code::Unimplemented,
         FaultKind::TaskNotFound => Code::NotFound,
+        FaultKind::IdempotencyConflict => Code::AlreadyExists,
         FaultKind::Internal | FaultKind::InvalidAgentResponse => Code::Internal,
         FaultKind::TaskNotCancelable
         | FaultKind::PushNotificationNotSupported
@@ -192,6 +195,7 @@ fn code_v03(kind: FaultKind) -> Code {
         | FaultKind::InvalidRequest
         | FaultKind::MethodNotFound
         | FaultKind::InvalidParams
+        | FaultKind::IdempotencyConflict
         | FaultKind::Internal
         | FaultKind::TaskNotFound
         | FaultKind::TaskNotCancelable

@@ -177,6 +177,7 @@ fn named(kind: FaultKind) -> FailureCode {
         | FaultKind::InvalidRequest
         | FaultKind::MethodNotFound
         | FaultKind::InvalidParams
+        | FaultKind::IdempotencyConflict
         | FaultKind::Internal
         | FaultKind::TaskNotFound
         | FaultKind::TaskNotCancelable
@@ -343,6 +344,7 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
             FaultKind::Parse
             | FaultKind::InvalidRequest
             | FaultKind::InvalidParams
+            | FaultKind::IdempotencyConflict
             | FaultKind::Internal
             | FaultKind::UnsupportedOperation
             | FaultKind::InvalidAgentResponse,

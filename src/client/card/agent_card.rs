@@ -7,7 +7,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::model::Generation;
+use crate::model::{Extension, Generation};
 
 use super::{CardInterface, SecurityRequirement, SecuritySchemes};
 
@@ -169,6 +169,20 @@ impl AgentCard {
     /// Whether it says that there is an extended card.
     pub fn is_extendable(&self) -> bool {
         self.capabilities.extended_agent_card == Some(true)
+    }
+
+    /// Whether the server handles a message once that comes several times under its id
+    /// ([`Extension::IDEMPOTENT_SEND`](crate::model::Extension::IDEMPOTENT_SEND)): those of all
+    /// callers, or of such as say who they are, which the card must ask for.
+    pub fn knows_sends_again(&self, has_credentials: bool) -> bool {
+        let mut extensions = self.capabilities.extensions.iter();
+        let declared = extensions.find(|one| one.uri == Extension::IDEMPOTENT_SEND);
+        let params = declared.and_then(|one| one.params.as_ref());
+        match params.and_then(|params| params.get("callers")).and_then(Value::as_str) {
+            Some("all") => true,
+            Some("authenticated") => has_credentials && !self.security_requirements.is_empty(),
+            Some(_) | None => false,
+        }
     }
 
     /// The URIs of the extensions without which calls are refused (A2A 1.0 §3.3.4).

@@ -26,6 +26,8 @@ slots!(MessageSlots {
 
 /// The identifiers a message carries.
 pub(super) struct MessageIds<'p> {
+    /// True: it has an id of its own.
+    pub has_id: bool,
     pub context_id: Option<RawString<'p>>,
     pub task_id: Option<RawString<'p>>,
 }
@@ -68,7 +70,7 @@ pub(super) fn read<'p, const REPLY: bool>(
         let (field, bytes_max) = ("message.referenceTaskIds", cx.limits.identifier_bytes_max);
         strings(cx, list, field, bytes_max, message_tag::REFERENCE, &mut packer)?;
     }
-    Ok(MessageIds { context_id, task_id })
+    Ok(MessageIds { has_id: message_id.is_some(), context_id, task_id })
 }
 
 /// Wire §1.6, Role: by any of its names or by its number.

@@ -68,6 +68,8 @@ pub(super) fn read<'p>(
     let message_end = pack.len();
     let options = send_options(rules, cx, (params, &slots))?;
     let metadata = object(params.at(slots.metadata), "metadata")?;
+    // 0.1 has no message ids.
+    let has_own_id = ids.has_id && rules.generation != Generation::V01;
     let (task_id, context_id) = targets(rules, cx, (params, &slots), ids)?;
     let task_id = task_id.map(|id| keep(pack, id));
     let context_id = context_id.map(|id| keep(pack, id));
@@ -75,6 +77,7 @@ pub(super) fn read<'p>(
     let bytes = |kept: Option<Kept<'p>>| kept.map(|kept| kept.bytes(pack));
     Ok(Call::Send(Send {
         message: Message(pack.get(..message_end).unwrap_or_default()),
+        has_own_id,
         task_id: bytes(task_id).map(RawText::known),
         client_chooses_id: rules.generation == Generation::V01,
         context_id: bytes(context_id).map(RawText::known),

@@ -1,0 +1,270 @@
+//! Sends that are safe to repeat: an equal one that was made before is not made again.
+//!
+//! Law: of equal sends one runs, and the others get what comes of it, each in the way that it asks
+//! for. What failed did not happen. What is no longer there is not made again. Decision:
+//! `docs/adr/0022-a-send-is-known-again.md`.
+
+mod content;
+mod table;
+
+use crate::{
+    fault::{Fault, FaultKind},
+    limits::Limits,
+    model::{Idempotency, MessageBuf, RawText, Reply, Send, SendMode, Task, TaskEvent},
+    op::{Core, defer::AnswerCharge, missing::MISSING, undecided::JOINED_CALL_BYTES},
+    service::{
+        Answer, CallCx, CallLink, Caller, Cursor, Handle, LateAnswer, LateCall, Outcome, WaitHandle,
+    },
+};
+
+use content::SendHash;
+use table::{JoinedSend, SendLook, SendTable};
+
+pub(super) use table::{SendKey, Sent, SentMessage, SentTask};
+
+/// How often a send looks for an equal one that comes and fails meanwhile.
+const LOOKS_MAX: u32 = 8;
+
+/// Whose sends are known again, and those that are.
+pub(super) struct KnownSends {
+    callers: Idempotency,
+    hash: SendHash,
+    table: SendTable,
+}
+
+/// The first of equal sends; what comes of it is said once.
+pub(super) struct FirstSend<'c> {
+    core: &'c Core,
+    key: SendKey,
+    /// What came of it; `None`: nothing yet.
+    sent: Option<Sent>,
+    /// True: its agent says later what comes of it.
+    is_deferred: bool,
+}
+
+impl FirstSend<'_> {
+    /// Its name, for who says later what comes of it.
+    pub fn key(&self) -> SendKey {
+        self.key
+    }
+
+    /// It was answered by a direct message.
+    pub fn note_message(&mut self, message: &MessageBuf, context_id: &[u8]) {
+        self.sent = Some(Sent::message(message, context_id));
+    }
+
+    /// It has made a task, or gone on with one.
+    pub fn note_task(&mut self, sent: SentTask) {
+        self.sent = Some(Sent::Task(sent));
+    }
+
+    /// Its agent says later what comes of it.
+    pub fn defer(&mut self) {
+        self.is_deferred = true;
+    }
+}
+
+impl Drop for FirstSend<'_> {
+    /// Nobody waits for a turn that has panicked.
+    fn drop(&mut self) {
+        if !self.is_deferred {
+            let failed = || Fault::new(FaultKind::Internal);
+            self.core.settle_send(self.key, self.sent.take().ok_or_else(failed));
+        }
+    }
+}
+
+impl SentTask {
+    /// The last event of the turn, if that is over.
+    fn end_in(&self, task: &Task) -> Option<u64> {
+        if self.end.is_some() {
+            return self.end;
+        }
+        let is_over = task.state().is_terminal() || task.state().is_interrupted();
+        if self.after < task.base_seq() {
+            // What came between is not known any more.
+            return is_over.then(|| task.seq());
+        }
+        let (mut place, mut end) = (Default::default(), None);
+        task.replay(self.after, &mut place, |replayed| {
+            if let TaskEvent::Status { state, .. } = replayed.event
+                && (state.is_terminal() || state.is_interrupted())
+            {
+                end = Some(replayed.seq);
+            }
+            end.is_none()
+        });
+        end
+    }
+
+    fn cursor(&self) -> Cursor {
+        let (handle, seq) = (self.key.handle(), self.seq);
+        Cursor { handle, seq, snapshot: true, ends_at_input: true, ..Cursor::default() }
+    }
+
+    /// What a call is answered with that has waited for this.
+    fn late(&self, mode: SendMode) -> LateAnswer {
+        let (handle, generation) = (self.key.handle(), self.generation);
+        match (mode, self.end) {
+            (SendMode::Stream, _) => LateAnswer::Stream { cursor: self.cursor(), generation },
+            (SendMode::Return, _) | (SendMode::Wait, Some(_)) => LateAnswer::Task(handle),
+            (SendMode::Wait, None) => LateAnswer::Wait { handle, after: self.after },
+        }
+    }
+}
+
+impl KnownSends {
+    pub fn new(limits: &Limits, callers: Idempotency, secret: u128) -> KnownSends {
+        let (hash, table) = (SendHash::new(secret), SendTable::new(limits));
+        KnownSends { callers, hash, table }
+    }
+
+    /// Whether sends of this caller are known again.
+    #[inline(always)]
+    pub fn has(&self, caller: &Caller<'_>) -> bool {
+        match self.callers {
+            Idempotency::Off => false,
+            Idempotency::Authenticated => caller.owner.is_some(),
+            Idempotency::Everybody => true,
+        }
+    }
+}
+
+impl Core {
+    /// Sends a message, unless an equal one was sent before.
+    #[inline(never)]
+    pub(super) fn send_once(
+        &self,
+        cx: &mut CallCx<'_>,
+        send: &Send<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let KnownSends { hash, table, .. } = &self.sends;
+        let Some(key) = hash.key(&cx.caller, send) else {
+            return self.send_again(cx, send, answer, &mut None);
+        };
+        let content = hash.content(send.message);
+        for _ in 0..LOOKS_MAX {
+            match table.enter(key, content, cx.now) {
+                SendLook::First(first) => return self.send_first(cx, send, answer, first),
+                SendLook::Unknown => return self.send_again(cx, send, answer, &mut None),
+                SendLook::Conflict => return Err(conflict(cx.caller.idempotency_key.is_some())),
+                SendLook::Sent(Sent::Task(sent)) => return self.repeat(cx, send, &sent, answer),
+                SendLook::Sent(Sent::Message(sent)) => {
+                    let context_id = RawText::known(&sent.context_id);
+                    answer(Reply::Message { message: sent.message.view(), context_id });
+                    return Ok(Outcome::Answered);
+                }
+                SendLook::Undecided => {
+                    let (link, call) = CallLink::late();
+                    let core = self.this.upgrade().ok_or(FaultKind::ShuttingDown)?;
+                    let at = self.store.place_of(cx.caller.worker, cx.now);
+                    let charge = AnswerCharge::take((core, at), JOINED_CALL_BYTES, None)?;
+                    call.count_by(Box::new(charge));
+                    let joined = JoinedSend { call, mode: send.mode };
+                    if table.join(key, content, joined).is_ok() {
+                        let handle = Handle { hint: MISSING, ..Handle::default() };
+                        let history = send.history;
+                        let wait = WaitHandle { handle, history, link, ..WaitHandle::default() };
+                        return Ok(Outcome::Pending(wait));
+                    }
+                }
+            }
+        }
+        Err(FaultKind::Overloaded.into())
+    }
+
+    fn send_first(
+        &self,
+        cx: &mut CallCx<'_>,
+        send: &Send<'_>,
+        answer: &mut Answer<'_>,
+        key: SendKey,
+    ) -> Result<Outcome, Fault> {
+        let mut first = Some(FirstSend { core: self, key, sent: None, is_deferred: false });
+        let outcome = self.send_again(cx, send, answer, &mut first);
+        let Some(mut first) = first else { return outcome };
+        if let Err(fault) = &outcome {
+            // Who waits hears why.
+            first.is_deferred = true;
+            self.settle_send(key, Err(fault.clone()));
+        }
+        outcome
+    }
+
+    /// Says what came of the first of equal sends to all who wait for it, and to who comes later.
+    pub(super) fn settle_send(&self, key: SendKey, sent: Result<Sent, Fault>) {
+        let joined = self.sends.table.settle(key, sent.as_ref().ok());
+        for JoinedSend { call, mode } in joined {
+            match &sent {
+                Ok(Sent::Task(task)) => call.answer(task.late(mode)),
+                Ok(Sent::Message(sent)) => self.answer_again(&call, sent),
+                Err(fault) => call.answer(LateAnswer::Fault(fault.clone())),
+            }
+        }
+    }
+
+    /// Answers with a copy of a message, which is counted until it is taken.
+    fn answer_again(&self, call: &LateCall, sent: &SentMessage) {
+        let SentMessage { message, context_id } = sent.clone();
+        let Some(core) = self.this.upgrade() else { return };
+        let at = self.store.place_of(0, self.now());
+        let held_bytes = JOINED_CALL_BYTES + message.held_bytes() + context_id.len();
+        match AnswerCharge::take((core, at), held_bytes, None) {
+            Ok(charge) => {
+                let answer = LateAnswer::Message { message, context_id };
+                call.answer_with(answer, Some(Box::new(charge)));
+            }
+            Err(refused) => call.answer(LateAnswer::Fault(refused.into())),
+        }
+    }
+
+    /// Gives what came of an equal send that has made a task, or gone on with one.
+    #[cold]
+    fn repeat(
+        &self,
+        cx: &mut CallCx<'_>,
+        send: &Send<'_>,
+        sent: &SentTask,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        if send.mode == SendMode::Stream {
+            let current = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
+            if !current.profile.streaming {
+                return Err(FaultKind::StreamingNotSupported.into());
+            }
+        }
+        let read = self.store.read(sent.key, |task| {
+            let end = match send.mode {
+                SendMode::Stream => return (false, 0),
+                SendMode::Wait | SendMode::Return => sent.end_in(&task),
+            };
+            if end.is_none() && send.mode == SendMode::Wait {
+                return (false, 0);
+            }
+            // What others have said since is no answer to this message.
+            let own = end.filter(|end| sent.is_next && *end >= task.base_seq());
+            let view = own.map_or_else(|| task.view(), |end| task.view_at(end));
+            answer(Reply::Task { view, history: send.history });
+            (true, task.record())
+        });
+        let (is_answered, record) = read.ok_or(FaultKind::TaskNotFound)?;
+        cx.shows(record);
+        if is_answered {
+            return Ok(Outcome::Answered);
+        }
+        if send.mode == SendMode::Stream {
+            let (cursor, generation) = (sent.cursor(), sent.generation);
+            return Ok(Outcome::Stream { cursor, generation });
+        }
+        let (handle, after, history) = (sent.key.handle(), sent.after, send.history);
+        Ok(Outcome::Pending(WaitHandle { handle, after, history, ..WaitHandle::default() }))
+    }
+}
+
+#[cold]
+fn conflict(by_field: bool) -> Fault {
+    let field = if by_field { "Idempotency-Key" } else { "message.messageId" };
+    let detail = "another message was sent under this id";
+    Fault { field: Some(field), ..Fault::because(FaultKind::IdempotencyConflict, detail) }
+}

@@ -1,0 +1,257 @@
+//! What makes two sends the same: who sends what under which name, and what the message says.
+//!
+//! Law: equal messages have one content, whatever generation or binding they were spelled in:
+//! fields count in the order of their numbers, JSON by its values and not by its text. Both are
+//! keyed hashes of 128 bits, so that nobody can make two of them meet.
+
+use std::borrow::Cow;
+
+use siphasher::sip128::SipHasher13;
+use smallvec::SmallVec;
+
+use crate::{
+    json::write::canonical_raw,
+    model::{
+        Message, RawText, Send,
+        pack::{FIELD_HEAD, PackedFields, Packer, message_tag, part_tag},
+    },
+    service::Caller,
+};
+
+/// Bytes of `Idempotency-Key` that are read; longer ones are none (UUIDs have 36).
+const KEY_BYTES_MAX: usize = 255;
+
+/// Hashes under the secret of the server.
+#[derive(Clone, Copy)]
+pub(super) struct SendHash(SipHasher13);
+
+/// Under which name a send counts.
+enum SendName<'a> {
+    /// The caller's own `messageId`, raw.
+    Message(&'a [u8]),
+    /// What `Idempotency-Key` says.
+    Field(&'a str),
+}
+
+impl SendHash {
+    /// Hashes that nobody can foresee who does not know the secret.
+    pub fn new(secret: u128) -> SendHash {
+        SendHash(SipHasher13::new_with_keys((secret >> 64) as u64, secret as u64))
+    }
+
+    fn hash(&self, bytes: &[u8]) -> u128 {
+        self.0.hash(bytes).as_u128()
+    }
+
+    /// By what a send of this caller is known again; `None`: it has no name of the caller's own.
+    ///
+    /// Names of tenant and owner, not their numbers, which are given again.
+    pub fn key(&self, caller: &Caller<'_>, send: &Send<'_>) -> Option<u128> {
+        let name = match caller.idempotency_key.and_then(field_key) {
+            Some(key) => SendName::Field(key),
+            None if send.has_own_id => SendName::Message(send.message.message_id().raw()),
+            None => return None,
+        };
+        let mut bytes = SmallVec::<[u8; 256]>::new();
+        bytes.extend_from_slice(&caller.scope.agent.0.to_le_bytes());
+        put(&mut bytes, caller.tenant.map(str::as_bytes));
+        put(&mut bytes, caller.owner.map(str::as_bytes));
+        put(&mut bytes, send.task_id.map(RawText::raw));
+        put(&mut bytes, send.context_id.map(RawText::raw));
+        let (kind, name) = match name {
+            SendName::Message(id) => (0, id),
+            SendName::Field(key) => (1, key.as_bytes()),
+        };
+        bytes.push(kind);
+        bytes.extend_from_slice(name);
+        Some(self.hash(&bytes))
+    }
+
+    /// What a message says, without its ids.
+    pub fn content(&self, message: Message<'_>) -> u128 {
+        match self.plain(message) {
+            Some(content) => self.hash(content),
+            None => self.hash(&self.sorted(message)),
+        }
+    }
+
+    /// The fields behind the ids, where they stand as [`SendHash::sorted`] would put them.
+    fn plain<'m>(&self, message: Message<'m>) -> Option<&'m [u8]> {
+        let (mut begin, mut before) = (0, 0);
+        for (tag, bytes) in message.fields() {
+            if tag < before {
+                return None;
+            }
+            before = tag;
+            match tag {
+                ..=message_tag::TASK_ID => begin += FIELD_HEAD + bytes.len(),
+                message_tag::PART if !is_plain_part(bytes) => return None,
+                message_tag::METADATA => return None,
+                _ => {}
+            }
+        }
+        message.packed().get(begin..)
+    }
+
+    /// The fields behind the ids in the order of their numbers, and digests in the place of JSON.
+    #[cold]
+    fn sorted(&self, message: Message<'_>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(message.packed().len());
+        let (first, last) = (message_tag::ROLE, message_tag::REFERENCE);
+        for tag in first..=last {
+            for (_, bytes) in message.fields().filter(|(found, _)| *found == tag) {
+                match tag {
+                    message_tag::PART => {
+                        let part = Packer(&mut out).open(tag);
+                        self.sorted_part(bytes, &mut out);
+                        Packer(&mut out).close(part);
+                    }
+                    message_tag::METADATA => self.put_json(tag, bytes, &mut out),
+                    _ => Packer(&mut out).put(tag, bytes),
+                }
+            }
+        }
+        out
+    }
+
+    fn sorted_part(&self, part: &[u8], out: &mut Vec<u8>) {
+        for tag in part_tag::TEXT..=part_tag::MEDIA_TYPE {
+            for (_, bytes) in PackedFields(part).filter(|(found, _)| *found == tag) {
+                match tag {
+                    part_tag::DATA | part_tag::METADATA => self.put_json(tag, bytes, out),
+                    _ => Packer(out).put(tag, bytes),
+                }
+            }
+        }
+    }
+
+    fn put_json(&self, tag: u8, json: &[u8], out: &mut Vec<u8>) {
+        Packer(out).put(tag, &self.json(json).to_le_bytes());
+    }
+
+    /// The value of a JSON text that was checked: white space, escapes, the order of members and
+    /// the spelling of numbers do not count.
+    fn json(&self, json: &[u8]) -> u128 {
+        let (mut open, mut at, mut whole) = (Vec::<OpenValue>::new(), 0, 0);
+        while let Some(byte) = json.get(at) {
+            let end = at + 1;
+            let digest = match byte {
+                b'{' | b'[' => {
+                    open.push(OpenValue { is_object: *byte == b'{', ..OpenValue::default() });
+                    at = end;
+                    continue;
+                }
+                b'}' | b']' => open.pop().map(|value| (end, self.closed(&value))),
+                b'"' => Some(self.string(json, end)),
+                byte if byte.is_ascii_alphanumeric() || *byte == b'-' => {
+                    Some(self.scalar(json, at))
+                }
+                _ => None,
+            };
+            let Some((end, digest)) = digest else {
+                at = end;
+                continue;
+            };
+            at = end;
+            match open.last_mut() {
+                Some(value) => self.add(value, digest),
+                None => whole = digest,
+            }
+        }
+        whole
+    }
+
+    /// Adds an element, a member's name, or its value.
+    fn add(&self, value: &mut OpenValue, digest: u128) {
+        value.count += 1;
+        if !value.is_object {
+            value.sum = self.two(value.sum, digest);
+        } else if let Some(name) = value.name.take() {
+            // A sum, since an object has no order.
+            value.sum = value.sum.wrapping_add(self.two(name, digest));
+        } else {
+            value.name = Some(digest);
+        }
+    }
+
+    fn closed(&self, value: &OpenValue) -> u128 {
+        self.two(value.sum, u128::from(value.count) << 1 | u128::from(value.is_object))
+    }
+
+    fn two(&self, first: u128, second: u128) -> u128 {
+        let mut both = [0; 32];
+        both[..16].copy_from_slice(&first.to_le_bytes());
+        both[16..].copy_from_slice(&second.to_le_bytes());
+        self.hash(&both)
+    }
+
+    /// The string whose text begins at `from`, and where it ends.
+    fn string(&self, json: &[u8], from: usize) -> (usize, u128) {
+        let mut at = from;
+        while let Some(byte) = json.get(at).filter(|byte| **byte != b'"') {
+            at += if *byte == b'\\' { 2 } else { 1 };
+        }
+        let raw = json.get(from..at).unwrap_or_default();
+        let text = canonical_raw(str::from_utf8(raw).unwrap_or_default());
+        (at + 1, self.hash(&[b"\"", text.as_bytes()].concat()))
+    }
+
+    /// The number, `true`, `false` or `null` that begins at `from`, and where it ends.
+    fn scalar(&self, json: &[u8], from: usize) -> (usize, u128) {
+        let is_of_it = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+        let text = &json[from..];
+        let length = text.iter().position(|byte| !is_of_it(byte)).unwrap_or(text.len());
+        let text = str::from_utf8(&text[..length]).unwrap_or_default();
+        (from + length, self.hash(&number(text)))
+    }
+}
+
+/// An object or array whose end is not there yet.
+#[derive(Default)]
+struct OpenValue {
+    is_object: bool,
+    sum: u128,
+    count: u64,
+    /// The name of the member whose value comes next.
+    name: Option<u128>,
+}
+
+/// A number by its value, since gRPC has doubles alone; one that no double is by its text.
+fn number(text: &str) -> Cow<'_, [u8]> {
+    let Ok(value) = text.parse::<f64>() else { return Cow::Borrowed(text.as_bytes()) };
+    let is_integer = !text.contains(['.', 'e', 'E']);
+    let is_exact = !is_integer || text.parse::<i128>().is_ok_and(|whole| whole == value as i128);
+    if !value.is_finite() || !is_exact {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    // Minus zero is zero.
+    Cow::Owned((value + 0.0).to_bits().to_le_bytes().to_vec())
+}
+
+/// Whether the fields of a part are in order, and none of them is JSON.
+fn is_plain_part(part: &[u8]) -> bool {
+    let mut before = 0;
+    PackedFields(part).all(|(tag, _)| {
+        let is_behind = tag >= before;
+        before = tag;
+        is_behind && tag != part_tag::DATA && tag != part_tag::METADATA
+    })
+}
+
+fn put(bytes: &mut SmallVec<[u8; 256]>, text: Option<&[u8]>) {
+    // No text has the length that stands for none.
+    let length = text.map_or(u32::MAX, |text| text.len() as u32);
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(text.unwrap_or_default());
+}
+
+/// draft-ietf-httpapi-idempotency-key-header §2.1: a string of RFC 8941 §3.3.3; clients are known
+/// to send it without the quotes, too. What is neither is no key.
+fn field_key(field: &str) -> Option<&str> {
+    let quoted = field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let key = quoted.unwrap_or(field);
+    let is_visible = |b: u8| matches!(b, 0x21..=0x7e) && b != b'"' && b != b'\\';
+    let is_key = |b: u8| is_visible(b) || (quoted.is_some() && b == b' ');
+    let fits = !key.is_empty() && key.len() <= KEY_BYTES_MAX;
+    (fits && key.bytes().all(is_key)).then_some(key)
+}
