@@ -308,6 +308,7 @@ impl Bare {
             strict: false,
             extended_card: false,
             idempotent_send: None,
+            long_poll: false,
             ws_origins: Vec::new(),
             test_echo: None,
             started_s: 0,
@@ -324,7 +325,7 @@ impl Bare {
         let mut parts = ResponseParts::default();
         let Scratch { decode, call, .. } = &mut self.scratch;
         let metadata = grpc::Metadata {
-            idempotency_key: None,
+            terms: Default::default(),
             version: Some(b"1.0"),
             tenant: None,
             last_event_id: None,

@@ -248,6 +248,9 @@ limits! {
     store_bytes_max: usize = 1024 * 1024 * 1024;
     /// Milliseconds that a finished task can still be read.
     task_ttl_ms: u64 = 3_600_000;
+    /// Milliseconds that a reader may wait for news of a task, whatever it asks for (proxies cut at
+    /// 60 s).
+    long_poll_ms_max: u64 = 60_000;
     /// Names of tenants that have tasks, or calls that name them: who may name one can name many.
     tenants_max: usize = 100;
     /// Names of owners that have tasks, or calls of theirs.

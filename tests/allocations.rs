@@ -431,7 +431,7 @@ fn a_call_of_a_client_and_its_answer_allocate_nothing() {
     let id = RawText::parse("t-1").unwrap();
     let calls = [
         OutgoingCall::Send { send, push: None },
-        OutgoingCall::Get(Get { id, context_id: None, history: None }),
+        OutgoingCall::Get(Get { id, context_id: None, history: None, wait: None }),
     ];
     let message =
         r#"{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"x"}]}"#;

@@ -118,9 +118,10 @@ impl<'x> CallContext<'x> {
     ) -> Result<Call<'p>, Fault> {
         let cx = self.read_cx((method.op, method.generation()), task);
         // It is long to copy, and given on as it is.
-        let decoded = (method.wire.decode)(&cx, params, pack);
+        let mut decoded = (method.wire.decode)(&cx, params, pack);
         let tenant = cx.tenant.get();
         self.renew_id(&decoded);
+        self.add_wait(&mut decoded);
         let names_tenant = self.named_beside.is_some() || tenant != ValueSlot::default();
         if names_tenant && decoded.is_ok() {
             self.name_tenant(params.and_then(|params| params.at(tenant)))?;
@@ -139,8 +140,9 @@ impl<'x> CallContext<'x> {
         task: Option<&[u8]>,
         read: impl FnOnce(&ReadCx<'_>) -> Result<Call<'p>, Fault>,
     ) -> Result<Call<'p>, Fault> {
-        let decoded = read(&self.read_cx(of, task));
+        let mut decoded = read(&self.read_cx(of, task));
         self.renew_id(&decoded);
+        self.add_wait(&mut decoded);
         decoded
     }
 
@@ -218,6 +220,7 @@ impl<'x> CallContext<'x> {
             self.writer.refuse(format, &fault);
             return Handled::Answered;
         }
+        self.say_wait(call);
         if format.is_streaming() {
             return self.open_stream(call, format);
         }
@@ -363,6 +366,7 @@ impl<'x> CallContext<'x> {
         self.scratch.note_call(self.agent, self.now);
         let CallScratch { worker, events, entropy, tenant, .. } = &mut *self.scratch;
         let principal = self.admission.as_ref().map(|admission| &admission.principal);
+        let terms = self.source.terms();
         let caller = Caller {
             scope: Scope::of(self.agent),
             tenant: Some(&**tenant).filter(|tenant| !tenant.is_empty()),
@@ -370,7 +374,7 @@ impl<'x> CallContext<'x> {
             principal,
             running_tasks_max: self.share.as_ref().and_then(|share| share.running_tasks_max()),
             worker: *worker,
-            idempotency_key: self.source.idempotency_key().filter(|_| is_alone),
+            idempotency_key: terms.idempotency_key.filter(|_| is_alone),
             extensions: self.extensions.as_deref(),
             identity: self.peer.identity,
             fields: self.source.fields(),

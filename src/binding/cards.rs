@@ -298,6 +298,7 @@ pub fn body(
         skill_modes: dialect.quirks.card_v1,
         security: Some(config.security_of(profile)),
         idempotent_send: config.idempotent_send,
+        long_poll_s: config.long_poll.then_some(config.limits.long_poll_ms_max / 1000),
     };
     let mut card = card::render(profile, &interfaces, form, options);
     // 0.1 has no place for them.

@@ -65,6 +65,8 @@ pub struct ServerConfig {
     pub extended_card: bool,
     /// Whose sends are known again, as cards say it; `None`: nobody's.
     pub idempotent_send: Option<&'static str>,
+    /// True: cards say that readers may wait for news of a task.
+    pub long_poll: bool,
     /// Origins whose pages may open WebSockets, beside our own; `*` stands for all of them.
     pub ws_origins: Vec<String>,
     /// Paths below this one give every body back; for framing tests.

@@ -38,6 +38,7 @@ mod share;
 mod source;
 pub mod stream;
 pub mod tenant;
+pub mod terms;
 pub mod ws;
 
 pub use call::CallContext;

@@ -87,6 +87,11 @@ impl PendingResponse {
         self.batch.as_ref().map_or(0, |batch| batch.answers.capacity()) + calls + kept
     }
 
+    /// When it is to be asked again if nothing happens before, in ms of the monotonic clock.
+    pub fn due_ms(&self) -> Option<u64> {
+        self.calls.iter().filter_map(|call| call.wait.look).map(|look| look.due_ms).min()
+    }
+
     /// Asks every call that waits, and writes the answer when none is left.
     pub fn poll(
         &mut self,
@@ -94,6 +99,9 @@ impl PendingResponse {
         (now, wake): (Now, &Waker),
         writer: &mut ResponseWriter<'_>,
     ) -> Poll<Handled> {
+        for look in self.calls.iter_mut().filter_map(|call| call.wait.look.as_mut()) {
+            look.is_due |= look.due_ms <= now.mono_ms;
+        }
         std::mem::swap(&mut self.fields, &mut writer.fields);
         let polled = match &mut self.batch {
             None => self.poll_one(service, (now, wake), writer),

@@ -7,9 +7,10 @@ use crate::{
         grpc::Metadata,
         negotiation::{last_event_id, version_of},
         stream::EventFraming,
+        terms::CallTerms,
         ws::Upgrade,
     },
-    http::{Field, Head},
+    http::Head,
     service::RequestFields,
 };
 
@@ -63,15 +64,14 @@ impl<'x> RequestSource<'x> {
         }
     }
 
-    /// `Idempotency-Key`; the head of an upgrade says nothing of one message.
+    /// What is said of the call; the head of an upgrade says nothing of one message.
     #[inline(always)]
-    pub fn idempotency_key(self) -> Option<&'x str> {
-        let value = match self {
-            RequestSource::Http(head) => head.value(Field::IdempotencyKey)?,
-            RequestSource::Grpc(metadata) => metadata.idempotency_key?,
-            RequestSource::WebSocket { .. } => return None,
-        };
-        str::from_utf8(value).ok()
+    pub fn terms(self) -> CallTerms<'x> {
+        match self {
+            RequestSource::Http(head) => CallTerms::of(head),
+            RequestSource::Grpc(metadata) => metadata.terms,
+            RequestSource::WebSocket { .. } => CallTerms::default(),
+        }
     }
 
     /// The header fields that agents may see.

@@ -186,7 +186,7 @@ impl<T: Transport> Client<T> {
         self.inner
             .run(self.trace, &|packed, write| {
                 let (id, context_id) = task.raw(packed);
-                write(&OutgoingCall::Get(Get { id, context_id, history }))
+                write(&OutgoingCall::Get(Get { id, context_id, history, wait: None }))
             })
             .await
             .and_then(|answer| self.inner.about(task, answer))

@@ -7,7 +7,7 @@
 
 use crate::{
     dialect::card_security::SecurityWords,
-    json::write::push_string,
+    json::write::{push_string, push_u64},
     model::{CardSecurity, Extension, Profile, Provider, Skill},
 };
 
@@ -55,6 +55,8 @@ pub struct CardOptions<'a> {
     pub security: Option<&'a CardSecurity>,
     /// Whose sends are known again, in the word of [`Extension::IDEMPOTENT_SEND`].
     pub idempotent_send: Option<&'static str>,
+    /// Seconds that a reader may wait for news of a task; `None`: it may not.
+    pub long_poll_s: Option<u64>,
 }
 
 /// Version of an interface for clients of 0.1 alone.
@@ -220,9 +222,10 @@ impl CardWriter {
     /// Those of the agent, and those that the server has beside them; an agent may declare one of
     /// these in its own words.
     fn extensions(&mut self, extensions: &[Extension], options: CardOptions) {
-        let is_declared = |uri: &str| extensions.iter().any(|extension| extension.uri == uri);
-        let callers = options.idempotent_send.filter(|_| !is_declared(Extension::IDEMPOTENT_SEND));
-        if extensions.is_empty() && callers.is_none() {
+        let is_open = |uri: &&str| extensions.iter().all(|extension| extension.uri != **uri);
+        let once = Some(Extension::IDEMPOTENT_SEND).filter(is_open).zip(options.idempotent_send);
+        let poll = Some(Extension::LONG_POLL).filter(is_open).zip(options.long_poll_s);
+        if extensions.is_empty() && once.is_none() && poll.is_none() {
             return;
         }
         self.open("extensions", b'[');
@@ -238,19 +241,27 @@ impl CardWriter {
             }
             self.0.push(b'}');
         }
-        if let Some(callers) = callers {
-            self.element(b'{');
-            self.text("uri", Extension::IDEMPOTENT_SEND);
-            self.text(
-                "description",
-                "A message that is sent again under its id is not handled again",
-            );
-            self.flag("required", false);
-            self.open("params", b'{');
+        if let Some((uri, callers)) = once {
+            self.own_extension(uri, "A message that is sent again is not handled again");
             self.text("callers", callers);
             self.0.extend_from_slice(b"}}");
         }
+        if let Some((uri, seconds)) = poll {
+            self.own_extension(uri, "Who reads a task may wait for news of it");
+            self.key("waitSecondsMax");
+            push_u64(&mut self.0, seconds);
+            self.0.extend_from_slice(b"}}");
+        }
         self.0.push(b']');
+    }
+
+    /// Begins an extension of the server, up to its params.
+    fn own_extension(&mut self, uri: &str, description: &str) {
+        self.element(b'{');
+        self.text("uri", uri);
+        self.text("description", description);
+        self.flag("required", false);
+        self.open("params", b'{');
     }
 
     fn skill<'p>(&mut self, skill: &'p Skill, modes_of: Option<&'p Profile>, words: SecurityWords) {

@@ -246,7 +246,7 @@ impl Conn {
             }
             State::Chunks(_) => (Some(self.since_ms + limits.body_idle_ms), 0, room),
             State::Admitting { since_ms } => (Some(since_ms + ADMISSION_MS_MAX), 0, false),
-            State::Pending(_) => (None, 0, left < limits.head_bytes_max),
+            State::Pending(pending) => (pending.due_ms(), 0, left < limits.head_bytes_max),
             State::Streaming(stream) => {
                 let next = stream.wrote_ms + limits.sse_keep_alive_ms;
                 (Some(next.min(stream.expires_ms)), 0, left < limits.head_bytes_max)

@@ -180,10 +180,10 @@ impl Exchange {
                 let next = stream.wrote_ms + limits.sse_keep_alive_ms;
                 Some(next.min(stream.expires_ms))
             }
+            ExchangeState::Pending(pending) => pending.due_ms(),
             ExchangeState::Body { .. }
             | ExchangeState::Refused(..)
             | ExchangeState::NotAdmitted(..)
-            | ExchangeState::Pending(_)
             | ExchangeState::Written
             | ExchangeState::Done => None,
         }

@@ -231,7 +231,8 @@ impl Setup {
     /// [`BuildError`].
     pub fn build(self, start: Start) -> Result<Arc<Engine>, BuildError> {
         let mounts = self.resolve()?;
-        let declared = self.idempotency.callers().filter(|_| self.service.is_none());
+        let is_own = self.service.is_none();
+        let declared = self.idempotency.callers().filter(|_| is_own);
         let (service, agents) = match self.service {
             Some(service) => (service, None),
             None => {
@@ -275,6 +276,7 @@ impl Setup {
             strict: self.strict,
             extended_card: self.extended_card || knows_callers,
             idempotent_send: declared,
+            long_poll: is_own,
             ws_origins: self.ws_origins,
             cors: CorsPolicy::new(self.cors),
             card_signer: self.card_signer,

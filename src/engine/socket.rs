@@ -104,10 +104,9 @@ impl Socket {
     pub(super) fn deadline_ms(&self, limits: &Limits) -> u64 {
         let ping_ms = self.pinged_ms.unwrap_or(self.heard_ms) + limits.ws_ping_ms;
         let ping_ms = ping_ms.min(self.expires_ms);
-        match self.window {
-            Some(window) => ping_ms.min(window.since_ms + limits.body_idle_ms),
-            None => ping_ms,
-        }
+        let window_ms = self.window.map(|window| window.since_ms + limits.body_idle_ms);
+        let others = [window_ms, self.session.due_ms()];
+        others.into_iter().flatten().fold(ping_ms, u64::min)
     }
 
     /// Bytes of buffers, and of what waits.

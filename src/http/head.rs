@@ -40,6 +40,8 @@ pub enum Field {
     LastEventId,
     /// `Origin`
     Origin,
+    /// `Prefer`; it may repeat, see [`Head::values`].
+    Prefer,
     /// `Sec-WebSocket-Key`
     SecWebSocketKey,
     /// `Sec-WebSocket-Protocol`

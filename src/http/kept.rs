@@ -291,6 +291,7 @@ pub(super) const fn is_kept(field: Field) -> bool {
         | Field::IfModifiedSince
         | Field::IfNoneMatch
         | Field::LastEventId
+        | Field::Prefer
         | Field::SecWebSocketKey
         | Field::SecWebSocketProtocol
         | Field::XApiKey

@@ -247,6 +247,7 @@ pub(super) fn known(name: &[u8]) -> Option<KnownField> {
         (17, b't') if is(name, b"transfer-encoding") => return Some(KnownField::TransferEncoding),
         (6, b'a') if is(name, b"accept") => Field::Accept,
         (6, b'o') if is(name, b"origin") => Field::Origin,
+        (6, b'p') if is(name, b"prefer") => Field::Prefer,
         (7, b'u') if is(name, b"upgrade") => Field::Upgrade,
         (9, b'x') if is(name, b"x-api-key") => Field::XApiKey,
         (10, b'a') if is(name, b"a2a-tenant") => Field::A2aTenant,

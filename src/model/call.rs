@@ -171,6 +171,15 @@ pub struct Send<'a> {
     pub generation: Generation,
 }
 
+/// For how long a reader waits for news of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskWait {
+    /// Milliseconds; the server may cut them.
+    pub wait_ms: u64,
+    /// The last event that the reader knows of; `None`: the last one there is.
+    pub after: Option<u64>,
+}
+
 /// Which task to read.
 #[derive(Clone, Copy)]
 pub struct Get<'a> {
@@ -180,6 +189,8 @@ pub struct Get<'a> {
     pub context_id: Option<RawText<'a>>,
     /// At most this many messages of history; `None`: all.
     pub history: Option<u32>,
+    /// Until there is news; `None`: it is read as it is.
+    pub wait: Option<TaskWait>,
 }
 
 /// Which task to act on.

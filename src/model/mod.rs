@@ -35,7 +35,7 @@ pub mod view;
 pub use crate::json::JsonError;
 pub use build::{ArtifactBuf, MessageBuf, PartBuf, PartsBuf};
 pub(crate) use call::Params;
-pub use call::{Call, Get, Idempotency, List, Op, Send, SendMode, Target};
+pub use call::{Call, Get, Idempotency, List, Op, Send, SendMode, Target, TaskWait};
 pub use event::TaskEvent;
 pub use event_buf::EventBuf;
 pub use json::{JSON_DEPTH_MAX, Json, JsonObject, JsonObjectBuf, ValueError};

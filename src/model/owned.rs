@@ -5,7 +5,7 @@
 
 use super::{
     build::{ArtifactBuf, MessageBuf},
-    call::{Call, Get, List, Op, Send, SendMode, Target},
+    call::{Call, Get, List, Op, Send, SendMode, Target, TaskWait},
     event::TaskEvent,
     json::JsonObject,
     pack::{Message, PackedFields, Packer},
@@ -197,6 +197,7 @@ enum CallKind {
     },
     Get {
         history: Option<u32>,
+        wait: Option<TaskWait>,
     },
     List(List<'static>),
     Cancel(Aim),
@@ -240,7 +241,7 @@ impl CallBuf {
             Call::Get(get) => {
                 put(tag::ID, Some(get.id.raw()));
                 put(tag::CONTEXT_ID, get.context_id.map(RawText::raw));
-                CallKind::Get { history: get.history }
+                CallKind::Get { history: get.history, wait: get.wait }
             }
             Call::List(list) => {
                 put(tag::CONTEXT_ID, list.context_id.map(RawText::raw));
@@ -279,8 +280,8 @@ impl CallBuf {
                     generation,
                 })
             }
-            CallKind::Get { history } => {
-                Call::Get(Get { id: id.unwrap_or_default(), context_id, history })
+            CallKind::Get { history, wait } => {
+                Call::Get(Get { id: id.unwrap_or_default(), context_id, history, wait })
             }
             CallKind::List(list) => {
                 let page_token = fields.first(tag::PAGE_TOKEN);

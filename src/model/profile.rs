@@ -77,6 +77,9 @@ impl Extension {
     /// repeated (`docs/guide/calls.md`). Its `params` say whose sends: `{"callers": "all"}`, or
     /// `"authenticated"`.
     pub const IDEMPOTENT_SEND: &'static str = "urn:peregrine:idempotent-send:1";
+    /// Names what servers of this crate declare by themselves whose readers of a task may wait for
+    /// news of it (`docs/guide/calls.md`). Its `params` say how long: `{"waitSecondsMax": 60}`.
+    pub const LONG_POLL: &'static str = "urn:peregrine:long-poll:1";
 }
 
 /// One entry of a card's `skills` (A2A 1.0 §4.4.5).

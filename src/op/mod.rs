@@ -200,6 +200,10 @@ impl Service for Core {
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<Outcome, Fault>> {
+        if let Some(look) = &mut wait.look {
+            // Nobody waits for news of a server that ends.
+            look.is_due |= self.cut.load(Ordering::Relaxed);
+        }
         let polled = match wait.link.is_late() {
             true => self.poll_late(wait, wake, answer),
             false => self.store.poll(wait, wake, answer).map_ok(|()| Outcome::Answered),

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use crate::{
     agent::Wanted,
     fault::{Fault, FaultKind},
-    model::{Get, List, RawText, Reply, Task},
+    model::{Get, List, RawText, Reply, Task, TaskWait},
     op::{Core, missing::MissingTask},
-    service::{Answer, CallCx, Outcome},
+    service::{Answer, CallCx, Now, Outcome, TaskLook, WaitHandle},
 };
 
 impl Core {
@@ -17,23 +17,41 @@ impl Core {
         get: &Get<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let found = self.store.read_id(cx.caller.scope, get.id.raw(), |_, task| {
+        let (now, mut waits) = (cx.now, None);
+        let found = self.store.read_id(cx.caller.scope, get.id.raw(), |key, task| {
             let is_it = is_in(&task, get.context_id);
-            if is_it {
+            if is_it && let Some(wait) = get.wait {
+                waits = self.look(&wait, &task, now).map(|look| (key, look));
+            }
+            if is_it && waits.is_none() {
                 cx.shows(task.record());
                 answer(Reply::Task { view: task.view(), history: get.history });
             }
             is_it
         });
-        match found {
-            Some(true) => Ok(Outcome::Answered),
-            Some(false) => Err(FaultKind::TaskNotFound.into()),
-            None => {
-                let Get { id, context_id, history } = *get;
+        match (found, waits) {
+            (Some(true), None) => Ok(Outcome::Answered),
+            (Some(true), Some((key, look))) => {
+                let (handle, history, look) = (key.handle(), get.history, Some(look));
+                let wait = WaitHandle { handle, history, look, ..WaitHandle::default() };
+                Ok(Outcome::Pending(wait))
+            }
+            (Some(false), _) => Err(FaultKind::TaskNotFound.into()),
+            (None, _) => {
+                let Get { id, context_id, history, .. } = *get;
                 let wanted = Wanted::Get { history };
                 self.look_up(cx, &MissingTask { id, context_id, metadata: None, wanted })
             }
         }
+    }
+
+    /// What a reader waits for who wants news of a task; `None`: it is answered at once.
+    #[cold]
+    fn look(&self, wait: &TaskWait, task: &Task, now: Now) -> Option<TaskLook> {
+        let after = wait.after.unwrap_or_else(|| task.seq());
+        let wait_ms = wait.wait_ms.min(self.limits.long_poll_ms_max);
+        let look = TaskLook { after, due_ms: now.mono_ms + wait_ms, is_due: wait_ms == 0 };
+        (!look.is_answered_by(task)).then_some(look)
     }
 
     pub(super) fn list(

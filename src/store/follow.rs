@@ -30,8 +30,8 @@ impl Store {
         follow
     }
 
-    /// Answers when the task is terminal, or interrupted since `wait.after`; registers `wake`
-    /// otherwise.
+    /// Answers when the task is terminal, or interrupted since `wait.after`, or what `wait.look`
+    /// is about; registers `wake` otherwise.
     pub fn poll(
         &self,
         wait: &mut WaitHandle,
@@ -44,9 +44,15 @@ impl Store {
         let Some(mut shard) = self.lock_key(key) else { return GONE };
         let Some(task) = shard.slab.stored(index) else { return GONE };
         let state = task.state();
-        // A2A 1.0 §3.2.2: wait until a terminal or interrupted state.
-        let is_new = task.status_seq() > wait.after;
-        if state.is_terminal() || (state.is_interrupted() && is_new) {
+        let is_ready = match wait.look {
+            Some(look) => look.is_answered_by(&task),
+            // A2A 1.0 §3.2.2: wait until a terminal or interrupted state.
+            None => {
+                let is_new = task.status_seq() > wait.after;
+                state.is_terminal() || (state.is_interrupted() && is_new)
+            }
+        };
+        if is_ready {
             wait.record = task.record();
             answer(Reply::Task { view: task.view(), history: wait.history });
             return Poll::Ready(Ok(()));

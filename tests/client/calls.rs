@@ -109,7 +109,10 @@ fn a_send_says_in_each_generation_how_it_is_to_be_answered() {
 
 #[test]
 fn operations_on_tasks_are_methods_or_paths() {
-    let get = OutgoingCall::Get(Get { id: raw("a:b é"), context_id: None, history: Some(2) });
+    let get =
+        OutgoingCall::Get(Get {
+            id: raw("a:b é"), context_id: None, history: Some(2), wait: None
+        });
     assert_eq!(rpc(V1, &get), r#"GetTask {"id":"a:b é","historyLength":2}"#);
     assert_eq!(rpc(V01, &get), r#"tasks/get {"id":"a:b é","historyLength":2}"#);
     assert_eq!(rest(V1, &get), "GET /tasks/a%3Ab%20%C3%A9?historyLength=2");

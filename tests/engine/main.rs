@@ -25,6 +25,7 @@ mod identity;
 mod jobs;
 mod jsonrpc;
 mod limits;
+mod long_polls;
 mod missing;
 mod quotas;
 mod repeats;

@@ -24,7 +24,7 @@ use crate::support::{
 
 /// Does what the first word says, and counts how often it is asked.
 #[derive(Clone, Default)]
-struct Runs {
+pub struct Runs {
     count: Arc<AtomicUsize>,
     deferred: Arc<Mutex<Vec<Deferred>>>,
     jobs: Arc<Mutex<Vec<Job>>>,
@@ -58,11 +58,11 @@ impl Runs {
         self.deferred.lock().unwrap().pop().expect("a deferred turn")
     }
 
-    fn job(&self) -> Job {
+    pub fn job(&self) -> Job {
         self.jobs.lock().unwrap().pop().expect("a job")
     }
 
-    fn setup(&self, limits: Limits, idempotency: Idempotency) -> Setup {
+    pub fn setup(&self, limits: Limits, idempotency: Idempotency) -> Setup {
         let profile = Profile::new("runs", "Counts its turns.");
         let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(self.clone()))];
         Setup { agents, limits, idempotency, ..Setup::default() }

@@ -219,7 +219,7 @@ fn written(generation: Generation, call: &OutgoingCall<'_>) -> Vec<u8> {
 #[test]
 fn a_call_about_a_task_is_what_prost_reads() {
     let id = RawText::parse("t\\n1").unwrap();
-    let get = OutgoingCall::Get(Get { id, context_id: None, history: Some(3) });
+    let get = OutgoingCall::Get(Get { id, context_id: None, history: Some(3), wait: None });
     let new = v1::GetTaskRequest::decode(&*written(Generation::V1, &get)).unwrap();
     assert_eq!((new.id.as_str(), new.history_length), ("t\n1", Some(3)));
     let old = v03::GetTaskRequest::decode(&*written(Generation::V03, &get)).unwrap();
@@ -323,7 +323,7 @@ fn a2a_rust_has_the_json_of_1_0_in_its_messages() {
     let format = Format::of_dialect(Binding::Grpc, Generation::V1, "a2a_rust").unwrap();
     let id = RawText::parse("t").unwrap();
     let mut written = WrittenCall::default();
-    let call = OutgoingCall::Get(Get { id, context_id: None, history: None });
+    let call = OutgoingCall::Get(Get { id, context_id: None, history: None, wait: None });
     format.write(&call, 1, Some("acme"), &mut written).unwrap();
     assert_eq!(written.path, "/a2a.v1.A2aService/GetTask");
     let message = frame::only(&written.body, usize::MAX).unwrap();

@@ -681,7 +681,7 @@ fn a_call_about_a_task_arrives_as_it_was_sent() {
             let says = || {
                 Says::Task(task(spoken, &std::array::from_fn(|_| plain()), TaskState::Failed, "c"))
             };
-            let get = Get { id: raw(&id), context_id: Some(raw(&context)), history };
+            let get = Get { id: raw(&id), context_id: Some(raw(&context)), history, wait: None };
             let call = OutgoingCall::Get(get);
             prop_assert!(house.call(spoken, &call, None, says()).is_some(), "{}", spoken.name());
             let heard = house.heard().0;
@@ -803,7 +803,8 @@ fn what_a_server_says_is_the_same_in_every_generation() {
             let mut house = house.borrow_mut();
             let packed = plain().pack();
             let task_now = task(spoken, &messages, states(spoken)[state], "c-1");
-            let get = Get { id: raw("t-1"), context_id: Some(raw("c-1")), history: None };
+            let get =
+                Get { id: raw("t-1"), context_id: Some(raw("c-1")), history: None, wait: None };
             let says = Says::Task(task_now.clone());
             let got = house.call(spoken, &OutgoingCall::Get(get), None, says).expect("it is said");
             let reply = Reply::Task { view: task_now.view(), history: Some(99) };
@@ -896,7 +897,7 @@ fn a_fault_is_the_same_in_every_generation() {
         send: Send { task_id: id, context_id: Some(raw("c")), ..send(&packed, mode) },
         push: None,
     };
-    let get = Get { id: raw("t"), context_id: Some(raw("c")), history: None };
+    let get = Get { id: raw("t"), context_id: Some(raw("c")), history: None, wait: None };
     let calls = [OutgoingCall::Get(get), say(SendMode::Wait), say(SendMode::Stream)];
     for spoken in all_spoken() {
         // Of names that both slash generations have the answers are those of 0.3.
@@ -1012,7 +1013,8 @@ fn what_cannot_be_said_is_named_before_anything_is_sent() {
     let packed = plain().pack();
     let say = |mode| OutgoingCall::Send { send: send(&packed, mode), push: None };
     let list = OutgoingCall::List(List::default());
-    let get = OutgoingCall::Get(Get { id: raw("t"), context_id: None, history: Some(11) });
+    let get =
+        OutgoingCall::Get(Get { id: raw("t"), context_id: None, history: Some(11), wait: None });
     let config = PushConfigBuf::new("https://h").task_id("t");
     let set = OutgoingCall::Push(PushCall::Set(config.view()));
     assert_eq!(refused(rpc(V03), &list, None), "ListTasks cannot be said in A2A 0.3");
@@ -1047,7 +1049,8 @@ fn what_cannot_be_said_is_named_before_anything_is_sent() {
         refused(of("evo_ai", V03), &set, None),
         "the task of a push configuration cannot be said in A2A evo_ai"
     );
-    let dots = OutgoingCall::Get(Get { id: raw(".."), context_id: None, history: None });
+    let dots =
+        OutgoingCall::Get(Get { id: raw(".."), context_id: None, history: None, wait: None });
     assert_eq!(
         refused(Format::standard(Binding::HttpJson, V1), &dots, None),
         "an id that is no segment of a path cannot be said in A2A HTTP+JSON"

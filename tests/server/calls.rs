@@ -3,7 +3,7 @@
 use peregrine::model::Idempotency;
 use tonic::{Code, Request};
 
-use crate::grpc_client::{Rig, message, reason, run, say, say_v03, task, text};
+use crate::grpc_client::{Rig, message, reason, run, say, say_v03, state, task, text, v1};
 
 #[test]
 fn a_send_over_grpc_is_known_again_over_json_rpc_and_in_both_generations() {
@@ -36,5 +36,43 @@ fn metadata_of_grpc_may_hold_an_idempotency_key() {
             ids.push(task(client.send_message(request).await.unwrap().into_inner()).id);
         }
         assert_eq!(ids[0], ids[1]);
+    });
+}
+
+#[test]
+fn metadata_of_grpc_lets_a_reader_wait_for_news() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        let mut hold = say("hold:30000:1");
+        hold.configuration =
+            Some(v1::SendMessageConfiguration { return_immediately: true, ..Default::default() });
+        let id = task(client.send_message(hold).await.unwrap().into_inner()).id;
+        let get = |prefer: &str| {
+            let mut request =
+                Request::new(v1::GetTaskRequest { id: id.clone(), ..Default::default() });
+            request.metadata_mut().insert("prefer", prefer.parse().unwrap());
+            request
+        };
+        let at_once = client.get_task(get("wait=0")).await.unwrap();
+        assert_eq!(at_once.metadata().get("preference-applied").unwrap(), "wait=0");
+        let (mut other, canceled) =
+            (client.clone(), v1::CancelTaskRequest { id: id.clone(), ..Default::default() });
+        let waits = client.get_task(get("wait=60"));
+        let (read, _) = tokio::join!(waits, async {
+            other.cancel_task(canceled).await.unwrap();
+        });
+        let read = read.unwrap();
+        assert_eq!(read.metadata().get("preference-applied").unwrap(), "wait=60");
+        assert_eq!(state(&read.into_inner()), v1::TaskState::Canceled);
+        // It ends by itself, too.
+        let mut hold = say("hold:30000:1");
+        hold.configuration =
+            Some(v1::SendMessageConfiguration { return_immediately: true, ..Default::default() });
+        let id = task(client.send_message(hold).await.unwrap().into_inner()).id;
+        let mut request = Request::new(v1::GetTaskRequest { id, ..Default::default() });
+        request.metadata_mut().insert("prefer", "wait=1".parse().unwrap());
+        let read = client.get_task(request).await.unwrap().into_inner();
+        assert_ne!(state(&read), v1::TaskState::Completed);
     });
 }

@@ -25,7 +25,9 @@ fn told(call: &Call<'_>) -> String {
             let how = (mode, send.history, send.generation, bytes(message.packed()));
             format!("send {ids:?} {how:?} {modes:?} {metadata:?}")
         }
-        Call::Get(Get { id, context_id, history }) => format!("{id:?} {context_id:?} {history:?}"),
+        Call::Get(Get { id, context_id, history, wait }) => {
+            format!("{id:?} {context_id:?} {history:?} {wait:?}")
+        }
         Call::List(list) => {
             let which = (list.context_id, list.status, list.page_size, list.after_ms);
             let page = (list.page_token.map(bytes), list.history, list.include_artifacts);
@@ -87,7 +89,7 @@ fn an_owned_call_says_what_the_call_said() {
         after_ms: Some(8),
         include_artifacts: true,
     };
-    let get = Get { id: raw("t-3"), context_id: None, history: Some(0) };
+    let get = Get { id: raw("t-3"), context_id: None, history: Some(0), wait: None };
     for call in [
         Call::Send(full),
         Call::Send(bare),

@@ -41,6 +41,7 @@ use crate::{
         origin::Origin,
         responder::Content,
         stream::EventFraming,
+        terms::CallTerms,
     },
     dialect::{STANDARD, WriteCx, version},
     fault::Fault,
@@ -78,8 +79,8 @@ pub struct Metadata<'x> {
     pub last_event_id: Option<u64>,
     /// `a2a-tenant`: what 1.0 says in its messages, and 0.3 has no other place for.
     pub tenant: Option<&'x str>,
-    /// `idempotency-key`.
-    pub idempotency_key: Option<&'x [u8]>,
+    /// What is said of the call.
+    pub terms: CallTerms<'x>,
     /// Where the client asked, for cards.
     pub origin: Origin<'x>,
     /// All of it, for agents that ask for some.
@@ -105,8 +106,8 @@ pub fn handle<'x>(
     let version = head.value(Field::A2aVersion);
     // What is no text is no name either.
     let tenant = head.value(Field::A2aTenant).map(|name| str::from_utf8(name).unwrap_or("?"));
-    let (idempotency_key, fields) = (head.value(Field::IdempotencyKey), RequestFields::of(head));
-    let metadata = Metadata { version, last_event_id, tenant, idempotency_key, origin, fields };
+    let (terms, fields) = (CallTerms::of(head), RequestFields::of(head));
+    let metadata = Metadata { version, last_event_id, tenant, terms, origin, fields };
     cx.source = RequestSource::Grpc(metadata);
     cx.extensions = extensions::joined(head).map(Cow::Owned);
     match rpc {

@@ -245,7 +245,12 @@ fn get_v1<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<
     }
     let id = id(cx, "id", named, pack)?;
     Ok(Asked {
-        call: Call::Get(Get { id: RawText::known(id), context_id: None, history: most }),
+        call: Call::Get(Get {
+            id: RawText::known(id),
+            context_id: None,
+            history: most,
+            wait: None,
+        }),
         tenant,
     })
 }
@@ -265,7 +270,12 @@ fn get_v03<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result
     }
     let id = id(cx, "name", named, pack)?;
     Ok(Asked {
-        call: Call::Get(Get { id: RawText::known(id), context_id: None, history: most }),
+        call: Call::Get(Get {
+            id: RawText::known(id),
+            context_id: None,
+            history: most,
+            wait: None,
+        }),
         tenant: "",
     })
 }

@@ -24,8 +24,14 @@ const TENANT: (&str, Type) = ("tenant", Type::Text);
 
 const ANY: &[(&str, Type)] = &[TENANT];
 
-const GET: &[(&str, Type)] =
-    &[TENANT, ("historyLength", Type::Text), ("history_length", Type::Text)];
+const GET: &[(&str, Type)] = &[
+    TENANT,
+    ("historyLength", Type::Text),
+    ("history_length", Type::Text),
+    ("wait", Type::Text),
+    ("afterEvent", Type::Text),
+    ("after_event", Type::Text),
+];
 
 const LIST: &[(&str, Type)] = &[
     TENANT,

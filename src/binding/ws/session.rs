@@ -80,6 +80,15 @@ impl Session {
         self.upgrade.admission().as_ref().map_or(u64::MAX, |by| by.expires_mono_ms(now))
     }
 
+    /// When something that waits is to be asked again, in ms of the monotonic clock.
+    pub fn due_ms(&self) -> Option<u64> {
+        let calls = self.pending.iter().filter_map(|pending| match pending {
+            Pending::Call(call) => call.due_ms(),
+            Pending::Stream(_) => None,
+        });
+        calls.min()
+    }
+
     /// Requests that wait.
     pub fn in_flight(&self) -> usize {
         self.pending.len()

@@ -262,7 +262,7 @@ impl<T: Transport> ClientStream<T> {
     pub(super) async fn get_task(&mut self) -> Result<(), ClientError> {
         let (id, history) = (RawText::known(&self.task.id), None);
         let context_id = Some(RawText::known(&self.task.context_id)).filter(|id| !id.is_empty());
-        let call = OutgoingCall::Get(Get { id, context_id, history });
+        let call = OutgoingCall::Get(Get { id, context_id, history, wait: None });
         let inner = &self.client.inner;
         self.written = inner.write(&self.endpoint, &call, &mut self.scratch.written)?;
         inner.call(&self.endpoint, self.written, &mut self.scratch).await

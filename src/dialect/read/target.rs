@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::{
     fault::Fault,
     json::Value,
-    model::{Call, Get, JsonObject, Op, RawText, Target},
+    model::{Call, Get, JsonObject, Op, RawText, Target, TaskWait},
 };
 
 use super::{
@@ -19,6 +19,8 @@ slots!(TargetSlots {
     metadata: "metadata";
     history: "historyLength" | "history_length";
     after: "lastEventId" | "last_event_id";
+    wait: "wait";
+    after_event: "afterEvent" | "after_event";
     tenant: "tenant";
 });
 
@@ -53,7 +55,7 @@ pub(super) fn read<'p>(
     let ids = ids(rules, cx, (params, &slots), pack)?;
     let metadata = object(params.at(slots.metadata), "metadata")?;
     let after = match cx.after {
-        None if cx.op == Op::Subscribe => event_id(params.at(slots.after))?,
+        None if cx.op == Op::Subscribe => event_id(params.at(slots.after), "lastEventId")?,
         after => after.filter(|_| cx.op == Op::Subscribe),
     };
     let pack: &'p [u8] = pack;
@@ -68,13 +70,13 @@ pub(super) fn read<'p>(
 
 /// Where a subscriber goes on that has no header to say it with, as over WebSocket: the number of
 /// the last event it has seen. ProtoJSON writes 64 bits as a string.
-fn event_id(value: Option<Value<'_>>) -> Result<Option<u64>, Fault> {
+fn event_id(value: Option<Value<'_>>, field: &'static str) -> Result<Option<u64>, Fault> {
     let Some(value) = value else { return Ok(None) };
     let number = match value.as_str() {
         Some(text) => text.parse().ok(),
         None => value.as_i64().and_then(|number| u64::try_from(number).ok()),
     };
-    number.map(Some).ok_or_else(|| Fault::param("lastEventId", "must be the number of an event"))
+    number.map(Some).ok_or_else(|| Fault::param(field, "must be the number of an event"))
 }
 
 /// Reads the params of get.
@@ -91,6 +93,7 @@ pub(super) fn get<'p>(
             id: RawText::known(id),
             context_id: None,
             history: rules.history(None),
+            wait: None,
         }));
     };
     let mut slots = TargetSlots::default();
@@ -98,12 +101,24 @@ pub(super) fn get<'p>(
     cx.tenant.set(slots.tenant);
     let ids = ids(rules, cx, (params, &slots), pack)?;
     let history = count(params.at(slots.history), "historyLength", 0..=rules.history_max)?;
+    let wait = wait((params.at(slots.wait), params.at(slots.after_event)))?;
     let pack: &'p [u8] = pack;
     Ok(Call::Get(Get {
         id: RawText::known(ids.id.bytes(pack)),
         context_id: ids.context_id.map(|id| RawText::known(id.bytes(pack))),
         history: rules.history(history),
+        wait,
     }))
+}
+
+/// For how long a reader waits for an event behind which one (`docs/guide/calls.md`).
+#[inline(always)] // Hardly anybody waits.
+fn wait(
+    (seconds, after): (Option<Value<'_>>, Option<Value<'_>>),
+) -> Result<Option<TaskWait>, Fault> {
+    let Some(seconds) = count(seconds, "wait", 0..=u32::MAX)? else { return Ok(None) };
+    let (wait_ms, after) = (u64::from(seconds) * 1000, event_id(after, "afterEvent")?);
+    Ok(Some(TaskWait { wait_ms, after }))
 }
 
 /// The task that the path names.
