@@ -55,6 +55,10 @@ pub enum FaultKind {
     PermissionDenied,
     /// Whoever calls has taken its share; retry later.
     RateLimited,
+    /// The time is over that the caller has given the call.
+    DeadlineExceeded,
+    /// The call has come through more agents than it may (RFC 5842 §7.2).
+    LoopDetected,
 }
 
 /// The canonical status of a fault (google.rpc.Code): what AIP-193 bodies and gRPC name it.
@@ -78,6 +82,8 @@ pub enum CanonicalCode {
     Unauthenticated,
     /// `PERMISSION_DENIED`
     PermissionDenied,
+    /// `DEADLINE_EXCEEDED`
+    DeadlineExceeded,
 }
 
 impl CanonicalCode {
@@ -93,6 +99,7 @@ impl CanonicalCode {
             CanonicalCode::Unavailable => "UNAVAILABLE",
             CanonicalCode::Unauthenticated => "UNAUTHENTICATED",
             CanonicalCode::PermissionDenied => "PERMISSION_DENIED",
+            CanonicalCode::DeadlineExceeded => "DEADLINE_EXCEEDED",
         }
     }
 
@@ -107,6 +114,7 @@ impl CanonicalCode {
             CanonicalCode::Unavailable => 503,
             CanonicalCode::Unauthenticated => 401,
             CanonicalCode::PermissionDenied => 403,
+            CanonicalCode::DeadlineExceeded => 504,
         }
     }
 }
@@ -130,7 +138,7 @@ pub struct FaultRow {
 
 impl FaultKind {
     /// Every kind, for tables and tests.
-    pub const ALL: [FaultKind; 22] = [
+    pub const ALL: [FaultKind; 24] = [
         FaultKind::Parse,
         FaultKind::InvalidRequest,
         FaultKind::MethodNotFound,
@@ -153,7 +161,18 @@ impl FaultKind {
         FaultKind::Unauthenticated,
         FaultKind::PermissionDenied,
         FaultKind::RateLimited,
+        FaultKind::DeadlineExceeded,
+        FaultKind::LoopDetected,
     ];
+
+    /// HTTP status of the HTTP+JSON binding of 1.0.
+    pub const fn http(self) -> u16 {
+        match self {
+            // RFC 5842 §7.2.
+            FaultKind::LoopDetected => 508,
+            _ => self.row().status.http(),
+        }
+    }
 
     /// The row of this kind (wire §2.1 to §2.3, the 1.0.1 columns).
     #[rustfmt::skip]
@@ -164,7 +183,7 @@ impl FaultKind {
             FaultRow { code, code_v01, http_v03, status, reason, message }
         }
         use CanonicalCode::{
-            AlreadyExists, FailedPrecondition, Internal, InvalidArgument, NotFound, PermissionDenied, ResourceExhausted,
+            AlreadyExists, DeadlineExceeded, FailedPrecondition, Internal, InvalidArgument, NotFound, PermissionDenied, ResourceExhausted,
             Unauthenticated, Unavailable,
         };
         match self {
@@ -190,6 +209,8 @@ impl FaultKind {
             FaultKind::Unauthenticated => row(-32000, -32007, 401, Unauthenticated, "UNAUTHENTICATED", "Authentication is required"),
             FaultKind::PermissionDenied => row(-32000, -32008, 403, PermissionDenied, "PERMISSION_DENIED", "This is not allowed"),
             FaultKind::RateLimited => row(-32000, -32010, 429, ResourceExhausted, "RATE_LIMIT_EXCEEDED", "Too many requests, retry later"),
+            FaultKind::DeadlineExceeded => row(-32000, -32011, 504, DeadlineExceeded, "DEADLINE_EXCEEDED", "The deadline of the call has passed"),
+            FaultKind::LoopDetected => row(-32000, -32011, 508, FailedPrecondition, "LOOP_DETECTED", "The call has come through too many agents"),
         }
     }
 }

@@ -84,6 +84,10 @@ pub struct Caller<'a> {
     pub worker: usize,
     /// `Idempotency-Key`, as it came with this call alone.
     pub idempotency_key: Option<&'a str>,
+    /// When the caller no longer wants the answer, in ms since the Unix epoch.
+    pub deadline_unix_ms: Option<u64>,
+    /// How many agents and proxies the call has come through.
+    pub hops: u32,
     /// Values of the extension headers, comma separated, as they came.
     pub extensions: Option<&'a str>,
     /// The caller's name, which its transport has verified (A2A 1.0 §7.2); see [`Peer`].

@@ -53,6 +53,11 @@ pub struct RequestView<'a> {
     pub owner: Option<&'a str>,
     /// Who calls, where the server knows its callers: name, issuer, tenants and scopes.
     pub principal: Option<&'a Arc<Principal>>,
+    /// When the caller no longer wants the answer, in ms since the Unix epoch; `None`: it has not
+    /// said.
+    pub deadline_unix_ms: Option<u64>,
+    /// How many agents and proxies the call has come through, as `A2A-Hops` or `Via` say.
+    pub hops: u32,
 }
 
 impl<'a> RequestView<'a> {
@@ -64,15 +69,36 @@ impl<'a> RequestView<'a> {
         metadata: Option<JsonObject<'a>>,
     ) -> RequestView<'a> {
         let Caller { scope, tenant, owner, extensions, identity, fields, principal, .. } = *caller;
+        let Caller { deadline_unix_ms, hops, .. } = *caller;
         let headers = Headers { names: &profile.fields, fields };
-        RequestView { metadata, extensions, identity, headers, scope, tenant, owner, principal }
+        RequestView {
+            metadata,
+            extensions,
+            identity,
+            headers,
+            scope,
+            tenant,
+            owner,
+            principal,
+            deadline_unix_ms,
+            hops,
+        }
     }
 
     /// Nobody's request: of a task of this scope, with the names of its tenant and its owner.
     pub fn nobody(scope: Scope, [tenant, owner]: [Option<&'a str>; 2]) -> RequestView<'a> {
-        let (metadata, extensions, identity, headers) = (None, None, None, Headers::default());
-        let principal = None;
-        RequestView { metadata, extensions, identity, headers, scope, tenant, owner, principal }
+        RequestView {
+            metadata: None,
+            extensions: None,
+            identity: None,
+            headers: Headers::default(),
+            scope,
+            tenant,
+            owner,
+            principal: None,
+            deadline_unix_ms: None,
+            hops: 0,
+        }
     }
 }
 
@@ -89,6 +115,8 @@ pub struct RequestInfo {
     extensions: Option<Box<str>>,
     metadata: Option<JsonObjectBuf>,
     headers: Box<[(Box<str>, Box<str>)]>,
+    deadline_unix_ms: Option<u64>,
+    hops: u32,
 }
 
 impl RequestInfo {
@@ -104,6 +132,8 @@ impl RequestInfo {
             extensions: request.extensions.map(Into::into),
             metadata: request.metadata.map(Into::into),
             headers: request.headers.keep(),
+            deadline_unix_ms: request.deadline_unix_ms,
+            hops: request.hops,
         }
     }
 
@@ -135,6 +165,16 @@ impl RequestInfo {
     /// The client's name, as its verified certificate has it.
     pub fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
+    }
+
+    /// When the caller no longer wants the answer, in ms since the Unix epoch.
+    pub fn deadline_unix_ms(&self) -> Option<u64> {
+        self.deadline_unix_ms
+    }
+
+    /// How many agents and proxies the call has come through.
+    pub fn hops(&self) -> u32 {
+        self.hops
     }
 
     /// The extensions that the client asks for, comma separated as in `A2A-Extensions`.

@@ -214,7 +214,7 @@ impl<'x> CallContext<'x> {
         if self.agent != self.endpoint.agent {
             self.name_extensions();
         }
-        let asked = self.authorize(format.write.op);
+        let asked = self.authorize(format.write.op).and_then(|()| self.check_terms());
         self.name_share();
         if let Err(fault) = asked {
             self.writer.refuse(format, &fault);
@@ -250,7 +250,7 @@ impl<'x> CallContext<'x> {
                 return Handled::Answered;
             }
         };
-        let now_ms = self.now.mono_ms;
+        let (now_ms, due_ms) = (self.now.mono_ms, self.due_ms());
         let (service, mut cx, writer) = self.split(true);
         let outcome = writer.begin_opening(format, |answer| service.call(&mut cx, *call, answer));
         writer.shows(cx.record);
@@ -258,13 +258,15 @@ impl<'x> CallContext<'x> {
             Opened::Answered => Handled::Answered,
             Opened::Stream(cursor, made) => {
                 let (at, fields) = ((cursor, made), &mut writer.fields);
-                let stream = EventStream::new(format, at, now_ms, permit, fields);
+                let mut stream = EventStream::new(format, at, now_ms, permit, fields);
+                stream.due_ms = due_ms;
                 Handled::Stream(Box::new(stream.admitted(self.admission.clone(), place, self.now)))
             }
             Opened::Waits(wait) => {
                 let (calls, fields) = (vec![PendingCall::new(wait, format)], self.take_fields());
                 let pending = PendingResponse::new(calls, None, fields, permit);
-                Handled::Pending(Box::new(pending.admitted(self.admission.clone(), place)))
+                let pending = pending.until(due_ms).admitted(self.admission.clone(), place);
+                Handled::Pending(Box::new(pending))
             }
         }
     }
@@ -295,6 +297,7 @@ impl<'x> CallContext<'x> {
         format: &AnswerFormat<'_>,
     ) -> Result<Option<PendingCall>, Fault> {
         self.authorize(format.write.op)?;
+        self.check_terms()?;
         if let Call::ExtendedCard = call {
             let card = self.extended_card(format)?;
             format.push_bytes(self.writer.out, &card);
@@ -319,7 +322,7 @@ impl<'x> CallContext<'x> {
     /// is not even written, since a batch could ask for far more than it may be given. One that
     /// would only show something is not made.
     pub fn call_silently(&mut self, op: Op, call: &Call<'_>) {
-        if !call.only_shows() && self.authorize(op).is_ok() {
+        if !call.only_shows() && self.authorize(op).and_then(|()| self.check_terms()).is_ok() {
             let (service, mut cx, _) = self.split(false);
             let _ = service.call(&mut cx, *call, &mut |_| ()).map(Outcome::finish);
         }
@@ -339,9 +342,10 @@ impl<'x> CallContext<'x> {
         }
         match self.config.waiting.permit(self.scratch.worker) {
             Some(permit) => {
-                let fields = self.take_fields();
+                let (fields, due_ms) = (self.take_fields(), self.due_ms());
                 let pending = PendingResponse::new(calls, batch, fields, permit);
-                Handled::Pending(Box::new(pending.admitted(self.admission.clone(), None)))
+                let pending = pending.until(due_ms).admitted(self.admission.clone(), None);
+                Handled::Pending(Box::new(pending))
             }
             None => {
                 self.writer.refuse(format, &Fault::at_limit("connections_max"));
@@ -375,6 +379,8 @@ impl<'x> CallContext<'x> {
             running_tasks_max: self.share.as_ref().and_then(|share| share.running_tasks_max()),
             worker: *worker,
             idempotency_key: terms.idempotency_key.filter(|_| is_alone),
+            deadline_unix_ms: terms.timeout_ms.map(|ms| self.now.unix_ms.saturating_add(ms)),
+            hops: terms.hops,
             extensions: self.extensions.as_deref(),
             identity: self.peer.identity,
             fields: self.source.fields(),

@@ -59,6 +59,8 @@ pub struct PendingResponse {
     admission: Admitted,
     /// Its place among the streams of who has made it.
     place: Option<StreamPlace>,
+    /// When the caller no longer wants the answer, in ms of the monotonic clock.
+    deadline_ms: Option<u64>,
 }
 
 impl PendingResponse {
@@ -69,7 +71,15 @@ impl PendingResponse {
         fields: FieldLinesBuf,
         permit: Permit,
     ) -> PendingResponse {
-        PendingResponse { calls, batch, fields, permit: Some(permit), admission: None, place: None }
+        PendingResponse {
+            calls,
+            batch,
+            fields,
+            permit: Some(permit),
+            admission: None,
+            place: None,
+            deadline_ms: None,
+        }
     }
 
     /// The same, made by whom.
@@ -77,6 +87,11 @@ impl PendingResponse {
     pub fn admitted(mut self, admission: Admitted, place: Option<StreamPlace>) -> PendingResponse {
         (self.admission, self.place) = (admission, place);
         self
+    }
+
+    /// The same, given up at this time.
+    pub fn until(self, deadline_ms: Option<u64>) -> PendingResponse {
+        PendingResponse { deadline_ms, ..self }
     }
 
     /// Bytes behind pointers: the calls that wait, and the answers of a batch so far.
@@ -89,7 +104,8 @@ impl PendingResponse {
 
     /// When it is to be asked again if nothing happens before, in ms of the monotonic clock.
     pub fn due_ms(&self) -> Option<u64> {
-        self.calls.iter().filter_map(|call| call.wait.look).map(|look| look.due_ms).min()
+        let looks = self.calls.iter().filter_map(|call| call.wait.look);
+        looks.map(|look| look.due_ms).chain(self.deadline_ms).min()
     }
 
     /// Asks every call that waits, and writes the answer when none is left.
@@ -108,23 +124,31 @@ impl PendingResponse {
             Some(batch) => poll_batch(batch, &mut self.calls, (service, wake), writer),
         };
         std::mem::swap(&mut self.fields, &mut writer.fields);
+        if polled.is_pending() && self.deadline_ms.is_some_and(|due_ms| due_ms <= now.mono_ms) {
+            self.give_up(writer, &FaultKind::DeadlineExceeded.into());
+            return Poll::Ready(Handled::Answered);
+        }
         polled
     }
 
     /// Answers every call that still waits with the error of a server that ends.
     pub fn cut(&mut self, writer: &mut ResponseWriter<'_>) {
-        let fault = Fault::because(FaultKind::ShuttingDown, ASK_AGAIN);
+        self.give_up(writer, &Fault::because(FaultKind::ShuttingDown, ASK_AGAIN));
+    }
+
+    /// Answers every call that still waits with this fault.
+    fn give_up(&mut self, writer: &mut ResponseWriter<'_>, fault: &Fault) {
         std::mem::swap(&mut self.fields, &mut writer.fields);
         if let Some(batch) = &mut self.batch {
             for call in self.calls.drain(..) {
                 if !batch.answers.is_empty() {
                     batch.answers.push(b',');
                 }
-                call.format.get().push_fault(&mut batch.answers, &fault);
+                call.format.get().push_fault(&mut batch.answers, fault);
             }
             push_batch(batch, writer);
         } else if let Some(call) = self.calls.pop() {
-            writer.refuse(&call.format.get(), &fault);
+            writer.refuse(&call.format.get(), fault);
         }
     }
 
@@ -151,7 +175,8 @@ impl PendingResponse {
                 Opened::Stream(cursor, made) => {
                     let Some(permit) = self.permit.take() else { return Poll::Pending };
                     let (at, fields) = ((cursor, made), &mut writer.fields);
-                    let stream = EventStream::new(&format, at, now.mono_ms, permit, fields);
+                    let mut stream = EventStream::new(&format, at, now.mono_ms, permit, fields);
+                    stream.due_ms = self.deadline_ms;
                     let stream = stream.admitted(self.admission.take(), self.place.take(), now);
                     return Poll::Ready(Handled::Stream(Box::new(stream)));
                 }

@@ -60,6 +60,8 @@ pub struct EventStream {
     encode: &'static Encode,
     /// When something was last written, for keep-alive comments.
     pub wrote_ms: u64,
+    /// When the subscriber no longer wants it, in ms of the monotonic clock.
+    pub due_ms: Option<u64>,
     /// What a subscriber counts whose events do not say their numbers.
     count: Option<Box<EventCount>>,
     /// The place among the open streams.
@@ -99,6 +101,7 @@ impl EventStream {
             admission,
             _place: None,
             expires_ms,
+            due_ms: None,
         }
     }
 
@@ -191,16 +194,20 @@ impl EventStream {
     /// Ends the stream before its task does, because the server ends, with the error that calls
     /// get which still wait.
     pub fn cut(&self, writer: &mut ResponseWriter<'_>) {
-        let fault = Fault::because(FaultKind::ShuttingDown, SUBSCRIBE_AGAIN);
+        self.give_up(writer, &Fault::because(FaultKind::ShuttingDown, SUBSCRIBE_AGAIN));
+    }
+
+    /// Ends the stream with an error in place of what has not been said.
+    pub fn give_up(&self, writer: &mut ResponseWriter<'_>, fault: &Fault) {
         let format = AnswerFormat { encode: self.encode, ..self.format.get() };
         if self.count.as_ref().is_some_and(|count| count.has_no_head()) {
-            return writer.refuse(&format, &fault);
+            return writer.refuse(&format, fault);
         }
-        match format.status(Err(&fault)) {
+        match format.status(Err(fault)) {
             Some(status) => writer.trailers(status.fields()),
             None => {
                 let ResponseWriter { out, responder, .. } = writer;
-                responder.piece(out, &mut |out| push_fault(out, &format, &fault));
+                responder.piece(out, &mut |out| push_fault(out, &format, fault));
             }
         }
         writer.finish();

@@ -1,9 +1,9 @@
-//! What the head of a request says of its call, whatever its binding: how it is named, and for how
-//! long its caller waits.
+//! What the head of a request says of its call, whatever its binding: how it is named, for how long
+//! its caller waits, and through how many agents it has come.
 
 use crate::{
-    binding::CallContext,
-    fault::Fault,
+    binding::{CallContext, RequestSource},
+    fault::{Fault, FaultKind},
     http::{self, Field, Head},
     model::{Call, Get, TaskWait},
 };
@@ -15,6 +15,12 @@ pub struct CallTerms<'x> {
     pub idempotency_key: Option<&'x str>,
     /// Seconds that the answer may wait for news of a task: `Prefer: wait=N` (RFC 7240 §4.3).
     pub wait_s: Option<u64>,
+    /// Milliseconds after which its caller no longer wants the answer: `Request-Timeout`, in
+    /// seconds, or `grpc-timeout`.
+    pub timeout_ms: Option<u64>,
+    /// How many agents and proxies it has come through: `A2A-Hops`, or entries of `Via` (RFC 9110
+    /// §7.6.3) where there are more.
+    pub hops: u32,
 }
 
 impl<'x> CallTerms<'x> {
@@ -25,11 +31,43 @@ impl<'x> CallTerms<'x> {
         CallTerms {
             idempotency_key: key.and_then(|key| str::from_utf8(key).ok()),
             wait_s: head.value(Field::Prefer).and_then(|_| wait_s(head)),
+            timeout_ms: head.value(Field::RequestTimeout).and_then(timeout_ms),
+            hops: match (head.value(Field::A2aHops), head.value(Field::Via)) {
+                (None, None) => 0,
+                (hops, _) => hops_of(hops).max(entries(head)),
+            },
         }
     }
 }
 
 impl CallContext<'_> {
+    /// Whether the call may still be made.
+    ///
+    /// # Errors
+    /// [`FaultKind::DeadlineExceeded`], [`FaultKind::LoopDetected`].
+    #[inline(always)]
+    pub(super) fn check_terms(&self) -> Result<(), Fault> {
+        let CallTerms { timeout_ms, hops, .. } = self.source.terms();
+        if timeout_ms == Some(0) {
+            return Err(FaultKind::DeadlineExceeded.into());
+        }
+        if hops as usize > self.config.limits.hops_max {
+            return Err(too_many_hops(hops));
+        }
+        Ok(())
+    }
+
+    /// When the caller no longer wants the answer, in ms of the monotonic clock. The exchange of a
+    /// call of gRPC knows that by itself.
+    pub(super) fn due_ms(&self) -> Option<u64> {
+        match self.source {
+            RequestSource::Http(head) => {
+                CallTerms::of(head).timeout_ms.map(|ms| self.now.mono_ms.saturating_add(ms))
+            }
+            RequestSource::Grpc(_) | RequestSource::WebSocket { .. } => None,
+        }
+    }
+
     /// Adds what the head says of how long a reader waits, unless the params say it. Behind HEAD
     /// nobody waits, who would see nothing of it.
     #[inline(always)]
@@ -66,12 +104,49 @@ fn wait_s(head: &Head<'_>) -> Option<u64> {
         let first = preference.split(|byte| *byte == b';').next()?;
         let (name, value) = str::from_utf8(first).ok()?.split_once('=')?;
         let value = value.trim().trim_matches('"');
-        name.trim().eq_ignore_ascii_case("wait").then(|| seconds(value.as_bytes()))
+        name.trim().eq_ignore_ascii_case("wait").then(|| whole(value.as_bytes()))
     })?
 }
 
-/// A whole number of seconds; one that is too large is the largest.
-fn seconds(digits: &[u8]) -> Option<u64> {
+/// `Request-Timeout`: seconds.
+fn timeout_ms(value: &[u8]) -> Option<u64> {
+    whole(value).map(|seconds| seconds.saturating_mul(1000))
+}
+
+/// A number of hops; what is none counts as none.
+fn hops_of(value: Option<&[u8]>) -> u32 {
+    let hops = value.and_then(whole).unwrap_or(0);
+    u32::try_from(hops).unwrap_or(u32::MAX)
+}
+
+/// Entries of all fields `Via`; a comma in a comment parts nothing (RFC 9110 §5.6.5).
+#[cold]
+fn entries(head: &Head<'_>) -> u32 {
+    let mut count = 0;
+    for value in head.values("via") {
+        let (mut depth, mut is_inside) = (0u32, false);
+        for byte in value {
+            match byte {
+                b'(' => depth += 1,
+                b')' => depth = depth.saturating_sub(1),
+                b',' if depth == 0 => is_inside = false,
+                b' ' | b'\t' => {}
+                _ if !is_inside => (is_inside, count) = (true, count + 1),
+                _ => {}
+            }
+        }
+    }
+    count
+}
+
+#[cold]
+fn too_many_hops(hops: u32) -> Fault {
+    let kind = FaultKind::LoopDetected;
+    Fault::because(kind, format!("{}: {hops} (hops_max)", kind.row().message))
+}
+
+/// A whole number; one that is too large is the largest.
+fn whole(digits: &[u8]) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let add = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add((digit - b'0').into());
     is_number.then(|| digits.iter().fold(0, add))

@@ -72,6 +72,7 @@ impl Failure {
                 | CanonicalCode::NotFound
                 | CanonicalCode::AlreadyExists
                 | CanonicalCode::FailedPrecondition
+                | CanonicalCode::DeadlineExceeded
                 | CanonicalCode::Internal
                 | CanonicalCode::Unauthenticated
                 | CanonicalCode::PermissionDenied,

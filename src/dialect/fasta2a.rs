@@ -183,7 +183,9 @@ fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
         | FaultKind::ShuttingDown
         | FaultKind::Unauthenticated
         | FaultKind::PermissionDenied
-        | FaultKind::RateLimited => row.message,
+        | FaultKind::RateLimited
+        | FaultKind::DeadlineExceeded
+        | FaultKind::LoopDetected => row.message,
     };
     fault::detailed(out, row.code, message, fault);
 }

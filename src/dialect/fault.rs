@@ -106,7 +106,9 @@ pub(super) fn evo_ai(out: &mut Vec<u8>, fault: &Fault) {
         | FaultKind::ShuttingDown
         | FaultKind::Unauthenticated
         | FaultKind::PermissionDenied
-        | FaultKind::RateLimited => (-32000, "Agent error"),
+        | FaultKind::RateLimited
+        | FaultKind::DeadlineExceeded
+        | FaultKind::LoopDetected => (-32000, "Agent error"),
     };
     detailed(out, code, message, fault);
 }

@@ -66,6 +66,8 @@ fn fault_http(fault: &Fault) -> u16 {
         FaultKind::Unauthenticated => 401,
         FaultKind::PermissionDenied => 403,
         FaultKind::ShuttingDown => 503,
+        FaultKind::DeadlineExceeded => 504,
+        FaultKind::LoopDetected => 508,
         FaultKind::Parse
         | FaultKind::InvalidRequest
         | FaultKind::MethodNotFound

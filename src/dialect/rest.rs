@@ -26,7 +26,7 @@ pub struct HttpJson {
 pub static V1: HttpJson = HttpJson {
     generation: Generation::V1,
     methods: METHODS_V1,
-    status: |fault| fault.kind.row().status.http(),
+    status: |fault| fault.kind.http(),
     fault: fault::rest_v1,
 };
 

@@ -94,6 +94,8 @@ fn fault_http(fault: &Fault) -> u16 {
         | FaultKind::ExtensionSupportRequired
         | FaultKind::VersionNotSupported
         | FaultKind::Overloaded
-        | FaultKind::ShuttingDown => 200,
+        | FaultKind::ShuttingDown
+        | FaultKind::DeadlineExceeded
+        | FaultKind::LoopDetected => 200,
     }
 }

@@ -27,6 +27,7 @@ use crate::{
     engine::{
         Engine, Worker,
         body::Chunks,
+        following,
         request::{self, Http1Handled, asking},
         socket::Socket,
     },
@@ -248,8 +249,8 @@ impl Conn {
             State::Admitting { since_ms } => (Some(since_ms + ADMISSION_MS_MAX), 0, false),
             State::Pending(pending) => (pending.due_ms(), 0, left < limits.head_bytes_max),
             State::Streaming(stream) => {
-                let next = stream.wrote_ms + limits.sse_keep_alive_ms;
-                (Some(next.min(stream.expires_ms)), 0, left < limits.head_bytes_max)
+                let next = following::next_ms(stream, limits);
+                (Some(next), 0, left < limits.head_bytes_max)
             }
             State::Upgraded(socket) => (Some(socket.deadline_ms(limits)), 0, room),
             State::Closed => (None, 0, true),

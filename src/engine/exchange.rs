@@ -24,7 +24,7 @@ use crate::{
         responder::Transport,
         response_parts::{HeadParts, ResponseParts},
     },
-    engine::{Cx, request},
+    engine::{Cx, following::next_ms, request},
     http::{Field, FieldLines, Head, HeadBuf, PartsReject, RequestParts},
     json::Source,
     limits::Limits,
@@ -176,10 +176,7 @@ impl Exchange {
             ExchangeState::Body { is_whole: false, .. } => {
                 Some(self.since_ms + limits.body_idle_ms)
             }
-            ExchangeState::Streaming(stream) => {
-                let next = stream.wrote_ms + limits.sse_keep_alive_ms;
-                Some(next.min(stream.expires_ms))
-            }
+            ExchangeState::Streaming(stream) => Some(next_ms(stream, limits)),
             ExchangeState::Pending(pending) => pending.due_ms(),
             ExchangeState::Body { .. }
             | ExchangeState::Refused(..)

@@ -3,6 +3,8 @@
 use crate::{
     binding::{EventStream, answer::ResponseWriter},
     engine::Engine,
+    fault::FaultKind,
+    limits::Limits,
     service::{Follow, Now},
 };
 
@@ -21,6 +23,12 @@ pub(super) enum Followed {
     Cut,
 }
 
+/// When a stream is to be looked at again if nothing happens, in ms of the monotonic clock.
+pub(super) fn next_ms(stream: &EventStream, limits: &Limits) -> u64 {
+    let next_ms = (stream.wrote_ms + limits.sse_keep_alive_ms).min(stream.expires_ms);
+    stream.due_ms.map_or(next_ms, |due_ms| due_ms.min(next_ms))
+}
+
 /// Writes what a stream has until the output holds `room` bytes, a sign of life when nothing was
 /// written for long, and its end.
 pub(super) fn follow(
@@ -32,6 +40,10 @@ pub(super) fn follow(
     if !stream.is_admitted(now) {
         stream.expire(writer);
         return Followed::Cut;
+    }
+    if stream.due_ms.is_some_and(|due_ms| due_ms <= now.mono_ms) {
+        stream.give_up(writer, &FaultKind::DeadlineExceeded.into());
+        return Followed::Ended;
     }
     let before = writer.out.len();
     let follow = stream.poll(engine.service(), wake, writer, room);

@@ -64,6 +64,8 @@ impl FaultKind {
             FaultKind::Unauthenticated => "AuthenticationRequiredError",
             FaultKind::PermissionDenied => "AuthorizationFailedError",
             FaultKind::RateLimited => "RateLimitExceededError",
+            FaultKind::DeadlineExceeded => "DeadlineExceededError",
+            FaultKind::LoopDetected => "LoopDetectedError",
         }
     }
 
@@ -115,6 +117,7 @@ impl PeerFault {
             CanonicalCode::Unavailable,
             CanonicalCode::Unauthenticated,
             CanonicalCode::PermissionDenied,
+            CanonicalCode::DeadlineExceeded,
         ];
         all.into_iter().find(|code| code.name() == name)
     }

@@ -14,6 +14,8 @@ pub const HEAD_BYTES_CEILING: usize = u16::MAX as usize;
 pub enum Field {
     /// `Accept`
     Accept,
+    /// `A2A-Hops`
+    A2aHops,
     /// `A2A-Version`
     A2aVersion,
     /// `A2A-Last-Event-ID` of gRPC
@@ -42,6 +44,8 @@ pub enum Field {
     Origin,
     /// `Prefer`; it may repeat, see [`Head::values`].
     Prefer,
+    /// `Request-Timeout`
+    RequestTimeout,
     /// `Sec-WebSocket-Key`
     SecWebSocketKey,
     /// `Sec-WebSocket-Protocol`
@@ -50,6 +54,8 @@ pub enum Field {
     SecWebSocketVersion,
     /// `Upgrade`
     Upgrade,
+    /// `Via`; it may repeat, see [`Head::values`].
+    Via,
     /// `X-API-Key`; a second one is refused.
     XApiKey,
     /// `X-Forwarded-For`

@@ -291,7 +291,10 @@ pub(super) const fn is_kept(field: Field) -> bool {
         | Field::IfModifiedSince
         | Field::IfNoneMatch
         | Field::LastEventId
+        | Field::A2aHops
         | Field::Prefer
+        | Field::RequestTimeout
+        | Field::Via
         | Field::SecWebSocketKey
         | Field::SecWebSocketProtocol
         | Field::XApiKey

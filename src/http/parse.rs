@@ -240,6 +240,7 @@ pub(super) enum KnownField {
 #[inline]
 pub(super) fn known(name: &[u8]) -> Option<KnownField> {
     let field = match (name.len(), name.first().map(u8::to_ascii_lowercase)?) {
+        (3, b'v') if is(name, b"via") => Field::Via,
         (4, b'h') if is(name, b"host") => return Some(KnownField::Host),
         (6, b'e') if is(name, b"expect") => return Some(KnownField::Expect),
         (10, b'c') if is(name, b"connection") => return Some(KnownField::Connection),
@@ -249,6 +250,7 @@ pub(super) fn known(name: &[u8]) -> Option<KnownField> {
         (6, b'o') if is(name, b"origin") => Field::Origin,
         (6, b'p') if is(name, b"prefer") => Field::Prefer,
         (7, b'u') if is(name, b"upgrade") => Field::Upgrade,
+        (8, b'a') if is(name, b"a2a-hops") => Field::A2aHops,
         (9, b'x') if is(name, b"x-api-key") => Field::XApiKey,
         (10, b'a') if is(name, b"a2a-tenant") => Field::A2aTenant,
         (11, b'a') if is(name, b"a2a-version") => Field::A2aVersion,
@@ -259,6 +261,7 @@ pub(super) fn known(name: &[u8]) -> Option<KnownField> {
         (13, b'l') if is(name, b"last-event-id") => Field::LastEventId,
         (14, b'a') if is(name, b"a2a-extensions") => Field::A2aExtensions,
         (15, b'i') if is(name, b"idempotency-key") => Field::IdempotencyKey,
+        (15, b'r') if is(name, b"request-timeout") => Field::RequestTimeout,
         (15, b'x') if is(name, b"x-forwarded-for") => Field::XForwardedFor,
         (16, b'x') if is(name, b"x-a2a-extensions") => Field::XA2aExtensions,
         (16, b'x') if is(name, b"x-forwarded-host") => Field::XForwardedHost,

@@ -242,6 +242,7 @@ pub const fn reason_phrase(status: u16) -> &'static str {
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
+        508 => "Loop Detected",
         507 => "Insufficient Storage",
         _ => "",
     }

@@ -463,6 +463,8 @@ fn every_kind_is_provoked_here_or_named() {
     seen.insert(kind_in(ExtendedAgentCardNotConfigured, V1));
     // See `repeats.rs`.
     seen.insert(IdempotencyConflict);
+    // See `terms.rs`.
+    seen.extend([DeadlineExceeded, LoopDetected]);
     // No extension can be required yet.
     seen.insert(ExtensionSupportRequired);
     // What callers hear that are not known, or may not: `callers.rs`.

@@ -35,6 +35,7 @@ mod setup;
 #[cfg(feature = "client")]
 mod signed_cards;
 mod smuggling;
+mod terms;
 mod transcripts;
 mod websocket;
 mod well_known;

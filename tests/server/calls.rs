@@ -76,3 +76,17 @@ fn metadata_of_grpc_lets_a_reader_wait_for_news() {
         assert_ne!(state(&read), v1::TaskState::Completed);
     });
 }
+
+#[test]
+fn a_call_of_grpc_that_goes_round_is_refused() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        for (field, value) in [("a2a-hops", "9"), ("via", "1,2,3,4,5,6,7,8,9")] {
+            let mut request = Request::new(say("hello"));
+            request.metadata_mut().insert(field, value.parse().unwrap());
+            let refused = client.send_message(request).await.unwrap_err();
+            assert_eq!(reason(&refused, Code::FailedPrecondition), "LOOP_DETECTED", "{field}");
+        }
+    });
+}

@@ -106,7 +106,8 @@ pub fn handle<'x>(
     let version = head.value(Field::A2aVersion);
     // What is no text is no name either.
     let tenant = head.value(Field::A2aTenant).map(|name| str::from_utf8(name).unwrap_or("?"));
-    let (terms, fields) = (CallTerms::of(head), RequestFields::of(head));
+    let (mut terms, fields) = (CallTerms::of(head), RequestFields::of(head));
+    terms.timeout_ms = timeout_ms(head).or(terms.timeout_ms);
     let metadata = Metadata { version, last_event_id, tenant, terms, origin, fields };
     cx.source = RequestSource::Grpc(metadata);
     cx.extensions = extensions::joined(head).map(Cow::Owned);

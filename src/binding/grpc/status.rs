@@ -32,8 +32,7 @@ pub enum Code {
     Cancelled = 1,
     /// The client's mistake.
     InvalidArgument = 3,
-    /// The time that the client gave is over; `net` has the clock that tells.
-    #[cfg_attr(not(feature = "grpc"), allow(dead_code))]
+    /// The time that the client gave is over.
     DeadlineExceeded = 4,
     /// No such thing.
     NotFound = 5,
@@ -175,11 +174,13 @@ fn code_v1(kind: FaultKind) -> Code {
         | FaultKind::TaskTerminal
         | FaultKind::ExtendedAgentCardNotConfigured
         | FaultKind::ExtensionSupportRequired
+        | FaultKind::LoopDetected
         | FaultKind::VersionNotSupported => Code::FailedPrecondition,
         FaultKind::Overloaded | FaultKind::RateLimited => Code::ResourceExhausted,
         FaultKind::ShuttingDown => Code::Unavailable,
         FaultKind::Unauthenticated => Code::Unauthenticated,
         FaultKind::PermissionDenied => Code::PermissionDenied,
+        FaultKind::DeadlineExceeded => Code::DeadlineExceeded,
     }
 }
 
@@ -207,7 +208,9 @@ fn code_v03(kind: FaultKind) -> Code {
         | FaultKind::ShuttingDown
         | FaultKind::Unauthenticated
         | FaultKind::PermissionDenied
-        | FaultKind::RateLimited => code_v1(kind),
+        | FaultKind::RateLimited
+        | FaultKind::DeadlineExceeded
+        | FaultKind::LoopDetected => code_v1(kind),
     }
 }
 

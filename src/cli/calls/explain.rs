@@ -187,6 +187,8 @@ fn named(kind: FaultKind) -> FailureCode {
         | FaultKind::InvalidAgentResponse
         | FaultKind::ExtendedAgentCardNotConfigured
         | FaultKind::ExtensionSupportRequired
+        | FaultKind::DeadlineExceeded
+        | FaultKind::LoopDetected
         | FaultKind::VersionNotSupported => FailureCode::Protocol(kind.error_name().to_owned()),
     }
 }
@@ -335,7 +337,9 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
             | FaultKind::ExtendedAgentCardNotConfigured
             | FaultKind::Overloaded
             | FaultKind::RateLimited
-            | FaultKind::ShuttingDown,
+            | FaultKind::ShuttingDown
+            | FaultKind::DeadlineExceeded
+            | FaultKind::LoopDetected,
         ) => None,
         Some(FaultKind::Unauthenticated | FaultKind::PermissionDenied) => {
             Some(credentials_hint(on))

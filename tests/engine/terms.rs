@@ -1,0 +1,156 @@
+//! What the head of a call says of it: when it is of no use any more, and how far it has come.
+
+use std::sync::{Arc, Mutex};
+
+use peregrine::{
+    agent::{Agent, Deferred, Profile, Turn},
+    engine::{Next, Setup},
+    limits::Limits,
+};
+use serde_json::json;
+
+use crate::support::{
+    BEGIN, Lab,
+    ask::{Gen, Say, V1, post, rpc, say},
+};
+
+/// What an agent was told of a call: when it is late, and how far it has come.
+type Told = (Option<u64>, u32);
+
+/// A turn, and what it was told.
+type Turned = (Told, Option<Deferred>);
+
+/// Keeps every turn.
+#[derive(Clone, Default)]
+struct Keep(Arc<Mutex<Vec<Turned>>>);
+
+impl Agent for Keep {
+    fn start(&self, turn: Turn<'_>) {
+        let told = (turn.request.deadline_unix_ms, turn.request.hops);
+        let deferred = turn.defer().ok();
+        let kept = deferred.as_ref().map(Deferred::request);
+        assert_eq!(kept.map(|kept| (kept.deadline_unix_ms(), kept.hops())), Some(told));
+        self.0.lock().unwrap().push((told, deferred));
+    }
+}
+
+fn lab(limits: Limits) -> (Lab, Keep) {
+    let keep = Keep::default();
+    let agents: Vec<(Profile, Arc<dyn Agent>)> =
+        vec![(Profile::new("keep", "Answers later."), Arc::new(keep.clone()))];
+    (Lab::new(Setup { agents, limits, ..Setup::default() }), keep)
+}
+
+fn send(generation: Gen, method: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    post("/", fields, &rpc(method, &generation.params(say("hi"))))
+}
+
+fn rest(fields: &[(&str, &str)]) -> Vec<u8> {
+    post("/message:send", fields, &V1.params(say("hi")).to_string())
+}
+
+#[test]
+fn a_call_whose_time_is_over_is_answered_as_such() {
+    let (mut lab, keep) = lab(Limits::default());
+    let late = [("Request-Timeout", "3")];
+    for generation in Gen::ALL {
+        for method in [generation.send(), generation.stream()] {
+            let peer = lab.open();
+            lab.write(peer, &send(generation, method, &late));
+            lab.pass(2_999);
+            assert!(lab.received(peer).is_empty());
+            lab.pass(1);
+            let error = lab.reply(peer).json()["error"].take();
+            let code = if generation == Gen::V01 { -32011 } else { -32000 };
+            assert_eq!(error["code"], code, "{generation:?} {method}: {error}");
+            assert_eq!(lab.next(peer), Next::Open);
+            let (_, deferred) = keep.0.lock().unwrap().pop().unwrap();
+            assert!(deferred.unwrap().is_caller_gone());
+        }
+    }
+    let peer = lab.open();
+    lab.write(peer, &rest(&late));
+    lab.pass(3_000);
+    let reply = lab.reply(peer);
+    assert_eq!(
+        (reply.status, &reply.json()["error"]["status"]),
+        (504, &json!("DEADLINE_EXCEEDED"))
+    );
+}
+
+#[test]
+fn a_stream_and_the_rest_of_a_batch_end_when_their_time_is_over() {
+    let mut lab = Lab::echo();
+    let late = [("Request-Timeout", "3")];
+    let peer = lab.open();
+    let held = V1.params(say("hold:9000:1"));
+    lab.write(peer, &post("/", &late, &rpc("SendStreamingMessage", &held)));
+    lab.pass(3_000);
+    let reply = lab.reply(peer);
+    let last = reply.events().pop().unwrap();
+    assert_eq!(
+        (last.name.as_deref(), &last.data["error"]["code"]),
+        (Some("error"), &json!(-32000))
+    );
+    assert_eq!(lab.next(peer), Next::Open);
+    let quick = rpc("SendMessage", &V1.params(Say { id: "q", ..say("hello") }));
+    let batch = format!("[{},{quick}]", rpc("SendMessage", &held));
+    lab.write(peer, &post("/", &late, &batch));
+    lab.pass(3_000);
+    let answers = lab.reply(peer).json();
+    assert!(answers[0]["result"].is_object() && answers[1]["error"].is_object(), "{answers}");
+}
+
+#[test]
+fn a_call_that_comes_too_late_is_not_made() {
+    let (mut lab, keep) = lab(Limits::default());
+    let late = [("Request-Timeout", "0")];
+    assert_eq!(lab.ask(&rest(&late)).status, 504);
+    assert_eq!(lab.ask(&send(V1, "SendMessage", &late)).json()["error"]["code"], -32000);
+    let batch = format!("[{}]", rpc("SendMessage", &V1.params(say("hi"))));
+    assert_eq!(lab.ask(&post("/", &late, &batch)).json()[0]["error"]["code"], -32000);
+    assert!(keep.0.lock().unwrap().is_empty());
+}
+
+#[test]
+fn agents_learn_when_a_call_is_late_and_how_far_it_has_come() {
+    let (mut lab, keep) = lab(Limits::default());
+    for (fields, told) in [
+        (vec![], (None, 0)),
+        (vec![("Request-Timeout", "7")], (Some(BEGIN.unix_ms + 7_000), 0)),
+        (vec![("Request-Timeout", "soon"), ("A2A-Hops", "many")], (None, 0)),
+        (vec![("A2A-Hops", "3")], (None, 3)),
+        (vec![("Via", "1.1 a (x, (y, z)), 1.0 b"), ("Via", "1.1 c")], (None, 3)),
+        (vec![("Via", "1.1 a, 1.1 b"), ("A2A-Hops", "1")], (None, 2)),
+    ] {
+        let peer = lab.open();
+        lab.write(peer, &send(V1, "SendMessage", &fields));
+        assert_eq!(keep.0.lock().unwrap().pop().unwrap().0, told, "{fields:?}");
+    }
+    // The head of an upgrade says nothing of one message.
+    let socket = lab.socket("/", "Request-Timeout: 1\r\nA2A-Hops: 99\r\n");
+    lab.say(socket, &rpc("SendMessage", &V1.params(say("hi"))));
+    assert_eq!(keep.0.lock().unwrap().pop().unwrap().0, (None, 0));
+}
+
+#[test]
+fn hops_max() {
+    let (mut lab, keep) = lab(Limits { hops_max: 2, ..Limits::default() });
+    let via = "1.1 a, 1.1 b, 1.1 c";
+    for field in [("A2A-Hops", "3"), ("A2A-Hops", "99999999999999999999"), ("Via", via)] {
+        let reply = lab.ask(&rest(&[field]));
+        let error = reply.json()["error"].take();
+        assert_eq!((reply.status, &error["status"]), (508, &json!("FAILED_PRECONDITION")));
+        assert_eq!(error["details"][0]["reason"], "LOOP_DETECTED");
+        assert!(error["message"].as_str().unwrap().contains("hops_max"), "{error}");
+        for generation in Gen::ALL {
+            let error = lab.ask(&send(generation, generation.send(), &[field])).json();
+            let code = if generation == Gen::V01 { -32011 } else { -32000 };
+            assert_eq!(error["error"]["code"], code, "{error}");
+        }
+    }
+    assert!(keep.0.lock().unwrap().is_empty());
+    let peer = lab.open();
+    lab.write(peer, &rest(&[("A2A-Hops", "2")]));
+    assert_eq!(keep.0.lock().unwrap().len(), 1);
+}
