@@ -135,17 +135,13 @@ pub(super) fn asking<'x>(
 
 #[inline(always)]
 fn context<'x>(
-    (engine, scratch, mut writer): (&'x Engine, &'x mut CallScratch, ResponseWriter<'x>),
+    (engine, scratch, writer): (&'x Engine, &'x mut CallScratch, ResponseWriter<'x>),
     (now, wake, peer): (Now, &'x Waker, Peer<'x>),
     head: &'x Head<'x>,
     closes: bool,
     admission: Admitted,
 ) -> CallContext<'x> {
-    let cors = &engine.config.cors;
-    if cors.is_on() {
-        writer.fields = cors.fields(cors.of(head));
-    }
-    CallContext {
+    let mut cx = CallContext {
         service: engine.service(),
         config: &engine.config,
         scratch,
@@ -163,5 +159,10 @@ fn context<'x>(
         admission,
         request_bytes: 0,
         share: None,
+    };
+    let cors = &engine.config.cors;
+    if cors.is_on() {
+        cx.writer.fields = cors.fields(cors.of(head));
     }
+    cx
 }

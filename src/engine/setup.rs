@@ -232,7 +232,8 @@ impl Setup {
     pub fn build(self, start: Start) -> Result<Arc<Engine>, BuildError> {
         let mounts = self.resolve()?;
         let is_own = self.service.is_none();
-        let declared = self.idempotency.callers().filter(|_| is_own);
+        let knows_callers = self.authenticator.is_some();
+        let declared = self.idempotency.callers(knows_callers).filter(|_| is_own);
         let (service, agents) = match self.service {
             Some(service) => (service, None),
             None => {
@@ -245,7 +246,6 @@ impl Setup {
         let large = LargeBodies::new(&self.limits);
         let streams = Permits::new(self.limits.streams_max, start.workers);
         let waiting = Permits::new(self.limits.connections_max, start.workers);
-        let knows_callers = self.authenticator.is_some();
         let security = match &self.authenticator {
             Some(authenticator) if self.security == CardSecurity::default() => {
                 authenticator.security()

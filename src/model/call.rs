@@ -125,10 +125,11 @@ pub enum Idempotency {
 }
 
 impl Idempotency {
-    /// Whose they are, as cards say it; `None`: nobody's.
-    pub(crate) const fn callers(self) -> Option<&'static str> {
+    /// Whose they are, as cards say it; `None`: nobody's, since nobody is known.
+    pub(crate) const fn callers(self, knows_callers: bool) -> Option<&'static str> {
         match self {
             Idempotency::Off => None,
+            Idempotency::Authenticated if !knows_callers => None,
             Idempotency::Authenticated => Some("authenticated"),
             Idempotency::Everybody => Some("all"),
         }

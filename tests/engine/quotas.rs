@@ -1,6 +1,12 @@
 //! What each caller may take, and how it hears that there is no more now.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use peregrine::{
     agent::{Agent, Profile, Turn, echo::Echo},
@@ -51,8 +57,15 @@ fn list(lab: &mut Lab, token: &str) -> Reply {
     lab.ask(&call(token, "/", "ListTasks", &json!({})))
 }
 
+/// A message that was not sent before: one that was is known again, and takes nothing.
+fn fresh(at_once: bool) -> Value {
+    static SENT: AtomicUsize = AtomicUsize::new(0);
+    let id = SENT.fetch_add(1, Relaxed).to_string();
+    V1.params(Say { at_once, id: &id, ..say("hi") })
+}
+
 fn at_once() -> Value {
-    V1.params(Say { at_once: true, ..say("hi") })
+    fresh(true)
 }
 
 #[test]
@@ -123,26 +136,26 @@ fn bytes_beyond_the_rate_are_refused() {
 #[test]
 fn open_streams_and_running_tasks_have_places() {
     let mut lab = lab(Quota { streams: Some(2), running_tasks: Some(3), ..Quota::default() });
-    let stream = call("alice", "/agents/works", "SendStreamingMessage", &V1.params(say("hi")));
+    let stream = || call("alice", "/agents/works", "SendStreamingMessage", &fresh(false));
     let streams: Vec<_> = (0..2)
         .map(|_| {
             let peer = lab.open();
-            lab.write(peer, &stream);
+            lab.write(peer, &stream());
             assert_eq!(lab.peek(peer).status, 200);
             peer
         })
         .collect();
-    let reply = lab.ask(&stream);
+    let reply = lab.ask(&stream());
     assert_eq!((reply.status, reply.code()), (429, -32000));
     assert!(reply.text().contains("streams"), "{}", reply.text());
     // Who leaves gives its place back; its task runs on.
     lab.end(streams[0]);
     let peer = lab.open();
-    lab.write(peer, &stream);
+    lab.write(peer, &stream());
     assert_eq!(lab.peek(peer).status, 200);
     lab.end(peer);
-    let send = call("alice", "/agents/works", "SendMessage", &at_once());
-    let reply = lab.ask(&send);
+    let send = || call("alice", "/agents/works", "SendMessage", &at_once());
+    let reply = lab.ask(&send());
     assert_eq!(reply.status, 429);
     assert!(reply.text().contains("tasks"), "{}", reply.text());
     // An agent that is done at once is refused as well: it is not known before.
@@ -152,8 +165,8 @@ fn open_streams_and_running_tasks_have_places() {
     let id = page["result"]["tasks"][0]["id"].clone();
     let cancel = call("alice", "/agents/works", "CancelTask", &json!({ "id": id }));
     assert_eq!(lab.ask(&cancel).status, 200);
-    assert_eq!(lab.ask(&send).status, 200);
-    assert_eq!(lab.ask(&send).status, 429);
+    assert_eq!(lab.ask(&send()).status, 200);
+    assert_eq!(lab.ask(&send()).status, 429);
 }
 
 #[test]
