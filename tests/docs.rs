@@ -216,6 +216,7 @@ fn the_sizes_of_the_default_budget_are_what_it_gives() {
             ("connections_max", limits.connections_max),
             ("http2_connections_max", limits.http2_connections_max),
             ("reuse_bytes_max", limits.reuse_bytes_max >> 20),
+            ("idempotency_entries_max", limits.idempotency_entries_max),
         ] {
             assert_eq!(row(page, name)[at], value as u64, "{name} of {workers} workers");
         }

@@ -21,6 +21,7 @@ use crate::{
     dialect::{
         self, Dialect,
         card::{self, CardForm, CardOptions},
+        card_security,
     },
     fault::{Fault, FaultKind},
     http::{Field, FieldLinesBuf, Head, ReadyResponse, date, query},
@@ -304,7 +305,7 @@ pub fn body(
     // 0.1 has no place for them.
     if form != CardForm::V03 || !card::is_v01_alone(&interfaces) {
         let signatures = card_signer::signatures(config, origin, &card);
-        card::push_signatures(&mut card, signatures.iter().map(DetachedSignature::pair));
+        card_security::push_signatures(&mut card, signatures.iter().map(DetachedSignature::pair));
     }
     card
 }

@@ -147,27 +147,6 @@ pub fn render(
     card.0
 }
 
-/// Appends pairs of a protected header and a signature, both base64url, to a card (A2A 1.0 §4.4.7).
-pub fn push_signatures<'s>(
-    card: &mut Vec<u8>,
-    signatures: impl ExactSizeIterator<Item = (&'s str, &'s str)>,
-) {
-    if signatures.len() == 0 || card.pop() != Some(b'}') {
-        return;
-    }
-    let mut writer = CardWriter(std::mem::take(card));
-    writer.open("signatures", b'[');
-    for (protected, signature) in signatures {
-        writer.element(b'{');
-        writer.text("protected", protected);
-        writer.text("signature", signature);
-        writer.close(b'}');
-    }
-    writer.close(b']');
-    writer.close(b'}');
-    *card = writer.0;
-}
-
 /// A card being written.
 pub(super) struct CardWriter(pub(super) Vec<u8>);
 

@@ -9,6 +9,7 @@ mod build_error;
 mod conn;
 mod exchange;
 mod following;
+mod life;
 mod local_core;
 mod request;
 mod setup;
@@ -34,8 +35,9 @@ pub use crate::{
 pub use build_error::BuildError;
 pub use conn::{Conn, Cx, Next, Progress};
 pub use exchange::{Exchange, ResponseSink};
+pub use life::{Engine, Waiting};
 pub use local_core::local_core;
-pub use setup::{Engine, Mount, Setup, Waiting};
+pub use setup::{Mount, Setup};
 
 #[cfg(feature = "net")]
 use crate::service::{AgentIndex, LastCall};

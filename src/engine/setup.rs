@@ -2,11 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::Waker,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use crate::{
@@ -27,14 +23,14 @@ use crate::{
     },
     dialect::{self, card::CardForm},
     engine::{
-        BuildError, Worker,
+        BuildError, Engine,
         local_core::{check_fields, check_security, indexes},
     },
     limits::Limits,
     model::{CardSecurity, Idempotency, Profile, is_agent_name},
-    op::{Agents, Core},
+    op::Core,
     permits::Permits,
-    service::{AgentIndex, Now, Service, Start, TickCx, tap::Tap},
+    service::{AgentIndex, Service, Start, tap::Tap},
 };
 
 /// Everything a user decides about a server.
@@ -154,25 +150,6 @@ pub struct Mount {
     pub dialect: String,
     /// Name of the agent; the first one if there is none.
     pub agent: Option<String>,
-}
-
-/// What the clients of a server wait for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
-    /// Calls that wait for their task.
-    pub calls: usize,
-    /// Streams that are open.
-    pub streams: usize,
-}
-
-/// What all connections of a server share.
-pub struct Engine {
-    service: Arc<dyn Service>,
-    agents: Option<Agents>,
-    pub(super) tap: Option<Arc<dyn Tap>>,
-    pub(crate) config: ServerConfig,
-    draining: AtomicBool,
-    cut: AtomicBool,
 }
 
 impl Setup {
@@ -317,93 +294,4 @@ fn resolve(
         path: path.to_owned(),
         endpoint: Endpoint { dialect, agent, is_own },
     })
-}
-
-impl Engine {
-    /// All limits.
-    pub fn limits(&self) -> &Limits {
-        &self.config.limits
-    }
-
-    /// Bytes of buffers that connections hold; their driver counts them.
-    #[cfg(feature = "net")]
-    pub(crate) fn held_bytes(&self) -> &Arc<std::sync::atomic::AtomicUsize> {
-        &self.config.held_bytes
-    }
-
-    /// Who keeps what happens to tasks: a driver sends what [`Progress`](crate::engine::Progress)
-    /// names a record for when that is durable.
-    pub fn tap(&self) -> Option<&Arc<dyn Tap>> {
-        self.tap.as_ref()
-    }
-
-    /// The agents, to change them while the server runs; `None` where a service answers in place of
-    /// them, which has its own.
-    pub fn agents(&self) -> Option<&Agents> {
-        self.agents.as_ref()
-    }
-
-    /// The waist.
-    pub(crate) fn service(&self) -> &dyn Service {
-        &*self.service
-    }
-
-    /// Runs the agents of this worker whose time has come, and forgets tasks that expired.
-    ///
-    /// Returns when to come back, in ms of the monotonic clock; `wake` is woken when an earlier
-    /// time turns up meanwhile.
-    pub fn tick(&self, worker: &mut Worker, now: Now, wake: &Waker) -> Option<u64> {
-        let scratch = &mut worker.scratch;
-        scratch.shrink(now);
-        if self.config.large.shrink(now) {
-            scratch.gave_back(now);
-        }
-        let mut cx = TickCx {
-            worker: scratch.call.worker,
-            now,
-            entropy: scratch.call.entropy.as_mut(),
-            events: &mut scratch.call.events,
-            last_call: &mut scratch.call.last_call,
-        };
-        self.service.tick(&mut cx, wake)
-    }
-
-    /// From now on answers close their connections and new tasks are refused.
-    pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-        self.service.drain();
-    }
-
-    /// Answers calls that still wait, and ends streams that are still open, when their connections
-    /// are advanced next.
-    pub fn cut(&self) {
-        self.service.cut();
-        self.cut.store(true, Ordering::Relaxed);
-    }
-
-    /// True after [`Engine::cut`].
-    pub(crate) fn is_cut(&self) -> bool {
-        self.cut.load(Ordering::Relaxed)
-    }
-
-    /// True after [`Engine::drain`].
-    pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
-    }
-
-    /// Calls that wait, and open streams.
-    pub fn running(&self) -> usize {
-        let Waiting { calls, streams } = self.waiting();
-        calls + streams
-    }
-
-    /// What clients wait for.
-    pub fn waiting(&self) -> Waiting {
-        Waiting { calls: self.config.waiting.count(), streams: self.config.streams.count() }
-    }
-
-    /// Tasks that are in no terminal state, whether or not anybody waits for them.
-    pub fn unfinished_tasks(&self) -> usize {
-        self.service.unfinished_tasks()
-    }
 }
