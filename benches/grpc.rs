@@ -325,7 +325,7 @@ impl Bare {
         let mut parts = ResponseParts::default();
         let Scratch { decode, call, .. } = &mut self.scratch;
         let metadata = grpc::Metadata {
-            terms: Default::default(),
+            head: None,
             version: Some(b"1.0"),
             tenant: None,
             last_event_id: None,

@@ -233,11 +233,28 @@ impl CallContext<'_> {
         }
     }
 
+    /// Whether anything is asked of a call before it is made.
+    #[inline(always)]
+    pub(super) fn is_asked(&self) -> bool {
+        let Access { gate, accounts, .. } = &self.config.access;
+        gate.is_some() || accounts.are_asked() || self.source.has_terms()
+    }
+
+    /// Whether a call may be made: by who makes it, by how it is to be made, and by what is left of
+    /// the caller's share.
+    ///
+    /// # Errors
+    /// `DeadlineExceeded`, `LoopDetected`, and those of [`CallContext::authorize`].
+    #[inline(never)]
+    pub(super) fn check_call(&mut self, op: Op) -> Result<(), Fault> {
+        self.check_terms()?;
+        self.authorize(op)
+    }
+
     /// Whether who calls may make a call of this operation, and notes the tenant that it means.
     ///
     /// # Errors
-    /// `Unauthenticated`, `PermissionDenied`.
-    #[inline(always)]
+    /// `Unauthenticated`, `PermissionDenied`, `RateLimited`.
     pub(super) fn authorize(&mut self, op: Op) -> Result<(), Fault> {
         let Access { gate, accounts, .. } = &self.config.access;
         if gate.is_none() && !accounts.are_asked() {

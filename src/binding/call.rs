@@ -214,12 +214,14 @@ impl<'x> CallContext<'x> {
         if self.agent != self.endpoint.agent {
             self.name_extensions();
         }
-        let asked = self.authorize(format.write.op).and_then(|()| self.check_terms());
-        self.name_share();
-        if let Err(fault) = asked {
+        if self.is_asked()
+            && let Err(fault) = self.check_call(format.write.op)
+        {
+            self.name_share();
             self.writer.refuse(format, &fault);
             return Handled::Answered;
         }
+        self.name_share();
         self.say_wait(call);
         if format.is_streaming() {
             return self.open_stream(call, format);
@@ -296,8 +298,9 @@ impl<'x> CallContext<'x> {
         call: &Call<'_>,
         format: &AnswerFormat<'_>,
     ) -> Result<Option<PendingCall>, Fault> {
-        self.authorize(format.write.op)?;
-        self.check_terms()?;
+        if self.is_asked() {
+            self.check_call(format.write.op)?;
+        }
         if let Call::ExtendedCard = call {
             let card = self.extended_card(format)?;
             format.push_bytes(self.writer.out, &card);
@@ -322,7 +325,7 @@ impl<'x> CallContext<'x> {
     /// is not even written, since a batch could ask for far more than it may be given. One that
     /// would only show something is not made.
     pub fn call_silently(&mut self, op: Op, call: &Call<'_>) {
-        if !call.only_shows() && self.authorize(op).and_then(|()| self.check_terms()).is_ok() {
+        if !call.only_shows() && (!self.is_asked() || self.check_call(op).is_ok()) {
             let (service, mut cx, _) = self.split(false);
             let _ = service.call(&mut cx, *call, &mut |_| ()).map(Outcome::finish);
         }

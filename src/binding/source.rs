@@ -64,12 +64,22 @@ impl<'x> RequestSource<'x> {
         }
     }
 
+    /// Whether anything is said of how the call is to be made.
+    #[inline(always)]
+    pub fn has_terms(&self) -> bool {
+        match self {
+            RequestSource::Http(head) => head.has_terms(),
+            RequestSource::Grpc(_) => true,
+            RequestSource::WebSocket { .. } => false,
+        }
+    }
+
     /// What is said of the call; the head of an upgrade says nothing of one message.
     #[inline(always)]
     pub fn terms(self) -> CallTerms<'x> {
         match self {
             RequestSource::Http(head) => CallTerms::of(head),
-            RequestSource::Grpc(metadata) => metadata.terms,
+            RequestSource::Grpc(metadata) => metadata.terms(),
             RequestSource::WebSocket { .. } => CallTerms::default(),
         }
     }

@@ -27,6 +27,11 @@ impl<'x> CallTerms<'x> {
     /// What this head says.
     #[inline(always)] // Most say nothing.
     pub fn of(head: &'x Head<'x>) -> CallTerms<'x> {
+        if head.has_terms() { CallTerms::read(head) } else { CallTerms::default() }
+    }
+
+    #[cold]
+    fn read(head: &'x Head<'x>) -> CallTerms<'x> {
         let key = head.value(Field::IdempotencyKey);
         CallTerms {
             idempotency_key: key.and_then(|key| str::from_utf8(key).ok()),

@@ -68,6 +68,17 @@ pub enum Field {
     XForwardedProto,
 }
 
+impl Field {
+    /// Fields that say how a call is to be made, which most requests do not have.
+    const TERMS: [Field; 5] =
+        [Field::A2aHops, Field::IdempotencyKey, Field::Prefer, Field::RequestTimeout, Field::Via];
+
+    /// Whether it is one of [`Field::TERMS`].
+    pub(super) fn is_term(self) -> bool {
+        Field::TERMS.contains(&self)
+    }
+}
+
 /// Variants of [`Field`].
 const FIELD_COUNT: usize = Field::XForwardedProto as usize + 1;
 
@@ -132,6 +143,8 @@ pub struct HeadLayout {
     pub(super) expects: bool,
     pub(super) connection_upgrade: bool,
     pub(super) knows_hosts: bool,
+    /// One of [`Field::TERMS`] is there.
+    pub(super) has_terms: bool,
     pub(super) head_len: u16,
     pub(super) body: BodyFraming,
     pub(super) method_text: Span,
@@ -156,6 +169,7 @@ impl HeadLayout {
             expects: false,
             connection_upgrade: false,
             knows_hosts: false,
+            has_terms: false,
             head_len: 0,
             body: BodyFraming::None,
             method_text: Span::ABSENT,
@@ -218,6 +232,13 @@ pub struct Head<'b> {
 }
 
 impl<'b> Head<'b> {
+    /// Whether a field is there that says how a call is to be made: a name for it, a time for its
+    /// answer, or how far it has come.
+    #[inline(always)]
+    pub fn has_terms(&self) -> bool {
+        self.layout.has_terms
+    }
+
     /// Bytes of the head.
     pub fn head_len(&self) -> usize {
         self.layout.head_len()

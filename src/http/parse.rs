@@ -165,6 +165,7 @@ impl<'b, 'l> Pass<'b, 'l> {
             }
             KnownField::Expect => self.expect(value),
             KnownField::Named(field) => {
+                self.out.has_terms |= field.is_term();
                 let slot = &mut self.out.named[field as usize];
                 if slot.is_absent() {
                     *slot = span;

@@ -79,12 +79,21 @@ pub struct Metadata<'x> {
     pub last_event_id: Option<u64>,
     /// `a2a-tenant`: what 1.0 says in its messages, and 0.3 has no other place for.
     pub tenant: Option<&'x str>,
-    /// What is said of the call.
-    pub terms: CallTerms<'x>,
+    /// The head, which says more of the call.
+    pub head: Option<&'x Head<'x>>,
     /// Where the client asked, for cards.
     pub origin: Origin<'x>,
     /// All of it, for agents that ask for some.
     pub fields: RequestFields<'x>,
+}
+
+impl<'x> Metadata<'x> {
+    /// What is said of the call; `grpc-timeout` goes before the field of HTTP.
+    pub fn terms(self) -> CallTerms<'x> {
+        let Some(head) = self.head else { return CallTerms::default() };
+        let terms = CallTerms::of(head);
+        CallTerms { timeout_ms: timeout_ms(head).or(terms.timeout_ms), ..terms }
+    }
 }
 
 /// Handles a request whose body is complete.
@@ -106,9 +115,8 @@ pub fn handle<'x>(
     let version = head.value(Field::A2aVersion);
     // What is no text is no name either.
     let tenant = head.value(Field::A2aTenant).map(|name| str::from_utf8(name).unwrap_or("?"));
-    let (mut terms, fields) = (CallTerms::of(head), RequestFields::of(head));
-    terms.timeout_ms = timeout_ms(head).or(terms.timeout_ms);
-    let metadata = Metadata { version, last_event_id, tenant, terms, origin, fields };
+    let fields = RequestFields::of(head);
+    let metadata = Metadata { version, last_event_id, tenant, head: Some(head), origin, fields };
     cx.source = RequestSource::Grpc(metadata);
     cx.extensions = extensions::joined(head).map(Cow::Owned);
     match rpc {
