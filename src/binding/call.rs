@@ -10,13 +10,13 @@ use crate::{
         CallScratch, CallerShare, Endpoint, Handled, RequestSource, ServerConfig,
         admission::Admitted,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
-        cards, extensions,
+        extensions,
         origin::Origin,
         pending::{PendingBatch, PendingCall, PendingResponse},
         stream::EventStream,
         tenant::{self, TenantNames},
     },
-    dialect::{self, Method, ReadCx, WriteCx},
+    dialect::{Method, ReadCx, WriteCx},
     fault::{Fault, FaultKind},
     http::{FieldLinesBuf, Head},
     json::{Value, ValueSlot},
@@ -198,16 +198,6 @@ impl<'x> CallContext<'x> {
         Ok(())
     }
 
-    /// The endpoint of the agent that is meant, and its path.
-    fn own_endpoint(&self) -> (Endpoint, Cow<'x, str>) {
-        if self.agent == self.endpoint.agent {
-            return (self.endpoint, self.base.into());
-        }
-        let name = self.service.profile(self.agent).map(|profile| profile.name.clone());
-        let base = format!("/agents/{}", name.unwrap_or_default());
-        (Endpoint::own(&dialect::STANDARD, self.agent), base.into())
-    }
-
     /// Makes a call and answers it.
     #[inline]
     pub fn answer(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) -> Handled {
@@ -271,21 +261,6 @@ impl<'x> CallContext<'x> {
                 Handled::Pending(Box::new(pending))
             }
         }
-    }
-
-    /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
-    fn answer_card(&mut self, format: &AnswerFormat<'_>) -> Handled {
-        match self.extended_card(format) {
-            Ok(card) => self.writer.whole(format, &card),
-            Err(fault) => self.writer.refuse(format, &fault),
-        }
-        Handled::Answered
-    }
-
-    fn extended_card(&self, format: &AnswerFormat<'_>) -> Result<Vec<u8>, Fault> {
-        let (service, config, generation) = (self.service, self.config, format.encode.generation);
-        let (endpoint, base) = self.own_endpoint();
-        cards::extended(service, config, &self.origin(), endpoint, &base, generation)
     }
 
     /// Makes one call of a batch and appends its answer.

@@ -17,6 +17,7 @@ pub mod cors;
 pub mod echo;
 pub mod endpoint;
 pub mod envelope;
+mod extended_card;
 pub mod extensions;
 pub mod grpc;
 pub mod hosts;
