@@ -258,7 +258,7 @@ limits! {
     /// Names of owners that have tasks, or calls of theirs.
     owners_max: usize = 10_000;
     /// Credentials that were right and are remembered, and peers that have shown wrong ones.
-    credentials_max: usize = 16_384;
+    credentials_max: usize = 8_192;
     /// Sends that are known again when they are repeated; the oldest leave first.
     idempotency_entries_max: usize = 65_536;
     /// Bytes of direct messages that are kept to answer such sends; the oldest leave first.

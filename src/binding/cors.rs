@@ -118,6 +118,16 @@ const EXPOSED: &str = "A2A-Version, A2A-Extensions, X-A2A-Extensions, WWW-Authen
     Retry-After, RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, \
     X-RateLimit-Reset, Location, ETag, Last-Modified, Link, Allow, Date";
 
+impl CallContext<'_> {
+    /// Says in every answer what the page may read that sent the request.
+    #[inline(always)]
+    pub fn note_page(&mut self, head: &Head<'_>) {
+        if self.config.cors.is_on() {
+            self.writer.fields = self.config.cors.fields(self.config.cors.of(head));
+        }
+    }
+}
+
 /// What is allowed at a path where nothing is: the page is to read that nothing is there.
 const NOTHING_THERE: FieldLines<'static> =
     field_lines!("Allow": "GET, HEAD, POST, DELETE, OPTIONS");

@@ -282,11 +282,11 @@ impl From<CallError> for ClientError {
 /// Who may not call is told so by HTTP or by gRPC, whatever is said beside it.
 fn kind_of(fault: Box<PeerFault>) -> ClientErrorKind {
     match (fault.kind, fault.http, fault.status.as_deref()) {
-        (Some(FaultKind::Unauthenticated), _, _)
-        | (None, Some(401), _)
+        (Some(FaultKind::Unauthenticated) | None, Some(401), _)
+        | (Some(FaultKind::Unauthenticated), None, Some("UNAUTHENTICATED"))
         | (None, None, Some("UNAUTHENTICATED")) => ClientErrorKind::Unauthorized,
-        (Some(FaultKind::PermissionDenied), _, _)
-        | (None, Some(403), _)
+        (Some(FaultKind::PermissionDenied) | None, Some(403), _)
+        | (Some(FaultKind::PermissionDenied), None, Some("PERMISSION_DENIED"))
         | (None, None, Some("PERMISSION_DENIED")) => ClientErrorKind::Forbidden,
         (Some(_) | None, _, _) => ClientErrorKind::Fault(fault),
     }

@@ -81,6 +81,7 @@ pub(super) fn handle<'x>(
     let writer = ResponseWriter::new(out, responder);
     let mut cx = context((engine, call, writer), (now, wake, peer), head, closes, admission);
     cx.request_bytes = head.head_len() + body.bytes().len();
+    cx.note_page(head);
     let mut session = None;
     let handled = binding::http::handle(&mut cx, head, decode, body, Some(&mut session));
     let (kept, record) = (cx.writer.responder.kept(), cx.writer.record);
@@ -101,6 +102,7 @@ pub(super) fn handle_parts<'x>(
     let closes = engine.is_draining();
     let mut cx = context((engine, call, writer), (now, wake, peer), head, closes, admission);
     cx.request_bytes = head.head_len() + body.bytes().len();
+    cx.note_page(head);
     (binding::http::handle(&mut cx, head, decode, body, None), cx.writer.record)
 }
 
@@ -120,6 +122,7 @@ pub(super) fn refuse<'x>(
     };
     let writer = ResponseWriter::new(out, responder);
     let mut cx = context((engine, call, writer), (now, wake, peer), head, true, None);
+    cx.note_page(head);
     admission::refuse(&mut cx, head, refusal);
 }
 
@@ -141,7 +144,7 @@ fn context<'x>(
     closes: bool,
     admission: Admitted,
 ) -> CallContext<'x> {
-    let mut cx = CallContext {
+    CallContext {
         service: engine.service(),
         config: &engine.config,
         scratch,
@@ -159,10 +162,5 @@ fn context<'x>(
         admission,
         request_bytes: 0,
         share: None,
-    };
-    let cors = &engine.config.cors;
-    if cors.is_on() {
-        cx.writer.fields = cors.fields(cors.of(head));
     }
-    cx
 }

@@ -219,9 +219,9 @@ mod tests {
             assert!(sum <= memory_bytes_default(workers), "{workers}: {sum}");
             for (name, least) in [
                 ("connections_max", 3_000),
-                ("http2_connections_max", 256),
+                ("http2_connections_max", 250),
                 ("tasks_max", 280_000),
-                ("buffers_bytes_max", 512 * MIB),
+                ("buffers_bytes_max", 500 * MIB),
                 ("store_bytes_max", 1024 * MIB),
             ] {
                 let (_, value) = limits.rows().into_iter().find(|row| row.0 == name).unwrap();

@@ -66,7 +66,7 @@ const SPACE_BYTES: u64 = 3 * 1024;
 const NAME_BYTES: u64 = 256;
 /// Memory of a credential that is remembered: its place, its admission, and a principal with a
 /// name, tenants and scopes of some words; and the place of a peer.
-const CREDENTIAL_BYTES: u64 = 1024;
+const CREDENTIAL_BYTES: u64 = 768;
 /// Names of each kind that a worker knows.
 const KNOWN_NAMES: u64 = 256;
 

@@ -99,6 +99,8 @@ fn without_defaults(value: &Value) -> Value {
             Some(whole) => json!(format!("{whole}Z")),
             None => value.clone(),
         },
-        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        // The numbers of a Struct are doubles.
+        Value::Number(number) => json!(number.as_f64()),
+        Value::Null | Value::Bool(_) => value.clone(),
     }
 }

@@ -99,7 +99,7 @@ fn a_stranger_is_refused_by_the_head_alone_in_the_form_that_it_tells() {
     let cases: [Case; 8] = [
         ("/", "A2A-Version: 1.0\r\n", |body| {
             assert_eq!(body["error"]["code"], -32000);
-            assert_eq!(body["error"]["data"][0]["reason"], "UNAUTHENTICATED");
+            assert_eq!(body["error"]["data"][0]["reason"], "AUTHENTICATION_REQUIRED");
         }),
         ("/", "A2A-Version: 0.3\r\n", |body| assert!(body["error"]["data"].is_null(), "{body}")),
         ("/agents/tell", "A2A-Version: 0.3\r\n", |body| assert!(body["error"]["data"].is_null())),
@@ -389,7 +389,7 @@ fn tenants_are_those_that_a_principal_may_name() {
     let fields = [("Authorization", "Bearer alice x a,b"), ("A2A-Version", "1.0")];
     let answers = lab.ask(&post("/", &fields, &batch)).json();
     assert!(answers[0]["result"].is_object());
-    assert_eq!(answers[1]["error"]["data"][0]["reason"], "PERMISSION_DENIED");
+    assert_eq!(answers[1]["error"]["data"][0]["reason"], "AUTHORIZATION_FAILED");
 }
 
 #[test]
