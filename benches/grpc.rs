@@ -285,6 +285,7 @@ impl Bare {
         let large = LargeBodies::new(&Limits::default());
         let config = ServerConfig {
             access: Default::default(),
+            observer: None,
             streams: Permits::new(limits.streams_max, 1),
             waiting: Permits::new(limits.connections_max, 1),
             large,
@@ -350,6 +351,7 @@ impl Bare {
             admission: None,
             request_bytes: 0,
             share: None,
+            begin: Default::default(),
         };
         let handled = grpc::call(&mut cx, method, decode, &self.request);
         let Handled::Stream(mut stream) = handled else { panic!("no stream") };

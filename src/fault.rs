@@ -228,12 +228,15 @@ pub struct Fault {
     pub task: Option<Box<[u8]>>,
     /// Seconds after which the same call may succeed, where that is known.
     pub retry_s: Option<u32>,
+    /// The limit that is reached, where it is one.
+    pub limit: Option<&'static str>,
 }
 
 impl Fault {
     /// A fault that says only what its row says.
     pub const fn new(kind: FaultKind) -> Fault {
-        Fault { kind, detail: Cow::Borrowed(""), field: None, task: None, retry_s: None }
+        let detail = Cow::Borrowed("");
+        Fault { kind, detail, field: None, task: None, retry_s: None, limit: None }
     }
 
     /// A fault with a sentence of its own.
@@ -245,7 +248,13 @@ impl Fault {
     #[cold]
     pub fn at_limit(name: &'static str) -> Fault {
         let kind = FaultKind::Overloaded;
-        Fault::because(kind, format!("{} ({name})", kind.row().message))
+        Fault::because(kind, format!("{} ({name})", kind.row().message)).of_limit(name)
+    }
+
+    /// The same, of a limit that is reached.
+    #[must_use]
+    pub fn of_limit(self, name: &'static str) -> Fault {
+        Fault { limit: Some(name), ..self }
     }
 
     /// Invalid parameters: which one, and what is wrong with it.

@@ -7,6 +7,7 @@ mod fields;
 mod joined;
 mod last_call;
 mod late;
+pub mod observe;
 mod peer;
 pub mod principal;
 mod scope;

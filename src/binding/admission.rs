@@ -198,6 +198,7 @@ pub fn fault(refusal: &AuthRefusal) -> Fault {
 #[cold]
 pub fn refuse<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, refusal: &AuthRefusal) -> Handled {
     let fault = fault(refusal);
+    cx.tell_not_admitted(refusal);
     cx.challenge(refusal);
     if cx.writer.responder.has_trailers() && grpc::is_request(head) {
         return grpc::refuse_unread(&mut cx.writer, head, &fault);

@@ -11,6 +11,7 @@ use crate::{
         admission::Admitted,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
         extensions,
+        observed::{CallBegin, make, refusal_of},
         origin::Origin,
         pending::{PendingBatch, PendingCall, PendingResponse},
         stream::EventStream,
@@ -60,6 +61,8 @@ pub struct CallContext<'x> {
     pub request_bytes: usize,
     /// What its caller may take, once that was asked.
     pub share: Option<Box<CallerShare>>,
+    /// What is told of the call that was begun last, when it ends.
+    pub begin: CallBegin,
 }
 
 /// What a call says that its answer is written with.
@@ -208,7 +211,7 @@ impl<'x> CallContext<'x> {
             && let Err(fault) = self.check_call(format.write.op)
         {
             self.name_share();
-            self.writer.refuse(format, &fault);
+            self.refuse_call(Some(format.write.op), format, &fault);
             return Handled::Answered;
         }
         self.name_share();
@@ -219,43 +222,61 @@ impl<'x> CallContext<'x> {
         if let Call::ExtendedCard = call {
             return self.answer_card(format);
         }
+        let mut details = self.details(call);
         let (service, mut cx, writer) = self.split(true);
-        let outcome = writer.begin_reply(format, |answer| service.call(&mut cx, *call, answer));
+        let outcome =
+            writer.begin_reply(format, |answer| make(service, &mut cx, call, &mut details, answer));
         writer.shows(cx.record);
+        let refusal = refusal_of(&outcome, false);
         match writer.end_reply(format, outcome) {
-            None => Handled::Answered,
-            Some(wait) => self.pend(format, vec![PendingCall::new(wait, format)], None),
+            None => {
+                self.ended(Some(format.write.op), format, refusal, details);
+                Handled::Answered
+            }
+            Some(wait) => {
+                let call = PendingCall::new(wait, format).observed(self.observe(format, details));
+                self.pend(format, vec![call], None)
+            }
         }
     }
 
     /// Makes a call that is answered by a stream.
     fn open_stream(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) -> Handled {
         let Some(permit) = self.config.streams.permit(self.scratch.worker) else {
-            self.writer.refuse(format, &Fault::at_limit("streams_max"));
+            self.refuse_call(Some(format.write.op), format, &Fault::at_limit("streams_max"));
             return Handled::Answered;
         };
         let place = self.share.as_ref().map_or(Ok(None), |share| share.stream_place());
         let place = match place {
             Ok(place) => place,
             Err(fault) => {
-                self.writer.refuse(format, &fault);
+                self.refuse_call(Some(format.write.op), format, &fault);
                 return Handled::Answered;
             }
         };
         let (now_ms, due_ms) = (self.now.mono_ms, self.due_ms());
+        let mut details = self.details(call);
         let (service, mut cx, writer) = self.split(true);
-        let outcome = writer.begin_opening(format, |answer| service.call(&mut cx, *call, answer));
+        let outcome = writer
+            .begin_opening(format, |answer| make(service, &mut cx, call, &mut details, answer));
         writer.shows(cx.record);
+        let refusal = refusal_of(&outcome, true);
         match writer.end_opening(format, outcome) {
-            Opened::Answered => Handled::Answered,
+            Opened::Answered => {
+                self.ended(Some(format.write.op), format, refusal, details);
+                Handled::Answered
+            }
             Opened::Stream(cursor, made) => {
                 let (at, fields) = ((cursor, made), &mut writer.fields);
                 let mut stream = EventStream::new(format, at, now_ms, permit, fields);
                 stream.due_ms = due_ms;
+                let stream = stream.observed(self.observe_stream(call, format, details));
                 Handled::Stream(Box::new(stream.admitted(self.admission.clone(), place, self.now)))
             }
             Opened::Waits(wait) => {
-                let (calls, fields) = (vec![PendingCall::new(wait, format)], self.take_fields());
+                let observed = self.observe_stream(call, format, details);
+                let calls = vec![PendingCall::new(wait, format).observed(observed)];
+                let fields = self.take_fields();
                 let pending = PendingResponse::new(calls, None, fields, permit);
                 let pending = pending.until(due_ms).admitted(self.admission.clone(), place);
                 Handled::Pending(Box::new(pending))
@@ -266,8 +287,8 @@ impl<'x> CallContext<'x> {
     /// Makes one call of a batch and appends its answer.
     ///
     /// # Errors
-    /// The fault of the call; what was appended is the caller's to take back, as it is for a call
-    /// that waits.
+    /// The fault of the call, which is the caller's to tell; what was appended is the caller's to
+    /// take back, as it is for a call that waits.
     pub fn push_answer(
         &mut self,
         call: &Call<'_>,
@@ -279,19 +300,26 @@ impl<'x> CallContext<'x> {
         if let Call::ExtendedCard = call {
             let card = self.extended_card(format)?;
             format.push_bytes(self.writer.out, &card);
+            self.ended(Some(Op::ExtendedCard), format, None, self.details(call));
             return Ok(None);
         }
+        let mut details = self.details(call);
         let (service, mut cx, writer) = self.split(false);
         let start = writer.out.len();
-        let outcome = format.push_reply(writer.out, |answer| service.call(&mut cx, *call, answer));
+        let outcome = format
+            .push_reply(writer.out, |answer| make(service, &mut cx, call, &mut details, answer));
         writer.shows(cx.record);
         match outcome {
             Ok(Outcome::Answered) => {
                 format.envelope.close(writer.out, start);
+                self.ended(Some(format.write.op), format, None, details);
                 Ok(None)
             }
             Ok(Outcome::Pending(_)) if self.is_full() => Err(in_flight()),
-            Ok(Outcome::Pending(wait)) => Ok(Some(PendingCall::new(wait, format))),
+            Ok(Outcome::Pending(wait)) => {
+                let observed = self.observe(format, details);
+                Ok(Some(PendingCall::new(wait, format).observed(observed)))
+            }
             outcome => Err(no_answer(outcome)),
         }
     }
@@ -299,10 +327,15 @@ impl<'x> CallContext<'x> {
     /// Makes a call of which nobody wants to know what became of it (JSON-RPC 2.0 §4.1): an answer
     /// is not even written, since a batch could ask for far more than it may be given. One that
     /// would only show something is not made.
-    pub fn call_silently(&mut self, op: Op, call: &Call<'_>) {
+    pub fn call_silently(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) {
+        let op = format.write.op;
         if !call.only_shows() && (!self.is_asked() || self.check_call(op).is_ok()) {
+            let mut details = self.details(call);
             let (service, mut cx, _) = self.split(false);
-            let _ = service.call(&mut cx, *call, &mut |_| ()).map(Outcome::finish);
+            let outcome = make(service, &mut cx, call, &mut details, &mut |_| ());
+            let refusal = refusal_of(&outcome, op.is_streaming());
+            let _ = outcome.map(Outcome::finish);
+            self.ended(Some(op), format, refusal, details);
         }
     }
 
@@ -310,11 +343,12 @@ impl<'x> CallContext<'x> {
     pub fn pend(
         &mut self,
         format: &AnswerFormat<'_>,
-        calls: Vec<PendingCall>,
+        mut calls: Vec<PendingCall>,
         batch: Option<PendingBatch>,
     ) -> Handled {
         if self.is_full() {
             // Most calls of its operation do not wait; this one does.
+            calls.iter_mut().for_each(|call| call.refused(&in_flight()));
             self.writer.refuse(format, &in_flight());
             return Handled::Answered;
         }
@@ -326,7 +360,9 @@ impl<'x> CallContext<'x> {
                 Handled::Pending(Box::new(pending))
             }
             None => {
-                self.writer.refuse(format, &Fault::at_limit("connections_max"));
+                let fault = Fault::at_limit("connections_max");
+                calls.iter_mut().for_each(|call| call.refused(&fault));
+                self.writer.refuse(format, &fault);
                 Handled::Answered
             }
         }
@@ -374,5 +410,5 @@ impl<'x> CallContext<'x> {
 #[cold]
 pub(super) fn in_flight() -> Fault {
     let detail = "as many requests of this connection wait as may (ws_in_flight_max)";
-    Fault::because(FaultKind::Overloaded, detail)
+    Fault::because(FaultKind::Overloaded, detail).of_limit("ws_in_flight_max")
 }

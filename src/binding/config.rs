@@ -18,6 +18,7 @@ use crate::{
     limits::Limits,
     model::{CardSecurity, Generation, Profile},
     permits::Permits,
+    service::observe::CallObserver,
 };
 
 use super::{Endpoint, LargeBodies};
@@ -37,6 +38,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Who may call.
     pub access: Access,
+    /// Who is told how calls end.
+    pub observer: Option<Arc<dyn CallObserver>>,
     /// Mounts beside the standard ones; an earlier one wins.
     pub mounts: Vec<MountedEndpoint>,
     /// Which names tenants may have.

@@ -37,6 +37,7 @@ pub fn handle<'x>(
     match route(cx.config, cx.service, path_of(head)) {
         Route::Rpc(target) => {
             go_to(cx, target);
+            cx.tell_admitted();
             cx.name_extensions();
             match head.method() {
                 Method::Post => return jsonrpc::handle(cx, buffers, body),
@@ -51,6 +52,7 @@ pub fn handle<'x>(
         }
         Route::HttpJson(target) => {
             go_to(cx, target.at);
+            cx.tell_admitted();
             cx.name_extensions();
             return rest::handle(cx, head, target, buffers, body);
         }

@@ -28,6 +28,7 @@ pub mod jsonrpc;
 pub mod kept_format;
 pub mod large;
 pub mod negotiation;
+pub mod observed;
 pub mod origin;
 pub mod pending;
 pub mod responder;

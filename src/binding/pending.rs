@@ -9,13 +9,14 @@ use crate::{
         admission::Admitted,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
         kept_format::KeptFormat,
+        observed::{Observed, refusal_of},
         responder::Content,
         stream::EventStream,
     },
     fault::{Fault, FaultKind},
     http::{FieldLines, FieldLinesBuf, media},
     permits::Permit,
-    service::{Answer, Now, Outcome, Service, WaitHandle},
+    service::{Answer, Now, Outcome, Service, WaitHandle, observe::CallEnd},
     waiter::WAITER_BYTES,
 };
 
@@ -26,12 +27,34 @@ const ASK_AGAIN: &str = "the server shuts down before there is an answer; ask ag
 pub struct PendingCall {
     wait: WaitHandle,
     format: KeptFormat,
+    /// What is told when it ends.
+    observed: Observed,
 }
 
 impl PendingCall {
     /// A call of which nothing is written yet.
     pub fn new(wait: WaitHandle, format: &AnswerFormat<'_>) -> PendingCall {
-        PendingCall { wait, format: format.keep() }
+        PendingCall { wait, format: format.keep(), observed: None }
+    }
+
+    /// The same, of which this is told when it ends.
+    #[must_use]
+    pub fn observed(mut self, observed: Observed) -> PendingCall {
+        self.observed = observed;
+        self
+    }
+
+    /// Tells that it is answered with a fault, for this reason.
+    fn give_up(&mut self, fault: &Fault, end: CallEnd) {
+        if let Some(mut observed) = self.observed.take() {
+            observed.end(&self.format.get(), Some(fault.into()));
+            observed.end_by(end);
+        }
+    }
+
+    /// Tells that it is answered with a fault.
+    pub fn refused(&mut self, fault: &Fault) {
+        self.give_up(fault, CallEnd::Complete);
     }
 }
 
@@ -125,7 +148,7 @@ impl PendingResponse {
         };
         std::mem::swap(&mut self.fields, &mut writer.fields);
         if polled.is_pending() && self.deadline_ms.is_some_and(|due_ms| due_ms <= now.mono_ms) {
-            self.give_up(writer, &FaultKind::DeadlineExceeded.into());
+            self.give_up(writer, &FaultKind::DeadlineExceeded.into(), CallEnd::DeadlineExceeded);
             return Poll::Ready(Handled::Answered);
         }
         polled
@@ -133,22 +156,25 @@ impl PendingResponse {
 
     /// Answers every call that still waits with the error of a server that ends.
     pub fn cut(&mut self, writer: &mut ResponseWriter<'_>) {
-        self.give_up(writer, &Fault::because(FaultKind::ShuttingDown, ASK_AGAIN));
+        let fault = Fault::because(FaultKind::ShuttingDown, ASK_AGAIN);
+        self.give_up(writer, &fault, CallEnd::Cut);
     }
 
-    /// Answers every call that still waits with this fault.
-    fn give_up(&mut self, writer: &mut ResponseWriter<'_>, fault: &Fault) {
+    /// Answers every call that still waits with this fault, and tells that it has ended so.
+    fn give_up(&mut self, writer: &mut ResponseWriter<'_>, fault: &Fault, end: CallEnd) {
         std::mem::swap(&mut self.fields, &mut writer.fields);
         if let Some(batch) = &mut self.batch {
-            for call in self.calls.drain(..) {
+            for mut call in self.calls.drain(..) {
                 if !batch.answers.is_empty() {
                     batch.answers.push(b',');
                 }
                 call.format.get().push_fault(&mut batch.answers, fault);
+                call.give_up(fault, end);
             }
             push_batch(batch, writer);
-        } else if let Some(call) = self.calls.pop() {
+        } else if let Some(mut call) = self.calls.pop() {
             writer.refuse(&call.format.get(), fault);
+            call.give_up(fault, end);
         }
     }
 
@@ -158,37 +184,49 @@ impl PendingResponse {
         (now, wake): (Now, &Waker),
         writer: &mut ResponseWriter<'_>,
     ) -> Poll<Handled> {
-        let Some(PendingCall { wait, format }) = self.calls.first_mut() else {
+        let Some(PendingCall { wait, format, observed }) = self.calls.first_mut() else {
             return Poll::Ready(Handled::Answered);
         };
-        let format = format.get();
+        let (format, before) = (format.get(), writer.out.len());
+        let ask = |answer: &mut Answer<'_>| ask(service, (wait, wake), observed, answer);
         if format.is_streaming() {
-            let ask = |answer: &mut Answer<'_>| service.poll(wait, wake, answer);
             let Poll::Ready(outcome) = writer.begin_opening(&format, ask) else {
                 writer.rollback();
                 return Poll::Pending;
             };
             writer.shows(wait.record);
+            let refusal = refusal_of(&outcome, true);
             match writer.end_opening(&format, outcome) {
-                Opened::Answered => return Poll::Ready(Handled::Answered),
+                Opened::Answered => {
+                    if let Some(mut observed) = observed.take() {
+                        observed.wrote(writer.out.len() - before);
+                        observed.end(&format, refusal);
+                    }
+                    return Poll::Ready(Handled::Answered);
+                }
                 Opened::Waits(next) => *wait = next,
                 Opened::Stream(cursor, made) => {
                     let Some(permit) = self.permit.take() else { return Poll::Pending };
                     let (at, fields) = ((cursor, made), &mut writer.fields);
                     let mut stream = EventStream::new(&format, at, now.mono_ms, permit, fields);
                     stream.due_ms = self.deadline_ms;
+                    let stream = stream.observed(observed.take());
                     let stream = stream.admitted(self.admission.take(), self.place.take(), now);
                     return Poll::Ready(Handled::Stream(Box::new(stream)));
                 }
             }
         } else {
-            let ask = |answer: &mut Answer<'_>| service.poll(wait, wake, answer);
             let Poll::Ready(outcome) = writer.begin_reply(&format, ask) else {
                 writer.rollback();
                 return Poll::Pending;
             };
             writer.shows(wait.record);
+            let refusal = refusal_of(&outcome, false);
             let Some(next) = writer.end_reply(&format, outcome) else {
+                if let Some(mut observed) = observed.take() {
+                    observed.wrote(writer.out.len() - before);
+                    observed.end(&format, refusal);
+                }
                 return Poll::Ready(Handled::Answered);
             };
             *wait = next;
@@ -196,6 +234,23 @@ impl PendingResponse {
         // It is asked again in the next turn, lest a service keep this one for ever.
         wake.wake_by_ref();
         Poll::Pending
+    }
+}
+
+/// Asks for the answer of a call that waits, and notes which task it shows where somebody wants to
+/// know.
+fn ask(
+    service: &dyn Service,
+    (wait, wake): (&mut WaitHandle, &Waker),
+    observed: &mut Observed,
+    answer: &mut Answer<'_>,
+) -> Poll<Result<Outcome, Fault>> {
+    match observed.as_mut().and_then(|observed| observed.details()) {
+        None => service.poll(wait, wake, answer),
+        Some(details) => service.poll(wait, wake, &mut |reply| {
+            details.note_reply(&reply);
+            answer(reply);
+        }),
     }
 }
 
@@ -239,12 +294,18 @@ fn push_element(
     let polled = match before > *answer_bytes_max {
         // What is refused anyway need not be written first.
         true => service.poll(&mut call.wait, wake, &mut |_| ()).map(|_| Err(too_large())),
-        false => format.push_reply(answers, |answer| service.poll(&mut call.wait, wake, answer)),
+        false => format.push_reply(answers, |answer| {
+            ask(service, (&mut call.wait, wake), &mut call.observed, answer)
+        }),
     };
     match polled {
         Poll::Ready(Ok(Outcome::Answered)) => {
             format.envelope.close(answers, at);
             *record = call.wait.record.max(*record);
+            if let Some(mut observed) = call.observed.take() {
+                observed.wrote(answers.len() - at);
+                observed.end(&format, None);
+            }
             return true;
         }
         Poll::Pending => {}
@@ -254,7 +315,12 @@ fn push_element(
         }
         Poll::Ready(outcome) => {
             answers.truncate(at);
-            format.push_fault(answers, &no_answer(outcome));
+            let fault = no_answer(outcome);
+            format.push_fault(answers, &fault);
+            if let Some(mut observed) = call.observed.take() {
+                observed.wrote(answers.len() - at);
+                observed.end(&format, Some((&fault).into()));
+            }
             return true;
         }
     }
@@ -268,4 +334,5 @@ pub(super) fn too_large() -> Fault {
         FaultKind::Overloaded,
         "the answers of this batch are too large (answer_bytes_max); ask for less",
     )
+    .of_limit("answer_bytes_max")
 }

@@ -15,6 +15,7 @@ use crate::{
         answer::{AnswerFormat, ResponseWriter},
         grpc::{Code, Status, count::EventCount},
         kept_format::KeptFormat,
+        observed::Observed,
         responder::Responder,
     },
     dialect::Encode,
@@ -22,7 +23,7 @@ use crate::{
     http::FieldLinesBuf,
     model::Generation,
     permits::Permit,
-    service::{Cursor, Each, Follow, Now, Service},
+    service::{Cursor, Each, Follow, Now, Service, observe::CallEnd},
     sse,
 };
 
@@ -72,6 +73,8 @@ pub struct EventStream {
     _place: Option<StreamPlace>,
     /// When the credential ends by which it was opened, in ms of the monotonic clock.
     pub expires_ms: u64,
+    /// What is told when it ends.
+    observed: Observed,
 }
 
 impl EventStream {
@@ -102,7 +105,15 @@ impl EventStream {
             _place: None,
             expires_ms,
             due_ms: None,
+            observed: None,
         }
+    }
+
+    /// The same, of which this is told when it ends.
+    #[must_use]
+    pub fn observed(mut self, observed: Observed) -> EventStream {
+        self.observed = observed;
+        self
     }
 
     /// The same, opened by whom.
@@ -126,7 +137,8 @@ impl EventStream {
 
     /// Ends the stream before its task does, because its credential has ended: as a connection that
     /// is cut would, so that the client comes back, with a credential that holds.
-    pub fn expire(&self, writer: &mut ResponseWriter<'_>) {
+    pub fn expire(&mut self, writer: &mut ResponseWriter<'_>) {
+        self.observed.iter_mut().for_each(|observed| observed.end_by(CallEnd::Expired));
         let fault = Fault::because(FaultKind::Unauthenticated, EXPIRED);
         let format = AnswerFormat { encode: self.encode, ..self.format.get() };
         if self.count.as_ref().is_some_and(|count| count.has_no_head()) {
@@ -148,19 +160,49 @@ impl EventStream {
         writer: &mut ResponseWriter<'_>,
         high_water: usize,
     ) -> Follow {
-        let EventStream { cursor, format, encode, count, .. } = self;
+        let before = writer.out.len();
+        let (follow, events) = self.write_ready(service, wake, writer, high_water);
+        if let Some(observed) = &mut self.observed {
+            observed.wrote(writer.out.len() - before);
+            observed.followed(events, follow);
+        }
+        follow
+    }
+
+    /// Writes what is ready; says what may follow, and how many events were taken.
+    #[inline(always)]
+    fn write_ready(
+        &mut self,
+        service: &dyn Service,
+        wake: &Waker,
+        writer: &mut ResponseWriter<'_>,
+        high_water: usize,
+    ) -> (Follow, u64) {
+        let EventStream { cursor, format, encode, count, observed, .. } = self;
         let format = AnswerFormat { encode, ..format.get() };
+        let mut details = observed.as_mut().and_then(|observed| observed.details());
+        let mut events = 0;
         if let Some(count) = count {
-            let follow = |each: &mut Each<'_>| service.follow(cursor, wake, each);
+            let follow = |each: &mut Each<'_>| {
+                service.follow(cursor, wake, &mut |item| {
+                    events += 1;
+                    details.iter_mut().for_each(|details| details.note_item(&item));
+                    each(item)
+                })
+            };
             let follow = poll_counted(count, &format, follow, writer, high_water);
             writer.shows(cursor.record);
-            return follow;
+            return (follow, events);
         }
         let ResponseWriter { out, responder, record, .. } = writer;
         let mut follow = Follow::Pending;
         responder.piece(out, &mut |out| {
             let mut text_head = None;
             follow = service.follow(cursor, wake, &mut |item| {
+                events += 1;
+                if let Some(details) = &mut details {
+                    details.note_item(&item);
+                }
                 push_item(out, &format, &item, &mut text_head);
                 out.len() < high_water
             });
@@ -177,7 +219,7 @@ impl EventStream {
         if matches!(follow, Follow::End | Follow::Gone) {
             responder.finish(out);
         }
-        follow
+        (follow, events)
     }
 
     /// Writes a comment that keeps the connection alive, if events are framed by what has some.
@@ -193,12 +235,14 @@ impl EventStream {
 
     /// Ends the stream before its task does, because the server ends, with the error that calls
     /// get which still wait.
-    pub fn cut(&self, writer: &mut ResponseWriter<'_>) {
-        self.give_up(writer, &Fault::because(FaultKind::ShuttingDown, SUBSCRIBE_AGAIN));
+    pub fn cut(&mut self, writer: &mut ResponseWriter<'_>) {
+        let fault = Fault::because(FaultKind::ShuttingDown, SUBSCRIBE_AGAIN);
+        self.give_up(writer, &fault, CallEnd::Cut);
     }
 
-    /// Ends the stream with an error in place of what has not been said.
-    pub fn give_up(&self, writer: &mut ResponseWriter<'_>, fault: &Fault) {
+    /// Ends the stream with an error in place of what has not been said, for this reason.
+    pub fn give_up(&mut self, writer: &mut ResponseWriter<'_>, fault: &Fault, end: CallEnd) {
+        self.observed.iter_mut().for_each(|observed| observed.end_by(end));
         let format = AnswerFormat { encode: self.encode, ..self.format.get() };
         if self.count.as_ref().is_some_and(|count| count.has_no_head()) {
             return writer.refuse(&format, fault);

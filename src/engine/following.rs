@@ -5,7 +5,7 @@ use crate::{
     engine::Engine,
     fault::FaultKind,
     limits::Limits,
-    service::{Follow, Now},
+    service::{Follow, Now, observe::CallEnd},
 };
 
 use std::task::Waker;
@@ -42,7 +42,8 @@ pub(super) fn follow(
         return Followed::Cut;
     }
     if stream.due_ms.is_some_and(|due_ms| due_ms <= now.mono_ms) {
-        stream.give_up(writer, &FaultKind::DeadlineExceeded.into());
+        let fault = FaultKind::DeadlineExceeded.into();
+        stream.give_up(writer, &fault, CallEnd::DeadlineExceeded);
         return Followed::Ended;
     }
     let before = writer.out.len();

@@ -9,6 +9,7 @@ use crate::{
         self, CallContext, CallScratch, Endpoint, Handled, RequestSource, Scratch,
         admission::{self, AdmissionCx, Admitted},
         answer::ResponseWriter,
+        observed::CallBegin,
         responder::{Http1, Http1Kept, Transport},
         response_parts::ResponseParts,
         ws::Session,
@@ -162,5 +163,6 @@ fn context<'x>(
         admission,
         request_bytes: 0,
         share: None,
+        begin: CallBegin::default(),
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     model::{CardSecurity, Idempotency, Profile, is_agent_name},
     op::Core,
     permits::Permits,
-    service::{AgentIndex, Service, Start, tap::Tap},
+    service::{AgentIndex, Service, Start, observe::CallObserver, tap::Tap},
 };
 
 /// Everything a user decides about a server.
@@ -56,6 +56,8 @@ pub struct Setup {
     /// Whose sends are known again when they are repeated. A `service` decides that for itself, and
     /// its cards say nothing of it.
     pub idempotency: Idempotency,
+    /// Who is told how calls end, to count and log them.
+    pub observer: Option<Arc<dyn CallObserver>>,
     /// Dialects at paths of their own.
     pub mounts: Vec<Mount>,
     /// Who knows callers: then every operation needs one, but those of agents whose profile says
@@ -117,6 +119,7 @@ impl Default for Setup {
             node: None,
             tap: None,
             idempotency: Idempotency::default(),
+            observer: None,
             mounts: Vec::new(),
             authenticator: None,
             asks_scopes: false,
@@ -241,6 +244,7 @@ impl Setup {
         let config = ServerConfig {
             limits: self.limits,
             access,
+            observer: self.observer,
             mounts,
             tenants: self.tenants,
             card: self.card,

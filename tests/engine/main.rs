@@ -27,6 +27,7 @@ mod jsonrpc;
 mod limits;
 mod long_polls;
 mod missing;
+mod observed;
 mod quotas;
 mod repeats;
 mod rest;

@@ -6,7 +6,7 @@ use crate::{
     },
     dialect::card::{self, AgentInterface, CardForm},
     fault::{Fault, FaultKind},
-    model::{Generation, Op, Profile},
+    model::{Call, Generation, Op, Profile},
     pb::Writer,
 };
 
@@ -21,8 +21,12 @@ pub(super) fn answer(cx: &mut CallContext<'_>, format: &AnswerFormat<'_>) -> Han
     let mut card = Vec::new();
     let asked = cx.authorize(Op::ExtendedCard);
     match asked.and_then(|()| push(&mut card, cx, format)) {
-        Ok(()) => cx.writer.whole(format, &card),
-        Err(fault) => cx.writer.refuse(format, &fault),
+        Ok(()) => {
+            cx.writer.whole(format, &card);
+            let details = cx.details(&Call::ExtendedCard);
+            cx.ended(Some(Op::ExtendedCard), format, None, details);
+        }
+        Err(fault) => cx.refuse_call(Some(Op::ExtendedCard), format, &fault),
     }
     Handled::Answered
 }

@@ -120,7 +120,10 @@ pub fn handle<'x>(
     cx.source = RequestSource::Grpc(metadata);
     cx.extensions = extensions::joined(head).map(Cow::Owned);
     match rpc {
-        Rpc::A2a(method) => call(cx, method, buffers, message),
+        Rpc::A2a(method) => {
+            cx.tell_admitted();
+            call(cx, method, buffers, message)
+        }
         Rpc::HealthCheck => check_health(cx, message),
         Rpc::HealthWatch | Rpc::Reflection => {
             let why = "this rpc is not served here";
@@ -197,6 +200,7 @@ pub fn call(
     buffers: &mut DecodeBuffers,
     message: &[u8],
 ) -> Handled {
+    cx.begin_call(message.len());
     let format = format(method);
     let strict = cx.config.strict_version;
     let asked = version::check(cx.source.version().as_deref(), method.generation(), strict)
@@ -212,7 +216,7 @@ pub fn call(
             cx.answer(call, &AnswerFormat { write, ..format })
         }
         Err(fault) => {
-            cx.writer.refuse(&format, &fault);
+            cx.refuse_call(Some(method.op), &format, &fault);
             Handled::Answered
         }
     }

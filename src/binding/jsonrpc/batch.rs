@@ -85,6 +85,7 @@ fn element(
     is_full: bool,
 ) -> Element {
     let at = cx.writer.out.len();
+    cx.begin_next_call();
     let request = rpc::read(value, &cx.config.limits);
     let heading = match &request {
         Ok(request) => read::heading(cx, version, request, true),
@@ -95,7 +96,7 @@ fn element(
         Ok(heading) => match cx.decode(heading.method, None, heading.request.params, pack) {
             Err(fault) => heading.refused(cx, fault),
             Ok(ref call) if heading.is_silent => {
-                cx.call_silently(heading.method.op, call);
+                cx.call_silently(call, &heading.format(cx, call));
                 Rejected::Silently
             }
             Ok(ref call) => {
@@ -107,7 +108,7 @@ fn element(
                 match pushed {
                     Ok(None) => return Element::Written,
                     Ok(Some(call)) => return Element::Waits(Box::new(call)),
-                    Err(fault) => Rejected::With(Box::new((format, fault))),
+                    Err(fault) => Rejected::With(Box::new((Some(format.write.op), format, fault))),
                 }
             }
         },
@@ -115,9 +116,10 @@ fn element(
     match refused {
         Rejected::Silently => Element::Silent,
         Rejected::With(refused) => {
-            let (format, fault) = *refused;
+            let (op, format, fault) = *refused;
             cx.writer.out.truncate(at);
             format.push_fault(cx.writer.out, &fault);
+            cx.tell_refused(op, &format, &fault);
             Element::Written
         }
     }

@@ -25,6 +25,7 @@ use read::{Rejected, is_json};
 /// Handles a body that holds JSON-RPC: that of a POST, or a message of a WebSocket.
 #[inline(always)]
 pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Source<'_>) -> Handled {
+    cx.begin_call(body.bytes().len());
     if let RequestSource::Http(head) = cx.source
         && !has_type(head, is_json)
     {
@@ -32,6 +33,7 @@ pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Sourc
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
         let status = cx.endpoint.dialect.quirks.media_http;
         cx.writer.refuse_under(status, &unknown(cx.endpoint), &fault);
+        cx.tell_refused(None, &unknown(cx.endpoint), &fault);
         return Handled::Answered;
     }
     let version = cx.source.version();
@@ -65,7 +67,7 @@ fn single(
     // A call is large, and stays where it was read.
     match cx.decode(heading.method, None, request.params, pack) {
         Ok(ref call) if heading.is_silent => {
-            cx.call_silently(heading.method.op, call);
+            cx.call_silently(call, &heading.format(cx, call));
             refuse(cx, Rejected::Silently)
         }
         Ok(ref call) => cx.answer(call, &heading.format(cx, call)),
@@ -77,7 +79,10 @@ fn single(
 #[cold]
 fn refuse(cx: &mut CallContext<'_>, refused: Rejected<'_>) -> Handled {
     match refused {
-        Rejected::With(refused) => cx.writer.refuse(&refused.0, &refused.1),
+        Rejected::With(refused) => {
+            let (op, format, fault) = &*refused;
+            cx.refuse_call(*op, format, fault);
+        }
         // JSON-RPC 2.0 §4.1: nothing to say, which HTTP says with an empty answer.
         Rejected::Silently => cx.writer.empty(204, FieldLines::NONE),
     }
@@ -98,6 +103,7 @@ fn not_read(cx: &mut CallContext<'_>, error: JsonError) -> Handled {
         | JsonError::Utf8
         | JsonError::Depth => cx.writer.refuse(&format, &fault),
     }
+    cx.tell_refused(None, &format, &fault);
     Handled::Answered
 }
 
@@ -150,6 +156,7 @@ pub(super) fn parse_fault(error: JsonError) -> Fault {
         JsonError::Depth => Fault::because(FaultKind::InvalidRequest, "nested too deep"),
         JsonError::Tokens { .. } => {
             Fault::because(FaultKind::InvalidRequest, format!("{error} (json_tokens_max)"))
+                .of_limit("json_tokens_max")
         }
         JsonError::TooLarge => Fault::because(FaultKind::InvalidRequest, "the body is too large"),
     }

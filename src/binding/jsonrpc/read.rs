@@ -30,8 +30,8 @@ pub(super) struct Heading<'r, 'p> {
 pub(super) enum Rejected<'p> {
     /// It is a notification.
     Silently,
-    /// What to answer instead.
-    With(Box<(AnswerFormat<'p>, Fault)>),
+    /// What to answer instead, and what was asked for, if that is known.
+    With(Box<(Option<Op>, AnswerFormat<'p>, Fault)>),
 }
 
 impl<'p> Heading<'_, 'p> {
@@ -56,7 +56,7 @@ impl<'p> Heading<'_, 'p> {
             false => {
                 let Method { wire, op, .. } = *self.method;
                 let format = format(cx.endpoint, id_of(self.request), &wire.encode, op);
-                Rejected::With(Box::new((format, fault)))
+                Rejected::With(Box::new((Some(op), format, fault)))
             }
         }
     }
@@ -66,7 +66,7 @@ impl<'p> Heading<'_, 'p> {
 #[cold]
 pub(super) fn invalid<'p>(endpoint: Endpoint, invalid: &rpc::Invalid<'p>) -> Rejected<'p> {
     let format = format(endpoint, invalid.id, endpoint.dialect.fault_encode(b""), Op::Send);
-    Rejected::With(Box::new((format, invalid.fault.clone())))
+    Rejected::With(Box::new((None, format, invalid.fault.clone())))
 }
 
 /// Finds the method of a request object, and whether it may be called.
@@ -105,7 +105,7 @@ fn unknown_method<'p>(
     }
     let encode = endpoint.dialect.fault_encode(&request.method);
     let format = format(endpoint, id_of(request), encode, Op::Send);
-    Rejected::With(Box::new((format, FaultKind::MethodNotFound.into())))
+    Rejected::With(Box::new((None, format, FaultKind::MethodNotFound.into())))
 }
 
 /// Checks that a method may be called.

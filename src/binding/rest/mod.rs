@@ -26,7 +26,7 @@ use crate::{
     fault::{Fault, FaultKind},
     http::{self, Field, FieldLines, FieldLinesBuf, Head, field_lines},
     json::{Source, write::push_escaped},
-    model::{Call, Params},
+    model::{Call, Op, Params},
 };
 
 use media::is_read;
@@ -63,10 +63,11 @@ pub fn handle(
         return Handled::Answered;
     }
     let media = media::media(head);
+    cx.begin_call(body.bytes().len());
     cx.writer.is_head = head.method() == http::Method::Head;
     let (form, method) = match row(cx, head, &target, body.bytes().is_empty()) {
         Ok(row) => row,
-        Err(refusal) => return refuse(cx, head, media, refusal),
+        Err(refusal) => return refuse_call(cx, head, None, *refusal),
     };
     match decode(cx, head, &target, method, buffers, body) {
         // It is large, and stays where it was read.
@@ -84,8 +85,22 @@ pub fn handle(
             };
             cx.answer(call, &format)
         }
-        Err(fault) => refuse(cx, head, media, plain(form, fault)),
+        Err(fault) => refuse_call(cx, head, Some(method.op), plain(form, fault)),
     }
+}
+
+/// Answers a call with a fault, and tells it.
+#[cold]
+fn refuse_call(
+    cx: &mut CallContext<'_>,
+    head: &Head<'_>,
+    op: Option<Op>,
+    refusal: RestRefusal,
+) -> Handled {
+    let (form, status, refused) = (refusal.0, refusal.2, (&refusal.1).into());
+    let handled = refuse(cx, head, media::media(head), refusal);
+    cx.tell_refused_rest(op, form.generation, (status, refused));
+    handled
 }
 
 /// Answers a request whose path was meant for HTTP+JSON and names nothing.
@@ -95,8 +110,9 @@ pub fn not_found(
     form: &'static HttpJson,
     detail: &'static str,
 ) -> Handled {
+    cx.begin_call(0);
     let fault = Fault::because(FaultKind::MethodNotFound, detail);
-    refuse(cx, head, media::media(head), plain(form, fault))
+    refuse_call(cx, head, None, plain(form, fault))
 }
 
 /// Answers a request of which nothing is read but its head.
@@ -148,15 +164,15 @@ fn row(
     head: &Head<'_>,
     target: &RestTarget<'_>,
     is_empty: bool,
-) -> Result<(&'static HttpJson, &'static Method), RestRefusal> {
+) -> Result<(&'static HttpJson, &'static Method), Box<RestRefusal>> {
     let Some(op) = target.resource.op(head.method()) else {
         let detail = "the method is not allowed here";
         let fault = Fault::because(FaultKind::UnsupportedOperation, detail);
-        return Err((target.form, fault, 405, target.resource.allow()));
+        return Err(Box::new((target.form, fault, 405, target.resource.allow())));
     };
     let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
     let form = version::rest(asked.as_deref(), target.form, forms, cx.config.strict_version)
-        .map_err(|fault| plain(target.form, fault))?;
+        .map_err(|fault| Box::new(plain(target.form, fault)))?;
     // Without a body its type means nothing, but for what a page may send unasked.
     let is_post = head.method() == http::Method::Post;
     let is_page = is_post && head.value(Field::Origin).is_some();
@@ -164,13 +180,13 @@ fn row(
         let detail = "the body must be application/json or application/a2a+json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
         // A dialect that has a status of its own for this keeps it.
-        return Err(match target.at.endpoint.dialect.quirks.media_http {
+        return Err(Box::new(match target.at.endpoint.dialect.quirks.media_http {
             200 => plain(form, fault),
             own => (form, fault, own, FieldLines::NONE),
-        });
+        }));
     }
     let method = form.method(op);
-    let method = method.ok_or_else(|| plain(form, FaultKind::MethodNotFound.into()))?;
+    let method = method.ok_or_else(|| Box::new(plain(form, FaultKind::MethodNotFound.into())))?;
     Ok((form, method))
 }
 

@@ -14,6 +14,7 @@ use crate::{
         CallContext, EventStream, Handled, PendingResponse, RequestSource, Scratch, ServerConfig,
         answer::ResponseWriter,
         jsonrpc,
+        observed::CallBegin,
         responder::{Transport, WebSocketMessages},
     },
     fault::{Fault, FaultKind},
@@ -130,6 +131,7 @@ impl Session {
             admission: upgrade.admission().clone(),
             request_bytes: body.len(),
             share: None,
+            begin: CallBegin::default(),
         };
         match jsonrpc::handle(&mut cx, decode, Source::from(body)) {
             Handled::Answered => return (false, cx.writer.record),
@@ -194,11 +196,11 @@ impl Session {
         for pending in self.pending.drain(..) {
             match pending {
                 Pending::Call(mut call) => match call.poll(service, turn, &mut writer) {
-                    Poll::Ready(Handled::Stream(stream)) => stream.cut(&mut writer),
+                    Poll::Ready(Handled::Stream(mut stream)) => stream.cut(&mut writer),
                     Poll::Ready(_) => {}
                     Poll::Pending => call.cut(&mut writer),
                 },
-                Pending::Stream(stream) => stream.cut(&mut writer),
+                Pending::Stream(mut stream) => stream.cut(&mut writer),
             }
         }
         writer.record

@@ -1,0 +1,322 @@
+//! Tells the observer of a server how its calls end: each once, by whichever way it goes.
+//!
+//! A call that is answered where it came is told there. One that waits, and a stream, carries what
+//! is known of it in an [`ObservedCall`], and whoever drops that has told how it ended.
+
+use std::sync::Arc;
+
+use crate::{
+    auth::AuthRefusal,
+    binding::{
+        CallContext, RequestSource, admission::Admitted, answer::AnswerFormat, envelope::Envelope,
+    },
+    fault::{Fault, FaultKind},
+    model::{Call, Generation, Op},
+    service::{
+        Answer, CallCx, Follow, Outcome, Service,
+        observe::{
+            AuthOutcome, CallBinding, CallDetails, CallEnd, CallObserver, CallRecord, CallRefusal,
+            StreamRecord,
+        },
+    },
+};
+
+/// What is known of a call when it begins.
+#[derive(Clone, Copy, Default)]
+pub struct CallBegin {
+    ns: u64,
+    bytes_in: usize,
+    out_at: usize,
+}
+
+/// What is told of a call that is not answered yet.
+pub struct ObservedCall {
+    observer: Arc<dyn CallObserver>,
+    record: CallRecord,
+    /// True: what ended it is known.
+    is_over: bool,
+}
+
+/// What is told of a call when it ends; `None`: nobody hears it.
+pub type Observed = Option<Box<ObservedCall>>;
+
+impl ObservedCall {
+    /// Counts bytes that were written for it.
+    pub fn wrote(&mut self, bytes: usize) {
+        self.record.bytes_out += bytes as u64;
+    }
+
+    /// What a log tells of it, if somebody wants that.
+    pub fn details(&mut self) -> Option<&mut CallDetails> {
+        self.record.details.as_deref_mut()
+    }
+
+    /// It is answered, or refused, in this format.
+    pub fn end(&mut self, format: &AnswerFormat<'_>, refusal: Option<CallRefusal>) {
+        if let Some(refusal) = refusal {
+            self.record.status = status(format, refusal);
+        }
+        self.record.refusal = refusal;
+        self.end_by(CallEnd::Complete);
+    }
+
+    /// Nothing more is said of it, for this reason.
+    pub fn end_by(&mut self, end: CallEnd) {
+        (self.record.end, self.is_over) = (end, true);
+    }
+
+    /// It is a stream, of which so many events were written in this turn.
+    pub fn followed(&mut self, events: u64, follow: Follow) {
+        let observer = &self.observer;
+        let stream = self.record.stream.get_or_insert_default();
+        stream.wrote(events, !matches!(follow, Follow::More), || observer.clock_ns());
+        match follow {
+            Follow::Pending | Follow::More => {}
+            Follow::End => self.end_by(CallEnd::Complete),
+            Follow::Gone => self.end_by(CallEnd::Gone),
+        }
+    }
+}
+
+impl Drop for ObservedCall {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.record.end = CallEnd::ClientLeft;
+        }
+        self.observer.call_ended(&self.record);
+    }
+}
+
+/// Why the answer of a call is a fault.
+#[inline(always)]
+pub fn refusal_of(outcome: &Result<Outcome, Fault>, is_streaming: bool) -> Option<CallRefusal> {
+    match outcome {
+        Ok(Outcome::Answered | Outcome::Pending(_)) => None,
+        Ok(Outcome::Stream { .. }) if is_streaming => None,
+        Ok(Outcome::Stream { .. }) => Some(CallRefusal { kind: FaultKind::Internal, limit: None }),
+        Err(fault) => Some(CallRefusal::from(fault)),
+    }
+}
+
+#[cold]
+fn status(format: &AnswerFormat<'_>, refusal: CallRefusal) -> u16 {
+    let fault = Fault::new(refusal.kind);
+    match format.status(Err(&fault)) {
+        Some(status) => status.code as u16,
+        None => (format.status)(&fault),
+    }
+}
+
+/// Makes a call, and notes which task its answer shows where somebody wants to know.
+#[inline(always)]
+pub fn make(
+    service: &dyn Service,
+    cx: &mut CallCx<'_>,
+    call: &Call<'_>,
+    details: &mut Option<Box<CallDetails>>,
+    answer: &mut Answer<'_>,
+) -> Result<Outcome, Fault> {
+    match details {
+        None => service.call(cx, *call, answer),
+        Some(details) => service.call(cx, *call, &mut |reply| {
+            details.note_reply(&reply);
+            answer(reply);
+        }),
+    }
+}
+
+impl CallContext<'_> {
+    /// Notes that a call begins, whose body or message has so many bytes.
+    #[inline(always)]
+    pub fn begin_call(&mut self, bytes_in: usize) {
+        if let Some(observer) = &self.config.observer {
+            let ns = observer.clock_ns();
+            self.begin = CallBegin { ns, bytes_in, out_at: self.writer.out.len() };
+        }
+    }
+
+    /// Notes that another call of a batch begins.
+    #[inline(always)]
+    pub fn begin_next_call(&mut self) {
+        if let Some(observer) = &self.config.observer {
+            self.begin.ns = observer.clock_ns();
+            self.begin.out_at = self.writer.out.len();
+        }
+    }
+
+    /// What a log wants to know of a call beside its numbers; `None`: there is no log.
+    #[inline(always)]
+    pub(super) fn details(&self, call: &Call<'_>) -> Option<Box<CallDetails>> {
+        match &self.config.observer {
+            Some(observer) if observer.wants_details() => Some(self.details_of(call)),
+            Some(_) | None => None,
+        }
+    }
+
+    #[cold]
+    fn details_of(&self, call: &Call<'_>) -> Box<CallDetails> {
+        let mut details = self.plain_details();
+        match call {
+            Call::Send(send) => send.task_id.into_iter().for_each(|id| details.note(id)),
+            Call::Get(get) => details.note(get.id),
+            Call::Cancel(target) | Call::Subscribe(target) => details.note(target.id),
+            Call::List(_) | Call::Push(_) | Call::ExtendedCard => {}
+        }
+        details
+    }
+
+    fn plain_details(&self) -> Box<CallDetails> {
+        let mut details = Box::<CallDetails>::default();
+        details.principal = self.admission.as_ref().map(|by| Arc::clone(&by.principal));
+        if let Some(traceparent) = self.source.fields().value("traceparent") {
+            details.note_trace(&traceparent);
+        }
+        details
+    }
+
+    /// Tells that the call which was begun last has ended.
+    #[inline(always)]
+    pub fn ended(
+        &mut self,
+        op: Option<Op>,
+        format: &AnswerFormat<'_>,
+        refusal: Option<CallRefusal>,
+        details: Option<Box<CallDetails>>,
+    ) {
+        if let Some(observer) = &self.config.observer {
+            let mut record = self.record(op, self.way(format), details);
+            if let Some(refusal) = refusal {
+                record.status = status(format, refusal);
+                record.refusal = Some(refusal);
+            }
+            observer.call_ended(&record);
+        }
+    }
+
+    /// Answers a call of this operation, if it is one, with a fault, and tells it.
+    #[cold]
+    pub fn refuse_call(&mut self, op: Option<Op>, format: &AnswerFormat<'_>, fault: &Fault) {
+        self.writer.refuse(format, fault);
+        self.tell_refused(op, format, fault);
+    }
+
+    /// Tells that a call was answered with a fault in the form of HTTP+JSON of a generation.
+    #[cold]
+    pub fn tell_refused_rest(
+        &mut self,
+        op: Option<Op>,
+        generation: Generation,
+        (status, refusal): (u16, CallRefusal),
+    ) {
+        let Some(observer) = &self.config.observer else { return };
+        let details = observer.wants_details().then(|| self.plain_details());
+        let record = self.record(op, (CallBinding::HttpJson, generation), details);
+        observer.call_ended(&CallRecord { status, refusal: Some(refusal), ..record });
+    }
+
+    /// Tells that a call was answered with a fault.
+    #[cold]
+    pub fn tell_refused(&mut self, op: Option<Op>, format: &AnswerFormat<'_>, fault: &Fault) {
+        let details = match &self.config.observer {
+            Some(observer) if observer.wants_details() => Some(self.plain_details()),
+            Some(_) | None => None,
+        };
+        self.ended(op, format, Some(fault.into()), details);
+    }
+
+    /// What is to be told of the call which was begun last, when it ends.
+    pub(super) fn observe(
+        &mut self,
+        format: &AnswerFormat<'_>,
+        details: Option<Box<CallDetails>>,
+    ) -> Observed {
+        let observer = Arc::clone(self.config.observer.as_ref()?);
+        let record = self.record(Some(format.write.op), self.way(format), details);
+        let record = CallRecord { waited: true, ..record };
+        Some(Box::new(ObservedCall { observer, record, is_over: false }))
+    }
+
+    /// The same for a stream; `call` says whether its subscriber has come back.
+    pub(super) fn observe_stream(
+        &mut self,
+        call: &Call<'_>,
+        format: &AnswerFormat<'_>,
+        details: Option<Box<CallDetails>>,
+    ) -> Observed {
+        let mut observed = self.observe(format, details)?;
+        let resumed = matches!(call, Call::Subscribe(target) if target.after.is_some());
+        observed.record.stream = Some(StreamRecord { resumed, ..StreamRecord::default() });
+        Some(observed)
+    }
+
+    /// The way by which a call came that is answered in this format.
+    #[inline(always)]
+    fn way(&self, format: &AnswerFormat<'_>) -> (CallBinding, Generation) {
+        let binding = match (format.envelope, self.source) {
+            (Envelope::Grpc { .. }, _) => CallBinding::Grpc,
+            (Envelope::Bare, _) => CallBinding::HttpJson,
+            (Envelope::Rpc(_), RequestSource::WebSocket { .. }) => CallBinding::WebSocket,
+            (Envelope::Rpc(_), _) => CallBinding::JsonRpc,
+        };
+        (binding, format.encode.generation)
+    }
+
+    #[inline(always)]
+    fn record(
+        &mut self,
+        op: Option<Op>,
+        (binding, generation): (CallBinding, Generation),
+        details: Option<Box<CallDetails>>,
+    ) -> CallRecord {
+        let CallBegin { ns, bytes_in, out_at } = self.begin;
+        let out = self.writer.out.len();
+        // What follows belongs to the next call of a batch.
+        (self.begin.bytes_in, self.begin.out_at) = (0, out);
+        CallRecord {
+            worker: self.scratch.worker,
+            binding,
+            op,
+            generation,
+            agent: self.agent,
+            refusal: None,
+            status: if binding == CallBinding::Grpc { 0 } else { 200 },
+            began_ns: ns,
+            waited: false,
+            bytes_in: bytes_in as u64,
+            bytes_out: out.saturating_sub(out_at) as u64,
+            stream: None,
+            end: CallEnd::Complete,
+            details,
+        }
+    }
+
+    /// Tells that a request which may be a call was let in, where callers are known.
+    #[inline(always)]
+    pub fn tell_admitted(&self) {
+        if self.config.access.gate.is_some() {
+            self.tell_caller(&self.admission);
+        }
+    }
+
+    #[cold]
+    fn tell_caller(&self, admission: &Admitted) {
+        let outcome = match admission {
+            Some(by) => AuthOutcome::Admitted(by.principal.kind()),
+            None => AuthOutcome::Anonymous,
+        };
+        let observer = self.config.observer.iter();
+        observer.for_each(|observer| observer.caller_asked(self.scratch.worker, outcome));
+    }
+
+    /// Tells that a request was not let in.
+    pub fn tell_not_admitted(&self, refusal: &AuthRefusal) {
+        let outcome = match refusal {
+            AuthRefusal::Missing => AuthOutcome::Missing,
+            AuthRefusal::Wrong(_) => AuthOutcome::Wrong,
+            AuthRefusal::Unavailable(_) => AuthOutcome::Unavailable,
+            AuthRefusal::TooMany { .. } => AuthOutcome::TooMany,
+        };
+        let observer = self.config.observer.iter();
+        observer.for_each(|observer| observer.caller_asked(self.scratch.worker, outcome));
+    }
+}

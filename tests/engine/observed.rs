@@ -1,0 +1,178 @@
+//! What the observer of a server is told: each call once, by whichever way it ends.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use peregrine::{
+    engine::Setup,
+    fault::FaultKind,
+    limits::Limits,
+    model::{Generation, Op},
+    service::observe::{CallBinding, CallEnd, CallObserver, CallRecord},
+};
+use serde_json::json;
+
+use crate::support::{
+    Lab,
+    ask::{V1, get_with, post, rpc, say},
+};
+
+/// Keeps what it is told; its clock goes on by one with each look.
+#[derive(Default)]
+struct Notes {
+    told: Mutex<Vec<CallRecord>>,
+    clock: AtomicU64,
+    is_curious: bool,
+}
+
+impl CallObserver for Notes {
+    fn clock_ns(&self) -> u64 {
+        self.clock.fetch_add(1, Relaxed) + 1
+    }
+
+    fn wants_details(&self) -> bool {
+        self.is_curious
+    }
+
+    fn call_ended(&self, call: &CallRecord) {
+        self.told.lock().unwrap().push(call.clone());
+    }
+}
+
+impl Notes {
+    fn take(&self) -> Vec<CallRecord> {
+        std::mem::take(&mut self.told.lock().unwrap())
+    }
+
+    fn one(&self) -> CallRecord {
+        let mut all = self.take();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+}
+
+fn lab(is_curious: bool, limits: Limits) -> (Lab, Arc<Notes>) {
+    let notes = Arc::new(Notes { is_curious, ..Notes::default() });
+    let observer = Some(Arc::clone(&notes) as Arc<dyn CallObserver>);
+    (Lab::new(Setup { observer, limits, ..Setup::default() }), notes)
+}
+
+#[test]
+fn a_call_is_told_with_its_way_its_operation_and_its_bytes() {
+    let (mut lab, notes) = lab(false, Limits::default());
+    let body = rpc(V1.send(), &V1.params(say("hi")));
+    let reply = lab.ask(&post("/", &[("A2A-Version", "1.0")], &body));
+    let call = notes.one();
+    assert_eq!((call.binding, call.op), (CallBinding::JsonRpc, Some(Op::Send)));
+    assert_eq!((call.generation, call.status), (Generation::V1, 200));
+    assert_eq!((call.refusal, call.waited, call.end), (None, false, CallEnd::Complete));
+    assert_eq!(call.bytes_in, body.len() as u64);
+    assert!(call.bytes_out > reply.text().len() as u64 && call.stream.is_none());
+    assert!(call.began_ns > 0 && call.details.is_none());
+
+    let path = "/tasks/none";
+    lab.ask(&get_with(path, "A2A-Version: 1.0\r\n"));
+    let call = notes.one();
+    assert_eq!((call.binding, call.op), (CallBinding::HttpJson, Some(Op::Get)));
+    assert_eq!((call.refusal.unwrap().kind, call.status), (FaultKind::TaskNotFound, 404));
+
+    let socket = lab.socket("/", "A2A-Version: 1.0\r\n");
+    lab.say(socket, &rpc("GetTask", &json!({ "id": "none" })));
+    let call = notes.one();
+    assert_eq!((call.binding, call.op), (CallBinding::WebSocket, Some(Op::Get)));
+    // Cards and what leads nowhere are no calls.
+    for path in ["/.well-known/agent-card.json", "/nowhere"] {
+        lab.ask(&get_with(path, ""));
+        assert_eq!(notes.take().len(), 0, "{path}");
+    }
+}
+
+#[test]
+fn what_is_no_call_is_told_without_an_operation() {
+    let (mut lab, notes) = lab(false, Limits::default());
+    let nothing = rpc("Nothing", &json!({}));
+    for (body, kind) in [
+        ("{", FaultKind::Parse),
+        ("[]", FaultKind::InvalidRequest),
+        (&nothing, FaultKind::MethodNotFound),
+    ] {
+        lab.ask(&post("/", &[("A2A-Version", "1.0")], body));
+        if body == "[]" {
+            continue;
+        }
+        let call = notes.one();
+        assert_eq!((call.op, call.refusal.unwrap().kind), (None, kind), "{body}");
+    }
+    notes.take();
+    lab.code("GetTask", &json!({}));
+    let call = notes.one();
+    assert_eq!(call.op, Some(Op::Get));
+    assert_eq!(call.refusal.unwrap().kind, FaultKind::InvalidParams);
+}
+
+#[test]
+fn each_call_of_a_batch_is_told_and_its_bytes_once() {
+    let (mut lab, notes) = lab(false, Limits::default());
+    let good = rpc("ListTasks", &json!({}));
+    let waits = rpc(V1.send(), &V1.params(say("hold:5:1")));
+    let body = format!("[{good},{},{waits}]", rpc("Nothing", &json!({})));
+    let peer = lab.open();
+    lab.write(peer, &post("/", &[("A2A-Version", "1.0")], &body));
+    lab.settle();
+    assert_eq!(notes.told.lock().unwrap().len(), 2);
+    lab.pass(10_000);
+    lab.reply(peer);
+    let all = notes.take();
+    let ops: Vec<_> = all.iter().map(|call| (call.op, call.refusal.is_some())).collect();
+    assert_eq!(ops, [(Some(Op::List), false), (None, true), (Some(Op::Send), false)]);
+    assert_eq!(all.iter().map(|call| call.bytes_in).sum::<u64>(), body.len() as u64);
+    assert_eq!(all.iter().map(|call| call.waited).collect::<Vec<_>>(), [false, false, true]);
+}
+
+#[test]
+fn a_stream_is_told_at_its_end_and_by_whom_it_ended() {
+    let (mut lab, notes) = lab(false, Limits::default());
+    let peer = lab.stream("SendStreamingMessage", &V1.params(say("stream:3")));
+    lab.settle();
+    lab.reply(peer);
+    let call = notes.one();
+    let stream = call.stream.unwrap();
+    assert_eq!((call.op, call.end), (Some(Op::Stream), CallEnd::Complete));
+    assert!(stream.events >= 3 && stream.first_event_ns.unwrap() > call.began_ns);
+    assert!(!stream.resumed && stream.behind_max > 0 && call.bytes_out > 0);
+
+    let peer = lab.stream("SendStreamingMessage", &V1.params(say("hold:60000:1")));
+    lab.settle();
+    assert_eq!(notes.take().len(), 0);
+    lab.end(peer);
+    lab.settle();
+    drop(lab);
+    assert_eq!(notes.one().end, CallEnd::ClientLeft);
+}
+
+#[test]
+fn a_limit_that_is_reached_has_its_name() {
+    let (mut lab, notes) = lab(false, Limits { streams_max: 1, ..Limits::default() });
+    let _held = lab.stream("SendStreamingMessage", &V1.params(say("hold:60000:1")));
+    lab.settle();
+    lab.code("SendStreamingMessage", &V1.params(say("stream:3")));
+    let refusal = notes.one().refusal.unwrap();
+    assert_eq!((refusal.kind, refusal.limit), (FaultKind::Overloaded, Some("streams_max")));
+}
+
+#[test]
+fn a_log_is_told_the_task_and_the_trace() {
+    let (mut lab, notes) = lab(true, Limits::default());
+    let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let trace = format!("00-{id}-00f067aa0ba902b7-01");
+    let fields = [("A2A-Version", "1.0"), ("traceparent", &*trace)];
+    let reply = lab.ask(&post("/", &fields, &rpc(V1.send(), &V1.params(say("hi")))));
+    let details = notes.one().details.unwrap();
+    let task = reply.result()["task"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(details.task, task.as_bytes());
+    assert_eq!(details.trace_id.unwrap(), *id.as_bytes().first_chunk::<32>().unwrap());
+    lab.code("GetTask", &json!({ "id": "none" }));
+    assert_eq!(notes.one().details.unwrap().task, b"none");
+}
