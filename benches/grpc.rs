@@ -286,6 +286,7 @@ impl Bare {
         let config = ServerConfig {
             access: Default::default(),
             observer: None,
+            pages: None,
             streams: Permits::new(limits.streams_max, 1),
             waiting: Permits::new(limits.connections_max, 1),
             large,

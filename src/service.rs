@@ -8,9 +8,11 @@ mod joined;
 mod last_call;
 mod late;
 pub mod observe;
+pub mod pages;
 mod peer;
 pub mod principal;
 mod scope;
+mod stats;
 pub mod tap;
 
 use std::{
@@ -35,6 +37,7 @@ pub use late::{CallLink, LateAnswer, LateCall};
 pub use peer::{AddressSource, Peer, Remote};
 pub use principal::Principal;
 pub use scope::{AgentIndex, OwnerIndex, Scope, TenantIndex};
+pub use stats::ServiceStats;
 
 /// The time, read once per turn of a worker's loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -329,6 +332,11 @@ pub trait Lifecycle {
     /// many there are when the server ends.
     fn unfinished_tasks(&self) -> usize {
         0
+    }
+
+    /// What it keeps, for whoever counts; `None`: it does not say.
+    fn stats(&self) -> Option<ServiceStats> {
+        None
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
         Accounts, AdmittedCaller, AuthRefusal, CredentialSource, Gate, Network, Quotas, ScopeSet,
     },
     binding::{
-        CallContext, Handled, ServerConfig, grpc, http_error, jsonrpc, rest,
+        CallContext, Handled, ServerConfig, grpc, http_error, jsonrpc, pages, rest,
         route::{Route, path_of, route},
         ws,
     },
@@ -114,6 +114,10 @@ impl<'x> AdmissionCx<'x> {
             Poll::Ready(Ok(Some(admission))) => Poll::Ready(Ok(Some(admission))),
             Poll::Ready(Ok(None)) if self.lets_anybody(head) => Poll::Ready(Ok(None)),
             Poll::Ready(Ok(None)) => Poll::Ready(Err(AuthRefusal::Missing)),
+            // Who asks for such a page may see more of it than others.
+            Poll::Pending if pages::beside_agents(self.config, path_of(head)).is_some() => {
+                Poll::Pending
+            }
             _ if self.is_public(head) => Poll::Ready(Ok(None)),
             refused_or_pending => refused_or_pending,
         }
@@ -121,7 +125,8 @@ impl<'x> AdmissionCx<'x> {
 
     /// Whether a request needs no caller.
     fn is_public(self, head: &Head<'_>) -> bool {
-        if head.form() == TargetForm::Asterisk || head.method() == Method::Options {
+        let is_options = head.method() == Method::Options;
+        if self.peer.is_admin || is_options || head.form() == TargetForm::Asterisk {
             return true;
         }
         if self.takes_trailers && grpc::is_request(head) {
@@ -129,11 +134,8 @@ impl<'x> AdmissionCx<'x> {
         }
         match route(self.config, self.service, path_of(head)) {
             Route::Rpc(_) | Route::HttpJson(_) | Route::ExtendedCard(_) => false,
-            Route::Card { .. }
-            | Route::Catalog(_)
-            | Route::NoResource(..)
-            | Route::NoAgent
-            | Route::NotFound => true,
+            Route::Card { .. } | Route::Catalog(_) | Route::Page(_) => true,
+            Route::NoResource(..) | Route::NoAgent | Route::NotFound => true,
             #[cfg(feature = "test-echo")]
             Route::Echo => true,
         }
@@ -154,11 +156,8 @@ impl<'x> AdmissionCx<'x> {
             Route::Rpc(target) => is_anonymous(self.service, target.endpoint.agent),
             Route::HttpJson(target) => is_anonymous(self.service, target.at.endpoint.agent),
             Route::ExtendedCard(_) => false,
-            Route::Card { .. }
-            | Route::Catalog(_)
-            | Route::NoResource(..)
-            | Route::NoAgent
-            | Route::NotFound => true,
+            Route::Card { .. } | Route::Catalog(_) | Route::Page(_) => true,
+            Route::NoResource(..) | Route::NoAgent | Route::NotFound => true,
             #[cfg(feature = "test-echo")]
             Route::Echo => true,
         }
@@ -227,7 +226,7 @@ impl CallContext<'_> {
     }
 
     /// RFC 9110 §11.6.1: who is refused for want of a credential is told which are asked for.
-    fn challenge(&mut self, refusal: &AuthRefusal) {
+    pub(super) fn challenge(&mut self, refusal: &AuthRefusal) {
         let (AuthRefusal::Missing | AuthRefusal::Wrong(_)) = refusal else { return };
         if let Some(gate) = &self.config.access.gate {
             self.writer.fields.push("WWW-Authenticate", &gate.challenge(refusal));

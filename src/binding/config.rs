@@ -18,7 +18,7 @@ use crate::{
     limits::Limits,
     model::{CardSecurity, Generation, Profile},
     permits::Permits,
-    service::observe::CallObserver,
+    service::{observe::CallObserver, pages::PageSource},
 };
 
 use super::{Endpoint, LargeBodies};
@@ -40,6 +40,8 @@ pub struct ServerConfig {
     pub access: Access,
     /// Who is told how calls end.
     pub observer: Option<Arc<dyn CallObserver>>,
+    /// Who writes the pages about the server; `None`: there are none.
+    pub pages: Option<Arc<dyn PageSource>>,
     /// Mounts beside the standard ones; an earlier one wins.
     pub mounts: Vec<MountedEndpoint>,
     /// Which names tenants may have.

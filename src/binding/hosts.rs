@@ -90,7 +90,7 @@ pub fn are_served(config: &ServerConfig, peer: Peer<'_>, head: &Head<'_>) -> boo
 /// What a trusted proxy says is looked at beside `Host`, not in its place: the page of a browser
 /// that passes the proxy by could say it as well.
 #[cold]
-fn know_all(config: &ServerConfig, head: &Head<'_>, local: Option<IpAddr>) -> bool {
+pub(super) fn know_all(config: &ServerConfig, head: &Head<'_>, local: Option<IpAddr>) -> bool {
     let forwarded = if config.trust_forwarded { forwarded_host(head) } else { None };
     [head.host(), forwarded].into_iter().flatten().all(|host| config.hosts.know(host, local))
 }

@@ -3,7 +3,7 @@
 use crate::{
     binding::{
         CallContext, DecodeBuffers, Handled, UpgradeSlot, cards, catalog, cors, grpc, http_error,
-        jsonrpc, rest,
+        jsonrpc, pages, rest,
         route::{NO_AGENT, NO_TENANT, NOTHING, Route, RouteTarget, path_of, route},
         tenant::{self, TenantNames},
         ws,
@@ -27,6 +27,10 @@ pub fn handle<'x>(
     body: Source<'_>,
     upgrade: UpgradeSlot<'_>,
 ) -> Handled {
+    if cx.peer.is_admin {
+        pages::answer_admin(cx, head);
+        return Handled::Answered;
+    }
     if head.form() == TargetForm::Asterisk {
         cx.writer.empty(204, ALL_METHODS);
         return Handled::Answered;
@@ -69,6 +73,7 @@ pub fn handle<'x>(
             }
         }
         Route::Catalog(catalog) => catalog::answer(cx, head, catalog),
+        Route::Page(page) => pages::answer(cx, head, page),
         Route::NoResource(..) | Route::NoAgent | Route::NotFound
             if cors::is_answered_at_nothing(cx, head) => {}
         Route::NoResource(form, detail) => return rest::not_found(cx, head, form, detail),

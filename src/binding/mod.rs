@@ -30,6 +30,7 @@ pub mod large;
 pub mod negotiation;
 pub mod observed;
 pub mod origin;
+pub mod pages;
 pub mod pending;
 pub mod responder;
 pub mod response_parts;

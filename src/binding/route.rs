@@ -7,6 +7,7 @@ use crate::{
     binding::{
         Endpoint, ServerConfig, cards,
         catalog::{self, Catalog},
+        pages,
         rest::{
             RestTarget,
             path::{self, RouteMatch},
@@ -14,7 +15,7 @@ use crate::{
     },
     dialect::{self, Dialect, rest::HttpJson},
     http::Head,
-    service::Service,
+    service::{Service, pages::ServerPage},
 };
 
 /// Who is meant by a path.
@@ -51,6 +52,8 @@ pub enum Route<'r> {
     /// The framing tests' echo.
     #[cfg(feature = "test-echo")]
     Echo,
+    /// A page about the server.
+    Page(ServerPage),
     /// A path of an agent by its name, but there is no such agent.
     NoAgent,
     /// Nothing.
@@ -87,6 +90,9 @@ fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str
     #[cfg(feature = "test-echo")]
     if config.test_echo.as_deref().is_some_and(|prefix| below(path, prefix).is_some()) {
         return Route::Echo;
+    }
+    if let Some(page) = pages::beside_agents(config, path) {
+        return Route::Page(page);
     }
     for mount in &config.mounts {
         // At the root, what agents have by their names is no tenant's.

@@ -25,6 +25,8 @@ pub enum BuildError {
     Path(String),
     /// A mount names no dialect that exists.
     Dialect(String),
+    /// A mount is where a page about the server is.
+    PageMount(String),
     /// Two mounts have one path.
     SameMount(String),
     /// Not the URL of a server.
@@ -61,6 +63,9 @@ impl std::fmt::Display for BuildError {
             BuildError::Field(name) => {
                 write!(f, "an agent cannot be shown the header field {name:?}: ")?;
                 write!(f, "it is none of the request's, or one of more than {AGENT_FIELDS_MAX}")
+            }
+            BuildError::PageMount(path) => {
+                write!(f, "the server itself has a page at {path:?}: nothing can be mounted there")
             }
             BuildError::Tenant(name) => write!(
                 f,

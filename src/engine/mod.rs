@@ -8,6 +8,7 @@ mod body;
 mod build_error;
 mod conn;
 mod exchange;
+mod figures;
 mod following;
 mod life;
 mod local_core;

@@ -30,7 +30,12 @@ use crate::{
     model::{CardSecurity, Idempotency, Profile, is_agent_name},
     op::Core,
     permits::Permits,
-    service::{AgentIndex, Service, Start, observe::CallObserver, tap::Tap},
+    service::{
+        AgentIndex, Service, Start,
+        observe::CallObserver,
+        pages::{PageSource, ServerPage},
+        tap::Tap,
+    },
 };
 
 /// Everything a user decides about a server.
@@ -58,6 +63,9 @@ pub struct Setup {
     pub idempotency: Idempotency,
     /// Who is told how calls end, to count and log them.
     pub observer: Option<Arc<dyn CallObserver>>,
+    /// Who writes the pages about the server, `/healthz`, `/readyz` and `/metrics`: a
+    /// [`net::Server`](crate::net::Server) does it by itself.
+    pub pages: Option<Arc<dyn PageSource>>,
     /// Dialects at paths of their own.
     pub mounts: Vec<Mount>,
     /// Who knows callers: then every operation needs one, but those of agents whose profile says
@@ -120,6 +128,7 @@ impl Default for Setup {
             tap: None,
             idempotency: Idempotency::default(),
             observer: None,
+            pages: None,
             mounts: Vec::new(),
             authenticator: None,
             asks_scopes: false,
@@ -186,6 +195,9 @@ impl Setup {
         check_security(&self.security, &self.agents)?;
         let mounts = self.mounts.iter().map(|mount| resolve(mount, &agents));
         let mounts = mounts.collect::<Result<Vec<_>, _>>()?;
+        if let Some(at) = mounts.iter().position(|mount| ServerPage::at(&mount.path).is_some()) {
+            return Err(BuildError::PageMount(self.mounts[at].path.clone()));
+        }
         let mut paths = HashSet::new();
         if let Some(again) = mounts.iter().position(|mount| !paths.insert(&mount.path)) {
             return Err(BuildError::SameMount(self.mounts[again].path.clone()));
@@ -245,6 +257,7 @@ impl Setup {
             limits: self.limits,
             access,
             observer: self.observer,
+            pages: self.pages,
             mounts,
             tenants: self.tenants,
             card: self.card,

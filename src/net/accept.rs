@@ -24,7 +24,7 @@ const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r
 
 /// Accepts until it is dropped.
 pub(super) async fn accept(listener: TcpListener, local: Rc<WorkerState>) {
-    let local_addr = LocalAddr::of(&listener);
+    let (local_addr, _listening) = (LocalAddr::of(&listener), local.server.listens());
     loop {
         match listener.accept().await {
             Ok((stream, _)) => admit(stream, local_addr, &local),

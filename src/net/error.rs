@@ -15,6 +15,13 @@ pub enum ServerError {
         /// What the system says.
         source: io::Error,
     },
+    /// The address for whoever runs the server cannot be listened on.
+    Admin {
+        /// The address, as it was given.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
     /// A file of certificates or keys cannot be used.
     Tls {
         /// The file.
@@ -52,6 +59,9 @@ impl fmt::Display for ServerError {
                 write!(f, "cannot listen on {addr}: the port is taken")
             }
             ServerError::Bind { addr, source } => write!(f, "cannot listen on {addr}: {source}"),
+            ServerError::Admin { address, source } => {
+                write!(f, "cannot listen on {address}: {source}")
+            }
             ServerError::Tls { file, reason } => {
                 write!(f, "cannot use {}: {reason}", file.display())
             }

@@ -14,6 +14,7 @@ use crate::service::Peer;
 pub(super) struct LocalAddr {
     local: Option<IpAddr>,
     is_loopback: bool,
+    is_admin: bool,
 }
 
 impl LocalAddr {
@@ -22,7 +23,18 @@ impl LocalAddr {
         // Without an address nothing is known of it, and nothing is let in by it.
         let bound = listener.local_addr().ok().map(|addr| addr.ip().to_canonical());
         let is_loopback = bound.is_some_and(|address| address.is_loopback());
-        LocalAddr { local: bound.filter(|address| !address.is_unspecified()), is_loopback }
+        let local = bound.filter(|address| !address.is_unspecified());
+        LocalAddr { local, is_loopback, is_admin: false }
+    }
+
+    /// That of a socket which has a path in place of an address: only this machine reaches it.
+    pub(super) fn of_machine() -> LocalAddr {
+        LocalAddr { local: None, is_loopback: true, is_admin: false }
+    }
+
+    /// The same, of a listener that is there for whoever runs the server.
+    pub(super) fn of_admin(self) -> LocalAddr {
+        LocalAddr { is_admin: true, ..self }
     }
 
     /// Our side of one connection; its address is asked for where that can matter.
@@ -36,7 +48,8 @@ impl LocalAddr {
     /// What the engine is told of a connection.
     #[inline]
     pub(super) fn known_to<'a>(self, peer: Peer<'a>) -> Peer<'a> {
-        Peer { local: self.local, is_loopback: self.is_loopback, ..peer }
+        let LocalAddr { local, is_loopback, is_admin } = self;
+        Peer { local, is_loopback, is_admin, ..peer }
     }
 }
 
@@ -46,7 +59,7 @@ pub(super) struct LocalAddrs(RefCell<Vec<LocalAddr>>);
 
 impl Default for LocalAddrs {
     fn default() -> LocalAddrs {
-        let unknown = |is_loopback| LocalAddr { local: None, is_loopback };
+        let unknown = |is_loopback| LocalAddr { local: None, is_loopback, is_admin: false };
         LocalAddrs(RefCell::new([false, true].map(unknown).to_vec()))
     }
 }
@@ -80,6 +93,7 @@ mod tests {
         let local_addr = |number: u32| LocalAddr {
             local: Some(IpAddr::from(number.to_be_bytes())),
             is_loopback: number % 2 == 1,
+            is_admin: false,
         };
         for _ in 0..2 {
             for number in 0..300 {

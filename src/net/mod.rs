@@ -5,6 +5,7 @@
 //! a thread with a runtime of its own; connections never move between workers.
 
 mod accept;
+mod admin;
 mod async_agent;
 mod bind;
 mod blocking_agent;
@@ -26,12 +27,18 @@ mod input_buffer;
 #[cfg(feature = "auth")]
 mod key_fetch;
 mod local_addr;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod operating;
 mod output_buffer;
 mod owned_turn;
+mod pages;
 mod pool;
 mod reload;
 mod report;
 mod running;
+#[cfg(feature = "metrics")]
+mod scrape;
 mod server;
 mod server_state;
 mod share;

@@ -17,6 +17,12 @@ pub(super) fn say(line: &dyn Display) {
     let _ = writeln!(io::stderr(), "peregrine: {line}");
 }
 
+/// Lines that the log could not take.
+#[cfg(feature = "metrics")]
+pub(super) fn lost_lines() -> u64 {
+    0
+}
+
 /// Says that an agent has held up its worker.
 pub(super) fn slow_turn(slow: &SlowTurn) {
     let SlowTurn { agent, ms } = slow;

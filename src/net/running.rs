@@ -22,6 +22,7 @@ pub struct Running {
     pub(super) base_url: String,
     pub(super) workers: usize,
     pub(super) server: Arc<ServerState>,
+    pub(super) admin: Option<String>,
     pub(super) threads: Vec<JoinHandle<()>>,
 }
 
@@ -34,6 +35,14 @@ impl Running {
     /// A URL under which this machine reaches it, without a slash at the end.
     pub fn base_url(&self) -> &str {
         &self.base_url
+    }
+
+    /// Where the pages about the server are served that [`Server::admin`] has set apart: a URL, or
+    /// `unix:PATH`.
+    ///
+    /// [`Server::admin`]: crate::net::Server::admin
+    pub fn admin(&self) -> Option<&str> {
+        self.admin.as_deref()
     }
 
     /// Reads the files of [`tls`](crate::net::Server::tls) again, for the connections that come

@@ -19,6 +19,7 @@ use super::{
     clock::unix_ms,
     entropy::Chacha,
     error::ServerError,
+    pages::ReadyCheck,
     reload::{self, Reload},
     report,
     running::{Running, WorkerEnd},
@@ -63,6 +64,10 @@ pub struct Server {
     secret: Option<u128>,
     slow_turns: Option<SlowTurnListener>,
     reload: Option<Box<dyn Reload>>,
+    pub(super) admin: Option<String>,
+    pub(super) checks: Vec<ReadyCheck>,
+    #[cfg(feature = "metrics")]
+    pub(super) counts_calls: bool,
 }
 
 impl Server {

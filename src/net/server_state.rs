@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU8, AtomicUsize, Ordering},
+        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
     task::Waker,
     time::Instant,
@@ -13,7 +13,10 @@ use crate::engine::{Engine, Waiting};
 #[cfg(feature = "grpc")]
 use crate::permits::Permits;
 
+#[cfg(feature = "metrics")]
+use super::metrics::Metrics;
 use super::{
+    admin::AdminSocket,
     reload::{LiveLimits, ReloadRequests},
     share::AllBuffers,
     slow_turn::{SlowTurnListener, SlowTurns},
@@ -31,6 +34,29 @@ pub(super) enum Stage {
     Ending,
 }
 
+/// What has happened to connections since the start.
+#[derive(Default)]
+pub(super) struct ServerCounts {
+    /// They were accepted.
+    pub(super) accepted: AtomicU64,
+    /// They were refused, for there were `connections_max`.
+    pub(super) refused: AtomicU64,
+    /// They were refused, for there were `http2_connections_max`.
+    #[cfg_attr(
+        not(any(feature = "grpc", feature = "metrics")),
+        expect(dead_code, reason = "there is no HTTP/2")
+    )]
+    pub(super) http2_refused: AtomicU64,
+    /// They were refused, for there were `admin_connections_max`.
+    pub(super) admin_refused: AtomicU64,
+    /// They have shaken hands.
+    #[cfg_attr(
+        not(any(feature = "tls", feature = "metrics")),
+        expect(dead_code, reason = "there is no TLS")
+    )]
+    pub(super) handshakes: AtomicU64,
+}
+
 /// What all workers share.
 pub(super) struct ServerState {
     /// The engine.
@@ -39,6 +65,14 @@ pub(super) struct ServerState {
     pub(super) epoch: Instant,
     /// Open connections of all workers.
     pub(super) open: AtomicUsize,
+    /// What has happened since the start.
+    pub(super) counts: ServerCounts,
+    /// What was counted of calls; `None`: nobody counts.
+    #[cfg(feature = "metrics")]
+    pub(super) metrics: Option<Arc<Metrics>>,
+    /// The listener for whoever runs the server, until a worker serves it.
+    pub(super) admin: Mutex<Option<AdminSocket>>,
+    listening: AtomicUsize,
     /// Those of them that speak HTTP/2.
     #[cfg(feature = "grpc")]
     pub(super) http2: Permits,
@@ -81,6 +115,11 @@ impl ServerState {
             engine,
             epoch: Instant::now(),
             open: AtomicUsize::new(0),
+            counts: ServerCounts::default(),
+            #[cfg(feature = "metrics")]
+            metrics: None,
+            admin: Mutex::new(None),
+            listening: AtomicUsize::new(0),
             #[cfg(feature = "grpc")]
             http2,
             buffers,
@@ -96,6 +135,22 @@ impl ServerState {
             workers: AtomicUsize::new(workers),
             wakers: Mutex::new(vec![Waker::noop().clone(); workers + 1]),
         }
+    }
+
+    /// The listener for whoever runs the server, for the worker that serves it.
+    pub(super) fn take_admin(&self) -> Option<AdminSocket> {
+        self.admin.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Says that a listener accepts, until what it gets is dropped.
+    pub(super) fn listens(self: &Arc<ServerState>) -> Listening {
+        self.listening.fetch_add(1, Ordering::Relaxed);
+        Listening(Arc::clone(self))
+    }
+
+    /// How many listeners accept.
+    pub(super) fn listening(&self) -> usize {
+        self.listening.load(Ordering::Relaxed)
     }
 
     /// How far the server is.
@@ -166,5 +221,14 @@ impl ServerState {
     fn wake_all(&self) {
         let wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// A listener that accepts.
+pub(super) struct Listening(Arc<ServerState>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.listening.fetch_sub(1, Ordering::Relaxed);
     }
 }

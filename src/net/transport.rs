@@ -14,7 +14,7 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
-    net::TcpStream,
+    net::{TcpStream, UnixStream},
 };
 
 use crate::service::{AddressSource, Peer, Remote};
@@ -119,6 +119,34 @@ impl Transport for TcpStream {
             sent => Poll::Ready(sent),
         }
     }
+}
+
+/// A socket with a path has no address, and only this machine reaches it.
+impl Transport for UnixStream {
+    fn peer(&self) -> Peer<'_> {
+        Peer::default()
+    }
+
+    fn has_left(&self) -> bool {
+        let ready = pin!(self.ready(Interest::READABLE));
+        let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
+    }
+
+    fn is_flushed(&self) -> bool {
+        true
+    }
+
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    fn sends_close_notify(&self) -> bool {
+        false
+    }
+
+    /// It ends as it is: nothing is on its way that could be kept back.
+    fn reset_on_close(&self) {}
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use crate::{engine::Worker, service::Now};
 
 use super::{
     accept::accept,
+    admin::{self, AdminListener},
     async_agent,
     clock::Clock,
     entropy::Chacha,
@@ -68,10 +69,15 @@ pub(super) fn run(
             WorkerThread::Main => Some(Signals::new()?),
             WorkerThread::Own(_) => None,
         };
+        let admin = match thread {
+            WorkerThread::Main | WorkerThread::Own(0) => server.take_admin(),
+            WorkerThread::Own(_) => None,
+        };
+        let admin = admin.map(AdminListener::new).transpose()?;
         drop(context);
-        Ok((runtime, listeners, signals, Chacha::new()?))
+        Ok((runtime, listeners, admin, signals, Chacha::new()?))
     });
-    let (runtime, listeners, signals, entropy) = match prepared {
+    let (runtime, listeners, admin, signals, entropy) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return ready(Err(error)),
     };
@@ -93,6 +99,10 @@ pub(super) fn run(
         let local = Rc::new(WorkerState::new(server, clock, worker));
         let accepting = |socket| tokio::task::spawn_local(accept(socket, Rc::clone(&local)));
         let accepting = listeners.into_iter().map(accepting).collect();
+        let has_admin = admin.is_some();
+        if let Some(admin) = admin {
+            tokio::task::spawn_local(admin::accept(admin, Rc::clone(&local)));
+        }
         let drain = Drain { accepting, cut_ms: None, end_ms: None };
         let drain = Rc::new(RefCell::new(drain));
         // A task of its own: waking it from this thread is a push to a queue, not a system call.
@@ -101,7 +111,7 @@ pub(super) fn run(
             // An agent panicked, which was reported; the others are still served.
             tokio::time::sleep(PANIC_PAUSE).await;
         }
-        if let WorkerThread::Main = thread {
+        if has_admin || matches!(thread, WorkerThread::Main) {
             others_ended(&local.server).await;
         }
     });
@@ -147,7 +157,8 @@ async fn tick(index: usize, local: Rc<WorkerState>, drain: Rc<RefCell<Drain>>) {
     .await;
 }
 
-/// The worker that hears the signals stays until the others have ended.
+/// The worker that hears the signals, or whoever runs the server, stays until the others have
+/// ended.
 async fn others_ended(server: &ServerState) {
     poll_fn(|cx: &mut Context<'_>| {
         server.listen_for_end(cx.waker());

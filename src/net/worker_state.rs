@@ -82,6 +82,8 @@ pub(super) struct WorkerState {
     pub(super) local_addrs: LocalAddrs,
     /// Open connections of this worker.
     pub(super) open: Cell<usize>,
+    /// Open connections of whoever runs the server.
+    admin_open: Cell<usize>,
     planned_ms: Cell<u64>,
     ticker: RefCell<Waker>,
 }
@@ -117,6 +119,7 @@ impl WorkerState {
             wheel,
             local_addrs: LocalAddrs::default(),
             open: Cell::new(0),
+            admin_open: Cell::new(0),
             planned_ms: Cell::new(0),
             ticker: RefCell::new(Waker::noop().clone()),
         }
@@ -189,7 +192,11 @@ impl WorkerState {
 }
 
 /// A connection's place among the open ones; dropping it gives the place back.
-pub(super) struct ConnectionPermit(Rc<WorkerState>);
+pub(super) struct ConnectionPermit {
+    local: Rc<WorkerState>,
+    /// True: it is one of whoever runs the server, and counts apart.
+    is_admin: bool,
+}
 
 impl ConnectionPermit {
     /// A place for a connection that was just accepted; `None`: there are `connections_max`.
@@ -197,24 +204,42 @@ impl ConnectionPermit {
         let open = &local.server.open;
         if open.fetch_add(1, Ordering::Relaxed) >= local.bounds.connections_max {
             open.fetch_sub(1, Ordering::Relaxed);
+            local.server.counts.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
+        local.server.counts.accepted.fetch_add(1, Ordering::Relaxed);
         local.open.set(local.open.get() + 1);
-        Some(ConnectionPermit(Rc::clone(local)))
+        Some(ConnectionPermit { local: Rc::clone(local), is_admin: false })
+    }
+
+    /// A place for a connection of whoever runs the server; `None`: there are
+    /// `admin_connections_max`.
+    pub(super) fn take_admin(local: &Rc<WorkerState>) -> Option<ConnectionPermit> {
+        if local.admin_open.get() >= local.server.engine.limits().admin_connections_max {
+            local.server.counts.admin_refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        local.admin_open.set(local.admin_open.get() + 1);
+        Some(ConnectionPermit { local: Rc::clone(local), is_admin: true })
     }
 
     /// A place for a connection that goes on under another driver, while its first one ends.
     #[cfg(feature = "grpc")]
     pub(super) fn again(&self) -> ConnectionPermit {
-        self.0.server.open.fetch_add(1, Ordering::Relaxed);
-        self.0.open.set(self.0.open.get() + 1);
-        ConnectionPermit(Rc::clone(&self.0))
+        let ConnectionPermit { local, is_admin } = self;
+        if *is_admin {
+            local.admin_open.set(local.admin_open.get() + 1);
+        } else {
+            local.server.open.fetch_add(1, Ordering::Relaxed);
+            local.open.set(local.open.get() + 1);
+        }
+        ConnectionPermit { local: Rc::clone(local), is_admin: *is_admin }
     }
 
     /// What the tasks of this worker share.
     #[cfg(feature = "grpc")]
     pub(super) fn local(&self) -> &Rc<WorkerState> {
-        &self.0
+        &self.local
     }
 }
 
@@ -222,12 +247,15 @@ impl Deref for ConnectionPermit {
     type Target = WorkerState;
 
     fn deref(&self) -> &WorkerState {
-        &self.0
+        &self.local
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.connection_ended();
+        match self.is_admin {
+            true => self.local.admin_open.set(self.local.admin_open.get() - 1),
+            false => self.local.connection_ended(),
+        }
     }
 }

@@ -39,9 +39,9 @@ use crate::{
     permits::Permits,
     service::{
         AgentIndex, Answer, CallCx, Cursor, Each, Follow, Handle, Lifecycle, Outcome, Service,
-        Start, TickCx, WaitHandle, tap::Tap,
+        ServiceStats, Start, TickCx, WaitHandle, tap::Tap,
     },
-    store::{Store, TaskKey},
+    store::{Stats, Store, TaskKey},
 };
 
 use agents::{AllAgents, CurrentAgent};
@@ -178,6 +178,11 @@ impl Lifecycle for Core {
         let by_state = self.store.stats().by_state;
         let states = TaskState::ALL.iter().zip(by_state);
         states.filter(|(state, _)| !state.is_terminal()).map(|(_, tasks)| tasks as usize).sum()
+    }
+
+    fn stats(&self) -> Option<ServiceStats> {
+        let Stats { by_state, bytes, evicted, .. } = self.store.stats();
+        Some(ServiceStats { tasks: by_state, bytes, evicted })
     }
 }
 

@@ -16,6 +16,9 @@ pub struct Peer<'a> {
     /// True: the connection came to a listener that this machine alone can reach, which answers to
     /// known hosts and no others, see `docs/guide/proxy.md`.
     pub is_loopback: bool,
+    /// True: the connection came to a listener on which the pages about the server are served, and
+    /// no agent.
+    pub is_admin: bool,
     /// The address of the other side.
     pub remote: Remote<'a>,
 }

@@ -28,6 +28,7 @@ mod limits;
 mod long_polls;
 mod missing;
 mod observed;
+mod pages;
 mod quotas;
 mod repeats;
 mod rest;

@@ -24,7 +24,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const PATIENCE: Duration = Duration::from_secs(20);
 
-async fn connect(addr: SocketAddr) -> SendRequest<Bytes> {
+pub async fn connect(addr: SocketAddr) -> SendRequest<Bytes> {
     let stream = tokio::net::TcpStream::connect(addr).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(connection);
@@ -32,7 +32,7 @@ async fn connect(addr: SocketAddr) -> SendRequest<Bytes> {
 }
 
 /// Sends a request whose body is `body`, and waits for the head of the answer.
-async fn ask(
+pub async fn ask(
     client: &mut SendRequest<Bytes>,
     request: Request<()>,
     body: &[u8],

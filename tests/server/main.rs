@@ -25,6 +25,7 @@ mod limits;
 mod listeners;
 #[cfg(target_os = "linux")]
 mod memory;
+mod pages;
 mod process;
 mod slow_turns;
 mod sockets;

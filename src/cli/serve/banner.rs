@@ -37,6 +37,9 @@ impl Banner {
         for addr in running.addrs().iter().skip(1) {
             let _ = writeln!(text, "  also    {scheme}://{addr}/");
         }
+        if let Some(admin) = running.admin() {
+            let _ = writeln!(text, "  admin   {admin}");
+        }
         text.push_str(&self.places.lines(url));
         if limits.connections_max < self.connections_max {
             let _ = writeln!(

@@ -78,6 +78,12 @@ const ROWS: &[Row] = &[
         "Pages of this origin may read answers, as https://app.example, * for any; may be repeated",
     ),
     ("cors-credentials", "", "They may send cookies and client certificates, too: not with *"),
+    (
+        "admin",
+        "ADDR|unix:PATH",
+        "Serves /healthz, /readyz and /metrics here alone, to whoever reaches it [default: with \
+         the agents; metrics to this machine alone]",
+    ),
     ("allow-anonymous", "", "Listen on addresses that other machines can reach"),
 ];
 

@@ -77,8 +77,8 @@ struct Made {
 /// [`UsageError`]: what is wrong, and who said it.
 fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Made, UsageError> {
     let Config { root, serve } = config;
-    let Serve { mut setup, listen, workers, anonymous, tls, shows_memory, card_keys, auth, .. } =
-        serve;
+    let Serve { mut setup, listen, workers, anonymous, tls, shows_memory, admin, .. } = serve;
+    let (card_keys, auth) = (serve.card_keys, serve.auth);
     let callers = auth.map(Callers::new).transpose();
     let callers = callers.map_err(|error| origin.line(&root.wrong("auth", error.to_string())))?;
     let callers = callers.map(Arc::new);
@@ -100,7 +100,10 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
     let (connections_max, is_extended) =
         (setup.limits.connections_max, setup.extended_card && callers.is_none());
     let banner = Banner { places, connections_max, shows_memory };
-    let mut server = Server::with(setup).workers(workers);
+    let mut server = Server::with(setup).workers(workers).metrics();
+    if let Some(address) = admin {
+        server = server.admin(address);
+    }
     for address in listen {
         server = server.listen(address);
     }
@@ -143,6 +146,7 @@ fn code(error: &ServerError) -> u8 {
         | ServerError::Build(_)
         | ServerError::Memory(_) => 2,
         ServerError::Bind { .. }
+        | ServerError::Admin { .. }
         | ServerError::Tls { .. }
         | ServerError::InRuntime
         | ServerError::System(_) => 1,

@@ -23,7 +23,7 @@ use std::{
     io,
     net::IpAddr,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Poll, Waker},
     time::Duration,
 };
@@ -159,6 +159,7 @@ pub(super) fn spawn<S: Transport + 'static>(
     local_addr: u8,
 ) {
     let Some(http2_permit) = permit.server.http2.permit(permit.worker) else {
+        permit.server.counts.http2_refused.fetch_add(1, Ordering::Relaxed);
         // Best effort: whoever does not read it sees a closed connection.
         let within = Duration::from_millis(permit.bounds.linger_ms);
         tokio::task::spawn_local(async move {

@@ -2,21 +2,26 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use super::{LISTEN_DEFAULT, Server, start, workers_default};
 use crate::{
     auth::CertificateCallers,
     net::{
+        admin,
         bind::{bind, resolve, take_over},
         descriptors,
         error::ServerError,
+        pages::Pages,
         running::Running,
         server_state::ServerState,
         tls::Tls,
     },
+    service::pages::PageSource,
 };
+#[cfg(feature = "metrics")]
+use crate::{net::metrics::Metrics, service::observe::CallObserver};
 
 impl Server {
     /// The addresses to listen on. They and those of the sockets that are there already are meant
@@ -92,9 +97,26 @@ impl Server {
         let mut start = start(workers)?;
         start.base_url.clone_from(&base_url);
         start.secret = self.secret.unwrap_or(start.secret);
+        let pages = Arc::new(Pages::new(self.checks, self.admin.is_none()));
+        self.setup.pages.get_or_insert_with(|| Arc::clone(&pages) as Arc<dyn PageSource>);
+        #[cfg(feature = "metrics")]
+        let metrics = self.counts_calls.then(|| {
+            let metrics = Arc::new(Metrics::new(workers, self.setup.limits.agents_max));
+            self.setup.observer = Some(Arc::clone(&metrics) as Arc<dyn CallObserver>);
+            metrics
+        });
+        let admin = self.admin.map(|text| admin::listen(&text, stall_ms)).transpose()?;
+        let (socket, admin) = admin.unzip();
         let engine = self.setup.build(start)?;
-        let server = Arc::new(ServerState::new(engine, tls, workers, self.slow_turns));
-        Ok((Running { addrs, base_url, workers, server, threads: Vec::new() }, sockets))
+        let mut server = ServerState::new(engine, tls, workers, self.slow_turns);
+        server.admin = Mutex::new(socket);
+        #[cfg(feature = "metrics")]
+        {
+            server.metrics = metrics;
+        }
+        let server = Arc::new(server);
+        pages.belong_to(&server);
+        Ok((Running { addrs, base_url, workers, server, admin, threads: Vec::new() }, sockets))
     }
 }
 

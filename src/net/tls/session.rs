@@ -8,7 +8,7 @@ use std::{
     future::Future,
     io,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
 };
 
@@ -55,7 +55,10 @@ pub(super) async fn serve(
     let due_ms = permit.clock.now().mono_ms.saturating_add(timeout_ms);
     let handshake = Handshake { accept, local: &permit, slot: None, due_ms };
     match handshake.await {
-        Some(stream) => Drive::new(TlsConnection::new(stream), permit, local_addr).await,
+        Some(stream) => {
+            permit.server.counts.handshakes.fetch_add(1, Ordering::Relaxed);
+            Drive::new(TlsConnection::new(stream), permit, local_addr).await;
+        }
         None => permit.server.tls.iter().for_each(Current::note_failure),
     }
 }

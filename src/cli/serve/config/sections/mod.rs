@@ -42,6 +42,8 @@ pub struct Serve {
     pub streaming: bool,
     /// Whether the banner lists the terms of the memory sum.
     pub shows_memory: bool,
+    /// Where the pages about the server are served.
+    pub admin: Option<String>,
     /// Files of keys that sign cards, each with the name of its key.
     pub card_keys: Vec<(PathBuf, Option<String>)>,
     /// Files for TLS.
@@ -73,6 +75,7 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
         anonymous: root.switch("allow_anonymous").unwrap_or(false),
         streaming: root.switch("streaming").unwrap_or(true),
         shows_memory: root.switch("show_memory").unwrap_or(false),
+        admin: root.text("admin").map(str::to_owned),
         card_keys: server::card_keys(root),
         auth: auth::read(root, tls.as_ref().is_some_and(|files| files.client_ca.is_some()))?,
         tls,
@@ -88,7 +91,9 @@ pub fn blame(root: &ConfigSection, error: &BuildError) -> Option<Wrong> {
     };
     let of_mount = |name: &str, text: &str| mounts::blame(root, name, text, error);
     match error {
-        BuildError::Path(path) | BuildError::SameMount(path) => of_mount("path", path),
+        BuildError::Path(path) | BuildError::SameMount(path) | BuildError::PageMount(path) => {
+            of_mount("path", path)
+        }
         BuildError::Dialect(name) => of_mount("dialect", name),
         BuildError::Agent(name) => of_mount("agent", name),
         BuildError::Field(name) => agents::blame_field(root, name, error),

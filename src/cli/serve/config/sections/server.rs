@@ -37,6 +37,14 @@ pub const KEYS: &[Key] = &[
         "Listen on addresses that other machines can reach",
     )
     .flag("allow-anonymous"),
+    key(
+        "admin",
+        Shape::Text,
+        "",
+        "An address of /healthz, /readyz and /metrics, as 127.0.0.1:9090 or unix:PATH, that serves \
+         them alone to whoever reaches it; with the agents unless it is said",
+    )
+    .flag("admin"),
     key("workers", WORKERS, "", "Threads; one per core unless it is said").flag("workers"),
     key(
         "memory",

@@ -1,0 +1,93 @@
+//! The pages about the server itself: who may see them, and how they are answered.
+//!
+//! Law: that a server lives, and whether it is ready, is for everybody; what it has counted, and
+//! why it is not ready, is for whoever runs it: on the listener that is there for that, with the
+//! scope `a2a:admin`, or from this machine. A peer on this machine may be a proxy that forwards for
+//! a stranger, or a browser that shows a stranger's page: so a request that names another origin
+//! than its connection's, or a host that is not ours, is a stranger's.
+
+use crate::{
+    auth::{AuthRefusal, ScopeSet},
+    binding::{CallContext, ServerConfig, hosts, http_error, responder::Content, route::NOTHING},
+    fault::{Fault, FaultKind},
+    http::{FieldLines, Head, Method, field_lines},
+    service::pages::ServerPage,
+};
+
+const METHODS: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, OPTIONS");
+const NO_STORE: FieldLines<'static> = field_lines!("Cache-Control": "no-store");
+
+/// What a stranger is told who asks for what is not a stranger's.
+const NOT_YOURS: &str = "this page is for whoever runs the server: from its own machine, on \
+    --admin, or with the scope a2a:admin";
+
+/// Fields by which a proxy says that a request is somebody else's.
+const FORWARDED: [&str; 6] =
+    ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Via"];
+
+/// The page at a path beside agents.
+#[inline]
+pub fn beside_agents(config: &ServerConfig, path: &str) -> Option<ServerPage> {
+    let pages = config.pages.as_ref()?;
+    let page = ServerPage::at(path)?;
+    pages.are_beside_agents().then_some(page)
+}
+
+/// Answers a request on a listener that is there for the pages alone.
+#[cold]
+pub fn answer_admin(cx: &mut CallContext<'_>, head: &Head<'_>) {
+    match ServerPage::at(head.path()) {
+        Some(page) => answer(cx, head, page),
+        None => http_error::answer(&mut cx.writer, 404, NOTHING),
+    }
+}
+
+/// Answers a request for a page.
+#[cold]
+pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, page: ServerPage) {
+    match head.method() {
+        Method::Get | Method::Head => {}
+        Method::Options => return cx.writer.empty(204, METHODS),
+        _ => return http_error::not_allowed(&mut cx.writer, METHODS),
+    }
+    let is_trusted = is_trusted(cx, head);
+    if page == ServerPage::Metrics && !is_trusted {
+        return refuse(cx);
+    }
+    let mut body = Vec::new();
+    let pages = cx.config.pages.as_ref();
+    match pages.and_then(|pages| pages.write(page, is_trusted, &mut body)) {
+        Some(answer) => {
+            cx.writer.begin(answer.status, answer.media, NO_STORE, Content::Whole);
+            cx.writer.out.append(&mut body);
+            cx.writer.finish();
+        }
+        None => http_error::answer(&mut cx.writer, 404, NOTHING),
+    }
+}
+
+/// Where callers are known, who shows nothing is told to show something.
+fn refuse(cx: &mut CallContext<'_>) {
+    let is_unknown = cx.config.access.gate.is_some() && cx.admission.is_none();
+    let kind = if is_unknown { FaultKind::Unauthenticated } else { FaultKind::PermissionDenied };
+    if is_unknown {
+        cx.challenge(&AuthRefusal::Missing);
+    }
+    http_error::refuse(&mut cx.writer, &Fault::because(kind, NOT_YOURS));
+}
+
+fn is_trusted(cx: &CallContext<'_>, head: &Head<'_>) -> bool {
+    let is_admin = || {
+        let admission = cx.admission.as_ref();
+        admission.is_some_and(|by| by.principal.scopes().has(ScopeSet::ADMIN))
+    };
+    cx.peer.is_admin || is_admin() || is_from_here(cx, head)
+}
+
+/// Whether a request comes from this machine, and is nobody else's.
+fn is_from_here(cx: &CallContext<'_>, head: &Head<'_>) -> bool {
+    let address = cx.peer.remote.address();
+    address.is_some_and(|address| address.to_canonical().is_loopback())
+        && FORWARDED.iter().all(|name| head.values(name).next().is_none())
+        && hosts::know_all(cx.config, head, cx.peer.local)
+}

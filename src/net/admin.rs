@@ -1,0 +1,135 @@
+//! The listener for whoever runs the server: health, readiness and metrics, and no agent.
+//!
+//! Its connections are no callers': they do not count among `connections_max`, so that a server
+//! that is full can still be asked why, and no drain waits for them; it is there until the drain is
+//! over. It speaks no TLS.
+
+use std::{io, net::SocketAddr, path::PathBuf, rc::Rc, time::Duration};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::net::{TcpListener, UnixListener};
+
+use super::{
+    bind::{self, resolve},
+    drive::Drive,
+    error::ServerError,
+    local_addr::LocalAddr,
+    worker_state::{ConnectionPermit, WorkerState},
+};
+
+/// How an address begins that is the path of a socket.
+const UNIX: &str = "unix:";
+
+/// How long accepting pauses when the system has no more to give.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A socket that listens, and is not served yet.
+pub(super) enum AdminSocket {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener, SocketFile),
+}
+
+/// The file of a socket, which goes with it.
+pub(super) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Somebody else may have removed it.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Listens on an address and a port, or on `unix:PATH`; also says where that is.
+///
+/// # Errors
+/// [`ServerError::Address`], [`ServerError::Bind`], [`ServerError::Admin`].
+pub(super) fn listen(text: &str, stall_ms: u64) -> Result<(AdminSocket, String), ServerError> {
+    if let Some(path) = text.strip_prefix(UNIX) {
+        let fail = |source| ServerError::Admin { address: text.to_owned(), source };
+        let socket = unix(PathBuf::from(path)).map_err(fail)?;
+        return Ok((socket, text.to_owned()));
+    }
+    let addr: SocketAddr = resolve(text)?;
+    let mut listeners = bind::bind(addr, 1, stall_ms)?;
+    let at = format!("http://{}", listeners.addr);
+    Ok((AdminSocket::Tcp(listeners.sockets.remove(0)), at))
+}
+
+/// A socket that nobody but the user of this process may connect to. Until it listens nobody can,
+/// so there is no moment in which others could.
+fn unix(path: PathBuf) -> io::Result<AdminSocket> {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    let address = SockAddr::unix(&path)?;
+    let is_socket = std::fs::symlink_metadata(&path).is_ok_and(|file| file.file_type().is_socket());
+    // One that nobody listens on was left by a server that had no time to remove it.
+    if is_socket && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_err() {
+        std::fs::remove_file(&path)?;
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&address)?;
+    let file = SocketFile(path);
+    std::fs::set_permissions(&file.0, std::fs::Permissions::from_mode(0o600))?;
+    socket.set_nonblocking(true)?;
+    socket.listen(128)?;
+    Ok(AdminSocket::Unix(socket.into(), file))
+}
+
+/// The same, within a runtime.
+pub(super) enum AdminListener {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+impl AdminListener {
+    /// Must be called within a runtime.
+    ///
+    /// # Errors
+    /// When the system does not take it.
+    pub(super) fn new(socket: AdminSocket) -> io::Result<AdminListener> {
+        Ok(match socket {
+            AdminSocket::Tcp(socket) => AdminListener::Tcp(TcpListener::from_std(socket)?),
+            AdminSocket::Unix(socket, file) => {
+                AdminListener::Unix(UnixListener::from_std(socket)?, file)
+            }
+        })
+    }
+}
+
+/// Accepts until the worker ends.
+pub(super) async fn accept(listener: AdminListener, local: Rc<WorkerState>) {
+    match listener {
+        AdminListener::Tcp(listener) => {
+            let local_addr = LocalAddr::of(&listener).of_admin();
+            loop {
+                let accepted = listener.accept().await.map(|(stream, _)| stream);
+                let Some((stream, permit)) = admit(accepted, &local).await else { continue };
+                // A socket that refuses the option is closed already.
+                let _ = stream.set_nodelay(true);
+                let local_addr = local.local_addrs.place(local_addr.accepted(&stream, true));
+                tokio::task::spawn_local(Drive::new(stream, permit, local_addr));
+            }
+        }
+        AdminListener::Unix(listener, _file) => {
+            let local_addr = local.local_addrs.place(LocalAddr::of_machine().of_admin());
+            loop {
+                let accepted = listener.accept().await.map(|(stream, _)| stream);
+                let Some((stream, permit)) = admit(accepted, &local).await else { continue };
+                tokio::task::spawn_local(Drive::new(stream, permit, local_addr));
+            }
+        }
+    }
+}
+
+/// A connection with its place, if it is one and there is a place.
+async fn admit<S>(
+    accepted: io::Result<S>,
+    local: &Rc<WorkerState>,
+) -> Option<(S, ConnectionPermit)> {
+    match accepted {
+        Ok(stream) => ConnectionPermit::take_admin(local).map(|permit| (stream, permit)),
+        Err(_) => {
+            tokio::time::sleep(PAUSE).await;
+            None
+        }
+    }
+}

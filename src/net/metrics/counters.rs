@@ -1,0 +1,176 @@
+//! The counters of one worker.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use crate::{
+    fault::FaultKind,
+    service::{
+        AgentIndex,
+        observe::{AuthOutcome, CallEnd, CallRecord, CallRefusal, StreamRecord},
+    },
+};
+
+use super::{
+    BINDINGS, GENERATIONS, OPS, generation_number,
+    histogram::{EVENTS, Histogram, TIMES_NS},
+    op_number,
+};
+
+/// Kinds of refusals of one worker that are told apart by the agent; those beyond are of no agent
+/// that has a name.
+pub(super) const REFUSALS_MAX: usize = 4_096;
+
+/// Who is meant by refusals beyond [`REFUSALS_MAX`], and by calls of an agent that has no place.
+pub(super) const NO_AGENT: AgentIndex = AgentIndex(u16::MAX);
+
+/// By which labels refusals are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RefusalKey {
+    pub(super) agent: u16,
+    /// Numbers of the operation, the binding, the generation and the kind.
+    pub(super) numbers: [u8; 4],
+}
+
+type Durations = [[Histogram<21>; BINDINGS]; OPS];
+type Answered = [[[AtomicU64; GENERATIONS]; BINDINGS]; OPS];
+
+/// What one worker counts.
+pub(super) struct WorkerCounters {
+    /// Calls that were answered, by agent; the last one stands for all that have no place.
+    answered: Box<[OnceLock<Box<Answered>>]>,
+    refused: Mutex<BTreeMap<RefusalKey, u64>>,
+    limits: Mutex<BTreeMap<&'static str, u64>>,
+    pub(super) durations: Box<Durations>,
+    pub(super) first_event: Histogram<21>,
+    pub(super) behind: Histogram<7>,
+    pub(super) events: AtomicU64,
+    pub(super) resumed: AtomicU64,
+    pub(super) waited: AtomicU64,
+    pub(super) ends: [AtomicU64; CallEnd::ALL.len()],
+    pub(super) bytes_in: AtomicU64,
+    pub(super) bytes_out: AtomicU64,
+    pub(super) callers: [AtomicU64; AuthOutcome::COUNT],
+}
+
+impl WorkerCounters {
+    pub(super) fn new(agents_max: usize) -> WorkerCounters {
+        let of_binding = |_| Histogram::new(&TIMES_NS);
+        let of_op = |_| std::array::from_fn(of_binding);
+        WorkerCounters {
+            answered: (0..=agents_max).map(|_| OnceLock::new()).collect(),
+            refused: Mutex::default(),
+            limits: Mutex::default(),
+            durations: Box::new(std::array::from_fn(of_op)),
+            first_event: Histogram::new(&TIMES_NS),
+            behind: Histogram::new(&EVENTS),
+            events: AtomicU64::default(),
+            resumed: AtomicU64::default(),
+            waited: AtomicU64::default(),
+            ends: Default::default(),
+            bytes_in: AtomicU64::default(),
+            bytes_out: AtomicU64::default(),
+            callers: Default::default(),
+        }
+    }
+
+    /// Counts a call that has ended now.
+    #[inline]
+    pub(super) fn count(&self, call: &CallRecord, now_ns: u64) {
+        let (op, binding) = (op_number(call.op), call.binding as usize);
+        match call.refusal {
+            None => {
+                let at = usize::from(call.agent.0).min(self.answered.len() - 1);
+                let of_agent = self.answered[at].get_or_init(Default::default);
+                of_agent[op][binding][generation_number(call.generation)].fetch_add(1, Relaxed);
+            }
+            Some(refusal) => self.count_refused(call, refusal),
+        }
+        self.bytes_in.fetch_add(call.bytes_in, Relaxed);
+        self.bytes_out.fetch_add(call.bytes_out, Relaxed);
+        self.durations[op][binding].count(now_ns.saturating_sub(call.began_ns));
+        if call.waited {
+            self.count_waited(call);
+        }
+    }
+
+    #[inline(never)]
+    fn count_waited(&self, call: &CallRecord) {
+        self.waited.fetch_add(1, Relaxed);
+        let Some(stream) = call.stream else { return };
+        let StreamRecord { first_event_ns, events, behind_max, resumed, .. } = stream;
+        if let Some(first_ns) = first_event_ns {
+            self.first_event.count(first_ns.saturating_sub(call.began_ns));
+        }
+        self.behind.count(behind_max);
+        self.events.fetch_add(events, Relaxed);
+        self.resumed.fetch_add(u64::from(resumed), Relaxed);
+        self.ends[call.end as usize].fetch_add(1, Relaxed);
+    }
+
+    #[cold]
+    fn count_refused(&self, call: &CallRecord, refusal: CallRefusal) {
+        if let Some(limit) = refusal.limit {
+            *lock(&self.limits).entry(limit).or_default() += 1;
+        }
+        let kind = FaultKind::ALL.iter().position(|kind| *kind == refusal.kind);
+        let numbers = [
+            op_number(call.op),
+            call.binding as usize,
+            generation_number(call.generation),
+            kind.unwrap_or_default(),
+        ];
+        let mut key = RefusalKey { agent: call.agent.0, numbers: numbers.map(|n| n as u8) };
+        let mut refused = lock(&self.refused);
+        if refused.len() >= REFUSALS_MAX && !refused.contains_key(&key) {
+            key.agent = NO_AGENT.0;
+        }
+        *refused.entry(key).or_default() += 1;
+    }
+
+    /// Counts what came of asking who makes a request.
+    pub(super) fn count_caller(&self, outcome: AuthOutcome) {
+        self.callers[outcome.index()].fetch_add(1, Relaxed);
+    }
+
+    /// Calls that were refused.
+    pub(super) fn refusals(&self) -> BTreeMap<RefusalKey, u64> {
+        lock(&self.refused).clone()
+    }
+
+    /// Adds the calls that were refused because of a limit.
+    pub(super) fn add_limits(&self, sums: &mut BTreeMap<&'static str, u64>) {
+        let limits = lock(&self.limits);
+        limits.iter().for_each(|(name, count)| *sums.entry(name).or_default() += count);
+    }
+
+    /// Gives each number of calls that were answered, with its agent, its operation, its binding
+    /// and its generation.
+    pub(super) fn each_answered(&self, mut each: impl FnMut(AgentIndex, [usize; 3], u64)) {
+        for (agent, of_agent) in self.answered.iter().enumerate() {
+            let Some(of_agent) = of_agent.get() else { continue };
+            let agent = match u16::try_from(agent) {
+                Ok(index) if agent + 1 < self.answered.len() => AgentIndex(index),
+                Ok(_) | Err(_) => NO_AGENT,
+            };
+            let cells = (0..OPS)
+                .flat_map(|op| (0..BINDINGS).map(move |binding| (op, binding)))
+                .flat_map(|(op, binding)| (0..GENERATIONS).map(move |g| [op, binding, g]));
+            for [op, binding, generation] in cells {
+                let count = of_agent[op][binding][generation].load(Relaxed);
+                if count > 0 {
+                    each(agent, [op, binding, generation], count);
+                }
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

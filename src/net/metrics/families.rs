@@ -1,0 +1,277 @@
+//! The families of metrics, and their text: names after OpenTelemetry, in Prometheus' spelling.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, prometheus_text},
+    metrics::MetricType,
+    registry::Registry,
+};
+
+use crate::{
+    fault::FaultKind,
+    service::{
+        AgentIndex,
+        observe::{AuthOutcome, CallBinding, CallEnd},
+    },
+};
+
+use super::{
+    BINDINGS, GENERATION_NAMES, OP_NAMES, OPS, OTHER,
+    counters::{RefusalKey, WorkerCounters},
+    histogram::Sums,
+};
+
+/// Labels and what they stand for.
+type Labels = Vec<(&'static str, String)>;
+
+/// What the numbers of a family are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::net) enum FamilyKind {
+    /// It only grows.
+    Counter,
+    /// It is what it is now.
+    Gauge,
+    /// How long something took, in nanoseconds, which are shown as seconds.
+    Times,
+    /// How many there were of something.
+    Sizes,
+}
+
+/// One number, or a histogram.
+#[derive(Clone, Debug)]
+enum Sample {
+    Number(u64),
+    Histogram(Sums),
+}
+
+/// The numbers of one name.
+#[derive(Debug)]
+pub(in crate::net) struct Family {
+    name: &'static str,
+    help: &'static str,
+    kind: FamilyKind,
+    samples: Vec<(Labels, Sample)>,
+}
+
+impl Family {
+    /// A family of numbers.
+    pub(in crate::net) fn new(kind: FamilyKind, name: &'static str, help: &'static str) -> Family {
+        Family { name, help, kind, samples: Vec::new() }
+    }
+
+    /// A family of one number.
+    pub(in crate::net) fn one(
+        kind: FamilyKind,
+        name: &'static str,
+        help: &'static str,
+        number: u64,
+    ) -> Family {
+        Family::new(kind, name, help).with(Vec::new(), number)
+    }
+
+    /// The same with one more number.
+    pub(in crate::net) fn with(mut self, labels: Labels, number: u64) -> Family {
+        self.samples.push((labels, Sample::Number(number)));
+        self
+    }
+
+    /// The same with a histogram, if it has counted anything.
+    fn with_sums(mut self, labels: Labels, sums: Sums) -> Family {
+        if sums.count() > 0 {
+            self.samples.push((labels, Sample::Histogram(sums)));
+        }
+        self
+    }
+
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            FamilyKind::Counter => MetricType::Counter,
+            FamilyKind::Gauge => MetricType::Gauge,
+            FamilyKind::Times | FamilyKind::Sizes => MetricType::Histogram,
+        };
+        let mut encoder = encoder.encode_descriptor(self.name, self.help, None, kind)?;
+        for (labels, sample) in &self.samples {
+            if labels.is_empty() {
+                self.encode_sample(&mut encoder, sample)?;
+            } else {
+                self.encode_sample(&mut encoder.encode_family(labels)?, sample)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_sample(&self, encoder: &mut MetricEncoder<'_>, sample: &Sample) -> fmt::Result {
+        let unit = if self.kind == FamilyKind::Times { 1e9 } else { 1.0 };
+        match (self.kind, sample) {
+            (FamilyKind::Counter, Sample::Number(number)) => {
+                encoder.encode_counter::<NoLabelSet, u64, f64>(number, None)
+            }
+            (_, Sample::Number(number)) => encoder.encode_gauge(number),
+            (_, Sample::Histogram(sums)) => {
+                let bound = |bound| if bound == u64::MAX { f64::MAX } else { bound as f64 / unit };
+                let buckets: Vec<(f64, u64)> =
+                    sums.buckets.iter().map(|(upto, count)| (bound(*upto), *count)).collect();
+                let sum = sums.sum as f64 / unit;
+                encoder.encode_histogram::<NoLabelSet>(sum, sums.count(), &buckets, None)
+            }
+        }
+    }
+}
+
+/// Families on their way to a text.
+#[derive(Debug)]
+struct MetricsPage(Vec<Family>);
+
+impl Collector for MetricsPage {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|family| family.encode(&mut encoder))
+    }
+}
+
+/// The text of families, as Prometheus reads it.
+pub(in crate::net) fn text(families: Vec<Family>) -> String {
+    let (mut registry, mut text) = (Registry::default(), String::new());
+    registry.register_collector(Box::new(MetricsPage(families)));
+    // Writing to a String never fails.
+    let _ = prometheus_text::encode(&mut text, &registry);
+    text
+}
+
+/// The families of calls.
+pub(super) fn of_calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
+    workers: impl Fn() -> I,
+    name: &impl Fn(AgentIndex) -> Option<String>,
+) -> Vec<Family> {
+    let sum = |of: fn(&WorkerCounters) -> &AtomicU64| -> u64 {
+        workers().map(|worker| of(worker).load(Relaxed)).sum()
+    };
+    let mut families = vec![
+        calls(&workers, name),
+        durations(&workers),
+        Family::one(
+            FamilyKind::Counter,
+            "peregrine_calls_waited",
+            "Calls and streams that were not over in the turn in which they came",
+            sum(|worker| &worker.waited),
+        ),
+        Family::one(
+            FamilyKind::Counter,
+            "peregrine_call_request_bytes",
+            "Bytes of the bodies and messages of calls",
+            sum(|worker| &worker.bytes_in),
+        ),
+        Family::one(
+            FamilyKind::Counter,
+            "peregrine_call_response_bytes",
+            "Bytes of the answers of calls",
+            sum(|worker| &worker.bytes_out),
+        ),
+        Family::one(
+            FamilyKind::Counter,
+            "peregrine_stream_events",
+            "Events that were written to streams which have ended",
+            sum(|worker| &worker.events),
+        ),
+        Family::one(
+            FamilyKind::Counter,
+            "peregrine_streams_resumed",
+            "Streams that have ended and had gone on behind an event their subscriber named",
+            sum(|worker| &worker.resumed),
+        ),
+    ];
+    let mut ends =
+        Family::new(FamilyKind::Counter, "peregrine_streams_ended", "Streams by their end");
+    for end in CallEnd::ALL {
+        let count = workers().map(|worker| worker.ends[end as usize].load(Relaxed)).sum();
+        ends = ends.with(vec![("reason", end.word().to_owned())], count);
+    }
+    families.push(ends);
+    let (mut first_event, mut behind) = (Sums::default(), Sums::default());
+    for worker in workers() {
+        first_event.add(&worker.first_event);
+        behind.add(&worker.behind);
+    }
+    let help = "From the call to the first event of its stream";
+    let family = Family::new(FamilyKind::Times, "peregrine_time_to_first_event_seconds", help);
+    families.push(family.with_sums(Vec::new(), first_event));
+    let help = "The most events by which a stream was behind its task";
+    let family = Family::new(FamilyKind::Sizes, "peregrine_stream_lag_events", help);
+    families.push(family.with_sums(Vec::new(), behind));
+    families.push(callers(&workers));
+    families
+}
+
+fn calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
+    workers: &impl Fn() -> I,
+    name: &impl Fn(AgentIndex) -> Option<String>,
+) -> Family {
+    // By names, so that what has none, or no longer, is one.
+    let mut sums: BTreeMap<(String, [usize; 3], &str), u64> = BTreeMap::new();
+    let mut names: BTreeMap<u16, String> = BTreeMap::new();
+    let mut named = |agent: AgentIndex| -> String {
+        let name = || name(agent).unwrap_or_else(|| OTHER.to_owned());
+        names.entry(agent.0).or_insert_with(name).clone()
+    };
+    for worker in workers() {
+        worker.each_answered(|agent, numbers, count| {
+            *sums.entry((named(agent), numbers, "ok")).or_default() += count;
+        });
+        for (RefusalKey { agent, numbers }, count) in worker.refusals() {
+            let [op, binding, generation, kind] = numbers.map(usize::from);
+            let reason = FaultKind::ALL[kind].row().reason;
+            let key = (named(AgentIndex(agent)), [op, binding, generation], reason);
+            *sums.entry(key).or_default() += count;
+        }
+    }
+    let mut family = Family::new(
+        FamilyKind::Counter,
+        "peregrine_calls",
+        "Calls that have ended, by operation, binding, generation, agent and outcome",
+    );
+    for ((agent, [op, binding, generation], outcome), count) in sums {
+        let labels = vec![
+            ("rpc_method", OP_NAMES[op].to_owned()),
+            ("rpc_system", CallBinding::ALL[binding].word().to_owned()),
+            ("generation", GENERATION_NAMES[generation].to_owned()),
+            ("agent", agent),
+            ("outcome", outcome.to_owned()),
+        ];
+        family = family.with(labels, count);
+    }
+    family
+}
+
+fn durations<'m, I: Iterator<Item = &'m WorkerCounters>>(workers: &impl Fn() -> I) -> Family {
+    let help = "From the decoding of a call to its end; streams count to their last event";
+    let mut family = Family::new(FamilyKind::Times, "rpc_server_call_duration_seconds", help);
+    for (op, method) in OP_NAMES.iter().enumerate().take(OPS) {
+        for (binding, system) in CallBinding::ALL.iter().enumerate().take(BINDINGS) {
+            let mut sums = Sums::default();
+            workers().for_each(|worker| sums.add(&worker.durations[op][binding]));
+            let labels = vec![
+                ("rpc_method", (*method).to_owned()),
+                ("rpc_system", system.word().to_owned()),
+            ];
+            family = family.with_sums(labels, sums);
+        }
+    }
+    family
+}
+
+fn callers<'m, I: Iterator<Item = &'m WorkerCounters>>(workers: &impl Fn() -> I) -> Family {
+    let help = "Requests by what came of asking who makes them, where callers are known";
+    let mut family = Family::new(FamilyKind::Counter, "peregrine_callers", help);
+    for outcome in AuthOutcome::all() {
+        let count = workers().map(|worker| worker.callers[outcome.index()].load(Relaxed)).sum();
+        let (word, kind) = outcome.words();
+        let labels = vec![("outcome", word.to_owned()), ("kind", kind.to_owned())];
+        family = family.with(labels, count);
+    }
+    family
+}

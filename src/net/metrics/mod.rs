@@ -1,0 +1,225 @@
+//! What a server counts of its calls, for `/metrics`.
+//!
+//! Law: a call that is answered costs some additions of its worker's own, without a lock, a map or
+//! a text; what is rare, a refusal, may take a lock of its worker's. Sums are made when somebody
+//! reads them. No label is an id or anything that a peer has chosen, and there are few of them.
+
+mod counters;
+mod families;
+mod histogram;
+mod process;
+
+use std::{collections::BTreeMap, time::Instant};
+
+use crossbeam_utils::CachePadded;
+
+use crate::{
+    model::{Generation, Op},
+    service::{
+        AgentIndex,
+        observe::{AuthOutcome, CallBinding, CallObserver, CallRecord},
+    },
+};
+
+use counters::WorkerCounters;
+pub(super) use families::{Family, FamilyKind, text};
+pub(super) use process::families as process_families;
+
+/// Operations, and what is none.
+const OPS: usize = 12;
+const GENERATIONS: usize = 3;
+const BINDINGS: usize = CallBinding::ALL.len();
+
+/// The name of an operation that there is not.
+const OTHER: &str = "_OTHER";
+
+/// What a server counts of its calls.
+pub(super) struct Metrics {
+    epoch: Instant,
+    workers: Box<[CachePadded<WorkerCounters>]>,
+}
+
+impl Metrics {
+    /// For so many workers and names of agents.
+    pub(super) fn new(workers: usize, agents_max: usize) -> Metrics {
+        let worker = |_| CachePadded::new(WorkerCounters::new(agents_max));
+        Metrics { epoch: Instant::now(), workers: (0..workers.max(1)).map(worker).collect() }
+    }
+
+    fn of(&self, worker: usize) -> &WorkerCounters {
+        &self.workers[worker % self.workers.len()]
+    }
+
+    /// Calls that were refused because of a limit, by its name.
+    pub(super) fn by_limit(&self) -> BTreeMap<&'static str, u64> {
+        let mut sums = BTreeMap::new();
+        self.workers.iter().for_each(|worker| worker.add_limits(&mut sums));
+        sums
+    }
+
+    /// The families of calls; `name` says what an agent is called.
+    pub(super) fn families(&self, name: impl Fn(AgentIndex) -> Option<String>) -> Vec<Family> {
+        let workers = || self.workers.iter().map(|worker| &**worker);
+        families::of_calls(workers, &name)
+    }
+}
+
+impl CallObserver for Metrics {
+    #[inline]
+    fn clock_ns(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    fn call_ended(&self, call: &CallRecord) {
+        self.of(call.worker).count(call, self.clock_ns());
+    }
+
+    fn caller_asked(&self, worker: usize, outcome: AuthOutcome) {
+        self.of(worker).count_caller(outcome);
+    }
+}
+
+/// The number of an operation, below [`OPS`].
+fn op_number(op: Option<Op>) -> usize {
+    op.map_or(OPS - 1, |op| op as usize)
+}
+
+/// The operations by their numbers, as A2A 1.0 names them.
+const OP_NAMES: [&str; OPS] = [
+    "SendMessage",
+    "SendStreamingMessage",
+    "GetTask",
+    "ListTasks",
+    "CancelTask",
+    "SubscribeToTask",
+    "CreateTaskPushNotificationConfig",
+    "GetTaskPushNotificationConfig",
+    "ListTaskPushNotificationConfigs",
+    "DeleteTaskPushNotificationConfig",
+    "GetExtendedAgentCard",
+    OTHER,
+];
+
+fn generation_number(generation: Generation) -> usize {
+    match generation {
+        Generation::V01 => 0,
+        Generation::V03 => 1,
+        Generation::V1 => 2,
+    }
+}
+
+/// The generations by their numbers.
+const GENERATION_NAMES: [&str; GENERATIONS] = ["0.1", "0.3", "1.0"];
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        fault::FaultKind,
+        service::observe::{CallEnd, CallRefusal, StreamRecord},
+    };
+
+    fn call(agent: u16, op: Option<Op>) -> CallRecord {
+        CallRecord {
+            worker: 0,
+            binding: CallBinding::Grpc,
+            op,
+            generation: Generation::V1,
+            agent: AgentIndex(agent),
+            refusal: None,
+            status: 0,
+            began_ns: 0,
+            waited: false,
+            bytes_in: 10,
+            bytes_out: 20,
+            stream: None,
+            end: CallEnd::Complete,
+            details: None,
+        }
+    }
+
+    fn page(metrics: &Metrics) -> String {
+        text(metrics.families(|agent| (agent.0 < 2).then(|| format!("agent {}", agent.0))))
+    }
+
+    #[test]
+    fn every_operation_has_its_number() {
+        for (op, name) in [
+            (Some(Op::Send), "SendMessage"),
+            (Some(Op::Subscribe), "SubscribeToTask"),
+            (Some(Op::ExtendedCard), "GetExtendedAgentCard"),
+            (None, OTHER),
+        ] {
+            assert_eq!(OP_NAMES[op_number(op)], name);
+        }
+    }
+
+    #[test]
+    fn workers_are_summed_and_agents_without_a_name_are_one() {
+        let metrics = Metrics::new(2, 4);
+        for (worker, agent) in [(0, 0), (1, 0), (1, 1), (0, 2), (1, 3), (0, 999)] {
+            metrics.call_ended(&CallRecord { worker, ..call(agent, Some(Op::Get)) });
+        }
+        let text = page(&metrics);
+        let line = |agent: &str, count: u64| {
+            let labels = format!(
+                "rpc_method=\"GetTask\",rpc_system=\"grpc\",generation=\"1.0\",agent=\"{agent}\",\
+                 outcome=\"ok\""
+            );
+            let line = format!("peregrine_calls_total{{{labels}}} {count}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        };
+        line("agent 0", 2);
+        line("agent 1", 1);
+        line(OTHER, 3);
+        assert!(text.contains("rpc_server_call_duration_seconds_count"), "{text}");
+    }
+
+    #[test]
+    fn refusals_are_counted_by_kind_and_by_limit_and_are_bounded() {
+        let metrics = Metrics::new(1, 10_000);
+        let refusal = CallRefusal { kind: FaultKind::Overloaded, limit: Some("tasks_max") };
+        for agent in 0..10_000 {
+            let refusal = Some(refusal);
+            metrics.call_ended(&CallRecord { refusal, ..call(agent, Some(Op::Send)) });
+        }
+        assert_eq!(metrics.by_limit(), BTreeMap::from([("tasks_max", 10_000)]));
+        let refused = metrics.workers[0].refusals();
+        assert!(refused.len() <= counters::REFUSALS_MAX + 1, "{}", refused.len());
+        assert_eq!(refused.values().sum::<u64>(), 10_000);
+        assert!(page(&metrics).contains("outcome=\"RESOURCE_EXHAUSTED\"} "));
+    }
+
+    #[test]
+    fn streams_and_callers_are_counted() {
+        let metrics = Arc::new(Metrics::new(1, 4));
+        let stream = StreamRecord {
+            first_event_ns: Some(30_000),
+            events: 7,
+            behind_max: 5,
+            behind: 0,
+            resumed: true,
+        };
+        let record = CallRecord {
+            stream: Some(stream),
+            end: CallEnd::ClientLeft,
+            ..call(0, Some(Op::Subscribe))
+        };
+        metrics.call_ended(&record);
+        AuthOutcome::all().for_each(|outcome| metrics.caller_asked(0, outcome));
+        let text = page(&metrics);
+        for line in [
+            "peregrine_streams_ended_total{reason=\"client_left\"} 1\n",
+            "peregrine_streams_resumed_total 1\n",
+            "peregrine_stream_events_total 7\n",
+            "peregrine_stream_lag_events_sum 5.0\n",
+            "peregrine_time_to_first_event_seconds_bucket{le=\"0.00005\"} 1\n",
+            "peregrine_callers_total{outcome=\"admitted\",kind=\"jwt\"} 1\n",
+            "peregrine_callers_total{outcome=\"too_many\",kind=\"\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the server writes of itself: `/healthz`, `/readyz`, `/metrics`.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::service::pages::{PageAnswer, PageSource, ServerPage};
+
+use super::server_state::{ServerState, Stage};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// Something that a server needs to be ready.
+pub(super) struct ReadyCheck {
+    /// Its name, one word.
+    pub(super) name: &'static str,
+    /// What is wrong with it, in one sentence; asked at each look, so it never waits.
+    pub(super) check: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+}
+
+/// The pages of a server.
+pub(super) struct Pages {
+    server: OnceLock<Weak<ServerState>>,
+    checks: Vec<ReadyCheck>,
+    are_beside_agents: bool,
+}
+
+impl Pages {
+    /// Pages that wait for their server.
+    pub(super) fn new(checks: Vec<ReadyCheck>, are_beside_agents: bool) -> Pages {
+        Pages { server: OnceLock::new(), checks, are_beside_agents }
+    }
+
+    /// Says whose they are.
+    pub(super) fn belong_to(&self, server: &Arc<ServerState>) {
+        // There is one server.
+        let _ = self.server.set(Arc::downgrade(server));
+    }
+
+    fn ready(&self, server: &ServerState, details: bool, out: &mut Vec<u8>) -> PageAnswer {
+        let store = server.engine.stats().map_or(Ok(()), |stats| {
+            let limits = server.engine.limits();
+            let finished = stats.finished();
+            let is_full = stats.count() >= limits.tasks_max as u64 && finished == 0;
+            if is_full { Err("every task of tasks_max runs".to_owned()) } else { Ok(()) }
+        });
+        let listeners = match server.listening() {
+            0 => Err("nothing listens".to_owned()),
+            _ => Ok(()),
+        };
+        let mut found = vec![("store", store), ("listeners", listeners)];
+        found.extend(self.checks.iter().map(|one| (one.name, (one.check)())));
+        let is_draining = server.stage() != Stage::Serving;
+        let is_ready = !is_draining && found.iter().all(|(_, found)| found.is_ok());
+        let word = match (is_draining, is_ready) {
+            (true, _) => "draining",
+            (false, true) => "ready",
+            (false, false) => "not ready",
+        };
+        let text = |text: &str| {
+            let mut out = Vec::new();
+            crate::json::write::push_string(&mut out, text);
+            String::from_utf8(out).unwrap_or_default()
+        };
+        let mut page = format!("{{\"status\":{}", text(word));
+        if details {
+            let rows = found.iter().map(|(name, found)| {
+                let found = found.as_ref().err().map_or("ok", String::as_str);
+                format!("{}:{}", text(name), text(found))
+            });
+            page += &format!(",\"checks\":{{{}}}", rows.collect::<Vec<_>>().join(","));
+        }
+        out.extend_from_slice(page.as_bytes());
+        out.extend_from_slice(b"}\n");
+        PageAnswer { status: if is_ready { 200 } else { 503 }, media: JSON }
+    }
+}
+
+impl PageSource for Pages {
+    fn are_beside_agents(&self) -> bool {
+        self.are_beside_agents
+    }
+
+    fn write(&self, page: ServerPage, details: bool, out: &mut Vec<u8>) -> Option<PageAnswer> {
+        let server = self.server.get()?.upgrade()?;
+        match page {
+            ServerPage::Health => {
+                out.extend_from_slice(b"ok\n");
+                Some(PageAnswer { status: 200, media: TEXT })
+            }
+            ServerPage::Ready => Some(self.ready(&server, details, out)),
+            #[cfg(feature = "metrics")]
+            ServerPage::Metrics => {
+                out.extend_from_slice(super::scrape::text(&server)?.as_bytes());
+                Some(PageAnswer { status: 200, media: "text/plain; version=0.0.4; charset=utf-8" })
+            }
+            #[cfg(not(feature = "metrics"))]
+            ServerPage::Metrics => None,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What `/metrics` says: the calls that were counted, and what the server, its service and the
+//! system know of themselves.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::{
+    model::TaskState,
+    service::{AgentIndex, ServiceStats},
+};
+
+use super::{
+    metrics::{Family, FamilyKind, process_families, text as text_of},
+    server_state::ServerState,
+};
+
+/// The page of a server that counts; `None`: it does not.
+pub(super) fn text(server: &ServerState) -> Option<String> {
+    let metrics = server.metrics.as_ref()?;
+    let engine = &server.engine;
+    let name = |agent: AgentIndex| engine.agent_name(agent);
+    let mut families = metrics.families(name);
+    let waiting = engine.waiting();
+    let gauge = |name, help, number| Family::one(FamilyKind::Gauge, name, help, number);
+    let counter = |name, help, number| Family::one(FamilyKind::Counter, name, help, number);
+    families.extend([
+        gauge("peregrine_waiting_calls", "Calls that wait for their task", waiting.calls as u64),
+        gauge("peregrine_open_streams", "Streams that are open", waiting.streams as u64),
+        gauge("peregrine_open_connections", "Connections", server.open.load(Relaxed) as u64),
+        gauge(
+            "peregrine_buffer_bytes",
+            "Bytes of buffers that connections hold",
+            engine.held_bytes().load(Relaxed) as u64,
+        ),
+        counter(
+            "peregrine_connections_accepted",
+            "Connections that were accepted",
+            server.counts.accepted.load(Relaxed),
+        ),
+        refusals(server, metrics.by_limit()),
+        handshakes(server),
+        counter(
+            "peregrine_log_lines_lost",
+            "Lines of the log that its sink could not take",
+            super::report::lost_lines(),
+        ),
+        Family::new(FamilyKind::Gauge, "peregrine_build_info", "What runs")
+            .with(vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1),
+        gauge(
+            "process_start_time_seconds",
+            "When the server started, since the Unix epoch",
+            engine.started_s(),
+        ),
+    ]);
+    if let Some(stats) = engine.stats() {
+        families.extend(of_service(&stats));
+    }
+    families.extend(process_families());
+    Some(text_of(families))
+}
+
+fn refusals(
+    server: &ServerState,
+    by_limit: std::collections::BTreeMap<&'static str, u64>,
+) -> Family {
+    let help = "Calls and connections that were refused because of a limit, by its name";
+    let mut family = Family::new(FamilyKind::Counter, "peregrine_refused", help);
+    let connections = [
+        ("connections_max", server.counts.refused.load(Relaxed)),
+        ("http2_connections_max", server.counts.http2_refused.load(Relaxed)),
+        ("admin_connections_max", server.counts.admin_refused.load(Relaxed)),
+    ];
+    let calls = by_limit.get("connections_max").copied().unwrap_or_default();
+    for (name, count) in connections {
+        // A call that cannot wait is refused by the same limit.
+        let count = if name == "connections_max" { count + calls } else { count };
+        family = family.with(vec![("limit", name.to_owned())], count);
+    }
+    for (name, count) in by_limit.into_iter().filter(|(name, _)| *name != "connections_max") {
+        family = family.with(vec![("limit", name.to_owned())], count);
+    }
+    family
+}
+
+fn handshakes(server: &ServerState) -> Family {
+    let failed = server.tls.as_ref().map_or(0, super::tls::Current::failed);
+    let done = server.counts.handshakes.load(Relaxed);
+    Family::new(FamilyKind::Counter, "peregrine_tls_handshakes", "Handshakes of TLS")
+        .with(vec![("outcome", "ok".to_owned())], done)
+        .with(vec![("outcome", "failed".to_owned())], failed)
+}
+
+fn of_service(stats: &ServiceStats) -> Vec<Family> {
+    let mut tasks = Family::new(FamilyKind::Gauge, "peregrine_tasks", "Tasks in memory, by state");
+    for (state, count) in TaskState::ALL.into_iter().zip(stats.tasks) {
+        tasks = tasks.with(vec![("state", state_word(state).to_owned())], count);
+    }
+    let help = "Finished tasks that have left, by the limit that made them";
+    let mut evicted = Family::new(FamilyKind::Counter, "peregrine_tasks_evicted", help);
+    for (limit, count) in ServiceStats::EVICTED_BY.into_iter().zip(stats.evicted) {
+        evicted = evicted.with(vec![("limit", limit.to_owned())], count);
+    }
+    let help = "Bytes of tasks in memory";
+    vec![tasks, evicted, Family::one(FamilyKind::Gauge, "peregrine_store_bytes", help, stats.bytes)]
+}
+
+/// The state as A2A 0.3 spells it.
+fn state_word(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Unspecified => "unknown",
+        TaskState::Submitted => "submitted",
+        TaskState::Working => "working",
+        TaskState::Completed => "completed",
+        TaskState::Failed => "failed",
+        TaskState::Canceled => "canceled",
+        TaskState::InputRequired => "input-required",
+        TaskState::Rejected => "rejected",
+        TaskState::AuthRequired => "auth-required",
+    }
+}

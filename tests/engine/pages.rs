@@ -1,0 +1,149 @@
+//! The pages about the server: who is told what, where callers are known and where they are not.
+
+use std::{
+    borrow::Cow,
+    net::IpAddr,
+    sync::Arc,
+    task::{Poll, Waker},
+};
+
+use peregrine::{
+    auth::{
+        Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Grant, Presented,
+        Principal, PrincipalBuf, ScopeSet, TenantGrant,
+    },
+    engine::{BuildError, Mount, Setup, Start},
+    service::{
+        Now, Peer, Remote,
+        pages::{PageAnswer, PageSource, ServerPage},
+    },
+};
+
+use crate::support::{Lab, echo};
+
+/// Says which page it is, and whether with details.
+struct Said;
+
+impl PageSource for Said {
+    fn are_beside_agents(&self) -> bool {
+        true
+    }
+
+    fn write(&self, page: ServerPage, details: bool, out: &mut Vec<u8>) -> Option<PageAnswer> {
+        out.extend_from_slice(format!("{page:?} {details}").as_bytes());
+        Some(PageAnswer { status: 200, media: "text/plain" })
+    }
+}
+
+/// A bearer token is a list of scopes; `wrong` is none.
+struct ByScopes;
+
+impl Authenticator for ByScopes {
+    fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
+        let secret = Cow::Borrowed(source.authorization?.strip_prefix(b"Bearer ")?);
+        Some(Presented { kind: CredentialKind::Bearer, secret })
+    }
+
+    fn check(
+        &self,
+        presented: &Presented<'_>,
+        _now: Now,
+        _wake: &Waker,
+    ) -> Poll<Result<Admission, AuthRefusal>> {
+        let text = str::from_utf8(&presented.secret).unwrap_or("wrong");
+        if text == "wrong" {
+            return Poll::Ready(Err(AuthRefusal::Wrong("it is wrong")));
+        }
+        let principal = Arc::new(Principal::new(PrincipalBuf {
+            kind: presented.kind,
+            issuer: String::new(),
+            name: "somebody".to_owned(),
+            tenants: TenantGrant::None,
+            scopes: ScopeSet::new(text.split(',')),
+            quota: None,
+        }));
+        let grant = Arc::new(Grant::default());
+        Poll::Ready(Ok(Admission { principal, expires_unix_ms: u64::MAX, grant }))
+    }
+
+    fn challenge(&self, _refusal: &AuthRefusal) -> String {
+        "Bearer".to_owned()
+    }
+}
+
+fn lab(knows_callers: bool) -> Lab {
+    let authenticator = knows_callers.then(|| Arc::new(ByScopes) as Arc<dyn Authenticator>);
+    let pages: Option<Arc<dyn PageSource>> = Some(Arc::new(Said));
+    Lab::new(Setup { authenticator, pages, ..Setup::default() })
+}
+
+fn from(address: &str) -> Peer<'static> {
+    let address: IpAddr = address.parse().unwrap();
+    Peer { remote: Remote::Known(address), ..Peer::default() }
+}
+
+/// The status and the content of the answer to a GET.
+fn ask(lab: &mut Lab, peer: Peer<'static>, path: &str, lines: &str) -> (u16, String) {
+    let peer = lab.open_to(peer);
+    lab.write(peer, format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n").as_bytes());
+    let reply = lab.reply(peer);
+    (reply.status, reply.text().to_owned())
+}
+
+#[test]
+fn metrics_and_details_are_for_this_machine_and_for_admins() {
+    let admin = "Authorization: Bearer a2a:read,a2a:admin\r\n";
+    let reader = "Authorization: Bearer a2a:read\r\n";
+    let wrong = "Authorization: Bearer wrong\r\n";
+    let forwarded = "X-Forwarded-For: 192.0.2.7\r\n";
+    let listener = Peer { is_admin: true, ..from("192.0.2.1") };
+    for (knows_callers, peer, lines, metrics, details) in [
+        (false, from("127.0.0.1"), "", 200, true),
+        (false, from("::1"), "", 200, true),
+        (false, from("::ffff:127.0.0.1"), "", 200, true),
+        (false, from("127.0.0.1"), forwarded, 403, false),
+        (false, from("192.0.2.1"), "", 403, false),
+        (false, Peer::default(), "", 403, false),
+        (false, listener, "", 200, true),
+        (true, from("127.0.0.1"), "", 200, true),
+        (true, from("127.0.0.1"), forwarded, 401, false),
+        (true, from("192.0.2.1"), "", 401, false),
+        (true, from("192.0.2.1"), wrong, 401, false),
+        (true, from("192.0.2.1"), reader, 403, false),
+        (true, from("192.0.2.1"), admin, 200, true),
+        (true, listener, "", 200, true),
+        (true, listener, wrong, 200, true),
+    ] {
+        let mut lab = lab(knows_callers);
+        let what = format!("{knows_callers} {peer:?} {lines}");
+        assert_eq!(ask(&mut lab, peer, "/metrics", lines).0, metrics, "{what}");
+        let ready = (200, format!("Ready {details}"));
+        assert_eq!(ask(&mut lab, peer, "/readyz", lines), ready, "{what}");
+        assert_eq!(ask(&mut lab, peer, "/healthz", lines).0, 200, "{what}");
+    }
+}
+
+#[test]
+fn a_page_that_a_stranger_shows_in_a_browser_here_is_a_strangers() {
+    let mut lab = lab(false);
+    let peer = lab.open_to(from("127.0.0.1"));
+    lab.write(peer, b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    assert_eq!(lab.reply(peer).status, 403);
+}
+
+#[test]
+fn without_pages_their_paths_lead_nowhere() {
+    let mut lab = Lab::echo();
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(ask(&mut lab, from("127.0.0.1"), path, "").0, 404, "{path}");
+    }
+}
+
+#[test]
+fn nothing_is_mounted_where_a_page_is() {
+    let mount = Mount { path: "/metrics/".to_owned(), dialect: "standard".to_owned(), agent: None };
+    let setup = Setup { agents: vec![echo()], mounts: vec![mount], ..Setup::default() };
+    let start = Start { secret: 1, unix_ms: || 0, workers: 1, base_url: String::new() };
+    let refused = setup.build(start).err();
+    assert_eq!(refused, Some(BuildError::PageMount("/metrics/".to_owned())));
+}
