@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Drives a running server with the official clients, each over every binding it has, with those of
-# Google's ADK and of Pydantic AI, with a plain client of WebSocket and with grpcio and reflection
-# alone, all from their registries:
+# Google's ADK and of Pydantic AI, with a plain client of WebSocket, with grpcio and reflection alone,
+# and Prometheus' parser on what it has counted, all from their registries:
 #   run.sh BASE_URL [--only NAME,NAME...]
 # The server is the echo agent with the hybrid card. What ends with -grpc finds gRPC in the card
 # (`--interfaces jsonrpc,http+json,grpc`), `adk` refuses a card that lists it, and `fasta2a` needs
@@ -14,7 +14,7 @@ cd "$(dirname "$0")"
 official="py1 py03 js1 js03"
 only=$official
 for name in $official; do only="$only $name-rest $name-grpc"; done
-only="$only grpc ws fasta2a"
+only="$only grpc ws fasta2a metrics"
 base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $only adk signed}
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
@@ -90,6 +90,10 @@ for name in ${only//,/ }; do
     ws)
         stamped .venv-ws/stamp requirements-ws.txt venv ws
         client ws .venv-ws/bin/python ws.py
+        ;;
+    metrics)
+        stamped .venv-metrics/stamp requirements-metrics.txt venv metrics
+        client metrics .venv-metrics/bin/python metrics.py
         ;;
     js1 | js03 | js1-* | js03-*)
         stamped node_modules/.stamp package.json modules
