@@ -11,6 +11,8 @@ mod counted;
 #[path = "support/engine.rs"]
 mod engine;
 
+use peregrine::engine::Setup;
+
 use engine::{Bench, CARD, TEXT, get, message, post, send, with_room};
 
 /// Case, instructions per request at most, requests in one input.
@@ -19,6 +21,8 @@ use engine::{Bench, CARD, TEXT, get, message, post, send, with_room};
 const CASES: &[(&str, u64, u64)] = &[
     ("send", 8_900, 1),
     ("get", 4_850, 1),
+    // As `get`, counted for `/metrics`.
+    ("get_counted", 5_000, 1),
     ("get_pipelined_16", 4_695, 16),
     ("batch_100", 353_850, 1),
     ("stream_3", 12_190, 1),
@@ -87,11 +91,17 @@ fn masked(text: &str) -> Vec<u8> {
 }
 
 fn run(case: &str, count: u64) {
-    let mut bench = Bench::new();
+    let mut bench = match case {
+        "get_counted" => {
+            let observer = Some(peregrine::net::counting(1, 1_024));
+            Bench::with(Setup { observer, ..Setup::default() })
+        }
+        _ => Bench::new(),
+    };
     let id = bench.task_id();
     let (input, expected) = match case {
         "send" => (send("SendMessage", TEXT), "TASK_STATE_COMPLETED"),
-        "get" => (post(&get("GetTask", &id)), "TASK_STATE_COMPLETED"),
+        "get" | "get_counted" => (post(&get("GetTask", &id)), "TASK_STATE_COMPLETED"),
         "get_traced" => (post_with(TRACE, &get("GetTask", &id)), "TASK_STATE_COMPLETED"),
         "get_authorized" => {
             (post_with(&credentials(256), &get("GetTask", &id)), "TASK_STATE_COMPLETED")

@@ -110,6 +110,9 @@ pub const BLOCKING_THREADS_MAX: usize = 64;
 /// sixteenth round of its threads. Each holds its message and its call.
 pub const BLOCKING_QUEUE_MAX: usize = 1_024;
 
+/// Lines of a log that wait for whoever reads it; those beyond are counted, and lost.
+pub const LOG_LINES_MAX: usize = 8_192;
+
 /// Why a limit could not be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitError {

@@ -60,9 +60,14 @@ const NOW: Now = Now { mono_ms: 1, unix_ms: 1_790_000_000_000 };
 
 impl Bench {
     pub fn new() -> Bench {
+        Bench::with(Setup::default())
+    }
+
+    /// The same with something else in its setup.
+    pub fn with(setup: Setup) -> Bench {
         let agents: Vec<(_, Arc<dyn peregrine::agent::Agent>)> =
             vec![(Echo::profile(), Arc::new(Echo))];
-        let setup = Setup { agents, ..Setup::default() };
+        let setup = Setup { agents, ..setup };
         let base_url = "http://127.0.0.1:3000".to_owned();
         let start = Start { secret: 7, unix_ms: || 1_790_000_000_000, workers: 1, base_url };
         let engine = setup.build(start).unwrap();

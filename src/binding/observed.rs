@@ -40,6 +40,15 @@ pub struct ObservedCall {
 /// What is told of a call when it ends; `None`: nobody hears it.
 pub type Observed = Option<Box<ObservedCall>>;
 
+/// Bytes behind the pointer.
+pub fn held_bytes(observed: &Observed) -> usize {
+    let of_details = |call: &ObservedCall| {
+        let task = |details: &CallDetails| size_of::<CallDetails>() + details.task.capacity();
+        call.record.details.as_deref().map_or(0, task)
+    };
+    observed.as_deref().map_or(0, |call| size_of::<ObservedCall>() + of_details(call))
+}
+
 impl ObservedCall {
     /// Counts bytes that were written for it.
     pub fn wrote(&mut self, bytes: usize) {

@@ -9,7 +9,7 @@ use crate::{
         admission::Admitted,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
         kept_format::KeptFormat,
-        observed::{Observed, refusal_of},
+        observed::{Observed, held_bytes, refusal_of},
         responder::Content,
         stream::EventStream,
     },
@@ -119,7 +119,8 @@ impl PendingResponse {
 
     /// Bytes behind pointers: the calls that wait, and the answers of a batch so far.
     pub fn held_bytes(&self) -> usize {
-        let kept: usize = self.calls.iter().map(|call| call.format.held_bytes()).sum();
+        let of_call = |call: &PendingCall| call.format.held_bytes() + held_bytes(&call.observed);
+        let kept: usize = self.calls.iter().map(of_call).sum();
         let each = size_of::<PendingCall>();
         let calls = self.calls.capacity() * each + self.calls.len() * WAITER_BYTES;
         self.batch.as_ref().map_or(0, |batch| batch.answers.capacity()) + calls + kept

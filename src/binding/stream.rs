@@ -15,7 +15,7 @@ use crate::{
         answer::{AnswerFormat, ResponseWriter},
         grpc::{Code, Status, count::EventCount},
         kept_format::KeptFormat,
-        observed::Observed,
+        observed::{Observed, held_bytes},
         responder::Responder,
     },
     dialect::Encode,
@@ -266,7 +266,8 @@ impl EventStream {
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
         let count = |count: &EventCount| size_of::<EventCount>() + count.held_bytes();
-        self.format.held_bytes() + self.count.as_deref().map_or(0, count)
+        let observed = held_bytes(&self.observed);
+        observed + self.format.held_bytes() + self.count.as_deref().map_or(0, count)
     }
 }
 

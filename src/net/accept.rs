@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::{
     drive::Drive,
     local_addr::LocalAddr,
+    report,
     worker_state::{ConnectionPermit, WorkerState},
 };
 
@@ -36,6 +37,7 @@ pub(super) async fn accept(listener: TcpListener, local: Rc<WorkerState>) {
 
 fn admit(stream: TcpStream, local_addr: LocalAddr, local: &Rc<WorkerState>) {
     let Some(permit) = ConnectionPermit::take(local) else {
+        report::limit("connections_max");
         if local.server.tls.is_none() {
             // Best effort: whoever does not read it sees a closed connection.
             let _ = SockRef::from(&stream).send(REFUSAL);

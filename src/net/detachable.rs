@@ -31,7 +31,8 @@ impl<S: Transport + 'static> Detachable<S> {
     pub(super) fn move_to_http2(&mut self, read: &[u8], permit: &ConnectionPermit, local_addr: u8) {
         #[cfg(feature = "grpc")]
         if let Some(stream) = self.0.take() {
-            super::http2::spawn(stream, read, permit.again(), local_addr);
+            let is_admin = permit.local_addrs.at(local_addr).is_admin();
+            super::http2::spawn(stream, read, permit.again(is_admin), local_addr);
         }
         // Without the feature the engine never asks for it.
         #[cfg(not(feature = "grpc"))]

@@ -160,6 +160,9 @@ impl<S: Transport> Drop for Drive<S> {
             self.io.output.release(&mut scratch.outputs);
         }
         self.local.server.buffers.release(&mut self.io.share);
+        if self.local.local_addrs.at(self.io.local_addr).is_admin() {
+            self.local.admin_ends();
+        }
     }
 }
 

@@ -32,6 +32,11 @@ impl LocalAddr {
         LocalAddr { local: None, is_loopback: true, is_admin: false }
     }
 
+    /// Whether it is the place of whoever runs the server.
+    pub(super) fn is_admin(self) -> bool {
+        self.is_admin
+    }
+
     /// The same, of a listener that is there for whoever runs the server.
     pub(super) fn of_admin(self) -> LocalAddr {
         LocalAddr { is_admin: true, ..self }
@@ -53,14 +58,16 @@ impl LocalAddr {
     }
 }
 
-/// The list of a worker. Its first two places know no address: that of a connection whose address
+/// The list of a worker. Its first four places know no address: that of a connection whose address
 /// found no room.
 pub(super) struct LocalAddrs(RefCell<Vec<LocalAddr>>);
 
 impl Default for LocalAddrs {
     fn default() -> LocalAddrs {
-        let unknown = |is_loopback| LocalAddr { local: None, is_loopback, is_admin: false };
-        LocalAddrs(RefCell::new([false, true].map(unknown).to_vec()))
+        let unknown = |(is_loopback, is_admin)| LocalAddr { local: None, is_loopback, is_admin };
+        LocalAddrs(RefCell::new(
+            [(false, false), (true, false), (false, true), (true, true)].map(unknown).to_vec(),
+        ))
     }
 }
 
@@ -73,7 +80,8 @@ impl LocalAddrs {
         if found.is_none() && place.is_ok() {
             all.push(local_addr);
         }
-        place.unwrap_or(u8::from(local_addr.is_loopback))
+        let unknown = u8::from(local_addr.is_loopback) + 2 * u8::from(local_addr.is_admin);
+        place.unwrap_or(unknown)
     }
 
     /// What has this place.
@@ -98,7 +106,7 @@ mod tests {
         for _ in 0..2 {
             for number in 0..300 {
                 let known = local_addrs.at(local_addrs.place(local_addr(number)));
-                let local = local_addr(number).local.filter(|_| number < 254);
+                let local = local_addr(number).local.filter(|_| number < 252);
                 assert_eq!(known, LocalAddr { local, ..local_addr(number) });
             }
         }

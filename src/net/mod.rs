@@ -27,8 +27,12 @@ mod input_buffer;
 #[cfg(feature = "auth")]
 mod key_fetch;
 mod local_addr;
+#[cfg(feature = "logs")]
+mod log;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "metrics")]
+mod observers;
 mod operating;
 mod output_buffer;
 mod owned_turn;
@@ -62,6 +66,10 @@ pub use entropy::worker;
 pub use error::ServerError;
 #[cfg(feature = "auth")]
 pub use key_fetch::KeyFetcher;
+#[cfg(feature = "logs")]
+pub use log::LogLevel;
+#[cfg(all(feature = "internals", feature = "metrics"))]
+pub use observers::counting;
 pub use owned_turn::OwnedTurn;
 pub use reload::{Controls, LIVE_LIMITS, Reload};
 pub use running::Running;

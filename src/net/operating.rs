@@ -1,6 +1,20 @@
 //! What whoever runs a server can say of being told about it.
 
+#[cfg(feature = "metrics")]
+use std::{sync::Arc, time::Instant};
+
 use super::{Server, pages::ReadyCheck};
+#[cfg(feature = "logs")]
+use super::{
+    entropy::Chacha,
+    log::{self, AccessLog, LogLevel},
+};
+#[cfg(feature = "metrics")]
+use super::{error::ServerError, metrics::Metrics, observers::Observers};
+#[cfg(feature = "logs")]
+use crate::service::Entropy;
+#[cfg(feature = "metrics")]
+use crate::service::observe::CallObserver;
 
 impl Server {
     /// Serves `/healthz`, `/readyz` and `/metrics` on a listener of their own, and no longer beside
@@ -24,11 +38,55 @@ impl Server {
         self
     }
 
+    /// Writes the log of the process to stderr: these lines, and one for one call of `one_of`; 0:
+    /// for none. It is text where stderr is a terminal, and JSON otherwise. A program that has a
+    /// subscriber of `tracing` keeps it, and is told there. Another [`Setup::observer`] is then not
+    /// told of calls.
+    ///
+    /// [`Setup::observer`]: crate::engine::Setup::observer
+    #[cfg(feature = "logs")]
+    #[must_use]
+    pub fn logs(mut self, level: LogLevel, one_of: u32) -> Server {
+        self.log = Some((level, one_of));
+        self
+    }
+
     /// Counts calls, for `/metrics`. Another [`Setup::observer`] is then not told of them.
+    ///
+    /// [`Setup::observer`]: crate::engine::Setup::observer
     #[cfg(feature = "metrics")]
     #[must_use]
     pub fn metrics(mut self) -> Server {
         self.counts_calls = true;
         self
     }
+
+    /// Sets who is told how calls end, if anybody is to be.
+    #[cfg(feature = "metrics")]
+    pub(super) fn observe(
+        &mut self,
+        workers: usize,
+    ) -> Result<Option<Arc<Observers>>, ServerError> {
+        let agents_max = self.setup.limits.agents_max;
+        let metrics = self.counts_calls.then(|| Arc::new(Metrics::new(workers, agents_max)));
+        let observers = Observers {
+            epoch: Instant::now(),
+            metrics,
+            #[cfg(feature = "logs")]
+            log: self.log.map(|(level, one_of)| open_log(level, one_of)).transpose()?,
+        };
+        let observers = observers.hear().then(|| Arc::new(observers));
+        if let Some(observers) = &observers {
+            self.setup.observer = Some(Arc::clone(observers) as Arc<dyn CallObserver>);
+        }
+        Ok(observers)
+    }
+}
+
+/// Has the process write its log, and makes the one of calls.
+#[cfg(feature = "logs")]
+fn open_log(level: LogLevel, one_of: u32) -> Result<Arc<AccessLog>, ServerError> {
+    log::install(level);
+    let key = Chacha::new().map_err(ServerError::System)?.bits();
+    Ok(Arc::new(AccessLog::new(one_of, key)))
 }

@@ -17,6 +17,8 @@ use std::{
 
 use crate::{auth::Quotas, engine::Agents, limits::Limits};
 
+#[cfg(feature = "logs")]
+use super::log::{self, LogLevel};
 #[cfg(feature = "tls")]
 use super::{
     ServerError,
@@ -82,6 +84,14 @@ impl Controls {
     /// Sets what callers may take; what was taken stays taken.
     pub fn set_quotas(&self, quotas: Quotas) {
         self.0.engine.config.access.accounts.set_quotas(quotas);
+    }
+
+    /// Has the log of [`Server::logs`](super::Server::logs) write these lines from now on, and one
+    /// for one call of so many; 0: none.
+    #[cfg(feature = "logs")]
+    pub fn set_logs(&self, level: LogLevel, one_of: u32) {
+        log::set_level(level);
+        self.0.set_access_log(one_of);
     }
 
     /// Sets those of the limits that are in [`LIVE_LIMITS`].

@@ -2,25 +2,98 @@
 //! and only under `Server::run`.
 
 use std::{
+    collections::BTreeMap,
     fmt::Display,
     io::{self, Write},
-    sync::atomic::Ordering,
+    sync::{Mutex, PoisonError, atomic::Ordering},
+    time::{Duration, Instant},
 };
 
 use crate::engine::Waiting;
 
 use super::{server_state::ServerState, slow_turn::SlowTurn};
 
-/// Says one line.
+/// Says one line: to the log, where there is one.
 pub(super) fn say(line: &dyn Display) {
+    #[cfg(feature = "logs")]
+    if tracing::dispatcher::has_been_set() {
+        return tracing::info!(target: "peregrine", "{line}");
+    }
     // Without stderr nobody wants to know.
     let _ = writeln!(io::stderr(), "peregrine: {line}");
+}
+
+/// Says one line that is for a log alone, and so for nobody where there is none.
+#[cfg(feature = "logs")]
+fn note(line: &dyn Display) {
+    tracing::warn!(target: "peregrine", "{line}");
+}
+
+#[cfg(not(feature = "logs"))]
+fn note(_: &dyn Display) {}
+
+/// Says that a limit was hit, at most once a second for each.
+pub(super) fn limit(name: &'static str) {
+    static LIMITS: Mutex<BTreeMap<&'static str, OncePerSecond>> = Mutex::new(BTreeMap::new());
+    let mut limits = LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(others) = limits.entry(name).or_default().lets_pass(Instant::now()) {
+        drop(limits);
+        note(&format_args!("the limit {name} was hit{}", and_others(others)));
+    }
+}
+
+/// Says that a handshake of TLS came to nothing, at most once a second.
+#[cfg(feature = "tls")]
+pub(super) fn handshake(error: &dyn Display) {
+    static HANDSHAKES: Mutex<OncePerSecond> = Mutex::new(OncePerSecond::NEVER);
+    let passes =
+        HANDSHAKES.lock().unwrap_or_else(PoisonError::into_inner).lets_pass(Instant::now());
+    if let Some(others) = passes {
+        note(&format_args!("a TLS handshake has failed: {error}{}", and_others(others)));
+    }
+}
+
+/// Waits, but not for long, until the log is written.
+pub(super) fn flush() {
+    #[cfg(feature = "logs")]
+    super::log::flush();
 }
 
 /// Lines that the log could not take.
 #[cfg(feature = "metrics")]
 pub(super) fn lost_lines() -> u64 {
-    0
+    #[cfg(feature = "logs")]
+    let lost = super::log::lost_lines();
+    #[cfg(not(feature = "logs"))]
+    let lost = 0;
+    lost
+}
+
+/// Lets one line of a kind pass in a second, and counts the others.
+#[derive(Default)]
+struct OncePerSecond {
+    last: Option<Instant>,
+    others: u64,
+}
+
+impl OncePerSecond {
+    #[cfg(feature = "tls")]
+    const NEVER: OncePerSecond = OncePerSecond { last: None, others: 0 };
+
+    /// Whether a line may pass now; if so, how many could not since the last one.
+    fn lets_pass(&mut self, now: Instant) -> Option<u64> {
+        let is_soon = |last: Instant| now.duration_since(last) < Duration::from_secs(1);
+        if self.last.is_some_and(is_soon) {
+            self.others += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.others))
+    }
+}
+
+fn and_others(others: u64) -> String {
+    if others == 0 { String::new() } else { format!(", and {others} times more before that") }
 }
 
 /// Says that an agent has held up its worker.
@@ -73,6 +146,16 @@ fn seconds(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_line_a_second_passes_and_says_how_many_did_not() {
+        let (mut once, begin) = (OncePerSecond::default(), Instant::now());
+        let passed: Vec<_> = [0, 1, 999, 1_000, 1_001, 3_000]
+            .map(|ms| once.lets_pass(begin + Duration::from_millis(ms)))
+            .into();
+        assert_eq!(passed, [Some(0), None, None, Some(2), None, Some(1)]);
+        assert_eq!(and_others(0), "");
+    }
 
     #[test]
     fn numbers_are_readable() {

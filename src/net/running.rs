@@ -9,6 +9,8 @@ use std::{
 
 use crate::{engine::Agents, limits::Limits};
 
+#[cfg(feature = "logs")]
+use super::log::{self, LogLevel};
 use super::{
     error::ServerError,
     server_state::{ServerState, Stage},
@@ -43,6 +45,18 @@ impl Running {
     /// [`Server::admin`]: crate::net::Server::admin
     pub fn admin(&self) -> Option<&str> {
         self.admin.as_deref()
+    }
+
+    /// Has the log of [`Server::logs`](crate::net::Server::logs) write these lines from now on.
+    #[cfg(feature = "logs")]
+    pub fn set_log_level(&self, level: LogLevel) {
+        log::set_level(level);
+    }
+
+    /// Has one call of so many write a line from now on, if there is a log; 0: none.
+    #[cfg(feature = "logs")]
+    pub fn set_access_log(&self, one_of: u32) {
+        self.server.set_access_log(one_of);
     }
 
     /// Reads the files of [`tls`](crate::net::Server::tls) again, for the connections that come

@@ -15,7 +15,7 @@ use super::{
 
 /// The page of a server that counts; `None`: it does not.
 pub(super) fn text(server: &ServerState) -> Option<String> {
-    let metrics = server.metrics.as_ref()?;
+    let metrics = server.observers.as_ref()?.metrics.as_ref()?;
     let engine = &server.engine;
     let name = |agent: AgentIndex| engine.agent_name(agent);
     let mut families = metrics.families(name);

@@ -15,6 +15,8 @@ use crate::{
     service::{Entropy, Service, tap::Tap},
 };
 
+#[cfg(feature = "logs")]
+use super::log::LogLevel;
 use super::{
     clock::unix_ms,
     entropy::Chacha,
@@ -54,7 +56,7 @@ pub const LISTEN_DEFAULT: &str = "127.0.0.1:3000";
 /// ```
 #[derive(Default)]
 pub struct Server {
-    setup: Setup,
+    pub(super) setup: Setup,
     listen: Vec<String>,
     listeners: Vec<TcpListener>,
     workers: Option<usize>,
@@ -68,6 +70,8 @@ pub struct Server {
     pub(super) checks: Vec<ReadyCheck>,
     #[cfg(feature = "metrics")]
     pub(super) counts_calls: bool,
+    #[cfg(feature = "logs")]
+    pub(super) log: Option<(LogLevel, u32)>,
 }
 
 impl Server {
@@ -280,6 +284,7 @@ impl Server {
         let server = Arc::clone(&running.server);
         running.join();
         report::drained(&server);
+        report::flush();
         Ok(())
     }
 }

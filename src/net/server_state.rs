@@ -14,7 +14,7 @@ use crate::engine::{Engine, Waiting};
 use crate::permits::Permits;
 
 #[cfg(feature = "metrics")]
-use super::metrics::Metrics;
+use super::observers::Observers;
 use super::{
     admin::AdminSocket,
     reload::{LiveLimits, ReloadRequests},
@@ -67,9 +67,9 @@ pub(super) struct ServerState {
     pub(super) open: AtomicUsize,
     /// What has happened since the start.
     pub(super) counts: ServerCounts,
-    /// What was counted of calls; `None`: nobody counts.
+    /// Who is told how calls end; `None`: nobody.
     #[cfg(feature = "metrics")]
-    pub(super) metrics: Option<Arc<Metrics>>,
+    pub(super) observers: Option<Arc<Observers>>,
     /// The listener for whoever runs the server, until a worker serves it.
     pub(super) admin: Mutex<Option<AdminSocket>>,
     listening: AtomicUsize,
@@ -117,7 +117,7 @@ impl ServerState {
             open: AtomicUsize::new(0),
             counts: ServerCounts::default(),
             #[cfg(feature = "metrics")]
-            metrics: None,
+            observers: None,
             admin: Mutex::new(None),
             listening: AtomicUsize::new(0),
             #[cfg(feature = "grpc")]
@@ -135,6 +135,23 @@ impl ServerState {
             workers: AtomicUsize::new(workers),
             wakers: Mutex::new(vec![Waker::noop().clone(); workers + 1]),
         }
+    }
+
+    /// Has one call of so many write a line from now on, if there is a log; 0: none.
+    #[cfg(feature = "logs")]
+    pub(super) fn set_access_log(&self, one_of: u32) {
+        let log = self.observers.as_ref().and_then(|observers| observers.log.as_ref());
+        log.into_iter().for_each(|log| log.set_one_of(one_of));
+    }
+
+    /// Says who is told how calls end.
+    #[cfg(feature = "metrics")]
+    pub(super) fn observed_by(&mut self, observers: Option<Arc<Observers>>) {
+        #[cfg(feature = "logs")]
+        let logs = observers.iter().filter_map(|observers| observers.log.as_ref());
+        #[cfg(feature = "logs")]
+        logs.for_each(|log| log.belong_to(Arc::downgrade(&self.engine)));
+        self.observers = observers;
     }
 
     /// The listener for whoever runs the server, for the worker that serves it.

@@ -52,6 +52,7 @@ impl Signals {
             for signal in &mut self.ends {
                 while signal.poll_recv(cx).is_ready() {
                     if server.stage() != Stage::Serving {
+                        report::flush();
                         std::process::exit(1);
                     }
                     report::draining(&server);

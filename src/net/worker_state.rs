@@ -192,11 +192,10 @@ impl WorkerState {
 }
 
 /// A connection's place among the open ones; dropping it gives the place back.
-pub(super) struct ConnectionPermit {
-    local: Rc<WorkerState>,
-    /// True: it is one of whoever runs the server, and counts apart.
-    is_admin: bool,
-}
+///
+/// It has no room to say that it is one of whoever runs the server, which count apart: whoever
+/// serves one says so at its end ([`ConnectionPermit::admin_ends`]).
+pub(super) struct ConnectionPermit(Rc<WorkerState>);
 
 impl ConnectionPermit {
     /// A place for a connection that was just accepted; `None`: there are `connections_max`.
@@ -209,7 +208,7 @@ impl ConnectionPermit {
         }
         local.server.counts.accepted.fetch_add(1, Ordering::Relaxed);
         local.open.set(local.open.get() + 1);
-        Some(ConnectionPermit { local: Rc::clone(local), is_admin: false })
+        Some(ConnectionPermit(Rc::clone(local)))
     }
 
     /// A place for a connection of whoever runs the server; `None`: there are
@@ -220,26 +219,34 @@ impl ConnectionPermit {
             return None;
         }
         local.admin_open.set(local.admin_open.get() + 1);
-        Some(ConnectionPermit { local: Rc::clone(local), is_admin: true })
+        Some(ConnectionPermit(Rc::clone(local)))
+    }
+
+    /// Says that this is the place of a connection of whoever runs the server, and is dropped now.
+    pub(super) fn admin_ends(&self) {
+        self.admin_open.set(self.admin_open.get() - 1);
+        // What dropping it takes back.
+        self.open.set(self.open.get() + 1);
+        self.server.open.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A place for a connection that goes on under another driver, while its first one ends.
     #[cfg(feature = "grpc")]
-    pub(super) fn again(&self) -> ConnectionPermit {
-        let ConnectionPermit { local, is_admin } = self;
-        if *is_admin {
+    pub(super) fn again(&self, is_admin: bool) -> ConnectionPermit {
+        let ConnectionPermit(local) = self;
+        if is_admin {
             local.admin_open.set(local.admin_open.get() + 1);
         } else {
             local.server.open.fetch_add(1, Ordering::Relaxed);
             local.open.set(local.open.get() + 1);
         }
-        ConnectionPermit { local: Rc::clone(local), is_admin: *is_admin }
+        ConnectionPermit(Rc::clone(local))
     }
 
     /// What the tasks of this worker share.
     #[cfg(feature = "grpc")]
     pub(super) fn local(&self) -> &Rc<WorkerState> {
-        &self.local
+        &self.0
     }
 }
 
@@ -247,15 +254,12 @@ impl Deref for ConnectionPermit {
     type Target = WorkerState;
 
     fn deref(&self) -> &WorkerState {
-        &self.local
+        &self.0
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        match self.is_admin {
-            true => self.local.admin_open.set(self.local.admin_open.get() - 1),
-            false => self.local.connection_ended(),
-        }
+        self.0.connection_ended();
     }
 }

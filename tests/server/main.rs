@@ -23,6 +23,7 @@ mod hyper;
 mod key_fetch;
 mod limits;
 mod listeners;
+mod logs;
 #[cfg(target_os = "linux")]
 mod memory;
 mod pages;

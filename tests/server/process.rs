@@ -247,10 +247,14 @@ fn a_drain_says_what_it_waits_for_and_what_it_cuts() {
     // A machine that has much to do may have held up the agent, which is said, too.
     let lines: Vec<&str> = text.lines().filter(|line| !line.contains("held up")).collect();
     let [begin, end] = lines[..] else { panic!("{text}") };
+    let message = |line: &str| -> String {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["message"].as_str().unwrap().to_owned()
+    };
     let what = "1 waiting call, 0 streams, 1 open connection; 1 unfinished task";
-    assert_eq!(begin, format!("peregrine: draining, for 0.2 s at most: {what}"));
+    assert_eq!(message(begin), format!("draining, for 0.2 s at most: {what}"));
     let what = "1 waiting call, 0 streams cut; 1 unfinished task in memory";
-    assert_eq!(end, format!("peregrine: 0.2 s were not enough: {what}"));
+    assert_eq!(message(end), format!("0.2 s were not enough: {what}"));
     std::fs::remove_file(said).unwrap();
 }
 

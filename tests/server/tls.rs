@@ -400,7 +400,9 @@ fn sighup_brings_new_files_for_new_connections() {
     assert_eq!(cert_now(), shown.cert);
     let text = fs::read_to_string(&said).unwrap();
     for (line, why) in text.lines().zip(["is not that of the certificate", "server.pem: "]) {
-        assert!(line.starts_with("peregrine: cannot use "), "{line}");
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let line = line["message"].as_str().unwrap();
+        assert!(line.starts_with("cannot use "), "{line}");
         assert!(line.ends_with("; the old certificate stays") && line.contains(why), "{line}");
     }
     // Files that fit each other.

@@ -84,6 +84,12 @@ const ROWS: &[Row] = &[
         "Serves /healthz, /readyz and /metrics here alone, to whoever reaches it [default: with \
          the agents; metrics to this machine alone]",
     ),
+    ("log", "LEVEL", "What is written to stderr: off, error, warn, info, debug [default: info]"),
+    (
+        "access-log",
+        "N",
+        "Writes a line for each call, or for one of N: text on a terminal, JSON otherwise",
+    ),
     ("allow-anonymous", "", "Listen on addresses that other machines can reach"),
 ];
 
@@ -128,6 +134,7 @@ fn arg(row: &Row) -> Arg {
     };
     match name {
         "extended-card" => arg.overrides_with("no-extended-card"),
+        "access-log" => arg.num_args(0..=1).require_equals(true).default_missing_value("1"),
         "no-extended-card" => arg.overrides_with("extended-card"),
         "config" => arg
             .global(true)

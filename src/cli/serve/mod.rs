@@ -78,7 +78,8 @@ struct Made {
 fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Made, UsageError> {
     let Config { root, serve } = config;
     let Serve { mut setup, listen, workers, anonymous, tls, shows_memory, admin, .. } = serve;
-    let (card_keys, auth) = (serve.card_keys, serve.auth);
+    let (card_keys, auth, logs) = (serve.card_keys, serve.auth, serve.logs);
+    let counts_calls = serve.counts_calls;
     let callers = auth.map(Callers::new).transpose();
     let callers = callers.map_err(|error| origin.line(&root.wrong("auth", error.to_string())))?;
     let callers = callers.map(Arc::new);
@@ -100,7 +101,10 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
     let (connections_max, is_extended) =
         (setup.limits.connections_max, setup.extended_card && callers.is_none());
     let banner = Banner { places, connections_max, shows_memory };
-    let mut server = Server::with(setup).workers(workers).metrics();
+    let mut server = Server::with(setup).workers(workers).logs(logs.level, logs.access);
+    if counts_calls {
+        server = server.metrics();
+    }
     if let Some(address) = admin {
         server = server.admin(address);
     }

@@ -164,15 +164,23 @@ pub(super) fn spawn<S: Transport + 'static>(
         let within = Duration::from_millis(permit.bounds.linger_ms);
         tokio::task::spawn_local(async move {
             let _ = tokio::time::timeout(within, refuse(&mut stream)).await;
-            drop(permit);
+            end(permit, local_addr);
         });
         return;
     };
     let read = read.to_vec();
     tokio::task::spawn_local(async move {
         serve(stream, read, Rc::clone(permit.local()), local_addr).await;
-        drop((http2_permit, permit));
+        drop(http2_permit);
+        end(permit, local_addr);
     });
+}
+
+/// Gives back the place of a connection that has ended.
+fn end(permit: ConnectionPermit, local_addr: u8) {
+    if permit.local_addrs.at(local_addr).is_admin() {
+        permit.admin_ends();
+    }
 }
 
 /// What a connection beyond `http2_connections_max` is told: SETTINGS, as every server begins, and

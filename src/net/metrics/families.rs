@@ -114,9 +114,10 @@ impl Family {
             }
             (_, Sample::Number(number)) => encoder.encode_gauge(number),
             (_, Sample::Histogram(sums)) => {
-                let bound = |bound| if bound == u64::MAX { f64::MAX } else { bound as f64 / unit };
+                // The last bucket, which has no bound, is what the count says.
+                let bounded = sums.buckets.iter().filter(|(bound, _)| *bound < u64::MAX);
                 let buckets: Vec<(f64, u64)> =
-                    sums.buckets.iter().map(|(upto, count)| (bound(*upto), *count)).collect();
+                    bounded.map(|(bound, count)| (*bound as f64 / unit, *count)).collect();
                 let sum = sums.sum as f64 / unit;
                 encoder.encode_histogram::<NoLabelSet>(sum, sums.count(), &buckets, None)
             }

@@ -9,7 +9,7 @@ mod families;
 mod histogram;
 mod process;
 
-use std::{collections::BTreeMap, time::Instant};
+use std::collections::BTreeMap;
 
 use crossbeam_utils::CachePadded;
 
@@ -17,7 +17,7 @@ use crate::{
     model::{Generation, Op},
     service::{
         AgentIndex,
-        observe::{AuthOutcome, CallBinding, CallObserver, CallRecord},
+        observe::{AuthOutcome, CallBinding, CallRecord},
     },
 };
 
@@ -35,7 +35,6 @@ const OTHER: &str = "_OTHER";
 
 /// What a server counts of its calls.
 pub(super) struct Metrics {
-    epoch: Instant,
     workers: Box<[CachePadded<WorkerCounters>]>,
 }
 
@@ -43,7 +42,18 @@ impl Metrics {
     /// For so many workers and names of agents.
     pub(super) fn new(workers: usize, agents_max: usize) -> Metrics {
         let worker = |_| CachePadded::new(WorkerCounters::new(agents_max));
-        Metrics { epoch: Instant::now(), workers: (0..workers.max(1)).map(worker).collect() }
+        Metrics { workers: (0..workers.max(1)).map(worker).collect() }
+    }
+
+    /// Counts a call that has ended now, on the observer's clock.
+    #[inline]
+    pub(super) fn count(&self, call: &CallRecord, now_ns: u64) {
+        self.of(call.worker).count(call, now_ns);
+    }
+
+    /// Counts what came of asking who makes a request.
+    pub(super) fn count_caller(&self, worker: usize, outcome: AuthOutcome) {
+        self.of(worker).count_caller(outcome);
     }
 
     fn of(&self, worker: usize) -> &WorkerCounters {
@@ -64,24 +74,21 @@ impl Metrics {
     }
 }
 
-impl CallObserver for Metrics {
-    #[inline]
-    fn clock_ns(&self) -> u64 {
-        self.epoch.elapsed().as_nanos() as u64
-    }
-
-    fn call_ended(&self, call: &CallRecord) {
-        self.of(call.worker).count(call, self.clock_ns());
-    }
-
-    fn caller_asked(&self, worker: usize, outcome: AuthOutcome) {
-        self.of(worker).count_caller(outcome);
-    }
-}
-
 /// The number of an operation, below [`OPS`].
 fn op_number(op: Option<Op>) -> usize {
     op.map_or(OPS - 1, |op| op as usize)
+}
+
+/// The name of an operation, in metrics and logs.
+#[cfg(feature = "logs")]
+pub(super) fn op_name(op: Option<Op>) -> &'static str {
+    OP_NAMES[op_number(op)]
+}
+
+/// The name of a generation, in metrics and logs.
+#[cfg(feature = "logs")]
+pub(super) fn generation_name(generation: Generation) -> &'static str {
+    GENERATION_NAMES[generation_number(generation)]
 }
 
 /// The operations by their numbers, as A2A 1.0 names them.
@@ -113,8 +120,6 @@ const GENERATION_NAMES: [&str; GENERATIONS] = ["0.1", "0.3", "1.0"];
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{
         fault::FaultKind,
@@ -160,7 +165,7 @@ mod tests {
     fn workers_are_summed_and_agents_without_a_name_are_one() {
         let metrics = Metrics::new(2, 4);
         for (worker, agent) in [(0, 0), (1, 0), (1, 1), (0, 2), (1, 3), (0, 999)] {
-            metrics.call_ended(&CallRecord { worker, ..call(agent, Some(Op::Get)) });
+            metrics.count(&CallRecord { worker, ..call(agent, Some(Op::Get)) }, 1);
         }
         let text = page(&metrics);
         let line = |agent: &str, count: u64| {
@@ -183,7 +188,7 @@ mod tests {
         let refusal = CallRefusal { kind: FaultKind::Overloaded, limit: Some("tasks_max") };
         for agent in 0..10_000 {
             let refusal = Some(refusal);
-            metrics.call_ended(&CallRecord { refusal, ..call(agent, Some(Op::Send)) });
+            metrics.count(&CallRecord { refusal, ..call(agent, Some(Op::Send)) }, 1);
         }
         assert_eq!(metrics.by_limit(), BTreeMap::from([("tasks_max", 10_000)]));
         let refused = metrics.workers[0].refusals();
@@ -194,7 +199,7 @@ mod tests {
 
     #[test]
     fn streams_and_callers_are_counted() {
-        let metrics = Arc::new(Metrics::new(1, 4));
+        let metrics = Metrics::new(1, 4);
         let stream = StreamRecord {
             first_event_ns: Some(30_000),
             events: 7,
@@ -203,19 +208,20 @@ mod tests {
             resumed: true,
         };
         let record = CallRecord {
+            waited: true,
             stream: Some(stream),
             end: CallEnd::ClientLeft,
             ..call(0, Some(Op::Subscribe))
         };
-        metrics.call_ended(&record);
-        AuthOutcome::all().for_each(|outcome| metrics.caller_asked(0, outcome));
+        metrics.count(&record, 1);
+        AuthOutcome::all().for_each(|outcome| metrics.count_caller(0, outcome));
         let text = page(&metrics);
         for line in [
             "peregrine_streams_ended_total{reason=\"client_left\"} 1\n",
             "peregrine_streams_resumed_total 1\n",
             "peregrine_stream_events_total 7\n",
             "peregrine_stream_lag_events_sum 5.0\n",
-            "peregrine_time_to_first_event_seconds_bucket{le=\"0.00005\"} 1\n",
+            "peregrine_time_to_first_event_seconds_bucket{le=\"5e-05\"} 1\n",
             "peregrine_callers_total{outcome=\"admitted\",kind=\"jwt\"} 1\n",
             "peregrine_callers_total{outcome=\"too_many\",kind=\"\"} 1\n",
         ] {

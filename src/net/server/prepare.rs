@@ -20,8 +20,6 @@ use crate::{
     },
     service::pages::PageSource,
 };
-#[cfg(feature = "metrics")]
-use crate::{net::metrics::Metrics, service::observe::CallObserver};
 
 impl Server {
     /// The addresses to listen on. They and those of the sockets that are there already are meant
@@ -73,8 +71,10 @@ impl Server {
         self.setup.check()?;
         let listen = self.addresses()?;
         self.ask_clients();
-        let tls = self.tls.map(Tls::load).transpose()?;
         let workers = self.workers.unwrap_or_else(workers_default);
+        #[cfg(feature = "metrics")]
+        let observers = self.observe(workers)?;
+        let tls = self.tls.map(Tls::load).transpose()?;
         if let Some(bytes) = self.memory {
             let divided = self.setup.limits.for_memory(bytes, workers, tls.is_some(), &[]);
             self.setup.limits = divided.map_err(ServerError::Memory)?;
@@ -99,21 +99,13 @@ impl Server {
         start.secret = self.secret.unwrap_or(start.secret);
         let pages = Arc::new(Pages::new(self.checks, self.admin.is_none()));
         self.setup.pages.get_or_insert_with(|| Arc::clone(&pages) as Arc<dyn PageSource>);
-        #[cfg(feature = "metrics")]
-        let metrics = self.counts_calls.then(|| {
-            let metrics = Arc::new(Metrics::new(workers, self.setup.limits.agents_max));
-            self.setup.observer = Some(Arc::clone(&metrics) as Arc<dyn CallObserver>);
-            metrics
-        });
         let admin = self.admin.map(|text| admin::listen(&text, stall_ms)).transpose()?;
         let (socket, admin) = admin.unzip();
         let engine = self.setup.build(start)?;
         let mut server = ServerState::new(engine, tls, workers, self.slow_turns);
         server.admin = Mutex::new(socket);
         #[cfg(feature = "metrics")]
-        {
-            server.metrics = metrics;
-        }
+        server.observed_by(observers);
         let server = Arc::new(server);
         pages.belong_to(&server);
         Ok((Running { addrs, base_url, workers, server, admin, threads: Vec::new() }, sockets))

@@ -21,6 +21,7 @@ use tokio_rustls::{Accept, TlsAcceptor, rustls::ServerConfig, server::TlsStream}
 use crate::{
     net::{
         drive::Drive,
+        report,
         server_state::Stage,
         transport::Transport,
         wheel::TimerSlot,
@@ -77,9 +78,13 @@ impl Future for Handshake<'_> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Handshake { accept, local, slot, due_ms } = self.get_mut();
         if let Poll::Ready(done) = Pin::new(&mut **accept).poll(cx) {
+            let done = done.inspect_err(|error| report::handshake(error));
             return Poll::Ready(done.ok());
         }
         let is_late = local.clock.now().mono_ms >= *due_ms;
+        if is_late {
+            report::handshake(&"it took too long");
+        }
         if is_late || local.server.stage() != Stage::Serving {
             return Poll::Ready(None);
         }

@@ -16,16 +16,21 @@ use super::{
 const SWITCHES: &[(&str, &str, bool)] =
     &[("no-streaming", "streaming", false), ("no-extended-card", "extended_card", false)];
 
+/// Sections that have flags of their own.
+const SECTIONS: &[&str] = &["tls", "logs"];
+
 /// Sets what the flags say.
 ///
 /// # Errors
 /// [`UsageError`].
 pub fn with_flags(root: &mut ConfigSection, flags: &ArgMatches) -> Result<(), UsageError> {
     said_in(root, flags)?;
-    if let Some(Some(ConfigEntry::Section(tls))) =
-        root.keys.iter().position(|key| key.name == "tls").map(|at| root.entries[at].as_mut())
-    {
-        said_in(tls, flags)?;
+    for (at, key) in root.keys.iter().enumerate() {
+        if let (Some(ConfigEntry::Section(section)), true) =
+            (root.entries[at].as_mut(), SECTIONS.contains(&key.name))
+        {
+            said_in(section, flags)?;
+        }
     }
     for (flag, name, is_on) in SWITCHES {
         if flags.get_flag(flag) {

@@ -33,6 +33,7 @@ type Applier = fn(&ConfigOrigin, &Config, &Controls) -> Result<Commit, UsageErro
 /// The parts that a reload changes, beside the agents.
 const APPLIERS: &[Applier] = &[
     limits,
+    logs,
     quotas,
     #[cfg(feature = "tls")]
     tls,
@@ -116,6 +117,11 @@ impl Reload for Reloader {
 fn limits(_: &ConfigOrigin, config: &Config, _: &Controls) -> Result<Commit, UsageError> {
     let limits = config.serve.setup.limits.clone();
     Ok(Box::new(move |server| server.set_limits(&limits)))
+}
+
+fn logs(_: &ConfigOrigin, config: &Config, _: &Controls) -> Result<Commit, UsageError> {
+    let logs = config.serve.logs;
+    Ok(Box::new(move |server| server.set_logs(logs.level, logs.access)))
 }
 
 fn quotas(_: &ConfigOrigin, config: &Config, _: &Controls) -> Result<Commit, UsageError> {

@@ -8,6 +8,7 @@ mod agents;
 mod auth;
 mod cards;
 mod limits;
+mod logs;
 mod mounts;
 mod quotas;
 mod server;
@@ -23,6 +24,7 @@ use peregrine::{
 use super::tree::{ConfigSection, Wrong};
 
 pub use agents::{AgentSpec, Program};
+pub use logs::Logs;
 pub use server::KEYS;
 pub use tls::TlsFiles;
 
@@ -44,6 +46,10 @@ pub struct Serve {
     pub shows_memory: bool,
     /// Where the pages about the server are served.
     pub admin: Option<String>,
+    /// What the log has.
+    pub logs: Logs,
+    /// Whether calls are counted.
+    pub counts_calls: bool,
     /// Files of keys that sign cards, each with the name of its key.
     pub card_keys: Vec<(PathBuf, Option<String>)>,
     /// Files for TLS.
@@ -76,6 +82,8 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
         streaming: root.switch("streaming").unwrap_or(true),
         shows_memory: root.switch("show_memory").unwrap_or(false),
         admin: root.text("admin").map(str::to_owned),
+        logs: logs::logs(root),
+        counts_calls: logs::counts_calls(root),
         card_keys: server::card_keys(root),
         auth: auth::read(root, tls.as_ref().is_some_and(|files| files.client_ca.is_some()))?,
         tls,

@@ -12,7 +12,7 @@ use peregrine::{
 
 use super::{
     super::tree::{ConfigSection, Key, Shape, Wrong, hint, key},
-    agents, auth, limits, mounts, quotas, tls,
+    agents, auth, limits, logs, mounts, quotas, tls,
 };
 
 /// Most threads that make sense to ask for.
@@ -152,6 +152,8 @@ pub const KEYS: &[Key] = &[
         "Who is known: every operation needs a caller then",
     ),
     key("quotas", Shape::Section(quotas::keys), "", "What callers may take"),
+    key("logs", Shape::Section(logs::log_keys), "", "What is written to stderr").live(),
+    key("metrics", Shape::Section(logs::metrics_keys), "", "What is counted"),
     key("limits", Shape::Section(limits::keys), "", "Limits, see docs/limits.md"),
     key("mounts", Shape::Sections(mounts::keys), "", "Dialects at paths of their own")
         .flag("mount"),

@@ -1,0 +1,99 @@
+//! The log of a process, through `tracing`: text where stderr is a terminal, JSON otherwise.
+//!
+//! Law: whoever serves never waits for whoever reads the log; what the sink cannot take is counted.
+//! No line has a secret, a query or a name of a caller.
+
+mod access;
+mod sink;
+
+use std::{io::IsTerminal, sync::OnceLock};
+
+use tracing_subscriber::{
+    Layer, Registry,
+    filter::{LevelFilter, Targets},
+    fmt,
+    layer::SubscriberExt,
+    reload,
+    util::SubscriberInitExt,
+};
+
+pub(super) use access::AccessLog;
+pub(super) use sink::{flush, lost_lines};
+
+/// Which lines a log has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// None.
+    Off,
+    /// What has failed.
+    Error,
+    /// That, and what somebody should look at.
+    Warn,
+    /// That, and what happens to the server: reloads, limits that are hit, the drain; calls.
+    Info,
+    /// All there is.
+    Debug,
+}
+
+impl LogLevel {
+    /// All of them.
+    pub const ALL: [LogLevel; 5] =
+        [LogLevel::Off, LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug];
+
+    /// Its name.
+    pub const fn word(self) -> &'static str {
+        match self {
+            LogLevel::Off => "off",
+            LogLevel::Error => "error",
+            LogLevel::Warn => "warn",
+            LogLevel::Info => "info",
+            LogLevel::Debug => "debug",
+        }
+    }
+
+    /// The level of this name.
+    pub fn of(word: &str) -> Option<LogLevel> {
+        LogLevel::ALL.into_iter().find(|level| level.word() == word)
+    }
+
+    /// Our lines alone: other crates write whatever they like.
+    fn targets(self) -> Targets {
+        let level = match self {
+            LogLevel::Off => LevelFilter::OFF,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+        };
+        Targets::new().with_target("peregrine", level)
+    }
+}
+
+/// The filter of the log that this process has, once it has one.
+static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
+
+/// Has this process write a log to stderr. Where it writes one already, that one stays: a program
+/// may have a subscriber of its own.
+pub(super) fn install(level: LogLevel) {
+    if tracing::dispatcher::has_been_set() {
+        return set_level(level);
+    }
+    let Some(sink) = sink::stderr() else { return };
+    let (filter, handle) = reload::Layer::new(level.targets());
+    let lines = match std::io::stderr().is_terminal() {
+        true => fmt::layer().with_writer(sink).boxed(),
+        false => fmt::layer().json().flatten_event(true).with_writer(sink).boxed(),
+    };
+    if tracing_subscriber::registry().with(lines.with_filter(filter)).try_init().is_ok() {
+        // There is one at a time.
+        let _ = FILTER.set(handle);
+    }
+}
+
+/// Has the log write these lines from now on.
+pub(super) fn set_level(level: LogLevel) {
+    if let Some(filter) = FILTER.get() {
+        // It fails only when the subscriber is gone.
+        let _ = filter.reload(level.targets());
+    }
+}

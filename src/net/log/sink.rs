@@ -1,0 +1,139 @@
+//! Where lines go: a queue that never waits, and a thread that writes what is in it.
+
+use std::{
+    io::{self, Write},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{self, Receiver, SyncSender},
+    },
+    thread,
+    time::Duration,
+};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::limits::LOG_LINES_MAX;
+
+/// How long the end of the process waits for the last lines.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Lines that found no room.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// The queue of this process.
+static QUEUE: OnceLock<SyncSender<LogEntry>> = OnceLock::new();
+
+enum LogEntry {
+    Line(Vec<u8>),
+    /// Everything before it is written: say so.
+    Flush(SyncSender<()>),
+}
+
+/// Writes each line as a whole, or counts it as lost.
+#[derive(Clone)]
+pub(super) struct Sink(SyncSender<LogEntry>);
+
+impl Write for Sink {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.0.try_send(LogEntry::Line(line.to_vec())).is_err() {
+            LOST.fetch_add(1, Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Sink {
+    type Writer = Sink;
+
+    fn make_writer(&'a self) -> Sink {
+        self.clone()
+    }
+}
+
+/// The sink of stderr; `None`: the system gives no thread for it.
+pub(super) fn stderr() -> Option<Sink> {
+    let sink = to(io::stderr())?;
+    // There is one at a time.
+    let _ = QUEUE.set(sink.0.clone());
+    Some(sink)
+}
+
+fn to(writer: impl Write + Send + 'static) -> Option<Sink> {
+    let (queue, lines) = mpsc::sync_channel(LOG_LINES_MAX);
+    let thread = thread::Builder::new().name("peregrine-log".to_owned());
+    thread.spawn(move || write_lines(&lines, writer)).ok()?;
+    Some(Sink(queue))
+}
+
+fn write_lines(lines: &Receiver<LogEntry>, mut writer: impl Write) {
+    for entry in lines {
+        match entry {
+            // Without a reader nobody wants to know.
+            LogEntry::Line(line) => _ = writer.write_all(&line),
+            LogEntry::Flush(done) => {
+                let _ = writer.flush();
+                // Whoever asked may have gone.
+                let _ = done.try_send(());
+            }
+        }
+    }
+}
+
+/// Waits until what was said is written, but not for long.
+pub(in crate::net) fn flush() {
+    let Some(queue) = QUEUE.get() else { return };
+    let (done, hear) = mpsc::sync_channel(1);
+    if queue.try_send(LogEntry::Flush(done)).is_ok() {
+        let _ = hear.recv_timeout(FLUSH);
+    }
+}
+
+/// Lines that the sink could not take.
+pub(in crate::net) fn lost_lines() -> u64 {
+    LOST.load(Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Takes nothing before it is let go.
+    struct Stuck(Arc<Mutex<usize>>);
+
+    impl Write for Stuck {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            *self.0.lock().unwrap() += 1;
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_sink_that_takes_nothing_holds_up_nobody_and_what_is_lost_is_counted() {
+        let written = Arc::new(Mutex::new(0));
+        let mut sink = to(Stuck(Arc::clone(&written))).unwrap();
+        let held = written.lock().unwrap();
+        let before = lost_lines();
+        // One may be with the writer already.
+        for _ in 0..LOG_LINES_MAX + 101 {
+            sink.write_all(b"line\n").unwrap();
+        }
+        let lost = lost_lines() - before;
+        assert!((100..=101).contains(&lost), "{lost}");
+        drop(held);
+        let (done, hear) = mpsc::sync_channel(1);
+        sink.0.send(LogEntry::Flush(done)).unwrap();
+        hear.recv().unwrap();
+        assert_eq!(*written.lock().unwrap() as u64 + lost, LOG_LINES_MAX as u64 + 101);
+    }
+}
