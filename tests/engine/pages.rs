@@ -13,6 +13,7 @@ use peregrine::{
         Principal, PrincipalBuf, ScopeSet, TenantGrant,
     },
     engine::{BuildError, Mount, Setup, Start},
+    model::CardSecurity,
     service::{
         Now, Peer, Remote,
         pages::{PageAnswer, PageSource, ServerPage},
@@ -68,6 +69,10 @@ impl Authenticator for ByScopes {
 
     fn challenge(&self, _refusal: &AuthRefusal) -> String {
         "Bearer".to_owned()
+    }
+
+    fn security(&self) -> CardSecurity {
+        CardSecurity::default()
     }
 }
 
