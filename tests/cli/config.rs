@@ -329,7 +329,17 @@ impl Configured {
         fs::rename(fresh, self.user.path("work/p.toml")).unwrap();
     }
 
+    /// The lines of stderr, of those that are JSON the message.
     fn said(&self) -> String {
+        let raw = self.raw();
+        let said = raw.lines().map(|line| match serde_json::from_str::<Value>(line) {
+            Ok(line) => format!("{}\n", line["message"].as_str().unwrap_or_default()),
+            Err(_) => format!("{line}\n"),
+        });
+        said.collect()
+    }
+
+    fn raw(&self) -> String {
         fs::read_to_string(self.user.path("stderr")).unwrap()
     }
 
@@ -524,6 +534,28 @@ fn callers_and_their_quotas_are_those_of_the_file_as_it_is_now() {
     server.server.signal("-HUP");
     server.hears("need a restart: auth");
     assert_eq!(status(&server, ""), 401);
+}
+
+#[test]
+fn the_log_is_that_of_the_file_as_it_is_now() {
+    let calls = |server: &Configured| server.raw().matches("\"method\":\"ListTasks\"").count();
+    let server = Configured::start(ONE);
+    assert_eq!(status(&server, ""), 200);
+    server.replace(&format!("{ONE}[logs]\naccess = 1\n"));
+    server.server.signal("-HUP");
+    server.hears("was read again");
+    assert_eq!(calls(&server), 0);
+    assert_eq!(status(&server, ""), 200);
+    eventually("a line a call", || calls(&server) == 1);
+    // A level above that of calls and reloads: neither is said.
+    server.replace(&format!("{ONE}[logs]\naccess = 1\nlevel = \"error\"\n"));
+    server.server.signal("-HUP");
+    let quiet = || {
+        let before = calls(&server);
+        assert_eq!(status(&server, ""), 200);
+        calls(&server) == before
+    };
+    eventually("the level holds", quiet);
 }
 
 #[test]
