@@ -3,7 +3,7 @@
 //! Law: JSON-RPC, HTTP+JSON and gRPC decode a request into a call and the format of its answer, and
 //! hand both to [`CallContext::answer`]; what happens then is the same for all of them.
 
-use std::{borrow::Cow, cell::Cell, task::Waker};
+use std::{borrow::Cow, task::Waker};
 
 use crate::{
     binding::{
@@ -15,13 +15,11 @@ use crate::{
         origin::Origin,
         pending::{PendingBatch, PendingCall, PendingResponse},
         stream::EventStream,
-        tenant::{self, TenantNames},
     },
-    dialect::{Method, ReadCx, WriteCx},
+    dialect::WriteCx,
     fault::{Fault, FaultKind},
     http::{FieldLinesBuf, Head},
-    json::{Value, ValueSlot},
-    model::{Call, Generation, Op, uuid},
+    model::{Call, Op},
     service::{AgentIndex, CallCx, Caller, Now, Outcome, Peer, Scope, Service},
 };
 
@@ -105,100 +103,6 @@ impl<'x> CallContext<'x> {
             RequestSource::Grpc(metadata) => metadata.origin,
             RequestSource::WebSocket { upgrade, .. } => upgrade.origin(),
         }
-    }
-
-    /// The call that params are read into with this method; `task` is the id in a path.
-    ///
-    /// # Errors
-    /// The fault of the reader.
-    #[inline(always)]
-    pub fn decode<'p>(
-        &mut self,
-        method: &'static Method,
-        task: Option<&[u8]>,
-        params: Option<Value<'p>>,
-        pack: &'p mut Vec<u8>,
-    ) -> Result<Call<'p>, Fault> {
-        let cx = self.read_cx((method.op, method.generation()), task);
-        // It is long to copy, and given on as it is.
-        let mut decoded = (method.wire.decode)(&cx, params, pack);
-        let tenant = cx.tenant.get();
-        self.renew_id(&decoded);
-        self.add_wait(&mut decoded);
-        let names_tenant = self.named_beside.is_some() || tenant != ValueSlot::default();
-        if names_tenant && decoded.is_ok() {
-            self.name_tenant(params.and_then(|params| params.at(tenant)))?;
-        }
-        decoded
-    }
-
-    /// The call of an operation of a generation, which `read` reads; `task` is the id in a path.
-    ///
-    /// # Errors
-    /// The fault of the reader.
-    #[inline(always)]
-    pub fn decode_by<'p>(
-        &mut self,
-        of: (Op, Generation),
-        task: Option<&[u8]>,
-        read: impl FnOnce(&ReadCx<'_>) -> Result<Call<'p>, Fault>,
-    ) -> Result<Call<'p>, Fault> {
-        let mut decoded = read(&self.read_cx(of, task));
-        self.renew_id(&decoded);
-        self.add_wait(&mut decoded);
-        decoded
-    }
-
-    /// What a call is read with; from now on nobody is named in it.
-    #[inline(always)]
-    fn read_cx<'c>(
-        &'c mut self,
-        (op, generation): (Op, Generation),
-        task: Option<&'c [u8]>,
-    ) -> ReadCx<'c> {
-        let (config, dialect) = (self.config, self.endpoint.dialect);
-        let after = (op == Op::Subscribe).then(|| self.source.last_event_id()).flatten();
-        self.agent = self.endpoint.agent;
-        self.scratch.tenant.clear();
-        let fresh_id = &self.scratch.fresh_id;
-        ReadCx {
-            op,
-            limits: &config.limits,
-            fresh_id: config.fresh_id(dialect, generation, fresh_id),
-            after,
-            task,
-            tokens: Cell::new(config.limits.json_tokens_max),
-            tenant: Cell::default(),
-        }
-    }
-
-    /// Makes another id for a message that comes without one, if that was used.
-    #[inline(always)]
-    fn renew_id(&mut self, decoded: &Result<Call<'_>, Fault>) {
-        if let Ok(Call::Send(send)) = decoded
-            && send.message.message_id().raw() == self.scratch.fresh_id
-        {
-            self.scratch.fresh_id = uuid(self.scratch.entropy.bits());
-        }
-    }
-
-    #[cold]
-    fn name_tenant(&mut self, named: Option<Value<'_>>) -> Result<(), Fault> {
-        let inside = named.map(|name| name.as_str().ok_or_else(tenant::no_string)).transpose()?;
-        self.address(inside.as_deref())
-    }
-
-    /// Notes whom the call means that was decoded last, in which this tenant is named.
-    ///
-    /// # Errors
-    /// As [`tenant::addressee`].
-    pub fn address(&mut self, inside: Option<&str>) -> Result<(), Fault> {
-        let names = TenantNames { beside: self.named_beside, inside };
-        let (service, tenants) = (self.service, &self.config.tenants);
-        let meant = tenant::addressee(service, tenants, self.endpoint, names)?;
-        self.agent = meant.agent;
-        self.scratch.tenant.push_str(meant.tenant.unwrap_or_default());
-        Ok(())
     }
 
     /// Makes a call and answers it.

@@ -13,6 +13,7 @@ pub mod cards;
 pub mod catalog;
 pub mod config;
 pub mod cors;
+mod decode;
 #[cfg(feature = "test-echo")]
 pub mod echo;
 pub mod endpoint;
