@@ -35,7 +35,7 @@ fn answer(bench: &mut Bench, request: Vec<u8>) -> (String, String) {
 /// What the client does with answers that the engine gave, `count` times.
 fn run(case: &str, count: u64) {
     let mut bench = Bench::new();
-    let id = bench.task_id();
+    let id = bench.task_id("");
     let (_, card) = answer(&mut bench, CARD.to_vec());
     let transport = prepared::Prepared::default();
     let client = prepared::client(&transport, &card);

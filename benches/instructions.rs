@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "support/callers.rs"]
+mod callers;
 #[path = "support/counted.rs"]
 mod counted;
 #[path = "support/engine.rs"]
@@ -37,6 +39,18 @@ const CASES: &[(&str, u64, u64)] = &[
     ("get_authorized_4k", 8_077, 1),
     // Every request has a field that none before had, so every head is a new one.
     ("get_new", 9_640, 1),
+    // Callers that are known, beside the same bytes where nobody is: 600 at most.
+    ("get_key_anonymous", 9_999, 1),
+    ("get_key", 9_999, 1),
+    ("get_key_quota", 9_999, 1),
+    ("get_token_anonymous", 9_999, 1),
+    ("get_token", 9_999, 1),
+    // A head that none was like, too.
+    ("get_new_key_anonymous", 19_999, 1),
+    ("get_new_key", 19_999, 1),
+    // Messages with ids of their own, known again or not: 200 at most.
+    ("send_key", 19_999, 1),
+    ("send_key_once", 19_999, 1),
     ("get_ws", 5_062, 1),
     ("stream_100_ws", 79_550, 1),
     ("rest_send", 8_273, 1),
@@ -53,6 +67,9 @@ fn post_with(lines: &str, body: &str) -> Vec<u8> {
 
 /// What is another one in each request.
 const ANOTHER: &[u8] = b"<>";
+
+/// What is the number of its turn in each request.
+const NUMBER: &[u8] = b"<number>";
 
 /// A trace (W3C Trace Context).
 const TRACE: &str = "traceparent: 00-<>f92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
@@ -90,15 +107,24 @@ fn masked(text: &str) -> Vec<u8> {
     frame
 }
 
+/// Whether a case has callers that are known.
+fn knows_callers(case: &str) -> bool {
+    case.contains("_key") && !case.ends_with("_anonymous") || case == "get_token"
+}
+
 fn run(case: &str, count: u64) {
     let mut bench = match case {
         "get_counted" => {
             let observer = Some(peregrine::net::counting(1, 1_024));
             Bench::with(Setup { observer, ..Setup::default() })
         }
+        case if knows_callers(case) => {
+            Bench::with(callers::setup(case.ends_with("_quota"), case.ends_with("_once")))
+        }
         _ => Bench::new(),
     };
-    let id = bench.task_id();
+    let lines = if knows_callers(case) { callers::KEY } else { "" };
+    let id = bench.task_id(lines);
     let (input, expected) = match case {
         "send" => (send("SendMessage", TEXT), "TASK_STATE_COMPLETED"),
         "get" | "get_counted" => (post(&get("GetTask", &id)), "TASK_STATE_COMPLETED"),
@@ -108,6 +134,20 @@ fn run(case: &str, count: u64) {
         }
         "get_authorized_4k" => {
             (post_with(&credentials(4096), &get("GetTask", &id)), "TASK_STATE_COMPLETED")
+        }
+        "get_key" | "get_key_anonymous" | "get_key_quota" => {
+            (post_with(callers::KEY, &get("GetTask", &id)), "TASK_STATE_COMPLETED")
+        }
+        "get_token" | "get_token_anonymous" => {
+            (post_with(callers::TOKEN, &get("GetTask", &id)), "TASK_STATE_COMPLETED")
+        }
+        "get_new_key" | "get_new_key_anonymous" => {
+            let lines = format!("X-<>: 1\r\n{}", callers::KEY);
+            (post_with(&lines, &get("GetTask", &id)), "TASK_STATE_COMPLETED")
+        }
+        "send_key" | "send_key_once" => {
+            let body = message("SendMessage", TEXT).replace("0123456789abcdef", "<number>89abcdef");
+            (post_with(callers::KEY, &body), "TASK_STATE_COMPLETED")
         }
         "get_new" => (post_with("X-<>: 1\r\n", &get("GetTask", &id)), "TASK_STATE_COMPLETED"),
         "get_pipelined_16" => (post(&get("GetTask", &id)).repeat(16), "TASK_STATE_COMPLETED"),
@@ -132,7 +172,7 @@ fn run(case: &str, count: u64) {
         "rest_get" => (rest(&format!("GET /tasks/{id}"), ""), "TASK_STATE_COMPLETED"),
         "rest_get_any" => {
             let tasks: Vec<Vec<u8>> =
-                (0..16).map(|_| rest(&format!("GET /tasks/{}", bench.task_id()), "")).collect();
+                (0..16).map(|_| rest(&format!("GET /tasks/{}", bench.task_id("")), "")).collect();
             (tasks.concat(), "TASK_STATE_COMPLETED")
         }
         "get_v03" => (post(&get("tasks/get", &id)), "\"completed\""),
@@ -148,13 +188,18 @@ fn run(case: &str, count: u64) {
         other => panic!("no case {other}"),
     };
     let (mut input, length) = with_room(input);
-    let is_another = |at: &usize| input[*at..].starts_with(ANOTHER);
-    let others: Vec<usize> = (0..input.len()).filter(is_another).collect();
+    let places = |mark: &[u8]| -> Vec<usize> {
+        (0..input.len()).filter(|at| input[*at..].starts_with(mark)).collect()
+    };
+    let (others, numbers) = (places(ANOTHER), places(NUMBER));
     for turn in 0..count {
         for &at in &others {
             // Far more than are remembered.
             input[at] = b'a' + (turn % 6) as u8;
             input[at + 1] = b'0' + (turn / 6 % 10) as u8;
+        }
+        for &at in &numbers {
+            input[at..at + NUMBER.len()].copy_from_slice(format!("{turn:08}").as_bytes());
         }
         bench.round(&mut input, length);
     }

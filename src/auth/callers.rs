@@ -114,6 +114,20 @@ impl Callers {
         self.rules().remote_keys().map(|keys| keys.status()).collect()
     }
 
+    /// Whether the keys of each issuer are there, fresh or stale: nobody can be known by those that
+    /// never were.
+    ///
+    /// # Errors
+    /// Which issuer has none, and why its keys could not be fetched, in one sentence.
+    pub fn have_keys(&self) -> Result<(), String> {
+        let Some(status) = self.key_status().into_iter().find(|status| status.keys.is_none())
+        else {
+            return Ok(());
+        };
+        let why = status.problem.unwrap_or_else(|| "they are being fetched".to_owned());
+        Err(format!("there are no keys of {}: {why}", status.issuer))
+    }
+
     /// What whoever fetches keys does next; `wake` is woken when that changes.
     pub fn next_fetch(&self, now: Now, wake: &Waker) -> NextFetch {
         // Before the rules are looked at, so that no others slip in between.

@@ -4,6 +4,9 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File},
+    io::{Read, Write},
+    net::TcpListener,
+    thread,
 };
 
 use boon::{Compiler, Draft, Schemas};
@@ -556,6 +559,36 @@ fn the_log_is_that_of_the_file_as_it_is_now() {
         calls(&server) == before
     };
     eventually("the level holds", quiet);
+}
+
+#[test]
+fn a_server_is_ready_when_it_has_the_keys_of_its_issuers() {
+    let issuer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", issuer.local_addr().unwrap());
+    let text = format!("{ONE}[[auth.issuers]]\nissuer = \"{url}\"\nkeys_url = \"{url}/keys\"\n");
+    let server = Configured::start(&text);
+    let ready = || {
+        let mut line = server.server.connect();
+        line.write(&get("/readyz"));
+        let reply = line.reply();
+        (reply.status, String::from_utf8(reply.body).unwrap())
+    };
+    // Nobody answers yet.
+    let (status, body) = ready();
+    assert_eq!(status, 503, "{body}");
+    assert!(body.contains(&format!("there are no keys of {url}: ")), "{body}");
+    let keys = include_str!("../data/tokens/keys.json");
+    thread::spawn(move || {
+        for asks in issuer.incoming() {
+            let mut asks = asks.unwrap();
+            let _ = asks.read(&mut [0; 4096]);
+            let length = keys.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+            let _ = asks.write_all(&[head.as_bytes(), keys.as_bytes()].concat());
+        }
+    });
+    eventually("the keys are there", || ready().0 == 200);
+    assert!(ready().1.contains("\"keys\":\"ok\""), "{}", ready().1);
 }
 
 #[test]

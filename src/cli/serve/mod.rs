@@ -108,6 +108,9 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
     if let Some(address) = admin {
         server = server.admin(address);
     }
+    if let Some(callers) = callers.clone() {
+        server = server.ready_check("keys", move || callers.have_keys());
+    }
     for address in listen {
         server = server.listen(address);
     }
