@@ -21,7 +21,7 @@ use crate::{
 use super::{
     Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Grant, Presented,
     certificates,
-    challenge::{AskedFor, KEY_EXPIRED, KEY_UNKNOWN, NAME_REFUSED, card_security, challenge},
+    challenge::{AskedFor, KEY_EXPIRED, KEY_UNKNOWN, NAME_REFUSED, challenge},
     jwt::{TokenRefusal, UnverifiedToken, is_name},
     remote_keys::{KeyStatus, NextFetch},
     rules::{API_KEY_FIELD, AuthRules, AuthRulesError, ProxyRule, SecretDigest},
@@ -186,7 +186,7 @@ impl Authenticator for Callers {
     }
 
     fn security(&self) -> CardSecurity {
-        card_security(&self.rules().given)
+        self.rules().security.clone()
     }
 }
 

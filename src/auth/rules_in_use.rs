@@ -5,10 +5,14 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::service::principal::{CredentialKind, Principal, PrincipalBuf};
+use crate::{
+    model::CardSecurity,
+    service::principal::{CredentialKind, Principal, PrincipalBuf},
+};
 
 use super::{
     Admission, Grant,
+    challenge::card_security,
     jwt::TokenRules,
     remote_keys::RemoteKeys,
     rules::{AuthRules, AuthRulesError, IssuerRule, KeyRule, KeySource, SecretDigest},
@@ -39,6 +43,8 @@ pub(super) struct TrustedIssuer {
 pub(super) struct RulesInUse {
     /// As they were given, without keys, tokens and issuers.
     pub(super) given: AuthRules,
+    /// What cards say of all of them.
+    pub(super) security: CardSecurity,
     pub(super) api_keys: KnownKeys,
     pub(super) bearer_tokens: KnownKeys,
     pub(super) issuers: HashMap<String, TrustedIssuer>,
@@ -56,6 +62,7 @@ impl RulesInUse {
         before: Option<&RulesInUse>,
     ) -> Result<RulesInUse, AuthRulesError> {
         rules.check()?;
+        let security = card_security(&rules);
         let (api_keys, tokens) =
             (std::mem::take(&mut rules.api_keys), std::mem::take(&mut rules.bearer_tokens));
         let of = |kind, rules: Vec<KeyRule>, before: Option<&KnownKeys>| {
@@ -83,6 +90,7 @@ impl RulesInUse {
             proxy_grant: kept(same_proxy.map(|before| &before.proxy_grant)),
             certificate_grant: kept(same_certificates.map(|before| &before.certificate_grant)),
             given: rules,
+            security,
         })
     }
 

@@ -8,6 +8,7 @@ use crate::{
             ISSUER, Issuer, NOW_MS, SECRET, claims_with, header_of, rules as token_rules,
         },
     },
+    model::CardScheme,
     service::{FieldSource, Remote, RequestFields},
 };
 
@@ -312,6 +313,33 @@ fn a_challenge_names_what_is_asked_for() {
     assert_eq!(of(keys, AuthRefusal::Wrong(KEY_UNKNOWN)), field);
     let by_proxy = AuthRules { proxy: all.proxy, ..AuthRules::default() };
     assert_eq!(of(by_proxy, AuthRefusal::Missing), "Proxy realm=\"a2a\"");
+}
+
+#[test]
+fn cards_name_each_kind_that_is_asked_for() {
+    let all = rules(&Issuer::new());
+    let of = |rules: &AuthRules| {
+        let security = Callers::new(rules.clone()).unwrap().security();
+        let asked = security.requirements.iter().map(|one| one.schemes[0].0.clone());
+        assert!(asked.eq(security.schemes.iter().map(|scheme| scheme.name.clone())));
+        security.schemes
+    };
+    assert_eq!(
+        of(&all),
+        [
+            CardScheme::bearer("bearer", "JWT"),
+            CardScheme::api_key("api-key", "X-API-Key"),
+            CardScheme::mutual_tls("certificate"),
+        ]
+    );
+    let keys = KeySource::Remote { place: KeyPlace::OpenId, refresh_ms: 600_000 };
+    let tokens = crate::auth::TokenRules::new("https://issuer/");
+    let by_discovery = AuthRules { issuers: vec![IssuerRule { tokens, keys }], ..all.clone() };
+    let url = "https://issuer/.well-known/openid-configuration";
+    assert_eq!(of(&by_discovery)[1], CardScheme::open_id_connect("openid", url));
+    let tokens = AuthRules { bearer_tokens: all.bearer_tokens, ..AuthRules::default() };
+    assert_eq!(of(&tokens), [CardScheme::bearer("bearer", "")]);
+    assert!(of(&AuthRules { proxy: all.proxy, ..AuthRules::default() }).is_empty());
 }
 
 #[test]
