@@ -41,7 +41,7 @@ step() { # [--shown] FUNCTION WHAT
 
 run_step() { # FUNCTION
     set -euo pipefail
-    trap stop_server EXIT
+    trap stop_servers EXIT
     "$1"
 }
 
@@ -115,11 +115,47 @@ finish_server() {
     if grep -n panicked "$SERVER_LOG"; then fail "the server panicked"; fi
 }
 
+# --- An OpenID provider --------------------------------------------------------------------------
+
+PROVIDER_PID=''
+
+# Installs and starts it at OPENID_ISSUER, on a free loopback port, with a certificate of an
+# authority of its own, the file OPENID_CA, and waits for its metadata.
+start_provider() {
+    local port files=$WORK/provider
+    port=$(free_port)
+    certify "$files"
+    export OPENID_ISSUER=https://127.0.0.1:$port OPENID_CA=$files/ca.pem
+    export NODE_EXTRA_CA_CERTS=$OPENID_CA
+    tests/clients/run.sh --provider "$port" "$files/cert.pem" "$files/key.pem" &
+    PROVIDER_PID=$!
+    local metadata=$OPENID_ISSUER/.well-known/openid-configuration
+    for _ in $(seq 1200); do
+        if curl --silent --fail --max-time 2 --cacert "$OPENID_CA" --output /dev/null \
+            "$metadata"; then return 0; fi
+        kill -0 "$PROVIDER_PID" 2>/dev/null || break
+        sleep 0.1
+    done
+    fail "the OpenID provider did not start"
+}
+
+# Makes an authority, and a certificate for loopback.
+certify() { # FOLDER
+    local new=(openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2)
+    mkdir -p "$1"
+    "${new[@]}" -keyout "$1/ca-key.pem" -out "$1/ca.pem" -subj "/CN=Authority of a test" \
+        -addext keyUsage=critical,keyCertSign
+    "${new[@]}" -keyout "$1/key.pem" -out "$1/cert.pem" -subj /CN=127.0.0.1 \
+        -CA "$1/ca.pem" -CAkey "$1/ca-key.pem" -addext subjectAltName=IP:127.0.0.1 \
+        -addext basicConstraints=critical,CA:FALSE
+}
+
 # For the end of a step, whatever happened in it.
-stop_server() {
-    if [ -n "$SERVER_PID" ]; then
-        kill -KILL "$SERVER_PID" 2>/dev/null || true
-        wait "$SERVER_PID" 2>/dev/null || true
-        SERVER_PID=''
-    fi
+stop_servers() {
+    local pid
+    for pid in $SERVER_PID $PROVIDER_PID; do
+        kill -KILL "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    done
+    SERVER_PID='' PROVIDER_PID=''
 }

@@ -3,11 +3,17 @@
 # Google's ADK and of Pydantic AI, with a plain client of WebSocket, with grpcio and reflection alone,
 # and Prometheus' parser on what it has counted, all from their registries:
 #   run.sh BASE_URL [--only NAME,NAME...]
+#   run.sh --provider PORT CERT KEY
 # The server is the echo agent with the hybrid card. What ends with -grpc finds gRPC in the card
 # (`--interfaces jsonrpc,http+json,grpc`), `adk` refuses a card that lists it, and `fasta2a` needs
 # `--mount /fasta2a=fasta2a`, `signed` two keys that sign, one of each kind (`--card-key`); without
-# --only everything runs but `adk` and `signed`. Prints
-# `N passed, N failed` last.
+# --only everything runs but these two. Prints `N passed, N failed` last.
+#
+# What begins with callers- shows credentials, and `browser` drives Debian's Chromium. They need
+# the server of callers.toml, a new one each time because it counts wrong credentials, with
+# OPENID_ISSUER, ROBOT_KEY and PAGE_ORIGIN in the environment. The issuer is what `--provider`
+# starts, and OPENID_CA and NODE_EXTRA_CA_CERTS are the file of its authority. With
+# CORS_CREDENTIALS=yes `browser` expects `--cors-credentials`.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -15,7 +21,9 @@ official="py1 py03 js1 js03"
 only=$official
 for name in $official; do only="$only $name-rest $name-grpc"; done
 only="$only grpc ws fasta2a metrics"
-base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $only adk signed}
+names="$only adk signed browser"
+for name in callers-py1 callers-js1; do names="$names $name $name-rest $name-grpc"; done
+base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $names}
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
 
@@ -39,6 +47,11 @@ venv() { # GENERATION
 modules() {
     npm install --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error
 }
+
+if [ "$base" = --provider ]; then
+    stamped node_modules/.stamp package.json modules
+    exec node openid.mjs "${@:2}"
+fi
 
 passed=0 failed=0
 client() { # LABEL COMMAND...
@@ -94,6 +107,18 @@ for name in ${only//,/ }; do
     metrics)
         stamped .venv-metrics/stamp requirements-metrics.txt venv metrics
         client metrics .venv-metrics/bin/python metrics.py
+        ;;
+    callers-py1*)
+        stamped .venv-1/stamp requirements-1.txt venv 1
+        A2A_BINDING=$binding client "$name" .venv-1/bin/python callers.py
+        ;;
+    callers-js1*)
+        stamped node_modules/.stamp package.json modules
+        A2A_BINDING=$binding client "$name" node callers.mjs
+        ;;
+    browser)
+        stamped node_modules/.stamp package.json modules
+        client "$name" node browser.mjs
         ;;
     js1 | js03 | js1-* | js03-*)
         stamped node_modules/.stamp package.json modules
