@@ -12,7 +12,9 @@ use std::{
 use crate::{
     binding::{
         CallContext, Endpoint, ServerConfig,
+        answer::AnswerFormat,
         card_signer::{self, DetachedSignature},
+        envelope::Envelope,
         http_error,
         interfaces::Urls,
         origin::Origin,
@@ -256,8 +258,9 @@ pub fn extended(
     origin: &Origin<'_>,
     endpoint: Endpoint,
     base: &str,
-    generation: Generation,
+    format: &AnswerFormat<'_>,
 ) -> Result<Vec<u8>, Fault> {
+    let generation = format.encode.generation;
     if !config.extended_card {
         let kind = match generation {
             // A2A 1.0 §3.1.11: for a card that does not announce it.
@@ -267,9 +270,10 @@ pub fn extended(
         };
         return Err(Fault::because(kind, NO_EXTENDED));
     }
-    let form = match generation {
-        Generation::V1 => CardForm::V1,
-        Generation::V01 | Generation::V03 => CardForm::V03,
+    let form = match (generation, &format.envelope) {
+        (Generation::V1, _) => CardForm::V1,
+        (Generation::V01 | Generation::V03, Envelope::Bare) => CardForm::ExtendedV03,
+        (Generation::V01 | Generation::V03, _) => CardForm::V03,
     };
     let profile = service.profile(endpoint.agent);
     let profile = profile.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?;
@@ -291,7 +295,7 @@ pub fn body(
     // Where 1.0 alone is spoken, a card for 0.3 would promise what is not there.
     let is_v1_alone = dialect.lists(Generation::V1) && !dialect.lists(Generation::V03);
     let form = match form {
-        CardForm::Hybrid | CardForm::V03 if is_v1_alone => CardForm::V1,
+        CardForm::Hybrid | CardForm::V03 | CardForm::ExtendedV03 if is_v1_alone => CardForm::V1,
         form => form,
     };
     let options = CardOptions {
@@ -303,7 +307,7 @@ pub fn body(
     };
     let mut card = card::render(profile, &interfaces, form, options);
     // 0.1 has no place for them.
-    if form != CardForm::V03 || !card::is_v01_alone(&interfaces) {
+    if !matches!(form, CardForm::V03 | CardForm::ExtendedV03) || !card::is_v01_alone(&interfaces) {
         let signatures = card_signer::signatures(config, origin, &card);
         card_security::push_signatures(&mut card, signatures.iter().map(DetachedSignature::pair));
     }

@@ -24,9 +24,9 @@ impl<'x> CallContext<'x> {
     }
 
     pub(super) fn extended_card(&self, format: &AnswerFormat<'_>) -> Result<Vec<u8>, Fault> {
-        let (service, config, generation) = (self.service, self.config, format.encode.generation);
+        let (service, config) = (self.service, self.config);
         let (endpoint, base) = self.own_endpoint();
-        extended(service, config, &self.origin(), endpoint, &base, generation)
+        extended(service, config, &self.origin(), endpoint, &base, format)
     }
 
     /// The endpoint of the agent that is meant, and its path.

@@ -23,6 +23,9 @@ pub enum CardForm {
     /// What `GetExtendedAgentCard` answers, whatever the well-known paths serve: strictly 1.0,
     /// because clients parse it strictly.
     ExtendedV1,
+    /// What `GET /v1/card` answers: 0.3, with each scheme in the words of its proto, too, because
+    /// clients of that binding read either.
+    ExtendedV03,
 }
 
 /// One way to reach the agent (A2A 1.0 §4.4.6, `AgentInterface`); texts are ordinary text.
@@ -98,7 +101,7 @@ pub fn render(
 ) -> Vec<u8> {
     let (is_v1, is_v03) = match form {
         CardForm::V1 | CardForm::ExtendedV1 => (true, false),
-        CardForm::V03 => (false, true),
+        CardForm::V03 | CardForm::ExtendedV03 => (false, true),
         CardForm::Hybrid => (true, true),
     };
     let mut card = CardWriter(Vec::with_capacity(1024));
@@ -133,7 +136,12 @@ pub fn render(
     }
     // Who reads 0.1 alone reads the hybrid, too.
     let is_v01 = is_v03 && (is_v1 || is_v01_alone(interfaces));
-    let words = SecurityWords { is_v1, is_v03: is_v03 && !is_v01_alone(interfaces), is_v01 };
+    let words = SecurityWords {
+        is_v1,
+        is_v03: is_v03 && !is_v01_alone(interfaces),
+        is_v01,
+        is_proto_v03: form == CardForm::ExtendedV03,
+    };
     if let Some(security) = options.security {
         card.security(security, words);
     }

@@ -15,17 +15,19 @@ pub(super) struct SecurityWords {
     pub(super) is_v03: bool,
     /// Those of 0.1.
     pub(super) is_v01: bool,
+    /// Those of the proto of 0.3, for schemes: they are those of 1.0.
+    pub(super) is_proto_v03: bool,
 }
 
 impl CardWriter {
     /// Writes the schemes and what is asked for.
     pub(super) fn security(&mut self, security: &CardSecurity, words: SecurityWords) {
-        let SecurityWords { is_v1, is_v03, is_v01 } = words;
+        let SecurityWords { is_v1, is_v03, is_v01, is_proto_v03 } = words;
         if !security.schemes.is_empty() && (is_v1 || is_v03) {
             self.open("securitySchemes", b'{');
             for scheme in &security.schemes {
                 self.open(&scheme.name, b'{');
-                if is_v1 {
+                if is_v1 || is_proto_v03 {
                     self.scheme_v1(scheme);
                 }
                 if is_v03 {

@@ -42,20 +42,6 @@ export async function raises(name, promise, what) {
   assert.fail(`${what}: no error`);
 }
 
-/** An access token of OPENID_ISSUER (openid.mjs) for a resource. */
-export async function tokenOf(name, resource = "https://agents.example") {
-  const scope = name === "carol" ? "a2a:read" : "a2a:read a2a:send a2a:cancel";
-  const secret = Buffer.from(`${name}:the-secret-of-${name}`).toString("base64");
-  const answer = await fetch(`${process.env.OPENID_ISSUER}/token`, {
-    method: "POST",
-    headers: { Authorization: `Basic ${secret}` },
-    body: new URLSearchParams({ grant_type: "client_credentials", resource, scope }),
-  });
-  const said = await answer.json();
-  assert.equal(answer.status, 200, `token: ${JSON.stringify(said)}`);
-  return said.access_token;
-}
-
 /** Runs `cases`, an object of async functions that take the base URL. */
 export async function main(label, baseUrl, cases) {
   let passed = 0;

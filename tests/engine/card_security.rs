@@ -10,7 +10,11 @@ use peregrine::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Lab, ask::get, echo};
+use crate::support::{
+    Lab,
+    ask::{get, post, rpc},
+    echo,
+};
 
 const JSON_RPC: AgentInterface<'_> =
     AgentInterface { url: "http://h/", binding: "JSONRPC", version: "1.0", tenant: None };
@@ -118,16 +122,40 @@ fn each_strict_form_has_its_own_words_alone() {
 #[test]
 fn the_hybrid_says_each_scheme_in_both_spellings() {
     let hybrid = card(CardForm::Hybrid, &["1.0", "0.3"]);
+    assert_eq!(hybrid["securitySchemes"], schemes_in_both_spellings());
+    assert_eq!((&hybrid["securityRequirements"], &hybrid["security"]), (&asked_v1(), &asked_v03()));
+    let skill = &hybrid["skills"][0];
+    assert!(skill.get("securityRequirements").is_some() && skill.get("security").is_some());
+    assert!(hybrid.get("authentication").is_some());
+}
+
+// The SDK of JavaScript reads the extended card of HTTP+JSON 0.3 by the proto, that of Python by the
+// JSON schema.
+#[test]
+fn an_extended_card_over_http_json_says_each_scheme_in_both_spellings() {
+    let (agents, security) = (vec![echo()], security());
+    let setup = Setup { agents, security, extended_card: true, ..Setup::default() };
+    let mut lab = Lab::new(setup);
+    let rest = lab.ask(&get("/v1/card")).json();
+    assert_eq!(rest["securitySchemes"], schemes_in_both_spellings());
+    assert_eq!(rest["security"], asked_v03());
+    for foreign in ["securityRequirements", "supportedInterfaces", "authentication"] {
+        assert!(rest.get(foreign).is_none(), "{foreign}");
+    }
+    let call = rpc("agent/getAuthenticatedExtendedCard", &json!({}));
+    let mut other = lab.ask(&post("/", &[], &call)).json()["result"].take();
+    assert_eq!(other["securitySchemes"], schemes_v03());
+    other["securitySchemes"] = schemes_in_both_spellings();
+    assert_eq!(other, rest, "all else is the same");
+}
+
+fn schemes_in_both_spellings() -> Value {
     let mut both = schemes_v1();
     for (name, scheme) in both.as_object_mut().unwrap() {
         let old = schemes_v03()[name].as_object().unwrap().clone();
         scheme.as_object_mut().unwrap().extend(old);
     }
-    assert_eq!(hybrid["securitySchemes"], both);
-    assert_eq!((&hybrid["securityRequirements"], &hybrid["security"]), (&asked_v1(), &asked_v03()));
-    let skill = &hybrid["skills"][0];
-    assert!(skill.get("securityRequirements").is_some() && skill.get("security").is_some());
-    assert!(hybrid.get("authentication").is_some());
+    both
 }
 
 #[cfg(feature = "client")]
