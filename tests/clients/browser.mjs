@@ -6,7 +6,8 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { chromium } from "playwright-core";
-import { main, tokenOf } from "./harness.mjs";
+import { main } from "./harness.mjs";
+import { ROBOT, bearer, tokenOf } from "./provider.mjs";
 
 const ORIGIN = process.env.PAGE_ORIGIN;
 const HAS_CREDENTIALS = process.env.CORS_CREDENTIALS === "yes";
@@ -83,7 +84,7 @@ function call(url, method, params, fields) {
   return { url, method: "POST", body, headers: { ...VERSION, ...fields } };
 }
 
-const known = async () => ({ Authorization: `Bearer ${await tokenOf("alice")}` });
+const known = async () => bearer(await tokenOf("alice"));
 
 /** In the page: the events of a stream, with their ids, until so many have come. */
 async function read({ url, most, ...init }) {
@@ -150,10 +151,9 @@ const cases = {
   },
 
   async aPageShowsAKey(baseUrl) {
-    const fields = { "X-API-Key": process.env.ROBOT_KEY };
-    const of = (key) => inPage(ORIGIN, ask, call(baseUrl, "ListTasks", {}, { "X-API-Key": key }));
-    assert.equal((await of(fields["X-API-Key"])).result.status, 200);
-    assert.equal((await of("wrong")).result.status, 401);
+    const of = (fields) => inPage(ORIGIN, ask, call(baseUrl, "ListTasks", {}, fields));
+    assert.equal((await of(ROBOT)).result.status, 200);
+    assert.equal((await of({ "X-API-Key": "wrong" })).result.status, 401);
   },
 
   async aPageReadsThatItIsNotKnown(baseUrl) {

@@ -1,4 +1,4 @@
-// The official JavaScript client, generation 1.0, with credentials: callers.mjs BASE_URL
+// The official JavaScript client, generation 1.0, with credentials: callers1.mjs BASE_URL
 //
 // The server knows alice, bob and carol, who may only read, by tokens of OPENID_ISSUER
 // (openid.mjs), and a robot by ROBOT_KEY (callers.toml). Over HTTP the SDK's fetch shows what its
@@ -16,21 +16,9 @@ import {
   createAuthenticatingFetchWithRetry,
 } from "a2a-sdk-1/client";
 import { GrpcTransportFactory } from "a2a-sdk-1/client/grpc";
-import { BINDING, drain, main, raises, tokenOf } from "./harness.mjs";
-
-const ROBOT = { "X-API-Key": process.env.ROBOT_KEY };
-const NOBODY = {};
-const bearer = (token) => ({ Authorization: `Bearer ${token}` });
-
-/** Sets the same fields in every call; gRPC's are in lower case. */
-const saying = (fields) => ({
-  async before(args) {
-    const own = Object.entries(fields).map(([name, value]) => [name.toLowerCase(), value]);
-    const serviceParameters = { ...args.options?.serviceParameters, ...Object.fromEntries(own) };
-    args.options = { ...args.options, serviceParameters };
-  },
-  async after() {},
-});
+import { BINDING, drain, main, raises } from "./harness.mjs";
+import * as provider from "./provider.mjs";
+import { NOBODY, ROBOT, bearer, forged, noting, rotate, saying, tokenOf } from "./provider.mjs";
 
 /** A client whose calls go out by `fetchImpl`, or over gRPC with `fields`. */
 function clientOf(baseUrl, fetchImpl, fields) {
@@ -46,15 +34,6 @@ function clientOf(baseUrl, fetchImpl, fields) {
     clientConfig: { interceptors: BINDING === "GRPC" ? [saying(fields)] : [] },
   });
   return new ClientFactory(options).createFromUrl(baseUrl);
-}
-
-/** Of the last answer over HTTP: the SDK's errors have the words of an answer, not its status. */
-let lastStatus;
-
-async function noting(...request) {
-  const response = await fetch(...request);
-  lastStatus = response.status;
-  return response;
 }
 
 /** A client that shows a credential. */
@@ -108,7 +87,7 @@ async function idsOf(client) {
 async function refused(promise, status, code, words, what) {
   const error = await raises(undefined, promise, what);
   if (BINDING === "GRPC") assert.equal((error.cause ?? error).code, code, `${what}: ${error}`);
-  else assert.equal(lastStatus, status, `${what}: ${error}`);
+  else assert.equal(provider.lastStatus, status, `${what}: ${error}`);
   assert.match(error.message, words, what);
 }
 
@@ -151,14 +130,11 @@ const cases = {
   },
 
   async aWrongCredentialIsRefused(baseUrl) {
-    const [head, claims, signature] = (await tokenOf("alice")).split(".");
-    const flipped = (signature[9] === "A" ? "B" : "A") + signature.slice(10);
-    const forged = `${head}.${claims}.${signature.slice(0, 9)}${flipped}`;
     const elsewhere = await tokenOf("alice", "https://elsewhere.example");
     for (const [what, fields] of [
-      ["forged signature", bearer(forged)],
+      ["forged signature", bearer(forged(await tokenOf("alice")))],
       ["other audience", bearer(elsewhere)],
-      ["wrong key", { "X-API-Key": ROBOT["X-API-Key"].slice(1) }],
+      ["wrong key", { "X-API-Key": process.env.ROBOT_KEY.slice(1) }],
     ]) {
       const client = await connect(baseUrl, fields);
       await unknown(client.sendMessage(request("x")), WRONG, what);
@@ -207,8 +183,7 @@ const cases = {
   async aNewKeyOfTheProviderIsFetched(baseUrl) {
     const old = await as(baseUrl, "alice");
     const done = await old.sendMessage(request("before"));
-    const rotated = await fetch(`${process.env.OPENID_ISSUER}/rotate`, { method: "POST" });
-    assert.equal(rotated.status, 204);
+    await rotate();
     const client = await as(baseUrl, "alice");
     assert.equal((await client.getTask(byId(done.id))).id, done.id, "with the new key");
     await unknown(old.getTask(byId(done.id)), WRONG, "what the old key has signed");

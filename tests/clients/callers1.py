@@ -1,12 +1,10 @@
-"""The official Python client, generation 1.0, with credentials: callers.py BASE_URL
+"""The official Python client, generation 1.0, with credentials: callers1.py BASE_URL
 
 The server knows alice, bob and carol, who may only read, by tokens of OPENID_ISSUER (openid.mjs),
 and a robot by ROBOT_KEY (callers.toml). The SDK takes from the card which of them goes where.
 A2A_BINDING says which interface of the card it takes: JSONRPC, HTTP+JSON or GRPC.
 """
 
-import os
-import ssl
 import sys
 import uuid
 
@@ -30,27 +28,10 @@ from a2a.utils.errors import TaskNotFoundError
 from grpc.aio import insecure_channel
 
 from harness import BINDING, case, check, drain, equal, main, raises
+from provider import ISSUER, ROBOT_KEY, forged, rotate, token_of
 
-ISSUER = os.environ["OPENID_ISSUER"]
-AUDIENCE = "https://agents.example"
-ROBOT = {"api-key": os.environ["ROBOT_KEY"]}
+ROBOT = {"api-key": ROBOT_KEY}
 NOBODY = {}
-# For the provider's certificate.
-TLS = ssl.create_default_context(cafile=os.environ["OPENID_CA"])
-
-
-async def token(name, audience=AUDIENCE):
-    """An access token by the client credentials grant, for a resource."""
-    async with httpx.AsyncClient(verify=TLS) as http:
-        asked = {
-            "grant_type": "client_credentials",
-            "resource": audience,
-            "scope": "a2a:read" if name == "carol" else "a2a:read a2a:send a2a:cancel",
-        }
-        secret = (name, f"the-secret-of-{name}")
-        answer = await http.post(f"{ISSUER}/token", data=asked, auth=secret)
-        answer.raise_for_status()
-        return answer.json()["access_token"]
 
 
 class Purse(CredentialService):
@@ -150,8 +131,8 @@ async def the_card_says_what_is_asked_for(base_url):
 
 @case
 async def a_token_of_the_provider_is_good_for_every_operation(base_url):
-    await every_operation(base_url, {"openid": await token("alice")})
-    await every_operation(base_url, {"bearer": await token("bob")})
+    await every_operation(base_url, {"openid": await token_of("alice")})
+    await every_operation(base_url, {"bearer": await token_of("bob")})
 
 
 @case
@@ -175,15 +156,11 @@ async def without_a_credential_nothing_is_answered(base_url):
 
 @case
 async def a_wrong_credential_is_refused(base_url):
-    good = await token("alice")
-    head, claims, signature = good.split(".")
-    other = "B" if signature[9] == "A" else "A"
-    forged = f"{head}.{claims}.{signature[:9]}{other}{signature[10:]}"
-    elsewhere = await token("alice", "https://elsewhere.example")
+    elsewhere = await token_of("alice", resource="https://elsewhere.example")
     for what, wrong in (
-        ("forged signature", {"bearer": forged}),
+        ("forged signature", {"bearer": forged(await token_of("alice"))}),
         ("other audience", {"bearer": elsewhere}),
-        ("wrong key", {"api-key": ROBOT["api-key"][:-1]}),
+        ("wrong key", {"api-key": ROBOT_KEY[1:]}),
     ):
         async with Session(base_url, wrong) as s:
             await unknown(s.send("x"), what)
@@ -193,10 +170,10 @@ async def a_wrong_credential_is_refused(base_url):
 
 @case
 async def a_task_is_not_found_by_others(base_url):
-    async with Session(base_url, {"openid": await token("alice")}) as alice:
+    async with Session(base_url, {"openid": await token_of("alice")}) as alice:
         done = await alice.task("mine")
         held = await alice.task("hold:5000:3", at_once=True)
-        for others in ({"openid": await token("bob")}, ROBOT):
+        for others in ({"openid": await token_of("bob")}, ROBOT):
             async with Session(base_url, others) as s:
                 check(not {done.id, held.id} & set(await s.ids()), "list of others")
                 await raises(TaskNotFoundError, s.get(done.id), "get")
@@ -207,13 +184,13 @@ async def a_task_is_not_found_by_others(base_url):
                 call = drain(s.client.subscribe(SubscribeToTaskRequest(id=held.id)))
                 await raises(TaskNotFoundError, call, "subscribe")
         await alice.client.cancel_task(CancelTaskRequest(id=held.id))
-    async with Session(base_url, {"openid": await token("alice")}) as again:
+    async with Session(base_url, {"openid": await token_of("alice")}) as again:
         equal((await again.get(done.id)).id, done.id, "with another token of alice")
 
 
 @case
 async def who_may_only_read_cannot_send(base_url):
-    async with Session(base_url, {"openid": await token("carol")}) as s:
+    async with Session(base_url, {"openid": await token_of("carol")}) as s:
         equal(await s.ids(), [], "tasks of carol")
         await refused(s.send("x"), 403, "PERMISSION_DENIED", "send")
         call = s.client.cancel_task(CancelTaskRequest(id="x"))
@@ -222,7 +199,7 @@ async def who_may_only_read_cannot_send(base_url):
 
 @case
 async def the_extended_card_needs_a_caller(base_url):
-    async with Session(base_url, {"openid": await token("alice")}) as s:
+    async with Session(base_url, {"openid": await token_of("alice")}) as s:
         check(s.card.capabilities.extended_agent_card, "card offers it")
         full = await s.client.get_extended_agent_card(GetExtendedAgentCardRequest())
         equal(full.name, s.card.name, "name")
@@ -244,12 +221,11 @@ async def an_open_agent_is_for_anybody(base_url):
 
 @case
 async def a_new_key_of_the_provider_is_fetched(base_url):
-    old = await token("alice")
+    old = await token_of("alice")
     async with Session(base_url, {"openid": old}) as s:
         done = await s.task("before")
-    async with httpx.AsyncClient(verify=TLS) as http:
-        (await http.post(f"{ISSUER}/rotate")).raise_for_status()
-    async with Session(base_url, {"openid": await token("alice")}) as s:
+    await rotate()
+    async with Session(base_url, {"openid": await token_of("alice")}) as s:
         equal((await s.get(done.id)).id, done.id, "with the new key")
     async with Session(base_url, {"openid": old}) as s:
         await unknown(s.get(done.id), "what the old key has signed")

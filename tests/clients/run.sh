@@ -22,7 +22,8 @@ only=$official
 for name in $official; do only="$only $name-rest $name-grpc"; done
 only="$only grpc ws fasta2a metrics"
 names="$only adk signed browser"
-for name in callers-py1 callers-js1; do names="$names $name $name-rest $name-grpc"; done
+for name in callers-{py1,js1,js03}; do names="$names $name $name-rest $name-grpc"; done
+names="$names callers-py03 callers-py03-rest"
 base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $names}
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
@@ -108,13 +109,16 @@ for name in ${only//,/ }; do
         stamped .venv-metrics/stamp requirements-metrics.txt venv metrics
         client metrics .venv-metrics/bin/python metrics.py
         ;;
-    callers-py1*)
-        stamped .venv-1/stamp requirements-1.txt venv 1
-        A2A_BINDING=$binding client "$name" .venv-1/bin/python callers.py
+    callers-py*)
+        generation=${name#callers-py}
+        generation=${generation%-*}
+        stamped ".venv-$generation/stamp" "requirements-$generation.txt" venv "$generation"
+        A2A_BINDING=$binding client "$name" ".venv-$generation/bin/python" "callers$generation.py"
         ;;
-    callers-js1*)
+    callers-js*)
         stamped node_modules/.stamp package.json modules
-        A2A_BINDING=$binding client "$name" node callers.mjs
+        name=${name#callers-js}
+        A2A_BINDING=$binding client "callers-js$name" node "callers${name%-*}.mjs"
         ;;
     browser)
         stamped node_modules/.stamp package.json modules
