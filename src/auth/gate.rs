@@ -19,7 +19,7 @@ use super::{
     Accounts, Admission, AuthRefusal, Authenticator, CallerAccount, CredentialKind,
     CredentialSource, Presented, peer_bits, table::FixedTable,
 };
-use crate::service::Now;
+use crate::{model::CardSecurity, service::Now};
 
 /// How long a token counts as verified.
 const TOKEN_MS: u64 = 300_000;
@@ -121,6 +121,11 @@ impl Gate {
     /// The value of `WWW-Authenticate` for a refusal.
     pub fn challenge(&self, refusal: &AuthRefusal) -> String {
         self.authenticator.challenge(refusal)
+    }
+
+    /// What cards say that callers have to show, as it is now.
+    pub fn security(&self) -> CardSecurity {
+        self.authenticator.security()
     }
 
     #[cold]

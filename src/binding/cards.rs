@@ -27,7 +27,7 @@ use crate::{
     },
     fault::{Fault, FaultKind},
     http::{Field, FieldLinesBuf, Head, ReadyResponse, date, query},
-    model::{Generation, Op, Profile},
+    model::{CardSecurity, Generation, Op, Profile},
     service::{AgentIndex, Service},
 };
 
@@ -46,25 +46,43 @@ pub struct CardCache {
 
 /// Since when the cards of each agent are as they are, for all workers.
 #[derive(Default)]
-pub struct CardTimes(Mutex<HashMap<AgentIndex, (Arc<Profile>, u64)>>);
+pub struct CardTimes(Mutex<HashMap<AgentIndex, (CardSource, u64)>>);
+
+/// What a card is rendered from.
+#[derive(Clone)]
+struct CardSource {
+    profile: Arc<Profile>,
+    /// What callers have to show, where somebody knows them.
+    security: Option<CardSecurity>,
+}
+
+impl CardSource {
+    fn of(config: &ServerConfig, profile: Arc<Profile>) -> CardSource {
+        let security = config.access.gate.as_ref();
+        let security = security.map(|_| config.security_of(&profile).into_owned());
+        CardSource { profile, security }
+    }
+
+    fn is(&self, other: &CardSource) -> bool {
+        Arc::ptr_eq(&self.profile, &other.profile) && self.security == other.security
+    }
+}
 
 impl CardTimes {
-    /// Seconds since the Unix epoch: `started_s` until a second profile is seen, then the time at
+    /// Seconds since the Unix epoch: `started_s` until a second source is seen, then the time at
     /// which a card was rendered from this one first.
-    fn of(&self, agent: AgentIndex, profile: &Arc<Profile>, started_s: u64, now_s: u64) -> u64 {
+    fn of(&self, agent: AgentIndex, source: &CardSource, started_s: u64, now_s: u64) -> u64 {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, since_s) =
-            times.entry(agent).or_insert_with(|| (Arc::clone(profile), started_s));
-        if !Arc::ptr_eq(known, profile) {
-            (*known, *since_s) = (Arc::clone(profile), now_s);
+        let (known, since_s) = times.entry(agent).or_insert_with(|| (source.clone(), started_s));
+        if !known.is(source) {
+            (*known, *since_s) = (source.clone(), now_s);
         }
         *since_s
     }
 }
 
 struct Card {
-    /// What it was rendered from.
-    profile: Arc<Profile>,
+    source: CardSource,
     /// Whose endpoint it describes: two dialects may share a path, by a mount and by a query.
     dialect: &'static Dialect,
     agent: AgentIndex,
@@ -125,11 +143,12 @@ fn send(cx: &mut CallContext<'_>, head: &Head<'_>, base: &str, form: CardForm) {
     let Some(profile) = cx.service.profile(endpoint.agent) else {
         return http_error::answer(&mut cx.writer, 404, "there is no such agent");
     };
+    let source = CardSource::of(cx.config, profile);
     let cards = &cx.scratch.cards;
     let index = match cards.find(endpoint, form, &origin, base) {
-        Some(index) if Arc::ptr_eq(&cards.cards[index].profile, &profile) => index,
+        Some(index) if cards.cards[index].source.is(&source) => index,
         stale => {
-            let card = render(cx, profile, &origin, base, form);
+            let card = render(cx, source, &origin, base, form);
             cx.scratch.cards.keep(card, stale)
         }
     };
@@ -231,20 +250,20 @@ impl CardCache {
 
 fn render(
     cx: &CallContext<'_>,
-    profile: Arc<Profile>,
+    source: CardSource,
     origin: &Origin<'_>,
     base: &str,
     form: CardForm,
 ) -> Card {
     let (config, endpoint, now_s) = (cx.config, cx.endpoint, cx.now.unix_ms / 1000);
-    let body = body(&profile, config, origin, endpoint, base, form);
+    let body = body(&source.profile, config, origin, endpoint, base, form);
     let Endpoint { dialect, agent, .. } = endpoint;
-    let modified_s = config.card_times.of(agent, &profile, config.started_s, now_s);
+    let modified_s = config.card_times.of(agent, &source, config.started_s, now_s);
     let validators = Validators::new(config, card::etag(&body), modified_s);
     let Origin { is_secure, host, prefix } = *origin;
     let (host, prefix) = (host.unwrap_or_default().to_vec(), prefix.to_owned());
     let (base, answer) = (base.to_owned(), ReadyResponse::new(validators.fields.get(), &body));
-    Card { profile, dialect, agent, form, is_secure, host, prefix, base, validators, answer }
+    Card { source, dialect, agent, form, is_secure, host, prefix, base, validators, answer }
 }
 
 /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
@@ -298,10 +317,11 @@ pub fn body(
         CardForm::Hybrid | CardForm::V03 | CardForm::ExtendedV03 if is_v1_alone => CardForm::V1,
         form => form,
     };
+    let security = config.security_of(profile);
     let options = CardOptions {
         extended: config.extended_card && dialect.offers(Op::ExtendedCard),
         skill_modes: dialect.quirks.card_v1,
-        security: Some(config.security_of(profile)),
+        security: Some(&security),
         idempotent_send: config.idempotent_send,
         long_poll_s: config.long_poll.then_some(config.limits.long_poll_ms_max / 1000),
     };

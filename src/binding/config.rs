@@ -1,6 +1,9 @@
 //! What a server offers and where: mounts and the settings that decide answers.
 
-use std::sync::{Arc, atomic::AtomicUsize};
+use std::{
+    borrow::Cow,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use crate::{
     binding::{
@@ -110,14 +113,15 @@ pub fn is_public_url(text: &str) -> bool {
 }
 
 impl ServerConfig {
-    /// What callers of an agent have to show.
-    pub fn security_of<'s>(&'s self, profile: &'s Profile) -> &'s CardSecurity {
-        static NOTHING: CardSecurity =
-            CardSecurity { schemes: Vec::new(), requirements: Vec::new() };
-        match &profile.security {
-            Some(own) => own,
-            None if profile.anonymous => &NOTHING,
-            None => &self.security,
+    /// What callers of an agent have to show; whoever knows them may change it.
+    pub fn security_of<'s>(&'s self, profile: &'s Profile) -> Cow<'s, CardSecurity> {
+        match (&profile.security, &self.access.gate) {
+            (Some(own), _) => Cow::Borrowed(own),
+            (None, _) if profile.anonymous => Cow::Owned(CardSecurity::default()),
+            (None, Some(gate)) if self.security == CardSecurity::default() => {
+                Cow::Owned(gate.security())
+            }
+            (None, _) => Cow::Borrowed(&self.security),
         }
     }
 

@@ -238,12 +238,6 @@ impl Setup {
         let large = LargeBodies::new(&self.limits);
         let streams = Permits::new(self.limits.streams_max, start.workers);
         let waiting = Permits::new(self.limits.connections_max, start.workers);
-        let security = match &self.authenticator {
-            Some(authenticator) if self.security == CardSecurity::default() => {
-                authenticator.security()
-            }
-            Some(_) | None => self.security,
-        };
         let credentials_max = self.limits.credentials_max;
         let accounts = Arc::new(Accounts::new(credentials_max, self.quotas, start.secret));
         let gate = |by| Gate::new(by, Arc::clone(&accounts), credentials_max, start.secret);
@@ -275,7 +269,7 @@ impl Setup {
             cors: CorsPolicy::new(self.cors),
             card_signer: self.card_signer,
             signed_cards: SignedCards::default(),
-            security,
+            security: self.security,
             #[cfg(feature = "test-echo")]
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),
             started_s: (start.unix_ms)() / 1000,

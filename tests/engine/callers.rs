@@ -6,7 +6,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use peregrine::{
     agent::{Agent, Profile, Turn, echo::Echo},
     auth::Authenticator,
-    engine::{Mount, Next, Setup, Tenants},
+    engine::{Cors, Mount, Next, Setup, Tenants},
     model::{MessageBuf, PartsBuf, TaskState},
     service::{self, Remote},
 };
@@ -205,6 +205,39 @@ fn cards_say_what_callers_have_to_show() {
     assert_eq!(card["capabilities"]["extendedAgentCard"], true);
     let open = lab.ask(&get("/agents/open/.well-known/agent-card.json")).json();
     assert!(open["security"].is_null() && open["securityRequirements"].is_null(), "{open}");
+}
+
+#[cfg(feature = "auth")]
+#[test]
+fn cards_say_what_callers_have_to_show_since_other_rules_hold() {
+    use peregrine::auth::{AuthRules, Callers, KeyRule, KnownCaller, SecretDigest};
+
+    let rules = |field: &str| {
+        let caller = KnownCaller { name: "robot".to_owned(), ..KnownCaller::default() };
+        let digest = SecretDigest::take("key".to_owned());
+        let api_keys = vec![KeyRule { digest, caller, expires_unix_ms: None }];
+        AuthRules { api_keys, api_key_field: field.to_owned(), ..AuthRules::default() }
+    };
+    let callers = Arc::new(Callers::new(rules("X-First")).unwrap());
+    let authenticator = Some(Arc::clone(&callers) as Arc<dyn Authenticator>);
+    let cors = Cors { origins: vec!["http://page".to_owned()], ..Cors::default() };
+    let mut lab = Lab::new(Setup { authenticator, cors, ..setup(&Arc::default()) });
+    let path = "/.well-known/agent-card.json";
+    let of = |reply: &Reply| reply.json()["securitySchemes"]["api-key"]["name"].clone();
+    let first = lab.ask(&get(path));
+    assert_eq!(of(&first), "X-First");
+    lab.pass(2_000);
+    callers.replace(rules("X-Second")).unwrap();
+    let since = format!("If-Modified-Since: {}\r\n", first.field("last-modified").unwrap());
+    let second = lab.ask(&get_with(path, &since));
+    assert_eq!((second.status, of(&second)), (200, json!("X-Second")));
+    assert_ne!(second.field("etag"), first.field("etag"));
+    let since = format!("If-Modified-Since: {}\r\n", second.field("last-modified").unwrap());
+    assert_eq!(lab.ask(&get_with(path, &since)).status, 304);
+    let preflight = "OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: http://page\r\n\
+        Access-Control-Request-Method: POST\r\n\r\n";
+    let allowed = lab.ask(preflight.as_bytes());
+    assert!(allowed.field("access-control-allow-headers").unwrap().contains("X-Second"));
 }
 
 #[test]

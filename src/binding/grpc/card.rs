@@ -55,7 +55,7 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
         Generation::V1 => v1(out, &profile, &interfaces, extended),
         Generation::V01 | Generation::V03 => v03(out, &profile, &interfaces, extended),
     }
-    card_security::push(out, security, generation);
+    card_security::push(out, &security, generation);
     let form = match generation {
         Generation::V1 => CardForm::ExtendedV1,
         Generation::V01 | Generation::V03 => CardForm::V03,
