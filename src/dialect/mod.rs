@@ -146,7 +146,9 @@ impl Dialect {
     /// that `name` looks like (wire §1.2), else the dialect's first.
     pub fn fault_encode(&self, name: &[u8]) -> &'static Encode {
         let slashed = name.contains(&b'/');
-        let like = self.methods.iter().find(|method| method.name.contains('/') == slashed);
+        // What has no name looks like nothing.
+        let is_like = |method: &&Method| name.is_empty() || method.name.contains('/') == slashed;
+        let like = self.methods.iter().find(is_like);
         like.or(self.methods.first()).map_or(&v1::WIRE.encode, |method| &method.wire.encode)
     }
 }

@@ -517,6 +517,18 @@ fn fasta2a_is_refused_a_stream_by_a_stream() {
 }
 
 #[test]
+fn fasta2a_is_told_in_its_own_form_what_nobody_could_read() {
+    let mut lab = lab();
+    for body in ["{", "[]", "7"] {
+        let error = lab.ask(&post("/fasta2a", &[], body)).json()["error"].take();
+        assert!(error["data"]["details"].is_string(), "{body}: {error}");
+    }
+    // The standard's first is 1.0, whose details are a list.
+    let error = lab.ask(&post("/", &[], "{")).json()["error"].take();
+    assert!(error["data"][0]["reason"].is_string(), "{error}");
+}
+
+#[test]
 fn fasta2a_asks_for_a_task_with_a_null_id() {
     let mut lab = lab();
     let task = ask(&mut lab, "/fasta2a", "message/send", &V03.params(say("hi"))).result();
