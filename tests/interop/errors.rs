@@ -47,6 +47,9 @@ const ROWS: &[Row] = &[
     // Not in the tables (wire §2.5: unspecified, 429). 0.1: RateLimitExceeded is about the caller,
     // ResourceUnavailable about the server.
     row("Overloaded", -32000, -32011, 429, 429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
+    // Wire §2.3: "custom" in JSON-RPC; the names are 0.1's.
+    row("Unauthenticated", -32000, -32007, 401, 401, "UNAUTHENTICATED", "AUTHENTICATION_REQUIRED"),
+    row("PermissionDenied", -32000, -32008, 403, 403, "PERMISSION_DENIED", "AUTHORIZATION_FAILED"),
     row("ShuttingDown", -32000, -32011, 503, 503, "UNAVAILABLE", "UNAVAILABLE"),
 ];
 
@@ -93,12 +96,12 @@ pub fn assert_fault(variant: Variant, op: Op, name: &str, fault: &Fault) {
     // Wire §1.2: the names that 0.1 shares with 0.3 are 0.3's where no task says otherwise.
     let is_v01 = variant.generation == V01 && matches!(op, Op::Send | Op::Stream | Op::PushSet);
     let code = if is_v01 { row.code_v01 } else { row.code };
-    let is_overload = name == "Overloaded";
+    // Wire §1.4: 200 for all errors of JSON-RPC; these are HTTP's own.
+    let is_of_http = matches!(name, "Overloaded" | "Unauthenticated" | "PermissionDenied");
     match variant.binding {
         Binding::JsonRpc => {
             assert_eq!(fault.code, Some(code), "{what}");
-            // Wire §1.4: 200 for all errors of JSON-RPC; 429 is HTTP's own.
-            assert_eq!(fault.http, Some(if is_overload { 429 } else { 200 }), "{what}");
+            assert_eq!(fault.http, Some(if is_of_http { row.http } else { 200 }), "{what}");
         }
         Binding::WebSocket => assert_eq!((fault.code, fault.http), (Some(code), None), "{what}"),
         Binding::Grpc if variant.generation == V03 && name != "MethodNotFound" => {

@@ -1,20 +1,23 @@
 //! gRPC over HTTP/2: messages as ProtoJSON by [`super::pb`], statuses and metadata.
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use super::{
+    approach::{Approach, Heard},
     canon::Gen,
     h2::{Http2, Incoming},
     jsonrpc::version,
     link::{Ask, Fault, Item, Items, Junk, Link, Op},
     pb::{self, Package},
 };
+use crate::support::reply::Reply;
 
 pub struct Grpc {
     pub line: Http2,
+    pub approach: Approach,
     pub generation: Gen,
 }
 
@@ -135,14 +138,28 @@ struct Answer {
     head: HeaderMap,
     incoming: Incoming,
     received: Vec<u8>,
+    heard: Heard,
+    /// All of the messages.
+    body: Vec<u8>,
 }
 
 impl Answer {
+    /// How the call ended.
+    fn end(&mut self, trailers: Option<HeaderMap>) -> Option<Fault> {
+        let field = |(name, value): (&HeaderName, &HeaderValue)| {
+            (name.as_str().to_owned(), value.to_str().expect("a value").to_owned())
+        };
+        let all = self.head.iter().chain(trailers.iter().flatten());
+        let (fields, body) = (all.map(field).collect(), std::mem::take(&mut self.body));
+        self.heard.note(&Reply { status: 200, fields, body, complete: true });
+        fault(trailers.as_ref().unwrap_or(&self.head))
+    }
+
     /// The next message, or how the call ended.
     fn next(&mut self) -> Result<Vec<u8>, Option<Fault>> {
         // A response of trailers only (gRPC over HTTP/2, "Responses").
         if self.head.contains_key("grpc-status") {
-            return Err(fault(&self.head));
+            return Err(self.end(None));
         }
         loop {
             if let Some((head, rest)) = self.received.split_first_chunk::<5>() {
@@ -155,10 +172,14 @@ impl Answer {
                 }
             }
             match self.incoming.data() {
-                Some(data) => self.received.extend_from_slice(&data),
+                Some(data) => {
+                    self.body.extend_from_slice(&data);
+                    self.received.extend_from_slice(&data);
+                }
                 None => {
                     assert!(self.received.is_empty(), "half a message");
-                    return Err(fault(&self.incoming.trailers().expect("trailers")));
+                    let trailers = self.incoming.trailers().expect("trailers");
+                    return Err(self.end(Some(trailers)));
                 }
             }
         }
@@ -167,7 +188,11 @@ impl Answer {
 
 impl Grpc {
     fn package(&self) -> &'static Package {
-        if self.generation == Gen::V1 { &pb::V1 } else { &pb::V03 }
+        match self.generation {
+            _ if self.approach.has_json_messages => &pb::JSON,
+            Gen::V1 => &pb::V1,
+            Gen::V01 | Gen::V03 => &pb::V03,
+        }
     }
 
     fn ask(&self, method: &str, message: &[u8], more: &[(&'static str, String)]) -> Answer {
@@ -175,11 +200,13 @@ impl Grpc {
         let mut fields =
             vec![("te", "trailers".to_owned()), ("content-type", "application/grpc".to_owned())];
         fields.extend_from_slice(more);
+        fields.extend(self.approach.fields.iter().cloned());
         let body = Some(framed(message));
         let (head, incoming) = self.line.send(("POST", &target), &fields, body);
         assert_eq!(head.status(), 200, "gRPC has its own statuses: {head:?}");
         assert_eq!(head.headers()["content-type"], "application/grpc", "{head:?}");
-        Answer { head: head.headers().clone(), incoming, received: Vec::new() }
+        let (head, heard) = (head.headers().clone(), self.approach.heard.clone());
+        Answer { head, incoming, received: Vec::new(), heard, body: Vec::new() }
     }
 
     fn begin(&self, ask: &Ask) -> Answer {

@@ -64,6 +64,7 @@ impl Http for Http1 {
         self.line.write(&bytes(request, self.place.addr));
         let reply = self.line.reply();
         if reply.closes() {
+            assert_eq!(self.line.read_to_end(), b"", "nothing comes behind it");
             self.line = Line::over(self.place.dial());
         }
         reply

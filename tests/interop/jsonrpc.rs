@@ -7,6 +7,7 @@ use super::{
     http::{Blocks, Http, Request},
     link::{Ask, By, Fault, Item, Items, Junk, Link, Op},
 };
+use crate::support::reply::Reply;
 
 /// The method of an operation (wire §1.3); `None` where the generation has none.
 pub fn method(op: Op, generation: Gen) -> Option<&'static str> {
@@ -132,11 +133,17 @@ fn post(body: &str, media: &str) -> Request {
     }
 }
 
+/// The id of a stranger's request is in its body, which nobody reads.
+fn id_in<'i>(reply: &Reply, id: &'i Value) -> &'i Value {
+    if reply.status == 401 { &Value::Null } else { id }
+}
+
 impl Link for JsonRpc {
     fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
         let (id, request) = self.request(ask);
         let reply = self.http.ask(&request);
-        response(&id, &reply.json()).map_err(|fault| Fault { http: Some(reply.status), ..fault })
+        let answer = response(id_in(&reply, &id), &reply.json());
+        answer.map_err(|fault| Fault { http: Some(reply.status), ..fault })
     }
 
     fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault> {
@@ -145,7 +152,7 @@ impl Link for JsonRpc {
         match self.http.open(&request) {
             Ok(blocks) => Ok(Box::new(Stream { id, blocks })),
             Err(reply) => {
-                let answer = response(&id, &reply.json());
+                let answer = response(id_in(&reply, &id), &reply.json());
                 Err(Fault { http: Some(reply.status), ..answer.expect_err("an error") })
             }
         }

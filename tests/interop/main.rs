@@ -14,8 +14,11 @@ mod support;
 #[path = "../support/certificates.rs"]
 mod certificates;
 
+mod access;
+mod approach;
 mod canon;
 mod cards;
+mod credentials;
 mod dialects;
 mod errors;
 mod expect;
@@ -34,6 +37,7 @@ mod place;
 mod rest;
 mod server;
 mod spell;
+mod strangers;
 mod streams;
 mod variants;
 mod ws;

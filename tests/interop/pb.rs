@@ -26,6 +26,16 @@ pub const V1: Package = Package { name: "lf.a2a.v1", service: "lf.a2a.v1.A2AServ
 /// As of 0.3.
 pub const V03: Package = Package { name: "a2a.v1", service: "a2a.v1.A2AService" };
 
+/// JSON in every message, as dialect a2a_rust has it.
+pub const JSON: Package = Package { name: "", service: "a2a.v1.A2aService" };
+
+/// The one message of that.
+#[derive(Clone, PartialEq, Message)]
+struct JsonPayload {
+    #[prost(bytes = "vec", tag = "1")]
+    data: Vec<u8>,
+}
+
 /// What `grpc-status-details-bin` holds.
 pub const RPC: Package = Package { name: "google.rpc", service: "" };
 
@@ -37,6 +47,9 @@ impl Package {
 
     /// A message from its ProtoJSON.
     pub fn write(&self, message: &str, value: &Value) -> Vec<u8> {
+        if self.service == JSON.service {
+            return JsonPayload { data: value.to_string().into_bytes() }.encode_to_vec();
+        }
         let read = DynamicMessage::deserialize(self.descriptor(message), value);
         read.unwrap_or_else(|error| panic!("{message}: {error}: {value}")).encode_to_vec()
     }
@@ -44,6 +57,10 @@ impl Package {
     /// The ProtoJSON of a message. Members with default values are left out, but for the four of
     /// a list (wire §1.7).
     pub fn read(&self, message: &str, bytes: &[u8]) -> Value {
+        if self.service == JSON.service {
+            let payload = JsonPayload::decode(bytes).expect(message);
+            return serde_json::from_slice(&payload.data).expect(message);
+        }
         let read = DynamicMessage::decode(self.descriptor(message), bytes).expect(message);
         all_known(&read);
         let mut value = serde_json::to_value(&read).expect(message);

@@ -59,7 +59,7 @@ impl Rest {
 }
 
 /// 1.0: AIP-193. 0.3: unspecified; code and message of JSON-RPC, as the SDKs write them.
-fn read_fault(generation: Gen, body: &Value) -> Fault {
+pub fn read_fault(generation: Gen, body: &Value) -> Fault {
     if generation != Gen::V1 {
         let mut fault = Fault { code: body["code"].as_i64(), ..Fault::default() };
         body["message"].as_str().expect("a message").clone_into(&mut fault.message);

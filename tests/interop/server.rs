@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{
+    approach::{Approach, Approaching},
     certificates::Authority,
     grpc::Grpc,
     h2::Http2,
@@ -53,21 +54,35 @@ impl Server {
 
     /// A client with connections of its own.
     pub fn client(&self, variant: Variant) -> Client {
-        let (place, generation) = (&self.place, variant.generation);
-        if variant.speaker == Speaker::Client {
-            return Client { variant, link: Box::new(Ours::new(place, variant)) };
+        match variant.speaker {
+            Speaker::Client => Client { variant, link: Box::new(Ours::new(&self.place, variant)) },
+            Speaker::Hand => self.client_with(variant, &Approach::default()),
         }
+    }
+
+    /// A client by hand that comes in this way.
+    pub fn client_with(&self, variant: Variant, approach: &Approach) -> Client {
+        Server::client_at(&self.place, variant, approach)
+    }
+
+    /// The same, of a server at this place.
+    pub fn client_at(place: &Place, variant: Variant, approach: &Approach) -> Client {
+        let generation = variant.generation;
         let http = || -> Box<dyn Http> {
-            match variant.carrier {
+            let http: Box<dyn Http> = match variant.carrier {
                 Carrier::Http1 => Box::new(Http1::new(place)),
                 Carrier::Http2 => Box::new(Http2::new(place)),
-            }
+            };
+            Box::new(Approaching { http, approach: approach.clone() })
         };
         let link: Box<dyn Link> = match variant.binding {
             Binding::JsonRpc => Box::new(JsonRpc { http: http(), generation, next_id: 0 }),
             Binding::Rest => Box::new(Rest { http: http(), generation, subscribed: 0 }),
-            Binding::WebSocket => Box::new(Ws::new(place, generation)),
-            Binding::Grpc => Box::new(Grpc { line: Http2::new(place), generation }),
+            Binding::WebSocket => Box::new(Ws::new(place, approach, generation)),
+            Binding::Grpc => {
+                let (line, approach) = (Http2::new(place), approach.clone());
+                Box::new(Grpc { line, approach, generation })
+            }
         };
         Client { variant, link }
     }

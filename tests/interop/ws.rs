@@ -7,18 +7,24 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tungstenite::{ClientRequestBuilder, Message, WebSocket, http::Uri};
+use tungstenite::{
+    ClientRequestBuilder, Error, HandshakeError, Message, WebSocket,
+    http::{HeaderName, HeaderValue, Response, Uri},
+};
 
 use super::{
+    approach::{Approach, Heard},
     canon::Gen,
     jsonrpc::{request, response},
     link::{Ask, By, Fault, Item, Items, Junk, Link},
     place::{Place, Socket},
 };
+use crate::support::reply::Reply;
 
 /// JSON-RPC over a WebSocket.
 pub struct Ws {
     place: Place,
+    approach: Approach,
     generation: Gen,
     line: Line,
     next_id: u64,
@@ -32,13 +38,17 @@ struct Shared {
     socket: WebSocket<Box<dyn Socket>>,
     /// What came for somebody else, by the id of the request.
     inbox: HashMap<String, VecDeque<Value>>,
+    heard: Heard,
 }
 
 impl Line {
     /// Upgrades a connection; the version is that of all its calls.
-    fn open(place: &Place, version: Option<(&str, By)>) -> Line {
-        // The sequence numbers of events are asked for: strict clients see nothing new.
-        let mut url = format!("ws://{}/?eventIds=1", place.addr);
+    fn open(
+        place: &Place,
+        approach: &Approach,
+        version: Option<(&str, By)>,
+    ) -> Result<Line, Reply> {
+        let mut url = approach.ws_url(place);
         if let Some((version, By::Query)) = version {
             url += &format!("&A2A-Version={version}");
         }
@@ -47,10 +57,17 @@ impl Line {
         if let Some((version, By::Field)) = version {
             builder = builder.with_header("A2A-Version", version);
         }
-        let opened = tungstenite::client(builder, place.dial());
-        let (socket, reply) = opened.expect("an upgrade");
+        for (name, value) in &approach.fields {
+            builder = builder.with_header(*name, value);
+        }
+        let (socket, reply) = match tungstenite::client(builder, place.dial()) {
+            Ok(opened) => opened,
+            Err(HandshakeError::Failure(Error::Http(reply))) => return Err(refusal(*reply)),
+            Err(error) => panic!("no upgrade: {error}"),
+        };
         assert_eq!(reply.headers()["sec-websocket-protocol"], "a2a");
-        Line(Arc::new(Mutex::new(Shared { socket, inbox: HashMap::new() })))
+        let heard = approach.heard.clone();
+        Ok(Line(Arc::new(Mutex::new(Shared { socket, inbox: HashMap::new(), heard }))))
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -71,6 +88,7 @@ impl Line {
             }
             match shared.socket.read().expect("a message") {
                 Message::Text(text) => {
+                    shared.heard.note_text(&text);
                     let value: Value = serde_json::from_str(&text).expect("JSON");
                     let inbox = shared.inbox.entry(value["id"].to_string());
                     inbox.or_default().push_back(value);
@@ -82,11 +100,27 @@ impl Line {
     }
 }
 
+/// The answer to an upgrade that was refused.
+fn refusal(reply: Response<Option<Vec<u8>>>) -> Reply {
+    let field = |(name, value): (&HeaderName, &HeaderValue)| {
+        (name.as_str().to_owned(), value.to_str().expect("a value").to_owned())
+    };
+    let fields = reply.headers().iter().map(field).collect();
+    let status = reply.status().as_u16();
+    Reply { status, fields, body: reply.into_body().unwrap_or_default(), complete: true }
+}
+
 impl Ws {
-    pub fn new(place: &Place, generation: Gen) -> Ws {
+    pub fn new(place: &Place, approach: &Approach, generation: Gen) -> Ws {
+        Ws::try_new(place, approach, generation).expect("an upgrade")
+    }
+
+    /// Opens a WebSocket, or says why there is none.
+    pub fn try_new(place: &Place, approach: &Approach, generation: Gen) -> Result<Ws, Reply> {
         let version = (generation == Gen::V1).then_some(("1.0", By::Field));
-        let line = Line::open(place, version);
-        Ws { place: place.clone(), generation, line, next_id: 0 }
+        let line = Line::open(place, approach, version)?;
+        let (place, approach) = (place.clone(), approach.clone());
+        Ok(Ws { place, approach, generation, line, next_id: 0 })
     }
 
     /// Sends a request, and says where its answer will come.
@@ -100,7 +134,9 @@ impl Ws {
             None => {}
         }
         let line = match ask.version {
-            Some(version) => Line::open(&self.place, Some(version)),
+            Some(version) => {
+                Line::open(&self.place, &self.approach, Some(version)).expect("an upgrade")
+            }
             None => self.line.clone(),
         };
         line.send(&request.to_string());

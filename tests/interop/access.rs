@@ -1,0 +1,310 @@
+//! Who is let in: each kind of credential, at each place that can be called, in each of its states.
+//!
+//! The law of a refusal is in `docs/guide/callers.md`; its forms are those of wire §2, and of the
+//! dialects where they say something else.
+
+use serde_json::{Value, json};
+
+use super::{
+    approach::Approach,
+    canon::{Gen, V01, V1, V03},
+    credentials::{Guarded, Kind, Who},
+    errors::assert_fault,
+    jsonrpc::response,
+    link::{Ask, By, Fault, Filter, Op},
+    message_spec::say,
+    place::Place,
+    server::Server,
+    variants::{Binding, Carrier, OBSERVER, Speaker, VARIANTS, Variant},
+    ws::Ws,
+};
+use crate::support::reply::Reply;
+
+/// A place that can be called.
+#[derive(Clone, Copy, Debug)]
+pub struct Door {
+    pub dialect: &'static str,
+    pub variant: Variant,
+}
+
+/// What a dialect makes of a refusal, where it is not as in the standard.
+struct Refusal {
+    dialect: &'static str,
+    /// The codes of 401 and 403.
+    codes: [i64; 2],
+    /// What its message is whatever happened; then `data.details` says that.
+    message: Option<[&'static str; 2]>,
+}
+
+#[rustfmt::skip]
+const REFUSALS: &[Refusal] = &[
+    Refusal { dialect: "langsmith", codes: [-32000, -32000], message: None },
+    // Wire §8: -32000 "Agent error" for all that is not JSON-RPC's own.
+    Refusal { dialect: "evo_ai", codes: [-32000, -32000], message: Some(["Agent error", "Agent error"]) },
+    // Wire §2.2: AuthenticationRequired and AuthorizationFailed of 0.1.
+    Refusal { dialect: "rabbithole", codes: [-32007, -32008], message: None },
+    // Its messages are its own; what is not among them has the words of the others.
+    Refusal { dialect: "fasta2a", codes: [-32000, -32000], message: Some(["Authentication is required", "This is not allowed"]) },
+    Refusal { dialect: "tutorial", codes: [-32000, -32000], message: None },
+];
+
+pub const fn door(
+    dialect: &'static str,
+    binding: Binding,
+    generation: Gen,
+    carrier: Carrier,
+) -> Door {
+    let variant = Variant { binding, generation, carrier, speaker: Speaker::Hand };
+    Door { dialect, variant }
+}
+
+/// Every pair of the standard, and every place of the other dialects.
+pub fn doors() -> Vec<Door> {
+    use Binding::{Grpc, JsonRpc, Rest, WebSocket};
+    let standard = VARIANTS.iter().map(|variant| Door { dialect: "", variant: *variant });
+    let mut all: Vec<Door> = standard.collect();
+    for carrier in [Carrier::Http1, Carrier::Http2] {
+        for (dialect, generation) in [
+            ("langsmith", V03),
+            ("evo_ai", V03),
+            ("rabbithole", V01),
+            ("a2a_rust", V1),
+            ("tutorial", V03),
+            ("fasta2a", V03),
+        ] {
+            all.push(door(dialect, JsonRpc, generation, carrier));
+        }
+        all.push(door("a2a_rust", Rest, V1, carrier));
+    }
+    for (dialect, generation) in
+        [("rabbithole", V01), ("evo_ai", V03), ("langsmith", V03), ("a2a_rust", V1)]
+    {
+        all.push(door(dialect, WebSocket, generation, Carrier::Http1));
+    }
+    all.push(door("a2a_rust", Grpc, V1, Carrier::Http2));
+    all
+}
+
+/// What came of a call.
+struct Attempt {
+    answer: Result<Value, Fault>,
+    reply: Reply,
+}
+
+impl Door {
+    /// Where a client with this approach goes.
+    pub fn approach(self, approach: &Approach) -> Approach {
+        let is_grpc = self.variant.binding == Binding::Grpc;
+        let path = match self.dialect {
+            "" => String::new(),
+            // Paths name no place in gRPC.
+            _ if is_grpc => String::new(),
+            name => format!("/{name}"),
+        };
+        let has_json_messages = is_grpc && self.dialect == "a2a_rust";
+        let mut approach = Approach { path, has_json_messages, ..approach.again() };
+        if self.dialect == "langsmith" {
+            approach.fields.push(("Accept", "application/json".to_owned()));
+        }
+        approach
+    }
+
+    /// The params of a send.
+    pub fn params(self, context: &str) -> Value {
+        let form = self.variant.form();
+        let mut params = form.send_params(&say("done").within(context));
+        if matches!(self.dialect, "langsmith" | "evo_ai") {
+            params["configuration"].take();
+            params["contextId"] = json!(context);
+        }
+        params
+    }
+
+    /// Makes a call, in a tenant if one is named.
+    fn call(self, place: &Place, approach: &Approach, mut ask: Ask, tenant: &str) -> Attempt {
+        let mut approach = self.approach(approach);
+        let variant = self.variant;
+        match (variant.binding, variant.generation) {
+            _ if tenant.is_empty() => {}
+            (Binding::Rest, V1) => approach.path += &format!("/{tenant}"),
+            (Binding::Grpc, V03) => approach.fields.push(("a2a-tenant", tenant.to_owned())),
+            _ => ask.params["tenant"] = json!(tenant),
+        }
+        if variant.binding == Binding::WebSocket
+            && let Err(reply) = Ws::try_new(place, &approach, variant.generation)
+        {
+            let answer = response(&Value::Null, &reply.json());
+            let answer = answer.map_err(|fault| Fault { http: Some(reply.status), ..fault });
+            return Attempt { answer, reply };
+        }
+        let mut client = Server::client_at(place, variant, &approach);
+        let answer = client.link.call(&ask);
+        Attempt { answer, reply: approach.heard.last() }
+    }
+}
+
+/// Panics unless a stranger is sent away.
+fn assert_stranger(door: Door, attempt: &Attempt, why: &str, challenge: &str) {
+    let (what, reply) = (format!("{door:?}"), &attempt.reply);
+    // RFC 9110 §11.6.1: with every 401.
+    assert_eq!(reply.field("www-authenticate"), Some(challenge), "{what}");
+    let is_grpc = door.variant.binding == Binding::Grpc;
+    assert_eq!(reply.status, if is_grpc { 200 } else { 401 }, "{what}");
+    // Its body was not read, so that nothing can come behind it.
+    let closes = door.variant.carrier == Carrier::Http1;
+    assert_eq!(reply.closes(), closes, "{what}");
+    // What would tell the generation is in the body, but for a version in the head.
+    let is_rpc = door.variant.is_rpc();
+    let generation = if is_rpc && door.dialect.is_empty() { V1 } else { door.variant.generation };
+    let heard = Variant { generation, ..door.variant };
+    // At the upgrade of a WebSocket there is HTTP.
+    let binding = if is_rpc { Binding::JsonRpc } else { heard.binding };
+    let heard = Variant { binding, ..heard };
+    assert_form(door, (heard, Op::Send), "Unauthenticated", attempt, why);
+}
+
+/// Panics unless a caller is told that it may not do this.
+fn assert_forbidden(door: Door, op: Op, attempt: &Attempt, why: &str) {
+    let (what, reply) = (format!("{door:?}"), &attempt.reply);
+    let status = match door.variant.binding {
+        Binding::JsonRpc | Binding::Rest => 403,
+        Binding::Grpc => 200,
+        Binding::WebSocket => 0,
+    };
+    assert_eq!(reply.status, status, "{what}: {reply:?}");
+    assert_eq!(reply.field("www-authenticate"), None, "{what}");
+    assert!(!reply.closes(), "{what}");
+    assert_form(door, (door.variant, op), "PermissionDenied", attempt, why);
+}
+
+/// Panics unless a refusal has the form of its door, where it is heard like this.
+fn assert_form(door: Door, (heard, op): (Variant, Op), name: &str, attempt: &Attempt, why: &str) {
+    let what = format!("{door:?} {op:?}");
+    let fault = attempt.answer.as_ref().expect_err(&what);
+    let what = format!("{what} {fault:?}");
+    let Some(row) = REFUSALS.iter().find(|row| row.dialect == door.dialect) else {
+        assert_fault(heard, op, name, fault);
+        // Wire §2.4: `<ErrorName>: <text>` in 0.3's gRPC.
+        assert!(fault.message.ends_with(why), "{what}");
+        return;
+    };
+    let which = usize::from(name == "PermissionDenied");
+    assert_eq!(fault.code, Some(row.codes[which]), "{what}");
+    assert_eq!(fault.reason, None, "{what}");
+    match row.message {
+        None => assert_eq!(fault.message, why, "{what}"),
+        Some(messages) => {
+            assert_eq!(fault.message, messages[which], "{what}");
+            let body: Value = serde_json::from_slice(&attempt.reply.body).expect("JSON");
+            assert_eq!(body["error"]["data"]["details"], why, "{what}");
+        }
+    }
+}
+
+/// Why somebody is sent away, and what is asked for instead.
+fn refusal(kind: Kind, who: Who) -> (&'static str, String) {
+    let why = match (who, kind) {
+        // A certificate in which nobody is named is none.
+        (Who::Nobody, _) | (Who::Wrong, Kind::Certificate) => "Authentication is required",
+        (Who::Wrong, Kind::Key | Kind::NamedKey) => "the API key is unknown",
+        (Who::Wrong, Kind::Bearer) => "the token is unknown",
+        (Who::Wrong, Kind::Jwt) => "the signature of the token is wrong",
+        (Who::Wrong, Kind::Proxy) => "the name is no plain name",
+        (Who::Late, Kind::Key | Kind::NamedKey) => "the API key has expired",
+        (Who::Late, _) => "the token has expired",
+        (Who::Reader | Who::Right, _) => unreachable!("they are known"),
+    };
+    let challenge = match kind {
+        Kind::Key | Kind::Bearer | Kind::Jwt | Kind::Proxy => {
+            // RFC 6750 §3.1: about a token that was shown.
+            let is_token = who != Who::Nobody && matches!(kind, Kind::Bearer | Kind::Jwt);
+            let error = format!(", error=\"invalid_token\", error_description=\"{why}\"");
+            let error = if is_token { &*error } else { "" };
+            format!("Bearer realm=\"a2a\"{error}, ApiKey realm=\"a2a\", header=\"X-API-Key\"")
+        }
+        Kind::NamedKey | Kind::Certificate => {
+            "ApiKey realm=\"a2a\", header=\"X-Robot-Key\", Certificate realm=\"a2a\"".to_owned()
+        }
+    };
+    (why, challenge)
+}
+
+/// How many tasks somebody has, in its own tenant.
+pub fn tasks(guarded: &Guarded, kind: Kind, who: Who) -> u64 {
+    let (place, approach) = guarded.caller(kind, who).expect("somebody who is known");
+    let mut client = Server::client_at(&place, OBSERVER, &approach);
+    client.list(&Filter::default()).expect("a page").total
+}
+
+/// A refusal of which the head tells the generation.
+fn try_versions(guarded: &Guarded) {
+    for carrier in [Carrier::Http1, Carrier::Http2] {
+        for (generation, version) in [(V01, "0.1"), (V03, "0.2"), (V03, "0.3"), (V1, "1.0")] {
+            let Door { variant, .. } = door("", Binding::JsonRpc, generation, carrier);
+            let (place, approach) = guarded.caller(Kind::Key, Who::Nobody).expect("nobody");
+            let spec = variant.form().send_params(&say("done"));
+            let version = Some((version, By::Field));
+            let ask = Ask { version, ..Ask::new(Op::Send, spec) };
+            let mut client = Server::client_at(&place, variant, &approach);
+            let fault = client.link.call(&ask).expect_err("nobody is known");
+            assert_fault(variant, Op::Send, "Unauthenticated", &fault);
+        }
+    }
+}
+
+/// All that can come of one kind at one door.
+fn try_door(guarded: &Guarded, kind: Kind, door: Door) {
+    let context = format!("{kind:?}-{}-{:?}", door.dialect, door.variant);
+    let context: String = context.chars().filter(|c| c.is_alphanumeric()).collect();
+    let send = || Ask::new(Op::Send, door.params(&context));
+    let before = tasks(guarded, kind, Who::Right);
+    for who in [Who::Nobody, Who::Wrong, Who::Late] {
+        let Some((place, approach)) = guarded.caller(kind, who) else { continue };
+        let (why, challenge) = refusal(kind, who);
+        let attempt = door.call(&place, &approach, send(), "");
+        assert_stranger(door, &attempt, why, &challenge);
+    }
+    if let Some((place, approach)) = guarded.caller(kind, Who::Reader) {
+        let attempt = door.call(&place, &approach, send(), "");
+        assert_forbidden(door, Op::Send, &attempt, "the caller has not the scope a2a:send");
+        assert_eq!(tasks(guarded, kind, Who::Reader), 0);
+    }
+    let (place, approach) = guarded.caller(kind, Who::Right).expect("there is one");
+    let attempt = door.call(&place, &approach, send(), "else");
+    assert_forbidden(door, Op::Send, &attempt, "the tenant else is not among those of the caller");
+    assert_eq!(tasks(guarded, kind, Who::Right), before, "{door:?}");
+    let attempt = door.call(&place, &approach, send(), "");
+    let made = attempt.answer.unwrap_or_else(|fault| panic!("{door:?}: {fault:?}"));
+    assert_eq!(tasks(guarded, kind, Who::Right), before + 1, "{door:?}");
+    let id = if made["task"].is_object() { &made["task"]["id"] } else { &made["id"] };
+    // What it may not do to a task of its own.
+    let mut cancel = Ask::new(Op::Cancel, json!({"id": id}));
+    if door.dialect == "langsmith" {
+        cancel.params["contextId"] = json!(context);
+    }
+    let attempt = door.call(&place, &approach, cancel, "");
+    assert_forbidden(door, Op::Cancel, &attempt, "the caller has not the scope a2a:cancel");
+}
+
+#[test]
+fn every_kind_of_credential_at_every_door_without_tls() {
+    let guarded = Guarded::start("access");
+    for kind in Kind::PLAIN {
+        for door in doors() {
+            eprintln!("{kind:?} at {door:?}");
+            try_door(&guarded, kind, door);
+        }
+    }
+    try_versions(&guarded);
+}
+
+#[test]
+fn every_kind_of_credential_at_every_door_with_tls() {
+    let guarded = Guarded::start("access-tls");
+    for kind in Kind::SECURE {
+        for door in doors() {
+            eprintln!("{kind:?} at {door:?}");
+            try_door(&guarded, kind, door);
+        }
+    }
+}

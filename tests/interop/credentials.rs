@@ -1,0 +1,276 @@
+//! Who calls in the scenarios of callers, what each shows, and servers that know them.
+
+use std::{
+    fs,
+    net::Ipv4Addr,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use rcgen::{CertificateParams, DnType, date_time_ymd};
+use ring::hmac;
+use serde_json::{Value, json};
+use tokio_rustls::rustls::ClientConfig;
+
+use super::{
+    approach::Approach,
+    certificates::{Authority, Issued},
+    place::Place,
+    server::Server,
+};
+use crate::support::binary::Binary;
+
+/// A kind of credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// In `X-API-Key`.
+    Key,
+    /// In a field that the configuration names.
+    NamedKey,
+    Bearer,
+    Jwt,
+    Proxy,
+    Certificate,
+}
+
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Shows nothing.
+    Nobody,
+    /// Shows what nobody has.
+    Wrong,
+    /// Shows what was right once.
+    Late,
+    /// May read, and nothing else.
+    Reader,
+    /// May read and send.
+    Right,
+}
+
+/// Servers that ask for credentials.
+pub struct Guarded {
+    /// Without TLS: keys, tokens, a proxy.
+    pub plain: Server,
+    /// With TLS: keys in a field of another name, and certificates.
+    pub secure: Server,
+    authority: Authority,
+}
+
+/// Tenants of everybody who is known, the first of them by default.
+pub const TENANTS: [&str; 2] = ["acme", "other"];
+
+const ISSUER: &str = "https://issuer.example";
+const AUDIENCE: &str = "https://agents.example";
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+const READ: &str = "a2a:read";
+const READ_AND_SEND: &str = "a2a:read a2a:send";
+
+impl Kind {
+    pub const PLAIN: [Kind; 4] = [Kind::Key, Kind::Bearer, Kind::Jwt, Kind::Proxy];
+    pub const SECURE: [Kind; 2] = [Kind::NamedKey, Kind::Certificate];
+}
+
+/// The dialects with a place of their own, each at its name.
+pub const MOUNTED: [&str; 6] =
+    ["langsmith", "evo_ai", "rabbithole", "a2a_rust", "tutorial", "fasta2a"];
+
+/// A list of TOML.
+fn list(items: &[&str]) -> String {
+    format!("{items:?}")
+}
+
+/// The secrets that are known, as sections of the configuration.
+fn secrets(section: &str, member: &str) -> String {
+    let both = list(&READ_AND_SEND.split(' ').collect::<Vec<_>>());
+    let (tenants, read) = (list(&TENANTS), list(&[READ]));
+    let one = |who: &str, scopes: &str, more: &str| {
+        format!(
+            "[[auth.{section}]]\nname = \"{who}\"\n{member} = \"{member}-{who}\"\n\
+             tenants = {tenants}\nscopes = {scopes}\n{more}"
+        )
+    };
+    let late = "expires = \"2001-02-03T04:05:06Z\"\n";
+    [one("right", &both, ""), one("reader", &read, ""), one("late", &both, late)].concat()
+}
+
+/// What both have: the agent at every place.
+fn places() -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
+    let mounts =
+        MOUNTED.map(|name| format!("[[mounts]]\npath = \"/{name}\"\ndialect = \"{name}\"\n"));
+    format!("[agents.scenarios]\nscript = \"{script}\"\n{}", mounts.concat())
+}
+
+/// Starts the binary with this configuration.
+pub fn configured(name: &str, text: &str) -> Binary {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
+    fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join(format!("{name}.toml"));
+    fs::write(&file, text).expect("a file");
+    Binary::start(&["--config", file.to_str().expect("UTF-8")])
+}
+
+fn plain(name: &str) -> Server {
+    let text = format!(
+        "tenants = \"any\"\ntrusted_proxies = [\"127.0.0.1/32\"]\n[auth]\nask_scopes = true\n\
+         {}{}[[auth.issuers]]\nissuer = \"{ISSUER}\"\naudiences = [\"{AUDIENCE}\"]\n\
+         secret = \"{SECRET}\"\ntenants_claim = \"tenants\"\n\
+         [auth.proxy]\nnetworks = [\"127.0.0.1/32\"]\nname_header = \"X-User\"\n\
+         scopes_header = \"X-Scopes\"\ntenants_header = \"X-Tenants\"\n{}",
+        secrets("api_keys", "key"),
+        secrets("bearer_tokens", "token"),
+        places(),
+    );
+    let binary = configured(&format!("{name}-plain"), &text);
+    let place = Place { addr: binary.addr(), trust: None, authority: None };
+    Server { binary, place }
+}
+
+fn secure(name: &str, authority: &Authority) -> Server {
+    let issued = authority.server("server");
+    let file = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    let text = format!(
+        "tenants = \"any\"\ntrusted_proxies = [\"127.0.0.1/32\"]\n\
+         [tls]\ncert = \"{}\"\nkey = \"{}\"\nclient_ca = \"{}\"\n\
+         [auth]\nask_scopes = true\napi_key_header = \"X-Robot-Key\"\n{}\
+         [auth.certificates]\ntenants = {}\nscopes = {}\n{}",
+        file(&issued.cert_file),
+        file(&issued.key_file),
+        file(&authority.file()),
+        secrets("api_keys", "key"),
+        list(&TENANTS),
+        list(&READ_AND_SEND.split(' ').collect::<Vec<_>>()),
+        places(),
+    );
+    let binary = configured(&format!("{name}-secure"), &text);
+    let trust = Some(Arc::new(authority.nobody()));
+    let place = Place { addr: binary.addr(), trust, authority: Some(authority.file()) };
+    Server { binary, place }
+}
+
+impl Guarded {
+    pub fn start(name: &str) -> Guarded {
+        let authority = Authority::new(&format!("guarded-{name}"));
+        let (plain, secure) = (plain(name), secure(name, &authority));
+        Guarded { plain, secure, authority }
+    }
+
+    /// What clients have in their hands, and whether TLS knows it: nothing, a certificate of its
+    /// authority, one that has ended, one of another authority.
+    pub fn certificates(&self) -> Vec<(ClientConfig, bool)> {
+        let other = Authority::new("guarded-by-nobody");
+        let with = |issued: Issued| {
+            let trusting = self.authority.trusting();
+            trusting.with_client_auth_cert(vec![issued.cert], issued.key).expect("a certificate")
+        };
+        let mut ended = CertificateParams::new([]).expect("a certificate");
+        ended.distinguished_name.push(DnType::CommonName, "right");
+        ended.not_after = date_time_ymd(2001, 2, 3);
+        ended.not_before = date_time_ymd(2001, 2, 2);
+        vec![
+            (self.authority.nobody(), true),
+            (with(self.authority.client("known", Some("right"), &[])), true),
+            (with(self.authority.issue("ended", ended)), false),
+            (with(other.client("foreign", Some("right"), &[])), false),
+        ]
+    }
+
+    pub fn server(&self, kind: Kind) -> &Server {
+        if Kind::PLAIN.contains(&kind) { &self.plain } else { &self.secure }
+    }
+
+    /// Where somebody calls and how; `None`: the kind has no such caller.
+    pub fn caller(&self, kind: Kind, who: Who) -> Option<(Place, Approach)> {
+        let mut place = self.server(kind).place.clone();
+        if kind == Kind::Certificate && who != Who::Nobody {
+            let name = match who {
+                Who::Right => Some("right"),
+                // Nobody who could be told from another.
+                Who::Wrong => None,
+                // What certificates may do is one for all of them, and TLS refuses what has ended.
+                Who::Nobody | Who::Late | Who::Reader => return None,
+            };
+            let issued = self.authority.client(&format!("{who:?}"), name, &[]);
+            let trusting = self.authority.trusting();
+            let config = trusting.with_client_auth_cert(vec![issued.cert], issued.key);
+            place.trust = Some(Arc::new(config.expect("a certificate")));
+        }
+        let mut fields = shown(kind, who)?;
+        // Each of them from an address of its own, which the gate has not sent away.
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let number = NEXT.fetch_add(1, Relaxed);
+        let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 0, 0, 0)) + number);
+        fields.push(("X-Forwarded-For", address.to_string()));
+        Some((place, Approach::with(&fields)))
+    }
+}
+
+/// The fields by which somebody is known; `None`: the kind has no such caller.
+fn shown(kind: Kind, who: Who) -> Option<Vec<(&'static str, String)>> {
+    let name = match who {
+        Who::Nobody => return Some(Vec::new()),
+        Who::Wrong => "wrong",
+        Who::Late => "late",
+        Who::Reader => "reader",
+        Who::Right => "right",
+    };
+    let scopes = if who == Who::Reader { READ } else { READ_AND_SEND };
+    Some(match kind {
+        Kind::Key => vec![("X-API-Key", format!("key-{name}"))],
+        Kind::NamedKey => vec![("X-Robot-Key", format!("key-{name}"))],
+        Kind::Bearer => vec![("Authorization", format!("Bearer token-{name}"))],
+        Kind::Jwt => {
+            let lives_s = if who == Who::Late { -61 } else { 3600 };
+            let mut token = token(name, scopes, &TENANTS, lives_s);
+            if who == Who::Wrong {
+                let first = token.rfind('.').expect("three parts") + 1;
+                let other = if token[first..].starts_with('A') { "B" } else { "A" };
+                token.replace_range(first..=first, other);
+            }
+            vec![("Authorization", format!("Bearer {token}"))]
+        }
+        // One of the two may be the client's own.
+        Kind::Proxy if who == Who::Wrong => {
+            vec![("X-User", "right".to_owned()), ("X-User", "right".to_owned())]
+        }
+        Kind::Proxy if who == Who::Late => return None,
+        Kind::Proxy => vec![
+            ("X-User", name.to_owned()),
+            ("X-Scopes", scopes.to_owned()),
+            ("X-Tenants", TENANTS.join(" ")),
+        ],
+        Kind::Certificate => Vec::new(),
+    })
+}
+
+/// A token of the issuer, signed with its secret (RFC 7515 §3.1).
+pub fn token(name: &str, scopes: &str, tenants: &[&str], lives_s: i64) -> String {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let exp = now_s.saturating_add_signed(lives_s);
+    let claims = json!({"iss": ISSUER, "aud": AUDIENCE, "sub": name, "exp": exp, "scope": scopes,
+        "tenants": tenants});
+    let header = json!({"alg": "HS256", "typ": "JWT"});
+    let part = |value: &Value| base64url(value.to_string().as_bytes());
+    let signed = format!("{}.{}", part(&header), part(&claims));
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    format!("{signed}.{}", base64url(hmac::sign(&key, signed.as_bytes()).as_ref()))
+}
+
+/// RFC 7515 §2: base64url without padding.
+fn base64url(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let at = |index: usize| u32::from(three.get(index).copied().unwrap_or_default());
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for digit in 0..=three.len() {
+            text.push(char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize]));
+        }
+    }
+    text
+}

@@ -1,0 +1,119 @@
+//! What nobody who is known sends: what is read of it, and what TLS and pages in browsers show
+//! instead of a field.
+
+use std::{
+    io::{Read, Write},
+    sync::Arc,
+};
+
+use super::{
+    access::{doors, tasks},
+    approach::Approach,
+    canon::V1,
+    credentials::{Guarded, Kind, Who, token},
+    jsonrpc::request,
+    link::{Ask, Op},
+    place::Place,
+    variants::Binding,
+};
+use crate::support::{binary::Line, reply::Reply, ws};
+
+#[test]
+fn what_comes_behind_a_stranger_is_not_read() {
+    let guarded = Guarded::start("access-behind");
+    let fields = |who: Who| -> String {
+        let (_, approach) = guarded.caller(Kind::Key, who).expect("a caller");
+        let line = |(name, value): (&str, String)| format!("{name}: {value}\r\n");
+        approach.fields.into_iter().map(line).collect()
+    };
+    let mut tried = 0;
+    for door in doors() {
+        let path = match (door.variant.binding, door.variant.generation) {
+            (Binding::JsonRpc, _) => "",
+            (Binding::Rest, V1) => "/message:send",
+            (Binding::Rest, _) => "/v1/message:send",
+            (Binding::WebSocket | Binding::Grpc, _) => continue,
+        };
+        let ask = Ask::new(Op::Send, door.params("behind"));
+        let body = match door.variant.binding {
+            Binding::Rest => ask.params,
+            _ => request(1, &ask, door.variant.generation),
+        };
+        let approach = door.approach(&Approach::default());
+        let head = |who: Who, more: &str| {
+            format!(
+                "POST {}{path} HTTP/1.1\r\nHost: a.example\r\nAccept: */*\r\n\
+                 Content-Type: application/json\r\n{}{more}\r\n",
+                if approach.path.is_empty() && path.is_empty() { "/" } else { &approach.path },
+                fields(who),
+            )
+        };
+        let length = format!("Content-Length: {}\r\n", body.to_string().len());
+        // Who is known is served; so the second of two would be, if anybody read it.
+        let right = format!("{}{body}", head(Who::Right, &length));
+        let mut line = guarded.plain.binary.connect();
+        line.write(right.as_bytes());
+        assert_eq!(line.reply().status, 200, "{door:?}");
+        let before = tasks(&guarded, Kind::Key, Who::Right);
+        for stranger in [
+            format!("{}{body}", head(Who::Nobody, &length)),
+            // Its body never comes: what is in its place is the next request.
+            head(Who::Nobody, &length),
+            format!("{}5\r\n", head(Who::Nobody, "Transfer-Encoding: chunked\r\n")),
+            head(Who::Nobody, &format!("Expect: 100-continue\r\n{length}")),
+        ] {
+            let mut line = guarded.plain.binary.connect();
+            line.write(format!("{stranger}{right}").as_bytes());
+            let replies = Reply::parse_all(&line.read_to_end(), true);
+            let statuses: Vec<u16> = replies.iter().map(|reply| reply.status).collect();
+            assert_eq!(statuses, [401], "{door:?} {stranger}");
+        }
+        assert_eq!(tasks(&guarded, Kind::Key, Who::Right), before, "{door:?}");
+        tried += 1;
+    }
+    assert!(tried > 10, "{tried}");
+}
+
+#[test]
+fn a_certificate_that_tls_does_not_know_opens_nothing() {
+    let guarded = Guarded::start("access-foreign");
+    for (config, is_known) in guarded.certificates() {
+        let place = Place { trust: Some(Arc::new(config)), ..guarded.secure.place.clone() };
+        let mut line = Line::over(place.dial());
+        // TLS 1.3 lets a client end its handshake before its certificate is looked at.
+        let card = "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let sent = line.stream.write_all(card.as_bytes()).is_ok();
+        let mut first = [0; 12];
+        let is_answered = sent && line.stream.read_exact(&mut first).is_ok();
+        assert_eq!(is_answered, is_known);
+    }
+}
+
+#[test]
+fn a_page_shows_its_token_as_a_subprotocol() {
+    let guarded = Guarded::start("access-page");
+    let upgrade = |token: &str| {
+        let (_, approach) = guarded.caller(Kind::Key, Who::Nobody).expect("nobody");
+        let (_, from) = &approach.fields[0];
+        let lines = format!(
+            "X-Forwarded-For: {from}\r\nSec-WebSocket-Protocol: a2a, a2a.bearer.{token}\r\n"
+        );
+        let mut line = guarded.plain.binary.connect();
+        line.write(&ws::upgrade("/", &lines));
+        line.read_until("\r\n\r\n");
+        String::from_utf8(line.take()).expect("a head")
+    };
+    let jwt = |lives_s| token("page", "a2a:read", &[], lives_s);
+    for (token, is_right) in [
+        ("token-right", true),
+        ("token-wrong", false),
+        ("token-late", false),
+        (&jwt(60), true),
+        (&jwt(-61), false),
+    ] {
+        let head = upgrade(token);
+        let status = if is_right { "HTTP/1.1 101 " } else { "HTTP/1.1 401 " };
+        assert!(head.starts_with(status) && !head.contains(token), "{head}");
+        assert!(!is_right || head.contains("\r\nSec-WebSocket-Protocol: a2a\r\n"), "{head}");
+    }
+}
