@@ -205,6 +205,26 @@ fn a_dialect_that_has_no_http_json_has_none_of_its_paths() {
 }
 
 #[test]
+fn a_tenant_stands_in_the_query_where_there_is_no_body() {
+    let mut lab = Lab::new(Setup { tenants: Tenants::Any, ..Setup::default() });
+    let id = task(&mut lab);
+    for (base, reason) in [("", Some("TASK_NOT_FOUND")), ("/v1", None)] {
+        for verb in ["cancel", "subscribe"] {
+            // Finished, in the tenant that is no tenant, and nowhere else.
+            let path = format!("{base}/tasks/{id}:{verb}");
+            let here = lab.ask(&bare("POST", &path));
+            let named = |lab: &mut Lab, path: &str| lab.ask(&bare("POST", path));
+            let elsewhere = named(&mut lab, &format!("{path}?tenant=t"));
+            assert_ne!(here.status, 404, "{path}");
+            assert_eq!(elsewhere.status, 404, "{path}");
+            if let Some(reason) = reason {
+                refused(&elsewhere, 404, reason);
+            }
+        }
+    }
+}
+
+#[test]
 fn an_agent_by_name_is_no_tenant_of_a_dialect_at_the_root() {
     let mounts = vec![Mount { path: "/".to_owned(), dialect: "standard".to_owned(), agent: None }];
     let tasks = Profile::new("tasks", "An unlucky name");

@@ -202,8 +202,9 @@ fn decode<'p>(
 ) -> Result<Call<'p>, Fault> {
     let DecodeBuffers { parser, pack, params } = buffers;
     let op = method.op;
+    let is_left_out = body.bytes().is_empty() && matches!(op.params(), Params::Target(_));
     let (text, is_optional) = match head.method() {
-        http::Method::Post => (body, matches!(op.params(), Params::Target(_))),
+        http::Method::Post if !is_left_out => (body, false),
         _ if query::params(params, op, head.query())? => (Source::from(&*params), false),
         _ => (Source::from(&[][..]), true),
     };
