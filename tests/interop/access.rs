@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    approach::Approach,
+    approach::{Approach, name_tenant},
     canon::{Gen, V01, V1, V03},
     credentials::{Guarded, Kind, Who},
     errors::assert_fault,
@@ -122,14 +122,9 @@ impl Door {
 
     /// Makes a call, in a tenant if one is named.
     fn call(self, place: &Place, approach: &Approach, mut ask: Ask, tenant: &str) -> Attempt {
-        let mut approach = self.approach(approach);
         let variant = self.variant;
-        match (variant.binding, variant.generation) {
-            _ if tenant.is_empty() => {}
-            (Binding::Rest, V1) => approach.path += &format!("/{tenant}"),
-            (Binding::Grpc, V03) => approach.fields.push(("a2a-tenant", tenant.to_owned())),
-            _ => ask.params["tenant"] = json!(tenant),
-        }
+        let approach = self.approach(approach).in_tenant(variant, tenant);
+        name_tenant(variant, &mut ask.params, tenant);
         if variant.binding == Binding::WebSocket
             && let Err(reply) = Ws::try_new(place, &approach, variant.generation)
         {

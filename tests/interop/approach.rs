@@ -2,9 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use serde_json::{Value, json};
+
 use super::{
+    canon::{V1, V03},
     http::{Blocks, Http, Request},
     place::Place,
+    variants::{Binding, Variant},
 };
 use crate::support::reply::Reply;
 
@@ -43,12 +47,28 @@ impl Heard {
     pub fn last(&self) -> Reply {
         self.all().pop().expect("something was heard")
     }
+
+    /// Takes all of it.
+    pub fn take(&self) -> Vec<Reply> {
+        std::mem::take(&mut *self.all())
+    }
 }
 
 impl Approach {
     /// With these fields, at the root.
     pub fn with(fields: &[(&'static str, String)]) -> Approach {
         Approach { fields: fields.to_vec(), ..Approach::default() }
+    }
+
+    /// In a tenant, where the head names it; where the params do, [`name_tenant`] does.
+    pub fn in_tenant(mut self, variant: Variant, tenant: &str) -> Approach {
+        match (variant.binding, variant.generation) {
+            _ if tenant.is_empty() => {}
+            (Binding::Rest, V1) => self.path += &format!("/{tenant}"),
+            (Binding::Grpc, V03) => self.fields.push(("a2a-tenant", tenant.to_owned())),
+            _ => {}
+        }
+        self
     }
 
     /// Another client of the same kind, who hears for itself.
@@ -61,6 +81,15 @@ impl Approach {
         let path = if self.path.is_empty() { "/" } else { &self.path };
         // The sequence numbers of events are asked for: strict clients see nothing new.
         format!("ws://{}{path}?eventIds=1", place.addr)
+    }
+}
+
+/// Says in the params which tenant is meant, where the head does not.
+pub fn name_tenant(variant: Variant, params: &mut Value, tenant: &str) {
+    match (variant.binding, variant.generation) {
+        (Binding::Rest, V1) | (Binding::Grpc, V03) => {}
+        _ if tenant.is_empty() => {}
+        _ => params["tenant"] = json!(tenant),
     }
 }
 

@@ -64,7 +64,9 @@ pub struct Guarded {
 /// Tenants of everybody who is known, the first of them by default.
 pub const TENANTS: [&str; 2] = ["acme", "other"];
 
-const ISSUER: &str = "https://issuer.example";
+/// Issuers whose tokens are known.
+pub const ISSUERS: [&str; 2] = ["https://issuer.example", "https://second.example"];
+
 const AUDIENCE: &str = "https://agents.example";
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const READ: &str = "a2a:read";
@@ -99,7 +101,7 @@ fn secrets(section: &str, member: &str) -> String {
 }
 
 /// What both have: the agent at every place.
-fn places() -> String {
+pub fn places() -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
     let mounts =
         MOUNTED.map(|name| format!("[[mounts]]\npath = \"/{name}\"\ndialect = \"{name}\"\n"));
@@ -115,15 +117,34 @@ pub fn configured(name: &str, text: &str) -> Binary {
     Binary::start(&["--config", file.to_str().expect("UTF-8")])
 }
 
+/// The issuers, as sections of the configuration.
+fn issuers() -> String {
+    let one = |issuer: &str| {
+        format!(
+            "[[auth.issuers]]\nissuer = \"{issuer}\"\naudiences = [\"{AUDIENCE}\"]\n\
+             secret = \"{SECRET}\"\ntenants_claim = \"tenants\"\n"
+        )
+    };
+    ISSUERS.map(one).concat()
+}
+
+/// Issuers, and a key of somebody who may do everything.
+pub fn known(name: &str) -> String {
+    let (issuers, tenants) = (issuers(), list(&TENANTS));
+    format!(
+        "{issuers}[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-{name}\"\n\
+         tenants = {tenants}\nscopes = [\"a2a:read\", \"a2a:send\", \"a2a:cancel\"]\n"
+    )
+}
+
 fn plain(name: &str) -> Server {
     let text = format!(
         "tenants = \"any\"\ntrusted_proxies = [\"127.0.0.1/32\"]\n[auth]\nask_scopes = true\n\
-         {}{}[[auth.issuers]]\nissuer = \"{ISSUER}\"\naudiences = [\"{AUDIENCE}\"]\n\
-         secret = \"{SECRET}\"\ntenants_claim = \"tenants\"\n\
-         [auth.proxy]\nnetworks = [\"127.0.0.1/32\"]\nname_header = \"X-User\"\n\
+         {}{}{}[auth.proxy]\nnetworks = [\"127.0.0.1/32\"]\nname_header = \"X-User\"\n\
          scopes_header = \"X-Scopes\"\ntenants_header = \"X-Tenants\"\n{}",
         secrets("api_keys", "key"),
         secrets("bearer_tokens", "token"),
+        issuers(),
         places(),
     );
     let binary = configured(&format!("{name}-plain"), &text);
@@ -248,11 +269,16 @@ fn shown(kind: Kind, who: Who) -> Option<Vec<(&'static str, String)>> {
     })
 }
 
-/// A token of the issuer, signed with its secret (RFC 7515 §3.1).
+/// A token of the first issuer.
 pub fn token(name: &str, scopes: &str, tenants: &[&str], lives_s: i64) -> String {
+    token_of(ISSUERS[0], name, scopes, tenants, lives_s)
+}
+
+/// A token of an issuer, signed with its secret (RFC 7515 §3.1).
+pub fn token_of(issuer: &str, name: &str, scopes: &str, tenants: &[&str], lives_s: i64) -> String {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     let exp = now_s.saturating_add_signed(lives_s);
-    let claims = json!({"iss": ISSUER, "aud": AUDIENCE, "sub": name, "exp": exp, "scope": scopes,
+    let claims = json!({"iss": issuer, "aud": AUDIENCE, "sub": name, "exp": exp, "scope": scopes,
         "tenants": tenants});
     let header = json!({"alg": "HS256", "typ": "JWT"});
     let part = |value: &Value| base64url(value.to_string().as_bytes());

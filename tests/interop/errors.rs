@@ -47,6 +47,8 @@ const ROWS: &[Row] = &[
     // Not in the tables (wire §2.5: unspecified, 429). 0.1: RateLimitExceeded is about the caller,
     // ResourceUnavailable about the server.
     row("Overloaded", -32000, -32011, 429, 429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
+    // docs/guide/calls.md: another message under the same name.
+    row("IdempotencyConflict", -32602, -32602, 409, 409, "ALREADY_EXISTS", "IDEMPOTENCY_CONFLICT"),
     // Wire §2.3: "custom" in JSON-RPC; the names are 0.1's.
     row("Unauthenticated", -32000, -32007, 401, 401, "UNAUTHENTICATED", "AUTHENTICATION_REQUIRED"),
     row("PermissionDenied", -32000, -32008, 403, 403, "PERMISSION_DENIED", "AUTHORIZATION_FAILED"),
@@ -131,7 +133,7 @@ pub fn assert_fault(variant: Variant, op: Op, name: &str, fault: &Fault) {
     let reason = (variant.generation == V1 && is_a2a).then_some(row.reason);
     assert_eq!(fault.reason.as_deref(), reason, "{what}");
     // Wire §2.4: validation errors name the field, in 1.0 in a BadRequest.
-    if name != "InvalidParams" {
+    if !matches!(name, "InvalidParams" | "IdempotencyConflict") {
         assert!(fault.fields.is_empty(), "{what}");
     }
     assert!(!fault.message.is_empty(), "{what}");

@@ -45,6 +45,26 @@ fn rpc(op: Op, generation: Gen) -> Rpc {
             "CreateTaskPushNotificationConfigRequest",
             "TaskPushNotificationConfig",
         ),
+        (Op::PushGet, _) => (
+            "GetTaskPushNotificationConfig",
+            "GetTaskPushNotificationConfigRequest",
+            "TaskPushNotificationConfig",
+        ),
+        (Op::PushList, Gen::V1) => (
+            "ListTaskPushNotificationConfigs",
+            "ListTaskPushNotificationConfigsRequest",
+            "ListTaskPushNotificationConfigsResponse",
+        ),
+        (Op::PushList, _) => (
+            "ListTaskPushNotificationConfig",
+            "ListTaskPushNotificationConfigRequest",
+            "ListTaskPushNotificationConfigResponse",
+        ),
+        (Op::PushDelete, _) => (
+            "DeleteTaskPushNotificationConfig",
+            "DeleteTaskPushNotificationConfigRequest",
+            "TaskPushNotificationConfig",
+        ),
         (Op::ExtendedCard, Gen::V1) => {
             ("GetExtendedAgentCard", "GetExtendedAgentCardRequest", "AgentCard")
         }

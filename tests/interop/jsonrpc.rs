@@ -24,6 +24,17 @@ pub fn method(op: Op, generation: Gen) -> Option<&'static str> {
             "tasks/pushNotificationConfig/set",
             "CreateTaskPushNotificationConfig",
         ],
+        Op::PushGet => [
+            "tasks/pushNotification/get",
+            "tasks/pushNotificationConfig/get",
+            "GetTaskPushNotificationConfig",
+        ],
+        Op::PushList => {
+            ["", "tasks/pushNotificationConfig/list", "ListTaskPushNotificationConfigs"]
+        }
+        Op::PushDelete => {
+            ["", "tasks/pushNotificationConfig/delete", "DeleteTaskPushNotificationConfig"]
+        }
         Op::ExtendedCard => ["", "agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"],
     };
     Some(names[generation as usize]).filter(|name| !name.is_empty())

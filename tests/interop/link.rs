@@ -18,6 +18,9 @@ pub enum Op {
     Cancel,
     Subscribe,
     PushSet,
+    PushGet,
+    PushList,
+    PushDelete,
     ExtendedCard,
 }
 

@@ -15,6 +15,7 @@ mod support;
 mod certificates;
 
 mod access;
+mod apart;
 mod approach;
 mod canon;
 mod cards;
@@ -39,5 +40,6 @@ mod server;
 mod spell;
 mod strangers;
 mod streams;
+mod theirs;
 mod variants;
 mod ws;

@@ -170,6 +170,7 @@ impl Ours {
                 }
                 Op::Stream | Op::Subscribe => panic!("{:?} has more than one answer", ask.op),
                 Op::ExtendedCard => panic!("a card is no answer about a task"),
+                Op::PushGet | Op::PushList | Op::PushDelete => panic!("asked for by hand alone"),
             }
         })
     }

@@ -26,16 +26,20 @@ impl Rest {
             Op::Stream => ("POST", "/message:stream".to_owned(), Some(ask.params.clone())),
             Op::Get => ("GET", format!("/tasks/{id}{}", query(&ask.params, "id")), None),
             Op::List => ("GET", format!("/tasks{}", query(&ask.params, "")), None),
-            Op::Cancel => ("POST", format!("/tasks/{id}:cancel"), Some(json!({}))),
+            Op::Cancel => ("POST", format!("/tasks/{id}:cancel"), Some(tenant(&ask.params))),
             Op::Subscribe => {
                 self.subscribed += 1;
                 let method = ["GET", "POST"][self.subscribed % 2];
-                (method, format!("/tasks/{id}:subscribe"), None)
+                let query = query(&tenant(&ask.params), "");
+                (method, format!("/tasks/{id}:subscribe{query}"), None)
             }
             Op::PushSet => {
                 let path = format!("/tasks/{id}/pushNotificationConfigs");
                 ("POST", path, Some(push_config(&ask.params, self.generation)))
             }
+            Op::PushList => ("GET", format!("/tasks/{id}/pushNotificationConfigs"), None),
+            Op::PushGet => ("GET", format!("/tasks/{id}/pushNotificationConfigs/c"), None),
+            Op::PushDelete => ("DELETE", format!("/tasks/{id}/pushNotificationConfigs/c"), None),
             Op::ExtendedCard if self.generation == Gen::V1 => {
                 ("GET", "/extendedAgentCard".to_owned(), None)
             }
@@ -106,6 +110,11 @@ fn escaped(text: &str) -> String {
         other => format!("%{other:02X}"),
     };
     text.bytes().map(byte).collect()
+}
+
+/// What params say of a tenant.
+fn tenant(params: &Value) -> Value {
+    params.get("tenant").map_or_else(|| json!({}), |name| json!({"tenant": name}))
 }
 
 /// Wire §3.4: 0.3 wraps the configuration, and names the parent.

@@ -1,0 +1,257 @@
+//! What is somebody's is nobody else's: for whoever has no right to a task, a context or a message
+//! id it is not there, by the same bytes as what never was, in every pair.
+
+use serde_json::{Value, json};
+
+use super::{
+    approach::{Approach, Heard, name_tenant},
+    canon::{Gen, V01, V1, V03},
+    credentials::{ISSUERS, configured, known, places, token_of},
+    errors::assert_fault,
+    link::{Ask, By, Client, Fault, Op, Target},
+    message_spec::{MessageSpec, say},
+    place::Place,
+    server::Server,
+    variants::{Binding, OBSERVER, VARIANTS, Variant},
+};
+use crate::support::reply::Reply;
+
+/// Alice in another tenant, as her token has it.
+pub const CLAIMED: &str = "alice in the tenant of her token";
+/// Alice in another tenant, as her call has it.
+pub const NAMED: &str = "alice in a tenant that she names";
+
+const ALL: &str = "a2a:read a2a:send a2a:cancel";
+
+/// Somebody, in a tenant.
+#[derive(Clone, Debug)]
+pub struct Person {
+    pub what: &'static str,
+    pub fields: Vec<(&'static str, String)>,
+    /// The tenant that is named; else the credential's first.
+    pub tenant: &'static str,
+}
+
+fn by_token(what: &'static str, issuer: usize, name: &str, tenants: &[&str]) -> Person {
+    let token = token_of(ISSUERS[issuer], name, ALL, tenants, 3600);
+    Person { what, fields: vec![("Authorization", format!("Bearer {token}"))], tenant: "" }
+}
+
+pub fn alice() -> Person {
+    by_token("alice in acme", 0, "alice", &["acme", "other"])
+}
+
+pub fn bob() -> Person {
+    by_token("bob in acme", 0, "bob", &["acme", "other"])
+}
+
+/// All who are not alice in acme; some of them are called so.
+pub fn others() -> Vec<Person> {
+    let key = |name: &str| vec![("X-API-Key", format!("key-{name}"))];
+    vec![
+        bob(),
+        Person { what: "bob in alice's other tenant", tenant: "other", ..bob() },
+        by_token(CLAIMED, 0, "alice", &["other"]),
+        Person { what: NAMED, tenant: "other", ..alice() },
+        by_token("alice in no tenant", 0, "alice", &[]),
+        by_token("alice of another issuer", 1, "alice", &["acme", "other"]),
+        Person { what: "alice by a key", fields: key("alice"), tenant: "" },
+    ]
+}
+
+pub fn server(name: &str) -> Server {
+    let text = format!("tenants = \"any\"\n{}{}", known("alice"), places());
+    let binary = configured(name, &text);
+    let place = Place { addr: binary.addr(), trust: None, authority: None };
+    Server { binary, place }
+}
+
+/// A client of somebody, and what it hears.
+pub struct Caller {
+    pub client: Client,
+    pub heard: Heard,
+    tenant: &'static str,
+}
+
+impl Caller {
+    pub fn new(server: &Server, variant: Variant, person: &Person) -> Caller {
+        Caller::with(server, variant, person, &[])
+    }
+
+    pub fn with(
+        server: &Server,
+        variant: Variant,
+        person: &Person,
+        more: &[(&'static str, String)],
+    ) -> Caller {
+        let fields = [&person.fields[..], more].concat();
+        let approach = Approach::with(&fields).in_tenant(variant, person.tenant);
+        let client = server.client_with(variant, &approach);
+        Caller { client, heard: approach.heard, tenant: person.tenant }
+    }
+
+    fn place(&self, ask: &Ask) -> Ask {
+        let mut ask = ask.clone();
+        name_tenant(self.client.variant, &mut ask.params, self.tenant);
+        ask
+    }
+
+    /// A refusal, and all of its bytes that do not name the task.
+    pub fn refused(&mut self, ask: &Ask, id: &str) -> (Fault, String) {
+        self.heard.take();
+        let fault = self.client.fault(&self.place(ask));
+        let told = self.heard.take().iter().map(|reply| told(reply, id)).collect();
+        (fault, told)
+    }
+
+    pub fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
+        self.client.link.call(&self.place(ask))
+    }
+
+    /// A task that this caller has made.
+    pub fn made(&self, task: &Value) -> Target {
+        let id = task["id"].as_str().unwrap_or_else(|| panic!("no task: {task}")).to_owned();
+        Target { id, made: self.client.variant.generation }
+    }
+
+    pub fn send(&mut self, spec: &MessageSpec) -> Result<Value, Fault> {
+        let params = self.client.variant.form().send_params(spec);
+        self.call(&Ask::new(Op::Send, params)).map(|answer| match &answer["task"] {
+            Value::Null => answer,
+            task => task.clone(),
+        })
+    }
+}
+
+/// An answer without its time, and with another name for the task.
+pub fn told(reply: &Reply, id: &str) -> String {
+    let fields = reply.fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("date"));
+    let fields: Vec<_> = fields.collect();
+    let body = String::from_utf8_lossy(&reply.body).replace(id, "ID");
+    format!("{} {fields:?} {body}\n", reply.status)
+}
+
+/// An id like this one, of nothing.
+pub fn unlike(id: &str) -> String {
+    let last = if id.ends_with('0') { "1" } else { "0" };
+    format!("{}{last}", &id[..id.len() - 1])
+}
+
+/// All that can be asked about a task and changes none, with what it is called where there is no
+/// such task.
+fn asks(variant: Variant, id: &str, context: &str) -> Vec<(Ask, &'static str)> {
+    let about = |op| Ask::new(op, json!({"id": id}));
+    let after = |by| Ask { after: Some((1, by)), ..about(Op::Subscribe) };
+    let mut all = vec![
+        (Ask::new(Op::Get, json!({"id": id, "historyLength": 3})), "TaskNotFound"),
+        (about(Op::Cancel), "TaskNotFound"),
+        (about(Op::Subscribe), "TaskNotFound"),
+        (after(By::Field), "TaskNotFound"),
+    ];
+    if variant.is_json() {
+        all.push((Ask::new(Op::Get, json!({"id": id, "wait": 9})), "TaskNotFound"));
+        let wait = json!({"id": id, "wait": 9, "afterEvent": 1});
+        all.push((Ask::new(Op::Get, wait), "TaskNotFound"));
+        all.push((after(By::Query), "TaskNotFound"));
+    }
+    for op in [Op::PushSet, Op::PushGet, Op::PushList, Op::PushDelete] {
+        if variant.generation != V01 || matches!(op, Op::PushSet | Op::PushGet) {
+            let params = push_params(variant, op, id);
+            all.push((Ask::new(op, params), "PushNotificationNotSupported"));
+        }
+    }
+    if !variant.names_tasks() {
+        for op in [Op::Send, Op::Stream] {
+            for context in [None, Some(context.to_owned())] {
+                let spec = MessageSpec { task: Some(id.to_owned()), context, ..say("done") };
+                let params = variant.form().send_params(&spec);
+                all.push((Ask::new(op, params), "TaskNotFound"));
+            }
+        }
+    }
+    all
+}
+
+fn push_params(variant: Variant, op: Op, id: &str) -> Value {
+    let config = json!({"url": "http://127.0.0.1:9/hook"});
+    let name = format!("tasks/{id}/pushNotificationConfigs/c");
+    match (variant.binding, variant.generation, op) {
+        (Binding::Grpc, V03, Op::PushGet | Op::PushDelete) => json!({"name": name}),
+        (Binding::Grpc, V03, Op::PushList) => json!({"parent": format!("tasks/{id}")}),
+        (_, V1, Op::PushSet) => json!({"taskId": id, "url": config["url"]}),
+        (_, V1, Op::PushList) | (Binding::Rest, V1 | V03, Op::PushGet | Op::PushDelete) => {
+            json!({"taskId": id})
+        }
+        (_, V1, _) => json!({"taskId": id, "id": "c"}),
+        (_, V03, Op::PushSet) => json!({"taskId": id, "pushNotificationConfig": config}),
+        (_, V01, Op::PushSet) => json!({"id": id, "pushNotificationConfig": config}),
+        _ => json!({"id": id, "pushNotificationConfigId": "c"}),
+    }
+}
+
+/// A task of alice's.
+pub struct Hers {
+    pub target: Target,
+    pub context: String,
+    /// How she sees it.
+    pub seen: Value,
+}
+
+pub fn get(server: &Server, person: &Person, target: &Target) -> Value {
+    let mut caller = Caller::new(server, OBSERVER, person);
+    caller.call(&Ask::new(Op::Get, json!({"id": target.id}))).expect("a task of hers")
+}
+
+/// Tasks of alice in acme: of each generation, one that waits, one that runs, and one that ended.
+pub fn hers(server: &Server) -> Vec<Hers> {
+    let rpc = |generation: Gen| Variant { generation, ..OBSERVER };
+    let made = [(V01, "ask"), (V03, "hold"), (V1, "done"), (V1, "hold")];
+    let made = made.into_iter().map(|(generation, text)| {
+        let mut caller = Caller::new(server, rpc(generation), &alice());
+        let spec = say(text).within(&format!("context-of-{text}"));
+        let task = caller.send(&spec).expect("a task");
+        let id = task["id"].as_str().expect("an id").to_owned();
+        let target = Target { id, made: generation };
+        let seen = get(server, &alice(), &target);
+        Hers { target, context: spec.context.expect("a context"), seen }
+    });
+    made.collect()
+}
+
+#[test]
+fn what_is_anothers_is_answered_as_what_never_was() {
+    let server = server("theirs-tasks");
+    let hers = hers(&server);
+    for &variant in VARIANTS {
+        // The head can say that a reader waits.
+        let patient = [("Prefer", "wait=9".to_owned())];
+        let (others, bob) = (others(), bob());
+        let all = others.iter().map(|one| (one, &[][..])).chain([(&bob, &patient[..])]);
+        for (person, more) in all {
+            eprintln!("{} in {variant:?}:", person.what);
+            // Two of them in step, so that even the ids of requests are the same.
+            let [mut one, mut two] = [(); 2].map(|()| Caller::with(&server, variant, person, more));
+            for task in &hers {
+                let id = &task.target.id;
+                let nothing = unlike(id);
+                let known = asks(variant, id, &task.context);
+                let unknown = asks(variant, &nothing, &task.context);
+                for ((known, name), (unknown, _)) in known.iter().zip(&unknown) {
+                    let (fault, told) = one.refused(known, id);
+                    assert_fault(variant, known.op, name, &fault);
+                    let (_, as_nothing) = two.refused(unknown, &nothing);
+                    assert_eq!(told, as_nothing, "{variant:?} {} {known:?}", person.what);
+                    assert!(!told.is_empty());
+                }
+            }
+        }
+        // Which alice would not say of any of them.
+        let mut alice = Caller::new(&server, variant, &alice());
+        for task in &hers {
+            alice.client.get(&task.target).expect("a task of hers");
+        }
+    }
+    for task in &hers {
+        assert_eq!(get(&server, &alice(), &task.target), task.seen);
+    }
+}
