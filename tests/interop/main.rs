@@ -37,6 +37,7 @@ mod pb;
 mod place;
 mod rest;
 mod server;
+mod soak;
 mod spell;
 mod strangers;
 mod streams;

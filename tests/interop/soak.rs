@@ -1,0 +1,283 @@
+//! Callers who never stop, over every binding, while the configuration of their server is another
+//! one each second: none of their calls fails.
+//!
+//! `PEREGRINE_SOAK_SECONDS=600` makes it long; without it, it lasts some seconds.
+
+use std::{
+    fs::{self, File},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    approach::Approach,
+    canon::{Gen, V01, V1, V03},
+    credentials::{known, places, token},
+    link::{Client, Filter},
+    message_spec::say,
+    place::Place,
+    server::Server,
+    variants::{Binding, Carrier, Speaker, Variant},
+};
+use crate::support::binary::{Binary, eventually};
+
+/// Between two calls of one caller.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What a caller shows.
+#[derive(Clone, Copy, Debug)]
+enum Shows {
+    Key,
+    Token,
+    Jwt,
+    /// Calls the agent that anybody may call.
+    Nothing,
+}
+
+type Row = (Binding, Gen, Carrier, Shows);
+
+#[rustfmt::skip]
+const CALLERS: &[Row] = &[
+    (Binding::JsonRpc,   V01, Carrier::Http1, Shows::Token),
+    (Binding::JsonRpc,   V03, Carrier::Http2, Shows::Jwt),
+    (Binding::JsonRpc,   V1,  Carrier::Http1, Shows::Key),
+    (Binding::JsonRpc,   V1,  Carrier::Http1, Shows::Nothing),
+    (Binding::Rest,      V03, Carrier::Http2, Shows::Key),
+    (Binding::Rest,      V1,  Carrier::Http1, Shows::Jwt),
+    (Binding::Rest,      V1,  Carrier::Http2, Shows::Nothing),
+    (Binding::WebSocket, V03, Carrier::Http1, Shows::Jwt),
+    (Binding::WebSocket, V1,  Carrier::Http1, Shows::Key),
+    (Binding::WebSocket, V1,  Carrier::Http1, Shows::Nothing),
+    (Binding::Grpc,      V03, Carrier::Http2, Shows::Token),
+    (Binding::Grpc,      V1,  Carrier::Http2, Shows::Jwt),
+    (Binding::Grpc,      V1,  Carrier::Http2, Shows::Nothing),
+];
+
+/// The configuration of one second. What the callers use is the same in all of them.
+fn configuration(round: u64) -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
+    let mut text = format!(
+        "tenants = \"any\"\n{}[[auth.bearer_tokens]]\nname = \"caller\"\ntoken = \"token-caller\"\n\
+         scopes = [\"a2a:read\"]\n{}[agents.open]\nanonymous = true\nscript = \"{script}\"\n\
+         [quotas.known]\ncalls_per_minute = {}\ncall_burst = {}\nstreams = {}\n\
+         running_tasks = 5000\n[quotas.anonymous]\ncalls_per_minute = {}\ncall_burst = 100000\n",
+        known("caller"),
+        places(),
+        10_000_000 + round,
+        1_000_000 + round,
+        1_000 + round % 7,
+        20_000_000 - round % 1000,
+    );
+    // Keys, tokens and an issuer that come and go.
+    for other in 0..round % 4 {
+        text += &format!(
+            "[[auth.api_keys]]\nname = \"other-{other}\"\nkey = \"key-{round}-{other}\"\n\
+             [[auth.bearer_tokens]]\nname = \"other-{other}\"\ntoken = \"token-{round}-{other}\"\n"
+        );
+    }
+    if round % 3 == 1 {
+        text += "[[auth.issuers]]\nissuer = \"https://third.example\"\n\
+            secret = \"fedcba9876543210fedcba9876543210\"\n";
+    }
+    // Agents that nobody calls.
+    for other in 0..round % 5 {
+        let description = if other == 0 { round } else { 0 };
+        text += &format!(
+            "[agents.extra-{other}]\nkind = \"echo\"\ndescription = \"As of {description}.\"\n"
+        );
+    }
+    // Tasks are to leave, too, while the long one runs.
+    let drain_ms = 1_000 + round % 100;
+    text + &format!("[limits]\ntask_ttl_ms = \"20s\"\ndrain_ms = {drain_ms}\n")
+}
+
+/// What is wrong with the configuration of every fourth second.
+fn broken(round: u64) -> String {
+    let good = configuration(round);
+    match round / 4 % 4 {
+        0 => format!("workrs = 1\n{good}"),
+        1 => good[..good.len() / 2].to_owned() + "\n[[[",
+        2 => format!("{good}[agents.gone]\nscript = \"no-such-file.toml\"\n"),
+        // The same key for two people.
+        _ => format!("{good}[[auth.api_keys]]\nname = \"thief\"\nkey = \"key-caller\"\n"),
+    }
+}
+
+/// A server whose configuration changes.
+struct Changing {
+    server: Server,
+    file: PathBuf,
+    errors: PathBuf,
+}
+
+impl Changing {
+    fn start(name: &str) -> Changing {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&folder).expect("a folder");
+        let (file, errors) = (folder.join("p.toml"), folder.join("stderr"));
+        fs::write(&file, configuration(0)).expect("a file");
+        let stderr = File::create(&errors).expect("a file");
+        let flags = ["--config", file.to_str().expect("UTF-8")];
+        let binary = Binary::start_with(&flags, stderr.into());
+        let place = Place { addr: binary.addr(), trust: None, authority: None };
+        Changing { server: Server { binary, place }, file, errors }
+    }
+
+    /// Puts another file in the place of this one, all at once, and says so.
+    fn replace(&self, text: &str) {
+        let fresh = self.file.with_extension("fresh");
+        fs::write(&fresh, text).expect("a file");
+        fs::rename(fresh, &self.file).expect("a file in its place");
+        self.server.binary.signal("-HUP");
+    }
+
+    /// How many lines of what the server says hold these words.
+    fn said(&self, words: &str) -> u64 {
+        let said = fs::read_to_string(&self.errors).expect("what it says");
+        said.lines().filter(|line| line.contains(words)).count() as u64
+    }
+}
+
+/// What was done.
+#[derive(Default)]
+struct Tally {
+    calls: AtomicU64,
+    streams: AtomicU64,
+    is_over: AtomicBool,
+    failures: Mutex<Vec<String>>,
+}
+
+fn client(place: &Place, (binding, generation, carrier, shows): Row) -> Client {
+    let variant = Variant { binding, generation, carrier, speaker: Speaker::Hand };
+    let mut approach = Approach::default();
+    let mut field = |name, value: &str| approach.fields.push((name, value.to_owned()));
+    match (shows, binding) {
+        (Shows::Key, _) => field("X-API-Key", "key-caller"),
+        (Shows::Token, _) => field("Authorization", "Bearer token-caller"),
+        (Shows::Jwt, _) => {
+            let token = token("caller", "a2a:read", &[], 86_400);
+            field("Authorization", &format!("Bearer {token}"));
+        }
+        (Shows::Nothing, Binding::Grpc) => field("a2a-tenant", "open"),
+        (Shows::Nothing, _) => approach.path = "/agents/open".to_owned(),
+    }
+    Server::client_at(place, variant, &approach)
+}
+
+impl Tally {
+    fn called(&self) {
+        self.calls.fetch_add(1, Relaxed);
+        thread::sleep(PAUSE);
+    }
+
+    /// One round of calls, each of which has to come to what it comes to without reloads.
+    fn round(&self, client: &mut Client) {
+        let task = client.send(&say("done")).expect("an answer").task();
+        assert_eq!(task.state, "completed");
+        self.called();
+        let target = client.target(&task);
+        assert_eq!(client.get(&target).expect("a task").id, task.id);
+        self.called();
+        if client.variant.lists() {
+            let filter = Filter { context: Some(&task.context), ..Filter::default() };
+            assert_eq!(client.list(&filter).expect("a page").total, 1);
+            self.called();
+        }
+        let seen = client.stream(&say("done")).expect("a stream").rest();
+        assert!(seen.len() > 3, "{seen:?}");
+        self.called();
+        self.streams.fetch_add(1, Relaxed);
+    }
+
+    /// A task whose stream is open until the configuration has been another one.
+    fn hold(&self, client: &mut Client, other: &mut Client) {
+        let task = client.send(&say("hold")).expect("an answer").task();
+        self.called();
+        let target = client.target(&task);
+        let mut stream = client.subscribe(&target).expect("a stream");
+        stream.expect();
+        let until = Instant::now() + Duration::from_millis(1_500);
+        while Instant::now() < until && !self.is_over.load(Relaxed) {
+            thread::sleep(PAUSE);
+        }
+        other.cancel(&target).expect("a canceled task");
+        assert_eq!(stream.rest().len(), 1);
+        self.called();
+        self.called();
+        self.streams.fetch_add(1, Relaxed);
+    }
+
+    fn run(&self, place: &Place, row: Row, holds: bool) {
+        let calls = AssertUnwindSafe(|| {
+            let [mut one, mut other] = [(); 2].map(|()| client(place, row));
+            while !self.is_over.load(Relaxed) {
+                match holds {
+                    true => self.hold(&mut one, &mut other),
+                    false => self.round(&mut one),
+                }
+            }
+        });
+        if let Err(panic) = catch_unwind(calls) {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            let failure = format!("{row:?}: {}", text.unwrap_or_default());
+            self.failures.lock().expect("no panic here").push(failure);
+        }
+    }
+}
+
+#[test]
+fn calls_do_not_fail_while_the_configuration_changes_every_second() {
+    let seconds = std::env::var("PEREGRINE_SOAK_SECONDS").ok();
+    let seconds: u64 = seconds.map_or(5, |text| text.parse().expect("a number of seconds"));
+    let (changing, tally) = (Changing::start(&format!("soak-{seconds}")), Tally::default());
+    let counted = &tally;
+    let place = &changing.server.place;
+    let (mut good, mut bad) = (0, 0);
+    thread::scope(|scope| {
+        for row in CALLERS {
+            for holds in [false, true] {
+                scope.spawn(move || counted.run(place, *row, holds));
+            }
+        }
+        for round in 1..=seconds {
+            thread::sleep(Duration::from_secs(1));
+            if !tally.failures.lock().expect("no panic there").is_empty() {
+                break;
+            }
+            match round % 4 {
+                3 => {
+                    changing.replace(&broken(round));
+                    bad += 1;
+                }
+                _ => {
+                    changing.replace(&configuration(round));
+                    good += 1;
+                }
+            }
+            // Each of them is read, the bad ones as well.
+            eventually("the file is read", || {
+                changing.said("was read again") >= good
+                    && changing.said("nothing has changed") >= bad
+            });
+        }
+        tally.is_over.store(true, Relaxed);
+    });
+    let failures = tally.failures.into_inner().expect("no panic there");
+    let (calls, streams) = (tally.calls.into_inner(), tally.streams.into_inner());
+    eprintln!(
+        "{seconds} s: {calls} calls, {streams} of them streams, by {} callers; {good} reloads, \
+         {bad} files refused; {} failures",
+        2 * CALLERS.len(),
+        failures.len(),
+    );
+    assert!(failures.is_empty(), "{failures:#?}");
+    assert_eq!((good + bad, bad), (seconds, (seconds + 1) / 4));
+    assert_eq!(changing.said("need a restart"), 0);
+}
