@@ -86,9 +86,9 @@ pub fn doors() -> Vec<Door> {
 }
 
 /// What came of a call.
-struct Attempt {
-    answer: Result<Value, Fault>,
-    reply: Reply,
+pub struct Attempt {
+    pub answer: Result<Value, Fault>,
+    pub reply: Reply,
 }
 
 impl Door {
@@ -109,6 +109,16 @@ impl Door {
         approach
     }
 
+    /// As what a stranger hears who names no version.
+    pub fn heard_by_strangers(self) -> Variant {
+        let Variant { generation, binding, .. } = self.variant;
+        let is_rpc = self.variant.is_rpc();
+        let generation = if is_rpc && self.dialect.is_empty() { V1 } else { generation };
+        // At the upgrade of a WebSocket there is HTTP.
+        let binding = if is_rpc { Binding::JsonRpc } else { binding };
+        Variant { generation, binding, ..self.variant }
+    }
+
     /// The params of a send.
     pub fn params(self, context: &str) -> Value {
         let form = self.variant.form();
@@ -121,7 +131,7 @@ impl Door {
     }
 
     /// Makes a call, in a tenant if one is named.
-    fn call(self, place: &Place, approach: &Approach, mut ask: Ask, tenant: &str) -> Attempt {
+    pub fn call(self, place: &Place, approach: &Approach, mut ask: Ask, tenant: &str) -> Attempt {
         let variant = self.variant;
         let approach = self.approach(approach).in_tenant(variant, tenant);
         name_tenant(variant, &mut ask.params, tenant);
@@ -148,14 +158,11 @@ fn assert_stranger(door: Door, attempt: &Attempt, why: &str, challenge: &str) {
     // Its body was not read, so that nothing can come behind it.
     let closes = door.variant.carrier == Carrier::Http1;
     assert_eq!(reply.closes(), closes, "{what}");
+    if door.variant.is_rpc() {
+        assert!(reply.json()["id"].is_null(), "{what}");
+    }
     // What would tell the generation is in the body, but for a version in the head.
-    let is_rpc = door.variant.is_rpc();
-    let generation = if is_rpc && door.dialect.is_empty() { V1 } else { door.variant.generation };
-    let heard = Variant { generation, ..door.variant };
-    // At the upgrade of a WebSocket there is HTTP.
-    let binding = if is_rpc { Binding::JsonRpc } else { heard.binding };
-    let heard = Variant { binding, ..heard };
-    assert_form(door, (heard, Op::Send), "Unauthenticated", attempt, why);
+    assert_form(door, (door.heard_by_strangers(), Op::Send), "Unauthenticated", attempt, why);
 }
 
 /// Panics unless a caller is told that it may not do this.
@@ -203,16 +210,17 @@ fn refusal(kind: Kind, who: Who) -> (&'static str, String) {
         (Who::Nobody, _) | (Who::Wrong, Kind::Certificate) => "Authentication is required",
         (Who::Wrong, Kind::Key | Kind::NamedKey) => "the API key is unknown",
         (Who::Wrong, Kind::Bearer) => "the token is unknown",
-        (Who::Wrong, Kind::Jwt) => "the signature of the token is wrong",
+        (Who::Wrong, Kind::Jwt | Kind::SignedJwt) => "the signature of the token is wrong",
         (Who::Wrong, Kind::Proxy) => "the name is no plain name",
         (Who::Late, Kind::Key | Kind::NamedKey) => "the API key has expired",
         (Who::Late, _) => "the token has expired",
         (Who::Reader | Who::Right, _) => unreachable!("they are known"),
     };
     let challenge = match kind {
-        Kind::Key | Kind::Bearer | Kind::Jwt | Kind::Proxy => {
+        Kind::Key | Kind::Bearer | Kind::Jwt | Kind::SignedJwt | Kind::Proxy => {
             // RFC 6750 §3.1: about a token that was shown.
-            let is_token = who != Who::Nobody && matches!(kind, Kind::Bearer | Kind::Jwt);
+            let is_of_bearer = !matches!(kind, Kind::Key | Kind::Proxy);
+            let is_token = who != Who::Nobody && is_of_bearer;
             let error = format!(", error=\"invalid_token\", error_description=\"{why}\"");
             let error = if is_token { &*error } else { "" };
             format!("Bearer realm=\"a2a\"{error}, ApiKey realm=\"a2a\", header=\"X-API-Key\"")

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
+    approach::Approach,
     canon::{Form, V01, V1, V03},
     errors::assert_fault,
     h2::Http2,
@@ -210,6 +211,55 @@ fn a_stream_tells_of_nothing_that_others_do() {
     caller.client.cancel(&target).expect("a canceled task");
     let rest = stream.rest();
     assert_eq!(rest.len(), 1, "{rest:?}");
+}
+
+#[test]
+fn a_tenant_in_a_path_or_metadata_is_the_one_of_params_and_tokens() {
+    let server = server("apart-tenants");
+    let hers = hers(&server);
+    let path = |path: &str| Approach::with(&alice().fields).at(path);
+    let metadata = |tenant: &str, has_json_messages| {
+        let mut approach = Approach { has_json_messages, ..path("") };
+        approach.fields.push(("a2a-tenant", tenant.to_owned()));
+        approach
+    };
+    let binding = |binding| Variant { binding, ..OBSERVER };
+    let grpc = Variant { carrier: Carrier::Http2, ..binding(Binding::Grpc) };
+    let grpc_v03 = Variant { generation: V03, ..grpc };
+    for (tenant, name) in
+        [("acme", None), ("other", Some("TaskNotFound")), ("else", Some("PermissionDenied"))]
+    {
+        let below = format!("/tenants/{tenant}");
+        for (variant, approach) in [
+            (OBSERVER, path(&below)),
+            (binding(Binding::WebSocket), path(&below)),
+            (binding(Binding::Rest), path(&below)),
+            (binding(Binding::Rest), path(&format!("/{tenant}"))),
+            (binding(Binding::Rest), path(&format!("/a2a_rust{below}"))),
+            (grpc, metadata(tenant, false)),
+            (grpc, metadata(tenant, true)),
+            (grpc_v03, metadata(tenant, false)),
+        ] {
+            let mut client = server.client_with(variant, &approach);
+            for task in &hers {
+                let mut params = json!({"id": task.target.id});
+                let answer = client.link.call(&Ask::new(Op::Get, params.clone()));
+                match name {
+                    None => assert_eq!(id_of(&answer.expect("a task")), task.target.id),
+                    Some(name) => {
+                        let fault = answer.expect_err("nothing of hers");
+                        assert_fault(variant, Op::Get, name, &fault);
+                    }
+                }
+                // Another one in the call is none that could be meant; a path of REST has no such.
+                if variant != grpc_v03 && variant.binding != Binding::Rest {
+                    params["tenant"] = json!("acme2");
+                    let fault = client.link.call(&Ask::new(Op::Get, params)).expect_err("two");
+                    assert_fault(variant, Op::Get, "InvalidParams", &fault);
+                }
+            }
+        }
+    }
 }
 
 /// A batch by somebody: the answers, by the numbers of the calls.

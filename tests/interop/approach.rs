@@ -60,6 +60,11 @@ impl Approach {
         Approach { fields: fields.to_vec(), ..Approach::default() }
     }
 
+    /// Below this path.
+    pub fn at(self, path: &str) -> Approach {
+        Approach { path: path.to_owned(), ..self }
+    }
+
     /// In a tenant, where the head names it; where the params do, [`name_tenant`] does.
     pub fn in_tenant(mut self, variant: Variant, tenant: &str) -> Approach {
         match (variant.binding, variant.generation) {

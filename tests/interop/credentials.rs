@@ -3,15 +3,15 @@
 use std::{
     fs,
     net::Ipv4Addr,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use rcgen::{CertificateParams, DnType, date_time_ymd};
+use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ED25519, SigningKey, date_time_ymd};
 use ring::hmac;
 use serde_json::{Value, json};
 use tokio_rustls::rustls::ClientConfig;
@@ -32,7 +32,10 @@ pub enum Kind {
     /// In a field that the configuration names.
     NamedKey,
     Bearer,
+    /// Signed with a secret of both sides.
     Jwt,
+    /// Signed with a key whose public half the server has.
+    SignedJwt,
     Proxy,
     Certificate,
 }
@@ -67,13 +70,20 @@ pub const TENANTS: [&str; 2] = ["acme", "other"];
 /// Issuers whose tokens are known.
 pub const ISSUERS: [&str; 2] = ["https://issuer.example", "https://second.example"];
 
+/// One that signs with [`SIGNING_KEY`].
+const SIGNING_ISSUER: &str = "https://signing.example";
+
+/// Ed25519, whose signatures are those of `EdDSA` (RFC 8037 §3.1).
+static SIGNING_KEY: LazyLock<KeyPair> =
+    LazyLock::new(|| KeyPair::generate_for(&PKCS_ED25519).expect("a key"));
+
 const AUDIENCE: &str = "https://agents.example";
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const READ: &str = "a2a:read";
 const READ_AND_SEND: &str = "a2a:read a2a:send";
 
 impl Kind {
-    pub const PLAIN: [Kind; 4] = [Kind::Key, Kind::Bearer, Kind::Jwt, Kind::Proxy];
+    pub const PLAIN: [Kind; 5] = [Kind::Key, Kind::Bearer, Kind::Jwt, Kind::SignedJwt, Kind::Proxy];
     pub const SECURE: [Kind; 2] = [Kind::NamedKey, Kind::Certificate];
 }
 
@@ -108,13 +118,29 @@ pub fn places() -> String {
     format!("[agents.scenarios]\nscript = \"{script}\"\n{}", mounts.concat())
 }
 
-/// Starts the binary with this configuration.
-pub fn configured(name: &str, text: &str) -> Binary {
+/// Where configurations are.
+fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     fs::create_dir_all(&folder).expect("a folder");
-    let file = folder.join(format!("{name}.toml"));
+    folder
+}
+
+/// Starts the binary with this configuration.
+pub fn configured(name: &str, text: &str) -> Binary {
+    let file = folder().join(format!("{name}.toml"));
     fs::write(&file, text).expect("a file");
     Binary::start(&["--config", file.to_str().expect("UTF-8")])
+}
+
+/// The issuer that signs, as a section of the configuration.
+fn signing_issuer(name: &str) -> String {
+    let file = folder().join(format!("{name}.pem"));
+    fs::write(&file, SIGNING_KEY.public_key_pem()).expect("a file");
+    format!(
+        "[[auth.issuers]]\nissuer = \"{SIGNING_ISSUER}\"\naudiences = [\"{AUDIENCE}\"]\n\
+         keys_file = \"{}\"\ntenants_claim = \"tenants\"\n",
+        file.to_str().expect("UTF-8")
+    )
 }
 
 /// The issuers, as sections of the configuration.
@@ -140,11 +166,12 @@ pub fn known(name: &str) -> String {
 fn plain(name: &str) -> Server {
     let text = format!(
         "tenants = \"any\"\ntrusted_proxies = [\"127.0.0.1/32\"]\n[auth]\nask_scopes = true\n\
-         {}{}{}[auth.proxy]\nnetworks = [\"127.0.0.1/32\"]\nname_header = \"X-User\"\n\
+         {}{}{}{}[auth.proxy]\nnetworks = [\"127.0.0.1/32\"]\nname_header = \"X-User\"\n\
          scopes_header = \"X-Scopes\"\ntenants_header = \"X-Tenants\"\n{}",
         secrets("api_keys", "key"),
         secrets("bearer_tokens", "token"),
         issuers(),
+        signing_issuer(name),
         places(),
     );
     let binary = configured(&format!("{name}-plain"), &text);
@@ -245,9 +272,10 @@ fn shown(kind: Kind, who: Who) -> Option<Vec<(&'static str, String)>> {
         Kind::Key => vec![("X-API-Key", format!("key-{name}"))],
         Kind::NamedKey => vec![("X-Robot-Key", format!("key-{name}"))],
         Kind::Bearer => vec![("Authorization", format!("Bearer token-{name}"))],
-        Kind::Jwt => {
+        Kind::Jwt | Kind::SignedJwt => {
             let lives_s = if who == Who::Late { -61 } else { 3600 };
-            let mut token = token(name, scopes, &TENANTS, lives_s);
+            let issuer = if kind == Kind::Jwt { ISSUERS[0] } else { SIGNING_ISSUER };
+            let mut token = token_of(issuer, name, scopes, &TENANTS, lives_s);
             if who == Who::Wrong {
                 let first = token.rfind('.').expect("three parts") + 1;
                 let other = if token[first..].starts_with('A') { "B" } else { "A" };
@@ -274,17 +302,24 @@ pub fn token(name: &str, scopes: &str, tenants: &[&str], lives_s: i64) -> String
     token_of(ISSUERS[0], name, scopes, tenants, lives_s)
 }
 
-/// A token of an issuer, signed with its secret (RFC 7515 §3.1).
+/// A token of an issuer, signed with its secret or its key (RFC 7515 §3.1).
 pub fn token_of(issuer: &str, name: &str, scopes: &str, tenants: &[&str], lives_s: i64) -> String {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     let exp = now_s.saturating_add_signed(lives_s);
     let claims = json!({"iss": issuer, "aud": AUDIENCE, "sub": name, "exp": exp, "scope": scopes,
         "tenants": tenants});
-    let header = json!({"alg": "HS256", "typ": "JWT"});
+    let algorithm = if issuer == SIGNING_ISSUER { "EdDSA" } else { "HS256" };
+    let header = json!({"alg": algorithm, "typ": "JWT"});
     let part = |value: &Value| base64url(value.to_string().as_bytes());
     let signed = format!("{}.{}", part(&header), part(&claims));
-    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
-    format!("{signed}.{}", base64url(hmac::sign(&key, signed.as_bytes()).as_ref()))
+    let signature = match issuer {
+        SIGNING_ISSUER => SIGNING_KEY.sign(signed.as_bytes()).expect("a signature"),
+        _ => {
+            let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+            hmac::sign(&key, signed.as_bytes()).as_ref().to_vec()
+        }
+    };
+    format!("{signed}.{}", base64url(&signature))
 }
 
 /// RFC 7515 §2: base64url without padding.

@@ -52,6 +52,7 @@ const ROWS: &[Row] = &[
     // Wire §2.3: "custom" in JSON-RPC; the names are 0.1's.
     row("Unauthenticated", -32000, -32007, 401, 401, "UNAUTHENTICATED", "AUTHENTICATION_REQUIRED"),
     row("PermissionDenied", -32000, -32008, 403, 403, "PERMISSION_DENIED", "AUTHORIZATION_FAILED"),
+    row("RateLimited", -32000, -32010, 429, 429, "RESOURCE_EXHAUSTED", "RATE_LIMIT_EXCEEDED"),
     row("ShuttingDown", -32000, -32011, 503, 503, "UNAVAILABLE", "UNAVAILABLE"),
 ];
 
@@ -96,10 +97,12 @@ pub fn assert_fault(variant: Variant, op: Op, name: &str, fault: &Fault) {
         return;
     }
     // Wire §1.2: the names that 0.1 shares with 0.3 are 0.3's where no task says otherwise.
-    let is_v01 = variant.generation == V01 && matches!(op, Op::Send | Op::Stream | Op::PushSet);
+    let is_v01 = variant.generation == V01
+        && matches!(op, Op::Send | Op::Stream | Op::PushSet | Op::PushGet);
     let code = if is_v01 { row.code_v01 } else { row.code };
     // Wire §1.4: 200 for all errors of JSON-RPC; these are HTTP's own.
-    let is_of_http = matches!(name, "Overloaded" | "Unauthenticated" | "PermissionDenied");
+    let of_http = ["Overloaded", "Unauthenticated", "PermissionDenied", "RateLimited"];
+    let is_of_http = of_http.contains(&name);
     match variant.binding {
         Binding::JsonRpc => {
             assert_eq!(fault.code, Some(code), "{what}");

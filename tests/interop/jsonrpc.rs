@@ -144,9 +144,10 @@ fn post(body: &str, media: &str) -> Request {
     }
 }
 
-/// The id of a stranger's request is in its body, which nobody reads.
+/// The id in an answer: that of a stranger's request is in its body, which nobody reads.
 fn id_in<'i>(reply: &Reply, id: &'i Value) -> &'i Value {
-    if reply.status == 401 { &Value::Null } else { id }
+    let is_strangers = matches!(reply.status, 401 | 429) && reply.json()["id"].is_null();
+    if is_strangers { &Value::Null } else { id }
 }
 
 impl Link for JsonRpc {

@@ -31,6 +31,7 @@ mod life;
 mod link;
 mod listing;
 mod message_spec;
+mod operations;
 mod ours;
 mod pairs;
 mod pb;

@@ -7,14 +7,15 @@ use std::{
 };
 
 use super::{
-    access::{doors, tasks},
+    access::{Attempt, Door, doors, tasks},
     approach::Approach,
     canon::V1,
     credentials::{Guarded, Kind, Who, token},
+    errors::assert_fault,
     jsonrpc::request,
     link::{Ask, Op},
     place::Place,
-    variants::Binding,
+    variants::{Binding, Carrier},
 };
 use crate::support::{binary::Line, reply::Reply, ws};
 
@@ -115,5 +116,47 @@ fn a_page_shows_its_token_as_a_subprotocol() {
         let status = if is_right { "HTTP/1.1 101 " } else { "HTTP/1.1 401 " };
         assert!(head.starts_with(status) && !head.contains(token), "{head}");
         assert!(!is_right || head.contains("\r\nSec-WebSocket-Protocol: a2a\r\n"), "{head}");
+    }
+}
+
+#[test]
+fn who_fails_too_often_is_sent_away_at_every_door() {
+    let guarded = Guarded::start("access-often");
+    let (place, known) = guarded.caller(Kind::Key, Who::Right).expect("a caller");
+    let from = |key: Option<&str>| {
+        let key = key.map(|key| ("X-API-Key", key.to_owned()));
+        let address = ("X-Forwarded-For", "192.0.2.7".to_owned());
+        Approach::with(&key.into_iter().chain([address]).collect::<Vec<_>>())
+    };
+    let all = doors();
+    let send = |door: Door, approach: &Approach| {
+        door.call(&place, approach, Ask::new(Op::Send, door.params("often")), "")
+    };
+    send(all[0], &known).answer.expect("somebody who is known from elsewhere");
+    for number in 0..10 {
+        let wrong = from(Some(&format!("wrong-{number}")));
+        assert_eq!(send(all[0], &wrong).reply.status, 401);
+    }
+    for door in all {
+        // Unknown keys are not looked at, whether they are right or wrong.
+        for key in ["wrong", "key-reader"] {
+            let Attempt { answer, reply } = send(door, &from(Some(key)));
+            let fault = answer.expect_err("too many");
+            assert_eq!(reply.field("www-authenticate"), None, "{door:?}");
+            if door.dialect.is_empty() {
+                assert_fault(door.heard_by_strangers(), Op::Send, "RateLimited", &fault);
+            }
+            if door.variant.binding == Binding::Grpc {
+                assert_eq!(reply.field("grpc-status"), Some("8"), "{door:?}");
+                continue;
+            }
+            assert_eq!(reply.status, 429, "{door:?}");
+            let seconds = reply.field("retry-after").expect("a time").parse::<u64>().unwrap();
+            assert!((1..=300).contains(&seconds), "{seconds}");
+            assert_eq!(reply.closes(), door.variant.carrier == Carrier::Http1, "{door:?}");
+        }
+        let nobody = send(door, &from(None)).answer.expect_err("no key");
+        assert!(nobody.http.is_none_or(|status| status == 401), "{door:?} {nobody:?}");
+        send(door, &from(Some("key-right"))).answer.expect("whoever is known passes");
     }
 }

@@ -172,7 +172,7 @@ fn asks(variant: Variant, id: &str, context: &str) -> Vec<(Ask, &'static str)> {
     all
 }
 
-fn push_params(variant: Variant, op: Op, id: &str) -> Value {
+pub fn push_params(variant: Variant, op: Op, id: &str) -> Value {
     let config = json!({"url": "http://127.0.0.1:9/hook"});
     let name = format!("tasks/{id}/pushNotificationConfigs/c");
     match (variant.binding, variant.generation, op) {

@@ -1,0 +1,231 @@
+//! Each operation, of whoever calls it: a stranger makes none of them in any place, and a caller
+//! those of its scopes.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use peregrine::{
+    agent::{Agent, Profile, Turn},
+    auth::{AuthRules, Callers, KeyRule, KnownCaller, ScopeSet, SecretDigest},
+    engine::{Mount, Setup},
+    model::TaskState,
+    net::{Running, Server as Serving},
+};
+use serde_json::{Value, json};
+
+use super::{
+    access::{Door, doors},
+    approach::Approach,
+    canon::V01,
+    credentials::{Guarded, Kind, MOUNTED, Who, token},
+    errors::assert_fault,
+    jsonrpc::method,
+    link::{Ask, Op},
+    message_spec::say,
+    place::Place,
+    server::Server,
+    theirs::push_params,
+    variants::{Binding, Carrier, VARIANTS, Variant},
+    ws::Ws,
+};
+
+const OPS: [Op; 11] = [
+    Op::Send,
+    Op::Stream,
+    Op::Get,
+    Op::List,
+    Op::Cancel,
+    Op::Subscribe,
+    Op::PushSet,
+    Op::PushGet,
+    Op::PushList,
+    Op::PushDelete,
+    Op::ExtendedCard,
+];
+
+const NOBODYS: &str = "nobodys-task";
+
+/// Whether a pair has an operation.
+fn has(variant: Variant, op: Op) -> bool {
+    if op == Op::List {
+        return variant.lists();
+    }
+    variant.generation != V01 || method(op, V01).is_some()
+}
+
+fn ask(variant: Variant, op: Op) -> Ask {
+    let params = match op {
+        Op::Send | Op::Stream => variant.form().send_params(&say("done")),
+        Op::Get | Op::Cancel | Op::Subscribe => json!({"id": NOBODYS}),
+        Op::List | Op::ExtendedCard => json!({}),
+        Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => {
+            push_params(variant, op, NOBODYS)
+        }
+    };
+    Ask::new(op, params)
+}
+
+/// Counts what it is asked to do, and does it at once.
+#[derive(Default)]
+struct Counts(AtomicUsize);
+
+impl Agent for Counts {
+    fn start(&self, mut turn: Turn<'_>) {
+        self.0.fetch_add(1, Relaxed);
+        turn.status(TaskState::Completed);
+    }
+}
+
+/// A server in this process that knows one key.
+fn serve(agent: &Arc<Counts>) -> Running {
+    let caller = KnownCaller {
+        name: "right".to_owned(),
+        scopes: ScopeSet::new([ScopeSet::READ, ScopeSet::SEND]),
+        ..KnownCaller::default()
+    };
+    let digest = SecretDigest::take("key-right".to_owned());
+    let api_keys = vec![KeyRule { digest, caller, expires_unix_ms: None }];
+    let callers = Callers::new(AuthRules { api_keys, ..AuthRules::default() }).expect("callers");
+    let mounts = MOUNTED.map(|name| Mount {
+        path: format!("/{name}"),
+        dialect: name.to_owned(),
+        agent: None,
+    });
+    let agent: Arc<dyn Agent> = Arc::<Counts>::clone(agent);
+    let setup = Setup {
+        agents: vec![(Profile::new("counts", "Counts."), agent)],
+        mounts: mounts.to_vec(),
+        authenticator: Some(Arc::new(callers)),
+        trusted_proxies: vec!["127.0.0.1/32".parse().expect("a network")],
+        ..Setup::default()
+    };
+    Serving::with(setup).listen("127.0.0.1:0").workers(1).start().expect("a server")
+}
+
+/// One that shows a key, from an address of its own.
+fn showing(key: Option<&str>, number: &mut u32) -> Approach {
+    *number += 1;
+    let address = std::net::Ipv4Addr::from(0x0a00_0000 + *number).to_string();
+    let key = key.map(|key| ("X-API-Key", key.to_owned()));
+    Approach::with(
+        &[key, Some(("X-Forwarded-For", address))].into_iter().flatten().collect::<Vec<_>>(),
+    )
+}
+
+#[test]
+fn an_agent_hears_nothing_of_strangers() {
+    let agent = Arc::new(Counts::default());
+    let running = serve(&agent);
+    let place = Place { addr: running.addrs()[0], trust: None, authority: None };
+    let (mut tried, mut number) = (0, 0);
+    for door in doors() {
+        let variant = door.variant;
+        for key in [None, Some("key-wrong")] {
+            let approach = door.approach(&showing(key, &mut number));
+            if variant.binding == Binding::WebSocket {
+                let reply = Ws::try_new(&place, &approach, variant.generation).err();
+                assert_eq!(reply.expect("no upgrade").status, 401, "{door:?}");
+                continue;
+            }
+            let mut client = Server::client_at(&place, variant, &approach);
+            for op in OPS.into_iter().filter(|op| has(variant, *op)) {
+                // Each may be the one that is too many of its address, but for those without a key.
+                if key.is_some() && !matches!(op, Op::Send | Op::Stream | Op::Cancel) {
+                    continue;
+                }
+                approach.heard.take();
+                let fault = client.fault(&ask(variant, op));
+                let reply = approach.heard.last();
+                assert!(reply.field("www-authenticate").is_some(), "{door:?} {op:?} {fault:?}");
+                let is_grpc = variant.binding == Binding::Grpc;
+                assert_eq!(reply.status, if is_grpc { 200 } else { 401 }, "{door:?} {op:?}");
+                let code = reply.field("grpc-status");
+                assert_eq!(code, is_grpc.then_some("16"), "{door:?} {op:?}");
+                tried += 1;
+            }
+        }
+        assert_eq!(agent.0.load(Relaxed), 0, "{door:?}");
+    }
+    assert!(tried > 300, "{tried}");
+    // It is there for whoever is known.
+    let expected: usize = doors().into_iter().map(|door| known(&place, door, &mut number)).sum();
+    assert_eq!(agent.0.load(Relaxed), expected);
+}
+
+/// A send of whoever is known, which is one turn.
+fn known(place: &Place, door: Door, number: &mut u32) -> usize {
+    let approach = door.approach(&showing(Some("key-right"), number));
+    let mut client = Server::client_at(place, door.variant, &approach);
+    let answer = client.link.call(&Ask::new(Op::Send, door.params("context")));
+    answer.unwrap_or_else(|fault| panic!("{door:?}: {fault:?}"));
+    1
+}
+
+/// The scope of an operation (docs/guide/callers.md, "scopes").
+fn scope_of(op: Op) -> &'static str {
+    match op {
+        Op::Send | Op::Stream | Op::PushSet | Op::PushDelete => "a2a:send",
+        Op::Cancel => "a2a:cancel",
+        Op::Get | Op::List | Op::Subscribe | Op::PushGet | Op::PushList | Op::ExtendedCard => {
+            "a2a:read"
+        }
+    }
+}
+
+/// What comes of a call: the fault, or nothing.
+fn tried(place: &Place, variant: Variant, scopes: &str, op: Op) -> Option<super::link::Fault> {
+    let token = token("somebody", scopes, &[], 3600);
+    let fields = [("Authorization", format!("Bearer {token}"))];
+    let mut client = Server::client_at(place, variant, &Approach::with(&fields));
+    let ask = ask(variant, op);
+    let answer: Result<Value, _> = match op {
+        Op::Stream | Op::Subscribe => match client.link.open(&ask).map(|mut items| items.next()) {
+            Ok(super::link::Item::Fault(fault)) | Err(fault) => Err(fault),
+            Ok(_) => Ok(Value::Null),
+        },
+        _ => client.link.call(&ask),
+    };
+    answer.err()
+}
+
+#[test]
+fn each_operation_asks_for_its_scope() {
+    let guarded = Guarded::start("scopes");
+    let (place, _) = guarded.caller(Kind::Jwt, Who::Nobody).expect("a place");
+    let all = BTreeSet::from(["a2a:read", "a2a:send", "a2a:cancel", "a2a:admin"]);
+    for &variant in VARIANTS {
+        // The carriers differ in nothing here.
+        if variant.carrier == Carrier::Http2 && variant.binding != Binding::Grpc {
+            continue;
+        }
+        for op in OPS.into_iter().filter(|op| has(variant, *op)) {
+            let scope = scope_of(op);
+            let others: Vec<&str> = all.iter().copied().filter(|one| *one != scope).collect();
+            for scopes in [others.join(" "), String::new(), scope.to_uppercase()] {
+                let fault = tried(&place, variant, &scopes, op);
+                let fault = fault.unwrap_or_else(|| panic!("{variant:?} {op:?}"));
+                assert_fault(variant, op, "PermissionDenied", &fault);
+                let why = format!("the caller has not the scope {scope}");
+                assert!(fault.message.ends_with(&why), "{fault:?}");
+            }
+            // With it alone the call is made, and comes to what it comes to.
+            let name = match op {
+                Op::Send | Op::Stream | Op::List | Op::ExtendedCard => None,
+                Op::Get | Op::Cancel | Op::Subscribe => Some("TaskNotFound"),
+                Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => {
+                    Some("PushNotificationNotSupported")
+                }
+            };
+            match (tried(&place, variant, scope, op), name) {
+                (None, None) => {}
+                (Some(fault), Some(name)) => assert_fault(variant, op, name, &fault),
+                (fault, name) => panic!("{variant:?} {op:?}: {fault:?}, not {name:?}"),
+            }
+        }
+    }
+}
