@@ -532,11 +532,18 @@ fn callers_and_their_quotas_are_those_of_the_file_as_it_is_now() {
     server.server.signal("-HUP");
     server.hears("the key or token of \"bob\" is there twice; nothing has changed");
     assert_eq!(status(&server, "X-API-Key: abd"), 200);
-    // To ask nobody needs a restart.
+    // A list without anybody in it lets everybody go.
+    server.replace(&text("[auth]\napi_keys = []\n", 1));
+    server.server.signal("-HUP");
+    eventually("nobody is known", || status(&server, "X-API-Key: abd") == 401);
+    server.replace(&text(&key("bob", abd, ""), 100_000));
+    server.server.signal("-HUP");
+    eventually("bob is known again", || status(&server, "X-API-Key: abd") == 200);
+    // To ask nobody needs a restart; until then nobody is known.
     server.replace(ONE);
     server.server.signal("-HUP");
     server.hears("need a restart: auth");
-    assert_eq!(status(&server, ""), 401);
+    assert_eq!((status(&server, ""), status(&server, "X-API-Key: abd")), (401, 401));
 }
 
 #[test]
@@ -606,7 +613,14 @@ fn secrets_are_shown_to_nobody() {
     for (text, said) in [
         ("[[auth.api_keys]]\nname = \"a\"\n", "it needs key or sha256, one of them"),
         ("[[auth.api_keys]]\nname = \"a\"\nsha256 = \"12\"\n", "64 hexadecimal digits"),
-        ("[auth]\nask_scopes = true\n", "nobody is known"),
+        ("[auth]\nask_scopes = true\n", "p.toml:1: auth: nobody is known"),
+        ("[auth]\napi_keys = []\n", "p.toml:1: auth: nobody is known"),
+        ("[auth.proxy]\n", "p.toml:1: auth.proxy.name_header: must be a string"),
+        ("[auth.certificates]\n", "p.toml:1: auth.certificates: nobody is asked for a certificate"),
+        (
+            "[[auth.api_keys]]\nname = \"a\"\nkey = \"b\"\n[auth.certificates]\nscopes = [\"x\"]\n",
+            "p.toml:4: auth.certificates: nobody is asked for a certificate",
+        ),
         (
             "[[auth.issuers]]\nissuer = \"http://a.example\"\n",
             "p.toml:2: auth.issuers.1.issuer: the keys of",

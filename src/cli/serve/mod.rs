@@ -37,7 +37,7 @@ pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
     }
     let origin = ConfigOrigin::new(flags).map_err(wrong)?;
     let stamp = Stamp::of(&origin);
-    let config = origin.read().map_err(wrong)?;
+    let config = origin.read_to_start().map_err(wrong)?;
     let agents = origin.agents(&config).map_err(wrong)?;
     let mut reloader = Reloader::new(&origin, &config, &agents, stamp);
     let made = make(&origin, config, agents).map_err(wrong)?;

@@ -18,7 +18,7 @@ pub fn run(flags: &ArgMatches, words: &ArgMatches) -> Result<(), UsageError> {
     if word == "check" && origin.file.is_none() {
         return Err(UsageError::new("there is nothing to check: add --config FILE"));
     }
-    let config = origin.read()?;
+    let config = origin.read_to_start()?;
     let agents = origin.agents(&config)?;
     let text = match word {
         "show" => show::show(&origin, &config, &agents),

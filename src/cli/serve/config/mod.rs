@@ -108,6 +108,17 @@ impl ConfigOrigin {
         Ok(Config { root, serve })
     }
 
+    /// Reads all of it for a server that is to start.
+    ///
+    /// # Errors
+    /// Those of [`ConfigOrigin::read`], and that nobody is known where callers are asked.
+    pub fn read_to_start(&self) -> Result<Config, UsageError> {
+        let config = self.read()?;
+        let known = sections::check_known(&config.root, config.serve.auth.as_ref());
+        known.map_err(|wrong| self.line(&wrong))?;
+        Ok(config)
+    }
+
     /// Loads the agents of a configuration.
     ///
     /// # Errors

@@ -85,10 +85,11 @@ impl Reloader {
             let said = |error| UsageError(format!("{}: agents: {error}", self.origin.name()));
             running.change(changes).map_err(said)?;
         }
-        if let (Some(callers), Some(rules)) = (&self.callers, rules) {
-            // They were checked when they were read.
+        if let Some(callers) = &self.callers {
+            // They were checked when they were read. Where there are none nobody is known any more,
+            // and callers are asked until the server is started again.
             let said = |error| UsageError(format!("{}: auth: {error}", self.origin.name()));
-            callers.replace(rules).map_err(said)?;
+            callers.replace(rules.unwrap_or_default()).map_err(said)?;
         }
         commits.into_iter().for_each(|commit| commit(server));
         self.agents.took(&agents);

@@ -12,7 +12,7 @@ use peregrine::auth::{
 use peregrine::model::time::parse_rfc3339;
 use zeroize::Zeroizing;
 
-use super::super::tree::{ConfigSection, Key, Shape, Wrong, key};
+use super::super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, key};
 
 /// Milliseconds after which the keys of an issuer are fetched again that does not say when.
 const REFRESH_MS: u64 = 600_000;
@@ -107,17 +107,22 @@ pub fn keys() -> &'static [Key] {
     KEYS
 }
 
-/// Who is known; `None`: nobody is asked, or certificates alone are.
+/// Who is known, which may be nobody; `None`: the section says nothing, so that nobody is asked, or
+/// certificates alone are.
 ///
 /// # Errors
 /// [`Wrong`].
 pub fn read(root: &ConfigSection, asks_clients: bool) -> Result<Option<AuthRules>, Wrong> {
-    let Some(auth) = root.section("auth").filter(|section| !section.is_empty()) else {
-        return Ok(None);
-    };
+    let Some(auth) = root.section("auth") else { return Ok(None) };
     let field = auth.text("api_key_header").map(str::to_owned);
     let keys = |name, secret| auth.sections(name).iter().map(move |one| key_rule(one, secret));
-    let certificates = auth.section("certificates").filter(|_| asks_clients);
+    let certificates = auth.section("certificates");
+    if !asks_clients && certificates.is_some_and(ConfigSection::is_said) {
+        let line = "nobody is asked for a certificate: add --tls-client-ca, or tls.client_ca";
+        return Err(auth.wrong("certificates", line));
+    }
+    let asks = names_callers(auth);
+    let certificates = certificates.filter(|_| asks && asks_clients);
     let mut rules = AuthRules {
         api_keys: keys("api_keys", "key").collect::<Result<_, _>>()?,
         bearer_tokens: keys("bearer_tokens", "token").collect::<Result<_, _>>()?,
@@ -132,11 +137,33 @@ pub fn read(root: &ConfigSection, asks_clients: bool) -> Result<Option<AuthRules
     };
     rules.api_key_field = field.unwrap_or(rules.api_key_field);
     rules.check().map_err(|error| blame(auth, &error))?;
-    if rules.is_empty() && asks_scopes(root) {
-        let line = "nobody is known: add api_keys, bearer_tokens, issuers, proxy or tls.client_ca";
-        return Err(auth.wrong("ask_scopes", line));
+    Ok(Some(rules).filter(|_| asks))
+}
+
+/// Whether a section says that there are callers, be it that there are none.
+fn names_callers(auth: &ConfigSection) -> bool {
+    let names = |name: &&str| match auth.entry(name) {
+        Some(ConfigEntry::Section(section)) => section.is_said(),
+        entry => entry.is_some(),
+    };
+    let asks_scopes = auth.switch("ask_scopes").unwrap_or(false);
+    asks_scopes
+        || ["api_keys", "bearer_tokens", "issuers", "proxy", "certificates"].iter().any(names)
+}
+
+/// What is wrong with rules that let nobody in, for a server that is to start with them. One that
+/// runs takes them: whoever it knew is let go.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn check_known(root: &ConfigSection, rules: Option<&AuthRules>) -> Result<(), Wrong> {
+    match rules.is_some_and(AuthRules::is_empty) {
+        false => Ok(()),
+        true => {
+            let known = "api_keys, bearer_tokens, issuers, proxy or tls.client_ca";
+            Err(root.wrong("auth", format!("nobody is known: add {known}")))
+        }
     }
-    Ok(Some(rules).filter(|rules| !rules.is_empty()))
 }
 
 /// What is wrong with rules, and where it stands.
@@ -259,7 +286,7 @@ fn issuer(section: &ConfigSection) -> Result<IssuerRule, Wrong> {
 }
 
 fn proxy(auth: &ConfigSection) -> Result<Option<ProxyRule>, Wrong> {
-    let Some(section) = auth.section("proxy").filter(|section| !section.is_empty()) else {
+    let Some(section) = auth.section("proxy").filter(|section| section.is_said()) else {
         return Ok(None);
     };
     Ok(Some(ProxyRule {

@@ -24,6 +24,7 @@ use peregrine::{
 use super::tree::{ConfigSection, Wrong};
 
 pub use agents::{AgentSpec, Program};
+pub use auth::check_known;
 pub use logs::Logs;
 pub use server::KEYS;
 pub use tls::TlsFiles;
@@ -54,7 +55,7 @@ pub struct Serve {
     pub card_keys: Vec<(PathBuf, Option<String>)>,
     /// Files for TLS.
     pub tls: Option<TlsFiles>,
-    /// Who is known; `None`: nobody is asked, or certificates alone are.
+    /// Who is known, which may be nobody; `None`: nobody is asked, or certificates alone are.
     pub auth: Option<AuthRules>,
 }
 

@@ -240,10 +240,15 @@ impl ConfigSection {
         }
     }
 
-    /// True when nothing was said of it, nor of what is in it.
+    /// Whether anybody said it, be it without a key in it.
+    pub fn is_said(&self) -> bool {
+        self.source.is_some() || !self.is_empty()
+    }
+
+    /// True when none of its keys was said, and none of the sections in it.
     pub fn is_empty(&self) -> bool {
         self.entries.iter().flatten().all(|entry| match entry {
-            ConfigEntry::Section(section) => section.is_empty(),
+            ConfigEntry::Section(section) => !section.is_said(),
             ConfigEntry::Said(_) | ConfigEntry::Sections(_) | ConfigEntry::Named(_) => false,
         })
     }
