@@ -11,6 +11,7 @@ pub mod observe;
 pub mod pages;
 mod peer;
 pub mod principal;
+pub(crate) mod quota;
 mod scope;
 mod stats;
 pub mod tap;

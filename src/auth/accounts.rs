@@ -12,12 +12,11 @@ use std::{
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use super::{
-    peer_bits,
+use super::{peer_bits, table::FixedTable};
+use crate::service::{
+    Now,
     quota::{CallerAccount, Quotas},
-    table::FixedTable,
 };
-use crate::service::Now;
 
 /// What tells the hash of an address from that of an owner.
 const OF_OWNER: u8 = 1;

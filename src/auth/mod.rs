@@ -16,7 +16,6 @@ pub(crate) mod jws;
 #[cfg(feature = "auth")]
 mod jwt;
 mod network;
-mod quota;
 #[cfg(feature = "auth")]
 mod remote_keys;
 #[cfg(feature = "auth")]
@@ -48,8 +47,6 @@ pub use certificates::CertificateCallers;
 pub(crate) use gate::{AdmittedCaller, Gate};
 pub use network::{Network, NoNetwork};
 use network::{origin_of, peer_bits};
-pub(crate) use quota::{CallerAccount, RateLeft, StreamPlace, UsedUp};
-pub use quota::{Quota, Quotas, Rate};
 
 #[cfg(feature = "auth")]
 pub use self::{
@@ -63,8 +60,10 @@ pub use self::{
     },
     token_keys::{TokenKeys, TokenKeysError},
 };
-pub use crate::service::principal::{
-    CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant,
+pub(crate) use crate::service::quota::{CallerAccount, RateLeft, StreamPlace, UsedUp};
+pub use crate::service::{
+    principal::{CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant},
+    quota::{Quota, Quotas, Rate},
 };
 
 /// What a request shows of who makes it, before any of it is believed.
