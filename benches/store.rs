@@ -56,6 +56,7 @@ impl Maker {
             chosen_id: None,
             bits: [self.bits; 2],
             worker: 0,
+            share: None,
         };
         let now = now(self.bits as u64 % 8);
         let reserved = self.store.reserve(new, now).expect("room");

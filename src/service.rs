@@ -37,6 +37,7 @@ pub use last_call::LastCall;
 pub use late::{CallLink, LateAnswer, LateCall};
 pub use peer::{AddressSource, Peer, Remote};
 pub use principal::Principal;
+pub use quota::RunningShare;
 pub use scope::{AgentIndex, OwnerIndex, Scope, TenantIndex};
 pub use stats::ServiceStats;
 
@@ -83,8 +84,8 @@ pub struct Caller<'a> {
     pub owner: Option<&'a str>,
     /// Who calls, where the server knows its callers ([`crate::auth`]); `None`: anybody.
     pub principal: Option<&'a Arc<Principal>>,
-    /// How many tasks of the owner may run at a time; `None`: as many as there is room for.
-    pub running_tasks_max: Option<u32>,
+    /// How many of its tasks may run at a time; `None`: as many as there is room for.
+    pub running: Option<&'a RunningShare>,
     /// The worker that handles the call.
     pub worker: usize,
     /// `Idempotency-Key`, as it came with this call alone.

@@ -279,6 +279,7 @@ fn make(store: &Store, bits: &mut Counter, context_id: Option<&[u8]>) {
         chosen_id: None,
         bits: [bits.bits(), bits.bits()],
         worker: 0,
+        share: None,
     };
     let reserved = store.reserve(new, NOW).unwrap();
     let none = EventBuf::default();

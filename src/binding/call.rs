@@ -294,7 +294,7 @@ impl<'x> CallContext<'x> {
             tenant: Some(&**tenant).filter(|tenant| !tenant.is_empty()),
             owner: principal.map(|principal| principal.owner()),
             principal,
-            running_tasks_max: self.share.as_ref().and_then(|share| share.running_tasks_max()),
+            running: self.share.as_ref().and_then(|share| share.running()),
             worker: *worker,
             idempotency_key: terms.idempotency_key.filter(|_| is_alone),
             deadline_unix_ms: terms.timeout_ms.map(|ms| self.now.unix_ms.saturating_add(ms)),

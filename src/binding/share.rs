@@ -11,21 +11,22 @@ use crate::{
     binding::CallContext,
     fault::{Fault, FaultKind},
     http::FieldLinesBuf,
-    service::Now,
+    service::{Now, RunningShare},
 };
 
 /// What a caller may take who has a quota.
 pub struct CallerShare {
     quota: Quota,
     account: Arc<CallerAccount>,
+    running: Option<RunningShare>,
     /// What is left of its calls, once one was taken or refused.
     left: Option<Result<RateLeft, UsedUp>>,
 }
 
 impl CallerShare {
     /// How many of its tasks may run.
-    pub fn running_tasks_max(&self) -> Option<u32> {
-        self.quota.running_tasks
+    pub fn running(&self) -> Option<&RunningShare> {
+        self.running.as_ref()
     }
 
     /// A place among its streams, if those are counted.
@@ -95,12 +96,19 @@ impl CallContext<'_> {
     fn find_share(&self) -> Option<CallerShare> {
         let (accounts, dialect) = (&self.config.access.accounts, self.endpoint.dialect);
         let quotas = accounts.quotas();
-        let of = |quota, account| Some(CallerShare { quota, account, left: None });
+        let of = |quota: Quota, account| {
+            let running = quota.running_tasks.map(|most| RunningShare { most, account: None });
+            Some(CallerShare { quota, account, running, left: None })
+        };
         let Some(caller) = &self.admission else {
             if quotas.anonymous == Quota::default() {
                 return None;
             }
-            return of(quotas.anonymous, accounts.of_address(self.origin_address()?, "", self.now));
+            let account = accounts.of_address(self.origin_address()?, "", self.now);
+            let mut share = of(quotas.anonymous, account)?;
+            // Its tasks are nobody's, so they are counted by its address.
+            share.running.iter_mut().for_each(|r| r.account = Some(Arc::clone(&share.account)));
+            return Some(share);
         };
         let principal = &caller.principal;
         let name = principal.quota().filter(|name| quotas.named.contains_key(*name));

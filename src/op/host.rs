@@ -309,7 +309,9 @@ impl JobHost for Core {
         let kept = self.update_job(task, |edit| edit.keep(bytes)).ok_or(NotKept::Closed)?;
         kept.map_err(|refused| match refused {
             Refused::Full | Refused::OutOfBytes => NotKept::NoRoom,
-            Refused::TooLarge | Refused::Taken | Refused::Terminal => NotKept::Closed,
+            Refused::TooLarge | Refused::Taken | Refused::Terminal | Refused::ShareTaken(_) => {
+                NotKept::Closed
+            }
         })
     }
 

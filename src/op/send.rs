@@ -16,7 +16,7 @@ use crate::{
         host::{NewTurn, NextTurn, TurnCall},
         idempotency::{FirstSend, SentTask},
     },
-    service::{Answer, CallCx, CallLink, Caller, Cursor, Now, Outcome, WaitHandle},
+    service::{Answer, CallCx, CallLink, Cursor, Now, Outcome, WaitHandle},
     store::{NewTask, StoredTask, TaskKey},
 };
 
@@ -73,7 +73,6 @@ impl Core {
         (answer, first): AnswerTo<'_, '_, '_>,
     ) -> Result<Outcome, Fault> {
         self.check_begins()?;
-        self.check_share(&cx.caller)?;
         let new = NewTask {
             scope: cx.caller.scope,
             incarnation: registered.incarnation,
@@ -81,6 +80,7 @@ impl Core {
             chosen_id: send.task_id.map(RawText::raw).filter(|_| send.client_chooses_id),
             bits: [cx.entropy.bits(), cx.entropy.bits()],
             worker: cx.caller.worker,
+            share: cx.caller.running,
         };
         let reserving = self.store.reserve(new, cx.now);
         let reserved = reserving.as_ref().map_err(|refused| *refused)?;
@@ -223,16 +223,6 @@ impl Core {
         continued.unwrap_or(Err(FaultKind::TaskNotFound.into()))
     }
 
-    /// An owner has its share of the tasks that run.
-    #[inline]
-    fn check_share(&self, caller: &Caller<'_>) -> Result<(), Fault> {
-        let Some(most) = caller.running_tasks_max else { return Ok(()) };
-        match self.store.running_of(caller.scope.owner) < most {
-            true => Ok(()),
-            false => Err(share_taken(most)),
-        }
-    }
-
     /// A server that drains begins no task.
     #[inline]
     fn check_begins(&self) -> Result<(), Fault> {
@@ -241,14 +231,6 @@ impl Core {
             false => Ok(()),
         }
     }
-}
-
-/// What an owner hears of whom as many tasks run as may.
-#[cold]
-fn share_taken(most: u32) -> Fault {
-    let detail =
-        format!("as many tasks of the caller run as may ({most}); retry when one has ended");
-    Fault::because(FaultKind::RateLimited, detail)
 }
 
 /// Where a send is answered, and what notes what came of it, if it is the first of equal ones.

@@ -122,6 +122,8 @@ pub struct CallerAccount {
     calls: AtomicU64,
     bytes: AtomicU64,
     streams: AtomicU32,
+    /// Tasks in no terminal state, where they have no owner.
+    running: AtomicU32,
 }
 
 impl CallerAccount {
@@ -139,7 +141,8 @@ impl CallerAccount {
     /// Whether it holds nothing and all that was taken is paid for.
     fn is_idle(&self, now_ns: u64) -> bool {
         let is_paid = |word: &AtomicU64| word.load(Relaxed) <= now_ns;
-        self.streams.load(Relaxed) == 0 && is_paid(&self.calls) && is_paid(&self.bytes)
+        let has_places = [&self.streams, &self.running].iter().any(|word| word.load(Relaxed) > 0);
+        !has_places && is_paid(&self.calls) && is_paid(&self.bytes)
     }
 
     /// How much it would matter to forget it.
@@ -153,6 +156,45 @@ impl CallerAccount {
     }
 }
 
+/// How many tasks of a caller may run at a time.
+#[derive(Clone, Debug)]
+pub struct RunningShare {
+    /// So many. A task that is being made counts; whoever stores tasks counts those of an owner.
+    pub most: u32,
+    /// Where the tasks of a caller are counted that owns none.
+    pub(crate) account: Option<Arc<CallerAccount>>,
+}
+
+impl RunningShare {
+    /// So many tasks of an owner.
+    pub const fn of_owner(most: u32) -> RunningShare {
+        RunningShare { most, account: None }
+    }
+}
+
+/// A place among the running tasks of a caller that owns none, for as long as it lives.
+#[derive(Debug)]
+pub struct RunningPlace(Arc<CallerAccount>);
+
+impl RunningPlace {
+    /// A place, of which there are so many; `None`: all are taken.
+    pub fn take(account: &Arc<CallerAccount>, most: u32) -> Option<RunningPlace> {
+        take(&account.running, most).then(|| RunningPlace(Arc::clone(account)))
+    }
+}
+
+impl Drop for RunningPlace {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Takes one of so many; false: all are taken.
+fn take(taken: &AtomicU32, most: u32) -> bool {
+    let more = |taken: u32| (taken < most).then(|| taken + 1);
+    taken.fetch_update(Relaxed, Relaxed, more).is_ok()
+}
+
 /// A place among the streams of a caller, for as long as it lives.
 #[derive(Debug)]
 pub struct StreamPlace(Arc<CallerAccount>);
@@ -160,9 +202,7 @@ pub struct StreamPlace(Arc<CallerAccount>);
 impl StreamPlace {
     /// A place, of which there are so many; `None`: all are taken.
     pub fn take(account: &Arc<CallerAccount>, most: u32) -> Option<StreamPlace> {
-        let more = |open: u32| (open < most).then(|| open + 1);
-        account.streams.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(StreamPlace(Arc::clone(account)))
+        take(&account.streams, most).then(|| StreamPlace(Arc::clone(account)))
     }
 }
 
@@ -234,5 +274,9 @@ mod tests {
         assert!(two.iter().all(Option::is_some) && StreamPlace::take(&account, 2).is_none());
         drop(two);
         assert!(account.is_idle(0) && StreamPlace::take(&account, 1).is_some());
+        let place = RunningPlace::take(&account, 1);
+        assert!(!account.is_idle(0) && RunningPlace::take(&account, 1).is_none());
+        drop(place);
+        assert!(account.is_idle(0) && RunningPlace::take(&account, 1).is_some());
     }
 }

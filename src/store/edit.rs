@@ -164,7 +164,7 @@ impl<'e> Edit<'e> {
     /// reached, which has ended the task as failed.
     pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<u64, Refused> {
         self.put(event).inspect_err(|refused| match refused {
-            Refused::Terminal | Refused::Taken => {}
+            Refused::Terminal | Refused::Taken | Refused::ShareTaken(_) => {}
             Refused::TooLarge => self.fail(0),
             Refused::Full | Refused::OutOfBytes => self.fail(1),
         })
@@ -285,13 +285,19 @@ impl Drop for Edit<'_> {
 }
 
 impl Edit<'_> {
-    /// Counts the task among those of its owner that run, or no longer.
+    /// Counts a task no longer among those of its owner that run, when it has ended. One that is
+    /// not listed yet was counted when there was room taken for it.
     #[inline]
     fn note_running(&self) {
         let slot = &self.shard.slab[self.index];
-        let did_run = slot.listed.is_some_and(|state| !state.is_terminal());
+        if slot.scope.owner.0 == 0 {
+            return;
+        }
+        let did_run = slot.listed.is_none_or(|state| !state.is_terminal());
         let runs = slot.task.get().is_some_and(|task| !task.state().is_terminal());
-        self.store.spaces.running.note(slot.scope.owner, did_run, runs);
+        if did_run && !runs {
+            self.store.spaces.running.give_back(slot.scope.owner);
+        }
     }
 
     fn close(&mut self) {

@@ -138,6 +138,8 @@ pub enum Refused {
     Taken,
     /// The task is in a terminal state.
     Terminal,
+    /// As many tasks of the caller run as may, which are so many.
+    ShareTaken(u32),
 }
 
 impl From<Refused> for Fault {
@@ -148,6 +150,11 @@ impl From<Refused> for Fault {
             Refused::TooLarge => Fault::param("message", "the task has no room for this message"),
             Refused::Taken => Fault::param("id", "a task with this id is being made"),
             Refused::Terminal => Fault::new(FaultKind::TaskTerminal),
+            Refused::ShareTaken(most) => {
+                let why = "as many tasks of the caller run as may";
+                let detail = format!("{why} ({most}); retry when one has ended");
+                Fault::because(FaultKind::RateLimited, detail)
+            }
         }
     }
 }

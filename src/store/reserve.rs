@@ -1,6 +1,7 @@
 //! Making a task: room and an id first, the agent next, and then the task, whole, or no trace.
 //!
-//! Law: an id has at most one task. A reservation that is dropped gives everything back.
+//! Law: an id has at most one task. A reservation that is dropped gives everything back. A task
+//! counts as running from its reservation on.
 
 use std::{cell::Cell, sync::PoisonError};
 
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     model::{EventBuf, Generation, Message, Task},
-    service::{Now, Scope},
+    service::{Now, RunningShare, Scope, quota::RunningPlace},
 };
 
 /// What a task is reserved with.
@@ -34,6 +35,8 @@ pub struct NewTask<'a> {
     /// Who asks: tasks in contexts of their own that workers make at the same time lie apart, and
     /// those of one worker together.
     pub worker: usize,
+    /// How many tasks of the caller may run; `None`: as many as there is room for.
+    pub share: Option<&'a RunningShare>,
 }
 
 /// Room for one task that outlives the call that took it. It goes back by [`Store::give_back`], or
@@ -113,6 +116,7 @@ impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if !self.is_kept() {
             self.store.release((self.key, self.scope), self.chosen.map(|(_, hash)| hash));
+            self.store.spaces.running.give_back(self.scope.owner);
         }
     }
 }
@@ -122,8 +126,42 @@ impl Store {
     ///
     /// # Errors
     /// [`Refused::Full`]; [`Refused::Taken`] when there is a task with the chosen id, or one is
-    /// being made.
+    /// being made; [`Refused::ShareTaken`].
+    #[inline]
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
+        match new.share.is_none() && new.scope.owner.0 == 0 {
+            true => self.reserve_slot(new, now),
+            false => self.reserve_share(new, now),
+        }
+    }
+
+    /// Counts the task among those of its caller that run, and takes room for it.
+    #[inline(never)]
+    fn reserve_share<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
+        let (owner, running) = (new.scope.owner, &self.spaces.running);
+        let most = new.share.map_or(u32::MAX, |share| share.most);
+        if owner.0 != 0 {
+            if !running.take(owner, most) {
+                return Err(Refused::ShareTaken(most));
+            }
+            let reserved = self.reserve_slot(new, now);
+            if reserved.is_err() {
+                running.give_back(owner);
+            }
+            return reserved;
+        }
+        let account = new.share.and_then(|share| share.account.as_ref());
+        let take = |account| RunningPlace::take(account, most).ok_or(Refused::ShareTaken(most));
+        let place = account.map(take).transpose()?;
+        let reserved = self.reserve_slot(new, now)?;
+        if place.is_some() {
+            let (at, index) = self.sharding.split(reserved.key.place);
+            self.lock(at).slab[index].waiters.get_or_insert_default().running = place;
+        }
+        Ok(reserved)
+    }
+
+    fn reserve_slot<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
         let named = new.context_id.map(|id| self.context(new.scope, id));
         let now_at = || self.own_shard(new.scope, self.shard_now(new.worker, now));
         let at = named.map_or_else(now_at, |(at, _)| at);

@@ -121,11 +121,6 @@ impl Store {
         Ok(space(named.scope, tenant, owner))
     }
 
-    /// How many tasks of an owner are in no terminal state.
-    pub fn running_of(&self, owner: OwnerIndex) -> u32 {
-        self.spaces.running.of(owner)
-    }
-
     /// From now on no tenant has this name; false: a tenant of this name has tasks, or a call that
     /// names it runs.
     pub fn claim_tenant(&self, name: &str) -> bool {

@@ -2,6 +2,7 @@
 
 mod pages;
 mod room;
+mod shares;
 mod workers;
 
 use std::{
@@ -42,6 +43,7 @@ fn new(bits: u128) -> NewTask<'static> {
         chosen_id: None,
         bits: [bits; 2],
         worker: 0,
+        share: None,
     }
 }
 

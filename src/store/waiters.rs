@@ -8,7 +8,10 @@ use std::{sync::Arc, task::Waker};
 
 use smallvec::SmallVec;
 
-use crate::waiter::{SharedWaker, Waiter};
+use crate::{
+    service::quota::RunningPlace,
+    waiter::{SharedWaker, Waiter},
+};
 
 /// Wakers that are registered without a look whether they are still awaited.
 const SPARE: usize = 8;
@@ -21,6 +24,9 @@ pub(super) struct Waiters {
     awaited: usize,
     /// What its agent keeps with the task: it is needed until the task ends, as the wakers are.
     pub kept: Box<[u8]>,
+    /// A place among the running tasks of a caller that owns none: it is given back when the task
+    /// ends, or the room for it is.
+    pub running: Option<RunningPlace>,
 }
 
 impl Waiters {

@@ -79,6 +79,7 @@ fn make(store: &Store, bits: u128, size: usize) -> Result<TaskKey, Refused> {
         chosen_id: None,
         bits: [bits; 2],
         worker: 0,
+        share: None,
     };
     let reserved = store.reserve(new, NOW)?;
     let key = reserved.key();
@@ -273,6 +274,7 @@ fn an_id_that_two_clients_choose_has_one_task() {
                 chosen_id: Some(b"mine"),
                 bits: [1; 2],
                 worker: 0,
+                share: None,
             };
             let Ok(reserved) = store.reserve(new, NOW) else { return false };
             if !keep {

@@ -63,6 +63,7 @@ fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
         chosen_id: None,
         bits: [bits; 2],
         worker: 0,
+        share: None,
     };
     let reserved = match store.reserve(new, now) {
         Ok(reserved) => reserved,

@@ -34,6 +34,7 @@ mod repeats;
 mod rest;
 mod sdk_pitfalls;
 mod setup;
+mod shares;
 #[cfg(feature = "client")]
 mod signed_cards;
 mod smuggling;

@@ -334,6 +334,7 @@ impl Twin {
             chosen_id: chosen.as_deref(),
             bits: [self.bits, !self.bits],
             worker: tape.next(5),
+            share: None,
         };
         let is_taken = self
             .known

@@ -366,6 +366,7 @@ fn a_task_is_its_plain_list(bytes: &[u8]) {
         chosen_id: None,
         bits: [1, 2],
         worker: 0,
+        share: None,
     };
     let reserved = store.reserve(new, NOW).unwrap();
     let key = reserved.key();
