@@ -33,6 +33,9 @@ pub const ADMISSION_MS_MAX: u64 = 5_000;
 /// subprotocol that begins so, beside `a2a`.
 const BEARER_PROTOCOL: &[u8] = b"a2a.bearer.";
 
+/// The field that names the credentials that are asked for.
+const CHALLENGE: &str = "WWW-Authenticate";
+
 /// What a request hears whose credential nobody can check now.
 pub const LATE: AuthRefusal = AuthRefusal::Unavailable("whoever knows callers does not answer");
 
@@ -228,8 +231,12 @@ impl CallContext<'_> {
     /// RFC 9110 §11.6.1: who is refused for want of a credential is told which are asked for.
     pub(super) fn challenge(&mut self, refusal: &AuthRefusal) {
         let (AuthRefusal::Missing | AuthRefusal::Wrong(_)) = refusal else { return };
+        // Of a batch several calls may be refused.
+        if self.writer.fields.get().iter().any(|(name, _)| name == CHALLENGE) {
+            return;
+        }
         if let Some(gate) = &self.config.access.gate {
-            self.writer.fields.push("WWW-Authenticate", &gate.challenge(refusal));
+            self.writer.fields.push(CHALLENGE, &gate.challenge(refusal));
         }
     }
 

@@ -11,6 +11,7 @@ use peregrine::{
     model::{MessageBuf, PartsBuf, TaskState},
     service::{self, Remote},
 };
+use serde_json::json;
 
 use crate::support::{
     Lab, Peer,
@@ -117,6 +118,30 @@ fn turns_of_a_known_caller_take_its_share() {
     let quotas = Quotas { known: two_tasks(), ..Quotas::default() };
     let mut lab = Lab::new(Setup { authenticator, ..setup(&keep, quotas) });
     each_turn_gives_its_place_back(&mut lab, &keep, Lab::open);
+}
+
+#[test]
+fn a_batch_is_told_once_which_credentials_are_asked_for() {
+    let keep = Keep::default();
+    let open = Profile { anonymous: true, ..Profile::new("open", "Anybody's.") };
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![
+        (open, Arc::new(keep.clone())),
+        (Profile::new("closed", "Not anybody's."), Arc::new(keep.clone())),
+    ];
+    let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
+    let mut lab = Lab::new(Setup { agents, authenticator, ..Setup::default() });
+    let mut closed = V1.params(say("done"));
+    closed["tenant"] = json!("closed");
+    let (waits, closed) =
+        (rpc("SendMessage", &V1.params(say("wait"))), rpc("SendMessage", &closed));
+    let peer = lab.open();
+    let body = format!("[{waits},{closed},{closed},{closed}]");
+    lab.write(peer, &post("/", &[("A2A-Version", "1.0")], &body));
+    drop(keep.take());
+    lab.settle();
+    let bytes = lab.received(peer).to_ascii_lowercase();
+    let head = String::from_utf8_lossy(&bytes);
+    assert_eq!(head.matches("www-authenticate").count(), 1, "{head}");
 }
 
 /// A connection from this address.
