@@ -350,7 +350,6 @@ impl Bare {
             closes: false,
             extensions: None,
             admission: None,
-            request_bytes: 0,
             share: None,
             begin: Default::default(),
         };

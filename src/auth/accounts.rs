@@ -61,22 +61,18 @@ impl Accounts {
         *self.quotas.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(quotas);
     }
 
-    /// The account of an owner; `part` tells apart what is counted on its own.
-    pub fn of_owner(&self, owner: &str, part: &str, now: Now) -> Arc<CallerAccount> {
+    /// The account of an owner.
+    pub fn of_owner(&self, owner: &str, now: Now) -> Arc<CallerAccount> {
         self.of(now, |hasher| {
             hasher.write_u8(OF_OWNER);
-            hasher.write(part.as_bytes());
-            hasher.write_u8(0);
             hasher.write(owner.as_bytes());
         })
     }
 
     /// The account of whoever calls from an address.
-    pub fn of_address(&self, address: IpAddr, part: &str, now: Now) -> Arc<CallerAccount> {
+    pub fn of_address(&self, address: IpAddr, now: Now) -> Arc<CallerAccount> {
         self.of(now, |hasher| {
             hasher.write_u8(OF_ADDRESS);
-            hasher.write(part.as_bytes());
-            hasher.write_u8(0);
             hasher.write_u128(peer_bits(address));
         })
     }
@@ -99,18 +95,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_owner_part_and_network_has_its_account() {
+    fn each_owner_and_network_has_its_account() {
         let accounts = Accounts::new(1, Quotas::default(), 7);
         let now = Now::default();
         let address = |text: &str| text.parse::<IpAddr>();
-        let [first, same, other] = ["2001:db8::1", "2001:db8::2", "2001:db8:1::1"].map(|text| {
-            accounts.of_address(address(text).unwrap_or(IpAddr::from([0; 4])), "", now)
-        });
+        let [first, same, other] = ["2001:db8::1", "2001:db8::2", "2001:db8:1::1"]
+            .map(|text| accounts.of_address(address(text).unwrap_or(IpAddr::from([0; 4])), now));
         assert!(Arc::ptr_eq(&first, &same) && !Arc::ptr_eq(&first, &other));
-        let owner = accounts.of_owner("a", "", now);
-        assert!(Arc::ptr_eq(&owner, &accounts.of_owner("a", "", now)));
-        for (name, part) in [("b", ""), ("a", "evo_ai"), ("evo_aia", "")] {
-            assert!(!Arc::ptr_eq(&owner, &accounts.of_owner(name, part, now)), "{name} {part}");
-        }
+        let owner = accounts.of_owner("a", now);
+        assert!(Arc::ptr_eq(&owner, &accounts.of_owner("a", now)));
+        assert!(!Arc::ptr_eq(&owner, &accounts.of_owner("b", now)));
     }
 }

@@ -142,7 +142,7 @@ impl Gate {
         };
         Poll::Ready(match checked {
             Ok(admission) if admission.holds(now) => {
-                let account = self.accounts.of_owner(admission.principal.owner(), "", now);
+                let account = self.accounts.of_owner(admission.principal.owner(), now);
                 let caller = Arc::new(AdmittedCaller { admission, account });
                 self.remember(presented.kind, hash, &caller, now);
                 Ok(Some(caller))

@@ -55,8 +55,6 @@ pub struct CallContext<'x> {
     pub extensions: Option<Cow<'x, str>>,
     /// Who makes the request; `None`: anybody.
     pub admission: Admitted,
-    /// Bytes of the request that are not counted yet.
-    pub request_bytes: usize,
     /// What its caller may take, once that was asked.
     pub share: Option<Box<CallerShare>>,
     /// What is told of the call that was begun last, when it ends.

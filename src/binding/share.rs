@@ -1,8 +1,9 @@
 //! The share of a server that each caller takes: calls, bytes, streams and running tasks; and how
 //! it hears that there is no more now.
 //!
-//! Law: a share is taken when a call is known and before it is made; what is refused has taken
-//! nothing but the bytes that it sent.
+//! Law: a request takes its bytes and one call before any of its body is read, and each further
+//! call when that is known and before it is made. So what cannot be read has its price, too, and of
+//! a request whose bytes are too many nothing is read.
 
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ pub struct CallerShare {
     running: Option<RunningShare>,
     /// What is left of its calls, once one was taken or refused.
     left: Option<Result<RateLeft, UsedUp>>,
+    /// True: a call was taken that is not known yet.
+    is_ahead: bool,
 }
 
 impl CallerShare {
@@ -36,6 +39,13 @@ impl CallerShare {
     pub(super) fn stream_place(&self) -> Result<Option<StreamPlace>, Fault> {
         let Some(most) = self.quota.streams else { return Ok(None) };
         StreamPlace::take(&self.account, most).map(Some).ok_or_else(|| streams_taken(most))
+    }
+
+    /// Takes a call, and notes what is left.
+    fn take_call(&mut self, now: Now) -> Result<(), UsedUp> {
+        let taken = self.account.take_call(&self.quota, now);
+        self.left = taken.transpose();
+        taken.map(drop)
     }
 
     fn rate(&self) -> Option<Rate> {
@@ -69,59 +79,71 @@ impl CallerShare {
 }
 
 impl CallContext<'_> {
+    /// Takes the bytes of a request and its first call; its body is so long, and not read.
+    ///
+    /// # Errors
+    /// `RateLimited`: its bytes are too many. That there is no call left is said to the call.
+    #[inline(always)]
+    pub(super) fn take_request(&mut self, body_bytes: usize) -> Result<(), Fault> {
+        match self.config.access.accounts.are_asked() {
+            true => self.take_bytes(body_bytes),
+            false => Ok(()),
+        }
+    }
+
+    #[inline(never)]
+    fn take_bytes(&mut self, body_bytes: usize) -> Result<(), Fault> {
+        let bytes = body_bytes.saturating_add(self.source.head_bytes());
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        self.share = self.find_share().map(Box::new);
+        let Some(share) = &mut self.share else { return Ok(()) };
+        share.account.take_kib(&share.quota, kib, self.now).map_err(too_much)?;
+        share.is_ahead = share.take_call(self.now).is_ok();
+        Ok(())
+    }
+
     /// Takes a call out of the caller's share.
     ///
     /// # Errors
     /// `RateLimited`.
     #[inline(never)]
     pub(super) fn take_share(&mut self) -> Result<(), Fault> {
-        self.share = self.find_share().map(Box::new);
+        if self.share.is_none() {
+            self.share = self.find_share().map(Box::new);
+        }
         let Some(share) = &mut self.share else { return Ok(()) };
-        let kib = u32::try_from(self.request_bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        match share.account.take_call(&share.quota, kib, self.now) {
-            Ok(left) => {
-                self.request_bytes = 0;
-                share.left = left.map(Ok);
-                Ok(())
-            }
-            Err(used_up) => {
-                share.left = Some(Err(used_up));
-                Err(too_much(used_up))
-            }
+        match std::mem::take(&mut share.is_ahead) {
+            true => Ok(()),
+            false => share.take_call(self.now).map_err(too_much),
         }
     }
 
-    /// Who takes, and how much may be taken: by what the principal names, else by what the
-    /// platform's documentation says, else by the defaults.
+    /// Who takes, and how much may be taken: by what the principal names, else by the defaults; and
+    /// no more than the platform's documentation says.
     fn find_share(&self) -> Option<CallerShare> {
-        let (accounts, dialect) = (&self.config.access.accounts, self.endpoint.dialect);
+        let accounts = &self.config.access.accounts;
         let quotas = accounts.quotas();
         let of = |quota: Quota, account| {
             let running = quota.running_tasks.map(|most| RunningShare { most, account: None });
-            Some(CallerShare { quota, account, running, left: None })
+            Some(CallerShare { quota, account, running, left: None, is_ahead: false })
         };
         let Some(caller) = &self.admission else {
             if quotas.anonymous == Quota::default() {
                 return None;
             }
-            let account = accounts.of_address(self.origin_address()?, "", self.now);
+            let account = accounts.of_address(self.origin_address()?, self.now);
             let mut share = of(quotas.anonymous, account)?;
             // Its tasks are nobody's, so they are counted by its address.
             share.running.iter_mut().for_each(|r| r.account = Some(Arc::clone(&share.account)));
             return Some(share);
         };
-        let principal = &caller.principal;
-        let name = principal.quota().filter(|name| quotas.named.contains_key(*name));
-        let quota = quotas.of(name);
-        match dialect.quirks.quota.filter(|_| name.is_none()) {
-            None => of(quota, Arc::clone(caller.account())),
-            Some(documented) => {
-                let account = accounts.of_owner(principal.owner(), dialect.name, self.now);
-                let calls = Some(Rate::per_minute(documented.calls_per_minute));
-                let streams = Some(documented.streams);
-                of(Quota { calls, streams, ..quota }, account)
-            }
+        let mut quota = quotas.of(caller.principal.quota());
+        if let Some(documented) = self.endpoint.dialect.quirks.quota {
+            let calls = Rate::per_minute(documented.calls_per_minute);
+            quota.calls = Some(quota.calls.map_or(calls, |own| own.at_most(calls)));
+            quota.streams = Some(quota.streams.unwrap_or(u32::MAX).min(documented.streams));
         }
+        of(quota, Arc::clone(caller.account()))
     }
 
     /// Names what is left of the share beside an answer that is a call's own: where it is used up,

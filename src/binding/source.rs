@@ -64,6 +64,15 @@ impl<'x> RequestSource<'x> {
         }
     }
 
+    /// Bytes of its own head, if it has one.
+    pub(super) fn head_bytes(self) -> usize {
+        match self {
+            RequestSource::Http(head) => head.head_len(),
+            RequestSource::Grpc(metadata) => metadata.head.map_or(0, Head::head_len),
+            RequestSource::WebSocket { .. } => 0,
+        }
+    }
+
     /// Whether anything is said of how the call is to be made.
     #[inline(always)]
     pub fn has_terms(&self) -> bool {

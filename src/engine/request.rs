@@ -81,7 +81,6 @@ pub(super) fn handle<'x>(
     let responder = Transport::Http1(Http1::new(head, closes, date.at(now)));
     let writer = ResponseWriter::new(out, responder);
     let mut cx = context((engine, call, writer), (now, wake, peer), head, closes, admission);
-    cx.request_bytes = head.head_len() + body.bytes().len();
     cx.note_page(head);
     let mut session = None;
     let handled = binding::http::handle(&mut cx, head, decode, body, Some(&mut session));
@@ -102,7 +101,6 @@ pub(super) fn handle_parts<'x>(
     let writer = ResponseWriter::new(out, Transport::Parts(parts));
     let closes = engine.is_draining();
     let mut cx = context((engine, call, writer), (now, wake, peer), head, closes, admission);
-    cx.request_bytes = head.head_len() + body.bytes().len();
     cx.note_page(head);
     (binding::http::handle(&mut cx, head, decode, body, None), cx.writer.record)
 }
@@ -161,7 +159,6 @@ fn context<'x>(
         closes,
         extensions: None,
         admission,
-        request_bytes: 0,
         share: None,
         begin: CallBegin::default(),
     }

@@ -80,6 +80,14 @@ impl Rate {
         Rate { per_minute, burst: per_minute }
     }
 
+    /// At most so many of either.
+    pub(crate) fn at_most(self, other: Rate) -> Rate {
+        Rate {
+            per_minute: self.per_minute.min(other.per_minute),
+            burst: self.burst.min(other.burst),
+        }
+    }
+
     fn interval_ns(self) -> u64 {
         MINUTE_NS / u64::from(self.per_minute.max(1))
     }
@@ -127,14 +135,19 @@ pub struct CallerAccount {
 }
 
 impl CallerAccount {
-    /// Takes a call and the KiB of its request.
+    /// Takes the KiB of a request.
     ///
     /// # Errors
-    /// [`UsedUp`]; nothing is taken of the calls then.
-    pub fn take_call(&self, quota: &Quota, kib: u32, now: Now) -> Result<Option<RateLeft>, UsedUp> {
-        if let Some(rate) = quota.request_kib.filter(|_| kib > 0) {
-            rate.take(&self.bytes, kib, now)?;
-        }
+    /// [`UsedUp`]; nothing is taken then.
+    pub fn take_kib(&self, quota: &Quota, kib: u32, now: Now) -> Result<(), UsedUp> {
+        quota.request_kib.map_or(Ok(()), |rate| rate.take(&self.bytes, kib, now).map(drop))
+    }
+
+    /// Takes a call.
+    ///
+    /// # Errors
+    /// [`UsedUp`]; nothing is taken then.
+    pub fn take_call(&self, quota: &Quota, now: Now) -> Result<Option<RateLeft>, UsedUp> {
         quota.calls.map(|rate| rate.take(&self.calls, 1, now)).transpose()
     }
 

@@ -134,6 +134,56 @@ fn bytes_beyond_the_rate_are_refused() {
 }
 
 #[test]
+fn what_cannot_be_read_takes_its_bytes_and_a_call() {
+    let request_kib = Some(Rate { per_minute: 60, burst: 10 });
+    let mut lab = lab(Quota { request_kib, ..Quota::default() });
+    let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
+    let broken = "[".repeat(8 * 1024);
+    assert_eq!(lab.ask(&post("/", &fields, &broken)).code(), -32700);
+    // Nothing of the next one is read, so nothing of it is known.
+    for path in ["/", "/message:send"] {
+        let reply = lab.ask(&post(path, &fields, &broken));
+        assert_eq!((reply.status, reply.field("retry-after")), (429, Some("8")), "{path}");
+        assert!(reply.text().contains("RATE_LIMIT_EXCEEDED"), "{}", reply.text());
+    }
+    let calls = Some(Rate { per_minute: 60, burst: 5 });
+    let mut lab = self::lab(Quota { calls, ..Quota::default() });
+    for (path, body) in [
+        ("/", "{"),
+        ("/", &*rpc("NoMethod", &json!({}))),
+        ("/", &*rpc("GetTask", &json!({ "id": 3 }))),
+        ("/", "[]"),
+        ("/message:send", "{}"),
+    ] {
+        assert_ne!(lab.ask(&post(path, &fields, body)).status, 429, "{body}");
+    }
+    assert_eq!(list(&mut lab, "alice").status, 429);
+    // A request that can be read takes one call, and is told so by its own id.
+    lab.pass(2_000);
+    assert_eq!(list(&mut lab, "alice").status, 200);
+    assert_eq!(list(&mut lab, "alice").status, 200);
+    let refused = list(&mut lab, "alice");
+    assert_eq!((refused.status, &refused.json()["id"]), (429, &json!(1)));
+}
+
+#[test]
+fn the_bytes_of_a_batch_are_taken_once() {
+    let (calls, request_kib) =
+        (Some(Rate { per_minute: 60, burst: 1 }), Some(Rate { per_minute: 1, burst: 20 }));
+    let mut lab = lab(Quota { calls, request_kib, ..Quota::default() });
+    assert_eq!(list(&mut lab, "alice").status, 200);
+    let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
+    let large = rpc("SendMessage", &V1.params(say(&"x".repeat(2 * 1024))));
+    let answers = lab.ask(&post("/", &fields, &format!("[{large},{large},{large}]"))).json();
+    for answer in answers.as_array().unwrap() {
+        assert_eq!(answer["error"]["data"][0]["reason"], "RATE_LIMIT_EXCEEDED");
+    }
+    lab.pass(1_000);
+    let large = V1.params(say(&"x".repeat(8 * 1024)));
+    assert_eq!(lab.ask(&call("alice", "/", "SendMessage", &large)).status, 200);
+}
+
+#[test]
 fn open_streams_and_running_tasks_have_places() {
     let mut lab = lab(Quota { streams: Some(2), running_tasks: Some(3), ..Quota::default() });
     let stream = || call("alice", "/agents/works", "SendStreamingMessage", &fresh(false));
@@ -239,6 +289,30 @@ fn evo_ai_has_its_documented_quota_for_callers_that_are_known() {
         let peer = lab.open();
         lab.write(peer, &post("/evo", &[("X-API-Key", "carol")], &stream));
         assert_eq!(lab.peek(peer).status, if n < 10 { 200 } else { 429 }, "{n}");
+    }
+    // What the operator says holds as well, and nobody has both.
+    let calls = Some(Rate { per_minute: 30, burst: 4 });
+    let known = Quota { calls, streams: Some(2), ..Quota::default() };
+    let large = Quota { calls: Some(Rate::per_minute(1_000)), ..Quota::default() };
+    let named = BTreeMap::from([("large".to_owned(), large)]);
+    let quotas = Quotas { known, named, ..Quotas::default() };
+    let mut lab = Lab::new(Setup { mounts: mounts.clone(), ..setup(quotas) });
+    let reply = ask(&mut lab, "alice - - large");
+    assert_eq!(reply.field("x-ratelimit-limit"), Some("100"));
+    for remaining in ["3", "2"] {
+        let reply = ask(&mut lab, "bob");
+        assert_eq!(reply.field("x-ratelimit-limit"), Some("30"));
+        assert_eq!(reply.field("x-ratelimit-remaining"), Some(remaining));
+    }
+    for status in [200, 200, 429] {
+        assert_eq!(list(&mut lab, "bob").status, status);
+    }
+    assert_eq!(ask(&mut lab, "bob").status, 429);
+    for (path, status) in [("/evo", 200), ("/", 200), ("/evo", 429), ("/", 429)] {
+        let peer = lab.open();
+        let key = [("X-API-Key", "carol"), ("A2A-Version", "0.3")];
+        lab.write(peer, &post(path, &key, &stream));
+        assert_eq!(lab.peek(peer).status, status, "{path}");
     }
     // Without callers nobody counts.
     let mut lab = Lab::new(Setup { mounts, ..Setup::default() });

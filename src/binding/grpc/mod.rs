@@ -106,6 +106,13 @@ pub fn handle<'x>(
     // A path with a query is the name of no rpc.
     let path = if head.query().is_none() { head.path() } else { "" };
     let Some(rpc) = rpc(path) else { return refuse(&mut cx.writer, &no_rpc()) };
+    if let Rpc::A2a(method) = rpc
+        && let Err(fault) = cx.take_request(body.len())
+    {
+        cx.begin_call(body.len());
+        cx.tell_refused(Some(method.op), &format(method), &fault);
+        return refuse_unread(&mut cx.writer, head, &fault);
+    }
     let message = match frame::only(body, cx.config.limits.body_bytes_max) {
         Ok(message) => message,
         Err(status) => return refuse(&mut cx.writer, &status),

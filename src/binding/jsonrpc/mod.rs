@@ -26,6 +26,11 @@ use read::{Rejected, is_json};
 #[inline(always)]
 pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Source<'_>) -> Handled {
     cx.begin_call(body.bytes().len());
+    if let Err(fault) = cx.take_request(body.bytes().len()) {
+        refuse_unread(cx, &fault);
+        cx.tell_refused(None, &unknown(cx.endpoint), &fault);
+        return Handled::Answered;
+    }
     if let RequestSource::Http(head) = cx.source
         && !has_type(head, is_json)
     {

@@ -65,6 +65,12 @@ pub fn handle(
     let media = media::media(head);
     cx.begin_call(body.bytes().len());
     cx.writer.is_head = head.method() == http::Method::Head;
+    if let Err(fault) = cx.take_request(body.bytes().len()) {
+        let told = ((&fault).into(), target.form.generation);
+        let handled = refuse_unread(cx, head, target, fault);
+        cx.tell_refused_rest(None, told.1, (429, told.0));
+        return handled;
+    }
     let (form, method) = match row(cx, head, &target, body.bytes().is_empty()) {
         Ok(row) => row,
         Err(refusal) => return refuse_call(cx, head, None, *refusal),

@@ -129,7 +129,6 @@ impl Session {
             closes: false,
             extensions: upgrade.extensions().map(Cow::Borrowed),
             admission: upgrade.admission().clone(),
-            request_bytes: body.len(),
             share: None,
             begin: CallBegin::default(),
         };
