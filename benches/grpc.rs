@@ -288,6 +288,7 @@ impl Bare {
             observer: None,
             pages: None,
             streams: Permits::new(limits.streams_max, 1),
+            service_streams: Permits::new(limits.service_streams_max, 1),
             waiting: Permits::new(limits.connections_max, 1),
             large,
             card_signer: None,

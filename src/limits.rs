@@ -215,6 +215,11 @@ limits! {
     admin_connections_max: usize = 32;
     /// Open streams, over all workers.
     streams_max: usize = 65_536;
+    /// Open streams of gRPC's health and reflection, which need no caller, over all workers: they
+    /// count among no others, so that nobody takes the places of calls by them.
+    service_streams_max: usize = 1_024;
+    /// Such streams of one peer (an address, 64 bits of one of IPv6): who watches has one or two.
+    service_streams_peer_max: usize = 16;
     /// Bytes of unsent output above which a connection's input is left waiting.
     output_bytes_max: usize = 256 * 1024;
     /// Bytes that all connections together hold of partial requests and unsent output; when there

@@ -107,11 +107,9 @@ impl<'x> AdmissionCx<'x> {
             authorization: head.value(Field::Authorization),
             api_key: head.value(Field::XApiKey),
             bearer: bearer_of_upgrade(head),
-            fields: RequestFields::of(head),
             identity: self.peer.identity,
             identity_issuer: self.peer.identity_issuer,
-            remote: self.peer.remote,
-            trusted_proxies: &self.config.access.trusted_proxies,
+            ..self.source(head)
         };
         match gate.admit(&source, now, wake) {
             Poll::Ready(Ok(Some(admission))) => Poll::Ready(Ok(Some(admission))),
@@ -124,6 +122,25 @@ impl<'x> AdmissionCx<'x> {
             _ if self.is_public(head) => Poll::Ready(Ok(None)),
             refused_or_pending => refused_or_pending,
         }
+    }
+
+    /// Where a request comes from.
+    fn source<'h>(self, head: &'h Head<'h>) -> CredentialSource<'h>
+    where
+        'x: 'h,
+    {
+        CredentialSource {
+            fields: RequestFields::of(head),
+            remote: self.peer.remote,
+            trusted_proxies: &self.config.access.trusted_proxies,
+            ..CredentialSource::default()
+        }
+    }
+
+    /// The address that a request came from.
+    #[cfg(feature = "grpc")]
+    pub fn address(self, head: &Head<'_>) -> Option<IpAddr> {
+        self.source(head).address()
     }
 
     /// Whether a request needs no caller.

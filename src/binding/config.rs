@@ -84,6 +84,9 @@ pub struct ServerConfig {
     pub started_s: u64,
     /// Open streams.
     pub streams: Permits,
+    /// Open streams of the services that every gRPC server has.
+    #[cfg(feature = "grpc")]
+    pub service_streams: Permits,
     /// Calls that wait.
     pub waiting: Permits,
     /// Bytes of buffers that connections hold, as their driver counts them.

@@ -237,6 +237,8 @@ impl Setup {
         };
         let large = LargeBodies::new(&self.limits);
         let streams = Permits::new(self.limits.streams_max, start.workers);
+        #[cfg(feature = "grpc")]
+        let service_streams = Permits::new(self.limits.service_streams_max, start.workers);
         let waiting = Permits::new(self.limits.connections_max, start.workers);
         let credentials_max = self.limits.credentials_max;
         let accounts = Arc::new(Accounts::new(credentials_max, self.quotas, start.secret));
@@ -274,6 +276,8 @@ impl Setup {
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),
             started_s: (start.unix_ms)() / 1000,
             streams,
+            #[cfg(feature = "grpc")]
+            service_streams,
             waiting,
             held_bytes: Arc::default(),
             large,

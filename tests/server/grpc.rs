@@ -612,6 +612,65 @@ fn health_is_told_and_watched() {
     });
 }
 
+/// Watches so often, each from one of these addresses; says how many were let in.
+async fn watches(rig: &Rig, origins: &[&str], count: usize) -> (usize, Vec<Kept>) {
+    use crate::grpc_client::health::{HealthCheckRequest, health_client::HealthClient};
+    let mut client = HealthClient::new(rig.channel().await);
+    let mut open = Vec::new();
+    for n in 0..count {
+        let mut request = Request::new(HealthCheckRequest::default());
+        let origin = origins[n % origins.len()].parse().unwrap();
+        request.metadata_mut().insert("x-forwarded-for", origin);
+        match client.watch(request).await {
+            Ok(stream) => open.push(stream.into_inner()),
+            Err(status) => {
+                assert_eq!(status.code(), Code::ResourceExhausted);
+                assert!(status.message().contains("service_streams_"), "{status:?}");
+            }
+        }
+    }
+    // Asking once is no stream.
+    assert!(client.check(HealthCheckRequest::default()).await.is_ok());
+    (open.len(), open)
+}
+
+type Kept = Streaming<crate::grpc_client::health::HealthCheckResponse>;
+
+#[test]
+fn service_streams_max() {
+    let rig = Rig::with(|setup| {
+        (setup.limits.service_streams_max, setup.limits.streams_max) = (3, 1);
+        setup.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+    });
+    run(async {
+        let origins = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"];
+        let (count, open) = watches(&rig, &origins, 4).await;
+        assert_eq!(count, 3);
+        // Who takes all of them takes no place of a call.
+        let mut client = rig.v1().await;
+        assert!(client.send_streaming_message(say("hi")).await.is_ok());
+        drop(open);
+        while watches(&rig, &origins, 3).await.0 < 3 {}
+    });
+}
+
+#[test]
+fn service_streams_peer_max() {
+    let rig = Rig::with(|setup| {
+        setup.limits.service_streams_peer_max = 2;
+        setup.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+    });
+    run(async {
+        let one = ["2001:db8::1", "2001:db8::2"];
+        let (count, open) = watches(&rig, &one, 4).await;
+        assert_eq!(count, 2);
+        let (count, _others) = watches(&rig, &["192.0.2.1"], 2).await;
+        assert_eq!(count, 2);
+        drop(open);
+        while watches(&rig, &one, 2).await.0 < 2 {}
+    });
+}
+
 #[test]
 fn streams_end_with_the_server_and_say_so() {
     let rig = Rig::limited(|limits| limits.drain_ms = 300);

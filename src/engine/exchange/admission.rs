@@ -1,5 +1,7 @@
 //! Who makes a request: asked when its head is there, and again until that can be told.
 
+#[cfg(feature = "grpc")]
+use std::net::IpAddr;
 use std::task::Poll;
 
 use super::{Exchange, ExchangeState};
@@ -7,12 +9,21 @@ use crate::{
     binding::admission::{ADMISSION_MS_MAX, LATE},
     engine::{Cx, request},
 };
+#[cfg(feature = "grpc")]
+use crate::{engine::Engine, service::Peer};
 
 impl Exchange {
     /// True: nobody knows yet who makes the request; its body is not read meanwhile.
     #[cfg(feature = "grpc")]
     pub(crate) fn is_admitting(&self) -> bool {
         matches!(self.state, ExchangeState::Body { caller: None, .. })
+    }
+
+    /// The address that the request came from, while nothing was done with it.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn address(&self, engine: &Engine, peer: Peer<'_>) -> Option<IpAddr> {
+        let ExchangeState::Body { head, .. } = &self.state else { return None };
+        request::asking(engine, peer, true).address(&head.head())
     }
 
     /// Asks who makes the request; false: that is not known yet. One that is not let in is refused.

@@ -184,7 +184,9 @@ impl Http2Request {
     fn serve(self, rpc: Rpc, cx: &mut Context<'_>) {
         let Http2Request { guard, exchange, respond, body, .. } = self;
         let Some(body) = body else { return };
-        let answer = services::answer(guard, rpc, body, respond, exchange.due_ms());
+        let address = exchange.address(guard.shared.engine(), guard.shared.peer());
+        let at = (exchange.due_ms(), address);
+        let answer = services::answer(guard, rpc, body, respond, at);
         let mut call = Box::pin(answer);
         if call.as_mut().poll(cx).is_pending() {
             tokio::task::spawn_local(call);

@@ -2,14 +2,16 @@
 //!
 //! Law: their calls begin when their head was checked, as every call, and wait for no answers of
 //! others: a connection that does not take its answers still hears how the server is. Two of them
-//! are streams that last for as long as their client likes.
+//! are streams that last for as long as their client likes; they need no caller, and so have places
+//! of their own.
 
-use std::{future::poll_fn, rc::Rc, task::Poll};
+use std::{future::poll_fn, net::IpAddr, rc::Rc, task::Poll};
 
 use h2::{SendStream, server::SendResponse};
 use http::{HeaderValue, Response, header::CONTENT_TYPE};
 
 use crate::{
+    auth::StreamPlace,
     binding::grpc::{
         self, Code, Rpc, Status,
         health::{self, Serving},
@@ -30,6 +32,9 @@ use super::{
     send::{Gone, Outgoing, Sending, take_piece},
 };
 
+/// The part of a peer's accounts that counts its streams here.
+const OF_SERVICES: &str = "services";
+
 /// A call of theirs, and what it waits with.
 struct ServiceCall {
     guard: CallGuard,
@@ -37,7 +42,12 @@ struct ServiceCall {
     deadline: Deadline,
     /// When the client no longer wants the answer.
     due_ms: Option<u64>,
+    /// Where it comes from.
+    address: Option<IpAddr>,
 }
+
+/// Its place among the open streams of these services, and among those of its peer.
+type Place = (Permit, Option<StreamPlace>);
 
 /// How a call ends: with a status, or because its client left.
 enum End {
@@ -73,11 +83,11 @@ pub(super) async fn answer(
     rpc: Rpc,
     body: Body,
     respond: SendResponse<Outgoing>,
-    due_ms: Option<u64>,
+    (due_ms, address): (Option<u64>, Option<IpAddr>),
 ) {
     let messages = Messages::new(body, &guard.shared);
     let deadline = Deadline::default();
-    let mut call = ServiceCall { guard, respond, deadline, due_ms };
+    let mut call = ServiceCall { guard, respond, deadline, due_ms, address };
     let end = match rpc {
         Rpc::Reflection => call.reflection(messages).await,
         Rpc::HealthCheck | Rpc::HealthWatch | Rpc::A2a(_) => call.health(rpc, messages).await,
@@ -105,12 +115,20 @@ impl ServiceCall {
         let _ = self.respond.send_response(response, true);
     }
 
-    /// A place among the open streams.
-    fn permit(&self) -> Result<Permit, End> {
+    /// A place among the open streams. Nobody was asked who calls, so they are not those of calls.
+    fn place(&self) -> Result<Place, End> {
         let shared = &self.guard.shared;
-        let permit = shared.engine().config.streams.permit(shared.local.worker);
-        let refused = || grpc::status_of(&Fault::at_limit("streams_max"));
-        permit.ok_or_else(|| End::Status(refused()))
+        let config = &shared.engine().config;
+        let full = |limit| End::Status(grpc::status_of(&Fault::at_limit(limit)));
+        let of_peer = self.address.map(|address| {
+            let most = u32::try_from(config.limits.service_streams_peer_max).unwrap_or(u32::MAX);
+            let accounts = &config.access.accounts;
+            let account = accounts.of_address(address, OF_SERVICES, shared.local.now());
+            StreamPlace::take(&account, most).ok_or_else(|| full("service_streams_peer_max"))
+        });
+        let of_peer = of_peer.transpose()?;
+        let permit = config.service_streams.permit(shared.local.worker);
+        Ok((permit.ok_or_else(|| full("service_streams_max"))?, of_peer))
     }
 
     /// Sends a message; false: the time was over before all of it had left.
@@ -144,7 +162,7 @@ impl ServiceCall {
             let in_time = self.send(&mut stream, Outgoing::Part(out.into()), due_ms).await?;
             return end(&mut stream, &if in_time { Status::OK } else { Status::late() });
         }
-        let permit = self.permit()?;
+        let place = self.place()?;
         let mut stream = self.open()?;
         loop {
             let news = take_piece(&mut out, &shared)?;
@@ -171,7 +189,7 @@ impl ServiceCall {
             match status.await? {
                 None => health::push(&mut out, serving),
                 Some(status) => {
-                    drop(permit);
+                    drop(place);
                     return end(&mut stream, &status);
                 }
             }
@@ -180,7 +198,7 @@ impl ServiceCall {
 
     /// `ServerReflectionInfo`: an answer to each question until the client ends.
     async fn reflection(&mut self, mut messages: Messages) -> Result<(), End> {
-        let _permit = self.permit()?;
+        let _place = self.place()?;
         let (shared, mut stream) = (self.shared(), self.open()?);
         messages.rest();
         let mut out = Vec::new();
