@@ -15,7 +15,7 @@ use crate::{
     auth::AuthRefusal,
     binding::{
         EventStream, Handled, PendingResponse,
-        admission::{ADMISSION_MS_MAX, Admitted},
+        admission::{ADMISSION_MS_MAX, Admitted, ENDED},
         answer::ResponseWriter,
         cors::CorsAnswer,
         grpc::{self, Status},
@@ -343,10 +343,15 @@ impl Exchange {
             self.state = state;
             return 0;
         };
+        let admission = caller.flatten();
+        // Its body may have been on its way for long.
+        if admission.as_ref().is_some_and(|admission| !admission.holds(cx.now)) {
+            self.state = ExchangeState::NotAdmitted(filed, ENDED);
+            return 0;
+        }
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
         let (tools, turn) = ((cx.engine, &mut *lent, &mut *cx.out), (cx.now, cx.wake, cx.peer));
         let (head, body) = (filed.head(), Source::from(body));
-        let admission = caller.flatten();
         let parts = &mut self.parts;
         let (handled, record) = request::handle_parts(tools, turn, &head, body, parts, admission);
         drop(lent);

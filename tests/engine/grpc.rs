@@ -7,6 +7,7 @@ use std::{
 
 use peregrine::{
     agent::{Agent, Profile, TaskLookup, Turn, Wanted},
+    auth::Authenticator,
     binding::grpc::fields::v1,
     engine::{
         Cx, Engine, Exchange, FieldLines, HeadParts, RequestParts, ResponseSink, Setup, Worker,
@@ -16,7 +17,7 @@ use peregrine::{
     service::{Now, Peer, Start},
 };
 
-use crate::support::{BEGIN, Counter, echo, script};
+use crate::support::{BEGIN, Counter, callers::ByName, echo, script};
 
 /// What came of a call.
 #[derive(Debug, Default)]
@@ -100,11 +101,20 @@ impl Server {
     }
 
     fn begin(&mut self, rpc: &str, takes_trailers: bool, body: &[u8]) -> Exchange {
+        let mut exchange = self.open(rpc, takes_trailers);
+        exchange.push(self.engine.limits(), body);
+        exchange.end();
+        exchange
+    }
+
+    /// A call of alice's of which the body is still to come.
+    fn open(&mut self, rpc: &str, takes_trailers: bool) -> Exchange {
         let target = format!("/lf.a2a.v1.A2AService/{rpc}");
         let fields = [
             (&b"a2a-version"[..], &b"1.0"[..]),
             (b"Content-Type", b"application/grpc+proto"),
             (b"te", b"trailers"),
+            (b"authorization", b"Bearer alice"),
         ];
         let request = RequestParts {
             method: b"POST",
@@ -114,10 +124,7 @@ impl Server {
             has_body: true,
             takes_trailers,
         };
-        let mut exchange = Exchange::new(&mut self.cx(&mut Vec::new(), 0), request);
-        exchange.push(self.engine.limits(), body);
-        exchange.end();
-        exchange
+        Exchange::new(&mut self.cx(&mut Vec::new(), 0), request)
     }
 
     fn poll(&mut self, exchange: &mut Exchange, said: &mut Said, unsent: usize) {
@@ -230,6 +237,34 @@ fn nothing_is_said_of_a_call_that_waits_until_it_is_answered() {
     server.pass(1_000);
     server.poll(&mut exchange, &mut said, 0);
     assert_eq!((said.messages().len(), said.field("grpc-status")), (1, Some("0")));
+}
+
+#[test]
+fn a_body_that_is_whole_when_its_credential_has_ended_is_not_handled() {
+    for is_whole in [false, true] {
+        let by = Arc::new(ByName::default());
+        let authenticator: Arc<dyn Authenticator> = Arc::clone(&by) as _;
+        let mut server = Server::new(|setup| setup.authenticator = Some(authenticator));
+        let (mut exchange, mut said) = (server.open("SendMessage", true), Said::default());
+        let body = say("hi");
+        if !is_whole {
+            exchange.push(server.engine.limits(), &body[..9]);
+            server.poll(&mut exchange, &mut said, 0);
+        }
+        by.grant.withdraw();
+        let mut out = Vec::new();
+        match is_whole {
+            true => _ = exchange.poll_whole(&mut server.cx(&mut out, 0), &body, &mut said),
+            false => {
+                exchange.push(server.engine.limits(), &body[9..]);
+                exchange.end();
+                server.poll(&mut exchange, &mut said, 0);
+            }
+        }
+        assert_eq!(said.field("grpc-status"), Some("16"), "{is_whole} {said:?}");
+        assert!(said.is_over && said.messages().is_empty());
+        assert!(said.field("www-authenticate").is_some());
+    }
 }
 
 /// Has every task somewhere else, and shows it at once.
