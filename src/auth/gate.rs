@@ -7,6 +7,7 @@
 
 use std::{
     hash::Hasher,
+    fmt,
     net::IpAddr,
     ops::Deref,
     sync::Arc,
@@ -38,11 +39,11 @@ pub struct Gate {
 }
 
 /// A caller that is let in, and its account.
-#[derive(Debug)]
 pub struct AdmittedCaller {
     admission: Admission,
     account: Arc<CallerAccount>,
 }
+    authenticator: Arc<dyn Authenticator>,
 
 impl AdmittedCaller {
     /// On which account it takes its share.
@@ -50,6 +51,17 @@ impl AdmittedCaller {
         &self.account
     }
 }
+
+    /// The value of `WWW-Authenticate` when it is refused after all.
+    pub(crate) fn challenge(&self, refusal: &AuthRefusal) -> String {
+        self.authenticator.challenge(refusal)
+    }
+}
+
+impl fmt::Debug for AdmittedCaller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdmittedCaller").field("admission", &self.admission).finish_non_exhaustive()
+    }
 
 impl Deref for AdmittedCaller {
     type Target = Admission;
@@ -143,7 +155,8 @@ impl Gate {
         Poll::Ready(match checked {
             Ok(admission) if admission.holds(now) => {
                 let account = self.accounts.of_owner(admission.principal.owner(), now);
-                let caller = Arc::new(AdmittedCaller { admission, account });
+                let authenticator = Arc::clone(&self.authenticator);
+                let caller = Arc::new(AdmittedCaller { admission, account, authenticator });
                 self.remember(presented.kind, hash, &caller, now);
                 Ok(Some(caller))
             }

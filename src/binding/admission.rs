@@ -39,7 +39,7 @@ const CHALLENGE: &str = "WWW-Authenticate";
 /// What a request hears whose credential nobody can check now.
 pub const LATE: AuthRefusal = AuthRefusal::Unavailable("whoever knows callers does not answer");
 
-/// What a request hears whose credential has ended while its body came.
+/// What a request hears whose credential has ended while its body came, or its answer was made.
 pub const ENDED: AuthRefusal = AuthRefusal::Wrong("the credential has ended");
 
 /// Who may call.

@@ -180,7 +180,8 @@ impl<'x> CallContext<'x> {
                 let calls = vec![PendingCall::new(wait, format).observed(observed)];
                 let fields = self.take_fields();
                 let pending = PendingResponse::new(calls, None, fields, permit);
-                let pending = pending.until(due_ms).admitted(self.admission.clone(), place);
+                let pending =
+                    pending.until(due_ms).admitted(self.admission.clone(), place, self.now);
                 Handled::Pending(Box::new(pending))
             }
         }
@@ -258,7 +259,8 @@ impl<'x> CallContext<'x> {
             Some(permit) => {
                 let (fields, due_ms) = (self.take_fields(), self.due_ms());
                 let pending = PendingResponse::new(calls, batch, fields, permit);
-                let pending = pending.until(due_ms).admitted(self.admission.clone(), None);
+                let pending =
+                    pending.until(due_ms).admitted(self.admission.clone(), None, self.now);
                 Handled::Pending(Box::new(pending))
             }
             None => {

@@ -6,7 +6,7 @@ use crate::{
     auth::StreamPlace,
     binding::{
         Handled,
-        admission::Admitted,
+        admission::{Admitted, ENDED, fault},
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
         kept_format::KeptFormat,
         observed::{Observed, held_bytes, refusal_of},
@@ -80,6 +80,8 @@ pub struct PendingResponse {
     permit: Option<Permit>,
     /// Who has made the request.
     admission: Admitted,
+    /// When the credential of who has made it ends, in ms of the monotonic clock.
+    expires_ms: Option<u64>,
     /// Its place among the streams of who has made it.
     place: Option<StreamPlace>,
     /// When the caller no longer wants the answer, in ms of the monotonic clock.
@@ -100,6 +102,7 @@ impl PendingResponse {
             fields,
             permit: Some(permit),
             admission: None,
+            expires_ms: None,
             place: None,
             deadline_ms: None,
         }
@@ -107,9 +110,15 @@ impl PendingResponse {
 
     /// The same, made by whom.
     #[must_use]
-    pub fn admitted(mut self, admission: Admitted, place: Option<StreamPlace>) -> PendingResponse {
-        (self.admission, self.place) = (admission, place);
-        self
+    pub fn admitted(
+        self,
+        admission: Admitted,
+        place: Option<StreamPlace>,
+        now: Now,
+    ) -> PendingResponse {
+        let ends = admission.as_ref().filter(|by| by.expires_unix_ms < u64::MAX);
+        let expires_ms = ends.map(|by| by.expires_mono_ms(now));
+        PendingResponse { admission, expires_ms, place, ..self }
     }
 
     /// The same, given up at this time.
@@ -129,16 +138,22 @@ impl PendingResponse {
     /// When it is to be asked again if nothing happens before, in ms of the monotonic clock.
     pub fn due_ms(&self) -> Option<u64> {
         let looks = self.calls.iter().filter_map(|call| call.wait.look);
-        looks.map(|look| look.due_ms).chain(self.deadline_ms).min()
+        looks.map(|look| look.due_ms).chain(self.deadline_ms).chain(self.expires_ms).min()
     }
 
-    /// Asks every call that waits, and writes the answer when none is left.
+    /// Asks every call that waits, and writes the answer when none is left. Nobody hears it whose
+    /// credential has ended meanwhile.
     pub fn poll(
         &mut self,
         service: &dyn Service,
         (now, wake): (Now, &Waker),
         writer: &mut ResponseWriter<'_>,
     ) -> Poll<Handled> {
+        if let Some(ended) = self.admission.as_ref().filter(|by| !by.holds(now)) {
+            self.fields.push("WWW-Authenticate", &ended.challenge(&ENDED));
+            self.give_up(writer, &fault(&ENDED));
+            return Poll::Ready(Handled::Answered);
+        }
         for look in self.calls.iter_mut().filter_map(|call| call.wait.look.as_mut()) {
             look.is_due |= look.due_ms <= now.mono_ms;
         }

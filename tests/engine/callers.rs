@@ -484,6 +484,40 @@ fn a_stream_ends_when_its_credential_is_withdrawn() {
 }
 
 #[test]
+fn nobody_hears_an_answer_whose_credential_has_ended_while_it_was_made() {
+    let wait = call("alice", "/agents/works", "SendMessage", &V1.params(say("hi")));
+    let batch = {
+        let body = rpc("SendMessage", &V1.params(say("hi")));
+        let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
+        post("/agents/works", &fields, &format!("[{body}]"))
+    };
+    let by = ByName { expires_unix_ms: Some(BEGIN.unix_ms + 60_000), ..ByName::default() };
+    let mut lab = Lab::new(setup(&Arc::new(by)));
+    let [one, many] = [&wait, &batch].map(|bytes| {
+        let peer = lab.open();
+        lab.write(peer, bytes);
+        peer
+    });
+    lab.pass(59_999);
+    assert!(lab.take(one).is_empty() && lab.take(many).is_empty());
+    // It is told then, and no later.
+    lab.pass(1);
+    let reply = lab.reply(one);
+    assert_eq!((reply.status, reply.code()), (401, -32000));
+    assert_eq!(reply.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
+    let reply = lab.reply(many);
+    assert_eq!(reply.json()[0]["error"]["code"], -32000);
+    assert_eq!(reply.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
+    // One that is withdrawn is as one that ended, even if the answer is there.
+    let (mut lab, by) = self::lab();
+    let peer = lab.open();
+    lab.write(peer, &wait);
+    by.grant.withdraw();
+    lab.pass(3_600_000);
+    assert_eq!(lab.reply(peer).status, 401);
+}
+
+#[test]
 fn a_web_socket_is_opened_by_whoever_is_known_and_closed_with_the_credential() {
     let by = ByName { expires_unix_ms: Some(BEGIN.unix_ms + 60_000), ..ByName::default() };
     let by = Arc::new(by);
