@@ -3,11 +3,12 @@
 //!
 //! Law: a credential is remembered by a keyed hash of 128 bits and by nothing else. One that was
 //! right passes whatever its peer has done; one that is not known costs no check once its peer has
-//! failed [`FAILURES_MAX`] times in [`FAILURE_WINDOW_MS`].
+//! failed [`FAILURES_MAX`] times in [`FAILURE_WINDOW_MS`]. That holds for what can be guessed: who
+//! comes with the word of a proxy, or with a certificate, pays for nobody's guesses.
 
 use std::{
-    hash::Hasher,
     fmt,
+    hash::Hasher,
     net::IpAddr,
     ops::Deref,
     sync::Arc,
@@ -42,15 +43,14 @@ pub struct Gate {
 pub struct AdmittedCaller {
     admission: Admission,
     account: Arc<CallerAccount>,
-}
     authenticator: Arc<dyn Authenticator>,
+}
 
 impl AdmittedCaller {
     /// On which account it takes its share.
     pub(crate) fn account(&self) -> &Arc<CallerAccount> {
         &self.account
     }
-}
 
     /// The value of `WWW-Authenticate` when it is refused after all.
     pub(crate) fn challenge(&self, refusal: &AuthRefusal) -> String {
@@ -62,6 +62,7 @@ impl fmt::Debug for AdmittedCaller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AdmittedCaller").field("admission", &self.admission).finish_non_exhaustive()
     }
+}
 
 impl Deref for AdmittedCaller {
     type Target = Admission;
@@ -122,12 +123,15 @@ impl Gate {
             Standing::Good(caller) => return Poll::Ready(Ok(Some(caller))),
             Standing::Stale => {}
             Standing::Unknown => {
-                if let Some(refusal) = self.sent_away(source.address(), now) {
+                if is_guessed(presented.kind)
+                    && let Some(refusal) = self.sent_away(source.address(), now)
+                {
                     return Poll::Ready(Err(refusal));
                 }
             }
         }
-        self.check(&presented, hash, source.address(), now, wake)
+        let address = source.address().filter(|_| is_guessed(presented.kind));
+        self.check(&presented, hash, address, now, wake)
     }
 
     /// The value of `WWW-Authenticate` for a refusal.
@@ -248,6 +252,14 @@ impl Gate {
     }
 }
 
+/// Whether strangers can try what it is until it is right.
+const fn is_guessed(kind: CredentialKind) -> bool {
+    match kind {
+        CredentialKind::ApiKey | CredentialKind::Bearer | CredentialKind::Jwt => true,
+        CredentialKind::Certificate | CredentialKind::Proxy => false,
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -272,6 +284,10 @@ mod tests {
 
     impl Authenticator for One {
         fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
+            if let Some(name) = source.identity {
+                let secret = Cow::Borrowed(name.as_bytes());
+                return Some(Presented { kind: CredentialKind::Certificate, secret });
+            }
             let secret = Cow::Borrowed(source.authorization?);
             Some(Presented { kind: CredentialKind::Jwt, secret })
         }
@@ -368,6 +384,33 @@ mod tests {
         assert!(ask(&gate, "right", "2001:db8::1", TOKEN_MS).is_ok());
         let end_ms = 1_000 + FAILURE_WINDOW_MS;
         assert!(ask(&gate, "right and new", "2001:db8::3", end_ms).is_ok());
+    }
+
+    #[test]
+    fn what_nobody_guesses_pays_for_no_guesses_and_counts_as_none() {
+        let (gate, one) = gate();
+        let at = Now { mono_ms: 1, unix_ms: 1 };
+        let remote = Remote::Known("192.0.2.1".parse().unwrap());
+        let show = |name: &'static str| {
+            let source =
+                CredentialSource { identity: Some(name), remote, ..CredentialSource::default() };
+            match gate.admit(&source, at, Waker::noop()) {
+                Poll::Ready(admitted) => admitted,
+                Poll::Pending => panic!("it never waits"),
+            }
+        };
+        for _ in 0..FAILURES_MAX {
+            assert!(matches!(show("a wrong one"), Err(AuthRefusal::Wrong(_))));
+        }
+        assert!(ask(&gate, "right at first", "192.0.2.1", 1).is_ok());
+        for n in 0..FAILURES_MAX {
+            assert!(ask(&gate, &format!("wrong {n}"), "192.0.2.1", 1).is_err());
+        }
+        let refused = ask(&gate, "right and new", "192.0.2.1", 1).unwrap_err();
+        assert!(matches!(refused, AuthRefusal::TooMany { .. }), "{refused:?}");
+        let asked = one.asked.load(Ordering::Relaxed);
+        assert!(show("right by certificate").unwrap().is_some());
+        assert_eq!(one.asked.load(Ordering::Relaxed), asked + 1);
     }
 
     #[test]

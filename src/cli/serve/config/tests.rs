@@ -294,6 +294,15 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
 }
 
 #[test]
+fn proxies_that_say_who_calls_say_where_they_are_too() {
+    let proxy = "[auth.proxy]\nnetworks = [\"10.0.0.0/8\"]\nname_header = \"X-User\"\n";
+    let hops = |text: &str| of_file(text, &[]).unwrap().1.setup.trusted_proxies;
+    let [first, second] = ["192.0.2.1", "10.0.0.0/8"].map(|text| text.parse().unwrap());
+    assert_eq!(hops(proxy), [second]);
+    assert_eq!(hops(&format!("trusted_proxies = [\"192.0.2.1\"]\n{proxy}")), [first, second]);
+}
+
+#[test]
 fn variables_go_before_the_file() {
     let (_, serve) = of_file(
         FILE,

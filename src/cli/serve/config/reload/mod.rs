@@ -11,7 +11,7 @@ mod watch;
 use std::sync::Arc;
 
 use peregrine::{
-    auth::Callers,
+    auth::{Callers, Network},
     net::{Controls, Reload},
 };
 
@@ -39,11 +39,16 @@ const APPLIERS: &[Applier] = &[
     tls,
 ];
 
+/// The key that cannot change while a server runs, and that those of `auth.proxy` join.
+const TRUSTED_PROXIES: &str = "trusted_proxies";
+
 /// What a server was made of, to be read again.
 pub struct Reloader {
     origin: ConfigOrigin,
     /// What the server was started with: its keys that are not live hold.
     started: ConfigSection,
+    /// Whom it believes where requests come from.
+    trusted_proxies: Vec<Network>,
     agents: AgentChanges,
     watch: watch::Watch,
     /// Whom the server knows; `None`: it asks nobody, and cannot begin to.
@@ -61,6 +66,7 @@ impl Reloader {
         Reloader {
             origin: origin.clone(),
             started: config.root.clone(),
+            trusted_proxies: config.serve.setup.trusted_proxies.clone(),
             agents: AgentChanges::of(agents),
             watch: watch::Watch::new(stamp),
             callers: None,
@@ -76,6 +82,10 @@ impl Reloader {
         let rules = config.serve.auth.clone();
         if rules.is_some() != self.callers.is_some() {
             held.push("auth".to_owned());
+        }
+        let trusts = &config.serve.setup.trusted_proxies;
+        if *trusts != self.trusted_proxies && !held.iter().any(|key| key == TRUSTED_PROXIES) {
+            held.push(format!("auth.proxy.networks as {TRUSTED_PROXIES}"));
         }
         // What could not be started is not taken either.
         let made = make(&self.origin, config, agents.clone())?;

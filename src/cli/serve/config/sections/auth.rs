@@ -300,11 +300,25 @@ fn proxy(auth: &ConfigSection) -> Result<Option<ProxyRule>, Wrong> {
     }))
 }
 
+/// Hops that say the address of their client: who is believed to say who calls is believed that,
+/// too. What all its clients fail at would be counted as its own otherwise.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn trusted_proxies(
+    root: &ConfigSection,
+    rules: Option<&AuthRules>,
+) -> Result<Vec<Network>, Wrong> {
+    let mut hops = networks(root, "trusted_proxies")?;
+    hops.extend(rules.and_then(|rules| rules.proxy.as_ref()).iter().flat_map(|by| &by.networks));
+    Ok(hops)
+}
+
 /// A list of networks.
 ///
 /// # Errors
 /// [`Wrong`].
-pub fn networks(section: &ConfigSection, name: &str) -> Result<Vec<Network>, Wrong> {
+fn networks(section: &ConfigSection, name: &str) -> Result<Vec<Network>, Wrong> {
     let items = section.texts(name).unwrap_or_default().iter().enumerate();
     let networks = items.map(|(index, item)| {
         let wrong = |error| section.wrong_item(name, index, format!("{:?} is {error}", item.text));

@@ -67,13 +67,14 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
     let mut setup = server::setup(root)?;
     setup.mounts = mounts::read(root)?;
     setup.asks_scopes = auth::asks_scopes(root);
-    setup.trusted_proxies = auth::networks(root, "trusted_proxies")?;
     setup.quotas = quotas::read(root)?;
     let tls = tls::read(root)?;
     let workers = root.whole("workers").and_then(|number| usize::try_from(number).ok());
     let workers = workers.unwrap_or(workers_default);
     let memory = limits::memory(root)?;
     setup.limits = limits::read(root, memory, workers, tls.is_some())?;
+    let auth = auth::read(root, tls.as_ref().is_some_and(|files| files.client_ca.is_some()))?;
+    setup.trusted_proxies = auth::trusted_proxies(root, auth.as_ref())?;
     Ok(Serve {
         setup,
         listen: root.strings("listen").unwrap_or_default(),
@@ -86,7 +87,7 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
         logs: logs::logs(root),
         counts_calls: logs::counts_calls(root),
         card_keys: server::card_keys(root),
-        auth: auth::read(root, tls.as_ref().is_some_and(|files| files.client_ca.is_some()))?,
+        auth,
         tls,
     })
 }

@@ -142,7 +142,7 @@ pub const KEYS: &[Key] = &[
         "trusted_proxies",
         Shape::Texts,
         "[]",
-        "Networks of hops that are believed in X-Forwarded-For, where addresses are counted",
+        "Networks of hops that are believed in X-Forwarded-For, as those of auth.proxy are",
     ),
     key("tls", Shape::Section(tls::keys), "", "TLS on every address"),
     key(
