@@ -95,8 +95,14 @@ impl CredentialSource<'_> {
         if self.trusted_proxies.is_empty() {
             return Some(connection);
         }
-        let forwarded = self.fields.value("X-Forwarded-For").unwrap_or_default();
-        Some(origin_of(connection, forwarded.split(','), self.trusted_proxies))
+        // A client may have written before what a hop has, in the same value or in another.
+        let mut forwarded = Vec::new();
+        self.fields.each_value("X-Forwarded-For", &mut |value| {
+            forwarded.push(b',');
+            forwarded.extend_from_slice(value);
+        });
+        let hops = forwarded.rsplit(|byte| *byte == b',');
+        Some(origin_of(connection, hops, self.trusted_proxies))
     }
 }
 

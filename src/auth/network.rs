@@ -73,16 +73,16 @@ pub fn peer_bits(address: IpAddr) -> u128 {
 }
 
 /// The address that a request came from: that of the connection, or behind trusted hops the last in
-/// `X-Forwarded-For` that is none of them. What is no address there ends the search: nothing before
-/// it can be believed.
+/// `X-Forwarded-For` that is none of them, whose hops come the last one first. What is no address
+/// there ends the search: nothing before it can be believed.
 pub fn origin_of<'f>(
     connection: IpAddr,
-    forwarded: impl DoubleEndedIterator<Item = &'f str>,
+    forwarded: impl Iterator<Item = &'f [u8]>,
     trusted: &[Network],
 ) -> IpAddr {
     let is_trusted = |address| trusted.iter().any(|network| network.contains(address));
     let mut found = connection;
-    for hop in forwarded.rev() {
+    for hop in forwarded {
         if !is_trusted(found) {
             break;
         }
@@ -93,8 +93,8 @@ pub fn origin_of<'f>(
 }
 
 /// An address as proxies write it: bare, with a port, or in brackets.
-fn hop_address(text: &str) -> Option<IpAddr> {
-    let text = text.trim();
+fn hop_address(hop: &[u8]) -> Option<IpAddr> {
+    let text = str::from_utf8(hop).ok()?.trim();
     if let Ok(address) = text.parse() {
         return Some(address);
     }
@@ -180,7 +180,7 @@ mod tests {
             ("10.0.0.1", "1.1.1.1, unknown", "10.0.0.1"),
             ("10.0.0.1", "1.1.1.1, unknown, 10.2.2.2", "10.2.2.2"),
         ] {
-            let hops = forwarded.split(',').filter(|hop| !hop.is_empty());
+            let hops = forwarded.as_bytes().rsplit(|byte| *byte == b',');
             let found = origin_of(address(connection), hops, &trusted);
             assert_eq!(found, address(origin), "{connection} {forwarded}");
         }

@@ -16,7 +16,7 @@ use crate::{
         Accounts, AdmittedCaller, AuthRefusal, CredentialSource, Gate, Network, Quotas, ScopeSet,
     },
     binding::{
-        CallContext, Handled, ServerConfig, grpc, http_error, jsonrpc, pages, rest,
+        CallContext, Handled, RequestSource, ServerConfig, grpc, http_error, jsonrpc, pages, rest,
         route::{Route, path_of, route},
         ws,
     },
@@ -138,7 +138,6 @@ impl<'x> AdmissionCx<'x> {
     }
 
     /// The address that a request came from.
-    #[cfg(feature = "grpc")]
     pub fn address(self, head: &Head<'_>) -> Option<IpAddr> {
         self.source(head).address()
     }
@@ -236,6 +235,11 @@ pub fn refuse<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, refusal: &AuthRe
 impl CallContext<'_> {
     /// The address that the request came from.
     pub(super) fn origin_address(&self) -> Option<IpAddr> {
+        if let RequestSource::WebSocket { upgrade, .. } = self.source
+            && let Some(forwarded) = upgrade.forwarded()
+        {
+            return Some(forwarded);
+        }
         let source = CredentialSource {
             fields: self.source.fields(),
             remote: self.peer.remote,
@@ -243,6 +247,14 @@ impl CallContext<'_> {
             ..CredentialSource::default()
         };
         source.address()
+    }
+
+    /// The address that the request with this head came from, where hops say it.
+    pub(super) fn forwarded_address(&self, head: &Head<'_>) -> Option<IpAddr> {
+        let (config, service, peer) = (self.config, self.service, self.peer);
+        let asking = AdmissionCx { config, service, peer, takes_trailers: false };
+        let is_forwarded = !config.access.trusted_proxies.is_empty();
+        is_forwarded.then(|| asking.address(head)).flatten()
     }
 
     /// RFC 9110 §11.6.1: who is refused for want of a credential is told which are asked for.

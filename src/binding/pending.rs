@@ -151,7 +151,7 @@ impl PendingResponse {
     ) -> Poll<Handled> {
         if let Some(ended) = self.admission.as_ref().filter(|by| !by.holds(now)) {
             self.fields.push("WWW-Authenticate", &ended.challenge(&ENDED));
-            self.give_up(writer, &fault(&ENDED));
+            self.give_up(writer, &fault(&ENDED), CallEnd::Expired);
             return Poll::Ready(Handled::Answered);
         }
         for look in self.calls.iter_mut().filter_map(|call| call.wait.look.as_mut()) {

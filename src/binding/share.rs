@@ -5,7 +5,10 @@
 //! call when that is known and before it is made. So what cannot be read has its price, too, and of
 //! a request whose bytes are too many nothing is read.
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
 
 use crate::{
     auth::{CallerAccount, Quota, Rate, RateLeft, StreamPlace, UsedUp},
@@ -14,6 +17,9 @@ use crate::{
     http::FieldLinesBuf,
     service::{Now, RunningShare},
 };
+
+/// Stands for an address that nobody knows.
+const NOWHERE: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 /// What a caller may take who has a quota.
 pub struct CallerShare {
@@ -131,7 +137,9 @@ impl CallContext<'_> {
             if quotas.anonymous == Quota::default() {
                 return None;
             }
-            let account = accounts.of_address(self.origin_address()?, self.now);
+            // Those of whom nobody knows where they are, as of one that has left already, share.
+            let address = self.origin_address().unwrap_or(NOWHERE);
+            let account = accounts.of_address(address, self.now);
             let mut share = of(quotas.anonymous, account)?;
             // Its tasks are nobody's, so they are counted by its address.
             share.running.iter_mut().for_each(|r| r.account = Some(Arc::clone(&share.account)));

@@ -35,13 +35,18 @@ impl<'a> RequestFields<'a> {
         found
     }
 
+    /// Gives each value of a field to `each`, whatever bytes it has.
+    pub fn each_value(self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
+        if let Some(source) = self.0 {
+            source.each_value(name, each);
+        }
+    }
+
     /// How often a field is there, whatever its values are: what a proxy says once is its word, and
     /// said twice it may be its client's.
     pub fn count(self, name: &str) -> usize {
         let mut count = 0;
-        if let Some(source) = self.0 {
-            source.each_value(name, &mut |_| count += 1);
-        }
+        self.each_value(name, &mut |_| count += 1);
         count
     }
 }

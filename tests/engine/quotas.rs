@@ -262,6 +262,59 @@ fn strangers_have_a_share_by_their_address() {
     }
 }
 
+/// Lists tasks from an address, through hops that say this, and says whether that was let in.
+fn lists_from(lab: &mut Lab, remote: Remote<'static>, forwarded: &[u8]) -> bool {
+    let peer = lab.open_to(service::Peer { remote, ..service::Peer::default() });
+    let fields = [("A2A-Version", "1.0"), ("X-Forwarded-For", "%")];
+    let mut request = post("/", &fields, &rpc("ListTasks", &json!({})));
+    let at = request.iter().position(|byte| *byte == b'%').unwrap();
+    request.splice(at..=at, forwarded.iter().copied());
+    lab.write(peer, &request);
+    lab.reply(peer).status == 200
+}
+
+/// Strangers may call once; proxies are in 10.0.0.0/8.
+fn once_for_strangers() -> Lab {
+    let calls = Some(Rate { per_minute: 60, burst: 1 });
+    let quotas = Quotas { anonymous: Quota { calls, ..Quota::default() }, ..Quotas::default() };
+    let trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+    Lab::new(Setup { quotas, trusted_proxies, ..Setup::default() })
+}
+
+#[test]
+fn the_last_hop_is_read_whatever_bytes_its_client_has_sent() {
+    let mut lab = once_for_strangers();
+    let proxy = Remote::Known("10.0.0.1".parse().unwrap());
+    assert!(lists_from(&mut lab, proxy, b"\xff, 192.0.2.1"));
+    assert!(lists_from(&mut lab, proxy, b"\xff, 192.0.2.2"));
+    assert!(lists_from(&mut lab, proxy, b"\xff\r\nX-Forwarded-For: 192.0.2.3"));
+    assert!(!lists_from(&mut lab, proxy, b"\xfe, 192.0.2.2"));
+    assert!(!lists_from(&mut lab, proxy, b"\xfe\r\nX-Forwarded-For: 192.0.2.3"));
+}
+
+#[test]
+fn strangers_whose_address_nobody_knows_share() {
+    let mut lab = once_for_strangers();
+    assert!(lists_from(&mut lab, Remote::Unknown, b""));
+    assert!(!lists_from(&mut lab, Remote::Unknown, b"192.0.2.1"));
+}
+
+#[test]
+fn a_stranger_with_a_web_socket_behind_a_proxy_has_its_own_share() {
+    let mut lab = once_for_strangers();
+    let remote = Remote::Known("10.0.0.1".parse().unwrap());
+    let mut answers = |forwarded: &str| {
+        let peer = lab.open_to(service::Peer { remote, ..service::Peer::default() });
+        lab.write(peer, &upgrade("/", &format!("X-Forwarded-For: {forwarded}\r\n")));
+        lab.take(peer);
+        let answers = lab.say(peer, &rpc("ListTasks", &json!({})));
+        answers[0]["result"].is_object()
+    };
+    assert!(answers("192.0.2.1"));
+    assert!(answers("192.0.2.2"));
+    assert!(!answers("6.6.6.6, 192.0.2.2"));
+}
+
 #[test]
 fn evo_ai_has_its_documented_quota_for_callers_that_are_known() {
     let mounts = vec![Mount { path: "/evo".to_owned(), dialect: "evo_ai".to_owned(), agent: None }];

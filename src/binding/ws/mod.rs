@@ -7,6 +7,8 @@
 mod handshake;
 mod session;
 
+use std::net::IpAddr;
+
 use crate::{
     binding::{
         CallContext, Endpoint, admission::Admitted, extensions, negotiation::version_of,
@@ -35,6 +37,8 @@ pub struct Upgrade {
     event_ids: bool,
     /// Header fields that the agent's profile names.
     fields: Box<[KeptField]>,
+    /// Where it was opened from, if that was said by hops that are believed.
+    forwarded: Option<IpAddr>,
     /// Who has opened it.
     admission: Admitted,
 }
@@ -56,6 +60,7 @@ impl Upgrade {
             prefix: prefix.into(),
             event_ids,
             fields: agent_fields(cx, head),
+            forwarded: cx.forwarded_address(head),
             admission: cx.admission.clone(),
         }
     }
@@ -94,6 +99,11 @@ impl Upgrade {
     /// True: the messages of a stream name the numbers of their events.
     pub fn event_ids(&self) -> bool {
         self.event_ids
+    }
+
+    /// Where it was opened from, if that was said by hops that are believed.
+    pub fn forwarded(&self) -> Option<IpAddr> {
+        self.forwarded
     }
 
     /// Who has opened it, and calls.
