@@ -4,6 +4,7 @@
 //! nothing is copied in between. Time, entropy and wake-ups are arguments.
 
 mod fields;
+mod grant;
 mod joined;
 mod last_call;
 mod late;
@@ -31,11 +32,12 @@ use crate::{
 
 pub use crate::waiter::{SharedWaker, Waiter};
 pub use fields::{FieldSource, RequestFields};
+pub use grant::Grant;
 pub use joined::JoinedCalls;
 pub(crate) use joined::{WantedBy, WatchedCall};
 pub use last_call::LastCall;
 pub use late::{CallLink, LateAnswer, LateCall};
-pub use peer::{AddressSource, Peer, Remote};
+pub use peer::{AddressSource, Peer, PeerCertificate, Remote};
 pub use principal::Principal;
 pub use quota::RunningShare;
 pub use scope::{AgentIndex, OwnerIndex, Scope, TenantIndex};

@@ -323,17 +323,17 @@ fn check_token(
 
 fn check_certificate(rules: &RulesInUse, shown: &[u8]) -> Result<Admission, AuthRefusal> {
     let rule = rules.given.certificates.as_ref().ok_or(AuthRefusal::Missing)?;
-    let names = certificates::names(shown).filter(|(_, name)| is_name(name));
-    let (issuer, name) = names.ok_or(AuthRefusal::Wrong(NAME_REFUSED))?;
+    let shown = certificates::read(shown).filter(|shown| is_name(shown.name));
+    let shown = shown.ok_or(AuthRefusal::Wrong(NAME_REFUSED))?;
     let principal = PrincipalBuf {
         kind: CredentialKind::Certificate,
-        issuer: issuer.to_owned(),
-        name: name.to_owned(),
+        issuer: shown.issuer.to_owned(),
+        name: shown.name.to_owned(),
         tenants: rule.tenants.clone(),
         scopes: rule.scopes.clone(),
         quota: rule.quota.clone(),
     };
-    Ok(admit(principal, &rules.certificate_grant))
+    Ok(admit(principal, &rules.certificate_grant, shown.ends_unix_ms))
 }
 
 fn check_proxy(rules: &RulesInUse, said: &[u8]) -> Result<Admission, AuthRefusal> {
@@ -360,13 +360,13 @@ fn check_proxy(rules: &RulesInUse, said: &[u8]) -> Result<Admission, AuthRefusal
     let (kind, quota) = (CredentialKind::Proxy, rule.quota.clone());
     let (issuer, name) = (String::new(), name.to_owned());
     let principal = PrincipalBuf { kind, issuer, name, tenants, scopes, quota };
-    Ok(admit(principal, &rules.proxy_grant))
+    Ok(admit(principal, &rules.proxy_grant, u64::MAX))
 }
 
-fn admit(principal: PrincipalBuf, grant: &Arc<Grant>) -> Admission {
+fn admit(principal: PrincipalBuf, grant: &Arc<Grant>, expires_unix_ms: u64) -> Admission {
     Admission {
         principal: Arc::new(Principal::new(principal)),
-        expires_unix_ms: u64::MAX,
+        expires_unix_ms,
         grant: Arc::clone(grant),
     }
 }

@@ -25,18 +25,31 @@ pub struct CertificateCallers {
     grant: Arc<Grant>,
 }
 
-/// The name in a certificate and its issuer as one credential; the name has no control characters.
+/// What a certificate says of who shows it.
+pub(super) struct ShownCertificate<'a> {
+    pub(super) name: &'a str,
+    pub(super) issuer: &'a str,
+    pub(super) ends_unix_ms: u64,
+}
+
+/// What the certificate of a connection says, as one credential: so who is remembered by it is
+/// remembered until it ends. `None`: it shows none, or one that leads to nobody who is believed.
 pub(super) fn presented(source: &CredentialSource<'_>) -> Option<Presented<'static>> {
     let name = source.identity?;
-    let secret = format!("{name}\n{}", source.identity_issuer.unwrap_or_default());
-    let secret = Cow::Owned(secret.into_bytes());
+    let (issuer, ends_unix_ms) = match source.certificate {
+        Some(shown) if shown.authorities.is_withdrawn() => return None,
+        Some(shown) => (&*shown.issuer, shown.ends_unix_ms),
+        None => ("", u64::MAX),
+    };
+    let secret = Cow::Owned(format!("{name}\n{ends_unix_ms}\n{issuer}").into_bytes());
     Some(Presented { kind: CredentialKind::Certificate, secret })
 }
 
-/// Issuer and name of such a credential.
-pub(super) fn names(secret: &[u8]) -> Option<(&str, &str)> {
-    let (name, issuer) = str::from_utf8(secret).ok()?.split_once('\n')?;
-    Some((issuer, name))
+/// What such a credential says; a name with the end of a line in it says nothing.
+pub(super) fn read(secret: &[u8]) -> Option<ShownCertificate<'_>> {
+    let mut texts = str::from_utf8(secret).ok()?.splitn(3, '\n');
+    let (name, ends, issuer) = (texts.next()?, texts.next()?, texts.next()?);
+    Some(ShownCertificate { name, issuer, ends_unix_ms: ends.parse().ok()? })
 }
 
 impl Authenticator for CertificateCallers {
@@ -50,19 +63,19 @@ impl Authenticator for CertificateCallers {
         _now: Now,
         _wake: &Waker,
     ) -> Poll<Result<Admission, AuthRefusal>> {
-        let Some((issuer, name)) = names(&presented.secret) else {
+        let Some(shown) = read(&presented.secret) else {
             return Poll::Ready(Err(AuthRefusal::Wrong("the certificate has no name")));
         };
         let principal = Principal::new(PrincipalBuf {
             kind: CredentialKind::Certificate,
-            issuer: issuer.to_owned(),
-            name: name.to_owned(),
+            issuer: shown.issuer.to_owned(),
+            name: shown.name.to_owned(),
             tenants: TenantGrant::None,
             scopes: ScopeSet::default(),
             quota: None,
         });
         let (principal, grant) = (Arc::new(principal), Arc::clone(&self.grant));
-        Poll::Ready(Ok(Admission { principal, expires_unix_ms: u64::MAX, grant }))
+        Poll::Ready(Ok(Admission { principal, expires_unix_ms: shown.ends_unix_ms, grant }))
     }
 
     /// RFC 9110 §11.6.1 wants a challenge with every 401; there is no registered scheme for this.

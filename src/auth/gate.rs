@@ -19,7 +19,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use super::{
     Accounts, Admission, AuthRefusal, Authenticator, CallerAccount, CredentialKind,
-    CredentialSource, Presented, peer_bits, table::FixedTable,
+    CredentialSource, Grant, Presented, peer_bits, table::FixedTable,
 };
 use crate::{model::CardSecurity, service::Now};
 
@@ -44,9 +44,17 @@ pub struct AdmittedCaller {
     admission: Admission,
     account: Arc<CallerAccount>,
     authenticator: Arc<dyn Authenticator>,
+    /// What its certificate leads to, if it is known by one.
+    authorities: Option<Arc<Grant>>,
 }
 
 impl AdmittedCaller {
+    /// Whether it is let in now.
+    pub fn holds(&self, now: Now) -> bool {
+        let is_believed = !self.authorities.as_ref().is_some_and(|by| by.is_withdrawn());
+        is_believed && self.admission.holds(now)
+    }
+
     /// On which account it takes its share.
     pub(crate) fn account(&self) -> &Arc<CallerAccount> {
         &self.account
@@ -130,8 +138,7 @@ impl Gate {
                 }
             }
         }
-        let address = source.address().filter(|_| is_guessed(presented.kind));
-        self.check(&presented, hash, address, now, wake)
+        self.check(&presented, hash, source, now, wake)
     }
 
     /// The value of `WWW-Authenticate` for a refusal.
@@ -149,10 +156,13 @@ impl Gate {
         &self,
         presented: &Presented<'_>,
         hash: u128,
-        address: Option<IpAddr>,
+        source: &CredentialSource<'_>,
         now: Now,
         wake: &Waker,
     ) -> Poll<Result<Option<Arc<AdmittedCaller>>, AuthRefusal>> {
+        let address = source.address().filter(|_| is_guessed(presented.kind));
+        let is_certificate = presented.kind == CredentialKind::Certificate;
+        let shown = source.certificate.filter(|_| is_certificate);
         let Poll::Ready(checked) = self.authenticator.check(presented, now, wake) else {
             return Poll::Pending;
         };
@@ -160,7 +170,9 @@ impl Gate {
             Ok(admission) if admission.holds(now) => {
                 let account = self.accounts.of_owner(admission.principal.owner(), now);
                 let authenticator = Arc::clone(&self.authenticator);
-                let caller = Arc::new(AdmittedCaller { admission, account, authenticator });
+                let authorities = shown.map(|shown| Arc::clone(&shown.authorities));
+                let caller = AdmittedCaller { admission, account, authenticator, authorities };
+                let caller = Arc::new(caller);
                 self.remember(presented.kind, hash, &caller, now);
                 Ok(Some(caller))
             }
@@ -270,9 +282,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        auth::{Grant, Principal, PrincipalBuf, Quotas, ScopeSet, TenantGrant},
+        auth::{CertificateCallers, Principal, PrincipalBuf, Quotas, ScopeSet, TenantGrant},
         model::CardSecurity,
-        service::Remote,
+        service::{PeerCertificate, Remote},
     };
 
     /// Knows whoever says `right`, and counts how often it is asked.
@@ -411,6 +423,38 @@ mod tests {
         let asked = one.asked.load(Ordering::Relaxed);
         assert!(show("right by certificate").unwrap().is_some());
         assert_eq!(one.asked.load(Ordering::Relaxed), asked + 1);
+    }
+
+    #[test]
+    fn a_certificate_is_good_until_it_ends_and_while_its_authorities_are_believed() {
+        let by = Arc::new(CertificateCallers::default());
+        let accounts = Arc::new(Accounts::new(100, Quotas::default(), 7));
+        let gate = Gate::new(by, accounts, 100, 7);
+        let shown = |ends_unix_ms| PeerCertificate {
+            issuer: "CN=ca".into(),
+            ends_unix_ms,
+            authorities: Arc::default(),
+        };
+        let show = |certificate: &PeerCertificate, ms: u64| {
+            let (identity, certificate) = (Some("alice"), Some(certificate));
+            let source = CredentialSource { identity, certificate, ..CredentialSource::default() };
+            match gate.admit(&source, Now { mono_ms: ms, unix_ms: ms }, Waker::noop()) {
+                Poll::Ready(admitted) => admitted,
+                Poll::Pending => panic!("it never waits"),
+            }
+        };
+        let short = shown(1_000);
+        let caller = show(&short, 0).unwrap().unwrap();
+        assert!(show(&short, 999).unwrap().is_some() && caller.holds(Now::default()));
+        assert!(matches!(show(&short, 1_000), Err(AuthRefusal::Wrong(_))));
+        // Another one of the same name is good for longer.
+        let long = shown(2_000);
+        let caller = show(&long, 1_000).unwrap().unwrap();
+        assert_eq!(caller.expires_unix_ms, 2_000);
+        long.authorities.withdraw();
+        assert!(!caller.holds(Now::default()) && show(&long, 1_000).unwrap().is_none());
+        // The same one, over a connection that leads to those that are believed now.
+        assert!(show(&shown(2_000), 1_000).unwrap().is_some());
     }
 
     #[test]

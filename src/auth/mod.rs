@@ -30,16 +30,13 @@ use std::{
     borrow::Cow,
     fmt,
     net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Poll, Waker},
 };
 
 use crate::{
     model::CardSecurity,
-    service::{Now, Remote, RequestFields},
+    service::{Now, PeerCertificate, Remote, RequestFields},
 };
 
 pub(crate) use accounts::Accounts;
@@ -62,6 +59,7 @@ pub use self::{
 };
 pub(crate) use crate::service::quota::{CallerAccount, RateLeft, StreamPlace, UsedUp};
 pub use crate::service::{
+    Grant,
     principal::{CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant},
     quota::{Quota, Quotas, Rate},
 };
@@ -80,8 +78,8 @@ pub struct CredentialSource<'a> {
     pub fields: RequestFields<'a>,
     /// The name in the client's verified certificate.
     pub identity: Option<&'a str>,
-    /// The name of who has issued that certificate.
-    pub identity_issuer: Option<&'a str>,
+    /// What else that certificate says.
+    pub certificate: Option<&'a PeerCertificate>,
     /// The address of the other side of the connection.
     pub remote: Remote<'a>,
     /// Hops that say the address of their client in `X-Forwarded-For`.
@@ -131,25 +129,6 @@ impl fmt::Debug for Presented<'_> {
     /// Not the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Presented").field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
-
-/// What stands behind a principal and can be withdrawn: a key in the configuration, the key of an
-/// issuer.
-#[derive(Debug, Default)]
-pub struct Grant {
-    withdrawn: AtomicBool,
-}
-
-impl Grant {
-    /// From now on nobody is admitted by it; who was, no longer is.
-    pub fn withdraw(&self) {
-        self.withdrawn.store(true, Ordering::Release);
-    }
-
-    /// True after [`Grant::withdraw`].
-    pub fn is_withdrawn(&self) -> bool {
-        self.withdrawn.load(Ordering::Acquire)
     }
 }
 

@@ -108,7 +108,7 @@ impl<'x> AdmissionCx<'x> {
             api_key: head.value(Field::XApiKey),
             bearer: bearer_of_upgrade(head),
             identity: self.peer.identity,
-            identity_issuer: self.peer.identity_issuer,
+            certificate: self.peer.certificate,
             ..self.source(head)
         };
         match gate.admit(&source, now, wake) {

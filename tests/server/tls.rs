@@ -326,10 +326,11 @@ fn a_client_is_known_by_its_certificate() {
         let shown = authority.client("client", common, &names);
         let config = authority.trusting().with_client_auth_cert(vec![shown.cert], shown.key);
         let config = Arc::new(config.unwrap());
-        // The second session resumes the first, and knows the client still.
         for _ in 0..2 {
             let mut client = Client::new(running.addrs()[0], &config);
             let reply = client.ask(&send("who am I?"));
+            // No session is resumed: its certificate would not be verified again.
+            assert_eq!(client.stream.conn.handshake_kind(), Some(HandshakeKind::Full));
             if known.is_empty() {
                 // Who has no name can own nothing.
                 assert_eq!(reply.status, 401);
@@ -354,6 +355,43 @@ fn a_client_without_a_good_certificate_is_sent_away() {
     let error = try_client(addr, stranger.unwrap()).err().unwrap();
     assert!(error.to_string().contains("UnknownCA"), "{error}");
     eventually("both are counted", || running.tls_handshakes_failed() == 2);
+}
+
+#[test]
+fn who_leads_to_an_authority_that_is_gone_is_a_caller_no_longer() {
+    let [first, second] = ["gone", "gone-second"].map(Authority::new);
+    let tls = files(&first.server("server")).client_ca(first.folder.join("both.pem"));
+    let both = |names: &[&Authority]| {
+        let pems = names.iter().map(|one| fs::read_to_string(one.file()).unwrap());
+        fs::write(first.folder.join("both.pem"), pems.collect::<String>()).unwrap();
+    };
+    both(&[&first]);
+    let limits = Limits { sse_keep_alive_ms: 50, ..Limits::default() };
+    let running = serve(tls, Echo, limits);
+    let client = |authority: &Authority| {
+        let shown = authority.client("client", Some("alice"), &[]);
+        let config = first.trusting().with_client_auth_cert(vec![shown.cert], shown.key);
+        Client::connect(running.addrs()[0], config.unwrap())
+    };
+    let [mut old, mut stream] = [client(&first), client(&first)];
+    stream.write(&post("/", &[], &rpc(V1.stream(), &V1.params(say("hold:600000:3")))));
+    while !stream.received.ends_with(b": keep-alive\n\n\r\n") {
+        assert!(stream.read().unwrap(), "{}", stream.received.escape_ascii());
+    }
+    assert_eq!(old.ask(&send("hi")).status, 200);
+    // One authority more takes nobody's word away.
+    both(&[&first, &second]);
+    running.reload_tls().unwrap();
+    assert_eq!(old.ask(&send("hi")).status, 200);
+    let mut new = client(&second);
+    assert_eq!(new.ask(&send("hi")).status, 200);
+    both(&[&second]);
+    running.reload_tls().unwrap();
+    assert_eq!(old.ask(&send("hi")).status, 401);
+    while stream.read().unwrap() {}
+    // It came by the files with both, of which one is gone.
+    assert_eq!(new.ask(&send("hi")).status, 401);
+    assert_eq!(client(&second).ask(&send("hi")).status, 200);
 }
 
 #[test]

@@ -34,7 +34,7 @@ use tokio::io::AsyncWriteExt;
 use crate::{
     engine::Engine,
     limits::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES, Limits},
-    service::{Peer, Remote},
+    service::{Peer, PeerCertificate, Remote},
 };
 
 use super::{
@@ -60,7 +60,7 @@ struct Http2Shared {
     active: Cell<usize>,
     is_secure: bool,
     identity: Option<Box<str>>,
-    identity_issuer: Option<Box<str>>,
+    certificate: Option<PeerCertificate>,
     remote: Option<IpAddr>,
     /// Our side of the connection.
     local_addr: LocalAddr,
@@ -80,7 +80,7 @@ impl Http2Shared {
             active: Cell::new(0),
             is_secure: peer.is_secure,
             identity: peer.identity.map(Box::from),
-            identity_issuer: peer.identity_issuer.map(Box::from),
+            certificate: peer.certificate.cloned(),
             remote: peer.remote.address(),
             local_addr: local.local_addrs.at(local_addr),
             inflow: Inflow::new(limits.http2_control_frames_max, now_ms),
@@ -108,7 +108,7 @@ impl Http2Shared {
         self.local_addr.known_to(Peer {
             is_secure,
             identity,
-            identity_issuer: self.identity_issuer.as_deref(),
+            certificate: self.certificate.as_ref(),
             remote,
             ..Peer::default()
         })

@@ -5,7 +5,8 @@ use std::{fmt::Display, path::Path, sync::Arc};
 use tokio_rustls::rustls::{
     Error, InconsistentKeys, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
-    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    pki_types::CertificateDer,
+    server::{NoServerSessionStorage, WebPkiClientVerifier, danger::ClientCertVerifier},
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
@@ -19,23 +20,31 @@ use super::{
 /// looks at the bytes.
 const ALPN: &[&[u8]] = if cfg!(feature = "grpc") { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
 
-/// Reads the files and checks that they fit each other.
+/// Reads the files and checks that they fit each other; says whom certificates of clients lead to.
 ///
 /// # Errors
 /// [`ServerError::Tls`].
-pub(super) fn load(tls: &Tls) -> Result<ServerConfig, ServerError> {
+pub(super) fn load(tls: &Tls) -> Result<(ServerConfig, Vec<CertificateDer<'static>>), ServerError> {
     let provider = Arc::new(ring::default_provider());
     let key = Arc::new(certified_key(tls, &provider)?);
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable(&tls.cert, &error))?;
-    let builder = match &tls.client_ca {
-        None => builder.with_no_client_auth(),
-        Some(file) => builder.with_client_cert_verifier(client_verifier(tls, file, provider)?),
+    let roots = tls.client_ca.as_deref().map(certificates).transpose()?;
+    let builder = match (&tls.client_ca, &roots) {
+        (Some(file), Some(roots)) => {
+            builder.with_client_cert_verifier(client_verifier(tls, file, roots, provider)?)
+        }
+        _ => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
     config.alpn_protocols = ALPN.iter().map(|name| name.to_vec()).collect();
-    Ok(config)
+    if roots.is_some() {
+        // A session that is resumed is not verified again, whatever has ended meanwhile.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    Ok((config, roots.unwrap_or_default()))
 }
 
 fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, ServerError> {
@@ -58,11 +67,12 @@ fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, S
 fn client_verifier(
     tls: &Tls,
     file: &Path,
+    certificates: &[CertificateDer<'static>],
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, ServerError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(file)? {
-        roots.add(certificate).map_err(|error| unusable(file, &error))?;
+    for certificate in certificates {
+        roots.add(certificate.clone()).map_err(|error| unusable(file, &error))?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     let verifier = match tls.are_clients_free {

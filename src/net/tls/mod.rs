@@ -1,7 +1,8 @@
 //! TLS: which files a server speaks it with, and how they are exchanged while it runs.
 //!
 //! The protocol is rustls'. A connection keeps the configuration that it was accepted with, so new
-//! files concern new connections alone, and files that cannot be used change nothing.
+//! files concern new connections alone, and files that cannot be used change nothing. But where an
+//! authority of clients is gone, no older connection shows its certificate any more.
 
 mod files;
 mod name;
@@ -17,7 +18,9 @@ use std::{
 };
 
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::{ServerConfig, pki_types::CertificateDer};
+
+use crate::service::Grant;
 
 use super::{error::ServerError, worker_state::ConnectionPermit};
 
@@ -72,6 +75,10 @@ impl Tls {
 pub struct UsableTls {
     files: Tls,
     config: Arc<ServerConfig>,
+    /// What certificates of clients lead to.
+    roots: Vec<CertificateDer<'static>>,
+    /// Withdrawn when one of those is gone.
+    authorities: Arc<Grant>,
 }
 
 impl UsableTls {
@@ -80,8 +87,8 @@ impl UsableTls {
     /// # Errors
     /// [`ServerError::Tls`].
     pub(super) fn read(files: Tls) -> Result<UsableTls, ServerError> {
-        let config = Arc::new(files::load(&files)?);
-        Ok(UsableTls { files, config })
+        let (config, roots) = files::load(&files)?;
+        Ok(UsableTls { files, config: Arc::new(config), roots, authorities: Arc::default() })
     }
 }
 
@@ -108,16 +115,21 @@ impl Current {
     }
 
     /// Takes these for the connections that come from now on.
-    pub(super) fn replace(&self, usable: UsableTls) {
-        *self.usable.write().unwrap_or_else(PoisonError::into_inner) = usable;
+    pub(super) fn replace(&self, mut usable: UsableTls) {
+        let mut current = self.usable.write().unwrap_or_else(PoisonError::into_inner);
+        match current.roots.iter().all(|root| usable.roots.contains(root)) {
+            true => usable.authorities = Arc::clone(&current.authorities),
+            false => current.authorities.withdraw(),
+        }
+        *current = usable;
     }
 
     /// Serves a connection that was just accepted on this side.
     pub(super) fn serve(&self, stream: TcpStream, permit: ConnectionPermit, local_addr: u8) {
         let usable = self.usable.read().unwrap_or_else(PoisonError::into_inner);
-        let config = Arc::clone(&usable.config);
+        let with = (Arc::clone(&usable.config), Arc::clone(&usable.authorities));
         drop(usable);
-        tokio::task::spawn_local(session::serve(stream, config, permit, local_addr));
+        tokio::task::spawn_local(session::serve(stream, with, permit, local_addr));
     }
 
     /// Counts a handshake that came to nothing.

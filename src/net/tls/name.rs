@@ -1,6 +1,6 @@
 //! The name in a client's certificate, after rustls has verified where it comes from.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use x509_cert::{
     Certificate,
@@ -8,16 +8,17 @@ use x509_cert::{
     ext::pkix::{SubjectAltName, name::GeneralName},
 };
 
+use crate::service::{Grant, PeerCertificate};
+
 /// Bytes of a name; X.520 allows 64 for a common name, URIs are longer.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Whose a certificate is.
-#[derive(Debug, PartialEq, Eq)]
+/// Whose a certificate is, and until when.
 pub(super) struct CertificateNames {
     /// Its owner's.
     pub(super) name: Box<str>,
-    /// That of who has issued it, as RFC 4514 writes it.
-    pub(super) issuer: Box<str>,
+    /// What else it says.
+    pub(super) certificate: PeerCertificate,
 }
 
 /// The first common name of the subject, else the first alternative name that is a URI, a host, a
@@ -25,7 +26,7 @@ pub(super) struct CertificateNames {
 ///
 /// `None`: there is none, or it is empty, longer than 256 bytes or holds a control character; who
 /// is known by a name that nobody can read is not known by another one.
-pub(super) fn of_certificate(der: &[u8]) -> Option<CertificateNames> {
+pub(super) fn of_certificate(der: &[u8], authorities: &Arc<Grant>) -> Option<CertificateNames> {
     let certificate = Certificate::from_der(der).ok()?;
     let certificate = certificate.tbs_certificate();
     let name = match certificate.subject().common_name().ok()? {
@@ -36,9 +37,14 @@ pub(super) fn of_certificate(der: &[u8]) -> Option<CertificateNames> {
         }
     };
     let fits = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
-    let issuer = certificate.issuer().to_string().into();
+    let ends = certificate.validity().not_after.to_unix_duration();
+    let certificate = PeerCertificate {
+        issuer: certificate.issuer().to_string().into(),
+        ends_unix_ms: u64::try_from(ends.as_millis()).unwrap_or(u64::MAX),
+        authorities: Arc::clone(authorities),
+    };
     (fits && !name.contains(char::is_control))
-        .then(|| CertificateNames { name: name.into(), issuer })
+        .then(|| CertificateNames { name: name.into(), certificate })
 }
 
 fn text(name: &GeneralName) -> Option<String> {
@@ -56,5 +62,27 @@ fn text(name: &GeneralName) -> Option<String> {
         | GeneralName::DirectoryName(_)
         | GeneralName::EdiPartyName(_)
         | GeneralName::RegisteredId(_) => None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_says_whose_it_is_by_whom_and_until_when() {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "alice");
+        params.not_after = date_time_ymd(2100, 1, 1);
+        let shown = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let authorities = Arc::default();
+        let CertificateNames { name, certificate } =
+            of_certificate(shown.der(), &authorities).unwrap();
+        assert_eq!((&*name, certificate.ends_unix_ms), ("alice", 4_102_444_800_000));
+        assert!(certificate.issuer.contains("CN=alice"), "{}", certificate.issuer);
+        assert!(Arc::ptr_eq(&certificate.authorities, &authorities));
     }
 }

@@ -27,7 +27,7 @@ use crate::{
         wheel::TimerSlot,
         worker_state::{ConnectionPermit, WorkerState},
     },
-    service::Peer,
+    service::{Grant, Peer},
 };
 
 use super::{
@@ -44,7 +44,7 @@ const RECORD_OVERHEAD_BYTES: usize = 256 + 5;
 /// Shakes hands and then serves, as the driver does on a plain socket.
 pub(super) async fn serve(
     stream: TcpStream,
-    config: Arc<ServerConfig>,
+    (config, authorities): (Arc<ServerConfig>, Arc<Grant>),
     permit: ConnectionPermit,
     local_addr: u8,
 ) {
@@ -58,7 +58,7 @@ pub(super) async fn serve(
     match handshake.await {
         Some(stream) => {
             permit.server.counts.handshakes.fetch_add(1, Ordering::Relaxed);
-            Drive::new(TlsConnection::new(stream), permit, local_addr).await;
+            Drive::new(TlsConnection::new(stream, &authorities), permit, local_addr).await;
         }
         None => permit.server.tls.iter().for_each(Current::note_failure),
     }
@@ -109,9 +109,9 @@ struct TlsConnection {
 }
 
 impl TlsConnection {
-    fn new(stream: TlsStream<TcpStream>) -> TlsConnection {
+    fn new(stream: TlsStream<TcpStream>, authorities: &Arc<Grant>) -> TlsConnection {
         let shown = stream.get_ref().1.peer_certificates();
-        let identity = shown.and_then(|chain| name::of_certificate(chain.first()?));
+        let identity = shown.and_then(|chain| name::of_certificate(chain.first()?, authorities));
         TlsConnection { stream: Box::new(stream), identity }
     }
 }
@@ -120,8 +120,8 @@ impl Transport for TlsConnection {
     fn peer(&self) -> Peer<'_> {
         let (socket, names) = (self.stream.get_ref().0, self.identity.as_ref());
         let identity = names.map(|names| &*names.name);
-        let identity_issuer = names.map(|names| &*names.issuer);
-        Peer { is_secure: true, identity, identity_issuer, ..socket.peer() }
+        let certificate = names.map(|names| &names.certificate);
+        Peer { is_secure: true, identity, certificate, ..socket.peer() }
     }
 
     fn has_left(&self) -> bool {
