@@ -89,6 +89,9 @@ macro_rules! limits {
 /// handled with what each worker has at hand.
 pub const LARGE_BODY_BYTES: usize = 64 * 1024;
 
+/// Bytes of a message to gRPC's health or reflection, which ask for a name.
+pub const SERVICE_MESSAGE_BYTES_MAX: usize = 4 * 1024;
+
 /// Sends that are known again under one lock: as many locks as that makes, and at most 64.
 pub(crate) const IDEMPOTENCY_SHARD_ENTRIES: usize = 1024;
 

@@ -3,7 +3,8 @@
 //!
 //! Law: what shows no task is public: cards, catalogs, health, reflection, what HTTP asks of a
 //! server, and errors about paths. Everything else needs a caller as soon as callers are known at
-//! all, unless the agent lets anybody call. A wrong credential is as none where none is needed.
+//! all, unless the agent lets anybody call. A wrong credential is as none where none is needed. Then
+//! nobody's body is read for what is public.
 
 use std::{
     net::IpAddr,
@@ -21,7 +22,7 @@ use crate::{
         ws,
     },
     fault::{Fault, FaultKind},
-    http::{self, Field, Head, Method, TargetForm},
+    http::{self, BodyFraming, Field, Head, Method, TargetForm},
     model::Op,
     service::{AgentIndex, Now, Peer, RequestFields, Service},
 };
@@ -158,6 +159,29 @@ impl<'x> AdmissionCx<'x> {
             #[cfg(feature = "test-echo")]
             Route::Echo => true,
         }
+    }
+
+    /// Whether nothing is read of a request but its head: nobody is known who makes it, and what it
+    /// asks for is not said by a body.
+    #[inline]
+    pub fn ignores_body(self, head: &Head<'_>, by: &Admitted) -> bool {
+        self.config.access.gate.is_some() && by.is_none() && self.needs_no_body(head)
+    }
+
+    #[inline(never)]
+    fn needs_no_body(self, head: &Head<'_>) -> bool {
+        if head.body() == BodyFraming::None {
+            return false;
+        }
+        if self.takes_trailers && grpc::is_request(head) {
+            // Health is asked by a message.
+            return grpc::rpc(head.path()).is_none();
+        }
+        #[cfg(feature = "test-echo")]
+        if let Route::Echo = route(self.config, self.service, path_of(head)) {
+            return false;
+        }
+        self.is_public(head)
     }
 
     /// Whether a request without a credential may be made. A call that then names another agent is

@@ -56,6 +56,10 @@ impl Conn {
         admission: Admitted,
     ) -> Step {
         let head_len = layout.head_len();
+        let asking = request::asking(cx.engine, cx.peer, false);
+        if asking.ignores_body(&layout.head(rest), &admission) {
+            return self.answer_unread(cx, &layout.head(rest));
+        }
         if layout.head(rest).expect_continue() && !continued && rest.len() == head_len {
             cx.out.extend_from_slice(response::CONTINUE);
         }

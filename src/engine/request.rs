@@ -88,7 +88,23 @@ pub(super) fn handle<'x>(
     Http1Handled { handled, session, kept, record }
 }
 
-/// The same for an answer that leaves in its parts; says which record it shows.
+/// Answers a request of which nothing is read but its head, as the last one of its connection.
+#[cold]
+pub(super) fn handle_unread<'x>(
+    (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
+    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
+    head: &'x Head<'x>,
+) {
+    let Scratch { decode, call, date, .. } = scratch;
+    let responder = Transport::Http1(Http1::new(head, true, date.at(now)));
+    let writer = ResponseWriter::new(out, responder);
+    let mut cx = context((engine, call, writer), (now, wake, peer), head, true, None);
+    cx.note_page(head);
+    // What needs no caller shows no task, and waits for nothing.
+    let _ = binding::http::handle(&mut cx, head, decode, Source::from(&[][..]), None);
+}
+
+/// As [`handle`], for an answer that leaves in its parts; says which record it shows.
 pub(super) fn handle_parts<'x>(
     (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
     (now, wake, peer): (Now, &'x Waker, Peer<'x>),

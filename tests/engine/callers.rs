@@ -260,6 +260,47 @@ fn a_body_in_chunks_or_pieces_is_taken_from_whoever_is_known() {
 }
 
 #[test]
+fn a_strangers_body_is_not_read_where_no_caller_is_needed() {
+    let (mut lab, _) = lab();
+    for (line, status) in [
+        ("POST /nothing", 404),
+        ("POST /agents/nobody", 404),
+        ("OPTIONS /", 204),
+        ("OPTIONS *", 204),
+        ("OPTIONS /message:send", 204),
+        ("POST /.well-known/agent-card.json", 405),
+        ("GET /.well-known/agent-card.json", 200),
+        ("GET /agents", 200),
+    ] {
+        for framing in ["Content-Length: 4000000", "Transfer-Encoding: chunked"] {
+            for wrong in ["", "Authorization: Bearer wrong\r\n", "Expect: 100-continue\r\n"] {
+                let peer = lab.open();
+                let head = format!("{line} HTTP/1.1\r\nHost: a\r\n{wrong}{framing}\r\n\r\n");
+                lab.write(peer, head.as_bytes());
+                let reply = lab.reply(peer);
+                assert_eq!((reply.status, reply.closes()), (status, true), "{line} {framing}");
+                assert_eq!(lab.next(peer), Next::Close);
+            }
+        }
+    }
+    // What has come with its head costs nothing any more, unless it is large.
+    let peer = lab.open();
+    for _ in 0..2 {
+        lab.write(peer, b"POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+        assert_eq!((lab.reply(peer).status, lab.is_open(peer)), (404, true));
+    }
+    // Whoever is known is listened to, and anybody where nobody is asked.
+    let head = "POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n";
+    let peer = lab.open();
+    lab.write(peer, format!("{head}Authorization: Bearer alice\r\n\r\nx").as_bytes());
+    assert!(lab.take(peer).is_empty() && lab.is_open(peer));
+    let mut free = Lab::echo();
+    let peer = free.open();
+    free.write(peer, format!("{head}\r\nx").as_bytes());
+    assert!(free.take(peer).is_empty() && free.is_open(peer));
+}
+
+#[test]
 fn a_check_that_waits_holds_its_head_alone_and_ends_after_five_seconds() {
     let (mut lab, by) = lab();
     by.is_waiting.store(true, Relaxed);

@@ -110,11 +110,15 @@ impl Server {
     /// A call of alice's of which the body is still to come.
     fn open(&mut self, rpc: &str, takes_trailers: bool) -> Exchange {
         let target = format!("/lf.a2a.v1.A2AService/{rpc}");
+        self.open_by(&target, "Bearer alice", takes_trailers)
+    }
+
+    fn open_by(&mut self, target: &str, authorization: &str, takes_trailers: bool) -> Exchange {
         let fields = [
             (&b"a2a-version"[..], &b"1.0"[..]),
             (b"Content-Type", b"application/grpc+proto"),
             (b"te", b"trailers"),
-            (b"authorization", b"Bearer alice"),
+            (b"authorization", authorization.as_bytes()),
         ];
         let request = RequestParts {
             method: b"POST",
@@ -265,6 +269,33 @@ fn a_body_that_is_whole_when_its_credential_has_ended_is_not_handled() {
         assert!(said.is_over && said.messages().is_empty());
         assert!(said.field("www-authenticate").is_some());
     }
+}
+
+#[test]
+fn a_strangers_message_is_read_as_far_as_health_needs() {
+    let authenticator: Arc<dyn Authenticator> = Arc::new(ByName::default());
+    let mut server = Server::new(|setup| setup.authenticator = Some(authenticator));
+    for target in ["/lf.a2a.v1.A2AService/Nothing", "/grpc.health.v1.Health/Nothing"] {
+        let (mut exchange, mut said) = (server.open_by(target, "", true), Said::default());
+        assert!(!exchange.wants_body(), "{target}");
+        server.poll(&mut exchange, &mut said, 0);
+        assert_eq!(said.field("grpc-status"), Some("12"), "{target}");
+    }
+    // The length alone says that it is too large.
+    for (length, code) in [(4_096_u32, None), (4_097, Some("8"))] {
+        let target = "/grpc.health.v1.Health/Check";
+        let (mut exchange, mut said) = (server.open_by(target, "", true), Said::default());
+        let prefix = [&[0][..], &length.to_be_bytes()].concat();
+        exchange.push(server.engine.limits(), &prefix);
+        server.poll(&mut exchange, &mut said, 0);
+        assert_eq!(said.field("grpc-status"), code, "{length}");
+    }
+    let target = "/grpc.health.v1.Health/Check";
+    let (mut exchange, mut said) = (server.open_by(target, "", true), Said::default());
+    exchange.push(server.engine.limits(), &framed(b""));
+    exchange.end();
+    server.poll(&mut exchange, &mut said, 0);
+    assert_eq!(said.field("grpc-status"), Some("0"), "{said:?}");
 }
 
 /// Has every task somewhere else, and shows it at once.

@@ -600,6 +600,9 @@ fn health_is_told_and_watched() {
             assert_eq!(status, ServingStatus::Serving);
         }
         assert_eq!(client.check(ask("nobody")).await.unwrap_err().code(), Code::NotFound);
+        // A name is short.
+        let long = client.check(ask(&"x".repeat(4_096))).await.unwrap_err();
+        assert_eq!(long.code(), Code::ResourceExhausted, "{long:?}");
         let mut unknown = client.watch(ask("nobody")).await.unwrap().into_inner();
         let status = unknown.next().await.unwrap().unwrap().status();
         assert_eq!(status, ServingStatus::ServiceUnknown);

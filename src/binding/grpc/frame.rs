@@ -2,6 +2,7 @@
 //! Message").
 
 use super::{Code, Status};
+use crate::limits::SERVICE_MESSAGE_BYTES_MAX;
 
 /// Bytes in front of every message.
 pub const PREFIX: usize = 5;
@@ -70,9 +71,13 @@ pub fn is_hopeless(body: &[u8], bytes_max: usize) -> bool {
     }
 }
 
-/// What a message beyond `body_bytes_max` ends with.
+/// What a message ends with that is larger than it may be.
 pub fn too_large(bytes_max: usize) -> Status {
-    let why = format!("the message is larger than {bytes_max} bytes (body_bytes_max)");
+    let limit = match bytes_max == SERVICE_MESSAGE_BYTES_MAX {
+        true => "",
+        false => " (body_bytes_max)",
+    };
+    let why = format!("the message is larger than {bytes_max} bytes{limit}");
     Status::new(Code::ResourceExhausted, why)
 }
 

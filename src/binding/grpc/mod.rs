@@ -46,6 +46,7 @@ use crate::{
     dialect::{STANDARD, WriteCx, version},
     fault::Fault,
     http::{Field, FieldLines, Head, Method, media},
+    limits::{Limits, SERVICE_MESSAGE_BYTES_MAX},
     model::Call,
     service::RequestFields,
 };
@@ -68,6 +69,15 @@ pub fn is_request(head: &Head<'_>) -> bool {
 pub fn is_media(content_type: &[u8]) -> bool {
     let rest = content_type.strip_prefix(media::GRPC.as_bytes());
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+}
+
+/// Bytes that the message of a call has at most: little is asked of the services that every gRPC
+/// server has, and by anybody.
+pub fn message_bytes_max(path: &str, limits: &Limits) -> usize {
+    match path.starts_with("/grpc.") {
+        true => limits.body_bytes_max.min(SERVICE_MESSAGE_BYTES_MAX),
+        false => limits.body_bytes_max,
+    }
 }
 
 /// What is said beside the message of a request.
@@ -113,7 +123,12 @@ pub fn handle<'x>(
         cx.tell_refused(Some(method.op), &format(method), &fault);
         return refuse_unread(&mut cx.writer, head, &fault);
     }
-    let message = match frame::only(body, cx.config.limits.body_bytes_max) {
+    let limits = &cx.config.limits;
+    let bytes_max = match rpc {
+        Rpc::A2a(_) => limits.body_bytes_max,
+        Rpc::HealthCheck | Rpc::HealthWatch | Rpc::Reflection => message_bytes_max(path, limits),
+    };
+    let message = match frame::only(body, bytes_max) {
         Ok(message) => message,
         Err(status) => return refuse(&mut cx.writer, &status),
     };

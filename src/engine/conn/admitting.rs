@@ -31,6 +31,15 @@ impl Conn {
         }
     }
 
+    /// Writes the last answer of a connection whose request is known by its head, from a stranger
+    /// whose body is not read.
+    #[inline(never)]
+    pub(in crate::engine) fn answer_unread(&mut self, cx: &mut Cx<'_>, head: &Head<'_>) -> Step {
+        let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
+        request::handle_unread(tools, (cx.now, cx.wake, cx.peer), head);
+        Step::Over(Next::Close)
+    }
+
     /// Writes the last answer of a connection whose request is not let in: nothing behind its head
     /// is read.
     pub(in crate::engine) fn refuse_caller(

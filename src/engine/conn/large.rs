@@ -49,6 +49,10 @@ impl Conn {
         admission: Admitted,
     ) -> Step {
         let head_len = layout.head_len();
+        let head = layout.head(rest.bytes());
+        if request::asking(cx.engine, cx.peer, false).ignores_body(&head, &admission) {
+            return self.answer_unread(cx, &head);
+        }
         let ParseTurn::Large(lease) = self.turn(cx, total - head_len) else {
             let need = u32::try_from(total).unwrap_or(u32::MAX);
             self.state = State::Reading { scanned: 0, need, continued: true };

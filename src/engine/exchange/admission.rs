@@ -28,12 +28,15 @@ impl Exchange {
 
     /// Asks who makes the request; false: that is not known yet. One that is not let in is refused.
     pub(super) fn admit(&mut self, cx: &mut Cx<'_>) -> bool {
-        let ExchangeState::Body { head, caller: caller @ None, .. } = &mut self.state else {
+        let ExchangeState::Body { head, is_whole, caller: caller @ None } = &mut self.state else {
             return true;
         };
         let asking = request::asking(cx.engine, cx.peer, self.parts.takes_trailers());
         let refusal = match asking.admit(&head.head(), cx.now, cx.wake) {
             Poll::Ready(Ok(admission)) => {
+                if asking.ignores_body(&head.head(), &admission) {
+                    (*is_whole, self.body) = (true, Vec::new());
+                }
                 *caller = Some(admission);
                 // Its body has its time from now on.
                 self.since_ms = cx.now.mono_ms;

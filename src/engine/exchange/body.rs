@@ -2,7 +2,10 @@
 
 use super::{Exchange, ExchangeState};
 use crate::{
-    binding::{grpc::frame, large::LARGE_BODY_BYTES},
+    binding::{
+        grpc::{self, frame},
+        large::LARGE_BODY_BYTES,
+    },
     engine::Cx,
     http::{BodyFraming, Reject},
     limits::Limits,
@@ -42,10 +45,12 @@ impl Exchange {
             BodyFraming::None | BodyFraming::Chunked => self.body.extend_from_slice(piece),
         }
         match &mut self.state {
-            ExchangeState::Body { is_whole, .. } => {
+            ExchangeState::Body { head, is_whole, .. } if self.is_grpc => {
+                let bytes_max = grpc::message_bytes_max(head.head().path(), limits);
                 // Then there is nothing to wait for.
-                *is_whole = self.is_grpc && frame::is_hopeless(&self.body, limits.body_bytes_max);
+                *is_whole = frame::is_hopeless(&self.body, bytes_max);
             }
+            ExchangeState::Body { .. } => {}
             _ => self.body = Vec::new(),
         }
     }

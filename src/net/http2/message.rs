@@ -9,9 +9,12 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::binding::grpc::{
-    Code, Status,
-    frame::{Framed, PREFIX, compressed, look, too_large},
+use crate::{
+    binding::grpc::{
+        Code, Status,
+        frame::{Framed, PREFIX, compressed, look, too_large},
+    },
+    limits::SERVICE_MESSAGE_BYTES_MAX,
 };
 
 use super::{
@@ -128,7 +131,7 @@ impl Messages {
 
     /// The length of the message that has come.
     fn whole(&self) -> Result<Option<usize>, NoMessage> {
-        let bytes_max = self.shared.limits().body_bytes_max;
+        let bytes_max = self.shared.limits().body_bytes_max.min(SERVICE_MESSAGE_BYTES_MAX);
         match look(self.bytes(), bytes_max) {
             Framed::Whole(length) => Ok(Some(length)),
             Framed::Partial(_) => Ok(None),
