@@ -21,6 +21,8 @@ use crate::service::{
 /// What tells the hash of an address from that of an owner.
 const OF_OWNER: u8 = 1;
 const OF_ADDRESS: u8 = 2;
+#[cfg(feature = "grpc")]
+const OF_SERVICES: u8 = 3;
 
 /// The accounts of a server, and its quotas, which may change while it runs.
 pub struct Accounts {
@@ -73,6 +75,16 @@ impl Accounts {
     pub fn of_address(&self, address: IpAddr, now: Now) -> Arc<CallerAccount> {
         self.of(now, |hasher| {
             hasher.write_u8(OF_ADDRESS);
+            hasher.write_u128(peer_bits(address));
+        })
+    }
+
+    /// The account of whoever asks the services of an address that no caller is needed for: its
+    /// streams there are none of its calls.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn of_services(&self, address: IpAddr, now: Now) -> Arc<CallerAccount> {
+        self.of(now, |hasher| {
+            hasher.write_u8(OF_SERVICES);
             hasher.write_u128(peer_bits(address));
         })
     }

@@ -32,9 +32,6 @@ use super::{
     send::{Gone, Outgoing, Sending, take_piece},
 };
 
-/// The part of a peer's accounts that counts its streams here.
-const OF_SERVICES: &str = "services";
-
 /// A call of theirs, and what it waits with.
 struct ServiceCall {
     guard: CallGuard,
@@ -123,7 +120,7 @@ impl ServiceCall {
         let of_peer = self.address.map(|address| {
             let most = u32::try_from(config.limits.service_streams_peer_max).unwrap_or(u32::MAX);
             let accounts = &config.access.accounts;
-            let account = accounts.of_address(address, OF_SERVICES, shared.local.now());
+            let account = accounts.of_services(address, shared.local.now());
             StreamPlace::take(&account, most).ok_or_else(|| full("service_streams_peer_max"))
         });
         let of_peer = of_peer.transpose()?;
