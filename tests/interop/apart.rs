@@ -146,6 +146,7 @@ fn a_message_id_and_a_key_are_ones_own() {
                 let first = id_of(&caller.send(&spec(texts[0], 0)).expect("no conflict"));
                 let again = id_of(&caller.send(&spec(texts[0], 0)).expect("the same"));
                 assert_eq!(first, again);
+                assert_eq!(caller.streamed(&spec(texts[0], 0)), first);
                 let fault = caller.send(&spec(texts[1], 0)).expect_err("a conflict of its own");
                 assert_fault(variant, Op::Send, "IdempotencyConflict", &fault);
                 made.push((person.what, first));

@@ -43,6 +43,12 @@ impl Heard {
         self.all().push(Reply { status: 0, fields, body, complete: true });
     }
 
+    /// The end of a WebSocket.
+    pub fn note_close(&self, code: u16) {
+        let (fields, body) = (Vec::new(), Vec::new());
+        self.all().push(Reply { status: code, fields, body, complete: true });
+    }
+
     /// Takes what came last.
     pub fn last(&self) -> Reply {
         self.all().pop().expect("something was heard")

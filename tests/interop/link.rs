@@ -233,6 +233,11 @@ impl Stream {
         }
     }
 
+    /// Whatever comes next.
+    pub fn item(&mut self) -> Item {
+        self.items.next()
+    }
+
     /// The next event, which there is.
     pub fn expect(&mut self) -> Numbered {
         self.next().expect("an event before the end")

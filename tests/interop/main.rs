@@ -44,4 +44,5 @@ mod strangers;
 mod streams;
 mod theirs;
 mod variants;
+mod withdrawn;
 mod ws;

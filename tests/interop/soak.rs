@@ -110,18 +110,18 @@ fn broken(round: u64) -> String {
 }
 
 /// A server whose configuration changes.
-struct Changing {
-    server: Server,
+pub struct Changing {
+    pub server: Server,
     file: PathBuf,
     errors: PathBuf,
 }
 
 impl Changing {
-    fn start(name: &str) -> Changing {
+    pub fn start(name: &str, text: &str) -> Changing {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&folder).expect("a folder");
         let (file, errors) = (folder.join("p.toml"), folder.join("stderr"));
-        fs::write(&file, configuration(0)).expect("a file");
+        fs::write(&file, text).expect("a file");
         let stderr = File::create(&errors).expect("a file");
         let flags = ["--config", file.to_str().expect("UTF-8")];
         let binary = Binary::start_with(&flags, stderr.into());
@@ -130,7 +130,7 @@ impl Changing {
     }
 
     /// Puts another file in the place of this one, all at once, and says so.
-    fn replace(&self, text: &str) {
+    pub fn replace(&self, text: &str) {
         let fresh = self.file.with_extension("fresh");
         fs::write(&fresh, text).expect("a file");
         fs::rename(fresh, &self.file).expect("a file in its place");
@@ -138,7 +138,7 @@ impl Changing {
     }
 
     /// How many lines of what the server says hold these words.
-    fn said(&self, words: &str) -> u64 {
+    pub fn said(&self, words: &str) -> u64 {
         let said = fs::read_to_string(&self.errors).expect("what it says");
         said.lines().filter(|line| line.contains(words)).count() as u64
     }
@@ -236,7 +236,8 @@ impl Tally {
 fn calls_do_not_fail_while_the_configuration_changes_every_second() {
     let seconds = std::env::var("PEREGRINE_SOAK_SECONDS").ok();
     let seconds: u64 = seconds.map_or(5, |text| text.parse().expect("a number of seconds"));
-    let (changing, tally) = (Changing::start(&format!("soak-{seconds}")), Tally::default());
+    let (changing, tally) =
+        (Changing::start(&format!("soak-{seconds}"), &configuration(0)), Tally::default());
     let counted = &tally;
     let place = &changing.server.place;
     let (mut good, mut bad) = (0, 0);

@@ -8,7 +8,7 @@ use super::{
     canon::{Gen, V01, V1, V03},
     credentials::{ISSUERS, configured, known, places, token_of},
     errors::assert_fault,
-    link::{Ask, By, Client, Fault, Op, Target},
+    link::{Ask, By, Client, Fault, Item, Op, Target},
     message_spec::{MessageSpec, say},
     place::Place,
     server::Server,
@@ -112,6 +112,18 @@ impl Caller {
     pub fn made(&self, task: &Value) -> Target {
         let id = task["id"].as_str().unwrap_or_else(|| panic!("no task: {task}")).to_owned();
         Target { id, made: self.client.variant.generation }
+    }
+
+    /// The task of a send that is streamed, by its first event.
+    pub fn streamed(&mut self, spec: &MessageSpec) -> String {
+        let params = self.client.variant.form().send_params(spec);
+        let ask = self.place(&Ask::new(Op::Stream, params));
+        let first = self.client.link.open(&ask).expect("a stream").next();
+        let Item::Event { value, .. } = first else { panic!("no event: {first:?}") };
+        let whole = ["task", "statusUpdate"].into_iter().find_map(|name| value.get(name));
+        let task = whole.unwrap_or(&value);
+        let id = task["taskId"].as_str().or(task["id"].as_str());
+        id.unwrap_or_else(|| panic!("no task: {value}")).to_owned()
     }
 
     pub fn send(&mut self, spec: &MessageSpec) -> Result<Value, Fault> {

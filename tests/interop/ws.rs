@@ -78,13 +78,18 @@ impl Line {
         self.shared().socket.send(Message::text(text)).expect("the server takes it");
     }
 
-    /// The next message for a request.
-    fn receive(&self, id: &Value) -> Value {
+    /// The next message for a request, which comes.
+    fn expect(&self, id: &Value) -> Value {
+        self.receive(id).unwrap_or_else(|code| panic!("closed: {code}"))
+    }
+
+    /// The next message for a request, or the code by which the server closes.
+    fn receive(&self, id: &Value) -> Result<Value, u16> {
         let mut shared = self.shared();
         loop {
             let own = shared.inbox.get_mut(&id.to_string());
             if let Some(value) = own.and_then(VecDeque::pop_front) {
-                return value;
+                return Ok(value);
             }
             match shared.socket.read().expect("a message") {
                 Message::Text(text) => {
@@ -94,6 +99,11 @@ impl Line {
                     inbox.or_default().push_back(value);
                 }
                 Message::Ping(_) | Message::Pong(_) => {}
+                Message::Close(frame) => {
+                    let code = frame.expect("a code").code.into();
+                    shared.heard.note_close(code);
+                    return Err(code);
+                }
                 other => panic!("no message of A2A: {other:?}"),
             }
         }
@@ -147,7 +157,7 @@ impl Ws {
 impl Link for Ws {
     fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
         let (line, id) = self.ask(ask);
-        response(&id, &line.receive(&id))
+        response(&id, &line.expect(&id))
     }
 
     fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault> {
@@ -168,7 +178,7 @@ impl Link for Ws {
             Junk::MediaType => return None,
         };
         self.line.send(&text);
-        Some(response(&id, &self.line.receive(&id)).expect_err("an error"))
+        Some(response(&id, &self.line.expect(&id)).expect_err("an error"))
     }
 }
 
@@ -180,7 +190,7 @@ struct Stream {
 
 impl Items for Stream {
     fn next(&mut self) -> Item {
-        let mut value = self.line.receive(&self.id);
+        let Ok(mut value) = self.line.receive(&self.id) else { return Item::End };
         let seq = value.as_object_mut().and_then(|object| object.remove("eventId"));
         match response(&self.id, &value) {
             Ok(result) if result == json!({"status": "stream_complete"}) => Item::End,
