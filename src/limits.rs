@@ -137,6 +137,7 @@ fn ceiling(name: &str) -> u64 {
         "owners_max" => 1 << 24,
         // Offsets in the log of a task, how much of a request is missing, what a window has seen.
         "task_bytes_max" | "body_bytes_max" | "write_progress_bytes_min" => i32::MAX as u64,
+        "evo_ai_body_bytes_max" => i32::MAX as u64,
         // What is parsed has offsets of the same size.
         "ws_frame_bytes_max" | "ws_message_bytes_max" => i32::MAX as u64,
         // Sums of bytes, of milliseconds, and of the worst case of memory.
@@ -157,6 +158,15 @@ limits! {
     query_bytes_max: usize = 4 * 1024;
     /// Bytes of a request body (dialect a2a-rust and gRPC's default: 4 MiB).
     body_bytes_max: usize = 4 * 1024 * 1024;
+    /// Bytes of a request body, or of a message of a WebSocket, where the dialect evo_ai is
+    /// spoken: a file of the largest size in base64, and a message. Other limits of bodies and
+    /// messages do not hold there.
+    evo_ai_body_bytes_max: usize = 8 * 1024 * 1024;
+    /// Bytes of a file in a message of the dialect evo_ai, decoded (its documentation: 5 MB).
+    evo_ai_file_bytes_max: usize = 5 * 1024 * 1024;
+    /// Bytes of a message of the dialect evo_ai as it came, but for the base64 of its files (its
+    /// documentation: 1 MB).
+    evo_ai_message_bytes_max: usize = 1024 * 1024;
     /// Bodies and messages above 64 KiB that are parsed and answered at one time, over all workers;
     /// others wait their turn. Parsing takes many times the size of what is parsed.
     large_bodies_max: usize = 4;
@@ -301,6 +311,11 @@ mod tests {
         assert!(limits.target_bytes_max < limits.head_bytes_max);
         assert!(limits.query_bytes_max < limits.target_bytes_max);
         assert!(2 * limits.body_bytes_max < limits.task_bytes_max);
+        // The message of the largest file is kept twice as well: as history and as artifact.
+        let base64 = limits.evo_ai_file_bytes_max.div_ceil(3) * 4;
+        let message = base64 + limits.evo_ai_message_bytes_max;
+        assert!(message < limits.evo_ai_body_bytes_max);
+        assert!(2 * message < limits.task_bytes_max);
         assert!(limits.task_bytes_max < limits.store_bytes_max);
         assert!(limits.output_bytes_max < limits.answer_bytes_max);
         assert!(limits.sse_keep_alive_ms < limits.write_stall_ms);

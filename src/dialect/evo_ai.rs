@@ -3,18 +3,22 @@
 //! Stream items are those of 0.1 (`{id, status, final}`), artifacts keep their 0.3 identity. It
 //! has five states: `rejected` becomes `failed`; the two that wait for the client have no name
 //! there and become `input-required`. A direct message is shown as a completed task.
+//!
+//! What may be sent is what the platform documents: a file of 5 MB when it is decoded, and a
+//! message of 1 MB without its files. For both there is more room in a body than elsewhere.
 
 use crate::{
     fault::Fault,
-    model::{Generation, Op, Reply},
+    json::Value,
+    model::{Call, Generation, Op, Reply},
     service::StreamResponse,
 };
 
 #[cfg(feature = "client")]
 use super::calls::{CallRules, Calls};
 use super::{
-    Dialect, DocumentedQuota, Encode, Method, Quirks, Routes, Wire, WriteCx, fault, method,
-    pre_v1::Spelling, v01, v03,
+    Dialect, DocumentedBody, DocumentedQuota, Encode, Method, Quirks, ReadCx, Routes, Wire,
+    WriteCx, fault, method, pre_v1::Spelling, read::sizes::Sizes, v01, v03,
 };
 
 /// Evo AI.
@@ -23,13 +27,19 @@ pub static DIALECT: Dialect = Dialect {
     methods: METHODS,
     quirks: Quirks {
         quota: Some(DocumentedQuota { calls_per_minute: 100, streams: 10 }),
+        body: Some(DocumentedBody {
+            bytes_max: |limits| limits.evo_ai_body_bytes_max,
+            name: "evo_ai_body_bytes_max",
+            too_large: "The body is larger than allowed (evo_ai_body_bytes_max).",
+            absurd: "Content-Length is far too large (evo_ai_body_bytes_max).",
+        }),
         ..Quirks::NONE
     },
     routes: Routes { by_name: Some("/api/v1/a2a/"), ..Routes::NONE },
 };
 
 static WIRE: Wire = Wire {
-    decode: v03::read_lenient,
+    decode: read,
     encode: Encode { generation: Generation::V03, reply, event, text: None, fault: write_fault },
     #[cfg(feature = "client")]
     calls: Calls::PreV1(&CallRules {
@@ -64,6 +74,21 @@ static SPELLING: Spelling = Spelling {
     task_final: true,
     state: v01::state_name,
 };
+
+fn read<'p>(
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<Call<'p>, Fault> {
+    if let (Op::Send | Op::Stream, Some(params)) = (cx.op, params) {
+        let sizes = Sizes {
+            file: (cx.limits.evo_ai_file_bytes_max, "evo_ai_file_bytes_max"),
+            message: (cx.limits.evo_ai_message_bytes_max, "evo_ai_message_bytes_max"),
+        };
+        sizes.check(params)?;
+    }
+    v03::read_lenient(cx, params, pack)
+}
 
 fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
     v01::reply_in(out, &SPELLING, reply, cx);

@@ -234,6 +234,22 @@ pub struct Quirks {
     /// What a caller that is known may take, as the platform documents it; its clients look for
     /// `X-RateLimit-*` in every answer.
     pub quota: Option<DocumentedQuota>,
+    /// How large bodies and messages may be where the platform documents sizes of its own.
+    pub body: Option<DocumentedBody>,
+}
+
+/// How large a body may be in place of `body_bytes_max`, and a message of a WebSocket in place of
+/// `ws_frame_bytes_max` and `ws_message_bytes_max`.
+#[derive(Clone, Copy, Debug)]
+pub struct DocumentedBody {
+    /// The limit.
+    pub bytes_max: fn(&Limits) -> usize,
+    /// Its name.
+    pub name: &'static str,
+    /// What a body beyond it is told.
+    pub too_large: &'static str,
+    /// What a length a hundred times beyond it is told.
+    pub absurd: &'static str,
 }
 
 /// What a platform lets a caller take.
@@ -262,6 +278,7 @@ impl Quirks {
         card_v1: false,
         stream_faults: false,
         quota: None,
+        body: None,
     };
 }
 

@@ -6,9 +6,12 @@ use super::{
     request,
 };
 use crate::{
-    binding::admission::{Admitted, ENDED},
+    binding::{
+        admission::{Admitted, ENDED},
+        body_limit::BodyLimit,
+    },
     engine::Next,
-    http::{Chunked, HeadLayout, response},
+    http::{Chunked, HeadLayout, Reject, response},
     json::Source,
 };
 
@@ -18,6 +21,8 @@ pub(super) struct Chunks {
     layout: HeadLayout,
     body: Vec<u8>,
     decoder: Chunked,
+    /// How large it may become.
+    limit: BodyLimit,
     /// Input that was eaten of it.
     eaten: u64,
     /// True: all of it has come, and waits until it is parsed.
@@ -73,11 +78,13 @@ impl Conn {
                 self.not_yet(cx, rest.len(), total, eof)
             }
             request::BodyEnd::Chunked => {
-                let decoder = Chunked::new(request::chunk_limits(cx.engine.limits()));
+                let limit = request::body_limit(cx.engine, &layout.head(rest));
+                let decoder = Chunked::new(request::chunk_limits(cx.engine.limits(), limit));
                 let (head, layout, body) = (rest[..head_len].to_vec(), *layout, Vec::new());
                 self.seen = 0;
                 let (eaten, is_whole) = (0, false);
-                let chunks = Chunks { head, layout, body, decoder, eaten, is_whole, admission };
+                let chunks =
+                    Chunks { head, layout, body, decoder, limit, eaten, is_whole, admission };
                 self.state = State::Chunks(Box::new(chunks));
                 Step::Ate(head_len)
             }
@@ -91,6 +98,10 @@ impl Conn {
             return self.chunks_came(cx, 0);
         }
         let step = match chunks.decoder.advance(rest, &mut chunks.body) {
+            Err(Reject::BodyTooLarge) => {
+                let (status, why) = (Reject::BodyTooLarge.status(), chunks.limit.too_large);
+                return self.reject_with(cx, status, why);
+            }
             Err(reject) => return self.reject(cx, reject),
             Ok(step) => step,
         };

@@ -31,7 +31,7 @@ use crate::{
         request::{self, Http1Handled, asking},
         socket::Socket,
     },
-    http::{Found, Head, Method},
+    http::{Found, Head},
     json::Source,
     service::{Now, Peer},
 };
@@ -299,9 +299,9 @@ impl Conn {
             Ok(Found::Complete(layout)) => layout,
         };
         let head = layout.head(rest.bytes());
-        if !layout.knows_hosts() && !hosts::are_served(config, cx.peer, &head) {
-            let head_only = head.method() == Method::Head;
-            return self.misdirected(cx, head_only);
+        let at = (cx.engine, cx.peer);
+        if let Some(refusal) = self.refused_head(at, &head, layout.knows_hosts()) {
+            return self.refuse(cx, refusal);
         }
         let admission = match asking(cx.engine, cx.peer, false).admit(&head, cx.now, cx.wake) {
             Poll::Ready(Ok(admission)) => admission,

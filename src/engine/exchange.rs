@@ -17,6 +17,7 @@ use crate::{
         EventStream, Handled, PendingResponse,
         admission::{ADMISSION_MS_MAX, Admitted, ENDED},
         answer::ResponseWriter,
+        body_limit::BodyLimit,
         cors::CorsAnswer,
         grpc::{self, Status},
         hosts,
@@ -64,6 +65,8 @@ pub struct Exchange {
     /// True: the sink has the head of the answer.
     has_begun: bool,
     body: Vec<u8>,
+    /// How large it may become.
+    limit: BodyLimit,
     /// When the current window of the body began, and what had come until then.
     since_ms: u64,
     seen: usize,
@@ -111,6 +114,7 @@ impl Exchange {
         };
         let cors = refusal::page(config, peer, &read);
         let is_grpc = may_be_grpc && media.is_some_and(grpc::is_media);
+        let mut limit = BodyLimit::ordinary(cx.engine.limits());
         let state = match read {
             Err(PartsReject { reject, .. }) => {
                 ExchangeState::Refused(reject.status(), reject.reason())
@@ -118,7 +122,10 @@ impl Exchange {
             Ok(head) if !head.knows_hosts() && !hosts::are_served(config, peer, &head.head()) => {
                 ExchangeState::Refused(hosts::MISDIRECTED, hosts::REFUSAL)
             }
-            Ok(head) => ExchangeState::Body { head, is_whole: !has_body, caller: None },
+            Ok(head) => {
+                limit = body::limit(cx, &head.head(), is_grpc);
+                body::begin(head, has_body, limit)
+            }
         };
         let since_ms = cx.now.mono_ms;
         let timeout_ms = match &state {
@@ -133,6 +140,7 @@ impl Exchange {
             due_ms: timeout_ms.map(|ms| since_ms + ms),
             has_begun: false,
             body: Vec::new(),
+            limit,
             since_ms,
             seen: 0,
             ticket: None,

@@ -9,6 +9,7 @@ use crate::{
         self, CallContext, CallScratch, Endpoint, Handled, RequestSource, Scratch,
         admission::{self, AdmissionCx, Admitted},
         answer::ResponseWriter,
+        body_limit::BodyLimit,
         observed::CallBegin,
         responder::{Http1, Http1Kept, Transport},
         response_parts::ResponseParts,
@@ -45,17 +46,34 @@ pub(super) fn head_limits(limits: &Limits) -> HeadLimits {
         target_bytes_max: limits.target_bytes_max,
         query_bytes_max: limits.query_bytes_max,
         method_bytes_max: limits.method_bytes_max,
-        body_bytes_max: limits.body_bytes_max as u64,
+        // That is for `refused_length` to say, when the path is known.
+        body_bytes_max: u64::MAX,
     }
 }
 
-pub(super) fn chunk_limits(limits: &Limits) -> ChunkLimits {
+pub(super) fn chunk_limits(limits: &Limits, body: BodyLimit) -> ChunkLimits {
     ChunkLimits {
-        body_bytes_max: limits.body_bytes_max as u64,
+        body_bytes_max: body.bytes_max as u64,
         line_bytes_max: limits.chunk_line_bytes_max,
         trailer_bytes_max: limits.trailer_bytes_max,
-        overhead_bytes_max: limits.body_bytes_max,
+        overhead_bytes_max: body.bytes_max,
     }
+}
+
+/// Status and sentence for a request whose body is too long by what its head says.
+#[inline(always)]
+pub(super) fn refused_length(engine: &Engine, head: &Head<'_>) -> Option<(u16, &'static str)> {
+    match head.body() {
+        BodyFraming::Length(length) if length > BodyLimit::least(engine.limits()) as u64 => {
+            body_limit(engine, head).refusal(length)
+        }
+        BodyFraming::None | BodyFraming::Length(_) | BodyFraming::Chunked => None,
+    }
+}
+
+/// How large the body of a request may be.
+pub(super) fn body_limit(engine: &Engine, head: &Head<'_>) -> BodyLimit {
+    BodyLimit::of(&engine.config, engine.service(), head)
 }
 
 /// What outlives this turn of an answer over HTTP/1.1, and which record it shows.

@@ -16,7 +16,7 @@ use crate::{
     },
     limits::Limits,
     service::Now,
-    ws::{self, OpCode, Reader, ReaderRules, WsError, WsEvent, code},
+    ws::{self, OpCode, Reader, WsError, WsEvent, code},
 };
 
 /// One WebSocket.
@@ -124,13 +124,7 @@ impl Socket {
 
     /// Handles what has come, as long as there is room; says how much that was, or how it ended.
     fn read(&mut self, cx: &mut Cx<'_>, input: &[u8], room: usize) -> Result<usize, Next> {
-        let limits = cx.engine.limits();
-        let rules = ReaderRules {
-            frame_bytes_max: limits.ws_frame_bytes_max,
-            message_bytes_max: limits.ws_message_bytes_max,
-            binary: self.session.takes_binary(),
-            masked: true,
-        };
+        let rules = self.session.reader_rules(cx.engine.limits());
         if let Some((opcode, mut body)) = self.whole.take()
             && !self.message(cx, opcode, &mut body, room)
         {

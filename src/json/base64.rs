@@ -60,6 +60,12 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// How many bytes the base64 between the quotes of a JSON string stands for, if it is that.
+#[must_use]
+pub fn decoded_len(raw: &str) -> usize {
+    unescape(raw).trim_end_matches('=').len() * 3 / 4
+}
+
 /// Appends the bytes of unescaped base64 in any accepted spelling; nothing when it is not base64.
 pub fn push_decoded(out: &mut Vec<u8>, text: &[u8]) {
     let text = std::str::from_utf8(text).unwrap_or_default();
@@ -151,6 +157,8 @@ mod tests {
             assert_eq!(encode(bytes.as_bytes()), text);
             assert_eq!(decode(text).as_deref(), Some(bytes.as_bytes()));
             assert_eq!(decode(text.trim_end_matches('=')).as_deref(), Some(bytes.as_bytes()));
+            assert_eq!(decoded_len(text), bytes.len());
+            assert_eq!(decoded_len(text.trim_end_matches('=')), bytes.len());
             assert!(matches!(normalise(text), Some(Cow::Borrowed(same)) if same == text));
             assert_eq!(normalise(text.trim_end_matches('=')).as_deref(), Some(text));
         }

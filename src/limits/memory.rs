@@ -93,10 +93,9 @@ impl Limits {
     /// estimate.
     pub fn memory_bytes_terms(&self, workers: usize) -> Vec<(&'static str, u64)> {
         let times = |count: usize, bytes: u64| (count as u64).saturating_mul(bytes);
-        let body = self.body_bytes_max.max(self.ws_message_bytes_max) as u64;
-        // A message of a WebSocket is gathered in a buffer that doubles.
-        let message = 2 * self.ws_message_bytes_max as u64;
-        let request = message.max(self.head_bytes_max as u64 + self.body_bytes_max as u64);
+        let body = self.largest_body_bytes().max(self.largest_message_bytes()) as u64;
+        let message = self.largest_message_bytes() as u64;
+        let request = message.max(self.head_bytes_max as u64 + self.largest_body_bytes() as u64);
         // A batch passes its bound by one page, a page by one task.
         let answer = 2 * self.answer_bytes_max as u64 + self.task_bytes_max as u64;
         let at_hand = request + self.output_bytes_max as u64 + answer;
@@ -129,7 +128,8 @@ impl Limits {
                 self.buffers_bytes_max as u64,
             ),
             (
-                "large bodies: parser and scratch (large_bodies_max, body_bytes_max)",
+                "large bodies: parser and scratch (large_bodies_max, body_bytes_max, \
+                 evo_ai_body_bytes_max)",
                 times(self.large_bodies_max.min(workers), self.handling_bytes(body)),
             ),
             (
@@ -143,6 +143,16 @@ impl Limits {
         return terms.into_iter().chain(self.http2_bytes_terms(workers as u64)).collect();
         #[cfg(not(feature = "grpc"))]
         terms.to_vec()
+    }
+
+    /// Bytes of the largest body that any path takes.
+    pub(crate) fn largest_body_bytes(&self) -> usize {
+        self.body_bytes_max.max(self.evo_ai_body_bytes_max)
+    }
+
+    /// Bytes of the largest message that any WebSocket takes.
+    pub(crate) fn largest_message_bytes(&self) -> usize {
+        self.ws_message_bytes_max.max(self.evo_ai_body_bytes_max)
     }
 
     /// A group of shards for each worker, of which there are as many as a power of two and at most

@@ -99,7 +99,7 @@ impl WorkerState {
             write_progress_bytes_min: limits.write_progress_bytes_min,
             linger_ms: limits.linger_ms,
             reuse_bytes_max: limits.reuse_bytes_max / (3 * server.workers_at_start),
-            input_bytes_max: limits.head_bytes_max + limits.body_bytes_max + READ_BYTES,
+            input_bytes_max: limits.head_bytes_max + limits.largest_body_bytes() + READ_BYTES,
         };
         let scratch = WorkerScratch {
             worker,

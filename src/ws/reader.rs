@@ -83,7 +83,7 @@ impl Reader {
         loop {
             let rest = &input[ate..];
             if let Some(frame) = self.frame {
-                let (more, is_whole) = self.gather(rest, frame)?;
+                let (more, is_whole) = self.gather(rest, frame, rules)?;
                 ate += more;
                 if is_whole {
                     return Ok((ate, self.take(scratch)));
@@ -155,8 +155,19 @@ impl Reader {
 
     /// Unmasks what there is of a frame's payload; says how much that was, and whether it was the
     /// last of its message.
-    fn gather(&mut self, rest: &[u8], frame: OpenFrame) -> Result<(usize, bool), WsError> {
+    fn gather(
+        &mut self,
+        rest: &[u8],
+        frame: OpenFrame,
+        rules: &ReaderRules,
+    ) -> Result<(usize, bool), WsError> {
         let count = usize::try_from(frame.left).map_or(rest.len(), |left| left.min(rest.len()));
+        let gathered = self.message.len();
+        if gathered + count > self.message.capacity() {
+            // It doubles, and never has room for more than a message may be.
+            let room = (2 * (gathered + count)).min(rules.message_bytes_max);
+            self.message.reserve_exact(room.saturating_sub(gathered));
+        }
         frame.key.append(&mut self.message, &rest[..count]);
         let left = frame.left - count as u64;
         let is_whole = left == 0 && frame.fin;
@@ -295,6 +306,19 @@ mod tests {
             ],
             None,
         );
+    }
+
+    #[test]
+    fn a_buffer_has_no_room_for_more_than_a_message_may_be() {
+        let (mut reader, mut scratch, mut input) = (Reader::default(), Vec::new(), Vec::new());
+        let bytes = [frame(0x01, &[b'a'; 90]), frame(0x00, &[b'b'; 60])].concat();
+        for piece in bytes.chunks(13) {
+            input.extend_from_slice(piece);
+            let (ate, _) = reader.advance(&input, &mut scratch, &RULES).unwrap();
+            input.drain(..ate);
+            assert!(reader.held_bytes() <= RULES.message_bytes_max, "{}", reader.held_bytes());
+        }
+        assert_eq!(reader.gathered(), 150);
     }
 
     #[test]

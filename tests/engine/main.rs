@@ -17,6 +17,8 @@ mod changes;
 mod cors;
 mod deferred;
 mod dialects;
+#[cfg(feature = "auth")]
+mod evo_ai;
 mod extensions;
 mod faults;
 mod generations;

@@ -84,7 +84,7 @@ fn run(dialect: &Dialect, path: &Path) {
 }
 
 /// The commands with their line numbers.
-fn commands(text: &str) -> Vec<(usize, String)> {
+pub fn commands(text: &str) -> Vec<(usize, String)> {
     let mut commands: Vec<(usize, String)> = Vec::new();
     for (at, line) in text.lines().enumerate() {
         match commands.last_mut() {

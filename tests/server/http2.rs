@@ -206,6 +206,38 @@ fn bodies_without_a_length_and_bodies_that_are_too_long() {
 }
 
 #[test]
+fn bodies_of_evo_ai_have_a_limit_of_their_own() {
+    let rig = Rig::limited(|limits| {
+        (limits.body_bytes_max, limits.evo_ai_body_bytes_max) = (50_000, 90_000);
+    });
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        for (path, most, name) in [
+            ("/api/v1/a2a/echo", 90_000, "evo_ai_body_bytes_max"),
+            ("/", 50_000, "(body_bytes_max"),
+        ] {
+            for (length, status) in [(most, 200), (most + 1, 413)] {
+                let mut body = rpc("tasks/get", &json!({"id": "none"}));
+                body.resize(length, b' ');
+                for says_length in [true, false] {
+                    let mut request = post("application/json", path);
+                    if says_length {
+                        request = request.header("content-length", length);
+                    }
+                    let request = request.body(()).unwrap();
+                    let answer = ask(&mut client, request, &body).await;
+                    assert_eq!(answer.status(), status, "{path} {length} {says_length}");
+                    let (_, said, _) = rest(answer).await;
+                    let said = String::from_utf8(said).unwrap();
+                    assert_eq!(said.contains(name), status == 413, "{said}");
+                }
+            }
+        }
+        assert_serves(&rig).await;
+    });
+}
+
+#[test]
 fn a_deadline_lets_the_call_go() {
     let rig = Rig::echo();
     run(async {

@@ -19,8 +19,9 @@ use crate::{
     },
     fault::{Fault, FaultKind},
     json::Source,
+    limits::Limits,
     service::{Follow, Now, Peer, Service},
-    ws::{self, OpCode},
+    ws::{self, OpCode, ReaderRules},
 };
 
 /// How a WebSocket was opened, and what it waits for.
@@ -66,9 +67,16 @@ impl Session {
         false
     }
 
-    /// Whether messages of bytes are taken: A2A is text.
-    pub fn takes_binary(&self) -> bool {
-        self.echoes()
+    /// How its messages are read: A2A is text, and as large as the platform of its path documents.
+    pub fn reader_rules(&self, limits: &Limits) -> ReaderRules {
+        let documented = self.upgrade.endpoint().dialect.quirks.body;
+        let documented = documented.map(|body| (body.bytes_max)(limits));
+        ReaderRules {
+            frame_bytes_max: documented.unwrap_or(limits.ws_frame_bytes_max),
+            message_bytes_max: documented.unwrap_or(limits.ws_message_bytes_max),
+            binary: self.echoes(),
+            masked: true,
+        }
     }
 
     /// Whether the credential still holds by which it was opened.
@@ -211,6 +219,8 @@ impl Session {
         if self.echoes() {
             return;
         }
+        let documented = self.upgrade.endpoint().dialect.quirks.body;
+        let limit = documented.map_or(limit, |body| body.name);
         let frame = ws::begin(out);
         let fault =
             Fault::because(FaultKind::Overloaded, format!("the message is too large ({limit})"));

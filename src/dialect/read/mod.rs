@@ -17,6 +17,7 @@ mod push;
 #[cfg(feature = "client")]
 mod reply;
 mod send;
+pub(super) mod sizes;
 mod target;
 #[cfg(feature = "client")]
 mod task;

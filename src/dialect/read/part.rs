@@ -115,6 +115,15 @@ pub(super) fn read<const REPLY: bool>(
     put_names::<REPLY>(cx, file.at(slots.name), file.at(slots.media), packer)
 }
 
+/// What of a part can be the base64 of a file, in any spelling.
+pub(super) fn files(part: Value<'_>) -> [Option<Value<'_>>; 2] {
+    let (mut slots, mut of_file) = (PartSlots::default(), FileSlots::default());
+    slots.fill(part);
+    let file = part.at(slots.file);
+    file.inspect(|file| of_file.fill(*file));
+    [part.at(slots.raw), file.and_then(|file| file.at(of_file.bytes))]
+}
+
 /// The text of a part that has no other member: nearly all parts of 1.0 are that.
 #[inline]
 fn only_text<'p>(value: Value<'p>) -> Option<&'p [u8]> {

@@ -9,8 +9,18 @@ use crate::{
         hosts, http_error,
         responder::{Http1, Http1Kept, Transport},
     },
-    http::{Head, Reject},
+    engine::{Engine, request},
+    http::{Head, Method, Reject},
+    service::Peer,
 };
+
+/// What the last request of a connection is told.
+pub(super) struct HeadRefusal {
+    status: u16,
+    why: &'static str,
+    /// True: it asks for a head alone.
+    to_head: bool,
+}
 
 impl Conn {
     /// Notes what is said to the page of a request, whose host is known.
@@ -28,11 +38,23 @@ impl Conn {
         self.reject(cx, reject)
     }
 
-    /// Refuses a request for a host that is not ours: no page is told anything.
-    #[cold]
-    pub(super) fn misdirected(&mut self, cx: &mut Cx<'_>, head_only: bool) -> Step {
-        self.cors = CorsAnswer::NONE;
-        self.refuse(cx, hosts::MISDIRECTED, hosts::REFUSAL, head_only)
+    /// Why nothing of a request is read but its head, which is in order: its host is not ours, of
+    /// which no page is told anything, or its body is too long.
+    #[inline(always)]
+    pub(super) fn refused_head(
+        &mut self,
+        (engine, peer): (&Engine, Peer<'_>),
+        head: &Head<'_>,
+        knows_hosts: bool,
+    ) -> Option<HeadRefusal> {
+        if !knows_hosts && !hosts::are_served(&engine.config, peer, head) {
+            self.cors = CorsAnswer::NONE;
+            let to_head = head.method() == Method::Head;
+            return Some(HeadRefusal { status: hosts::MISDIRECTED, why: hosts::REFUSAL, to_head });
+        }
+        let (status, why) = request::refused_length(engine, head)?;
+        self.note_page(&engine.config, head);
+        Some(HeadRefusal { status, why, to_head: false })
     }
 
     pub(in crate::engine) fn reject(&mut self, cx: &mut Cx<'_>, reject: Reject) -> Step {
@@ -46,11 +68,13 @@ impl Conn {
         status: u16,
         reason: &'static str,
     ) -> Step {
-        self.refuse(cx, status, reason, false)
+        self.refuse(cx, HeadRefusal { status, why: reason, to_head: false })
     }
 
     /// Writes the last answer of the connection.
-    fn refuse(&mut self, cx: &mut Cx<'_>, status: u16, why: &'static str, to_head: bool) -> Step {
+    #[cold]
+    pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, refusal: HeadRefusal) -> Step {
+        let HeadRefusal { status, why, to_head } = refusal;
         let kept = Http1Kept { closes: true, head_only: to_head, ..Http1Kept::default() };
         let http = Http1::resume(kept, cx.worker.scratch.date.at(cx.now));
         let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));

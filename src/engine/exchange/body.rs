@@ -3,16 +3,42 @@
 use super::{Exchange, ExchangeState};
 use crate::{
     binding::{
+        body_limit::BodyLimit,
         grpc::{self, frame},
         large::LARGE_BODY_BYTES,
     },
-    engine::Cx,
-    http::{BodyFraming, Reject},
+    engine::{Cx, request},
+    http::{BodyFraming, Head, HeadBuf, Reject},
     limits::Limits,
 };
 
 /// What is refused whose length is not the one that its head names.
 const LENGTH_DIFFERS: &str = "the body is not as long as Content-Length says";
+
+/// How large the body of a request may be. Its path is looked at only if that matters.
+pub(super) fn limit(cx: &Cx<'_>, head: &Head<'_>, is_grpc: bool) -> BodyLimit {
+    let limits = cx.engine.limits();
+    match head.body() {
+        BodyFraming::None => BodyLimit::ordinary(limits),
+        BodyFraming::Length(length) if length <= BodyLimit::least(limits) as u64 => {
+            BodyLimit::ordinary(limits)
+        }
+        BodyFraming::Length(_) | BodyFraming::Chunked if is_grpc => BodyLimit::ordinary(limits),
+        BodyFraming::Length(_) | BodyFraming::Chunked => request::body_limit(cx.engine, head),
+    }
+}
+
+/// A request whose head is in order: its body is to come, unless it is too long.
+pub(super) fn begin(head: HeadBuf, has_body: bool, limit: BodyLimit) -> ExchangeState {
+    let refusal = match head.head().body() {
+        BodyFraming::Length(length) => limit.refusal(length),
+        BodyFraming::None | BodyFraming::Chunked => None,
+    };
+    match refusal {
+        Some((status, why)) => ExchangeState::Refused(status, why),
+        None => ExchangeState::Body { head, is_whole: !has_body, caller: None },
+    }
+}
 
 impl Exchange {
     /// True: the body is wanted. What comes of one that is not may be thrown away.
@@ -20,8 +46,9 @@ impl Exchange {
         matches!(self.state, ExchangeState::Body { is_whole: false, .. })
     }
 
-    /// Appends a piece of the body. Beyond `body_bytes_max` the request is refused; over gRPC the
-    /// message is that large at most, and is refused as soon as its length has come.
+    /// Appends a piece of the body. Beyond `body_bytes_max`, or what its path has in place of it,
+    /// the request is refused; over gRPC the message is that large at most, and is refused as soon
+    /// as its length has come.
     pub fn push(&mut self, limits: &Limits, piece: &[u8]) {
         let ExchangeState::Body { head, is_whole, .. } = &mut self.state else { return };
         if *is_whole {
@@ -32,9 +59,9 @@ impl Exchange {
             BodyFraming::Length(said) if length as u64 > said => {
                 self.state = ExchangeState::Refused(400, LENGTH_DIFFERS);
             }
-            _ if !self.is_grpc && length > limits.body_bytes_max => {
-                let reject = Reject::BodyTooLarge;
-                self.state = ExchangeState::Refused(reject.status(), reject.reason());
+            _ if !self.is_grpc && length > self.limit.bytes_max => {
+                let (status, why) = (Reject::BodyTooLarge.status(), self.limit.too_large);
+                self.state = ExchangeState::Refused(status, why);
             }
             BodyFraming::Length(said) => {
                 // What is announced is made room for when some of it has come.
@@ -62,7 +89,7 @@ impl Exchange {
         };
         let fits = match head.head().body() {
             BodyFraming::Length(said) => said == body.len() as u64,
-            BodyFraming::Chunked => body.len() <= cx.engine.limits().body_bytes_max,
+            BodyFraming::Chunked => body.len() <= self.limit.bytes_max,
             BodyFraming::None => false,
         };
         fits && body.len() <= LARGE_BODY_BYTES && self.body.is_empty() && !self.is_late(cx.now)

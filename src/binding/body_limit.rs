@@ -1,0 +1,67 @@
+//! How large a body may be: the path of a request says it, so it is known before any of the body is
+//! read.
+
+use crate::{
+    binding::{
+        ServerConfig,
+        route::{Route, path_of, route},
+    },
+    dialect::Dialect,
+    http::{Head, Reject},
+    limits::Limits,
+    service::Service,
+};
+
+/// A length that is so many times the limit is a probe (`http::framing`).
+const ABSURD: u64 = 100;
+
+/// How large a body may be, and what is said of one that is larger.
+#[derive(Clone, Copy)]
+pub struct BodyLimit {
+    /// Bytes that it may have.
+    pub bytes_max: usize,
+    /// What a body is told that has more.
+    pub too_large: &'static str,
+    absurd: &'static str,
+}
+
+impl BodyLimit {
+    /// Where nothing else is documented.
+    pub fn ordinary(limits: &Limits) -> BodyLimit {
+        BodyLimit {
+            bytes_max: limits.body_bytes_max,
+            too_large: Reject::BodyTooLarge.reason(),
+            absurd: Reject::LengthAbsurd.reason(),
+        }
+    }
+
+    /// What a body may have in any case: nobody needs to look at the path for less.
+    #[inline(always)]
+    pub fn least(limits: &Limits) -> usize {
+        limits.body_bytes_max.min(limits.evo_ai_body_bytes_max)
+    }
+
+    /// What the body of a request may have, wherever it is sent.
+    #[cold]
+    pub fn of(config: &ServerConfig, service: &dyn Service, head: &Head<'_>) -> BodyLimit {
+        match route(config, service, path_of(head)) {
+            Route::Rpc(target) => BodyLimit::in_dialect(target.endpoint.dialect, &config.limits),
+            _ => BodyLimit::ordinary(&config.limits),
+        }
+    }
+
+    fn in_dialect(dialect: &Dialect, limits: &Limits) -> BodyLimit {
+        let Some(body) = dialect.quirks.body else { return BodyLimit::ordinary(limits) };
+        let bytes_max = (body.bytes_max)(limits);
+        BodyLimit { bytes_max, too_large: body.too_large, absurd: body.absurd }
+    }
+
+    /// Status and sentence for a body of this length, if it is too large.
+    pub fn refusal(&self, length: u64) -> Option<(u16, &'static str)> {
+        let most = self.bytes_max as u64;
+        if length > most.saturating_mul(ABSURD) {
+            return Some((Reject::LengthAbsurd.status(), self.absurd));
+        }
+        (length > most).then_some((Reject::BodyTooLarge.status(), self.too_large))
+    }
+}
