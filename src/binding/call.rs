@@ -124,6 +124,26 @@ impl<'x> CallContext<'x> {
         if let Call::ExtendedCard = call {
             return self.answer_card(format);
         }
+        match self.config.observer {
+            Some(_) => self.reply_told(call, format),
+            None => self.reply(call, format),
+        }
+    }
+
+    /// Makes a call that is answered by a reply, of which nobody is told.
+    #[inline(always)]
+    fn reply(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) -> Handled {
+        let (service, mut cx, writer) = self.split(true);
+        let outcome = writer.begin_reply(format, |answer| service.call(&mut cx, *call, answer));
+        writer.shows(cx.record);
+        match writer.end_reply(format, outcome) {
+            None => Handled::Answered,
+            Some(wait) => self.pend(format, vec![PendingCall::new(wait, format)], None),
+        }
+    }
+
+    /// The same, of which somebody is told.
+    fn reply_told(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) -> Handled {
         let mut details = self.details(call);
         let (service, mut cx, writer) = self.split(true);
         let outcome =

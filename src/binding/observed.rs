@@ -15,8 +15,8 @@ use crate::{
     service::{
         Answer, CallCx, Follow, Outcome, Service,
         observe::{
-            AuthOutcome, CallBinding, CallDetails, CallEnd, CallObserver, CallRecord, CallRefusal,
-            StreamRecord,
+            AnsweredCall, AuthOutcome, CallBinding, CallDetails, CallEnd, CallObserver, CallRecord,
+            CallRefusal, StreamRecord,
         },
     },
 };
@@ -139,7 +139,7 @@ impl CallContext<'_> {
     #[inline(always)]
     pub fn begin_call(&mut self, bytes_in: usize) {
         if let Some(observer) = &self.config.observer {
-            let ns = observer.clock_ns();
+            let ns = observer.turned_ns(self.scratch.worker);
             self.begin = CallBegin { ns, bytes_in, out_at: self.writer.out.len() };
         }
     }
@@ -148,7 +148,7 @@ impl CallContext<'_> {
     #[inline(always)]
     pub fn begin_next_call(&mut self) {
         if let Some(observer) = &self.config.observer {
-            self.begin.ns = observer.clock_ns();
+            self.begin.ns = observer.turned_ns(self.scratch.worker);
             self.begin.out_at = self.writer.out.len();
         }
     }
@@ -192,14 +192,49 @@ impl CallContext<'_> {
         refusal: Option<CallRefusal>,
         details: Option<Box<CallDetails>>,
     ) {
-        if let Some(observer) = &self.config.observer {
-            let mut record = self.record(op, self.way(format), details);
-            if let Some(refusal) = refusal {
-                record.status = status(format, refusal);
-                record.refusal = Some(refusal);
+        let Some(observer) = &self.config.observer else { return };
+        match (op, refusal, details) {
+            (Some(op), None, None) => {
+                let ((binding, generation), begin) = (self.way(format), self.take_begin());
+                observer.call_answered(&AnsweredCall {
+                    worker: self.scratch.worker,
+                    binding,
+                    op,
+                    generation,
+                    agent: self.agent,
+                    began_ns: begin.ns,
+                    bytes_in: begin.bytes_in as u64,
+                    bytes_out: self.writer.out.len().saturating_sub(begin.out_at) as u64,
+                });
             }
-            observer.call_ended(&record);
+            (op, refusal, details) => self.ended_otherwise(op, format, refusal, details),
         }
+    }
+
+    #[cold]
+    fn ended_otherwise(
+        &mut self,
+        op: Option<Op>,
+        format: &AnswerFormat<'_>,
+        refusal: Option<CallRefusal>,
+        details: Option<Box<CallDetails>>,
+    ) {
+        let Some(observer) = &self.config.observer else { return };
+        let mut record = self.record(op, self.way(format), details);
+        if let Some(refusal) = refusal {
+            record.status = status(format, refusal);
+            record.refusal = Some(refusal);
+        }
+        observer.call_ended(&record);
+    }
+
+    /// What is known of the call that was begun last. What follows belongs to the next one of a
+    /// batch.
+    #[inline(always)]
+    fn take_begin(&mut self) -> CallBegin {
+        let begin = self.begin;
+        (self.begin.bytes_in, self.begin.out_at) = (0, self.writer.out.len());
+        begin
     }
 
     /// Answers a call of this operation, if it is one, with a fault, and tells it.
@@ -270,17 +305,14 @@ impl CallContext<'_> {
         (binding, format.encode.generation)
     }
 
-    #[inline(always)]
     fn record(
         &mut self,
         op: Option<Op>,
         (binding, generation): (CallBinding, Generation),
         details: Option<Box<CallDetails>>,
     ) -> CallRecord {
-        let CallBegin { ns, bytes_in, out_at } = self.begin;
         let out = self.writer.out.len();
-        // What follows belongs to the next call of a batch.
-        (self.begin.bytes_in, self.begin.out_at) = (0, out);
+        let CallBegin { ns, bytes_in, out_at } = self.take_begin();
         CallRecord {
             worker: self.scratch.worker,
             binding,
@@ -288,7 +320,7 @@ impl CallContext<'_> {
             generation,
             agent: self.agent,
             refusal: None,
-            status: if binding == CallBinding::Grpc { 0 } else { 200 },
+            status: binding.status_ok(),
             began_ns: ns,
             waited: false,
             bytes_in: bytes_in as u64,

@@ -18,6 +18,8 @@ use std::{
 
 use tokio::runtime::RuntimeMetrics;
 
+#[cfg(feature = "metrics")]
+use super::observers::{Turned, monotonic_ns};
 use crate::service::Now;
 
 /// Polls that may share one reading.
@@ -47,6 +49,9 @@ pub(super) struct Clock {
     /// What the wall clock is ahead of the monotonic one, and when it is asked again.
     wall: Cell<(u64, u64)>,
     metrics: RuntimeMetrics,
+    /// Who hears each reading, in nanoseconds, and how many of those the epoch is ahead of ours.
+    #[cfg(feature = "metrics")]
+    turned: Option<(Turned, u64)>,
     /// Milliseconds of work until the last reading, or until the wait before it.
     worked_ms: Cell<u64>,
     held_up: Cell<Option<HeldUp>>,
@@ -57,10 +62,29 @@ impl Clock {
     pub(super) fn new(epoch: Instant, stale: Arc<AtomicBool>, metrics: RuntimeMetrics) -> Clock {
         let (polls, now, wall) = (Cell::new(0), Cell::default(), Cell::default());
         let (worked_ms, held_up) = (Cell::default(), Cell::default());
-        let clock = Clock { epoch, stale, polls, now, wall, metrics, worked_ms, held_up };
+        let clock = Clock {
+            epoch,
+            stale,
+            polls,
+            now,
+            wall,
+            metrics,
+            #[cfg(feature = "metrics")]
+            turned: None,
+            worked_ms,
+            held_up,
+        };
         clock.refresh();
         clock.held_up.set(None);
         clock
+    }
+
+    /// The same, whose readings somebody hears.
+    #[cfg(feature = "metrics")]
+    pub(super) fn heard_by(mut self, turned: Turned) -> Clock {
+        let elapsed_ns = self.epoch.elapsed().as_nanos() as u64;
+        self.turned = Some((turned, monotonic_ns().saturating_sub(elapsed_ns)));
+        self
     }
 
     /// The time, at most a few polls old.
@@ -78,7 +102,12 @@ impl Clock {
         let has_waited = self.stale.load(Ordering::Relaxed);
         self.stale.store(false, Ordering::Relaxed);
         self.polls.set(0);
-        let mono_ms = self.epoch.elapsed().as_millis() as u64;
+        let elapsed = self.epoch.elapsed();
+        #[cfg(feature = "metrics")]
+        if let Some((turned, epoch_ns)) = &self.turned {
+            turned.store(epoch_ns + elapsed.as_nanos() as u64, Ordering::Relaxed);
+        }
+        let mono_ms = elapsed.as_millis() as u64;
         self.look_back(has_waited, mono_ms);
         let (mut ahead_ms, due_ms) = self.wall.get();
         if mono_ms >= due_ms {

@@ -1,22 +1,63 @@
 //! Who is told how calls end: whoever counts, and whoever logs.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
-use crate::service::observe::{AuthOutcome, CallObserver, CallRecord};
+use crossbeam_utils::CachePadded;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::service::observe::{AnsweredCall, AuthOutcome, CallObserver, CallRecord};
 
 #[cfg(feature = "logs")]
 use super::log::AccessLog;
 use super::{metrics::Metrics, report};
 
+/// What a worker has read last on the clock of [`monotonic_ns`].
+pub(super) type Turned = Arc<CachePadded<AtomicU64>>;
+
+/// Nanoseconds of the system's clock that never goes back.
+#[inline]
+pub(super) fn monotonic_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// The observer of a server.
 pub(super) struct Observers {
-    pub(super) epoch: Instant,
+    /// What each worker has read last on the clock.
+    pub(super) turned: Box<[Turned]>,
     pub(super) metrics: Option<Arc<Metrics>>,
     #[cfg(feature = "logs")]
     pub(super) log: Option<Arc<AccessLog>>,
 }
 
 impl Observers {
+    /// For so many workers; nobody is told yet.
+    pub(super) fn new(workers: usize) -> Observers {
+        let turned = || Turned::new(CachePadded::new(AtomicU64::new(monotonic_ns())));
+        Observers {
+            turned: std::iter::repeat_with(turned).take(workers.max(1)).collect(),
+            metrics: None,
+            #[cfg(feature = "logs")]
+            log: None,
+        }
+    }
+
+    /// Where a worker says what it has read last.
+    pub(super) fn turned(&self, worker: usize) -> &Turned {
+        self.turned.get(worker).unwrap_or(&self.turned[0])
+    }
+
+    /// The time, which the worker has read now.
+    #[inline]
+    fn read(&self, worker: usize) -> u64 {
+        let now_ns = monotonic_ns();
+        self.turned(worker).store(now_ns, Relaxed);
+        now_ns
+    }
+
     /// Whether there is anybody to tell.
     pub(super) fn hear(&self) -> bool {
         #[cfg(feature = "logs")]
@@ -30,7 +71,19 @@ impl Observers {
 impl CallObserver for Observers {
     #[inline]
     fn clock_ns(&self) -> u64 {
-        self.epoch.elapsed().as_nanos() as u64
+        monotonic_ns()
+    }
+
+    #[inline]
+    fn turned_ns(&self, worker: usize) -> u64 {
+        self.turned(worker).load(Relaxed)
+    }
+
+    fn call_answered(&self, call: &AnsweredCall) {
+        let now_ns = self.read(call.worker);
+        if let Some(metrics) = &self.metrics {
+            metrics.count_answered(call, now_ns);
+        }
     }
 
     #[inline]
@@ -43,7 +96,7 @@ impl CallObserver for Observers {
     }
 
     fn call_ended(&self, call: &CallRecord) {
-        let now_ns = self.clock_ns();
+        let now_ns = self.read(call.worker);
         if let Some(metrics) = &self.metrics {
             metrics.count(call, now_ns);
         }
@@ -69,10 +122,5 @@ impl CallObserver for Observers {
 #[cfg(feature = "internals")]
 pub fn counting(workers: usize, agents_max: usize) -> Arc<dyn CallObserver> {
     let metrics = Some(Arc::new(Metrics::new(workers, agents_max)));
-    Arc::new(Observers {
-        epoch: Instant::now(),
-        metrics,
-        #[cfg(feature = "logs")]
-        log: None,
-    })
+    Arc::new(Observers { metrics, ..Observers::new(workers) })
 }

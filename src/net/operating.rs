@@ -1,7 +1,7 @@
 //! What whoever runs a server can say of being told about it.
 
 #[cfg(feature = "metrics")]
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use super::{Server, pages::ReadyCheck};
 #[cfg(feature = "logs")]
@@ -70,10 +70,10 @@ impl Server {
         let agents_max = self.setup.limits.agents_max;
         let metrics = self.counts_calls.then(|| Arc::new(Metrics::new(workers, agents_max)));
         let observers = Observers {
-            epoch: Instant::now(),
             metrics,
             #[cfg(feature = "logs")]
             log: self.log.map(|(level, one_of)| open_log(level, one_of)).transpose()?,
+            ..Observers::new(workers)
         };
         let observers = observers.hear().then(|| Arc::new(observers));
         if let Some(observers) = &observers {

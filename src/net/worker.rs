@@ -96,6 +96,11 @@ pub(super) fn run(
         let worker = Worker::new(index, server.engine.limits(), Box::new(entropy));
         let metrics = tokio::runtime::Handle::current().metrics();
         let clock = Clock::new(server.epoch, stale, metrics);
+        #[cfg(feature = "metrics")]
+        let clock = match &server.observers {
+            Some(observers) => clock.heard_by(Arc::clone(observers.turned(index))),
+            None => clock,
+        };
         let local = Rc::new(WorkerState::new(server, clock, worker));
         let accepting = |socket| tokio::task::spawn_local(accept(socket, Rc::clone(&local)));
         let accepting = listeners.into_iter().map(accepting).collect();

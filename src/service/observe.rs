@@ -4,7 +4,8 @@
 //! Law: each call is told once, at its end, on the thread that has answered it: at once, when it no
 //! longer waits, or when its stream has ended. Nothing that is told is a secret. `Now` is read once
 //! a turn, and most calls end in the turn in which they begin, so the observer has a clock of its
-//! own.
+//! own. It is read when a call ends; that one begins costs no reading
+//! ([`CallObserver::turned_ns`]).
 
 use std::sync::Arc;
 
@@ -19,6 +20,12 @@ pub trait CallObserver: Send + Sync {
     /// The time in nanoseconds on a clock that never goes back, and is as fine as calls are short.
     fn clock_ns(&self) -> u64;
 
+    /// The time that this worker has read last on that clock: when a call begins, it has just
+    /// turned to it, or has just ended another one.
+    fn turned_ns(&self, _worker: usize) -> u64 {
+        self.clock_ns()
+    }
+
     /// Whether it wants [`CallRecord::details`], which cost an allocation for each call.
     fn wants_details(&self) -> bool {
         false
@@ -26,6 +33,11 @@ pub trait CallObserver: Send + Sync {
 
     /// Is told how a call has ended.
     fn call_ended(&self, call: &CallRecord);
+
+    /// Is told of a call that has ended as most do; it is not told twice.
+    fn call_answered(&self, call: &AnsweredCall) {
+        self.call_ended(&CallRecord::from(call));
+    }
 
     /// Is told what a request has shown, where callers are known: once for each request that may
     /// be a call, and for each that is refused.
@@ -49,6 +61,14 @@ impl CallBinding {
     /// All of them, in the order of their numbers.
     pub const ALL: [CallBinding; 4] =
         [CallBinding::JsonRpc, CallBinding::HttpJson, CallBinding::Grpc, CallBinding::WebSocket];
+
+    /// The status of HTTP, or the code of gRPC, of what is no refusal.
+    pub const fn status_ok(self) -> u16 {
+        match self {
+            CallBinding::Grpc => 0,
+            CallBinding::JsonRpc | CallBinding::HttpJson | CallBinding::WebSocket => 200,
+        }
+    }
 
     /// Its name in logs and metrics.
     pub const fn word(self) -> &'static str {
@@ -114,6 +134,49 @@ pub struct CallRefusal {
 impl From<&Fault> for CallRefusal {
     fn from(fault: &Fault) -> CallRefusal {
         CallRefusal { kind: fault.kind, limit: fault.limit }
+    }
+}
+
+/// A call that was answered in the turn in which it came, and of which nobody wants details.
+#[derive(Clone, Copy, Debug)]
+pub struct AnsweredCall {
+    /// The worker that has answered it.
+    pub worker: usize,
+    /// The way by which it came.
+    pub binding: CallBinding,
+    /// What was asked for.
+    pub op: Op,
+    /// In which generation.
+    pub generation: Generation,
+    /// Who was meant.
+    pub agent: AgentIndex,
+    /// When it began, on [`CallObserver::clock_ns`].
+    pub began_ns: u64,
+    /// Bytes of its body or message; those of a batch are its first call's.
+    pub bytes_in: u64,
+    /// Bytes of its answer, over HTTP/1.1 with the head.
+    pub bytes_out: u64,
+}
+
+impl From<&AnsweredCall> for CallRecord {
+    fn from(call: &AnsweredCall) -> CallRecord {
+        let AnsweredCall { worker, binding, op, generation, agent, .. } = *call;
+        CallRecord {
+            worker,
+            binding,
+            op: Some(op),
+            generation,
+            agent,
+            refusal: None,
+            status: binding.status_ok(),
+            began_ns: call.began_ns,
+            waited: false,
+            bytes_in: call.bytes_in,
+            bytes_out: call.bytes_out,
+            stream: None,
+            end: CallEnd::Complete,
+            details: None,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     fault::FaultKind,
     service::{
         AgentIndex,
-        observe::{AuthOutcome, CallEnd, CallRecord, CallRefusal, StreamRecord},
+        observe::{AnsweredCall, AuthOutcome, CallEnd, CallRecord, CallRefusal, StreamRecord},
     },
 };
 
@@ -79,24 +79,46 @@ impl WorkerCounters {
         }
     }
 
-    /// Counts a call that has ended now.
+    /// Counts a call that was answered, and has ended now.
     #[inline]
+    pub(super) fn count_answered(&self, call: &AnsweredCall, now_ns: u64) {
+        let numbers = [call.op as usize, call.binding as usize, generation_number(call.generation)];
+        self.add_answered(call.agent, numbers);
+        let [op, binding, _] = numbers;
+        self.add_ended(
+            [op, binding],
+            [call.bytes_in, call.bytes_out, now_ns.saturating_sub(call.began_ns)],
+        );
+    }
+
+    /// Counts a call that has ended now.
     pub(super) fn count(&self, call: &CallRecord, now_ns: u64) {
         let (op, binding) = (op_number(call.op), call.binding as usize);
         match call.refusal {
             None => {
-                let at = usize::from(call.agent.0).min(self.answered.len() - 1);
-                let of_agent = self.answered[at].get_or_init(Default::default);
-                of_agent[op][binding][generation_number(call.generation)].fetch_add(1, Relaxed);
+                self.add_answered(call.agent, [op, binding, generation_number(call.generation)]);
             }
             Some(refusal) => self.count_refused(call, refusal),
         }
-        self.bytes_in.fetch_add(call.bytes_in, Relaxed);
-        self.bytes_out.fetch_add(call.bytes_out, Relaxed);
-        self.durations[op][binding].count(now_ns.saturating_sub(call.began_ns));
+        let ns = now_ns.saturating_sub(call.began_ns);
+        self.add_ended([op, binding], [call.bytes_in, call.bytes_out, ns]);
         if call.waited {
             self.count_waited(call);
         }
+    }
+
+    #[inline(always)]
+    fn add_answered(&self, agent: AgentIndex, [op, binding, generation]: [usize; 3]) {
+        let at = usize::from(agent.0).min(self.answered.len() - 1);
+        let of_agent = self.answered[at].get_or_init(Default::default);
+        of_agent[op][binding][generation].fetch_add(1, Relaxed);
+    }
+
+    #[inline(always)]
+    fn add_ended(&self, [op, binding]: [usize; 2], [bytes_in, bytes_out, ns]: [u64; 3]) {
+        self.bytes_in.fetch_add(bytes_in, Relaxed);
+        self.bytes_out.fetch_add(bytes_out, Relaxed);
+        self.durations[op][binding].count(ns);
     }
 
     #[inline(never)]

@@ -17,7 +17,7 @@ use crate::{
     model::{Generation, Op},
     service::{
         AgentIndex,
-        observe::{AuthOutcome, CallBinding, CallRecord},
+        observe::{AnsweredCall, AuthOutcome, CallBinding, CallRecord},
     },
 };
 
@@ -51,13 +51,20 @@ impl Metrics {
         self.of(call.worker).count(call, now_ns);
     }
 
+    /// Counts a call that was answered, and has ended now.
+    #[inline]
+    pub(super) fn count_answered(&self, call: &AnsweredCall, now_ns: u64) {
+        self.of(call.worker).count_answered(call, now_ns);
+    }
+
     /// Counts what came of asking who makes a request.
     pub(super) fn count_caller(&self, worker: usize, outcome: AuthOutcome) {
         self.of(worker).count_caller(outcome);
     }
 
     fn of(&self, worker: usize) -> &WorkerCounters {
-        &self.workers[worker % self.workers.len()]
+        // What has no place of its own shares one.
+        self.workers.get(worker).unwrap_or(&self.workers[0])
     }
 
     /// Calls that were refused because of a limit, by its name.
