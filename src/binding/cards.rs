@@ -28,7 +28,7 @@ use crate::{
     fault::{Fault, FaultKind},
     http::{Field, FieldLinesBuf, Head, ReadyResponse, date, query},
     model::{CardSecurity, Generation, Op, Profile},
-    service::{AgentIndex, Service},
+    service::{AgentIndex, Service, principal::ScopeSet},
 };
 
 /// Where the card of an endpoint is, below it.
@@ -120,14 +120,6 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, by_query: bool) 
 pub(super) const NO_EXTENDED: &str =
     "the extended card is off; --extended-card (Setup::extended_card) shows it to everybody";
 
-/// Answers GET for the extended card of 0.2.
-pub fn answer_extended<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
-    if !cx.config.extended_card {
-        return http_error::answer(&mut cx.writer, 404, NO_EXTENDED);
-    }
-    send(cx, head, cx.base, CardForm::V03);
-}
-
 /// The agent that a platform names in the query: its dialect, the prefix of its endpoint, its name.
 fn asked_agent(head: &Head<'_>) -> Option<(&'static Dialect, &'static str, String)> {
     query::pairs(head.query()?).filter_map(Result::ok).find_map(|(key, name)| {
@@ -183,8 +175,8 @@ pub(super) fn send_validated(
 /// By what a client sees that it has something already, and for how long it need not ask.
 pub(super) struct Validators {
     etag: [u8; 34],
-    /// Since when it is as it is, in seconds since the Unix epoch.
-    modified_s: u64,
+    /// Since when it is as it is, in seconds since the Unix epoch; `None`: that says nothing.
+    modified_s: Option<u64>,
     /// Fields of the answer.
     pub(super) fields: FieldLinesBuf,
 }
@@ -198,7 +190,17 @@ impl Validators {
         fields.push("Last-Modified", &String::from_utf8_lossy(&modified));
         fields.push("Cache-Control", &format!("public, max-age={MAX_AGE_S}"));
         fields.extend(Origin::vary(config));
-        Validators { etag, modified_s, fields }
+        Validators { etag, modified_s: Some(modified_s), fields }
+    }
+
+    /// Those of what each caller is shown for itself: nobody on the way keeps it, and whoever has
+    /// it asks again, since the next one to ask may be another.
+    pub(super) fn of_caller(config: &ServerConfig, etag: [u8; 34]) -> Validators {
+        let mut fields = FieldLinesBuf::default();
+        fields.push("ETag", &String::from_utf8_lossy(&etag));
+        fields.push("Cache-Control", "private, no-cache");
+        fields.extend(Origin::vary(config));
+        Validators { etag, modified_s: None, fields }
     }
 
     /// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
@@ -207,7 +209,7 @@ impl Validators {
             return card::none_match_names(tags, &self.etag);
         }
         let since = head.value(Field::IfModifiedSince).and_then(date::parse);
-        since.is_some_and(|since| self.modified_s <= since)
+        self.modified_s.zip(since).is_some_and(|(modified_s, since)| modified_s <= since)
     }
 }
 
@@ -256,7 +258,7 @@ fn render(
     form: CardForm,
 ) -> Card {
     let (config, endpoint, now_s) = (cx.config, cx.endpoint, cx.now.unix_ms / 1000);
-    let body = body(&source.profile, config, origin, endpoint, base, form);
+    let body = body((&source.profile, None), config, origin, endpoint, base, form);
     let Endpoint { dialect, agent, .. } = endpoint;
     let modified_s = config.card_times.of(agent, &source, config.started_s, now_s);
     let validators = Validators::new(config, card::etag(&body), modified_s);
@@ -266,13 +268,14 @@ fn render(
     Card { source, dialect, agent, form, is_secure, host, prefix, base, validators, answer }
 }
 
-/// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
+/// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation, with what a caller of
+/// these scopes is shown.
 ///
 /// # Errors
 /// `UnsupportedOperation`, before 1.0 `ExtendedAgentCardNotConfigured`, unless it is switched on;
 /// `ExtendedAgentCardNotConfigured` when there is no such agent.
 pub fn extended(
-    service: &dyn Service,
+    (service, scopes): (&dyn Service, Option<&ScopeSet>),
     config: &ServerConfig,
     origin: &Origin<'_>,
     endpoint: Endpoint,
@@ -296,12 +299,13 @@ pub fn extended(
     };
     let profile = service.profile(endpoint.agent);
     let profile = profile.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?;
-    Ok(body(&profile, config, origin, endpoint, base, form))
+    Ok(body((&profile, scopes), config, origin, endpoint, base, form))
 }
 
-/// Renders the card of an agent that is served at path `base`, and signs it.
+/// Renders the card of an agent that is served at path `base`, for a caller with these scopes or
+/// for everybody, and signs it.
 pub fn body(
-    profile: &Profile,
+    (profile, scopes): (&Profile, Option<&ScopeSet>),
     config: &ServerConfig,
     origin: &Origin<'_>,
     endpoint: Endpoint,
@@ -324,6 +328,7 @@ pub fn body(
         security: Some(&security),
         idempotent_send: config.idempotent_send,
         long_poll_s: config.long_poll.then_some(config.limits.long_poll_ms_max / 1000),
+        scopes,
     };
     let mut card = card::render(profile, &interfaces, form, options);
     // 0.1 has no place for them.

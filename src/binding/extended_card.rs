@@ -1,15 +1,63 @@
-//! The card for callers that are known, as the answer of a call.
+//! The extended card, asked for as a call, or by GET at the path that 0.2 has for it.
+//!
+//! Law: it shows each caller the skills that its scopes are enough for, so no rendered card is kept
+//! here, and nobody on the way may keep one.
 
 use std::borrow::Cow;
 
 use crate::{
-    binding::{CallContext, Endpoint, Handled, answer::AnswerFormat, cards::extended},
-    dialect,
+    binding::{
+        CallContext, Endpoint, Handled, answer::AnswerFormat, cards, http_error, origin::Origin,
+    },
+    dialect::{
+        self,
+        card::{self, CardForm},
+    },
     fault::Fault,
+    http::{Head, media},
     model::{Call, Op},
+    service::principal::ScopeSet,
 };
 
+/// Answers GET and HEAD for the extended card of 0.2 (wire §7.1), of which the same is asked as of
+/// the call.
+pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
+    if !cx.config.extended_card {
+        return http_error::answer(&mut cx.writer, 404, cards::NO_EXTENDED);
+    }
+    let (config, endpoint) = (cx.config, cx.endpoint);
+    cx.agent = endpoint.agent;
+    let checked = if cx.is_asked() { cx.check_call(Op::ExtendedCard) } else { Ok(()) };
+    cx.name_share();
+    if let Err(fault) = checked {
+        return http_error::refuse(&mut cx.writer, &fault);
+    }
+    let Some(profile) = cx.service.profile(endpoint.agent) else {
+        return http_error::answer(&mut cx.writer, 404, "there is no such agent");
+    };
+    let origin = Origin::of(config, cx.peer, head);
+    let shown = (&*profile, cx.scopes());
+    let card = cards::body(shown, config, &origin, endpoint, cx.base, CardForm::V03);
+    let validators = cards::Validators::of_caller(config, card::etag(&card));
+    cards::send_validated(cx, head, &validators, (media::JSON, &card));
+}
+
 impl<'x> CallContext<'x> {
+    /// What the caller may do; `None`: nobody knows it.
+    pub(super) fn scopes(&self) -> Option<&ScopeSet> {
+        self.admission.as_ref().map(|admission| admission.principal.scopes())
+    }
+
+    /// The endpoint of the agent that is meant, and its path.
+    fn own_endpoint(&self) -> (Endpoint, Cow<'x, str>) {
+        if self.agent == self.endpoint.agent {
+            return (self.endpoint, self.base.into());
+        }
+        let name = self.service.profile(self.agent).map(|profile| profile.name.clone());
+        let base = format!("/agents/{}", name.unwrap_or_default());
+        (Endpoint::own(&dialect::STANDARD, self.agent), base.into())
+    }
+
     /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
     pub(super) fn answer_card(&mut self, format: &AnswerFormat<'_>) -> Handled {
         match self.extended_card(format) {
@@ -24,18 +72,8 @@ impl<'x> CallContext<'x> {
     }
 
     pub(super) fn extended_card(&self, format: &AnswerFormat<'_>) -> Result<Vec<u8>, Fault> {
-        let (service, config) = (self.service, self.config);
         let (endpoint, base) = self.own_endpoint();
-        extended(service, config, &self.origin(), endpoint, &base, format)
-    }
-
-    /// The endpoint of the agent that is meant, and its path.
-    fn own_endpoint(&self) -> (Endpoint, Cow<'x, str>) {
-        if self.agent == self.endpoint.agent {
-            return (self.endpoint, self.base.into());
-        }
-        let name = self.service.profile(self.agent).map(|profile| profile.name.clone());
-        let base = format!("/agents/{}", name.unwrap_or_default());
-        (Endpoint::own(&dialect::STANDARD, self.agent), base.into())
+        let to = (self.service, self.scopes());
+        cards::extended(to, self.config, &self.origin(), endpoint, &base, format)
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     binding::{
-        CallContext, DecodeBuffers, Handled, UpgradeSlot, cards, catalog, cors, grpc, http_error,
-        jsonrpc, pages, rest,
+        CallContext, DecodeBuffers, Handled, UpgradeSlot, cards, catalog, cors, extended_card,
+        grpc, http_error, jsonrpc, pages, rest,
         route::{NO_AGENT, NO_TENANT, NOTHING, Route, RouteTarget, path_of, route},
         tenant::{self, TenantNames},
         ws,
@@ -69,7 +69,7 @@ pub fn handle<'x>(
         Route::ExtendedCard(target) => {
             go_to(cx, target);
             if offers_card(cx, head) {
-                cards::answer_extended(cx, head);
+                extended_card::answer(cx, head);
             }
         }
         Route::Catalog(catalog) => catalog::answer(cx, head, catalog),

@@ -6,9 +6,10 @@
 //! promised that the server does not do: push notifications are off until they are built.
 
 use crate::{
-    dialect::card_security::SecurityWords,
+    dialect::card_security::{SecurityWords, asked_by_skill},
     json::write::{push_string, push_u64},
-    model::{CardSecurity, Extension, Profile, Provider, Skill},
+    model::{CardRequirement, CardSecurity, Extension, Profile, Provider, Skill},
+    service::principal::ScopeSet,
 };
 
 /// Which generations a card is for.
@@ -60,6 +61,17 @@ pub struct CardOptions<'a> {
     pub idempotent_send: Option<&'static str>,
     /// Seconds that a reader may wait for news of a task; `None`: it may not.
     pub long_poll_s: Option<u64>,
+    /// What the caller may do that the card is for; `None`: it is for everybody.
+    pub scopes: Option<&'a ScopeSet>,
+}
+
+/// The skills that a caller with these scopes is shown; `None`: those for everybody.
+pub fn skills<'p>(
+    profile: &'p Profile,
+    scopes: Option<&ScopeSet>,
+) -> impl Iterator<Item = &'p Skill> {
+    let has = move |scope: &String| scopes.is_some_and(|scopes| scopes.has(scope));
+    profile.skills.iter().filter(move |skill| skill.scopes.iter().all(has))
 }
 
 /// Version of an interface for clients of 0.1 alone.
@@ -148,8 +160,9 @@ pub fn render(
     card.texts("defaultInputModes", &profile.input_modes);
     card.texts("defaultOutputModes", &profile.output_modes);
     card.open("skills", b'[');
-    for skill in &profile.skills {
-        card.skill(skill, options.skill_modes.then_some(profile), words);
+    for skill in skills(profile, options.scopes) {
+        let asked = asked_by_skill(skill, options.security);
+        card.skill((skill, &asked), options.skill_modes.then_some(profile), words);
     }
     card.0.extend_from_slice(b"]}");
     card.0
@@ -251,7 +264,12 @@ impl CardWriter {
         self.open("params", b'{');
     }
 
-    fn skill<'p>(&mut self, skill: &'p Skill, modes_of: Option<&'p Profile>, words: SecurityWords) {
+    fn skill<'p>(
+        &mut self,
+        (skill, asked): (&'p Skill, &[CardRequirement]),
+        modes_of: Option<&'p Profile>,
+        words: SecurityWords,
+    ) {
         self.element(b'{');
         self.text("id", &skill.id);
         self.text("name", &skill.name);
@@ -268,7 +286,7 @@ impl CardWriter {
         for (key, texts) in lists.into_iter().filter(|(_, texts)| !texts.is_empty()) {
             self.texts(key, texts);
         }
-        self.requirements(&skill.security, words);
+        self.requirements(asked, words);
         self.0.push(b'}');
     }
 

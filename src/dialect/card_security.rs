@@ -3,8 +3,38 @@
 //! Law: the hybrid form says all of them. Of a scheme it says both spellings in one object, the
 //! wrapper of 1.0 beside the members of 0.3, which no reader of either mistakes (wire §7.3).
 
+use std::borrow::Cow;
+
 use super::card::CardWriter;
-use crate::model::{CardRequirement, CardScheme, CardSchemeKind, CardSecurity, JsonObjectBuf};
+use crate::model::{
+    CardRequirement, CardScheme, CardSchemeKind, CardSecurity, JsonObjectBuf, Skill,
+};
+
+/// What a skill asks for: what it says, or else the scopes that it is shown for, beside whatever
+/// the card asks for (A2A 1.0 §4.4.5, 0.3 §5.5.4).
+pub fn asked_by_skill<'s>(
+    skill: &'s Skill,
+    of_card: Option<&CardSecurity>,
+) -> Cow<'s, [CardRequirement]> {
+    let (true, false, Some(of_card)) =
+        (skill.security.is_empty(), skill.scopes.is_empty(), of_card)
+    else {
+        return Cow::Borrowed(&skill.security);
+    };
+    // Who shows nothing has no scopes.
+    let asked = of_card.requirements.iter().filter(|asked| !asked.schemes.is_empty());
+    asked.map(|asked| with_scopes(asked, &skill.scopes)).collect()
+}
+
+fn with_scopes(asked: &CardRequirement, more: &[String]) -> CardRequirement {
+    let mut asked = asked.clone();
+    for (_, scopes) in &mut asked.schemes {
+        let missing: Vec<_> =
+            more.iter().filter(|scope| !scopes.contains(scope)).cloned().collect();
+        scopes.extend(missing);
+    }
+    asked
+}
 
 /// The words in which a card is written.
 #[derive(Clone, Copy)]

@@ -111,8 +111,11 @@ pub struct Skill {
     pub input_modes: Vec<String>,
     /// Media types it writes, where they are not those of the agent; empty: they are.
     pub output_modes: Vec<String>,
-    /// What it asks for beside the agent: one of these is enough; empty: nothing.
+    /// What it asks for beside the agent: one of these is enough; empty: nothing, or `scopes`.
     pub security: Vec<CardRequirement>,
+    /// Scopes that a caller needs to be shown it, on the extended card alone; empty: it is on every
+    /// card. A message names no skill, so whoever may call the agent may ask it for anything.
+    pub scopes: Vec<String>,
 }
 
 impl Profile {

@@ -447,6 +447,7 @@ fn script_describes_its_agent() {
         examples = ["e"]
         input_modes = ["text/html"]
         output_modes = ["image/gif"]
+        scopes = ["art"]
         [[agent.skills]]
         id = "short"
     "#;
@@ -465,6 +466,10 @@ fn script_describes_its_agent() {
     assert_eq!(profile.skills[0].input_modes, ["text/html"]);
     assert_eq!(profile.skills[0].output_modes, ["image/gif"]);
     assert!(profile.skills[1].input_modes.is_empty());
+    assert_eq!(
+        (&profile.skills[0].scopes[..], profile.skills[1].scopes.len()),
+        (&["art".to_owned()][..], 0)
+    );
     assert_eq!((&*profile.skills[0].name, &*profile.skills[0].tags[0]), ("Skill", "t"));
     assert_eq!((&*profile.skills[1].name, &*profile.skills[1].tags[0]), ("short", "short"));
     let named = Script::parse("[agent]\nname = 'n'").expect("the script is valid");

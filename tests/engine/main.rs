@@ -34,6 +34,7 @@ mod pages;
 mod quotas;
 mod repeats;
 mod rest;
+mod scoped_skills;
 mod sdk_pitfalls;
 mod setup;
 mod shares;

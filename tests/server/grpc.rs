@@ -4,7 +4,7 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use peregrine::{
-    agent::{Agent, Extension, Profile, Provider, Turn},
+    agent::{Agent, Extension, Profile, Provider, Skill, Turn},
     binding::interfaces::{Binding, Interface},
     limits::Limits,
     model::{JsonObjectBuf, MessageBuf, PartsBuf},
@@ -20,7 +20,7 @@ use v1::{TaskState, part::Content, stream_response::Payload};
 use crate::grpc_client::{
     Rig, google, message, reason, run, say, say_v03, state, task, text, v1, v03,
 };
-use crate::support::holding::Holding;
+use crate::support::{callers::ByName, holding::Holding};
 
 fn get(id: &str) -> v1::GetTaskRequest {
     v1::GetTaskRequest { id: id.to_owned(), ..Default::default() }
@@ -965,6 +965,39 @@ fn the_card_says_what_callers_have_to_show_and_who_has_signed_it() {
         let names: Vec<&String> = old.security_schemes.keys().collect();
         assert_eq!(names, ["key"], "no half of a scheme is said");
         assert_eq!((old.skills[0].security.len(), old.signatures.is_empty()), (1, false));
+    });
+}
+
+#[test]
+fn the_card_shows_each_caller_what_its_scopes_are_enough_for() {
+    let rig = Rig::with(|setup| {
+        setup.authenticator = Some(Arc::new(ByName::default()));
+        let skills = &mut setup.agents[0].0.skills;
+        let scopes = vec!["art".to_owned()];
+        skills.push(Skill { id: "draw".to_owned(), scopes, ..Skill::default() });
+    });
+    fn from<T>(token: &str, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        let bearer = format!("Bearer {token}").parse().unwrap();
+        request.metadata_mut().insert("authorization", bearer);
+        request
+    }
+    run(async {
+        for (token, shown) in [("alice art", true), ("bob", false), ("carol art", true)] {
+            let own = v1::GetExtendedAgentCardRequest::default();
+            let card = rig.v1().await.get_extended_agent_card(from(token, own)).await;
+            let card = card.unwrap().into_inner();
+            let drawing = card.skills.iter().find(|skill| skill.id == "draw");
+            assert_eq!((drawing.is_some(), card.skills.len()), (shown, 1 + usize::from(shown)));
+            let asked = drawing.map(|skill| &skill.security_requirements[0].schemes["token"].list);
+            assert_eq!(asked.is_some_and(|list| list[..] == ["art"]), shown);
+            let any = v03::GetAgentCardRequest::default();
+            let card = rig.v03().await.get_agent_card(from(token, any)).await.unwrap().into_inner();
+            let drawing = card.skills.iter().find(|skill| skill.id == "draw");
+            let asked = drawing.map(|skill| &skill.security[0].schemes["token"].list);
+            assert_eq!(asked.is_some_and(|list| list[..] == ["art"]), shown);
+            assert_eq!(drawing.is_some(), shown);
+        }
     });
 }
 

@@ -63,6 +63,8 @@ struct SkillTable {
     input_modes: Option<Vec<String>>,
     #[serde(default, deserialize_with = "texts")]
     output_modes: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "texts")]
+    scopes: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -259,6 +261,7 @@ impl From<SkillTable> for Skill {
             input_modes: skill.input_modes.unwrap_or_default(),
             output_modes: skill.output_modes.unwrap_or_default(),
             security: Vec::new(),
+            scopes: skill.scopes.unwrap_or_default(),
             id,
             name,
         }

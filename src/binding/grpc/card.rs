@@ -4,9 +4,12 @@ use crate::{
     binding::{
         CallContext, Handled, answer::AnswerFormat, cards, envelope::Envelope, interfaces::Urls,
     },
-    dialect::card::{self, AgentInterface, CardForm},
+    dialect::{
+        card::{self, AgentInterface, CardForm},
+        card_security::asked_by_skill,
+    },
     fault::{Fault, FaultKind},
-    model::{Call, Generation, Op, Profile},
+    model::{Call, CardSecurity, Generation, Op, Profile, Skill},
     pb::Writer,
 };
 
@@ -45,15 +48,17 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
     let origin = cx.origin();
     if let Envelope::Grpc { in_json: true } = format.envelope {
         let form = CardForm::ExtendedV1;
-        out.append(&mut cards::body(&profile, config, &origin, endpoint, &base, form));
+        let shown = (&*profile, cx.scopes());
+        out.append(&mut cards::body(shown, config, &origin, endpoint, &base, form));
         return Ok(());
     }
     let urls = Urls::new(config, &origin, (endpoint, &profile.name), &base);
     let interfaces = urls.interfaces(endpoint.dialect);
     let security = config.security_of(&profile);
+    let skills = Skills { shown: card::skills(&profile, cx.scopes()).collect(), security: &security };
     match generation {
-        Generation::V1 => v1(out, &profile, &interfaces, extended),
-        Generation::V01 | Generation::V03 => v03(out, &profile, &interfaces, extended),
+        Generation::V1 => v1(out, (&profile, &skills), &interfaces, extended),
+        Generation::V01 | Generation::V03 => v03(out, (&profile, &skills), &interfaces, extended),
     }
     card_security::push(out, &security, generation);
     let form = match generation {
@@ -62,7 +67,8 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
     };
     if config.card_signer.is_some() {
         // What is signed is the same in JSON.
-        let signed = cards::body(&profile, config, &origin, endpoint, &base, form);
+        let shown = (&*profile, cx.scopes());
+        let signed = cards::body(shown, config, &origin, endpoint, &base, form);
         card_security::push_signatures(out, &signed, generation);
     }
     Ok(())
@@ -71,7 +77,7 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
 /// Appends the card of 1.0; interfaces of 1.0 come first.
 pub(super) fn v1(
     out: &mut Vec<u8>,
-    profile: &Profile,
+    (profile, skills): (&Profile, &Skills<'_>),
     interfaces: &[AgentInterface<'_>],
     extended: bool,
 ) {
@@ -98,14 +104,14 @@ pub(super) fn v1(
     writer.close(capabilities);
     texts(&mut writer, field::DEFAULT_INPUT_MODES, &profile.input_modes);
     texts(&mut writer, field::DEFAULT_OUTPUT_MODES, &profile.output_modes);
-    skills(&mut writer, field::SKILLS, (profile, Generation::V1));
+    skills.push(&mut writer, field::SKILLS, Generation::V1);
     texts(&mut writer, field::ICON_URL, profile.icon_url.as_deref());
 }
 
 /// Appends the card of 0.3: its own interfaces, or all of them when there is none.
 pub(super) fn v03(
     out: &mut Vec<u8>,
-    profile: &Profile,
+    (profile, skills): (&Profile, &Skills<'_>),
     interfaces: &[AgentInterface<'_>],
     extended: bool,
 ) {
@@ -124,7 +130,7 @@ pub(super) fn v03(
     writer.close(capabilities);
     texts(&mut writer, field::DEFAULT_INPUT_MODES, &profile.input_modes);
     texts(&mut writer, field::DEFAULT_OUTPUT_MODES, &profile.output_modes);
-    skills(&mut writer, field::SKILLS, (profile, Generation::V03));
+    skills.push(&mut writer, field::SKILLS, Generation::V03);
     writer.flag(field::SUPPORTS_AUTHENTICATED_EXTENDED_CARD, extended);
     texts(&mut writer, field::PREFERRED_TRANSPORT, old().next().map(|one| one.binding));
     for one in old() {
@@ -163,20 +169,29 @@ fn extensions(writer: &mut Writer<'_>, profile: &Profile) {
     }
 }
 
-fn skills(writer: &mut Writer<'_>, number: u32, (profile, generation): (&Profile, Generation)) {
-    // Both generations number these fields alike.
-    use v1::agent_skill as field;
-    for skill in &profile.skills {
-        let nested = writer.open(number, 64);
-        texts(writer, field::ID, [&skill.id]);
-        texts(writer, field::NAME, [&skill.name]);
-        texts(writer, field::DESCRIPTION, [&skill.description]);
-        texts(writer, field::TAGS, &skill.tags);
-        texts(writer, field::EXAMPLES, &skill.examples);
-        texts(writer, field::INPUT_MODES, &skill.input_modes);
-        texts(writer, field::OUTPUT_MODES, &skill.output_modes);
-        card_security::push_of_skill(writer.0, &skill.security, generation);
-        writer.close(nested);
+/// The skills of a card, and what the card asks for.
+pub(super) struct Skills<'p> {
+    shown: Vec<&'p Skill>,
+    security: &'p CardSecurity,
+}
+
+impl Skills<'_> {
+    fn push(&self, writer: &mut Writer<'_>, number: u32, generation: Generation) {
+        // Both generations number these fields alike.
+        use v1::agent_skill as field;
+        for skill in &self.shown {
+            let nested = writer.open(number, 64);
+            texts(writer, field::ID, [&skill.id]);
+            texts(writer, field::NAME, [&skill.name]);
+            texts(writer, field::DESCRIPTION, [&skill.description]);
+            texts(writer, field::TAGS, &skill.tags);
+            texts(writer, field::EXAMPLES, &skill.examples);
+            texts(writer, field::INPUT_MODES, &skill.input_modes);
+            texts(writer, field::OUTPUT_MODES, &skill.output_modes);
+            let asked = asked_by_skill(skill, Some(self.security));
+            card_security::push_of_skill(writer.0, &asked, generation);
+            writer.close(nested);
+        }
     }
 }
 

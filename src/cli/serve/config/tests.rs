@@ -200,6 +200,7 @@ fields = ["traceparent"]
 
 [[agents.bob.skills]]
 id = "draw"
+scopes = ["art"]
 
 [[agents.bob.extensions]]
 uri = "urn:x"
@@ -226,6 +227,7 @@ fn a_file_says_what_flags_do_and_more() {
     assert_eq!((profile.description.as_str(), profile.fields.len()), ("costs 5$", 1));
     assert_eq!(profile.provider.unwrap().organization, "Acme");
     assert_eq!((profile.skills[0].name.as_str(), profile.skills.len()), ("draw", 1));
+    assert_eq!(profile.skills[0].scopes, ["art"]);
     assert!(profile.extensions[0].params.is_some() && profile.streaming);
 }
 

@@ -21,6 +21,13 @@ const SKILL: &[Key] = &[
     key("examples", Shape::Texts, "[]", "Messages that show what it does").live(),
     key("input_modes", Shape::Texts, "[]", "Media types, where they are not the agent's").live(),
     key("output_modes", Shape::Texts, "[]", "Media types, where they are not the agent's").live(),
+    key(
+        "scopes",
+        Shape::Texts,
+        "[]",
+        "Scopes that a caller needs to be shown it, on the extended card alone",
+    )
+    .live(),
 ];
 
 const EXTENSION: &[Key] = &[
@@ -133,6 +140,7 @@ fn skill(section: &ConfigSection) -> Result<Skill, Wrong> {
         input_modes: list("input_modes"),
         output_modes: list("output_modes"),
         security: Vec::new(),
+        scopes: list("scopes"),
         id,
         name,
     })
