@@ -240,7 +240,7 @@ fn calls_do_not_fail_while_the_configuration_changes_every_second() {
         (Changing::start(&format!("soak-{seconds}"), &configuration(0)), Tally::default());
     let counted = &tally;
     let place = &changing.server.place;
-    let (mut good, mut bad) = (0, 0);
+    let (began, mut good, mut bad) = (Instant::now(), 0, 0);
     thread::scope(|scope| {
         for row in CALLERS {
             for holds in [false, true] {
@@ -248,7 +248,8 @@ fn calls_do_not_fail_while_the_configuration_changes_every_second() {
             }
         }
         for round in 1..=seconds {
-            thread::sleep(Duration::from_secs(1));
+            let due = began + Duration::from_secs(round);
+            thread::sleep(due.saturating_duration_since(Instant::now()));
             if !tally.failures.lock().expect("no panic there").is_empty() {
                 break;
             }
