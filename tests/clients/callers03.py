@@ -1,8 +1,8 @@
 """The official Python client, generation 0.3, with credentials: callers03.py BASE_URL
 
-The server is that of callers.toml. Over JSON-RPC the SDK takes from the card which credential goes
-where; over HTTP+JSON it asks no interceptor, so that its HTTP client shows it. A2A_BINDING says which
-interface of the card it takes: JSONRPC or HTTP+JSON.
+The server is that of callers.toml. Over JSON-RPC the SDK takes from the card which credential
+goes where; over HTTP+JSON it asks no interceptor, so that its HTTP client shows it. A2A_BINDING
+says which interface of the card it takes: JSONRPC or HTTP+JSON.
 """
 
 import sys

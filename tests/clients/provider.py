@@ -1,4 +1,4 @@
-"""Credentials that the server of callers.toml knows: tokens of the provider (openid.mjs) and a key."""
+"""Credentials that the server of callers.toml knows: tokens of openid.mjs and a key."""
 
 import os
 import ssl
