@@ -10,7 +10,7 @@ use crate::{
         CallScratch, CallerShare, Endpoint, Handled, RequestSource, ServerConfig,
         admission::Admitted,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
-        extensions,
+        extensions::{self, DeclaredExtensions},
         observed::{CallBegin, make, refusal_of},
         origin::Origin,
         pending::{PendingBatch, PendingCall, PendingResponse},
@@ -88,7 +88,9 @@ impl<'x> CallContext<'x> {
         let cors = &self.config.cors;
         self.writer.fields = FieldLinesBuf::default();
         if let Some(profile) = self.service.profile(self.agent) {
-            self.writer.fields = extensions::fields(&profile, head);
+            let is_known = self.admission.is_some();
+            let declared = DeclaredExtensions { profile: &profile, config: self.config, is_known };
+            self.writer.fields = extensions::fields(declared, head);
         }
         self.writer.fields.extend(cors.fields(cors.of(head)).get());
         self.extensions = Some(named.into());

@@ -1,9 +1,10 @@
 //! Extensions (wire §1.8): which of them a request asks for, and which are in effect, because the
-//! agent has them, too. An answer names those.
+//! agent or the server has them, too. An answer names those.
 
 use crate::{
+    binding::ServerConfig,
     http::{Field, FieldLinesBuf, Head},
-    model::Profile,
+    model::{Extension, Profile},
 };
 
 /// The fields that name extensions, of 1.0 and of 0.3 (wire §1.8).
@@ -29,13 +30,37 @@ pub fn named_in(head: &Head<'_>, names: &[&str]) -> String {
     values.join(",")
 }
 
-/// The URIs of `named`, comma separated, that the agent declares, each once and in that order.
-pub fn in_effect<'a>(profile: &Profile, named: &'a str) -> Vec<&'a str> {
+/// What a caller can have.
+#[derive(Clone, Copy)]
+pub struct DeclaredExtensions<'x> {
+    /// What the agent declares.
+    pub profile: &'x Profile,
+    /// What the server declares beside it.
+    pub config: &'x ServerConfig,
+    /// True: the caller is known.
+    pub is_known: bool,
+}
+
+impl DeclaredExtensions<'_> {
+    fn has(self, uri: &str) -> bool {
+        let is_of_server = match uri {
+            Extension::LONG_POLL => self.config.long_poll,
+            Extension::IDEMPOTENT_SEND => {
+                let whose = self.config.idempotent_send;
+                whose.is_some_and(|whose| self.is_known || whose != "authenticated")
+            }
+            _ => false,
+        };
+        is_of_server || self.profile.extensions.iter().any(|extension| extension.uri == uri)
+    }
+}
+
+/// The URIs of `named`, comma separated, that are declared, each once and in that order.
+pub fn in_effect<'a>(declared: DeclaredExtensions<'_>, named: &'a str) -> Vec<&'a str> {
     let mut uris = Vec::new();
     for uri in named.split(',').map(str::trim) {
-        let is_declared = profile.extensions.iter().any(|extension| extension.uri == uri);
         // What is no visible ASCII is no URI, and has no place in a head.
-        if is_declared && uri.bytes().all(|b| b.is_ascii_graphic()) && !uris.contains(&uri) {
+        if declared.has(uri) && uri.bytes().all(|b| b.is_ascii_graphic()) && !uris.contains(&uri) {
             uris.push(uri);
         }
     }
@@ -43,11 +68,11 @@ pub fn in_effect<'a>(profile: &Profile, named: &'a str) -> Vec<&'a str> {
 }
 
 /// The fields for the head of the answer, under the names that the request has for them.
-pub fn fields(profile: &Profile, head: &Head<'_>) -> FieldLinesBuf {
+pub fn fields(declared: DeclaredExtensions<'_>, head: &Head<'_>) -> FieldLinesBuf {
     let mut fields = FieldLinesBuf::default();
     for name in FIELDS {
         let named = named_in(head, &[name]);
-        let uris = in_effect(profile, &named);
+        let uris = in_effect(declared, &named);
         if !uris.is_empty() {
             fields.push(name, &uris.join(", "));
         }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use peregrine::{
     agent::{Agent, Extension, Profile, Turn, echo::Echo, script::Script},
+    auth::Authenticator,
     engine::Setup,
-    model::{MessageBuf, PartsBuf},
+    model::{Idempotency, MessageBuf, PartsBuf},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     Lab,
-    ask::{get, get_with, post},
+    ask::{get, get_with, post, rpc},
+    callers::ByName,
+    echo,
     reply::Reply,
 };
 
@@ -52,6 +55,29 @@ fn every_extension_header_is_one_list_for_the_agent() {
     assert_eq!(told(&[("A2A-Extensions", "https://a")]), "https://a");
     let both = [("A2A-Extensions", "https://a,https://b"), ("X-A2A-Extensions", "https://c")];
     assert_eq!(told(&both), "https://a,https://b,https://c");
+}
+
+#[test]
+fn an_answer_names_what_the_server_has_for_its_caller() {
+    const POLL: &str = Extension::LONG_POLL;
+    const ONCE: &str = Extension::IDEMPOTENT_SEND;
+    let asked = format!("{ONCE}, urn:nobody:1, {POLL}");
+    let named = |lab: &mut Lab, token: &str| {
+        let fields = [("Authorization", token), ("A2A-Extensions", &asked), ("A2A-Version", "1.0")];
+        let body = rpc("ListTasks", &json!({}));
+        let reply = lab.ask(&post("/", &fields, &body));
+        assert_eq!(reply.status, 200);
+        reply.field("a2a-extensions").map(str::to_owned)
+    };
+    let mut open = Lab::echo();
+    assert_eq!(named(&mut open, "Bearer alice").as_deref(), Some(POLL), "nobody is known");
+    let everybody = Setup { idempotency: Idempotency::Everybody, ..Setup::default() };
+    let mut lab = Lab::new(Setup { agents: vec![echo()], ..everybody });
+    let both = format!("{ONCE}, {POLL}");
+    assert_eq!(named(&mut lab, "Bearer alice").as_deref(), Some(&*both));
+    let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
+    let mut known = Lab::new(Setup { agents: vec![echo()], authenticator, ..Setup::default() });
+    assert_eq!(named(&mut known, "Bearer alice").as_deref(), Some(&*both));
 }
 
 #[test]

@@ -37,7 +37,7 @@ use crate::{
         CallContext, DecodeBuffers, Endpoint, Handled, RequestSource,
         answer::{AnswerFormat, ResponseWriter},
         call::write_cx,
-        extensions,
+        extensions::{self, DeclaredExtensions},
         origin::Origin,
         responder::Content,
         stream::EventFraming,
@@ -268,7 +268,9 @@ fn decode<'p>(
 fn name_extensions(cx: &mut CallContext<'_>) {
     let Some(named) = &cx.extensions else { return };
     let Some(profile) = cx.service.profile(cx.endpoint.agent) else { return };
-    let uris = extensions::in_effect(&profile, named);
+    let is_known = cx.admission.is_some();
+    let declared = DeclaredExtensions { profile: &profile, config: cx.config, is_known };
+    let uris = extensions::in_effect(declared, named);
     if !uris.is_empty() {
         cx.writer.fields.push("a2a-extensions", &uris.join(", "));
     }
