@@ -11,13 +11,13 @@ use crate::{
         body_limit::BodyLimit,
     },
     engine::Next,
-    http::{Chunked, HeadLayout, Reject, response},
+    http::{Chunked, HeadLayout, Reject, SecretBytes, response},
     json::Source,
 };
 
 /// A chunked body on its way.
 pub(super) struct Chunks {
-    head: Vec<u8>,
+    head: SecretBytes,
     layout: HeadLayout,
     body: Vec<u8>,
     decoder: Chunked,
@@ -80,7 +80,9 @@ impl Conn {
             request::BodyEnd::Chunked => {
                 let limit = request::body_limit(cx.engine, &layout.head(rest));
                 let decoder = Chunked::new(request::chunk_limits(cx.engine.limits(), limit));
-                let (head, layout, body) = (rest[..head_len].to_vec(), *layout, Vec::new());
+                let is_secret = cx.engine.config.access.gate.is_some();
+                let head = SecretBytes::new(rest[..head_len].to_vec(), is_secret);
+                let (layout, body) = (*layout, Vec::new());
                 self.seen = 0;
                 let (eaten, is_whole) = (0, false);
                 let chunks =

@@ -122,7 +122,10 @@ impl Exchange {
             Ok(head) if !head.knows_hosts() && !hosts::are_served(config, peer, &head.head()) => {
                 ExchangeState::Refused(hosts::MISDIRECTED, hosts::REFUSAL)
             }
-            Ok(head) => {
+            Ok(mut head) => {
+                if config.access.gate.is_some() {
+                    head.hold_secret();
+                }
                 limit = body::limit(cx, &head.head(), is_grpc);
                 body::begin(head, has_body, limit)
             }

@@ -102,6 +102,11 @@ impl Engine {
         self.cut.load(Ordering::Relaxed)
     }
 
+    /// True: requests may show credentials, which are not to stay in memory.
+    pub(crate) fn has_secrets(&self) -> bool {
+        self.config.access.gate.is_some()
+    }
+
     /// True after [`Engine::drain`].
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)

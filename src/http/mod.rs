@@ -35,6 +35,7 @@ mod ready;
 mod reject;
 mod request_parts;
 mod scan;
+mod secret;
 mod target;
 
 pub use authority::is_valid as is_authority;
@@ -53,6 +54,7 @@ pub use ready::ReadyResponse;
 pub use reject::Reject;
 pub use request_parts::{HeadBuf, PartsReject, RequestParts};
 pub use scan::{Scan, find_head};
+pub use secret::{SecretBytes, wipe};
 pub use target::TargetForm;
 
 /// The sizes a request head may have; the codec has no numbers of its own.

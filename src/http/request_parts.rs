@@ -11,7 +11,9 @@ use super::{
     kept_parts::{PartLine, PartsKey},
     line,
     parse::{FIELDS_CEILING, KnownField, Pass, known},
-    scan, target,
+    scan,
+    secret::wipe,
+    target,
 };
 
 /// The head of a request, in parts.
@@ -40,6 +42,8 @@ pub struct HeadBuf(Box<FiledHead>);
 pub(super) struct FiledHead {
     bytes: Vec<u8>,
     layout: HeadLayout,
+    /// True: it is wiped.
+    is_secret: bool,
 }
 
 impl HeadBuf {
@@ -47,6 +51,11 @@ impl HeadBuf {
     #[inline]
     pub fn head(&self) -> Head<'_> {
         self.0.layout.head(&self.0.bytes)
+    }
+
+    /// Says that it may hold a credential: it is wiped when it is not needed any more.
+    pub fn hold_secret(&mut self) {
+        self.0.is_secret = true;
     }
 
     /// Whether the hosts that it names are known to the server; see [`HeadMemo::read`].
@@ -65,7 +74,16 @@ impl FiledHead {
     #[cold]
     fn room() -> Box<FiledHead> {
         let layout = HeadLayout::begin(Method::Other, Version::Http11, TargetForm::Origin);
-        Box::new(FiledHead { bytes: Vec::with_capacity(BYTES_TYPICAL), layout })
+        let bytes = Vec::with_capacity(BYTES_TYPICAL);
+        Box::new(FiledHead { bytes, layout, is_secret: false })
+    }
+}
+
+impl Drop for FiledHead {
+    fn drop(&mut self) {
+        if self.is_secret {
+            wipe(&mut self.bytes);
+        }
     }
 }
 
@@ -113,7 +131,7 @@ impl HeadMemo {
         let HeadMemo { limits, known_host, parts, part_lines, spare_parts, .. } = self;
         let (mut begun, mut differs) = (None, None);
         let mut head = spare_parts.take().unwrap_or_else(FiledHead::room);
-        let FiledHead { bytes, layout } = &mut *head;
+        let FiledHead { bytes, layout, .. } = &mut *head;
         if let Some(kept) = parts.find(key).map(|place| parts.at(place)) {
             // Whether it is another head shows field by field.
             bytes.extend_from_slice(kept.bytes());
@@ -145,9 +163,11 @@ impl HeadMemo {
         Ok(HeadBuf(head))
     }
 
-    /// Takes back the room of a head that is not needed any more, for the next one. What may be a
-    /// secret in it is not kept.
+    /// Takes back the room of a head that is not needed any more, for the next one.
     pub fn reuse(&mut self, mut head: HeadBuf) {
+        if std::mem::take(&mut head.0.is_secret) {
+            wipe(&mut head.0.bytes);
+        }
         head.0.bytes.clear();
         if head.0.bytes.capacity() <= BYTES_TYPICAL {
             self.spare_parts = Some(head.0);
@@ -288,14 +308,16 @@ impl<'l> Section<'l> {
         Ok(section)
     }
 
+    /// A head that is refused is nobody's any more.
     #[cold]
-    fn refused(&self, reject: Reject) -> PartsReject {
+    fn refused(&mut self, reject: Reject) -> PartsReject {
         let value = |field: Field| {
             let known = Some(KnownField::Named(field));
             let line = self.lines.iter().find(|line| line.known == known)?;
             Some(line.value.of(self.bytes)?.trim_ascii().into())
         };
         let (content_type, origin) = (value(Field::ContentType), value(Field::Origin));
+        wipe(self.bytes);
         PartsReject { reject, content_type, origin }
     }
 

@@ -305,6 +305,7 @@ impl<S: Transport + 'static> Io<S> {
         self.due_ms = progress.deadline_ms.unwrap_or(NEVER);
         if fresh > 0 {
             self.input.keep(&read[progress.consumed..fresh], progress.need, inputs);
+            inputs.wipe(&mut read[..fresh]);
         } else {
             self.input.consume(progress.consumed, inputs);
         }

@@ -3,6 +3,7 @@
 //! `start <= end <= bytes.len()`: consumed | waiting | room. A quiet connection owns no buffer.
 //! Bytes move to the front only when more than half of the buffer is behind `start`, or there is
 //! no room at the end, so each byte moves a bounded number of times however the peer pipelines.
+//! Where requests have credentials, bytes are wiped when they are consumed, moved or given up.
 
 use crate::json::Source;
 
@@ -75,10 +76,12 @@ impl InputBuffer {
             let grown = (waiting + waiting.min(GROW_MAX)).min(bytes_max);
             let mut larger = pool.take_filled(wanted.max(grown));
             larger[..waiting].copy_from_slice(&held.bytes[held.start..held.end]);
+            pool.wipe(&mut held.bytes[held.start..held.end]);
             pool.give(std::mem::replace(&mut held.bytes, larger));
             (held.start, held.end) = (0, waiting);
         } else if held.start + wanted > held.bytes.len() || held.start > held.bytes.len() / 2 {
             held.bytes.copy_within(held.start..held.end, 0);
+            pool.wipe(&mut held.bytes[waiting.max(held.start)..held.end]);
             (held.start, held.end) = (0, waiting);
         }
         held.invariants();
@@ -108,6 +111,7 @@ impl InputBuffer {
     /// Forgets the first `count` bytes, and gives the buffer back when nothing is left.
     pub(super) fn consume(&mut self, count: usize, pool: &mut Pool) {
         let Some(held) = &mut self.0 else { return };
+        pool.wipe(&mut held.bytes[held.start..held.start + count]);
         held.start += count;
         held.invariants();
         if held.start == held.end {
@@ -117,7 +121,8 @@ impl InputBuffer {
 
     /// Forgets everything.
     pub(super) fn release(&mut self, pool: &mut Pool) {
-        if let Some(held) = self.0.take() {
+        if let Some(mut held) = self.0.take() {
+            pool.wipe(&mut held.bytes[held.start..held.end]);
             pool.give(held.bytes);
         }
     }
@@ -185,6 +190,26 @@ mod tests {
             seen += count;
         }
         assert!(input.is_quiet());
+    }
+
+    #[test]
+    fn nothing_is_left_in_buffers_that_held_secrets() {
+        let (mut input, mut pool) = (InputBuffer::default(), Pool::new(1 << 25).wiping(true));
+        let secret = vec![7; 200_000];
+        let mut wrote = 0;
+        // It grows, moves to the front, is consumed in part, and given up.
+        while wrote < secret.len() {
+            wrote +=
+                read(&mut input, 0, &secret[wrote..(wrote + 999).min(secret.len())], &mut pool);
+            input.consume(input.len() / 3, &mut pool);
+            let held = input.0.as_ref().unwrap();
+            let outside = held.bytes[..held.start].iter().chain(&held.bytes[held.end..]);
+            assert!(outside.copied().all(|byte| byte == 0), "{wrote}");
+        }
+        input.release(&mut pool);
+        for size in [1_024, 2_048, 4_096, 8_192, 16_384, 65_536, 131_072, 262_144] {
+            assert!(pool.take_filled(size).iter().all(|byte| *byte == 0), "{size}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! beyond that is freed. A pool of input keeps buffers whose every byte is initialised, and never
 //! clears.
 
+use crate::http;
+
 /// Buffers that a pool keeps.
 const BUFFERS_MAX: usize = 64;
 /// The smallest buffer worth keeping.
@@ -14,12 +16,26 @@ pub(super) struct Pool {
     free: Vec<Vec<u8>>,
     bytes: usize,
     bytes_max: usize,
+    /// True: what its buffers held is wiped.
+    wipes: bool,
 }
 
 impl Pool {
     /// A pool that keeps so many bytes.
     pub(super) fn new(bytes_max: usize) -> Pool {
-        Pool { free: Vec::new(), bytes: 0, bytes_max }
+        Pool { free: Vec::new(), bytes: 0, bytes_max, wipes: false }
+    }
+
+    /// The same for buffers that hold secrets, or not.
+    pub(super) fn wiping(self, wipes: bool) -> Pool {
+        Pool { wipes, ..self }
+    }
+
+    /// Writes over what nobody needs any more, if it may hold a secret.
+    pub(super) fn wipe(&self, bytes: &mut [u8]) {
+        if self.wipes {
+            http::wipe(bytes);
+        }
     }
 
     /// A buffer of input: at least `size` bytes long, every one initialised with anything.

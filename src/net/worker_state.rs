@@ -105,7 +105,7 @@ impl WorkerState {
             worker,
             out: Vec::with_capacity(READ_BYTES),
             read: vec![0; READ_BYTES],
-            inputs: Pool::new(bounds.reuse_bytes_max),
+            inputs: Pool::new(bounds.reuse_bytes_max).wiping(server.engine.has_secrets()),
             outputs: Pool::new(bounds.reuse_bytes_max),
         };
         let wheel = RefCell::new(Wheel::new(clock.now().mono_ms));

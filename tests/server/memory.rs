@@ -560,3 +560,77 @@ fn a_budget_of_memory_is_divided() {
     let error = server(1 << 20).map(drop).unwrap_err();
     assert!(error.to_string().starts_with("1 MiB of memory are too little"), "{error}");
 }
+
+/// True: these bytes are somewhere in the pages of a process that are in memory.
+fn holds(pid: u32, secret: &str) -> bool {
+    use std::{fs::File, os::unix::fs::FileExt};
+    const PAGE: usize = 4096;
+    let [memory, pages] = ["mem", "pagemap"].map(|name| {
+        let path = format!("/proc/{pid}/{name}");
+        File::open(&path).expect(&path)
+    });
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    maps.lines().filter(|line| line.contains(" rw")).any(|line| {
+        let range = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let [from, to] = [range.0, range.1].map(|at| usize::from_str_radix(at, 16).unwrap());
+        let mut entries = vec![0; (to - from) / PAGE * 8];
+        let count = pages.read_at(&mut entries, (from / PAGE * 8) as u64).unwrap_or(0);
+        // The highest bit says that a page is there.
+        let is_there: Vec<bool> =
+            entries[..count].chunks_exact(8).map(|entry| entry[7] & 0x80 != 0).collect();
+        let mut at = from;
+        is_there.chunk_by(|one, next| one == next).any(|run| {
+            let start = at;
+            at += run.len() * PAGE;
+            let mut bytes = vec![0; if run[0] { run.len() * PAGE } else { 0 }];
+            let count = memory.read_at(&mut bytes, start as u64).unwrap_or(0);
+            memchr::memmem::find(&bytes[..count], secret.as_bytes()).is_some()
+        })
+    })
+}
+
+#[test]
+fn no_credential_outlives_its_request() {
+    // Far longer than what a hash takes at a time.
+    let token = |name: &str| format!("{name}-{}", "0123456789abcdef".repeat(20));
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("secrets.toml");
+    let [waits, whole, parts, left] = ["waits", "whole", "parts", "left"].map(token);
+    let digest = ring::digest::digest(&ring::digest::SHA256, parts.as_bytes());
+    let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = format!("[[auth.bearer_tokens]]\nname = \"a\"\nsha256 = \"{digest}\"\n");
+    std::fs::write(&file, text).unwrap();
+    let server =
+        Binary::start(&["--config", file.to_str().unwrap(), "--limit", "head_timeout_ms=60000"]);
+    let head = |line: &str, token: &str, rest: &str| {
+        format!("{line} HTTP/1.1\r\nHost: a.example\r\nAuthorization: Bearer {token}\r\n{rest}\r\n")
+    };
+    let card = "GET /.well-known/agent-card.json";
+    // One that stays is found, so that one that is gone would be.
+    let mut open = server.connect();
+    open.write(&head(card, &waits, "").as_bytes()[..400]);
+    server.wait_until_read(&[&open.stream]);
+    let mut tcp = server.connect();
+    for _ in 0..2 {
+        tcp.write(head(card, &whole, "").as_bytes());
+        assert_eq!(tcp.reply().status, 200);
+        for byte in head(card, &parts, "").as_bytes().chunks(97) {
+            tcp.write(byte);
+        }
+        assert_eq!(tcp.reply().status, 200);
+        let body = rpc("ListTasks", &serde_json::json!({}));
+        let chunks = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+        let lines = "A2A-Version: 1.0\r\nContent-Type: application/json\r\n\
+            Transfer-Encoding: chunked\r\n";
+        tcp.write(head("POST /", &parts, lines).as_bytes());
+        tcp.write(chunks.as_bytes());
+        assert_eq!(tcp.reply().status, 200);
+    }
+    let mut gone = server.connect();
+    gone.write(&head(card, &left, "").as_bytes()[..400]);
+    server.wait_until_read(&[&gone.stream]);
+    drop(gone);
+    assert!(holds(server.pid(), &waits[..300]));
+    for secret in [whole, parts, left] {
+        eventually(&secret[..5], || !holds(server.pid(), &secret[..300]));
+    }
+}

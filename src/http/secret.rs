@@ -1,0 +1,45 @@
+//! Bytes that may hold a secret, such as a head with a credential: they are written over when
+//! nobody needs them any more.
+//!
+//! Law: what is wiped is written over while it is still owned. Where there are no callers to know,
+//! nothing is wiped.
+
+use std::{hint::black_box, ops::Deref};
+
+/// Writes over bytes that may hold a secret.
+#[inline(never)]
+pub fn wipe(bytes: &mut [u8]) {
+    bytes.fill(0);
+    // Nobody may read them again, and what nobody reads need not be written.
+    black_box(bytes);
+}
+
+/// Bytes that are wiped when they are dropped, if they may hold a secret.
+#[derive(Debug)]
+pub struct SecretBytes {
+    bytes: Vec<u8>,
+    is_secret: bool,
+}
+
+impl SecretBytes {
+    /// These bytes, which may hold one or not.
+    pub fn new(bytes: Vec<u8>, is_secret: bool) -> SecretBytes {
+        SecretBytes { bytes, is_secret }
+    }
+}
+
+impl Deref for SecretBytes {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.bytes
+    }
+}
+
+impl Drop for SecretBytes {
+    fn drop(&mut self) {
+        if self.is_secret {
+            wipe(&mut self.bytes);
+        }
+    }
+}
