@@ -23,7 +23,7 @@ use super::{
     certificates,
     challenge::{AskedFor, KEY_EXPIRED, KEY_UNKNOWN, NAME_REFUSED, challenge},
     jwt::{TokenRefusal, UnverifiedToken, is_name},
-    remote_keys::{KeyStatus, NextFetch},
+    remote_keys::{KeyStatus, KeyWaiter, NextFetch},
     rules::{API_KEY_FIELD, AuthRules, AuthRulesError, ProxyRule, SecretDigest},
     rules_in_use::{IssuerKeys, RulesInUse},
 };
@@ -201,7 +201,10 @@ fn check(
 ) -> Poll<Result<Admission, AuthRefusal>> {
     let (kind, secret) = (presented.kind, &*presented.secret);
     Poll::Ready(match kind {
-        CredentialKind::Jwt => ready!(check_token(rules, secret, now, wake)),
+        CredentialKind::Jwt => {
+            let waiter = KeyWaiter { wake, address: presented.address };
+            ready!(check_token(rules, secret, now, waiter))
+        }
         CredentialKind::ApiKey | CredentialKind::Bearer => {
             let (known, unknown, expired) = match kind == CredentialKind::ApiKey {
                 true => (&rules.api_keys, KEY_UNKNOWN, KEY_EXPIRED),
@@ -237,7 +240,7 @@ fn bearer<'a>(rules: &RulesInUse, token: &'a [u8]) -> Option<Presented<'a>> {
         (false, false) if is_jwt => CredentialKind::Jwt,
         (false, false) => CredentialKind::Bearer,
     };
-    Some(Presented { kind, secret: Cow::Borrowed(token) })
+    Some(Presented { kind, secret: Cow::Borrowed(token), address: None })
 }
 
 fn api_key<'a>(rules: &RulesInUse, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
@@ -252,7 +255,7 @@ fn api_key<'a>(rules: &RulesInUse, source: &CredentialSource<'a>) -> Option<Pres
             Cow::Owned(key) => Cow::Owned(key.into_bytes()),
         },
     };
-    Some(Presented { kind: CredentialKind::ApiKey, secret })
+    Some(Presented { kind: CredentialKind::ApiKey, secret, address: None })
 }
 
 /// What a trusted proxy says, each text on a line of its own. A name on no line: a field is there
@@ -273,14 +276,15 @@ fn by_proxy<'a>(rule: &ProxyRule, source: &CredentialSource<'a>) -> Option<Prese
     }
     // RFC 9110 §5.5: no value has the end of a line in it.
     let said = texts.join("\n");
-    Some(Presented { kind: CredentialKind::Proxy, secret: Cow::Owned(said.into_bytes()) })
+    let (kind, secret) = (CredentialKind::Proxy, Cow::Owned(said.into_bytes()));
+    Some(Presented { kind, secret, address: None })
 }
 
 fn check_token(
     rules: &RulesInUse,
     token: &[u8],
     now: Now,
-    wake: &Waker,
+    waiter: KeyWaiter<'_>,
 ) -> Poll<Result<Admission, AuthRefusal>> {
     let token = match UnverifiedToken::read(token) {
         Ok(token) => token,
@@ -292,7 +296,7 @@ fn check_token(
     };
     let mut keys = match &issuer.keys {
         IssuerKeys::Local(keys) => Arc::clone(keys),
-        IssuerKeys::Remote(remote) => match ready!(remote.poll(now, wake)) {
+        IssuerKeys::Remote(remote) => match ready!(remote.poll(now, waiter)) {
             Ok(keys) => keys,
             Err(refusal) => return Poll::Ready(Err(refusal)),
         },
@@ -311,7 +315,7 @@ fn check_token(
             }
             (Err(TokenRefusal::UnknownKey), IssuerKeys::Local(_)) => break,
             (Err(TokenRefusal::UnknownKey), IssuerKeys::Remote(remote)) => {
-                match ready!(remote.poll_newer(&keys, now, wake)) {
+                match ready!(remote.poll_newer(&keys, now, waiter)) {
                     Ok(newer) => keys = newer,
                     Err(refusal) => return Poll::Ready(Err(refusal)),
                 }

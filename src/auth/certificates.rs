@@ -42,7 +42,7 @@ pub(super) fn presented(source: &CredentialSource<'_>) -> Option<Presented<'stat
         None => ("", u64::MAX),
     };
     let secret = Cow::Owned(format!("{name}\n{ends_unix_ms}\n{issuer}").into_bytes());
-    Some(Presented { kind: CredentialKind::Certificate, secret })
+    Some(Presented { kind: CredentialKind::Certificate, secret, address: None })
 }
 
 /// What such a credential says; a name with the end of a line in it says nothing.

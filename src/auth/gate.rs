@@ -29,6 +29,27 @@ const TOKEN_MS: u64 = 300_000;
 const FAILURES_MAX: u32 = 10;
 /// The time in which they are counted.
 const FAILURE_WINDOW_MS: u64 = 300_000;
+/// Credentials of one peer that could not be checked, after which none is for a while: each may
+/// have cost as much as one that was wrong.
+const UNCHECKED_MAX: u32 = 10;
+/// The time in which they are counted: short, since they may have been right.
+const UNCHECKED_WINDOW_MS: u64 = 10_000;
+/// What a peer hears then.
+const UNCHECKED: AuthRefusal =
+    AuthRefusal::Unavailable("too many credentials from here cannot be checked for now");
+
+/// What is counted of a peer.
+#[derive(Clone, Copy)]
+struct Throttle {
+    /// What tells its count from others of the same peer.
+    tag: u8,
+    most: u32,
+    window_ms: u64,
+}
+
+const WRONG: Throttle = Throttle { tag: u8::MAX, most: FAILURES_MAX, window_ms: FAILURE_WINDOW_MS };
+const NOT_CHECKED: Throttle =
+    Throttle { tag: u8::MAX - 1, most: UNCHECKED_MAX, window_ms: UNCHECKED_WINDOW_MS };
 
 /// What a server asks of its callers, and whom it knows.
 pub struct Gate {
@@ -138,7 +159,7 @@ impl Gate {
                 }
             }
         }
-        self.check(&presented, hash, source, now, wake)
+        self.check(presented, hash, source, now, wake)
     }
 
     /// The value of `WWW-Authenticate` for a refusal.
@@ -154,7 +175,7 @@ impl Gate {
     #[cold]
     fn check(
         &self,
-        presented: &Presented<'_>,
+        presented: Presented<'_>,
         hash: u128,
         source: &CredentialSource<'_>,
         now: Now,
@@ -163,7 +184,8 @@ impl Gate {
         let address = source.address().filter(|_| is_guessed(presented.kind));
         let is_certificate = presented.kind == CredentialKind::Certificate;
         let shown = source.certificate.filter(|_| is_certificate);
-        let Poll::Ready(checked) = self.authenticator.check(presented, now, wake) else {
+        let presented = Presented { address, ..presented };
+        let Poll::Ready(checked) = self.authenticator.check(&presented, now, wake) else {
             return Poll::Pending;
         };
         Poll::Ready(match checked {
@@ -183,7 +205,12 @@ impl Gate {
                 AuthRefusal::Wrong("the credential has expired"),
             )),
             Err(refusal @ AuthRefusal::Wrong(_)) => Err(self.failed(hash, address, now, refusal)),
-            Err(refusal) => Err(refusal),
+            Err(refusal) => {
+                if let (AuthRefusal::Unavailable(_), Some(address)) = (refusal, address) {
+                    self.count(NOT_CHECKED, address, now);
+                }
+                Err(refusal)
+            }
         })
     }
 
@@ -215,13 +242,32 @@ impl Gate {
 
     /// Whether the peer has failed too often.
     fn sent_away(&self, address: Option<IpAddr>, now: Now) -> Option<AuthRefusal> {
+        let address = address?;
+        match self.used_up(WRONG, address, now) {
+            Some(retry_s) => Some(AuthRefusal::TooMany { retry_s }),
+            None => self.used_up(NOT_CHECKED, address, now).map(|_| UNCHECKED),
+        }
+    }
+
+    /// Seconds until a peer may try again; `None`: it may.
+    fn used_up(&self, throttle: Throttle, address: IpAddr, now: Now) -> Option<u32> {
         let retry = |failures: &mut Failures| {
-            let end_ms = failures.since_ms + FAILURE_WINDOW_MS;
-            let is_over = failures.count < FAILURES_MAX || now.mono_ms >= end_ms;
+            let end_ms = failures.since_ms + throttle.window_ms;
+            let is_over = failures.count < throttle.most || now.mono_ms >= end_ms;
             (!is_over).then(|| (end_ms - now.mono_ms).div_ceil(1000) as u32)
         };
-        let retry_s = self.failures.look(self.peer(address?), retry).flatten()?;
-        Some(AuthRefusal::TooMany { retry_s })
+        self.failures.look(self.peer(throttle, address), retry).flatten()
+    }
+
+    fn count(&self, throttle: Throttle, address: IpAddr, now: Now) {
+        let make = || Failures { count: 0, since_ms: now.mono_ms };
+        let worth = |failures: &Failures| failures.since_ms.saturating_add(1);
+        self.failures.change(self.peer(throttle, address), make, worth, |failures| {
+            if now.mono_ms >= failures.since_ms + throttle.window_ms {
+                *failures = make();
+            }
+            failures.count = failures.count.saturating_add(1);
+        });
     }
 
     /// Counts a failure of a peer; a credential that is wrong now is known no longer.
@@ -233,15 +279,9 @@ impl Gate {
         refusal: AuthRefusal,
     ) -> AuthRefusal {
         self.known.remove(hash);
-        let Some(address) = address else { return refusal };
-        let make = || Failures { count: 0, since_ms: now.mono_ms };
-        let worth = |failures: &Failures| failures.since_ms.saturating_add(1);
-        self.failures.change(self.peer(address), make, worth, |failures| {
-            if now.mono_ms >= failures.since_ms + FAILURE_WINDOW_MS {
-                *failures = make();
-            }
-            failures.count = failures.count.saturating_add(1);
-        });
+        if let Some(address) = address {
+            self.count(WRONG, address, now);
+        }
         refusal
     }
 
@@ -252,9 +292,9 @@ impl Gate {
         hasher.finish128().as_u128()
     }
 
-    fn peer(&self, address: IpAddr) -> u128 {
+    fn peer(&self, throttle: Throttle, address: IpAddr) -> u128 {
         let mut hasher = self.hasher();
-        hasher.write_u8(u8::MAX);
+        hasher.write_u8(throttle.tag);
         hasher.write_u128(peer_bits(address));
         hasher.finish128().as_u128()
     }
@@ -298,10 +338,11 @@ mod tests {
         fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
             if let Some(name) = source.identity {
                 let secret = Cow::Borrowed(name.as_bytes());
-                return Some(Presented { kind: CredentialKind::Certificate, secret });
+                let kind = CredentialKind::Certificate;
+                return Some(Presented { kind, secret, address: None });
             }
             let secret = Cow::Borrowed(source.authorization?);
-            Some(Presented { kind: CredentialKind::Jwt, secret })
+            Some(Presented { kind: CredentialKind::Jwt, secret, address: None })
         }
 
         fn check(
@@ -311,6 +352,9 @@ mod tests {
             _wake: &Waker,
         ) -> Poll<Result<Admission, AuthRefusal>> {
             self.asked.fetch_add(1, Ordering::Relaxed);
+            if presented.secret.starts_with(b"unknown") {
+                return Poll::Ready(Err(AuthRefusal::Unavailable("not now")));
+            }
             if self.grant.is_withdrawn() || !presented.secret.starts_with(b"right") {
                 return Poll::Ready(Err(AuthRefusal::Wrong("no")));
             }
@@ -396,6 +440,24 @@ mod tests {
         assert!(ask(&gate, "right", "2001:db8::1", TOKEN_MS).is_ok());
         let end_ms = 1_000 + FAILURE_WINDOW_MS;
         assert!(ask(&gate, "right and new", "2001:db8::3", end_ms).is_ok());
+    }
+
+    #[test]
+    fn a_peer_that_shows_too_much_that_nobody_can_check_is_not_asked_for_a_while() {
+        let (gate, one) = gate();
+        assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
+        for n in 0..UNCHECKED_MAX {
+            let refused = ask(&gate, &format!("unknown {n}"), "192.0.2.1", 0).unwrap_err();
+            assert_eq!(refused, AuthRefusal::Unavailable("not now"));
+        }
+        let asked = one.asked.load(Ordering::Relaxed);
+        let refused = ask(&gate, "right and new", "192.0.2.1", UNCHECKED_WINDOW_MS - 1);
+        assert_eq!(refused.unwrap_err(), UNCHECKED);
+        assert_eq!(one.asked.load(Ordering::Relaxed), asked);
+        // Others are, it is again soon, and what is known passes.
+        assert!(ask(&gate, "right and new", "192.0.2.2", 0).is_ok());
+        assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
+        assert!(ask(&gate, "right and newer", "192.0.2.1", UNCHECKED_WINDOW_MS).is_ok());
     }
 
     #[test]

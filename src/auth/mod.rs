@@ -123,6 +123,8 @@ pub struct Presented<'a> {
     /// The key, the token or the name, as it came; of a proxy all that it says of the caller, so
     /// that who is remembered by it is never taken for one with other scopes.
     pub secret: Cow<'a, [u8]>,
+    /// Where it comes from, as far as that is known when it is checked.
+    pub address: Option<IpAddr>,
 }
 
 impl fmt::Debug for Presented<'_> {

@@ -26,6 +26,9 @@ pub const ISSUER_WAIT_MS: u64 = 5_000;
 /// Requests that wait for the keys of one issuer, over all workers; the next is refused.
 pub const ISSUER_WAITERS_MAX: usize = 1_024;
 
+/// Those among them of one peer (an address, 64 bits of one of IPv6): others are to find a place.
+pub const ISSUER_PEER_WAITERS_MAX: usize = 32;
+
 /// Milliseconds between two fetches that an unknown `kid` asks for: whoever makes up names costs
 /// the issuer nothing.
 pub const ISSUER_KID_MS: u64 = 60_000;

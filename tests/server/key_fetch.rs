@@ -137,7 +137,7 @@ impl Test {
 
     fn poll(&self, token: &str) -> Poll<Result<Admission, AuthRefusal>> {
         let secret = Cow::Borrowed(token.as_bytes());
-        let presented = Presented { kind: CredentialKind::Jwt, secret };
+        let presented = Presented { kind: CredentialKind::Jwt, secret, address: None };
         let now = Now { mono_ms: self.clock.ms.load(Ordering::SeqCst), unix_ms: UNIX_MS };
         self.callers.check(&presented, now, &self.waker)
     }

@@ -46,7 +46,7 @@ impl Authenticator for ByName {
     fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
         let bearer = source.authorization.and_then(|value| value.strip_prefix(b"Bearer "));
         let secret = Cow::Borrowed(bearer.or(source.bearer).or(source.api_key)?);
-        Some(Presented { kind: CredentialKind::Bearer, secret })
+        Some(Presented { kind: CredentialKind::Bearer, secret, address: None })
     }
 
     fn check(

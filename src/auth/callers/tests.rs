@@ -92,7 +92,7 @@ fn ask(
 }
 
 fn show(callers: &Callers, kind: CredentialKind, secret: &str) -> Result<Admission, AuthRefusal> {
-    let presented = Presented { kind, secret: Cow::Borrowed(secret.as_bytes()) };
+    let presented = Presented { kind, secret: Cow::Borrowed(secret.as_bytes()), address: None };
     match callers.check(&presented, NOW, Waker::noop()) {
         Poll::Ready(checked) => checked,
         Poll::Pending => panic!("pending"),
@@ -210,7 +210,7 @@ fn what_stays_as_it_was_keeps_its_grant_and_all_else_is_withdrawn() {
         (CredentialKind::ApiKey, "key-3"),
         (CredentialKind::Bearer, "token-1"),
         (CredentialKind::Jwt, token.as_str()),
-        (CredentialKind::Certificate, "c\nCN=CA"),
+        (CredentialKind::Certificate, "c\n18446744073709551615\nCN=CA"),
         (CredentialKind::Proxy, "jane\n\n"),
     ];
     let admit = || shown.map(|(kind, secret)| show(&callers, kind, secret).unwrap());
@@ -264,7 +264,11 @@ fn keys_behind_a_url_are_waited_for_and_go_with_their_rules() {
     let token = token(&issuer);
     let check = || {
         let secret = Cow::Borrowed(token.as_bytes());
-        callers.check(&Presented { kind: CredentialKind::Jwt, secret }, NOW, Waker::noop())
+        callers.check(
+            &Presented { kind: CredentialKind::Jwt, secret, address: None },
+            NOW,
+            Waker::noop(),
+        )
     };
     assert!(check().is_pending());
     let NextFetch::Fetch(fetch) = callers.next_fetch(NOW, Waker::noop()) else { panic!("nothing") };

@@ -10,19 +10,21 @@ mod place;
 
 use std::{
     fmt,
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Poll, Waker},
 };
 
 use crate::{
     limits::callers::{
-        ISSUER_KID_MS, ISSUER_RETRY_MS, ISSUER_RETRY_MS_MAX, ISSUER_WAIT_MS, ISSUER_WAITERS_MAX,
+        ISSUER_KID_MS, ISSUER_PEER_WAITERS_MAX, ISSUER_RETRY_MS, ISSUER_RETRY_MS_MAX,
+        ISSUER_WAIT_MS, ISSUER_WAITERS_MAX,
     },
     service::Now,
 };
 
 use self::{fetch::fresh_ms, place::check_url};
-use super::{AuthRefusal, token_keys::TokenKeys};
+use super::{AuthRefusal, peer_bits, token_keys::TokenKeys};
 
 pub use fetch::{FetchedDocument, KeyFetch};
 pub use place::{KeyPlace, KeyPlaceError};
@@ -61,11 +63,21 @@ struct RemoteState {
     newer_until_ms: Option<u64>,
     /// When an unknown `kid` may ask again.
     kid_due_ms: u64,
-    waiters: Vec<Waker>,
+    /// Who waits, and for whom: the bits of its peer.
+    waiters: Vec<(Waker, Option<u128>)>,
     /// Whoever fetches.
     fetcher: Option<Waker>,
     /// Other rules took their place; nobody is let in by them any more.
     is_closed: bool,
+}
+
+/// Who waits for keys.
+#[derive(Clone, Copy)]
+pub struct KeyWaiter<'a> {
+    /// Woken when they are there.
+    pub wake: &'a Waker,
+    /// Where its request came from.
+    pub address: Option<IpAddr>,
 }
 
 /// How it is with the keys of an issuer.
@@ -185,7 +197,11 @@ impl RemoteKeys {
     ///
     /// # Errors
     /// [`AuthRefusal::Unavailable`]
-    pub fn poll(&self, now: Now, wake: &Waker) -> Poll<Result<Arc<TokenKeys>, AuthRefusal>> {
+    pub fn poll(
+        &self,
+        now: Now,
+        waiter: KeyWaiter<'_>,
+    ) -> Poll<Result<Arc<TokenKeys>, AuthRefusal>> {
         let mut state = self.state();
         if let Some(keys) = &state.keys {
             return Poll::Ready(Ok(Arc::clone(keys)));
@@ -195,7 +211,7 @@ impl RemoteKeys {
         if state.failures > 0 || state.is_closed || now.mono_ms >= until_ms {
             return Poll::Ready(Err(UNREADABLE));
         }
-        state.wait(wake)
+        state.wait(waiter)
     }
 
     /// Newer keys than `seen`, in which the `kid` of a token is not. At most once in
@@ -207,7 +223,7 @@ impl RemoteKeys {
         &self,
         seen: &Arc<TokenKeys>,
         now: Now,
-        wake: &Waker,
+        waiter: KeyWaiter<'_>,
     ) -> Poll<Result<Arc<TokenKeys>, AuthRefusal>> {
         let mut state = self.state();
         match &state.keys {
@@ -215,13 +231,13 @@ impl RemoteKeys {
             Some(_) | None => {}
         }
         match state.newer_until_ms {
-            Some(until_ms) if now.mono_ms < until_ms => return state.wait(wake),
+            Some(until_ms) if now.mono_ms < until_ms => return state.wait(waiter),
             None if now.mono_ms >= state.kid_due_ms => {}
             Some(_) => return Poll::Ready(Err(UNREADABLE)),
             None if state.failures > 0 => return Poll::Ready(Err(UNREADABLE)),
             None => return Poll::Ready(Err(AuthRefusal::Wrong(UNKNOWN_KID))),
         }
-        let waiting = state.wait(wake);
+        let waiting = state.wait(waiter);
         if waiting.is_pending() {
             state.kid_due_ms = now.mono_ms.saturating_add(ISSUER_KID_MS);
             state.newer_until_ms = Some(now.mono_ms.saturating_add(ISSUER_WAIT_MS));
@@ -287,12 +303,17 @@ impl RemoteKeys {
 }
 
 impl RemoteState {
-    fn wait<T>(&mut self, wake: &Waker) -> Poll<Result<T, AuthRefusal>> {
-        if !self.waiters.iter().any(|known| known.will_wake(wake)) {
-            if self.waiters.len() >= ISSUER_WAITERS_MAX {
+    fn wait<T>(&mut self, waiter: KeyWaiter<'_>) -> Poll<Result<T, AuthRefusal>> {
+        let KeyWaiter { wake, address } = waiter;
+        if !self.waiters.iter().any(|(known, _)| known.will_wake(wake)) {
+            let peer = address.map(peer_bits);
+            let of_peer = || self.waiters.iter().filter(|(_, of)| *of == peer).count();
+            if self.waiters.len() >= ISSUER_WAITERS_MAX
+                || (peer.is_some() && of_peer() >= ISSUER_PEER_WAITERS_MAX)
+            {
                 return Poll::Ready(Err(CROWDED));
             }
-            self.waiters.push(wake.clone());
+            self.waiters.push((wake.clone(), peer));
         }
         Poll::Pending
     }
@@ -300,7 +321,7 @@ impl RemoteState {
     /// Nobody waits for it any longer.
     fn end_fetch(&mut self) -> Vec<Waker> {
         (self.under_way, self.newer_until_ms) = (None, None);
-        std::mem::take(&mut self.waiters)
+        std::mem::take(&mut self.waiters).into_iter().map(|(wake, _)| wake).collect()
     }
 
     fn fail(&mut self, number: u64, now: Now, problem: String) -> Vec<Waker> {

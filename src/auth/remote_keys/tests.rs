@@ -49,7 +49,7 @@ fn fetch(keys: &Arc<RemoteKeys>, mono_ms: u64, content: Vec<u8>) {
 }
 
 fn ready(keys: &Arc<RemoteKeys>, mono_ms: u64) -> Arc<TokenKeys> {
-    match keys.poll(at(mono_ms), Waker::noop()) {
+    match keys.poll(at(mono_ms), nobody(Waker::noop())) {
         Poll::Ready(Ok(keys)) => keys,
         other => panic!("{other:?}"),
     }
@@ -75,7 +75,10 @@ fn keys_are_fetched_once_for_all_who_wait() {
     let counts: Vec<Arc<Count>> = (0..20).map(|_| Arc::default()).collect();
     for count in &counts {
         let waker = Waker::from(Arc::clone(count));
-        assert!(keys.poll(at(0), &waker).is_pending() && keys.poll(at(1), &waker).is_pending());
+        assert!(
+            keys.poll(at(0), nobody(&waker)).is_pending()
+                && keys.poll(at(1), nobody(&waker)).is_pending()
+        );
     }
     let fetch = next(&keys, 1).unwrap();
     assert_eq!((fetch.url(), fetch.due_ms()), ("https://issuer.example/keys", 5_001));
@@ -88,32 +91,64 @@ fn keys_are_fetched_once_for_all_who_wait() {
 }
 
 #[test]
+fn issuer_peer_waiters_max() {
+    let keys = Arc::new(RemoteKeys::new("https://a", KeyPlace::OpenId, 1).unwrap());
+    let wakers: Vec<Waker> =
+        (0..2 * ISSUER_PEER_WAITERS_MAX).map(|_| Waker::from(Arc::new(Count::default()))).collect();
+    let waits = |n: usize, address: &str| {
+        let (wake, address) = (&wakers[n], Some(address.parse().unwrap()));
+        keys.poll(at(0), KeyWaiter { wake, address }).is_pending()
+    };
+    // The same network of 64 bits is the same peer.
+    for n in 0..ISSUER_PEER_WAITERS_MAX {
+        assert!(waits(n, &format!("2001:db8::{n:x}")), "{n}");
+    }
+    assert!(!waits(ISSUER_PEER_WAITERS_MAX, "2001:db8::1"));
+    // Who waits already goes on, and others have places.
+    assert!(waits(0, "2001:db8::1") && waits(ISSUER_PEER_WAITERS_MAX, "192.0.2.1"));
+}
+
+/// Somebody of whom nothing is known.
+fn nobody(wake: &Waker) -> KeyWaiter<'_> {
+    KeyWaiter { wake, address: None }
+}
+
+#[test]
 fn issuer_waiters_max() {
     let keys = remote();
     let wakers: Vec<Waker> = (0..=1_024).map(|_| Waker::from(Arc::<Count>::default())).collect();
     let (last, rest) = wakers.split_last().unwrap();
-    assert!(rest.iter().all(|waker| keys.poll(at(0), waker).is_pending()));
-    assert!(matches!(keys.poll(at(0), last), Poll::Ready(Err(AuthRefusal::Unavailable(_)))));
-    assert!(keys.poll(at(0), &rest[0]).is_pending());
+    assert!(rest.iter().all(|waker| keys.poll(at(0), nobody(waker)).is_pending()));
+    assert!(matches!(
+        keys.poll(at(0), nobody(last)),
+        Poll::Ready(Err(AuthRefusal::Unavailable(_)))
+    ));
+    assert!(keys.poll(at(0), nobody(&rest[0])).is_pending());
 }
 
 #[test]
 fn nobody_waits_longer_than_issuer_wait_ms() {
     // Nobody fetches at all.
     let keys = remote();
-    assert!(keys.poll(at(10), Waker::noop()).is_pending());
-    assert!(keys.poll(at(5_009), Waker::noop()).is_pending());
-    assert_eq!(keys.poll(at(5_010), Waker::noop()).map(Result::err), Poll::Ready(Some(UNREADABLE)));
+    assert!(keys.poll(at(10), nobody(Waker::noop())).is_pending());
+    assert!(keys.poll(at(5_009), nobody(Waker::noop())).is_pending());
+    assert_eq!(
+        keys.poll(at(5_010), nobody(Waker::noop())).map(Result::err),
+        Poll::Ready(Some(UNREADABLE))
+    );
     // Whoever fetches does not come back, and does too late.
     let keys = remote();
     let count = Arc::<Count>::default();
-    assert!(keys.poll(at(10), &Waker::from(Arc::clone(&count))).is_pending());
+    assert!(keys.poll(at(10), nobody(&Waker::from(Arc::clone(&count)))).is_pending());
     let lost = next(&keys, 10).unwrap();
     assert_eq!(due(&keys, 5_009), 5_010);
     assert_eq!(due(&keys, 5_010), 6_010);
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
     assert!(lost.end(at(5_011), document(set("a", 1))).is_none());
-    assert_eq!(keys.poll(at(5_011), Waker::noop()).map(Result::err), Poll::Ready(Some(UNREADABLE)));
+    assert_eq!(
+        keys.poll(at(5_011), nobody(Waker::noop())).map(Result::err),
+        Poll::Ready(Some(UNREADABLE))
+    );
     assert_eq!(keys.status().problem.as_deref(), Some("it took too long"));
     fetch(&keys, 6_010, set("a", 1));
     assert_eq!(ready(&keys, 6_010).len(), 1);
@@ -161,7 +196,10 @@ fn a_key_that_is_gone_lets_go_whoever_it_let_in() {
     let last = only(&ready(&keys, 2_400_000));
     keys.close();
     assert!(last.is_withdrawn());
-    assert_eq!(keys.poll(at(0), Waker::noop()).map(Result::err), Poll::Ready(Some(UNREADABLE)));
+    assert_eq!(
+        keys.poll(at(0), nobody(Waker::noop())).map(Result::err),
+        Poll::Ready(Some(UNREADABLE))
+    );
 }
 
 #[test]
@@ -169,7 +207,7 @@ fn unknown_kids_ask_the_issuer_once_in_issuer_kid_ms() {
     let keys = remote();
     fetch(&keys, 0, set("a", 1));
     let seen = ready(&keys, 0);
-    let newer = |seen: &Arc<TokenKeys>, ms| keys.poll_newer(seen, at(ms), Waker::noop());
+    let newer = |seen: &Arc<TokenKeys>, ms| keys.poll_newer(seen, at(ms), nobody(Waker::noop()));
     assert!(newer(&seen, 1).is_pending() && newer(&seen, 2).is_pending());
     fetch(&keys, 2, set("b", 2));
     // Whoever waited looks at what came.
