@@ -1,11 +1,13 @@
 //! A key that goes lets go whoever it let in, and the next one of the same caller goes on from there;
 //! whose key stays notices nothing.
 
+use std::{sync::mpsc::channel, thread};
+
 use super::{
     approach::Approach,
     canon::Event,
     credentials::places,
-    link::{By, Client, Item, Stream, Target},
+    link::{By, Item, Stream, Target},
     message_spec::say,
     soak::Changing,
     variants::{Binding, OBSERVER, VARIANTS, Variant},
@@ -17,7 +19,7 @@ fn keys(one: &str, other: &str) -> String {
     let key =
         |name: &str, key: &str| format!("[[auth.api_keys]]\nname = \"{name}\"\nkey = \"{key}\"\n");
     format!(
-        "{}{}{}[limits]\nsse_keep_alive_ms = 200\nws_ping_ms = 200\n",
+        "{}{}{}[limits]\nsse_keep_alive_ms = 2000\nws_ping_ms = 2000\n",
         key("one", one),
         key("other", other),
         places(),
@@ -28,7 +30,8 @@ fn showing(key: &str) -> Approach {
     Approach::with(&[("X-API-Key", key.to_owned())])
 }
 
-/// A stream of a task that waits for the next message.
+/// A stream of a task that waits for the next message, which is read all the time: whoever does not
+/// answer a ping is cut off.
 struct Open {
     variant: Variant,
     approach: Approach,
@@ -36,53 +39,75 @@ struct Open {
     stream: Stream,
     /// The number of the last event.
     seq: u64,
-    /// Lives as long as the stream.
-    client: Client,
 }
 
-fn open(changing: &Changing, variant: Variant, key: &str) -> Open {
-    let approach = showing(key);
-    let mut client = changing.server.client_with(variant, &approach);
-    let task = client.send(&say("hold")).expect("an answer").task();
-    let target = client.target(&task);
-    let mut stream = client.subscribe(&target).expect("a stream");
-    let first = stream.expect();
-    assert!(matches!(first.event, Event::Task(_) | Event::Status { .. }), "{first:?}");
-    let seq = first.seq.expect("a number");
-    Open { variant, approach, target, stream, seq, client }
+impl Open {
+    fn new(changing: &Changing, variant: Variant, key: &str) -> Open {
+        let approach = showing(key);
+        let mut client = changing.server.client_with(variant, &approach);
+        let task = client.send(&say("hold")).expect("an answer").task();
+        let target = client.target(&task);
+        let mut stream = client.subscribe(&target).expect("a stream");
+        let first = stream.expect();
+        assert!(matches!(first.event, Event::Task(_) | Event::Status { .. }), "{first:?}");
+        let seq = first.seq.expect("a number");
+        Open { variant, approach, target, stream, seq }
+    }
+
+    /// The key goes: the stream ends, and goes on where it was with the caller's next key.
+    fn ends_and_goes_on(mut self, changing: &Changing) {
+        match (self.variant.binding, self.stream.item()) {
+            (Binding::JsonRpc | Binding::Rest, Item::End) => {}
+            // What is registered for those who are not let in (RFC 6455 §7.4.2).
+            (Binding::WebSocket, Item::End) => assert_eq!(self.approach.heard.last().status, 3000),
+            (Binding::Grpc, Item::Fault(fault)) => {
+                assert_eq!(fault.status.as_deref(), Some("UNAUTHENTICATED"), "{fault:?}");
+            }
+            (_, item) => panic!("{:?}: {item:?}", self.variant),
+        }
+        let mut next = changing.server.client_with(self.variant, &showing("second"));
+        let after = Some((self.seq, By::Field));
+        let stream = next.subscribe_after(&self.target, after).expect("a stream");
+        cancel(changing, "second", &self.target);
+        let rest = stream.rest();
+        assert_eq!(rest.len(), 1, "{:?}: {rest:?}", self.variant);
+    }
+}
+
+fn cancel(changing: &Changing, key: &str, target: &Target) {
+    let mut client = changing.server.client_with(OBSERVER, &showing(key));
+    client.cancel(target).expect("a canceled task");
 }
 
 #[test]
 fn streams_end_with_their_key_and_go_on_with_the_next() {
-    let changing = Changing::start("withdrawn", &keys("first", "stays"));
-    let open = |key: &str| -> Vec<Open> {
-        VARIANTS.iter().map(|variant| open(&changing, *variant, key)).collect()
-    };
-    let (goes, stays) = (open("first"), open("stays"));
-    changing.replace(&keys("second", "stays"));
-    eventually("the file is read", || changing.said("was read again") == 1);
-    for mut one in goes {
-        eprintln!("in {:?}", one.variant);
-        match (one.variant.binding, one.stream.item()) {
-            (Binding::JsonRpc | Binding::Rest, Item::End) => {}
-            // RFC 6455 §7.4.2: what is registered for those who are not let in.
-            (Binding::WebSocket, Item::End) => assert_eq!(one.approach.heard.last().status, 3000),
-            (Binding::Grpc, Item::Fault(fault)) => {
-                assert_eq!(fault.status.as_deref(), Some("UNAUTHENTICATED"), "{fault:?}");
-            }
-            (_, item) => panic!("{item:?}"),
+    let changing = &Changing::start("withdrawn", &keys("first", "stays"));
+    thread::scope(|scope| {
+        let (opened, targets) = channel();
+        let (mut going, mut staying) = (Vec::new(), Vec::new());
+        for &variant in VARIANTS {
+            let opened_here = opened.clone();
+            going.push(scope.spawn(move || {
+                let open = Open::new(changing, variant, "first");
+                opened_here.send(None).expect("somebody waits");
+                open.ends_and_goes_on(changing);
+            }));
+            let opened_here = opened.clone();
+            staying.push(scope.spawn(move || {
+                let open = Open::new(changing, variant, "stays");
+                opened_here.send(Some(open.target.clone())).expect("somebody waits");
+                // The same stream all the time.
+                assert_eq!(open.stream.rest().len(), 1, "{variant:?}");
+            }));
         }
-        let mut next = changing.server.client_with(one.variant, &showing("second"));
-        let after = Some((one.seq, By::Field));
-        let stream = next.subscribe_after(&one.target, after).expect("a stream");
-        let mut second = changing.server.client_with(OBSERVER, &showing("second"));
-        second.cancel(&one.target).expect("a canceled task");
-        let rest = stream.rest();
-        assert_eq!(rest.len(), 1, "{rest:?}");
-    }
-    for mut one in stays {
-        // The same connection, and the same stream.
-        one.client.cancel(&one.target).expect("a canceled task");
-        assert_eq!(one.stream.rest().len(), 1, "{:?}", one.variant);
-    }
+        drop(opened);
+        let targets: Vec<Option<Target>> = targets.iter().collect();
+        assert_eq!(targets.len(), 2 * VARIANTS.len());
+        changing.replace(&keys("second", "stays"));
+        eventually("the file is read", || changing.said("was read again") == 1);
+        going.into_iter().for_each(|thread| thread.join().expect("it goes on"));
+        assert!(staying.iter().all(|thread| !thread.is_finished()));
+        targets.iter().flatten().for_each(|target| cancel(changing, "stays", target));
+        staying.into_iter().for_each(|thread| thread.join().expect("it stays"));
+    });
 }
