@@ -15,7 +15,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use super::{peer_bits, table::FixedTable};
 use crate::service::{
     Now,
-    quota::{CallerAccount, Quotas},
+    quota::{CallerAccount, Quota, Quotas},
 };
 
 /// What tells the hash of an address from that of an owner.
@@ -28,18 +28,25 @@ const OF_SERVICES: u8 = 3;
 pub struct Accounts {
     table: FixedTable<Arc<CallerAccount>>,
     quotas: RwLock<Arc<Quotas>>,
+    /// Of each caller, where its quota says nothing.
+    share: Quota,
     /// False: nobody has a quota.
     are_asked: AtomicBool,
+    /// False: no quota has a rate.
+    have_rates: AtomicBool,
     key: u128,
 }
 
 impl Accounts {
-    /// So many accounts; `secret` is nobody's else.
-    pub fn new(accounts_max: usize, quotas: Quotas, secret: u128) -> Accounts {
+    /// So many accounts; a caller has this share, where its quota says nothing; `secret` is
+    /// nobody's else.
+    pub fn new(accounts_max: usize, quotas: Quotas, share: Quota, secret: u128) -> Accounts {
         let accounts = Accounts {
             table: FixedTable::new(accounts_max),
             quotas: RwLock::default(),
+            share,
             are_asked: AtomicBool::new(false),
+            have_rates: AtomicBool::new(false),
             key: secret,
         };
         accounts.set_quotas(quotas);
@@ -52,6 +59,12 @@ impl Accounts {
         self.are_asked.load(Ordering::Relaxed)
     }
 
+    /// Whether anybody has a quota with a rate, so that each call takes something.
+    #[inline]
+    pub fn have_rates(&self) -> bool {
+        self.have_rates.load(Ordering::Relaxed)
+    }
+
     /// The quotas as they are now.
     pub fn quotas(&self) -> Arc<Quotas> {
         Arc::clone(&self.quotas.read().unwrap_or_else(PoisonError::into_inner))
@@ -59,6 +72,8 @@ impl Accounts {
 
     /// From now on these are the quotas; what was taken stays taken.
     pub fn set_quotas(&self, quotas: Quotas) {
+        let quotas = quotas.or(self.share);
+        self.have_rates.store(quotas.has_rate(), Ordering::Relaxed);
         self.are_asked.store(quotas != Quotas::default(), Ordering::Relaxed);
         *self.quotas.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(quotas);
     }
@@ -108,7 +123,7 @@ mod tests {
 
     #[test]
     fn each_owner_and_network_has_its_account() {
-        let accounts = Accounts::new(1, Quotas::default(), 7);
+        let accounts = Accounts::new(1, Quotas::default(), Quota::default(), 7);
         let now = Now::default();
         let address = |text: &str| text.parse::<IpAddr>();
         let [first, same, other] = ["2001:db8::1", "2001:db8::2", "2001:db8:1::1"]

@@ -322,7 +322,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        auth::{CertificateCallers, Principal, PrincipalBuf, Quotas, ScopeSet, TenantGrant},
+        auth::{
+            CertificateCallers, Grant, Principal, PrincipalBuf, Quota, Quotas, ScopeSet,
+            TenantGrant,
+        },
         model::CardSecurity,
         service::{PeerCertificate, Remote},
     };
@@ -396,7 +399,7 @@ mod tests {
 
     fn gate() -> (Gate, Arc<One>) {
         let one = Arc::new(One::default());
-        let accounts = Arc::new(Accounts::new(100, Quotas::default(), 7));
+        let accounts = Arc::new(Accounts::new(100, Quotas::default(), Quota::default(), 7));
         (Gate::new(Arc::clone(&one) as Arc<dyn Authenticator>, accounts, 100, 7), one)
     }
 

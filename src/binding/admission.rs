@@ -14,7 +14,8 @@ use std::{
 
 use crate::{
     auth::{
-        Accounts, AdmittedCaller, AuthRefusal, CredentialSource, Gate, Network, Quotas, ScopeSet,
+        Accounts, AdmittedCaller, AuthRefusal, CredentialSource, Gate, Network, Quota, Quotas,
+        ScopeSet,
     },
     binding::{
         CallContext, Handled, RequestSource, ServerConfig, grpc, http_error, jsonrpc, pages, rest,
@@ -58,7 +59,7 @@ pub struct Access {
 impl Default for Access {
     /// Anybody, and as much as there is.
     fn default() -> Access {
-        let accounts = Arc::new(Accounts::new(1, Quotas::default(), 0));
+        let accounts = Arc::new(Accounts::new(1, Quotas::default(), Quota::default(), 0));
         Access { gate: None, accounts, asks_scopes: false, trusted_proxies: Vec::new() }
     }
 }
@@ -323,7 +324,8 @@ impl CallContext<'_> {
         if gate.is_some() {
             self.check_caller(op)?;
         }
-        match accounts.are_asked() || self.endpoint.dialect.quirks.quota.is_some() {
+        let has_rate = accounts.have_rates() || self.endpoint.dialect.quirks.quota.is_some();
+        match has_rate || (accounts.are_asked() && takes_place(op)) {
             true => self.take_share(),
             false => Ok(()),
         }
@@ -364,6 +366,15 @@ fn need(scopes: &ScopeSet, scope: &str) -> Result<(), Fault> {
             let detail = format!("the caller has not the scope {scope}");
             Err(Fault::because(FaultKind::PermissionDenied, detail))
         }
+    }
+}
+
+/// Whether an operation may open a stream, or begin a task.
+const fn takes_place(op: Op) -> bool {
+    match op {
+        Op::Send | Op::Stream | Op::Subscribe => true,
+        Op::Get | Op::List | Op::Cancel | Op::ExtendedCard => false,
+        Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => false,
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     agent::Agent,
-    auth::{Accounts, Authenticator, Gate, Network, Quotas},
+    auth::{Accounts, Authenticator, Gate, Network, Quota, Quotas},
     binding::{
         Endpoint, LargeBodies, ServerConfig,
         admission::Access,
@@ -241,7 +241,10 @@ impl Setup {
         let service_streams = Permits::new(self.limits.service_streams_max, start.workers);
         let waiting = Permits::new(self.limits.connections_max, start.workers);
         let credentials_max = self.limits.credentials_max;
-        let accounts = Arc::new(Accounts::new(credentials_max, self.quotas, start.secret));
+        // Where anybody may call there is no caller who could be told from others.
+        let share = self.authenticator.as_ref().map(|_| Quota::share_of(&self.limits));
+        let (quotas, share) = (self.quotas, share.unwrap_or_default());
+        let accounts = Arc::new(Accounts::new(credentials_max, quotas, share, start.secret));
         let gate = |by| Gate::new(by, Arc::clone(&accounts), credentials_max, start.secret);
         let access = Access {
             gate: self.authenticator.map(gate),

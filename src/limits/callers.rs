@@ -54,6 +54,10 @@ pub const ISSUER_REDIRECTS_MAX: usize = 3;
 /// Issuers of one configuration.
 pub const ISSUERS_MAX: usize = 64;
 
+/// Parts of the streams and running tasks of a server, of which a caller has one where no quota
+/// says another number: so many callers are needed to fill it.
+pub const CALLER_SHARES: usize = 8;
+
 /// Keys and tokens of one configuration, of each kind.
 pub const CALLER_KEYS_MAX: usize = 100_000;
 

@@ -12,7 +12,10 @@ use std::{
     },
 };
 
-use crate::service::Now;
+use crate::{
+    limits::{Limits, callers::CALLER_SHARES},
+    service::Now,
+};
 
 /// The time in which rates are counted, in ns.
 const MINUTE_NS: u64 = 60_000_000_000;
@@ -39,6 +42,34 @@ pub struct Quota {
     pub running_tasks: Option<u32>,
 }
 
+impl Quota {
+    /// What each caller of a server that knows callers may take where nobody has said it: one of
+    /// [`CALLER_SHARES`] parts of its streams and of its tasks. A task may be a deferred call, so
+    /// the smaller of both limits counts.
+    pub fn share_of(limits: &Limits) -> Quota {
+        let share = |all: usize| u32::try_from(all / CALLER_SHARES).unwrap_or(u32::MAX).max(1);
+        Quota {
+            streams: Some(share(limits.streams_max)),
+            running_tasks: Some(share(limits.tasks_max.min(limits.deferred_calls_max))),
+            ..Quota::default()
+        }
+    }
+
+    /// What this one says, and the rest of another.
+    fn or(self, other: Quota) -> Quota {
+        Quota {
+            calls: self.calls.or(other.calls),
+            request_kib: self.request_kib.or(other.request_kib),
+            streams: self.streams.or(other.streams),
+            running_tasks: self.running_tasks.or(other.running_tasks),
+        }
+    }
+
+    fn has_rate(&self) -> bool {
+        self.calls.is_some() || self.request_kib.is_some()
+    }
+}
+
 /// The quotas of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
@@ -51,6 +82,23 @@ pub struct Quotas {
 }
 
 impl Quotas {
+    /// These, and of another what they do not say.
+    pub(crate) fn or(self, other: Quota) -> Quotas {
+        let named = self.named.into_iter().map(|(name, quota)| (name, quota.or(other)));
+        Quotas {
+            known: self.known.or(other),
+            anonymous: self.anonymous.or(other),
+            named: named.collect(),
+        }
+    }
+
+    /// Whether any has a rate.
+    pub(crate) fn has_rate(&self) -> bool {
+        self.known.has_rate()
+            || self.anonymous.has_rate()
+            || self.named.values().any(Quota::has_rate)
+    }
+
     /// That of a name; one that is not there is that of the known.
     pub(crate) fn of(&self, name: Option<&str>) -> Quota {
         let named = name.and_then(|name| self.named.get(name));

@@ -610,6 +610,18 @@ fn secrets_are_shown_to_nobody() {
     for secret in ["correct-horse", "0123456789abcdef"] {
         assert!(!out.contains(secret) && !err.contains(secret), "{out}");
     }
+    let text = "[[auth.api_keys]]\nname = \"a\"\nkey = \"b\"\n[quotas.known]\nstreams = 3\n\
+        [quotas.named.small]\nrunning_tasks = 2\n[limits]\nstreams_max = 800\ntasks_max = 80\n";
+    let shown = user_with(text).ok(&["serve", "--config", "p.toml", "config", "show"]).out;
+    for line in [
+        "quotas.known.streams = 3  # p.toml:5",
+        "quotas.known.running_tasks = 10  # limits",
+        "quotas.anonymous.streams = 100  # limits",
+        "streams = 100  # limits",
+        "running_tasks = 2  # p.toml:7",
+    ] {
+        assert!(shown.lines().any(|other| other == line), "{line}: {shown}");
+    }
     for (text, said) in [
         ("[[auth.api_keys]]\nname = \"a\"\n", "it needs key or sha256, one of them"),
         ("[[auth.api_keys]]\nname = \"a\"\nsha256 = \"12\"\n", "64 hexadecimal digits"),

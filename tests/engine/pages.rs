@@ -42,7 +42,7 @@ struct ByScopes;
 impl Authenticator for ByScopes {
     fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
         let secret = Cow::Borrowed(source.authorization?.strip_prefix(b"Bearer ")?);
-        Some(Presented { kind: CredentialKind::Bearer, secret })
+        Some(Presented { kind: CredentialKind::Bearer, secret, address: None })
     }
 
     fn check(

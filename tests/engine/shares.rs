@@ -8,6 +8,7 @@ use peregrine::{
     auth::{Authenticator, Quota, Quotas},
     engine::Setup,
     fault::{Fault, FaultKind},
+    limits::Limits,
     model::{MessageBuf, PartsBuf, TaskState},
     service::{self, Remote},
 };
@@ -118,6 +119,35 @@ fn turns_of_a_known_caller_take_its_share() {
     let quotas = Quotas { known: two_tasks(), ..Quotas::default() };
     let mut lab = Lab::new(Setup { authenticator, ..setup(&keep, quotas) });
     each_turn_gives_its_place_back(&mut lab, &keep, Lab::open);
+}
+
+#[test]
+fn without_quotas_a_caller_has_an_eighth_of_what_there_is() {
+    let keep = Keep::default();
+    let limits =
+        Limits { streams_max: 24, tasks_max: 100, deferred_calls_max: 16, ..Limits::default() };
+    let setup = || Setup { limits: limits.clone(), ..setup(&keep, Quotas::default()) };
+    let authenticator = || Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
+    let mut lab = Lab::new(Setup { authenticator: authenticator(), ..setup() });
+    each_turn_gives_its_place_back(&mut lab, &keep, Lab::open);
+    // A quota that says another number holds, and what it does not say is the share.
+    let quotas =
+        Quotas { known: Quota { running_tasks: Some(9), ..Quota::default() }, ..Quotas::default() };
+    let mut lab = Lab::new(Setup { authenticator: authenticator(), quotas, ..setup() });
+    for n in 0..4 {
+        let peer = lab.open();
+        let params = V1.params(Say { id: &n.to_string(), ..say("wait") });
+        let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
+        lab.write(peer, &post("/", &fields, &rpc("SendStreamingMessage", &params)));
+        assert_eq!(lab.received(peer).is_empty(), n < 3, "{n}");
+    }
+    // Where nobody is known nobody has a share.
+    let mut lab = Lab::new(setup());
+    for _ in 0..16 {
+        let peer = lab.open();
+        send(&mut lab, peer, "wait");
+        assert!(lab.received(peer).is_empty());
+    }
 }
 
 #[test]

@@ -3,11 +3,11 @@
 
 use std::{collections::HashMap, fmt::Write};
 
-use peregrine::{agent::Profile, limits::memory_bytes_default};
+use peregrine::{agent::Profile, auth::Quota, limits::memory_bytes_default};
 
 use super::{
     super::agents::Loaded,
-    Config, ConfigOrigin, Program,
+    Config, ConfigOrigin, Program, Serve,
     tree::{ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Key, Shape},
 };
 
@@ -26,6 +26,11 @@ pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String
     for ((name, value), (_, default)) in serve.setup.limits.rows().into_iter().zip(defaults) {
         let source = if value == default { "default" } else { "memory" };
         built_in.insert(format!("limits.{name}"), (value.to_string(), source));
+    }
+    let shares = shares(serve);
+    for of in ["known", "anonymous"] {
+        let said = shares.iter().map(|(name, said)| (format!("quotas.{of}.{name}"), said.clone()));
+        built_in.extend(said);
     }
     if let Some(first) = agents.first() {
         let name = quoted(&first.profile.name);
@@ -46,9 +51,8 @@ pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String
         }
         _ => shown.tables("mounts", config.root.sections("mounts")),
     }
-    for name in ["auth", "quotas"] {
-        shown.inner_tables(config.root.section(name), name);
-    }
+    shown.inner_tables(config.root.section("auth"), "auth", &HashMap::new());
+    shown.inner_tables(config.root.section("quotas"), "quotas", &shares);
     for (at, loaded) in agents.iter().enumerate() {
         let name = &loaded.profile.name;
         let own = config.root.named("agents").iter().find(|(other, _)| other == name);
@@ -72,6 +76,18 @@ pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String
         }
     }
     shown.text
+}
+
+/// What each caller has where nobody has said it: whoever knows callers gives each a share.
+fn shares(serve: &Serve) -> HashMap<String, BuiltIn> {
+    let has_client_ca = serve.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
+    if serve.auth.is_none() && (!has_client_ca || serve.anonymous) {
+        return HashMap::new();
+    }
+    let share = Quota::share_of(&serve.setup.limits);
+    let all = [("streams", share.streams), ("running_tasks", share.running_tasks)];
+    let said = |most: Option<u32>| (most.unwrap_or_default().to_string(), "limits");
+    all.into_iter().map(|(name, most)| (name.to_owned(), said(most))).collect()
 }
 
 /// What the card of an agent says that nobody said in the configuration.
@@ -135,17 +151,24 @@ impl ShownConfig {
     }
 
     /// The tables of a section of which there may be several.
-    fn inner_tables(&mut self, section: Option<&ConfigSection>, path: &str) {
+    fn inner_tables(
+        &mut self,
+        section: Option<&ConfigSection>,
+        path: &str,
+        built_in: &HashMap<String, BuiltIn>,
+    ) {
         let Some(section) = section else { return };
         for (key, entry) in section.keys.iter().zip(&section.entries) {
             let name = format!("{path}.{}", key.name);
             match entry {
-                Some(ConfigEntry::Section(inner)) => self.inner_tables(Some(inner), &name),
+                Some(ConfigEntry::Section(inner)) => {
+                    self.inner_tables(Some(inner), &name, built_in);
+                }
                 Some(ConfigEntry::Sections(all)) => self.tables(&name, all),
                 Some(ConfigEntry::Named(all)) => {
                     for (own, inner) in all {
                         self.line(&format!("\n[{name}.{}]", key_name(own)));
-                        self.values(inner, "", &HashMap::new());
+                        self.values(inner, "", built_in);
                     }
                 }
                 Some(ConfigEntry::Said(_)) | None => {}

@@ -1,4 +1,5 @@
-//! `[quotas]`: what callers may take; what is not said is not counted.
+//! `[quotas]`: what callers may take. Where callers are known each has a share of streams and
+//! running tasks unless another number is said; what else is not said is not counted.
 
 use std::collections::BTreeMap;
 
