@@ -12,6 +12,11 @@ use crate::{
 
 /// Asks an agent for a task that is not stored. An agent that does nothing with it does not know
 /// the task either: the call fails with `TaskNotFound`.
+///
+/// The id says nothing of whose the task is, and the server knows nothing of it. An agent that has
+/// tasks of several callers must compare the principal and the tenant of the request
+/// ([`RequestView::principal`], [`RequestView::tenant`]) with those that made the task, and not know
+/// it where they differ. It is not asked for a task that the server has stored for somebody else.
 pub struct TaskLookup<'a> {
     /// The task's id, as the client names it: any text.
     pub task_id: RawText<'a>,

@@ -1,7 +1,7 @@
 //! Calls about tasks that are not stored: their agent is asked, which answers now, later or not at
 //! all.
 //!
-//! Law: nothing of such a task is stored. What is kept of the call is counted as bytes of the
+//! Law: no agent is asked for a task that is stored, and another's. Nothing of such a task is stored. What is kept of the call is counted as bytes of the
 //! store until the answer is given, and the answer, with the place among deferred calls, until the
 //! call has taken it.
 
@@ -46,6 +46,10 @@ impl Core {
         missing: &MissingTask<'_>,
     ) -> Result<Outcome, Fault> {
         let caller = &cx.caller;
+        if self.store.has_made(missing.id.raw()) {
+            // An agent that has a copy would have to know whose it is.
+            return Err(FaultKind::TaskNotFound.into());
+        }
         let registered = self.registered(caller.worker, caller.scope.agent)?;
         let (at, link) = ((caller.worker, cx.now), CallLink::default());
         let mut host = LookingUp { core: self, at, missing: *missing, link, full: None };

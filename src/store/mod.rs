@@ -253,6 +253,14 @@ impl Store {
         self.read_id(scope, id, |key, _| key)
     }
 
+    /// Whether a task of any scope has this raw id, which the store has made.
+    pub fn has_made(&self, id: &[u8]) -> bool {
+        self.keys.place(id).is_some_and(|place| {
+            let (at, index) = self.sharding.split(place);
+            self.lock(at).slab.stored(index).is_some_and(|task| task.id() == id)
+        })
+    }
+
     /// Calls `read` with a task; `None` when it is gone.
     pub fn read<R>(&self, key: TaskKey, read: impl FnOnce(StoredTask<'_>) -> R) -> Option<R> {
         let shard = self.lock_key(key)?;

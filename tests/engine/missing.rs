@@ -119,6 +119,26 @@ fn answer(lab: &mut Lab, peer: Peer) -> Value {
 }
 
 #[test]
+fn no_agent_is_asked_for_a_task_that_is_stored_for_somebody_else() {
+    let (mut lab, archive) = lab(Limits::default());
+    let mut params = Gen::V1.params(Say { at_once: true, ..say("hi") });
+    params["tenant"] = json!("acme");
+    let ask = |lab: &mut Lab, method: &str, params: &Value| {
+        lab.ask(&post("/", &[("A2A-Version", "1.0")], &rpc(method, params)))
+    };
+    let task = ask(&mut lab, "SendMessage", &params).result()["task"].take();
+    for tenant in ["other", ""] {
+        for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
+            let reply = ask(&mut lab, method, &json!({ "id": task["id"], "tenant": tenant }));
+            assert_eq!(reply.code(), -32001, "{method}: {}", reply.text());
+        }
+    }
+    assert!(archive.0.lock().unwrap().is_empty());
+    let reply = ask(&mut lab, "GetTask", &json!({ "id": task["id"], "tenant": "acme" }));
+    assert_eq!(reply.result()["id"], task["id"]);
+}
+
+#[test]
 fn a_task_that_the_agent_finds_later_is_shown_in_every_spelling() {
     let (mut lab, archive) = lab(Limits::default());
     for generation in Gen::ALL {
