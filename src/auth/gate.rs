@@ -493,7 +493,7 @@ mod tests {
     #[test]
     fn a_certificate_is_good_until_it_ends_and_while_its_authorities_are_believed() {
         let by = Arc::new(CertificateCallers::default());
-        let accounts = Arc::new(Accounts::new(100, Quotas::default(), 7));
+        let accounts = Arc::new(Accounts::new(100, Quotas::default(), Quota::default(), 7));
         let gate = Gate::new(by, accounts, 100, 7);
         let shown = |ends_unix_ms| PeerCertificate {
             issuer: "CN=ca".into(),

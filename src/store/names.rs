@@ -43,6 +43,9 @@ struct Table {
     highest: u32,
     /// Names that no number is given to.
     claimed: BTreeSet<Box<str>>,
+    /// Who has made the name of a number, where that is known, and of how many.
+    makers: BTreeMap<u32, Arc<str>>,
+    made: BTreeMap<Arc<str>, u32>,
     /// When numbers were looked for that nothing refers to.
     looked_ms: Option<u64>,
 }
@@ -62,6 +65,32 @@ pub(super) enum NoNumber {
     Full,
     /// The name was claimed for something else.
     Claimed,
+    /// Who names it has made as many as one may, which are so many.
+    ShareTaken(u32),
+}
+
+impl Table {
+    /// How many names somebody has made that have numbers.
+    fn made_by(&self, maker: &str) -> u32 {
+        self.made.get(maker).copied().unwrap_or(0)
+    }
+
+    fn note_maker(&mut self, number: u32, maker: &str) {
+        let known = self.made.get_key_value(maker).map(|(known, _)| Arc::clone(known));
+        let maker = known.unwrap_or_else(|| maker.into());
+        *self.made.entry(Arc::clone(&maker)).or_default() += 1;
+        self.makers.insert(number, maker);
+    }
+
+    fn forget_maker(&mut self, number: u32) {
+        let Some(maker) = self.makers.remove(&number) else { return };
+        if let Some(made) = self.made.get_mut(&maker) {
+            *made -= 1;
+            if *made == 0 {
+                self.made.remove(&maker);
+            }
+        }
+    }
 }
 
 /// A number that is not given to another name before this is dropped.
@@ -121,11 +150,11 @@ impl SpaceNames {
     }
 
     /// The number of a name, which is given one if it has none; `note_tasks` notes the numbers that
-    /// tasks have.
+    /// tasks have. `maker` says the name; half of the names may be its own.
     pub fn enter(
         &self,
         worker: usize,
-        name: &str,
+        (name, maker): (&str, Option<&str>),
         now: Now,
         note_tasks: impl FnOnce(&mut NumberSet),
     ) -> Result<Number<'_>, NoNumber> {
@@ -139,10 +168,16 @@ impl SpaceNames {
         if let Some(number) = table.numbers.get(name).copied() {
             return Ok(self.learn(&table, worker, name, number));
         }
+        let share = (self.most / 2).max(1);
+        let has_share = |table: &Table| maker.is_some_and(|maker| table.made_by(maker) >= share);
         let is_due = table.looked_ms.is_none_or(|ms| now.mono_ms.saturating_sub(ms) >= LOOK_MS);
-        if table.free.is_empty() && table.highest == self.most && is_due {
+        let is_full = table.free.is_empty() && table.highest == self.most;
+        if (is_full || has_share(&table)) && is_due {
             table.looked_ms = Some(now.mono_ms);
             self.free_unused(&mut table, note_tasks);
+        }
+        if has_share(&table) {
+            return Err(NoNumber::ShareTaken(share));
         }
         let number = match table.free.pop_front() {
             Some(number) => number,
@@ -154,6 +189,9 @@ impl SpaceNames {
         };
         let known: Arc<str> = name.into();
         table.numbers.insert(Arc::clone(&known), number);
+        if let Some(maker) = maker {
+            table.note_maker(number, maker);
+        }
         let (mut by_number, at) = (lock(&self.by_number), number as usize - 1);
         if at >= by_number.len() {
             by_number.resize(at + 1, None);
@@ -215,16 +253,18 @@ impl SpaceNames {
             known.used.iter().for_each(|number| used.insert(*number));
         }
         note_tasks(&mut used);
-        let Table { numbers, free, .. } = table;
+        let mut numbers = std::mem::take(&mut table.numbers);
         let mut by_number = lock(&self.by_number);
         numbers.retain(|_, number| {
             let is_used = used.contains(*number);
             if !is_used {
-                free.push_back(*number);
+                table.free.push_back(*number);
+                table.forget_maker(*number);
                 by_number[*number as usize - 1] = None;
             }
             is_used
         });
+        table.numbers = numbers;
     }
 
     /// The number of a name that the worker knows.
@@ -271,7 +311,7 @@ mod tests {
     /// The number of a name when these numbers have tasks.
     fn enter(names: &SpaceNames, name: &str, ms: u64, tasks: &[u32]) -> Result<u32, NoNumber> {
         let note = |set: &mut NumberSet| tasks.iter().for_each(|number| set.insert(*number));
-        names.enter(0, name, at(ms), note).map(|number| number.get())
+        names.enter(0, (name, None), at(ms), note).map(|number| number.get())
     }
 
     #[test]
@@ -282,7 +322,7 @@ mod tests {
         assert_eq!(enter(&names, "b", 0, &[]), Ok(2));
         for worker in [0, 1, 7] {
             assert_eq!(names.find(worker, "a").unwrap().get(), 1);
-            assert_eq!(names.enter(worker, "b", at(0), |_| ()).unwrap().get(), 2);
+            assert_eq!(names.enter(worker, ("b", None), at(0), |_| ()).unwrap().get(), 2);
             assert!(names.find(worker, "c").is_none());
         }
         assert!(names.workers.iter().all(|worker| lock(worker).used.is_empty()));
@@ -311,6 +351,28 @@ mod tests {
     }
 
     #[test]
+    fn nobody_makes_more_than_half_of_the_names() {
+        let names = SpaceNames::new(4, 1);
+        let enter = |name: &str, maker: &str, ms: u64, tasks: &[u32]| {
+            let note = |set: &mut NumberSet| tasks.iter().for_each(|number| set.insert(*number));
+            names.enter(0, (name, Some(maker)), at(ms), note).map(|number| number.get())
+        };
+        assert_eq!((enter("a", "one", 0, &[]), enter("b", "one", 0, &[])), (Ok(1), Ok(2)));
+        assert_eq!(enter("c", "one", 0, &[1, 2]), Err(NoNumber::ShareTaken(2)));
+        // What has a number is anybody's, and others make names of their own.
+        assert_eq!((enter("a", "one", 0, &[]), enter("a", "two", 0, &[])), (Ok(1), Ok(1)));
+        assert_eq!((enter("d", "two", 0, &[]), enter("e", "two", 0, &[])), (Ok(3), Ok(4)));
+        assert_eq!(enter("f", "three", 999, &[]), Err(NoNumber::Full));
+        // A name that nothing refers to any more is nobody's.
+        assert_eq!(enter("c", "one", 1_000, &[1, 3, 4]), Ok(2));
+        assert_eq!(enter("g", "one", 2_000, &[1, 2, 3, 4]), Err(NoNumber::ShareTaken(2)));
+        assert_eq!(enter("g", "three", 3_000, &[2, 4]), Ok(1));
+        assert_eq!(enter("h", "one", 3_000, &[]), Ok(3));
+        let table = lock(&names.table);
+        assert_eq!((table.makers.len(), table.made.len()), (4, 3));
+    }
+
+    #[test]
     fn a_claimed_name_is_given_no_number() {
         let names = SpaceNames::new(3, 1);
         assert!(names.claim("agent", |_| ()) && names.claim("agent", |_| ()));
@@ -332,7 +394,8 @@ mod tests {
         assert_eq!(names.close("a"), Some(1));
         for worker in [0, 1, 0] {
             assert_eq!(names.find(worker, "a").unwrap().get(), 1);
-            let entered = names.enter(worker, "a", at(0), |_| ()).map(|number| number.get());
+            let entered =
+                names.enter(worker, ("a", None), at(0), |_| ()).map(|number| number.get());
             assert_eq!(entered, Err(NoNumber::Claimed));
         }
         // Its number is given again when nothing refers to it.

@@ -11,7 +11,7 @@ use super::{
     running::RunningTasks,
 };
 use crate::{
-    fault::Fault,
+    fault::{Fault, FaultKind},
     limits::Limits,
     model::TaskState,
     service::{Now, OwnerIndex, Scope, TenantIndex},
@@ -96,7 +96,8 @@ impl Store {
     /// The scope that a call of `worker` means, which may make a task.
     ///
     /// # Errors
-    /// `Overloaded` when as many tenants or owners have tasks as may; invalid parameters when the
+    /// `Overloaded` when as many tenants or owners have tasks as may; `RateLimited` when the owner
+    /// has named half of the tenants; invalid parameters when the
     /// name of the tenant is claimed, see [`Store::claim_tenant`].
     pub fn enter_space(
         &self,
@@ -106,16 +107,17 @@ impl Store {
     ) -> Result<Space<'_>, Fault> {
         let (mut tenant, mut owner) = (None, None);
         if let Some(name) = named.tenant {
-            let entered =
-                self.spaces.tenants.enter(worker, name, now, |set| self.note_tenants(set));
+            let (made, note) = ((name, named.owner), |set: &mut _| self.note_tenants(set));
+            let entered = self.spaces.tenants.enter(worker, made, now, note);
             tenant = Some(entered.map_err(|why| match why {
                 NoNumber::Full => Fault::at_limit("tenants_max"),
                 NoNumber::Claimed => Fault::param("tenant", "is kept for an agent"),
+                NoNumber::ShareTaken(most) => share_taken(most),
             })?);
         }
         if let Some(name) = named.owner {
             let note = |set: &mut NumberSet| self.note_scopes(set, |scope| scope.owner.0);
-            let entered = self.spaces.owners.enter(worker, name, now, note);
+            let entered = self.spaces.owners.enter(worker, (name, None), now, note);
             owner = Some(entered.map_err(|_| Fault::at_limit("owners_max"))?);
         }
         Ok(space(named.scope, tenant, owner))
@@ -168,6 +170,13 @@ impl Store {
             self.lock(at).scopes.with_names().for_each(|scope| set.insert(number(scope)));
         }
     }
+}
+
+/// What an owner hears that has named as many tenants as one may.
+#[cold]
+fn share_taken(most: u32) -> Fault {
+    let detail = format!("as many tenants have tasks that the caller has named as may ({most})");
+    Fault::because(FaultKind::RateLimited, detail)
 }
 
 fn space<'s>(mut scope: Scope, tenant: Option<Number<'s>>, owner: Option<Number<'s>>) -> Space<'s> {
