@@ -123,7 +123,11 @@ fn run(case: &str, count: u64) {
         }
         _ => Bench::new(),
     };
-    let lines = if knows_callers(case) { callers::KEY } else { "" };
+    let lines = match case {
+        "get_token" => callers::TOKEN,
+        case if knows_callers(case) => callers::KEY,
+        _ => "",
+    };
     let id = bench.task_id(lines);
     let (input, expected) = match case {
         "send" => (send("SendMessage", TEXT), "TASK_STATE_COMPLETED"),

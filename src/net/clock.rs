@@ -49,7 +49,7 @@ pub(super) struct Clock {
     /// What the wall clock is ahead of the monotonic one, and when it is asked again.
     wall: Cell<(u64, u64)>,
     metrics: RuntimeMetrics,
-    /// Who hears each reading, in nanoseconds, and how many of those the epoch is ahead of ours.
+    /// Who hears each reading, in nanoseconds, and what is to be added to those since the epoch.
     #[cfg(feature = "metrics")]
     turned: Option<(Turned, u64)>,
     /// Milliseconds of work until the last reading, or until the wait before it.
@@ -83,7 +83,7 @@ impl Clock {
     #[cfg(feature = "metrics")]
     pub(super) fn heard_by(mut self, turned: Turned) -> Clock {
         let elapsed_ns = self.epoch.elapsed().as_nanos() as u64;
-        self.turned = Some((turned, monotonic_ns().saturating_sub(elapsed_ns)));
+        self.turned = Some((turned, monotonic_ns().wrapping_sub(elapsed_ns)));
         self
     }
 
@@ -105,7 +105,7 @@ impl Clock {
         let elapsed = self.epoch.elapsed();
         #[cfg(feature = "metrics")]
         if let Some((turned, epoch_ns)) = &self.turned {
-            turned.store(epoch_ns + elapsed.as_nanos() as u64, Ordering::Relaxed);
+            turned.store(epoch_ns.wrapping_add(elapsed.as_nanos() as u64), Ordering::Relaxed);
         }
         let mono_ms = elapsed.as_millis() as u64;
         self.look_back(has_waited, mono_ms);

@@ -1,12 +1,14 @@
 //! Who is told how calls end: whoever counts, and whoever logs.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
 };
 
 use crossbeam_utils::CachePadded;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::service::observe::{AnsweredCall, AuthOutcome, CallObserver, CallRecord};
 
@@ -17,11 +19,11 @@ use super::{metrics::Metrics, report};
 /// What a worker has read last on the clock of [`monotonic_ns`].
 pub(super) type Turned = Arc<CachePadded<AtomicU64>>;
 
-/// Nanoseconds of the system's clock that never goes back.
+/// Nanoseconds of the system's clock that never goes back, since it was first asked.
 #[inline]
 pub(super) fn monotonic_ns() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+    EPOCH.elapsed().as_nanos() as u64
 }
 
 /// The observer of a server.

@@ -90,12 +90,14 @@ fn streams_end_with_their_key_and_go_on_with_the_next() {
             going.push(scope.spawn(move || {
                 let open = Open::new(changing, variant, "first");
                 opened_here.send(None).expect("somebody waits");
+                drop(opened_here);
                 open.ends_and_goes_on(changing);
             }));
             let opened_here = opened.clone();
             staying.push(scope.spawn(move || {
                 let open = Open::new(changing, variant, "stays");
                 opened_here.send(Some(open.target.clone())).expect("somebody waits");
+                drop(opened_here);
                 // The same stream all the time.
                 assert_eq!(open.stream.rest().len(), 1, "{variant:?}");
             }));
