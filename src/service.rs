@@ -40,7 +40,7 @@ pub use late::{CallLink, LateAnswer, LateCall};
 pub use peer::{AddressSource, Peer, PeerCertificate, Remote};
 pub use principal::Principal;
 pub use quota::RunningShare;
-pub use scope::{AgentIndex, OwnerIndex, Scope, TenantIndex};
+pub use scope::{AgentIndex, NumberHint, OwnerIndex, Scope, TenantIndex};
 pub use stats::ServiceStats;
 
 /// The time, read once per turn of a worker's loop.

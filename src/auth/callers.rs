@@ -151,7 +151,7 @@ impl Authenticator for Callers {
     /// Kinds that the rules do not know are not looked at. A bearer token with three parts is a JWT
     /// where there are issuers; what a proxy says counts where it is trusted.
     fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
-        let rules = self.rules();
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         let field = source.authorization.and_then(token_of_field).or(source.bearer);
         field
             .and_then(|token| bearer(&rules, token))
@@ -233,11 +233,11 @@ fn bearer<'a>(rules: &RulesInUse, token: &'a [u8]) -> Option<Presented<'a>> {
     if rules.bearer_tokens.is_empty() && rules.issuers.is_empty() {
         return None;
     }
-    let is_jwt = token.iter().filter(|byte| **byte == b'.').count() == 2;
+    let is_jwt = || token.iter().filter(|byte| **byte == b'.').count() == 2;
     let kind = match (rules.issuers.is_empty(), rules.bearer_tokens.is_empty()) {
         (true, _) => CredentialKind::Bearer,
         (false, true) => CredentialKind::Jwt,
-        (false, false) if is_jwt => CredentialKind::Jwt,
+        (false, false) if is_jwt() => CredentialKind::Jwt,
         (false, false) => CredentialKind::Bearer,
     };
     Some(Presented { kind, secret: Cow::Borrowed(token), address: None })

@@ -287,8 +287,9 @@ impl Gate {
 
     fn hash(&self, presented: &Presented<'_>) -> u128 {
         let mut hasher = self.hasher();
-        hasher.write_u8(presented.kind as u8);
+        // The kind stands behind, so that the words of a key are read whole.
         hasher.write(&presented.secret);
+        hasher.write_u8(presented.kind as u8);
         hasher.finish128().as_u128()
     }
 

@@ -13,15 +13,16 @@ use crate::{
 const ENDED: &str = "the operator has ended the tenant before the task was done";
 
 impl Core {
-    #[cold]
+    #[inline(never)]
     pub(super) fn call_in_space(
         &self,
         cx: &mut CallCx<'_>,
         call: Call<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let Caller { scope, tenant, owner, worker, .. } = cx.caller;
-        let named = SpaceName { scope, tenant, owner };
+        let Caller { scope, tenant, owner, principal, worker, .. } = cx.caller;
+        let owner_hint = owner.and_then(|owner| principal?.hint_of(owner));
+        let named = SpaceName { scope, tenant, owner, owner_hint };
         let space = match call.may_make_task() {
             true => self.store.enter_space(worker, named, cx.now)?,
             false => self.store.find_space(worker, named),

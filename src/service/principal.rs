@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use super::scope::NumberHint;
+
 /// What a caller has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CredentialKind {
@@ -130,6 +132,7 @@ pub struct Principal {
     issuer: Box<str>,
     name: Box<str>,
     owner: Box<str>,
+    owner_hint: NumberHint,
     tenants: TenantGrant,
     scopes: ScopeSet,
     quota: Option<Box<str>>,
@@ -142,6 +145,7 @@ impl Principal {
         Principal {
             kind,
             owner: owner(kind, &issuer, &name).into(),
+            owner_hint: NumberHint::default(),
             issuer: issuer.into(),
             name: name.into(),
             tenants,
@@ -168,6 +172,11 @@ impl Principal {
     /// The name under which its tasks are stored: no other principal has it.
     pub fn owner(&self) -> &str {
         &self.owner
+    }
+
+    /// Which number a service has given [`Principal::owner`], if that is the owner of a call.
+    pub(crate) fn hint_of(&self, owner: &str) -> Option<&NumberHint> {
+        std::ptr::eq(owner, &*self.owner).then_some(&self.owner_hint)
     }
 
     /// The tenants that it may name.

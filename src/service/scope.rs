@@ -1,5 +1,7 @@
 //! Whose tasks: the key of everything that is stored.
 
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
 /// Index of an agent in its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AgentIndex(pub u16);
@@ -39,3 +41,44 @@ impl Scope {
         (self.owner.0 as u64) << 32 | (self.tenant.0 as u64) << 16 | self.agent.0 as u64
     }
 }
+
+/// The number that a service has given a name, as whoever keeps the name remembers it: for one
+/// generation of that service's numbers. Another's are of other generations.
+#[derive(Debug, Default)]
+pub struct NumberHint(AtomicU64);
+
+impl NumberHint {
+    /// The generation and the number, which is never 0; `None`: nothing is remembered.
+    #[inline]
+    pub fn get(&self) -> Option<(u32, u32)> {
+        let bits = self.0.load(Ordering::Relaxed);
+        (bits as u32 != 0).then_some(((bits >> 32) as u32, bits as u32))
+    }
+
+    /// A generation that no service in this process had before.
+    pub fn next_generation() -> u32 {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Remembers the number that a name has in a generation.
+    pub fn set(&self, generation: u32, number: u32) {
+        self.0.store(u64::from(generation) << 32 | u64::from(number), Ordering::Relaxed);
+    }
+}
+
+impl Clone for NumberHint {
+    /// Nothing is remembered: what is cloned may be named otherwise.
+    fn clone(&self) -> NumberHint {
+        NumberHint::default()
+    }
+}
+
+impl PartialEq for NumberHint {
+    /// What is remembered makes no difference.
+    fn eq(&self, _other: &NumberHint) -> bool {
+        true
+    }
+}
+
+impl Eq for NumberHint {}

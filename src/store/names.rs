@@ -5,7 +5,9 @@
 //! all are given out, at most once in [`LOOK_MS`].
 //!
 //! Each worker knows the names that it used last, and which of them its calls use now: a call
-//! writes nothing that other workers write, unless its name is new to its worker.
+//! writes nothing that other workers write, unless its name is new to its worker. Who keeps a name
+//! may keep a [`NumberHint`] beside it, which saves the look; it holds for one generation, and a
+//! generation ends when numbers are taken back.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -15,8 +17,11 @@ use std::{
 use crossbeam_utils::CachePadded;
 use smallvec::SmallVec;
 
-use super::sync::{Mutex, MutexGuard};
-use crate::service::Now;
+use super::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU32, Ordering},
+};
+use crate::service::{Now, NumberHint};
 
 /// Milliseconds between two looks for numbers that nothing refers to: one goes through all shards.
 const LOOK_MS: u64 = 1_000;
@@ -31,7 +36,9 @@ pub(super) struct SpaceNames {
     table: Mutex<Table>,
     /// The name of each number, from 1; locked behind the table or a shard, and before nothing.
     by_number: Mutex<Vec<Option<Arc<str>>>>,
-    workers: Box<[CachePadded<Mutex<KnownSpaces>>]>,
+    /// What hints hold for; another core has others.
+    generation: AtomicU32,
+    workers: Box<[CachePadded<WorkerNames>]>,
 }
 
 #[derive(Default)]
@@ -48,6 +55,14 @@ struct Table {
     made: BTreeMap<Arc<str>, u32>,
     /// When numbers were looked for that nothing refers to.
     looked_ms: Option<u64>,
+}
+
+/// The names of one worker.
+#[derive(Default)]
+struct WorkerNames {
+    known: Mutex<KnownSpaces>,
+    /// The number that one of its calls uses by a hint; 0: none does.
+    held: AtomicU32,
 }
 
 /// What one worker knows.
@@ -93,21 +108,47 @@ impl Table {
     }
 }
 
+/// A name that a call says.
+#[derive(Clone, Copy)]
+pub(super) struct Named<'a> {
+    pub name: &'a str,
+    /// Who makes the name, where that is known; half of the names may be its own.
+    pub maker: Option<&'a str>,
+    /// What whoever keeps the name remembers of it.
+    pub hint: Option<&'a NumberHint>,
+}
+
+impl<'a> Named<'a> {
+    /// A name of which nothing else is known.
+    pub fn plain(name: &'a str) -> Named<'a> {
+        Named { name, maker: None, hint: None }
+    }
+}
+
 /// A number that is not given to another name before this is dropped.
 pub(super) struct Number<'n> {
-    known: &'n Mutex<KnownSpaces>,
+    worker: &'n WorkerNames,
     number: u32,
+    is_held: bool,
+}
+
+impl Drop for Number<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        match self.is_held {
+            true => self.worker.held.store(0, Ordering::Release),
+            false => self.forget(),
+        }
+    }
 }
 
 impl Number<'_> {
     pub fn get(&self) -> u32 {
         self.number
     }
-}
 
-impl Drop for Number<'_> {
-    fn drop(&mut self) {
-        let mut known = lock(self.known);
+    fn forget(&self) {
+        let mut known = lock(&self.worker.known);
         if let Some(at) = known.used.iter().position(|used| *used == self.number) {
             known.used.swap_remove(at);
         }
@@ -136,31 +177,66 @@ impl SpaceNames {
             most: u32::try_from(most).unwrap_or(u32::MAX),
             table: Mutex::default(),
             by_number: Mutex::default(),
+            generation: AtomicU32::new(NumberHint::next_generation()),
             workers: (0..workers.max(1)).map(|_| CachePadded::default()).collect(),
         }
     }
 
     /// The number of a name, if it has one.
-    pub fn find(&self, worker: usize, name: &str) -> Option<Number<'_>> {
-        self.known(worker, name).or_else(|| {
+    #[inline]
+    pub fn find(&self, worker: usize, named: Named<'_>) -> Option<Number<'_>> {
+        self.recall(worker, named.hint).or_else(|| self.look_up(worker, named))
+    }
+
+    fn look_up(&self, worker: usize, named: Named<'_>) -> Option<Number<'_>> {
+        self.known(worker, named).or_else(|| {
             let table = lock(&self.table);
-            let number = *table.numbers.get(name)?;
-            Some(self.learn(&table, worker, name, number))
+            let number = *table.numbers.get(named.name)?;
+            Some(self.learn(&table, worker, named.name, number))
         })
     }
 
+    /// The number that is remembered of a name, if it has it still.
+    ///
+    /// Whoever takes numbers back begins a generation and then looks which are held: either it sees
+    /// this one, or this sees that the hint is old.
+    #[inline]
+    fn recall(&self, worker: usize, hint: Option<&NumberHint>) -> Option<Number<'_>> {
+        let (generation, number) = hint?.get()?;
+        let worker = self.of(worker);
+        // Another call may hold one: one that this one is made within, or on another thread.
+        worker.held.compare_exchange(0, number, Ordering::SeqCst, Ordering::Relaxed).ok()?;
+        let held = Number { worker, number, is_held: true };
+        (self.generation.load(Ordering::SeqCst) == generation).then_some(held)
+    }
+
     /// The number of a name, which is given one if it has none; `note_tasks` notes the numbers that
-    /// tasks have. `maker` says the name; half of the names may be its own.
+    /// tasks have.
+    #[inline]
     pub fn enter(
         &self,
         worker: usize,
-        (name, maker): (&str, Option<&str>),
+        named: Named<'_>,
         now: Now,
         note_tasks: impl FnOnce(&mut NumberSet),
     ) -> Result<Number<'_>, NoNumber> {
-        if let Some(number) = self.known(worker, name) {
+        match self.recall(worker, named.hint) {
+            Some(number) => Ok(number),
+            None => self.enter_new(worker, named, now, note_tasks),
+        }
+    }
+
+    fn enter_new(
+        &self,
+        worker: usize,
+        named: Named<'_>,
+        now: Now,
+        note_tasks: impl FnOnce(&mut NumberSet),
+    ) -> Result<Number<'_>, NoNumber> {
+        if let Some(number) = self.known(worker, named) {
             return Ok(number);
         }
+        let Named { name, maker, .. } = named;
         let mut table = lock(&self.table);
         if table.claimed.contains(name) {
             return Err(NoNumber::Claimed);
@@ -226,8 +302,9 @@ impl SpaceNames {
         table.claimed.insert(name.into());
         // Whoever learns it later asks the table.
         for worker in &self.workers {
-            lock(worker).numbers.remove(name);
+            lock(&worker.known).numbers.remove(name);
         }
+        self.generation.store(NumberHint::next_generation(), Ordering::SeqCst);
         table.numbers.get(name).copied()
     }
 
@@ -248,10 +325,14 @@ impl SpaceNames {
     fn free_unused(&self, table: &mut Table, note_tasks: impl FnOnce(&mut NumberSet)) {
         let mut used = NumberSet(vec![0; table.highest as usize / 64 + 1]);
         for worker in &self.workers {
-            let mut known = lock(worker);
+            let mut known = lock(&worker.known);
             known.numbers.clear();
             known.used.iter().for_each(|number| used.insert(*number));
         }
+        // What is remembered from now on was looked up in the table, which is locked.
+        self.generation.store(NumberHint::next_generation(), Ordering::SeqCst);
+        let held = self.workers.iter().map(|worker| worker.held.load(Ordering::SeqCst));
+        held.filter(|number| *number != 0).for_each(|number| used.insert(number));
         note_tasks(&mut used);
         let mut numbers = std::mem::take(&mut table.numbers);
         let mut by_number = lock(&self.by_number);
@@ -267,19 +348,23 @@ impl SpaceNames {
         table.numbers = numbers;
     }
 
-    /// The number of a name that the worker knows.
-    fn known(&self, worker: usize, name: &str) -> Option<Number<'_>> {
-        let known_mutex = self.of(worker);
-        let mut known = lock(known_mutex);
-        let number = *known.numbers.get(name)?;
+    /// The number of a name that the worker knows, which is remembered.
+    fn known(&self, worker: usize, named: Named<'_>) -> Option<Number<'_>> {
+        let worker = self.of(worker);
+        let mut known = lock(&worker.known);
+        let number = *known.numbers.get(named.name)?;
         known.used.push(number);
-        Some(Number { known: known_mutex, number })
+        if let Some(hint) = named.hint {
+            // No generation begins before the lock is given back.
+            hint.set(self.generation.load(Ordering::SeqCst), number);
+        }
+        Some(Number { worker, number, is_held: false })
     }
 
     /// Tells a worker of a name, unless it was claimed: not by every name is a task made.
     fn learn(&self, table: &Table, worker: usize, name: &str, number: u32) -> Number<'_> {
-        let known_mutex = self.of(worker);
-        let mut known = lock(known_mutex);
+        let worker = self.of(worker);
+        let mut known = lock(&worker.known);
         if known.numbers.len() >= KNOWN_MAX {
             known.numbers.clear();
         }
@@ -287,10 +372,10 @@ impl SpaceNames {
             known.numbers.insert(name.into(), number);
         }
         known.used.push(number);
-        Number { known: known_mutex, number }
+        Number { worker, number, is_held: false }
     }
 
-    fn of(&self, worker: usize) -> &Mutex<KnownSpaces> {
+    fn of(&self, worker: usize) -> &WorkerNames {
         &self.workers[worker % self.workers.len()]
     }
 }
@@ -311,21 +396,21 @@ mod tests {
     /// The number of a name when these numbers have tasks.
     fn enter(names: &SpaceNames, name: &str, ms: u64, tasks: &[u32]) -> Result<u32, NoNumber> {
         let note = |set: &mut NumberSet| tasks.iter().for_each(|number| set.insert(*number));
-        names.enter(0, (name, None), at(ms), note).map(|number| number.get())
+        names.enter(0, Named::plain(name), at(ms), note).map(|number| number.get())
     }
 
     #[test]
     fn a_name_has_one_number_for_all_workers() {
         let names = SpaceNames::new(10, 2);
-        assert!(names.find(0, "a").is_none());
+        assert!(names.find(0, Named::plain("a")).is_none());
         assert_eq!(enter(&names, "a", 0, &[]), Ok(1));
         assert_eq!(enter(&names, "b", 0, &[]), Ok(2));
         for worker in [0, 1, 7] {
-            assert_eq!(names.find(worker, "a").unwrap().get(), 1);
-            assert_eq!(names.enter(worker, ("b", None), at(0), |_| ()).unwrap().get(), 2);
-            assert!(names.find(worker, "c").is_none());
+            assert_eq!(names.find(worker, Named::plain("a")).unwrap().get(), 1);
+            assert_eq!(names.enter(worker, Named::plain("b"), at(0), |_| ()).unwrap().get(), 2);
+            assert!(names.find(worker, Named::plain("c")).is_none());
         }
-        assert!(names.workers.iter().all(|worker| lock(worker).used.is_empty()));
+        assert!(names.workers.iter().all(|worker| lock(&worker.known).used.is_empty()));
         let name = |number| names.name(number).map(|name| name.to_string());
         assert_eq!([0, 1, 2, 3].map(name), [None, Some("a".into()), Some("b".into()), None]);
     }
@@ -337,9 +422,15 @@ mod tests {
             assert_eq!(enter(&names, name, 0, &[]), Ok(number));
         }
         // A call uses 1, and a task has 3.
-        let call = names.find(0, "a").unwrap();
+        let call = names.find(0, Named::plain("a")).unwrap();
         assert_eq!(enter(&names, "d", 0, &[3]), Ok(2));
-        assert_eq!((names.find(0, "b").is_none(), names.find(0, "c").is_some()), (true, true));
+        assert_eq!(
+            (
+                names.find(0, Named::plain("b")).is_none(),
+                names.find(0, Named::plain("c")).is_some()
+            ),
+            (true, true)
+        );
         assert_eq!(names.name(2).as_deref(), Some("d"));
         // All are used, and one look goes through all shards: it is not repeated at once.
         assert_eq!(enter(&names, "b", 999, &[3]), Err(NoNumber::Full));
@@ -351,11 +442,42 @@ mod tests {
     }
 
     #[test]
+    fn a_hint_saves_the_look_until_numbers_are_taken_back() {
+        let names = SpaceNames::new(2, 2);
+        let (one, other) = (NumberHint::default(), NumberHint::default());
+        let hinted = |name, hint| Named { hint: Some(hint), ..Named::plain(name) };
+        let get = |name, hint| names.find(0, hinted(name, hint)).map(|number| number.get());
+        let is_held = || names.workers[0].held.load(Ordering::SeqCst) != 0;
+        assert_eq!((enter(&names, "a", 0, &[]), enter(&names, "b", 0, &[])), (Ok(1), Ok(2)));
+        assert_eq!((get("a", &one), get("b", &other)), (Some(1), Some(2)));
+        // By the hint, whatever the name is, and nothing is locked or noted.
+        let call = names.find(0, hinted("a", &one)).unwrap();
+        assert!(call.is_held && is_held() && lock(&names.workers[0].known).used.is_empty());
+        // A call within another, or on another thread, looks it up; another worker's does not.
+        let inner = names.find(0, hinted("b", &other)).unwrap();
+        assert!(!inner.is_held && names.find(1, hinted("b", &other)).unwrap().is_held);
+        drop(inner);
+        // The number that is held is not taken back.
+        assert_eq!(enter(&names, "c", 1_000, &[]), Ok(2));
+        drop(call);
+        assert!(!is_held());
+        // What was remembered of the one that was taken back is of an earlier generation.
+        assert_eq!((get("b", &other), get("a", &one)), (None, Some(1)));
+        assert_eq!(enter(&names, "d", 2_000, &[2]), Ok(1));
+        assert_eq!((get("a", &one), get("d", &other)), (None, Some(1)));
+        // Another core has other generations.
+        let theirs = SpaceNames::new(2, 2);
+        assert!(theirs.find(0, hinted("d", &other)).is_none());
+    }
+
+    #[test]
     fn nobody_makes_more_than_half_of_the_names() {
         let names = SpaceNames::new(4, 1);
         let enter = |name: &str, maker: &str, ms: u64, tasks: &[u32]| {
             let note = |set: &mut NumberSet| tasks.iter().for_each(|number| set.insert(*number));
-            names.enter(0, (name, Some(maker)), at(ms), note).map(|number| number.get())
+            names
+                .enter(0, Named { maker: Some(maker), ..Named::plain(name) }, at(ms), note)
+                .map(|number| number.get())
         };
         assert_eq!((enter("a", "one", 0, &[]), enter("b", "one", 0, &[])), (Ok(1), Ok(2)));
         assert_eq!(enter("c", "one", 0, &[1, 2]), Err(NoNumber::ShareTaken(2)));
@@ -381,7 +503,7 @@ mod tests {
         assert_eq!(enter(&names, "agent", 0, &[]), Ok(1));
         // It is a live tenant's while a call or a task refers to it.
         assert!(!names.claim("agent", |set| set.insert(1)));
-        let call = names.find(0, "agent").unwrap();
+        let call = names.find(0, Named::plain("agent")).unwrap();
         assert!(!names.claim("agent", |_| ()));
         drop(call);
         assert!(names.claim("agent", |_| ()));
@@ -393,14 +515,14 @@ mod tests {
         assert_eq!((enter(&names, "a", 0, &[]), names.close("b")), (Ok(1), None));
         assert_eq!(names.close("a"), Some(1));
         for worker in [0, 1, 0] {
-            assert_eq!(names.find(worker, "a").unwrap().get(), 1);
+            assert_eq!(names.find(worker, Named::plain("a")).unwrap().get(), 1);
             let entered =
-                names.enter(worker, ("a", None), at(0), |_| ()).map(|number| number.get());
+                names.enter(worker, Named::plain("a"), at(0), |_| ()).map(|number| number.get());
             assert_eq!(entered, Err(NoNumber::Claimed));
         }
         // Its number is given again when nothing refers to it.
         assert!(!names.claim("a", |set| set.insert(1)));
-        assert!(names.claim("a", |_| ()) && names.find(0, "a").is_none());
+        assert!(names.claim("a", |_| ()) && names.find(0, Named::plain("a")).is_none());
     }
 
     #[test]
@@ -408,8 +530,8 @@ mod tests {
         let names = SpaceNames::new(10_000, 1);
         for number in 0..10_000u32 {
             assert_eq!(enter(&names, &number.to_string(), 0, &[]), Ok(number + 1));
-            assert!(lock(names.of(0)).numbers.len() <= KNOWN_MAX);
+            assert!(lock(&names.of(0).known).numbers.len() <= KNOWN_MAX);
         }
-        assert_eq!(names.find(0, "77").unwrap().get(), 78);
+        assert_eq!(names.find(0, Named::plain("77")).unwrap().get(), 78);
     }
 }

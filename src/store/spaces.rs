@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::{
     Store, TaskKey,
-    names::{NoNumber, Number, NumberSet, SpaceNames},
+    names::{Named, NoNumber, Number, NumberSet, SpaceNames},
     running::RunningTasks,
 };
 use crate::{
     fault::{Fault, FaultKind},
     limits::Limits,
     model::TaskState,
-    service::{Now, OwnerIndex, Scope, TenantIndex},
+    service::{Now, NumberHint, OwnerIndex, Scope, TenantIndex},
 };
 
 /// Numbers that no name is given: their scopes have no tasks.
@@ -68,6 +68,18 @@ pub struct SpaceName<'a> {
     pub tenant: Option<&'a str>,
     /// The name of an owner.
     pub owner: Option<&'a str>,
+    /// What is remembered of it.
+    pub owner_hint: Option<&'a NumberHint>,
+}
+
+impl<'a> SpaceName<'a> {
+    fn tenant(&self) -> Option<Named<'a>> {
+        self.tenant.map(|name| Named { maker: self.owner, ..Named::plain(name) })
+    }
+
+    fn owner(&self) -> Option<Named<'a>> {
+        self.owner.map(|name| Named { hint: self.owner_hint, ..Named::plain(name) })
+    }
 }
 
 /// A scope whose numbers mean the same as long as this lives.
@@ -81,8 +93,8 @@ impl Store {
     /// The scope that a call of `worker` means, which makes no task.
     pub fn find_space(&self, worker: usize, named: SpaceName<'_>) -> Space<'_> {
         let Spaces { tenants, owners, .. } = &self.spaces;
-        let tenant = named.tenant.map(|name| tenants.find(worker, name));
-        let owner = named.owner.map(|name| owners.find(worker, name));
+        let tenant = named.tenant().map(|named| tenants.find(worker, named));
+        let owner = named.owner().map(|named| owners.find(worker, named));
         let mut scope = named.scope;
         if let Some(None) = tenant {
             scope.tenant = NO_TENANT;
@@ -106,18 +118,18 @@ impl Store {
         now: Now,
     ) -> Result<Space<'_>, Fault> {
         let (mut tenant, mut owner) = (None, None);
-        if let Some(name) = named.tenant {
-            let (made, note) = ((name, named.owner), |set: &mut _| self.note_tenants(set));
-            let entered = self.spaces.tenants.enter(worker, made, now, note);
+        if let Some(named) = named.tenant() {
+            let note = |set: &mut _| self.note_tenants(set);
+            let entered = self.spaces.tenants.enter(worker, named, now, note);
             tenant = Some(entered.map_err(|why| match why {
                 NoNumber::Full => Fault::at_limit("tenants_max"),
                 NoNumber::Claimed => Fault::param("tenant", "is kept for an agent"),
                 NoNumber::ShareTaken(most) => share_taken(most),
             })?);
         }
-        if let Some(name) = named.owner {
+        if let Some(named) = named.owner() {
             let note = |set: &mut NumberSet| self.note_scopes(set, |scope| scope.owner.0);
-            let entered = self.spaces.owners.enter(worker, (name, None), now, note);
+            let entered = self.spaces.owners.enter(worker, named, now, note);
             owner = Some(entered.map_err(|_| Fault::at_limit("owners_max"))?);
         }
         Ok(space(named.scope, tenant, owner))

@@ -55,7 +55,8 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
     let urls = Urls::new(config, &origin, (endpoint, &profile.name), &base);
     let interfaces = urls.interfaces(endpoint.dialect);
     let security = config.security_of(&profile);
-    let skills = Skills { shown: card::skills(&profile, cx.scopes()).collect(), security: &security };
+    let skills =
+        Skills { shown: card::skills(&profile, cx.scopes()).collect(), security: &security };
     match generation {
         Generation::V1 => v1(out, (&profile, &skills), &interfaces, extended),
         Generation::V01 | Generation::V03 => v03(out, (&profile, &skills), &interfaces, extended),
