@@ -15,8 +15,9 @@ use crate::{
 ///
 /// The id says nothing of whose the task is, and the server knows nothing of it. An agent that has
 /// tasks of several callers must compare the principal and the tenant of the request
-/// ([`RequestView::principal`], [`RequestView::tenant`]) with those that made the task, and not know
-/// it where they differ. It is not asked for a task that the server has stored for somebody else.
+/// ([`RequestView::principal`], [`RequestView::tenant`]) with those that made the task, and not
+/// know it where they differ. It is not asked for a task that the server has stored for somebody
+/// else.
 pub struct TaskLookup<'a> {
     /// The task's id, as the client names it: any text.
     pub task_id: RawText<'a>,

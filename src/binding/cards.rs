@@ -26,7 +26,7 @@ use crate::{
         card_security,
     },
     fault::{Fault, FaultKind},
-    http::{Field, FieldLinesBuf, Head, ReadyResponse, date, query},
+    http::{Field, FieldLinesBuf, Head, ReadyResponse, date, entity_tag, query},
     model::{CardSecurity, Generation, Op, Profile},
     service::{AgentIndex, Service, principal::ScopeSet},
 };
@@ -206,7 +206,7 @@ impl Validators {
     /// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
     fn are_known(&self, head: &Head<'_>) -> bool {
         if let Some(tags) = head.value(Field::IfNoneMatch) {
-            return card::none_match_names(tags, &self.etag);
+            return entity_tag::none_match_names(tags, &self.etag);
         }
         let since = head.value(Field::IfModifiedSince).and_then(date::parse);
         self.modified_s.zip(since).is_some_and(|(modified_s, since)| modified_s <= since)
@@ -261,7 +261,7 @@ fn render(
     let body = body((&source.profile, None), config, origin, endpoint, base, form);
     let Endpoint { dialect, agent, .. } = endpoint;
     let modified_s = config.card_times.of(agent, &source, config.started_s, now_s);
-    let validators = Validators::new(config, card::etag(&body), modified_s);
+    let validators = Validators::new(config, entity_tag::etag(&body), modified_s);
     let Origin { is_secure, host, prefix } = *origin;
     let (host, prefix) = (host.unwrap_or_default().to_vec(), prefix.to_owned());
     let (base, answer) = (base.to_owned(), ReadyResponse::new(validators.fields.get(), &body));

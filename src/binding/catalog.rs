@@ -12,8 +12,8 @@ use crate::{
         CallContext, Endpoint, ServerConfig, cards, cors, http_error, interfaces::Urls,
         origin::Origin,
     },
-    dialect::{STANDARD, card},
-    http::{FieldLines, Head, Method, field_lines, media},
+    dialect::STANDARD,
+    http::{FieldLines, Head, Method, entity_tag, field_lines, media},
     json::write::push_string,
     model::Profile,
     service::AgentIndex,
@@ -105,7 +105,7 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, catalog: Catalog) {
         Catalog::Linkset => (LINKSET, linkset(cx, &origin, &listed, &here)),
         Catalog::Agents | Catalog::Keys => (media::JSON, agents(cx, &origin, &listed)),
     };
-    let mut validators = cards::Validators::new(cx.config, card::etag(&body), modified_s);
+    let mut validators = cards::Validators::new(cx.config, entity_tag::etag(&body), modified_s);
     if catalog == Catalog::Linkset {
         // RFC 9727 §2: whoever asks by HEAD hears where the catalog is.
         validators.fields.push("Link", &format!("<{here}>; rel=\"api-catalog\""));
@@ -117,7 +117,7 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, catalog: Catalog) {
 fn keys(cx: &mut CallContext<'_>, head: &Head<'_>) {
     let config = cx.config;
     let keys = config.card_signer.as_ref().map_or(&b"{\"keys\":[]}"[..], |signer| signer.jwks());
-    let validators = cards::Validators::new(config, card::etag(keys), config.started_s);
+    let validators = cards::Validators::new(config, entity_tag::etag(keys), config.started_s);
     cards::send_validated(cx, head, &validators, (JWK_SET, keys));
 }
 

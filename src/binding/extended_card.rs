@@ -9,12 +9,9 @@ use crate::{
     binding::{
         CallContext, Endpoint, Handled, answer::AnswerFormat, cards, http_error, origin::Origin,
     },
-    dialect::{
-        self,
-        card::{self, CardForm},
-    },
+    dialect::{self, card::CardForm},
     fault::Fault,
-    http::{Head, media},
+    http::{Head, entity_tag, media},
     model::{Call, Op},
     service::principal::ScopeSet,
 };
@@ -38,7 +35,7 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
     let origin = Origin::of(config, cx.peer, head);
     let shown = (&*profile, cx.scopes());
     let card = cards::body(shown, config, &origin, endpoint, cx.base, CardForm::V03);
-    let validators = cards::Validators::of_caller(config, card::etag(&card));
+    let validators = cards::Validators::of_caller(config, entity_tag::etag(&card));
     cards::send_validated(cx, head, &validators, (media::JSON, &card));
 }
 

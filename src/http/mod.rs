@@ -13,6 +13,7 @@
 #[cfg(any(feature = "client", feature = "internals"))]
 pub mod client;
 pub mod date;
+pub mod entity_tag;
 pub mod framing;
 pub mod media;
 pub mod path;

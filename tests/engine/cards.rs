@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use peregrine::{
     agent::{Extension, Profile, Provider},
-    dialect::card::{AgentInterface, CardForm, CardOptions, etag, render},
+    dialect::card::{AgentInterface, CardForm, CardOptions, render},
+    http::entity_tag::etag,
     model::JsonObjectBuf,
 };
 use serde_json::{Value, json};
