@@ -286,6 +286,7 @@ impl Bare {
         let config = ServerConfig {
             access: Default::default(),
             observer: None,
+            tracer: None,
             pages: None,
             streams: Permits::new(limits.streams_max, 1),
             service_streams: Permits::new(limits.service_streams_max, 1),

@@ -116,6 +116,34 @@ pub const BLOCKING_QUEUE_MAX: usize = 1_024;
 /// Lines of a log that wait for whoever reads it; those beyond are counted, and lost.
 pub const LOG_LINES_MAX: usize = 8_192;
 
+/// Spans that wait until they are sent, as of OpenTelemetry's own SDKs (maxQueueSize); more are
+/// counted and lost.
+pub const SPANS_QUEUED_MAX: usize = 2_048;
+
+/// Spans of one message to the collector, as of OpenTelemetry's own SDKs (maxExportBatchSize).
+pub const SPANS_SENT_MAX: usize = 512;
+
+/// Milliseconds that spans wait for others, as of OpenTelemetry's own SDKs (scheduledDelayMillis).
+pub const SPANS_WAIT_MS: u64 = 5_000;
+
+/// Milliseconds that a message to the collector may take (OTLP exporter: 10 s).
+pub const SPANS_SEND_MS: u64 = 10_000;
+
+/// Milliseconds that the end of a server waits for its last spans to be sent.
+pub const SPANS_FLUSH_MS: u64 = 3_000;
+
+/// The most milliseconds by which a collector puts off a message with `Retry-After`.
+pub const SPANS_RETRY_MS_MAX: u64 = 60_000;
+
+/// How often a message is sent at most that the collector puts off.
+pub const SPANS_TRIES_MAX: usize = 5;
+
+/// Bytes of the collector's answer.
+pub const SPANS_ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Calls of one agent whose spans are remembered because it wants to be called again for them.
+pub const RESUMED_SPANS_MAX: usize = 1_024;
+
 /// Why a limit could not be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitError {

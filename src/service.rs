@@ -16,6 +16,7 @@ pub(crate) mod quota;
 mod scope;
 mod stats;
 pub mod tap;
+pub mod trace;
 
 use std::{
     sync::{Arc, atomic::AtomicUsize},

@@ -15,6 +15,7 @@ mod lookup;
 mod request;
 #[cfg(feature = "script")]
 pub mod script;
+mod traced;
 mod turn;
 mod watch;
 
@@ -36,6 +37,7 @@ pub use deferred::Deferred;
 pub use job::Job;
 pub use lookup::{DeferredLookup, LookupAnswer, LookupHost, TaskLookup, Wanted};
 pub use request::{Headers, RequestInfo, RequestView};
+pub(crate) use traced::TracedAgent;
 pub use turn::Turn;
 pub use watch::{CallerGone, Canceled};
 

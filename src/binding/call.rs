@@ -11,7 +11,8 @@ use crate::{
         admission::Admitted,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
         extensions::{self, DeclaredExtensions},
-        observed::{CallBegin, make, refusal_of},
+        make::make,
+        observed::{CallBegin, refusal_of},
         origin::Origin,
         pending::{PendingBatch, PendingCall, PendingResponse},
         stream::EventStream,
@@ -225,7 +226,8 @@ impl<'x> CallContext<'x> {
         if let Call::ExtendedCard = call {
             let card = self.extended_card(format)?;
             format.push_bytes(self.writer.out, &card);
-            self.ended(Some(Op::ExtendedCard), format, None, self.details(call));
+            let details = self.details(call);
+            self.ended(Some(Op::ExtendedCard), format, None, details);
             return Ok(None);
         }
         let mut details = self.details(call);
@@ -240,12 +242,18 @@ impl<'x> CallContext<'x> {
                 self.ended(Some(format.write.op), format, None, details);
                 Ok(None)
             }
-            Ok(Outcome::Pending(_)) if self.is_full() => Err(in_flight()),
+            Ok(Outcome::Pending(_)) if self.is_full() => {
+                self.scratch.refused = details;
+                Err(in_flight())
+            }
             Ok(Outcome::Pending(wait)) => {
                 let observed = self.observe(format, details);
                 Ok(Some(PendingCall::new(wait, format).observed(observed)))
             }
-            outcome => Err(no_answer(outcome)),
+            outcome => {
+                self.scratch.refused = details;
+                Err(no_answer(outcome))
+            }
         }
     }
 

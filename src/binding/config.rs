@@ -21,7 +21,7 @@ use crate::{
     limits::Limits,
     model::{CardSecurity, Generation, Profile},
     permits::Permits,
-    service::{observe::CallObserver, pages::PageSource},
+    service::{observe::CallObserver, pages::PageSource, trace::Tracer},
 };
 
 use super::{Endpoint, LargeBodies};
@@ -43,6 +43,8 @@ pub struct ServerConfig {
     pub access: Access,
     /// Who is told how calls end.
     pub observer: Option<Arc<dyn CallObserver>>,
+    /// Who keeps the spans of calls that are traced.
+    pub tracer: Option<Arc<dyn Tracer>>,
     /// Who writes the pages about the server; `None`: there are none.
     pub pages: Option<Arc<dyn PageSource>>,
     /// Mounts beside the standard ones; an earlier one wins.

@@ -29,6 +29,7 @@ pub mod interfaces;
 pub mod jsonrpc;
 pub mod kept_format;
 pub mod large;
+mod make;
 pub mod negotiation;
 pub mod observed;
 pub mod origin;

@@ -13,11 +13,12 @@ use crate::{
     fault::{Fault, FaultKind},
     model::{Call, Generation, Op},
     service::{
-        Answer, CallCx, Follow, Outcome, Service,
+        Follow, Outcome,
         observe::{
             AnsweredCall, AuthOutcome, CallBinding, CallDetails, CallEnd, CallObserver, CallRecord,
             CallRefusal, StreamRecord,
         },
+        trace::CallSpan,
     },
 };
 
@@ -116,24 +117,6 @@ fn status(format: &AnswerFormat<'_>, refusal: CallRefusal) -> u16 {
     }
 }
 
-/// Makes a call, and notes which task its answer shows where somebody wants to know.
-#[inline(always)]
-pub fn make(
-    service: &dyn Service,
-    cx: &mut CallCx<'_>,
-    call: &Call<'_>,
-    details: &mut Option<Box<CallDetails>>,
-    answer: &mut Answer<'_>,
-) -> Result<Outcome, Fault> {
-    match details {
-        None => service.call(cx, *call, answer),
-        Some(details) => service.call(cx, *call, &mut |reply| {
-            details.note_reply(&reply);
-            answer(reply);
-        }),
-    }
-}
-
 impl CallContext<'_> {
     /// Notes that a call begins, whose body or message has so many bytes.
     #[inline(always)]
@@ -155,7 +138,7 @@ impl CallContext<'_> {
 
     /// What a log wants to know of a call beside its numbers; `None`: there is no log.
     #[inline(always)]
-    pub(super) fn details(&self, call: &Call<'_>) -> Option<Box<CallDetails>> {
+    pub(super) fn details(&mut self, call: &Call<'_>) -> Option<Box<CallDetails>> {
         match &self.config.observer {
             Some(observer) if observer.wants_details() => Some(self.details_of(call)),
             Some(_) | None => None,
@@ -163,7 +146,7 @@ impl CallContext<'_> {
     }
 
     #[cold]
-    fn details_of(&self, call: &Call<'_>) -> Box<CallDetails> {
+    fn details_of(&mut self, call: &Call<'_>) -> Box<CallDetails> {
         let mut details = self.plain_details();
         match call {
             Call::Send(send) => send.task_id.into_iter().for_each(|id| details.note(id)),
@@ -174,11 +157,16 @@ impl CallContext<'_> {
         details
     }
 
-    fn plain_details(&self) -> Box<CallDetails> {
+    fn plain_details(&mut self) -> Box<CallDetails> {
         let mut details = Box::<CallDetails>::default();
         details.principal = self.admission.as_ref().map(|by| Arc::clone(&by.principal));
-        if let Some(traceparent) = self.source.fields().value("traceparent") {
+        let fields = self.source.fields();
+        if let Some(traceparent) = fields.value("traceparent") {
             details.note_trace(&traceparent);
+        }
+        if let Some(tracer) = &self.config.tracer {
+            details.span = CallSpan::begin(fields, &mut *self.scratch.entropy, &**tracer);
+            details.trace_id = details.span.map(|span| span.trace_hex()).or(details.trace_id);
         }
         details
     }
@@ -266,6 +254,21 @@ impl CallContext<'_> {
             Some(_) | None => None,
         };
         self.ended(op, format, Some(fault.into()), details);
+    }
+
+    /// Tells that a call of a batch was answered with a fault. One that was made before that has
+    /// left its details.
+    #[cold]
+    pub fn tell_refused_member(
+        &mut self,
+        op: Option<Op>,
+        format: &AnswerFormat<'_>,
+        fault: &Fault,
+    ) {
+        match self.scratch.refused.take() {
+            None => self.tell_refused(op, format, fault),
+            details => self.ended(op, format, Some(fault.into()), details),
+        }
     }
 
     /// What is to be told of the call which was begun last, when it ends.

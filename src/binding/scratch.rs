@@ -8,7 +8,7 @@ use crate::{
     json::Parser,
     limits::Limits,
     model::{EventBuf, uuid},
-    service::{AgentIndex, Entropy, LastCall, Now},
+    service::{AgentIndex, Entropy, LastCall, Now, observe::CallDetails},
 };
 
 /// Milliseconds after which the allocator is given an occasion to return what it was given.
@@ -63,6 +63,8 @@ pub struct CallScratch {
     pub cards: CardCache,
     /// The call that was made last.
     pub last_call: LastCall,
+    /// What a log tells of the call of a batch that was just refused.
+    pub refused: Option<Box<CallDetails>>,
 }
 
 impl Scratch {
@@ -81,6 +83,7 @@ impl Scratch {
                 tenant: String::new(),
                 cards,
                 last_call: LastCall { agent: AgentIndex(0), at_ms: u64::MAX },
+                refused: None,
             },
             message: Vec::new(),
             given_ms: None,

@@ -184,7 +184,7 @@ fn is_upgrade(from: &HttpOrigin, to: &HttpOrigin) -> bool {
 }
 
 /// RFC 9110 §5.1 and §5.5.
-pub(super) fn check_field(name: &str, value: &str) -> Result<(), ClientError> {
+pub(crate) fn check_field(name: &str, value: &str) -> Result<(), ClientError> {
     const OURS: [&str; 10] = [
         "host",
         "content-length",

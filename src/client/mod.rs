@@ -37,9 +37,11 @@ pub use crate::{binding::interfaces::Binding, dialect::version::ProtocolVersion}
 pub use answer::Answer;
 pub use builder::{CallOptions, ClientBuilder};
 pub use client::Client;
+#[cfg(feature = "otlp")]
+pub(crate) use discover::check_field;
 pub use error::{ClientError, ClientErrorKind, ErrorDetails};
 pub use event::{EventKind, StreamEvent};
-#[cfg(feature = "auth")]
+#[cfg(any(feature = "auth", feature = "otlp"))]
 pub(crate) use exchange::read_all;
 pub use format::{CallError, Format, FormatBuffers, ReplyHead, WrittenCall};
 pub use known_card::KnownCard;

@@ -35,6 +35,7 @@ use crate::{
         observe::CallObserver,
         pages::{PageSource, ServerPage},
         tap::Tap,
+        trace::Tracer,
     },
 };
 
@@ -63,6 +64,10 @@ pub struct Setup {
     pub idempotency: Idempotency,
     /// Who is told how calls end, to count and log them.
     pub observer: Option<Arc<dyn CallObserver>>,
+    /// Who keeps the spans of calls that are traced, and of turns: the observer, which is told of
+    /// calls, and wants their details. A `service` traces the turns of its agents by itself
+    /// ([`RequestFields::span`](crate::service::RequestFields::span)).
+    pub tracer: Option<Arc<dyn Tracer>>,
     /// Who writes the pages about the server, `/healthz`, `/readyz` and `/metrics`: a
     /// [`net::Server`](crate::net::Server) does it by itself.
     pub pages: Option<Arc<dyn PageSource>>,
@@ -128,6 +133,7 @@ impl Default for Setup {
             tap: None,
             idempotency: Idempotency::default(),
             observer: None,
+            tracer: None,
             pages: None,
             mounts: Vec::new(),
             authenticator: None,
@@ -229,9 +235,9 @@ impl Setup {
         let (service, agents) = match self.service {
             Some(service) => (service, None),
             None => {
-                let tap = self.tap.clone();
-                let (limits, node) = (&self.limits, self.node);
+                let (limits, node, tap) = (&self.limits, self.node, self.tap.clone());
                 let core = Core::new(limits, self.agents, node, self.idempotency, &start, tap);
+                self.tracer.iter().for_each(|tracer| core.trace(Arc::clone(tracer)));
                 (Arc::clone(&core) as Arc<dyn Service>, Some(core.agents()))
             }
         };
@@ -256,6 +262,7 @@ impl Setup {
             limits: self.limits,
             access,
             observer: self.observer,
+            tracer: self.tracer,
             pages: self.pages,
             mounts,
             tenants: self.tenants,

@@ -155,6 +155,13 @@ pub(super) fn unix_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
+/// Nanoseconds since the Unix epoch.
+#[cfg(feature = "otlp")]
+pub(super) fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

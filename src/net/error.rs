@@ -39,6 +39,9 @@ pub enum ServerError {
     Build(BuildError),
     /// The memory of [`Server::memory`](super::Server::memory) is not enough.
     Memory(TooLittleMemory),
+    /// The collector of traces cannot be reached by a client of this machine.
+    #[cfg(feature = "otlp")]
+    Traces(super::HttpClientError),
     /// The system gives no thread, event queue or randomness.
     System(io::Error),
 }
@@ -79,6 +82,8 @@ impl fmt::Display for ServerError {
             ),
             ServerError::Build(error) => error.fmt(f),
             ServerError::Memory(error) => error.fmt(f),
+            #[cfg(feature = "otlp")]
+            ServerError::Traces(error) => write!(f, "no traces: {error}"),
             ServerError::System(error) => write!(f, "cannot start: {error}"),
         }
     }

@@ -50,6 +50,8 @@ mod signals;
 mod slow_turn;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
+#[cfg(feature = "otlp")]
+mod traces;
 mod transport;
 mod wheel;
 mod worker;
@@ -77,3 +79,5 @@ pub use server::{LISTEN_DEFAULT, Server, start, workers_default};
 pub use slow_turn::SlowTurn;
 #[cfg(feature = "tls")]
 pub use tls::{Tls, UsableTls};
+#[cfg(feature = "otlp")]
+pub use traces::{TraceCollector, TraceCollectorError};

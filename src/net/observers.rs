@@ -90,6 +90,24 @@ impl CallObserver for Observers {
 
     #[inline]
     fn wants_details(&self) -> bool {
+        self.wants_line()
+    }
+
+    fn call_ended(&self, call: &CallRecord) {
+        self.tell(call, call.details.is_some());
+    }
+
+    fn caller_asked(&self, worker: usize, outcome: AuthOutcome) {
+        if let Some(metrics) = &self.metrics {
+            metrics.count_caller(worker, outcome);
+        }
+    }
+}
+
+impl Observers {
+    /// Whether the next call has a line in the log.
+    #[inline]
+    pub(super) fn wants_line(&self) -> bool {
         #[cfg(feature = "logs")]
         let wants = self.log.as_ref().is_some_and(|log| log.takes_next());
         #[cfg(not(feature = "logs"))]
@@ -97,25 +115,21 @@ impl CallObserver for Observers {
         wants
     }
 
-    fn call_ended(&self, call: &CallRecord) {
+    /// Counts a call that has ended, and writes a line of it if it is to have one.
+    #[inline(always)]
+    pub(super) fn tell(&self, call: &CallRecord, has_line: bool) {
         let now_ns = self.read(call.worker);
         if let Some(metrics) = &self.metrics {
             metrics.count(call, now_ns);
         }
         #[cfg(feature = "logs")]
-        if call.details.is_some()
-            && let Some(log) = &self.log
-        {
+        if has_line && let Some(log) = &self.log {
             log.write(call, now_ns);
         }
+        #[cfg(not(feature = "logs"))]
+        let _ = has_line;
         if let Some(limit) = call.refusal.and_then(|refusal| refusal.limit) {
             report::limit(limit);
-        }
-    }
-
-    fn caller_asked(&self, worker: usize, outcome: AuthOutcome) {
-        if let Some(metrics) = &self.metrics {
-            metrics.count_caller(worker, outcome);
         }
     }
 }

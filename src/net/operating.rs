@@ -3,6 +3,8 @@
 #[cfg(feature = "metrics")]
 use std::sync::Arc;
 
+#[cfg(feature = "otlp")]
+use super::traces::{TraceCollector, TracedObservers, Traces};
 use super::{Server, pages::ReadyCheck};
 #[cfg(feature = "logs")]
 use super::{
@@ -15,6 +17,8 @@ use super::{error::ServerError, metrics::Metrics, observers::Observers};
 use crate::service::Entropy;
 #[cfg(feature = "metrics")]
 use crate::service::observe::CallObserver;
+#[cfg(feature = "otlp")]
+use crate::service::trace::Tracer;
 
 impl Server {
     /// Serves `/healthz`, `/readyz` and `/metrics` on a listener of their own, and no longer beside
@@ -61,12 +65,22 @@ impl Server {
         self
     }
 
+    /// Sends the spans of calls that are traced, and of the turns of agents in them, to a collector
+    /// of OpenTelemetry. A caller's `traceparent` decides whether its call is traced, and
+    /// [`TraceCollector::sample_one_of`] where there is none. Agents that are shown `traceparent`
+    /// are shown the span of their turn. Another [`Setup::observer`] is then not told of calls.
+    ///
+    /// [`Setup::observer`]: crate::engine::Setup::observer
+    #[cfg(feature = "otlp")]
+    #[must_use]
+    pub fn traces(mut self, collector: TraceCollector) -> Server {
+        self.traces = Some(collector);
+        self
+    }
+
     /// Sets who is told how calls end, if anybody is to be.
     #[cfg(feature = "metrics")]
-    pub(super) fn observe(
-        &mut self,
-        workers: usize,
-    ) -> Result<Option<Arc<Observers>>, ServerError> {
+    pub(super) fn observe(&mut self, workers: usize) -> Result<Observing, ServerError> {
         let agents_max = self.setup.limits.agents_max;
         let metrics = self.counts_calls.then(|| Arc::new(Metrics::new(workers, agents_max)));
         let observers = Observers {
@@ -75,12 +89,43 @@ impl Server {
             log: self.log.map(|(level, one_of)| open_log(level, one_of)).transpose()?,
             ..Observers::new(workers)
         };
+        #[cfg(feature = "otlp")]
+        if let Some(collector) = self.traces.take() {
+            return self.trace(collector, Arc::new(observers));
+        }
         let observers = observers.hear().then(|| Arc::new(observers));
         if let Some(observers) = &observers {
             self.setup.observer = Some(Arc::clone(observers) as Arc<dyn CallObserver>);
         }
-        Ok(observers)
+        Ok(Observing {
+            observers,
+            #[cfg(feature = "otlp")]
+            traces: None,
+        })
     }
+
+    /// Sets who keeps spans, beside those who are told of calls anyway.
+    #[cfg(feature = "otlp")]
+    fn trace(
+        &mut self,
+        collector: TraceCollector,
+        observers: Arc<Observers>,
+    ) -> Result<Observing, ServerError> {
+        let traces = Traces::new(collector).map_err(ServerError::Traces)?;
+        let traces = Arc::new(traces);
+        let (others, kept) = (Arc::clone(&observers), Arc::clone(&traces));
+        self.setup.observer = Some(Arc::new(TracedObservers { others, traces: kept }));
+        self.setup.tracer = Some(Arc::clone(&traces) as Arc<dyn Tracer>);
+        Ok(Observing { observers: Some(observers), traces: Some(traces) })
+    }
+}
+
+/// Who is told how calls end; `None`: nobody.
+#[cfg(feature = "metrics")]
+pub(super) struct Observing {
+    pub(super) observers: Option<Arc<Observers>>,
+    #[cfg(feature = "otlp")]
+    pub(super) traces: Option<Arc<Traces>>,
 }
 
 /// Has the process write its log, and makes the one of calls.

@@ -53,6 +53,19 @@ pub(super) fn handshake(error: &dyn Display) {
     }
 }
 
+/// Says that the collector of traces does not take spans, at most once a second.
+#[cfg(feature = "otlp")]
+pub(super) fn traces_lost(why: &dyn Display) {
+    static LOST: Mutex<OncePerSecond> = Mutex::new(OncePerSecond::NEVER);
+    let passes = LOST.lock().unwrap_or_else(PoisonError::into_inner).lets_pass(Instant::now());
+    if let Some(others) = passes {
+        let others = and_others(others);
+        note(&format_args!(
+            "the collector of traces takes no spans, which are lost: {why}{others}"
+        ));
+    }
+}
+
 /// Waits, but not for long, until the log is written.
 pub(super) fn flush() {
     #[cfg(feature = "logs")]
@@ -77,7 +90,7 @@ struct OncePerSecond {
 }
 
 impl OncePerSecond {
-    #[cfg(feature = "tls")]
+    #[cfg(any(feature = "tls", feature = "otlp"))]
     const NEVER: OncePerSecond = OncePerSecond { last: None, others: 0 };
 
     /// Whether a line may pass now; if so, how many could not since the last one.

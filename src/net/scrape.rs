@@ -51,6 +51,10 @@ pub(super) fn text(server: &ServerState) -> Option<String> {
             engine.started_s(),
         ),
     ]);
+    #[cfg(feature = "otlp")]
+    if let Some(traces) = &server.traces {
+        families.extend(of_traces(traces));
+    }
     if let Some(stats) = engine.stats() {
         families.extend(of_service(&stats));
     }
@@ -89,6 +93,19 @@ fn handshakes(server: &ServerState) -> Family {
         .with(vec![("outcome", "failed".to_owned())], failed)
 }
 
+#[cfg(feature = "otlp")]
+fn of_traces(traces: &super::traces::Traces) -> [Family; 2] {
+    let (sent, lost) = traces.counts();
+    let help = "Spans that the collector of traces has taken";
+    let sent = Family::one(FamilyKind::Counter, "peregrine_spans_sent", help, sent);
+    let help = "Spans that no collector has taken, by what has kept them from it";
+    let mut family = Family::new(FamilyKind::Counter, "peregrine_spans_lost", help);
+    for (why, count) in lost {
+        family = family.with(vec![("reason", why.to_owned())], count);
+    }
+    [sent, family]
+}
+
 fn of_service(stats: &ServiceStats) -> Vec<Family> {
     let mut tasks = Family::new(FamilyKind::Gauge, "peregrine_tasks", "Tasks in memory, by state");
     for (state, count) in TaskState::ALL.into_iter().zip(stats.tasks) {
@@ -104,7 +121,7 @@ fn of_service(stats: &ServiceStats) -> Vec<Family> {
 }
 
 /// The state as A2A 0.3 spells it.
-fn state_word(state: TaskState) -> &'static str {
+pub(super) fn state_word(state: TaskState) -> &'static str {
     match state {
         TaskState::Unspecified => "unknown",
         TaskState::Submitted => "submitted",

@@ -72,6 +72,8 @@ pub struct Server {
     pub(super) counts_calls: bool,
     #[cfg(feature = "logs")]
     pub(super) log: Option<(LogLevel, u32)>,
+    #[cfg(feature = "otlp")]
+    pub(super) traces: Option<super::TraceCollector>,
 }
 
 impl Server {

@@ -13,8 +13,6 @@ use crate::engine::{Engine, Waiting};
 #[cfg(feature = "grpc")]
 use crate::permits::Permits;
 
-#[cfg(feature = "metrics")]
-use super::observers::Observers;
 use super::{
     admin::AdminSocket,
     reload::{LiveLimits, ReloadRequests},
@@ -22,6 +20,8 @@ use super::{
     slow_turn::{SlowTurnListener, SlowTurns},
     tls::Current,
 };
+#[cfg(feature = "metrics")]
+use super::{observers::Observers, operating::Observing};
 
 /// How far a server is from its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +70,9 @@ pub(super) struct ServerState {
     /// Who is told how calls end; `None`: nobody.
     #[cfg(feature = "metrics")]
     pub(super) observers: Option<Arc<Observers>>,
+    /// Who keeps spans until they are sent; it ends with the last worker.
+    #[cfg(feature = "otlp")]
+    pub(super) traces: Option<Arc<super::traces::Traces>>,
     /// The listener for whoever runs the server, until a worker serves it.
     pub(super) admin: Mutex<Option<AdminSocket>>,
     listening: AtomicUsize,
@@ -118,6 +121,8 @@ impl ServerState {
             counts: ServerCounts::default(),
             #[cfg(feature = "metrics")]
             observers: None,
+            #[cfg(feature = "otlp")]
+            traces: None,
             admin: Mutex::new(None),
             listening: AtomicUsize::new(0),
             #[cfg(feature = "grpc")]
@@ -145,13 +150,23 @@ impl ServerState {
     }
 
     /// Says who is told how calls end.
+    ///
+    /// # Errors
+    /// When the system gives no thread for what they need.
     #[cfg(feature = "metrics")]
-    pub(super) fn observed_by(&mut self, observers: Option<Arc<Observers>>) {
+    pub(super) fn observed_by(&mut self, observing: Observing) -> std::io::Result<()> {
+        let observers = observing.observers;
         #[cfg(feature = "logs")]
         let logs = observers.iter().filter_map(|observers| observers.log.as_ref());
         #[cfg(feature = "logs")]
         logs.for_each(|log| log.belong_to(Arc::downgrade(&self.engine)));
         self.observers = observers;
+        #[cfg(feature = "otlp")]
+        if let Some(traces) = observing.traces {
+            traces.start(Arc::downgrade(&self.engine))?;
+            self.traces = Some(traces);
+        }
+        Ok(())
     }
 
     /// The listener for whoever runs the server, for the worker that serves it.
@@ -183,6 +198,8 @@ impl ServerState {
     pub(super) fn enter(&self, stage: Stage) {
         if stage >= Stage::Draining {
             self.engine.drain();
+            #[cfg(feature = "otlp")]
+            self.traces.iter().for_each(|traces| traces.drain());
         }
         self.stage.fetch_max(stage as u8, Ordering::AcqRel);
         self.wake_all();
@@ -220,6 +237,10 @@ impl ServerState {
         #[cfg(feature = "auth")]
         if _before == 1 {
             self.keep_key_fetcher(None);
+        }
+        #[cfg(feature = "otlp")]
+        if _before == 1 {
+            self.traces.iter().for_each(|traces| traces.end());
         }
         self.wake_all();
     }

@@ -8,7 +8,7 @@ use std::{
     collections::HashSet,
     ops::Deref,
     sync::{
-        Arc, PoisonError, RwLock, RwLockReadGuard,
+        Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -16,10 +16,10 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use crate::{
-    agent::{Agent, Turn},
+    agent::{Agent, TracedAgent, Turn},
     model::{Profile, is_agent_name},
     op::{AgentChange, AgentError, names::Names},
-    service::AgentIndex,
+    service::{AgentIndex, trace::Tracer},
 };
 
 /// A program that answers for an agent, and what its card says.
@@ -72,6 +72,8 @@ pub(super) struct AllAgents {
     /// How often one was added, replaced or removed; changes with `listed`.
     changes: CachePadded<AtomicU64>,
     workers: Box<[CachePadded<RwLock<WorkerList>>]>,
+    /// Who keeps the spans of their turns, if somebody does.
+    tracer: OnceLock<Arc<dyn Tracer>>,
 }
 
 /// The agents as one worker knows them.
@@ -121,9 +123,33 @@ impl AllAgents {
             listed: RwLock::new(listed),
             changes: CachePadded::new(AtomicU64::new(1)),
             workers: (0..workers.max(1)).map(|_| CachePadded::default()).collect(),
+            tracer: OnceLock::new(),
         };
         (0..all.workers.len()).for_each(|worker| all.refresh(worker));
         all
+    }
+
+    /// Has the turns of these agents traced, and of those to come.
+    pub fn trace(&self, tracer: Arc<dyn Tracer>) {
+        let mut listed = self.listed.write().unwrap_or_else(PoisonError::into_inner);
+        // There is one.
+        let _ = self.tracer.set(tracer);
+        for one in listed.iter_mut() {
+            let (profile, agent) = (Profile::clone(&one.profile), Arc::clone(&one.agent));
+            let agent = self.traced(&profile, agent);
+            *one = Arc::new(RegisteredAgent::new(profile, agent, one.incarnation));
+        }
+        self.changes.fetch_add(1, Ordering::Release);
+        drop(listed);
+        (0..self.workers.len()).for_each(|worker| self.refresh(worker));
+    }
+
+    /// The agent, with its turns traced where somebody keeps spans.
+    fn traced(&self, profile: &Profile, agent: Arc<dyn Agent>) -> Arc<dyn Agent> {
+        match self.tracer.get() {
+            Some(tracer) => Arc::new(TracedAgent::new(agent, &profile.name, Arc::clone(tracer))),
+            None => agent,
+        }
     }
 
     /// The agent of this name, unless it was removed and its tasks are gone.
@@ -225,6 +251,7 @@ impl AllAgents {
             let incarnation = before.map_or(0, |before| before.incarnation.wrapping_add(1));
             let next = match (change, before) {
                 (AgentChange::Add(profile, agent) | AgentChange::Replace(profile, agent), _) => {
+                    let agent = self.traced(&profile, agent);
                     RegisteredAgent::new(profile, agent, incarnation)
                 }
                 (AgentChange::Describe(profile), Some(before)) => {

@@ -39,7 +39,7 @@ use crate::{
     permits::Permits,
     service::{
         AgentIndex, Answer, CallCx, Cursor, Each, Follow, Handle, Lifecycle, Outcome, Service,
-        ServiceStats, Start, TickCx, WaitHandle, tap::Tap,
+        ServiceStats, Start, TickCx, WaitHandle, tap::Tap, trace::Tracer,
     },
     store::{Stats, Store, TaskKey},
 };
@@ -105,6 +105,11 @@ impl Core {
             core.claim_name(name);
         });
         core
+    }
+
+    /// Has the turns of its agents traced.
+    pub fn trace(&self, tracer: Arc<dyn Tracer>) {
+        self.agents.trace(tracer);
     }
 
     /// Its agents, to change them.

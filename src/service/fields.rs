@@ -2,10 +2,17 @@
 
 use std::{borrow::Cow, fmt};
 
+use super::trace::CallSpan;
+
 /// Whoever knows the header fields of a request: its head, or the metadata of a gRPC call.
 pub trait FieldSource {
     /// Gives each value of a field to `each`; names are compared without regard to case.
     fn each_value<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8]));
+
+    /// The span of the call, if it is traced.
+    fn span(&self) -> Option<CallSpan> {
+        None
+    }
 }
 
 /// The header fields of a request; there are none where nobody knows them.
@@ -40,6 +47,11 @@ impl<'a> RequestFields<'a> {
         if let Some(source) = self.0 {
             source.each_value(name, each);
         }
+    }
+
+    /// The span of the call, if it is traced.
+    pub fn span(self) -> Option<CallSpan> {
+        self.0?.span()
     }
 
     /// How often a field is there, whatever its values are: what a proxy says once is its word, and

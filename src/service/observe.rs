@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::{AgentIndex, Principal, StreamResponse, principal::CredentialKind};
+use super::{AgentIndex, Principal, StreamResponse, principal::CredentialKind, trace::CallSpan};
 use crate::{
     fault::{Fault, FaultKind},
     model::{Generation, Op, RawText, Reply},
@@ -252,6 +252,8 @@ pub struct CallDetails {
     pub principal: Option<Arc<Principal>>,
     /// The trace that it belongs to (W3C Trace Context §3.2.2.3), in lower-case hex.
     pub trace_id: Option<[u8; 32]>,
+    /// Its span, if it is traced.
+    pub span: Option<CallSpan>,
 }
 
 impl CallDetails {

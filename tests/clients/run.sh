@@ -6,8 +6,9 @@
 #   run.sh --provider PORT CERT KEY
 # The server is the echo agent with the hybrid card. What ends with -grpc finds gRPC in the card
 # (`--interfaces jsonrpc,http+json,grpc`), `adk` refuses a card that lists it, and `fasta2a` needs
-# `--mount /fasta2a=fasta2a`, `signed` two keys that sign, one of each kind (`--card-key`); without
-# --only everything runs but these two. Prints `N passed, N failed` last.
+# `--mount /fasta2a=fasta2a`, `signed` two keys that sign, one of each kind (`--card-key`), `traces`
+# `PEREGRINE_TRACES_ENDPOINT=http://127.0.0.1:4318`; without --only everything runs but `adk`,
+# `signed` and `traces`. Prints `N passed, N failed` last.
 #
 # What begins with callers- shows credentials, and `browser` drives Debian's Chromium. They need
 # the server of callers.toml, a new one each time because it counts wrong credentials, with
@@ -21,7 +22,7 @@ official="py1 py03 js1 js03"
 only=$official
 for name in $official; do only="$only $name-rest $name-grpc"; done
 only="$only grpc ws fasta2a metrics"
-names="$only adk signed browser"
+names="$only adk signed traces browser"
 for name in callers-{py1,js1,js03}; do names="$names $name $name-rest $name-grpc"; done
 names="$names callers-py03 callers-py03-rest"
 base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $names}
@@ -104,6 +105,10 @@ for name in ${only//,/ }; do
     ws)
         stamped .venv-ws/stamp requirements-ws.txt venv ws
         client ws .venv-ws/bin/python ws.py
+        ;;
+    traces)
+        stamped .venv-traces/stamp requirements-traces.txt venv traces
+        client traces .venv-traces/bin/python traces.py
         ;;
     metrics)
         stamped .venv-metrics/stamp requirements-metrics.txt venv metrics

@@ -42,6 +42,7 @@ mod shares;
 mod signed_cards;
 mod smuggling;
 mod terms;
+mod traced;
 mod transcripts;
 mod websocket;
 mod well_known;

@@ -32,4 +32,6 @@ mod slow_turns;
 mod sockets;
 mod tenants;
 mod tls;
+#[cfg(feature = "otlp")]
+mod traces;
 mod websocket;

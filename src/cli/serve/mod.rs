@@ -79,7 +79,7 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
     let Config { root, serve } = config;
     let Serve { mut setup, listen, workers, anonymous, tls, shows_memory, admin, .. } = serve;
     let (card_keys, auth, logs) = (serve.card_keys, serve.auth, serve.logs);
-    let counts_calls = serve.counts_calls;
+    let (counts_calls, traces) = (serve.counts_calls, serve.traces);
     let callers = auth.map(Callers::new).transpose();
     let callers = callers.map_err(|error| origin.line(&root.wrong("auth", error.to_string())))?;
     let callers = callers.map(Arc::new);
@@ -104,6 +104,9 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
     let mut server = Server::with(setup).workers(workers).logs(logs.level, logs.access);
     if counts_calls {
         server = server.metrics();
+    }
+    if let Some(collector) = traces {
+        server = server.traces(collector);
     }
     if let Some(address) = admin {
         server = server.admin(address);
@@ -156,6 +159,7 @@ fn code(error: &ServerError) -> u8 {
         | ServerError::Admin { .. }
         | ServerError::Tls { .. }
         | ServerError::InRuntime
+        | ServerError::Traces(_)
         | ServerError::System(_) => 1,
     }
 }

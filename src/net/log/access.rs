@@ -58,7 +58,7 @@ impl AccessLog {
 
     /// Writes the line of a call, if it is to have one.
     pub(in crate::net) fn write(&self, call: &CallRecord, now_ns: u64) {
-        let Some(CallDetails { task, principal, trace_id }) = call.details.as_deref() else {
+        let Some(CallDetails { task, principal, trace_id, .. }) = call.details.as_deref() else {
             return;
         };
         let engine = self.engine.get().and_then(Weak::upgrade);

@@ -87,13 +87,13 @@ fn op_number(op: Option<Op>) -> usize {
 }
 
 /// The name of an operation, in metrics and logs.
-#[cfg(feature = "logs")]
+#[cfg(any(feature = "logs", feature = "otlp"))]
 pub(super) fn op_name(op: Option<Op>) -> &'static str {
     OP_NAMES[op_number(op)]
 }
 
 /// The name of a generation, in metrics and logs.
-#[cfg(feature = "logs")]
+#[cfg(any(feature = "logs", feature = "otlp"))]
 pub(super) fn generation_name(generation: Generation) -> &'static str {
     GENERATION_NAMES[generation_number(generation)]
 }

@@ -73,7 +73,7 @@ impl Server {
         self.ask_clients();
         let workers = self.workers.unwrap_or_else(workers_default);
         #[cfg(feature = "metrics")]
-        let observers = self.observe(workers)?;
+        let observing = self.observe(workers)?;
         let tls = self.tls.map(Tls::load).transpose()?;
         if let Some(bytes) = self.memory {
             let divided = self.setup.limits.for_memory(bytes, workers, tls.is_some(), &[]);
@@ -105,7 +105,7 @@ impl Server {
         let mut server = ServerState::new(engine, tls, workers, self.slow_turns);
         server.admin = Mutex::new(socket);
         #[cfg(feature = "metrics")]
-        server.observed_by(observers);
+        server.observed_by(observing).map_err(ServerError::System)?;
         let server = Arc::new(server);
         pages.belong_to(&server);
         Ok((Running { addrs, base_url, workers, server, admin, threads: Vec::new() }, sockets))

@@ -264,6 +264,16 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
         ("[tls]\ncert = \"a\"", "p.toml:2: tls.cert: it needs its private key"),
         ("[tls]\nkey = \"a\"", "p.toml:2: tls.key: it needs its certificate"),
         ("tls = 1", "p.toml:1: tls: must be a table, written [tls]"),
+        ("[traces]\nendpoint = \"a:1\"", "p.toml:2: traces.endpoint: no collector of traces"),
+        ("[traces]\nendpoint = \"http://192.0.2.1\"", "p.toml:2: traces.endpoint: the collector"),
+        (
+            "[traces]\nendpoint = \"https://a\"\nheaders = [\"Host: a\"]",
+            "p.toml:3: traces.headers: \"Host\" is no field that can be added",
+        ),
+        (
+            "[traces]\nendpoint = \"https://a\"\nheaders = [\"hush\"]",
+            "p.toml:3: traces.headers: must be a name and a value",
+        ),
         ("mounts = 1", "p.toml:1: mounts: must be tables, each written [[mounts]]"),
         ("[[mounts]]\npath = \"/\"", "p.toml:1: mounts.1.dialect: is missing"),
         ("[agents]\nbob = 1", "p.toml:2: agents.bob: must be a table, written [agents.bob]"),

@@ -13,12 +13,14 @@ mod mounts;
 mod quotas;
 mod server;
 mod tls;
+mod traces;
 
 use std::path::PathBuf;
 
 use peregrine::{
     auth::AuthRules,
     engine::{BuildError, Setup},
+    net::TraceCollector,
 };
 
 use super::tree::{ConfigSection, Wrong};
@@ -51,6 +53,8 @@ pub struct Serve {
     pub logs: Logs,
     /// Whether calls are counted.
     pub counts_calls: bool,
+    /// Where spans go; `None`: nothing is traced.
+    pub traces: Option<TraceCollector>,
     /// Files of keys that sign cards, each with the name of its key.
     pub card_keys: Vec<(PathBuf, Option<String>)>,
     /// Files for TLS.
@@ -86,6 +90,7 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
         admin: root.text("admin").map(str::to_owned),
         logs: logs::logs(root),
         counts_calls: logs::counts_calls(root),
+        traces: traces::read(root)?,
         card_keys: server::card_keys(root),
         auth,
         tls,

@@ -12,7 +12,7 @@ use peregrine::{
 
 use super::{
     super::tree::{ConfigSection, Key, Shape, Wrong, hint, key},
-    agents, auth, limits, logs, mounts, quotas, tls,
+    agents, auth, limits, logs, mounts, quotas, tls, traces,
 };
 
 /// Most threads that make sense to ask for.
@@ -154,6 +154,7 @@ pub const KEYS: &[Key] = &[
     key("quotas", Shape::Section(quotas::keys), "", "What callers may take"),
     key("logs", Shape::Section(logs::log_keys), "", "What is written to stderr").live(),
     key("metrics", Shape::Section(logs::metrics_keys), "", "What is counted"),
+    key("traces", Shape::Section(traces::keys), "", "Where the spans of calls and turns go"),
     key("limits", Shape::Section(limits::keys), "", "Limits, see docs/limits.md"),
     key("mounts", Shape::Sections(mounts::keys), "", "Dialects at paths of their own")
         .flag("mount"),

@@ -1,0 +1,280 @@
+//! An agent whose turns are traced: one span for each, from its begin until the agent has let go of
+//! it, on whichever thread that is.
+//!
+//! Law: an agent is only wrapped like this where somebody keeps spans, so others pay nothing. A
+//! turn that nobody ends, because its agent panics, ends when it is dropped.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
+};
+
+use super::{
+    Adopted, Agent, CancelRequest, Closed, DeferredHost, Ending, Headers, JobHost, NotKept,
+    RequestView, TaskLookup, Turn, TurnHost,
+};
+use crate::{
+    fault::Fault,
+    limits::RESUMED_SPANS_MAX,
+    model::{EventBuf, Message, MessageBuf, TaskEvent, TaskState, TaskView},
+    service::{
+        Handle, LateCall, RequestFields, Waiter,
+        trace::{CallSpan, SpanFields, Tracer, TurnEnd, TurnRecord, fresh_id},
+    },
+};
+
+/// An agent, and who keeps the spans of its turns.
+pub(crate) struct TracedAgent {
+    agent: Arc<dyn Agent>,
+    name: Arc<str>,
+    tracer: Arc<dyn Tracer>,
+    /// The spans of calls whose agent wants to be called again, by the ids of their tasks.
+    resumed: Mutex<HashMap<Box<[u8]>, CallSpan>>,
+}
+
+impl TracedAgent {
+    pub fn new(agent: Arc<dyn Agent>, name: &str, tracer: Arc<dyn Tracer>) -> TracedAgent {
+        TracedAgent { agent, name: name.into(), tracer, resumed: Mutex::default() }
+    }
+
+    fn resumed(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, CallSpan>> {
+        self.resumed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the span of a call until its task is gone on with. A task that ends before that leaves
+    /// its own behind: when there are too many, all are forgotten.
+    fn remember(&self, task: Box<[u8]>, call: CallSpan) {
+        let mut resumed = self.resumed();
+        if resumed.len() >= RESUMED_SPANS_MAX {
+            resumed.clear();
+        }
+        resumed.insert(task, call);
+    }
+
+    /// Has the agent do its turn, which belongs to this call.
+    fn traced(&self, turn: Turn<'_>, call: CallSpan, run: impl FnOnce(&dyn Agent, Turn<'_>)) {
+        let Turn { message, state, task_id, context_id, request, now, entropy, .. } = turn;
+        let (events, ending, host) = (turn.events, turn.ending, turn.host);
+        let record = TurnRecord {
+            call,
+            span_id: fresh_id(entropy),
+            agent: Arc::clone(&self.name),
+            began_ns: self.tracer.clock_ns(),
+            end: TurnEnd::Lost,
+        };
+        let fields = SpanFields::new(request.headers.fields, call, record.span_id);
+        let headers = Headers { fields: RequestFields::of(&fields), ..request.headers };
+        let span = TurnSpan { tracer: Arc::clone(&self.tracer), record: Some(record) };
+        let mut host = SpanTurn { host, span: Some(span) };
+        run(
+            &*self.agent,
+            Turn {
+                message,
+                state,
+                task_id,
+                context_id,
+                request: RequestView { headers, ..request },
+                now,
+                entropy: &mut *entropy,
+                events: &mut *events,
+                ending: &mut *ending,
+                host: &mut host,
+            },
+        );
+        // One that was detached or deferred has taken its span along.
+        if let Some(span) = host.span {
+            if let Ending::Resume { .. } = ending {
+                self.remember(task_id.raw().into(), call);
+            }
+            span.end(end_of(ending, events));
+        }
+    }
+}
+
+impl Agent for TracedAgent {
+    fn start(&self, turn: Turn<'_>) {
+        match turn.request.headers.fields.span() {
+            Some(call) => self.traced(turn, call, |agent, turn| agent.start(turn)),
+            None => self.agent.start(turn),
+        }
+    }
+
+    fn resume(&self, turn: Turn<'_>, token: u64) {
+        let call = self.resumed().remove(turn.task_id.raw());
+        match call {
+            Some(call) => self.traced(turn, call, |agent, turn| agent.resume(turn, token)),
+            None => self.agent.resume(turn, token),
+        }
+    }
+
+    fn adopt(&self, task: Adopted) {
+        self.agent.adopt(task);
+    }
+
+    fn cancel(&self, cancel: CancelRequest<'_>) {
+        self.agent.cancel(cancel);
+    }
+
+    fn missing(&self, lookup: TaskLookup<'_>) {
+        self.agent.missing(lookup);
+    }
+}
+
+/// What came of a turn that is over when its agent comes back.
+fn end_of(ending: &Ending, events: &EventBuf) -> TurnEnd {
+    match ending {
+        Ending::Replied(_) => TurnEnd::Replied,
+        Ending::Resume { .. } => TurnEnd::Resumes,
+        Ending::Refused(fault) => TurnEnd::Refused(fault.kind.row().reason),
+        Ending::Returned | Ending::Detached | Ending::Deferred => {
+            TurnEnd::Task(events.iter(None).filter_map(|event| state_of(&event)).last())
+        }
+    }
+}
+
+fn state_of(event: &TaskEvent<'_>) -> Option<TaskState> {
+    match event {
+        TaskEvent::Status { state, .. } => Some(*state),
+        TaskEvent::Artifact { .. } | TaskEvent::UserMessage { .. } => None,
+    }
+}
+
+/// The span of a turn that is not over.
+struct TurnSpan {
+    tracer: Arc<dyn Tracer>,
+    /// `None` when its end was told.
+    record: Option<TurnRecord>,
+}
+
+impl TurnSpan {
+    /// The turn has ended like this.
+    fn end(mut self, end: TurnEnd) {
+        self.note(end);
+    }
+
+    /// So far nothing else is known of its end.
+    fn note(&mut self, end: TurnEnd) {
+        if let Some(record) = &mut self.record {
+            record.end = end;
+        }
+    }
+}
+
+impl Drop for TurnSpan {
+    fn drop(&mut self) {
+        if let Some(record) = self.record.take() {
+            self.tracer.turn_ended(record);
+        }
+    }
+}
+
+/// The server's side of a turn, with the span that goes where the turn goes.
+struct SpanTurn<'t> {
+    host: &'t mut dyn TurnHost,
+    span: Option<TurnSpan>,
+}
+
+impl TurnHost for SpanTurn<'_> {
+    fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
+        let (task, host) = self.host.commit(events)?;
+        Ok((task, job(host, self.span.take())))
+    }
+
+    fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
+        self.host.read(each);
+    }
+
+    fn call(&mut self) -> Option<Arc<LateCall>> {
+        self.host.call()
+    }
+
+    fn defer(
+        &mut self,
+        events: &mut EventBuf,
+        held_bytes: usize,
+    ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
+        let (call, host) = self.host.defer(events, held_bytes)?;
+        Ok((call, Box::new(SpanDeferred { host, span: self.span.take() })))
+    }
+}
+
+/// The server's side of a deferred turn, with its span.
+struct SpanDeferred {
+    host: Box<dyn DeferredHost>,
+    span: Option<TurnSpan>,
+}
+
+impl DeferredHost for SpanDeferred {
+    fn begin(self: Box<Self>, message: Message<'_>) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
+        let (task, host) = self.host.begin(message)?;
+        Ok((task, job(host, self.span)))
+    }
+
+    fn reply(self: Box<Self>, message: MessageBuf) {
+        // First, so that it is told before the call is answered.
+        self.span.into_iter().for_each(|span| span.end(TurnEnd::Replied));
+        self.host.reply(message);
+    }
+
+    fn refuse(self: Box<Self>, fault: Fault) {
+        let end = TurnEnd::Refused(fault.kind.row().reason);
+        self.span.into_iter().for_each(|span| span.end(end));
+        self.host.refuse(fault);
+    }
+
+    fn task(&self) -> Option<(Handle, Arc<dyn JobHost>)> {
+        self.host.task()
+    }
+}
+
+/// The server's side of a job, with the span of its turn.
+fn job(host: Arc<dyn JobHost>, span: Option<TurnSpan>) -> Arc<dyn JobHost> {
+    match span {
+        Some(mut span) => {
+            span.note(TurnEnd::Task(None));
+            Arc::new(SpanJob { host, span: Mutex::new(Some(span)) })
+        }
+        None => host,
+    }
+}
+
+/// The turn of a job ends with its task, or when the job is dropped.
+struct SpanJob {
+    host: Arc<dyn JobHost>,
+    span: Mutex<Option<TurnSpan>>,
+}
+
+impl JobHost for SpanJob {
+    fn publish(&self, task: Handle, event: &TaskEvent<'_>) -> Result<(), Closed> {
+        self.host.publish(task, event)?;
+        if let Some(state) = state_of(event) {
+            let mut span = self.span.lock().unwrap_or_else(PoisonError::into_inner);
+            span.iter_mut().for_each(|span| span.note(TurnEnd::Task(Some(state))));
+            let ended = if state.is_terminal() { span.take() } else { None };
+            drop(span);
+            drop(ended);
+        }
+        Ok(())
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.host.unix_ms()
+    }
+
+    fn keep(&self, task: Handle, bytes: &[u8]) -> Result<(), NotKept> {
+        self.host.keep(task, bytes)
+    }
+
+    fn kept(&self, task: Handle) -> Vec<u8> {
+        self.host.kept(task)
+    }
+
+    fn read(&self, task: Handle, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
+        self.host.read(task, each)
+    }
+
+    fn poll_ended(&self, task: Handle, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
+        self.host.poll_ended(task, waiter, wake)
+    }
+}

@@ -1,0 +1,181 @@
+//! Where spans go.
+
+use std::fmt;
+
+use crate::{
+    client::{ClientError, HttpOrigin, HttpUrl, UrlError, check_field},
+    http::FieldLinesBuf,
+};
+
+use super::super::HttpClientOptions;
+
+/// The path of traces below an endpoint (OTLP 1.x, "OTLP/HTTP Request").
+const PATH: &str = "/v1/traces";
+
+/// What a service is called that nobody has named.
+const SERVICE: &str = "peregrine";
+
+/// A collector of OpenTelemetry, which takes OTLP over HTTP with protocol buffers.
+#[derive(Clone)]
+pub struct TraceCollector {
+    pub(super) url: HttpUrl,
+    pub(super) fields: FieldLinesBuf,
+    pub(super) service: String,
+    pub(super) one_of: u32,
+    pub(super) options: HttpClientOptions,
+}
+
+impl TraceCollector {
+    /// The collector at this URL, to which `/v1/traces` is added, as `http://127.0.0.1:4318`. It is
+    /// reached by TLS, or it is on this machine.
+    ///
+    /// # Errors
+    /// [`TraceCollectorError::Url`], [`TraceCollectorError::PlainHttp`].
+    pub fn new(endpoint: &str) -> Result<TraceCollector, TraceCollectorError> {
+        let collector = TraceCollector::over_plain_http(endpoint)?;
+        let origin = &collector.url.origin;
+        match origin.is_secure() || origin.is_loopback() {
+            true => Ok(collector),
+            false => Err(TraceCollectorError::PlainHttp),
+        }
+    }
+
+    /// The same, also on another machine and without TLS: whoever is on the way reads the spans and
+    /// the fields.
+    ///
+    /// # Errors
+    /// [`TraceCollectorError::Url`].
+    pub fn over_plain_http(endpoint: &str) -> Result<TraceCollector, TraceCollectorError> {
+        let mut url = HttpOrigin::parse(endpoint).map_err(TraceCollectorError::Url)?;
+        if url.path.contains('?') {
+            let why = "it has a query, and a path is added to it".to_owned();
+            return Err(TraceCollectorError::Url(UrlError::NotAUrl(why)));
+        }
+        url.path = format!("{}{PATH}", url.path.trim_end_matches('/'));
+        let mut fields = FieldLinesBuf::default();
+        fields.push("Content-Type", "application/x-protobuf");
+        fields.push("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
+        let (service, options) = (SERVICE.to_owned(), HttpClientOptions::default());
+        Ok(TraceCollector { url, fields, service, one_of: 1, options })
+    }
+
+    /// Adds a field that each message has, as a token. Nobody is shown its value.
+    ///
+    /// # Errors
+    /// [`TraceCollectorError::Field`]: the name is no token (RFC 9110 §5.1), the value has a byte
+    /// that is no ASCII or a control, or the name is one that is written anyway.
+    pub fn field(mut self, name: &str, value: &str) -> Result<TraceCollector, TraceCollectorError> {
+        let is_ours = name.eq_ignore_ascii_case("user-agent");
+        let wrong = |_: ClientError| TraceCollectorError::Field(name.to_owned());
+        check_field(name, value).map_err(wrong)?;
+        if is_ours {
+            return Err(TraceCollectorError::Field(name.to_owned()));
+        }
+        self.fields.push(name, value);
+        Ok(self)
+    }
+
+    /// Sets what the service is called (`service.name`); `peregrine` without.
+    #[must_use]
+    pub fn service_name(mut self, name: impl Into<String>) -> TraceCollector {
+        self.service = name.into();
+        self
+    }
+
+    /// Traces one of so many calls whose callers are in no trace; 1, as without it: each, 0: none.
+    /// Where a caller is in one, it has decided.
+    #[must_use]
+    pub fn sample_one_of(mut self, one_of: u32) -> TraceCollector {
+        self.one_of = one_of;
+        self
+    }
+
+    /// Sets what the collector is reached with: whom to trust, and through which proxy.
+    #[must_use]
+    pub fn client(mut self, options: HttpClientOptions) -> TraceCollector {
+        self.options = options;
+        self
+    }
+}
+
+impl fmt::Debug for TraceCollector {
+    /// Values of fields are secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.fields.get().iter().map(|(name, _)| name).collect();
+        let mut debug = f.debug_struct("TraceCollector");
+        debug.field("authority", &self.url.origin.authority()).field("path", &self.url.path);
+        debug.field("fields", &names).field("service", &self.service).finish_non_exhaustive()
+    }
+}
+
+/// Why spans cannot go there. `Debug` says the same as `Display`, for `main` to return it.
+#[derive(Clone, PartialEq, Eq)]
+pub enum TraceCollectorError {
+    /// The URL cannot be called.
+    Url(UrlError),
+    /// The collector is on another machine, and spans would go there in the clear.
+    PlainHttp,
+    /// No such field can be added.
+    Field(String),
+}
+
+impl fmt::Display for TraceCollectorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TraceCollectorError::Url(error) => write!(f, "no collector of traces: {error}"),
+            TraceCollectorError::PlainHttp => f.write_str(
+                "the collector of traces is on another machine and has no TLS: use https, or say \
+                 that it may be so (traces.plain_http, TraceCollector::over_plain_http)",
+            ),
+            TraceCollectorError::Field(name) => {
+                write!(f, "{name:?} is no field that can be added, or its value has other bytes")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for TraceCollectorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for TraceCollectorError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_has_tls_or_is_on_this_machine() {
+        for (endpoint, path) in [
+            ("http://127.0.0.1:4318", "/v1/traces"),
+            ("http://localhost:4318/", "/v1/traces"),
+            ("http://[::1]:4318/otlp/", "/otlp/v1/traces"),
+            ("https://collector.example", "/v1/traces"),
+        ] {
+            assert_eq!(TraceCollector::new(endpoint).unwrap().url.path, path, "{endpoint}");
+        }
+        let plain = "http://collector.example:4318";
+        assert_eq!(TraceCollector::new(plain).err(), Some(TraceCollectorError::PlainHttp));
+        assert!(TraceCollector::over_plain_http(plain).is_ok());
+        for wrong in ["", "collector:4318", "ftp://a", "https://u:p@a", "https://a/?b=c"] {
+            let refused = TraceCollector::over_plain_http(wrong).err();
+            assert!(matches!(refused, Some(TraceCollectorError::Url(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_a_secret_and_cannot_be_one_of_ours() {
+        let collector = TraceCollector::new("https://a").unwrap();
+        let with = collector.clone().field("Authorization", "Bearer hush-hush").unwrap();
+        let text = format!("{with:?}");
+        assert!(text.contains("Authorization") && !text.contains("hush-hush"), "{text}");
+        for (name, value) in
+            [("Host", "a"), ("content-type", "a"), ("User-Agent", "a"), ("a b", "c"), ("a", "\n")]
+        {
+            let refused = collector.clone().field(name, value).err();
+            assert_eq!(refused, Some(TraceCollectorError::Field(name.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The thread that sends spans to their collector, as OTLP over HTTP has it.
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::pin,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, Weak,
+        atomic::{
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+        },
+        mpsc::Receiver,
+    },
+    task::{Poll, Waker},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message;
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::{sleep, sleep_until},
+};
+
+use crate::{
+    client::{
+        HttpMethod, HttpRequest, HttpResponse, HttpVersion, Transport, TransportError, read_all,
+        retry::retry_after_ms,
+    },
+    engine::Engine,
+    limits::{
+        SPANS_ANSWER_BYTES_MAX, SPANS_RETRY_MS_MAX, SPANS_SEND_MS, SPANS_SENT_MAX, SPANS_TRIES_MAX,
+        SPANS_WAIT_MS,
+    },
+};
+
+use super::{
+    super::{HttpClient, HttpClientError, clock::unix_ns, observers::monotonic_ns, report},
+    EndedSpan, TraceCollector,
+    spans::{Clocks, SpanWriter},
+};
+
+/// What those who serve and the thread share.
+#[derive(Default)]
+pub(super) struct ExportState {
+    /// Spans in the queue.
+    pub(super) queued: AtomicUsize,
+    pub(super) sent: AtomicU64,
+    /// Lost: there was no room.
+    pub(super) full: AtomicU64,
+    /// Lost: the collector would not have them.
+    pub(super) refused: AtomicU64,
+    /// Lost: the collector could not be reached, or has put them off too often.
+    pub(super) failed: AtomicU64,
+    /// True: the server drains, and each span is sent at once.
+    drains: AtomicBool,
+    /// Until when the last spans may be sent, once the server ends.
+    end: OnceLock<Instant>,
+    /// The thread's own.
+    waker: Mutex<Option<Waker>>,
+}
+
+impl ExportState {
+    /// So many spans are sent without waiting for others.
+    pub(super) fn enough(&self) -> usize {
+        if self.drains.load(Acquire) { 1 } else { SPANS_SENT_MAX }
+    }
+
+    /// From now on spans do not wait for others.
+    pub(super) fn drain(&self) {
+        self.drains.store(true, Release);
+        self.wake();
+    }
+
+    /// Nothing is sent any more after this time.
+    pub(super) fn end(&self, at: Instant) {
+        self.end.get_or_init(|| at);
+        self.wake();
+    }
+
+    pub(super) fn wake(&self) {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    fn listen(&self, waker: &Waker) {
+        let own = Some(waker.clone());
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = own;
+    }
+
+    /// Waits until there are enough spans for a message, or so long, or until the server ends.
+    async fn wait_for_spans(&self) {
+        let pause = Duration::from_millis(SPANS_WAIT_MS);
+        self.wait(pause, || self.queued.load(Relaxed) >= self.enough()).await;
+    }
+
+    /// Waits for something, or so long, or until the server ends.
+    async fn wait(&self, pause: Duration, is_there: impl Fn() -> bool) {
+        let mut timer = pin!(sleep(pause));
+        poll_fn(|cx| {
+            self.listen(cx.waker());
+            if self.end.get().is_some() || is_there() {
+                return Poll::Ready(());
+            }
+            timer.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    /// What comes of a future; `None`: the server has ended before that.
+    async fn until_end<F: Future>(&self, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        let mut timer = None;
+        poll_fn(|cx| {
+            self.listen(cx.waker());
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(output));
+            }
+            let Some(end) = self.end.get() else { return Poll::Pending };
+            let timer = timer.get_or_insert_with(|| Box::pin(sleep_until((*end).into())));
+            timer.as_mut().poll(cx).map(|()| None)
+        })
+        .await
+    }
+}
+
+/// What the thread has.
+pub(super) struct Exporter {
+    collector: TraceCollector,
+    records: Receiver<EndedSpan>,
+    state: Arc<ExportState>,
+    client: HttpClient,
+}
+
+/// What the collector makes of a message.
+#[derive(Debug, PartialEq, Eq)]
+enum CollectorAnswer {
+    /// It has taken all but so many.
+    Taken { rejected: u64 },
+    /// It wants it again after so many milliseconds.
+    PutOff { ms: u64 },
+    /// It does not want it.
+    Refused { status: u16 },
+}
+
+impl Exporter {
+    /// For these spans.
+    ///
+    /// # Errors
+    /// [`HttpClientError`].
+    pub(super) fn new(
+        collector: TraceCollector,
+        records: Receiver<EndedSpan>,
+        state: Arc<ExportState>,
+    ) -> Result<Exporter, HttpClientError> {
+        let client = HttpClient::new(collector.options.clone())?;
+        Ok(Exporter { collector, records, state, client })
+    }
+
+    /// Begins.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(super) fn spawn(self, engine: Weak<Engine>) -> io::Result<JoinHandle<()>> {
+        let runtime: Runtime = Builder::new_current_thread().enable_all().build()?;
+        let work = move || {
+            runtime.block_on(self.run(&engine));
+            // A name that is being looked up is not waited for.
+            runtime.shutdown_background();
+        };
+        std::thread::Builder::new().name("peregrine-traces".to_owned()).spawn(work)
+    }
+
+    /// Until the server has ended and nothing is left.
+    async fn run(self, engine: &Weak<Engine>) {
+        loop {
+            self.state.wait_for_spans().await;
+            let batch: Vec<EndedSpan> = self.records.try_iter().take(SPANS_SENT_MAX).collect();
+            self.state.queued.fetch_sub(batch.len(), AcqRel);
+            if batch.is_empty() && self.state.end.get().is_some() {
+                return;
+            }
+            if !batch.is_empty() {
+                self.export(&batch, engine).await;
+            }
+        }
+    }
+
+    /// Sends spans, and counts what became of them.
+    async fn export(&self, batch: &[EndedSpan], engine: &Weak<Engine>) {
+        let count = batch.len() as u64;
+        let clocks = Clocks { unix_ns: unix_ns(), now_ns: monotonic_ns() };
+        let writer = SpanWriter { service: &self.collector.service, clocks, engine };
+        let body = writer.message(batch).encode_to_vec();
+        let state = &self.state;
+        let failure = match state.until_end(self.send(&body)).await {
+            Some(Ok(CollectorAnswer::Taken { rejected })) => {
+                let rejected = rejected.min(count);
+                state.sent.fetch_add(count - rejected, Relaxed);
+                state.refused.fetch_add(rejected, Relaxed);
+                None
+            }
+            Some(Ok(CollectorAnswer::Refused { status })) => {
+                state.refused.fetch_add(count, Relaxed);
+                Some(format!("HTTP status {status}"))
+            }
+            Some(Ok(CollectorAnswer::PutOff { .. })) => {
+                state.failed.fetch_add(count, Relaxed);
+                Some("it puts them off".to_owned())
+            }
+            Some(Err(error)) => {
+                state.failed.fetch_add(count, Relaxed);
+                Some(error.to_string())
+            }
+            None => {
+                state.failed.fetch_add(count, Relaxed);
+                Some("the server has ended".to_owned())
+            }
+        };
+        if let Some(why) = failure {
+            report::traces_lost(&why);
+        }
+    }
+
+    /// Sends a message, again if the collector puts it off.
+    async fn send(&self, body: &[u8]) -> Result<CollectorAnswer, TransportError> {
+        let mut tries = 1;
+        loop {
+            match self.post(body).await? {
+                CollectorAnswer::PutOff { ms } if tries < SPANS_TRIES_MAX => {
+                    self.state.wait(Duration::from_millis(ms), || false).await;
+                    tries += 1;
+                }
+                said => return Ok(said),
+            }
+        }
+    }
+
+    /// Sends a message once. The collector is not followed to another place: the fields are for it
+    /// alone.
+    async fn post(&self, body: &[u8]) -> Result<CollectorAnswer, TransportError> {
+        let due_ms = self.client.mono_ms().saturating_add(SPANS_SEND_MS);
+        let request = HttpRequest {
+            method: HttpMethod::Post,
+            origin: &self.collector.url.origin,
+            target: &self.collector.url.path,
+            fields: self.collector.fields.get(),
+            body,
+            version: HttpVersion::Any,
+            head_due_ms: due_ms,
+            body_idle_ms: SPANS_SEND_MS,
+            is_repeatable: false,
+        };
+        let mut response = self.client.request(request).await?;
+        let (status, unix_ms) = (response.status(), self.client.now().unix_ms);
+        let retry = response.field("retry-after").and_then(|text| retry_after_ms(text, unix_ms));
+        let mut content = Vec::new();
+        let limit = (SPANS_ANSWER_BYTES_MAX, "SPANS_ANSWER_BYTES_MAX");
+        let read = read_all(&self.client, &mut response, &mut content, limit, due_ms).await;
+        Ok(match (status, retry) {
+            (200..=299, _) => {
+                read?;
+                CollectorAnswer::Taken { rejected: rejected(&content) }
+            }
+            (429 | 503, Some(ms)) => CollectorAnswer::PutOff { ms: ms.min(SPANS_RETRY_MS_MAX) },
+            (status, _) => CollectorAnswer::Refused { status },
+        })
+    }
+}
+
+/// How many spans the collector has not taken (OTLP 1.x, "Partial Success"). What it says beside
+/// that, or in another form, is of no use to us.
+fn rejected(content: &[u8]) -> u64 {
+    let response = ExportTraceServiceResponse::decode(content).ok();
+    let partial = response.and_then(|response| response.partial_success);
+    partial.map_or(0, |partial| u64::try_from(partial.rejected_spans).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
+
+    use super::*;
+
+    /// Whether there is something to do for the thread now.
+    fn is_due(state: &ExportState) -> bool {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let mut wait = pin!(state.wait_for_spans());
+            poll_fn(|cx| Poll::Ready(wait.as_mut().poll(cx).is_ready())).await
+        })
+    }
+
+    #[test]
+    fn spans_wait_for_others_until_the_server_drains() {
+        let state = ExportState::default();
+        state.queued.store(SPANS_SENT_MAX - 1, Relaxed);
+        assert!(!is_due(&state));
+        state.queued.store(SPANS_SENT_MAX, Relaxed);
+        assert!(is_due(&state));
+        state.queued.store(1, Relaxed);
+        assert!(!is_due(&state));
+        state.drain();
+        assert!(is_due(&state));
+        state.queued.store(0, Relaxed);
+        assert!(!is_due(&state));
+        state.end(Instant::now());
+        assert!(is_due(&state));
+    }
+
+    #[test]
+    fn a_collector_may_take_some_and_leave_others() {
+        for (spans, expected) in [(0, 0), (7, 7), (-1, 0)] {
+            let partial = ExportTracePartialSuccess {
+                rejected_spans: spans,
+                error_message: "too old".to_owned(),
+            };
+            let answer = ExportTraceServiceResponse { partial_success: Some(partial) };
+            assert_eq!(rejected(&answer.encode_to_vec()), expected);
+        }
+        assert_eq!((rejected(b""), rejected(b"{}"), rejected(&[0xff; 9])), (0, 0, 0));
+    }
+}

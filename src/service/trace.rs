@@ -1,0 +1,287 @@
+//! The trace that a call belongs to (W3C Trace Context), and the spans that are made in it: one for
+//! a call, and one for each turn of an agent.
+//!
+//! Law: whether a call is traced is decided once, when it begins: as its caller says, or by its
+//! fresh trace id where the caller is in no trace. What an agent is shown of a traced call is the
+//! span that it works in, so that whatever it calls lies below that.
+
+use super::{Entropy, FieldSource, RequestFields};
+use crate::model::TaskState;
+
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
+
+/// Bytes of a `traceparent` of version 00.
+const PARENT_BYTES: usize = 55;
+
+/// Whoever keeps spans. It is told on the threads that serve and on those of agents, so it never
+/// blocks.
+pub trait Tracer: Send + Sync {
+    /// The time in nanoseconds on a clock that never goes back: that of the observer of calls.
+    fn clock_ns(&self) -> u64;
+
+    /// Whether a call is traced whose caller is in no trace, by the id that its trace would have.
+    fn samples(&self, trace_id: u128) -> bool;
+
+    /// Is told how a turn has ended, which is known when its agent has let go of it.
+    fn turn_ended(&self, turn: TurnRecord);
+}
+
+/// The span in which a call was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParentSpan {
+    /// The trace.
+    pub trace_id: u128,
+    /// The span.
+    pub span_id: u64,
+    /// Whether its caller keeps it.
+    pub is_sampled: bool,
+}
+
+impl ParentSpan {
+    /// Reads a `traceparent`: `version-traceid-parentid-flags` in lower-case hex (W3C Trace Context
+    /// §3.2.2). `None`: it is not that, and its trace goes no further.
+    pub fn parse(text: &str) -> Option<ParentSpan> {
+        let mut parts = text.splitn(5, '-');
+        let is_hex = |part: &&str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let mut part = |digits| parts.next().filter(|part| part.len() == digits).filter(is_hex);
+        let (version, trace_id, span_id) = (part(2)?, part(32)?, part(16)?);
+        let flags = u8::from_str_radix(part(2)?, 16).ok()?;
+        // W3C Trace Context §4.3: versions to come may have more behind the flags, 00 has not.
+        if version == "ff" || (version == "00" && parts.next().is_some()) {
+            return None;
+        }
+        let trace_id = u128::from_str_radix(trace_id, 16).ok().filter(|id| *id != 0)?;
+        let span_id = u64::from_str_radix(span_id, 16).ok().filter(|id| *id != 0)?;
+        Some(ParentSpan { trace_id, span_id, is_sampled: flags & 1 == 1 })
+    }
+}
+
+/// The span of a call that is traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallSpan {
+    /// The trace.
+    pub trace_id: u128,
+    /// The span.
+    pub span_id: u64,
+    /// That of its caller; `None`: it is the first of its trace.
+    pub parent_id: Option<u64>,
+}
+
+impl CallSpan {
+    /// Begins the span of a call with these fields, if it is to be traced.
+    pub fn begin(
+        fields: RequestFields<'_>,
+        entropy: &mut dyn Entropy,
+        tracer: &dyn Tracer,
+    ) -> Option<CallSpan> {
+        let parent = fields.value(TRACEPARENT).and_then(|text| ParentSpan::parse(&text));
+        match parent {
+            Some(ParentSpan { trace_id, span_id, is_sampled }) => is_sampled.then(|| CallSpan {
+                trace_id,
+                span_id: fresh_id(entropy),
+                parent_id: Some(span_id),
+            }),
+            None => {
+                let trace_id = entropy.bits().max(1);
+                let span_id = fresh_id(entropy);
+                tracer.samples(trace_id).then_some(CallSpan { trace_id, span_id, parent_id: None })
+            }
+        }
+    }
+
+    /// The trace as it is written, in lower-case hex.
+    pub fn trace_hex(&self) -> [u8; 32] {
+        let mut hex = [0; 32];
+        hex.copy_from_slice(format!("{:032x}", self.trace_id).as_bytes());
+        hex
+    }
+}
+
+/// An id for a span: any bits but none at all.
+pub(crate) fn fresh_id(entropy: &mut dyn Entropy) -> u64 {
+    (entropy.bits() as u64).max(1)
+}
+
+/// How a turn of an agent has ended.
+#[derive(Clone, Debug)]
+pub struct TurnRecord {
+    /// The span of the call that it belongs to.
+    pub call: CallSpan,
+    /// Its own.
+    pub span_id: u64,
+    /// The name of the agent.
+    pub agent: std::sync::Arc<str>,
+    /// When it began, on [`Tracer::clock_ns`].
+    pub began_ns: u64,
+    /// What came of it.
+    pub end: TurnEnd,
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// A direct message.
+    Replied,
+    /// A task, or more of one, in this state as far as the turn has said.
+    Task(Option<TaskState>),
+    /// The agent wants to be called again.
+    Resumes,
+    /// The agent has refused the message, for this reason.
+    Refused(&'static str),
+    /// Nothing: its agent has panicked, or has let go of it without an answer.
+    Lost,
+}
+
+impl TurnEnd {
+    /// Its name in traces.
+    pub const fn word(self) -> &'static str {
+        match self {
+            TurnEnd::Replied => "replied",
+            TurnEnd::Task(_) => "task",
+            TurnEnd::Resumes => "resumes",
+            TurnEnd::Refused(_) => "refused",
+            TurnEnd::Lost => "lost",
+        }
+    }
+}
+
+/// The fields of a request as they are shown of a traced call: its `traceparent` names a span of
+/// ours, and `tracestate` goes with it unchanged.
+pub struct SpanFields<'f> {
+    fields: RequestFields<'f>,
+    call: CallSpan,
+    parent: [u8; PARENT_BYTES],
+}
+
+impl<'f> SpanFields<'f> {
+    /// The fields of a call of this span, in which the span with this id works.
+    pub fn new(fields: RequestFields<'f>, call: CallSpan, span_id: u64) -> SpanFields<'f> {
+        let text = format!("00-{:032x}-{span_id:016x}-01", call.trace_id);
+        let mut parent = [0; PARENT_BYTES];
+        parent.copy_from_slice(text.as_bytes());
+        SpanFields { fields, call, parent }
+    }
+}
+
+impl FieldSource for SpanFields<'_> {
+    fn each_value<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8])) {
+        if name.eq_ignore_ascii_case(TRACEPARENT) {
+            return each(&self.parent);
+        }
+        // W3C Trace Context §3.3: without a traceparent that is one, there is no tracestate.
+        if self.call.parent_id.is_some() || !name.eq_ignore_ascii_case(TRACESTATE) {
+            self.fields.each_value(name, &mut |value| each(value));
+        }
+    }
+
+    fn span(&self) -> Option<CallSpan> {
+        Some(self.call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+    struct Counted(u128);
+
+    impl Entropy for Counted {
+        fn bits(&mut self) -> u128 {
+            self.0 += 1;
+            self.0
+        }
+    }
+
+    struct Fields(&'static [(&'static str, String)]);
+
+    impl FieldSource for Fields {
+        fn each_value<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8])) {
+            let named = self.0.iter().filter(|(own, _)| own.eq_ignore_ascii_case(name));
+            named.for_each(|(_, value)| each(value.as_bytes()));
+        }
+    }
+
+    fn fields(all: &[(&'static str, &str)]) -> Fields {
+        let own: Vec<_> = all.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        Fields(own.leak())
+    }
+
+    struct Half;
+
+    impl Tracer for Half {
+        fn clock_ns(&self) -> u64 {
+            0
+        }
+
+        fn samples(&self, trace_id: u128) -> bool {
+            trace_id.is_multiple_of(2)
+        }
+
+        fn turn_ended(&self, _: TurnRecord) {}
+    }
+
+    fn begin(all: &[(&'static str, &str)], bits: u128) -> Option<CallSpan> {
+        CallSpan::begin(RequestFields::of(&fields(all)), &mut Counted(bits), &Half)
+    }
+
+    #[test]
+    fn a_traceparent_is_read_or_it_is_none() {
+        let parse = |text: &str| ParentSpan::parse(text).map(|parent| parent.is_sampled);
+        assert_eq!(parse(&format!("00-{TRACE}-00f067aa0ba902b7-01")), Some(true));
+        assert_eq!(parse(&format!("00-{TRACE}-00f067aa0ba902b7-00")), Some(false));
+        assert_eq!(parse(&format!("00-{TRACE}-00f067aa0ba902b7-fe")), Some(false));
+        assert_eq!(parse(&format!("cc-{TRACE}-00f067aa0ba902b7-03-more-to-come")), Some(true));
+        for bad in [
+            String::new(),
+            "00".to_owned(),
+            format!("ff-{TRACE}-00f067aa0ba902b7-01"),
+            format!("00-{TRACE}-00f067aa0ba902b7-01-more"),
+            format!("00-{TRACE}-00f067aa0ba902b7-1"),
+            format!("00-{TRACE}-0000000000000000-01"),
+            format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)),
+            format!("00-{}-00f067aa0ba902b7-01", TRACE.to_uppercase()),
+            format!("00-{}-00f067aa0ba902b7-01", "+".repeat(32)),
+            // Two fields of one request.
+            format!("00-{TRACE}-00f067aa0ba902b7-01, 00-{TRACE}-00f067aa0ba902b7-01"),
+        ] {
+            assert_eq!(parse(&bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_caller_decides_and_without_one_the_trace_id() {
+        let sampled = format!("00-{TRACE}-00f067aa0ba902b7-01");
+        let unsampled = format!("00-{TRACE}-00f067aa0ba902b7-00");
+        let span = begin(&[("traceparent", &sampled)], 7).unwrap();
+        assert_eq!(span.trace_hex(), *TRACE.as_bytes());
+        assert_eq!((span.span_id, span.parent_id), (8, Some(0x00f0_67aa_0ba9_02b7)));
+        assert_eq!(begin(&[("traceparent", &unsampled)], 7), None);
+        let root = begin(&[], 7).unwrap();
+        assert_eq!((root.trace_id, root.span_id, root.parent_id), (8, 9, None));
+        assert_eq!(begin(&[], 8), None);
+        // What is no traceparent is none.
+        assert_eq!(begin(&[("traceparent", "hush")], 7), Some(root));
+    }
+
+    #[test]
+    fn an_agent_is_shown_its_own_span_and_the_state_of_its_callers_trace() {
+        let sampled = format!("00-{TRACE}-00f067aa0ba902b7-01");
+        let all = [("traceparent", &*sampled), ("tracestate", "a=1"), ("X-Shop", "7")];
+        let asked = fields(&all);
+        let call = begin(&all, 7).unwrap();
+        let shown = SpanFields::new(RequestFields::of(&asked), call, 0xab);
+        let shown = RequestFields::of(&shown);
+        let expected = format!("00-{TRACE}-00000000000000ab-01");
+        assert_eq!(shown.value("Traceparent").as_deref(), Some(&*expected));
+        assert_eq!(shown.value("TraceState").as_deref(), Some("a=1"));
+        assert_eq!(shown.value("x-shop").as_deref(), Some("7"));
+        assert_eq!(shown.span(), Some(call));
+        let all = [("traceparent", "hush"), ("tracestate", "a=1")];
+        let (asked, call) = (fields(&all), begin(&all, 7).unwrap());
+        let shown = SpanFields::new(RequestFields::of(&asked), call, 0xab);
+        assert_eq!(RequestFields::of(&shown).value("tracestate"), None);
+    }
+}

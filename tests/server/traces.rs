@@ -1,0 +1,419 @@
+//! Traces: what a collector of OpenTelemetry gets of calls, and that nobody waits for one that is
+//! down, slow or full.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+};
+
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::ExportTraceServiceRequest,
+    common::v1::{KeyValue, any_value::Value},
+    trace::v1::{Span, span::SpanKind},
+};
+use peregrine::{
+    agent::{Agent, Deferred, Job, Profile, echo::Echo},
+    binding::interfaces::{Binding, Interface},
+    client::{Client, SendRequest, TraceParent},
+    engine::Setup,
+    limits::{SPANS_ANSWER_BYTES_MAX, SPANS_TRIES_MAX},
+    model::{MessageBuf, PartsBuf, TaskState},
+    net::{self, Running, Server, TraceCollector},
+};
+use prost::Message;
+
+use crate::support::{
+    ask::{V1, post, rpc, say, text_of},
+    binary::{Binary, PATIENCE, Tcp, eventually},
+};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const OK: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 0\r\n\r\n";
+/// Messages that are refused, and may come again at once.
+const NOT_NOW: &str = "HTTP/1.1 503 Not Now\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n";
+/// Refused for good.
+const NO: &str = "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n";
+
+/// A collector that says what it is told to, each once and the last for ever; empty: nothing.
+struct Collector {
+    addr: SocketAddr,
+    heads: Arc<Mutex<Vec<String>>>,
+    spans: Arc<Mutex<Vec<Span>>>,
+    asked: Receiver<()>,
+}
+
+impl Collector {
+    fn saying(answers: &[&'static str]) -> Collector {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (heads, spans) = (Arc::<Mutex<Vec<String>>>::default(), Arc::default());
+        let (tell, asked) = channel();
+        let answers = Arc::new(Mutex::new(answers.to_vec()));
+        let (own_heads, own_spans) = (Arc::clone(&heads), Arc::clone(&spans));
+        thread::spawn(move || {
+            for peer in listener.incoming() {
+                let (answers, tell) = (Arc::clone(&answers), Sender::clone(&tell));
+                let (heads, spans) = (Arc::clone(&own_heads), Arc::clone(&own_spans));
+                thread::spawn(move || serve(peer.unwrap(), &answers, (&heads, &spans), &tell));
+            }
+        });
+        Collector { addr, heads, spans, asked }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        self.spans.lock().unwrap().clone()
+    }
+}
+
+fn serve(
+    mut peer: TcpStream,
+    answers: &Mutex<Vec<&'static str>>,
+    (heads, spans): (&Mutex<Vec<String>>, &Mutex<Vec<Span>>),
+    tell: &Sender<()>,
+) {
+    loop {
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\n") {
+            match peer.read(&mut byte) {
+                Ok(1) => head.push(byte[0]),
+                _ => return,
+            }
+        }
+        let head = String::from_utf8(head).unwrap();
+        let lines = head.lines().filter_map(|line| line.split_once(": "));
+        let length = lines.clone().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        let mut body = vec![0; length.unwrap().1.parse().unwrap()];
+        peer.read_exact(&mut body).unwrap();
+        let answer = {
+            let mut answers = answers.lock().unwrap();
+            if answers.len() > 1 { answers.remove(0) } else { answers[0] }
+        };
+        if answer == OK {
+            let message = ExportTraceServiceRequest::decode(&*body).unwrap();
+            let scopes = message.resource_spans.into_iter().flat_map(|one| one.scope_spans);
+            spans.lock().unwrap().extend(scopes.flat_map(|one| one.spans));
+        }
+        heads.lock().unwrap().push(head);
+        // The test may be over.
+        let _ = tell.send(());
+        if answer.is_empty() {
+            // Until the server has had enough.
+            while let Ok(1..) = peer.read(&mut byte) {}
+            return;
+        }
+        let _ = peer.write_all(answer.as_bytes());
+    }
+}
+
+fn ask(addr: SocketAddr, flags: &str, text: &str) -> serde_json::Value {
+    let parent = format!("00-{TRACE}-00f067aa0ba902b7-{flags}");
+    let fields = [("A2A-Version", "1.0"), ("traceparent", &*parent)];
+    let mut tcp = Tcp::to(addr);
+    tcp.write(&post("/", &fields, &rpc(V1.send(), &V1.params(say(text)))));
+    tcp.reply().result()
+}
+
+/// A server of this process that answers to the host of the requests.
+fn start(collector: TraceCollector, server: Server) -> Running {
+    let server = server.allow_host("*").workers(1).listen("127.0.0.1:0").metrics();
+    server.traces(collector).start().unwrap()
+}
+
+fn end(running: Running) {
+    running.shutdown();
+    running.join();
+}
+
+/// The number of a metric.
+fn count(running: &Running, line: &str) -> u64 {
+    let mut tcp = Tcp::to(running.addrs()[0]);
+    tcp.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let reply = tcp.reply();
+    let mut lines = reply.text().lines();
+    let number = lines.find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
+    number.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
+}
+
+fn kinds(spans: &[Span]) -> [Vec<&Span>; 2] {
+    [SpanKind::Server, SpanKind::Internal]
+        .map(|kind| spans.iter().filter(|span| span.kind == kind as i32).collect())
+}
+
+fn text<'s>(attributes: &'s [KeyValue], key: &str) -> &'s str {
+    let found = attributes.iter().find(|one| one.key == key);
+    match &found.unwrap_or_else(|| panic!("{key}")).value.as_ref().unwrap().value {
+        Some(Value::StringValue(text)) => text,
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_binary_sends_a_span_of_each_call_and_of_its_turn_before_it_ends() {
+    let collector = Collector::saying(&[OK]);
+    let mut server = Binary::start_with_variable("PEREGRINE_TRACES_ENDPOINT", &collector.url());
+    let mut tcp = server.connect();
+    let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+    let mut ids = Vec::new();
+    for (flags, text) in [("01", "kept"), ("00", "unkept")] {
+        let parent = format!("00-{TRACE}-00f067aa0ba902b7-{flags}");
+        let fields = [
+            ("A2A-Version", "1.0"),
+            ("traceparent", &*parent),
+            ("Authorization", "Bearer hush-hush"),
+        ];
+        tcp.write(&post("/", &fields, &rpc(V1.send(), &V1.params(say(text)))));
+        ids.push(tcp.reply().result()["task"]["id"].as_str().unwrap().to_owned());
+    }
+    let fields = [("A2A-Version", "1.0"), ("traceparent", &*parent)];
+    tcp.write(&post("/", &fields, &rpc("Nothing", &serde_json::Value::Null)));
+    tcp.reply();
+    // One of its own trace.
+    tcp.write(&post("/", &[("A2A-Version", "1.0")], &rpc(V1.stream(), &V1.params(say("hi")))));
+    tcp.reply();
+    drop(tcp);
+    server.terminate();
+    assert!(server.wait());
+    let spans = collector.spans();
+    // Neither what a caller has shown nor an id but those of traces.
+    let told = format!("{spans:?}");
+    assert!(!told.contains("hush") && ids.iter().all(|id| !told.contains(id)), "{told}");
+    let [calls, turns] = kinds(&spans);
+    let [sent, nothing, streamed] = calls[..] else { panic!("{calls:?}") };
+    let [turn, of_stream] = turns[..] else { panic!("{turns:?}") };
+    assert_eq!(sent.trace_id, u128::from_str_radix(TRACE, 16).unwrap().to_be_bytes());
+    assert_eq!(sent.parent_span_id, 0x00f0_67aa_0ba9_02b7_u64.to_be_bytes());
+    assert_eq!((&sent.name, &turn.name), (&"SendMessage".to_owned(), &"invoke_agent echo".into()));
+    assert_eq!((&turn.trace_id, &turn.parent_span_id), (&sent.trace_id, &sent.span_id));
+    assert_eq!(text(&sent.attributes, "a2a.agent"), "echo");
+    assert!(sent.start_time_unix_nano <= turn.start_time_unix_nano);
+    assert!(turn.end_time_unix_nano <= sent.end_time_unix_nano);
+    assert_eq!(text(&nothing.attributes, "error.type"), "METHOD_NOT_FOUND");
+    assert!(streamed.parent_span_id.is_empty() && streamed.trace_id != sent.trace_id);
+    assert_eq!(of_stream.parent_span_id, streamed.span_id);
+    assert_eq!(streamed.events.len(), 1);
+    let heads = collector.heads.lock().unwrap();
+    assert!(heads[0].starts_with("POST /v1/traces HTTP/1.1\r\n"), "{heads:?}");
+    assert!(heads[0].contains("Content-Type: application/x-protobuf\r\n"), "{heads:?}");
+}
+
+#[test]
+fn turns_of_jobs_and_of_deferred_turns_end_where_their_agents_end_them() {
+    let collector = Collector::saying(&[OK]);
+    let to = TraceCollector::new(&collector.url()).unwrap();
+    let to = to.field("Authorization", "Bearer hush-hush").unwrap().service_name("shop");
+    let words = || MessageBuf::agent(&PartsBuf::new().text("here it is"));
+    let shown = Arc::<Mutex<Vec<String>>>::default();
+    let seen = Arc::clone(&shown);
+    let defers = net::async_agent(move |deferred: Deferred| {
+        let trace = deferred.request().header("traceparent").unwrap().to_owned();
+        seen.lock().unwrap().push(trace);
+        async move {
+            net::sleep(std::time::Duration::from_millis(5)).await;
+            deferred.reply(words());
+        }
+    });
+    let blocks = net::blocking_agent(|mut job: Job| {
+        job.status(TaskState::Working, None)?;
+        job.status(TaskState::Failed, None)
+    });
+    let server = Server::new().agent(profile("defers"), defers);
+    let running = start(to, server.agent(Profile::new("blocks", "Blocks."), blocks));
+    let addr = running.addrs()[0];
+    assert_eq!(text_of(&ask(addr, "01", "hi")["message"]), "here it is");
+    let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+    let fields = [("A2A-Version", "1.0"), ("traceparent", &*parent)];
+    let mut tcp = Tcp::to(addr);
+    tcp.write(&post("/agents/blocks", &fields, &rpc(V1.send(), &V1.params(say("hi")))));
+    assert_eq!(tcp.reply().result()["task"]["status"]["state"], "TASK_STATE_FAILED");
+    drop(tcp);
+    end(running);
+    let spans = collector.spans();
+    let [calls, turns] = kinds(&spans);
+    assert_eq!((calls.len(), turns.len()), (2, 2));
+    for (agent, outcome, is_error) in [("defers", "replied", false), ("blocks", "task", true)] {
+        let of = |span: &&&Span| text(&span.attributes, "a2a.agent") == agent;
+        let (call, turn) = (calls.iter().find(of).unwrap(), turns.iter().find(of).unwrap());
+        assert_eq!(turn.parent_span_id, call.span_id);
+        assert_eq!(text(&turn.attributes, "a2a.outcome"), outcome);
+        assert_eq!(turn.status.is_some(), is_error, "{turn:?}");
+        if agent == "defers" {
+            let id = u64::from_be_bytes(turn.span_id[..].try_into().unwrap());
+            assert_eq!(*shown.lock().unwrap(), [format!("00-{TRACE}-{id:016x}-01")]);
+        }
+    }
+    assert!(collector.heads.lock().unwrap()[0].contains("Authorization: Bearer hush-hush\r\n"));
+}
+
+#[test]
+fn what_an_agent_asks_others_with_our_client_lies_below_its_turn() {
+    for binding in [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc] {
+        let collector = Collector::saying(&[OK]);
+        let to = || TraceCollector::new(&collector.url()).unwrap();
+        let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(Echo::profile(), Arc::new(Echo))];
+        let interfaces = vec![Interface::of(binding)];
+        let setup = Setup { agents, interfaces, ..Setup::default() };
+        let asked = start(to(), Server::with(setup));
+        let asking = start(to(), Server::new().agent(profile("asks"), asks(asked.base_url())));
+        let answer = ask(asking.addrs()[0], "01", "hi");
+        assert_eq!(text_of(&answer["message"]), "it was asked", "{binding:?}");
+        end(asking);
+        end(asked);
+        let spans = collector.spans();
+        assert!(spans.iter().all(|span| span.trace_id == spans[0].trace_id), "{spans:?}");
+        let [calls, turns] = kinds(&spans);
+        let of = |spans: &[&Span], agent| {
+            let is_it = |span: &&&Span| text(&span.attributes, "a2a.agent") == agent;
+            Span::clone(spans.iter().find(is_it).unwrap())
+        };
+        let (turn, below) = (of(&turns, "asks"), of(&calls, "echo"));
+        assert_eq!(turn.parent_span_id, of(&calls, "asks").span_id, "{binding:?}");
+        assert_eq!(below.parent_span_id, turn.span_id, "{binding:?}");
+        assert_eq!(of(&turns, "echo").parent_span_id, below.span_id, "{binding:?}");
+        let system = match binding {
+            Binding::Grpc => "grpc",
+            Binding::HttpJson => "http+json",
+            Binding::JsonRpc | Binding::WebSocket => "jsonrpc",
+        };
+        assert_eq!(text(&below.attributes, "rpc.system.name"), system);
+    }
+}
+
+/// An agent that asks another one in the trace of its own turn.
+fn asks(url: &str) -> impl Agent + use<> {
+    let url = url.to_owned();
+    net::async_agent(move |deferred: Deferred| {
+        let trace = deferred.request().header("traceparent").and_then(TraceParent::parse);
+        let url = url.clone();
+        async move {
+            let client = Client::discover(&url).await.unwrap();
+            let request = SendRequest::text("hi").traceparent(trace.unwrap());
+            client.send(&request).await.unwrap();
+            deferred.reply(MessageBuf::agent(&PartsBuf::new().text("it was asked")));
+        }
+    })
+}
+
+/// Of an agent that is shown its trace.
+fn profile(name: &str) -> Profile {
+    let mut profile = Profile::new(name, "Does what it is told.");
+    profile.fields = vec!["traceparent".to_owned()];
+    profile
+}
+
+#[test]
+fn the_log_says_that_a_collector_is_down_and_not_what_it_was_to_be_shown() {
+    let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let path = |name| std::env::temp_dir().join(format!("peregrine-{name}-{}", std::process::id()));
+    let (config, log) = (path("down.toml"), path("down.log"));
+    let section = "headers = [\"Authorization: Bearer hush-hush\"]";
+    std::fs::write(&config, format!("[traces]\nendpoint = \"http://{down}\"\n{section}\n"))
+        .unwrap();
+    let stderr = std::fs::File::create(&log).unwrap();
+    let mut server = Binary::start_with(&["--config", config.to_str().unwrap()], stderr.into());
+    let lost = || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        assert!(!text.contains("hush"), "{text}");
+        text.lines().filter(|line| line.contains("the collector of traces takes no spans")).count()
+    };
+    ask(server.addr(), "01", "hi");
+    server.terminate();
+    assert!(server.wait());
+    // Whatever was left is one message.
+    assert_eq!(lost(), 1);
+    std::fs::remove_file(config).unwrap();
+    std::fs::remove_file(log).unwrap();
+}
+
+#[test]
+fn a_collector_that_puts_spans_off_gets_them_again() {
+    let collector = Collector::saying(&[NOT_NOW, NOT_NOW, OK]);
+    let to = TraceCollector::new(&collector.url()).unwrap();
+    let running = start(to, Server::new().agent(Echo::profile(), Echo));
+    ask(running.addrs()[0], "01", "hi");
+    let server = (running.addrs()[0], collector.spans().len());
+    assert_eq!(server.1, 0);
+    end(running);
+    assert_eq!(collector.spans().len(), 2);
+    assert_eq!(collector.heads.lock().unwrap().len(), 3);
+}
+
+#[test]
+fn a_collector_that_puts_spans_off_for_ever_or_says_too_much_loses_them() {
+    let long = format!("HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n{}", "a".repeat(70_000));
+    for (answer, messages) in [(NOT_NOW, SPANS_TRIES_MAX), (&*long.leak(), 1)] {
+        let collector = Collector::saying(&[answer]);
+        let to = TraceCollector::new(&collector.url()).unwrap();
+        let running = start(to, Server::new().agent(Echo::profile(), Echo));
+        ask(running.addrs()[0], "01", "hi");
+        end(running);
+        assert_eq!(collector.heads.lock().unwrap().len(), messages);
+    }
+    const { assert!(SPANS_ANSWER_BYTES_MAX < 70_000) };
+}
+
+#[test]
+fn a_collector_that_is_down_or_refuses_holds_up_nobody_and_what_is_lost_is_counted() {
+    let refuses = Collector::saying(&[NO]);
+    let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (url, reason) in [(refuses.url(), "refused"), (format!("http://{down}"), "failed")] {
+        let to = TraceCollector::new(&url).unwrap();
+        let running = start(to, Server::new().agent(Echo::profile(), Echo));
+        // More than a message has, so that it is sent at once.
+        for _ in 0..300 {
+            ask(running.addrs()[0], "01", "hi");
+        }
+        let line = format!("peregrine_spans_lost_total{{reason=\"{reason}\"}}");
+        eventually("spans are lost", || count(&running, &line) >= 512);
+        assert_eq!(count(&running, "peregrine_spans_sent_total"), 0);
+        end(running);
+    }
+}
+
+#[test]
+fn a_collector_that_says_nothing_holds_up_no_call_and_no_end() {
+    let collector = Collector::saying(&[""]);
+    let to = TraceCollector::new(&collector.url()).unwrap();
+    let running = start(to, Server::new().agent(Echo::profile(), Echo));
+    let addr = running.addrs()[0];
+    let one = {
+        let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+        let fields = [("A2A-Version", "1.0"), ("traceparent", &*parent)];
+        post("/", &fields, &rpc(V1.get(), &serde_json::json!({ "id": "none" })))
+    };
+    let mut tcp = Tcp::to(addr);
+    for _ in 0..60 {
+        tcp.write(&one.repeat(50));
+        for _ in 0..50 {
+            tcp.reply();
+        }
+    }
+    // The first message is on its way, and the queue is full behind it.
+    collector.asked.recv_timeout(PATIENCE).unwrap();
+    let lost = count(&running, "peregrine_spans_lost_total{reason=\"queue\"}");
+    assert!((300..1_000).contains(&lost), "{lost}");
+    drop(tcp);
+    end(running);
+    assert!(collector.spans().is_empty());
+}
+
+#[test]
+fn a_collector_that_is_far_and_has_no_tls_is_refused_when_the_binary_starts() {
+    let output = std::process::Command::new(crate::support::binary::PATH)
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .env("PEREGRINE_TRACES_ENDPOINT", "http://192.0.2.1:4318")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("PEREGRINE_TRACES_ENDPOINT") && said.contains("plain_http"), "{said}");
+}
