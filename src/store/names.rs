@@ -110,7 +110,7 @@ impl Table {
 
 /// A name that a call says.
 #[derive(Clone, Copy)]
-pub(super) struct Named<'a> {
+pub(super) struct SaidName<'a> {
     pub name: &'a str,
     /// Who makes the name, where that is known; half of the names may be its own.
     pub maker: Option<&'a str>,
@@ -118,10 +118,10 @@ pub(super) struct Named<'a> {
     pub hint: Option<&'a NumberHint>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> SaidName<'a> {
     /// A name of which nothing else is known.
-    pub fn plain(name: &'a str) -> Named<'a> {
-        Named { name, maker: None, hint: None }
+    pub fn plain(name: &'a str) -> SaidName<'a> {
+        SaidName { name, maker: None, hint: None }
     }
 }
 
@@ -184,11 +184,11 @@ impl SpaceNames {
 
     /// The number of a name, if it has one.
     #[inline]
-    pub fn find(&self, worker: usize, named: Named<'_>) -> Option<Number<'_>> {
+    pub fn find(&self, worker: usize, named: SaidName<'_>) -> Option<Number<'_>> {
         self.recall(worker, named.hint).or_else(|| self.look_up(worker, named))
     }
 
-    fn look_up(&self, worker: usize, named: Named<'_>) -> Option<Number<'_>> {
+    fn look_up(&self, worker: usize, named: SaidName<'_>) -> Option<Number<'_>> {
         self.known(worker, named).or_else(|| {
             let table = lock(&self.table);
             let number = *table.numbers.get(named.name)?;
@@ -216,7 +216,7 @@ impl SpaceNames {
     pub fn enter(
         &self,
         worker: usize,
-        named: Named<'_>,
+        named: SaidName<'_>,
         now: Now,
         note_tasks: impl FnOnce(&mut NumberSet),
     ) -> Result<Number<'_>, NoNumber> {
@@ -229,14 +229,14 @@ impl SpaceNames {
     fn enter_new(
         &self,
         worker: usize,
-        named: Named<'_>,
+        named: SaidName<'_>,
         now: Now,
         note_tasks: impl FnOnce(&mut NumberSet),
     ) -> Result<Number<'_>, NoNumber> {
         if let Some(number) = self.known(worker, named) {
             return Ok(number);
         }
-        let Named { name, maker, .. } = named;
+        let SaidName { name, maker, .. } = named;
         let mut table = lock(&self.table);
         if table.claimed.contains(name) {
             return Err(NoNumber::Claimed);
@@ -349,7 +349,7 @@ impl SpaceNames {
     }
 
     /// The number of a name that the worker knows, which is remembered.
-    fn known(&self, worker: usize, named: Named<'_>) -> Option<Number<'_>> {
+    fn known(&self, worker: usize, named: SaidName<'_>) -> Option<Number<'_>> {
         let worker = self.of(worker);
         let mut known = lock(&worker.known);
         let number = *known.numbers.get(named.name)?;
@@ -396,19 +396,19 @@ mod tests {
     /// The number of a name when these numbers have tasks.
     fn enter(names: &SpaceNames, name: &str, ms: u64, tasks: &[u32]) -> Result<u32, NoNumber> {
         let note = |set: &mut NumberSet| tasks.iter().for_each(|number| set.insert(*number));
-        names.enter(0, Named::plain(name), at(ms), note).map(|number| number.get())
+        names.enter(0, SaidName::plain(name), at(ms), note).map(|number| number.get())
     }
 
     #[test]
     fn a_name_has_one_number_for_all_workers() {
         let names = SpaceNames::new(10, 2);
-        assert!(names.find(0, Named::plain("a")).is_none());
+        assert!(names.find(0, SaidName::plain("a")).is_none());
         assert_eq!(enter(&names, "a", 0, &[]), Ok(1));
         assert_eq!(enter(&names, "b", 0, &[]), Ok(2));
         for worker in [0, 1, 7] {
-            assert_eq!(names.find(worker, Named::plain("a")).unwrap().get(), 1);
-            assert_eq!(names.enter(worker, Named::plain("b"), at(0), |_| ()).unwrap().get(), 2);
-            assert!(names.find(worker, Named::plain("c")).is_none());
+            assert_eq!(names.find(worker, SaidName::plain("a")).unwrap().get(), 1);
+            assert_eq!(names.enter(worker, SaidName::plain("b"), at(0), |_| ()).unwrap().get(), 2);
+            assert!(names.find(worker, SaidName::plain("c")).is_none());
         }
         assert!(names.workers.iter().all(|worker| lock(&worker.known).used.is_empty()));
         let name = |number| names.name(number).map(|name| name.to_string());
@@ -422,12 +422,12 @@ mod tests {
             assert_eq!(enter(&names, name, 0, &[]), Ok(number));
         }
         // A call uses 1, and a task has 3.
-        let call = names.find(0, Named::plain("a")).unwrap();
+        let call = names.find(0, SaidName::plain("a")).unwrap();
         assert_eq!(enter(&names, "d", 0, &[3]), Ok(2));
         assert_eq!(
             (
-                names.find(0, Named::plain("b")).is_none(),
-                names.find(0, Named::plain("c")).is_some()
+                names.find(0, SaidName::plain("b")).is_none(),
+                names.find(0, SaidName::plain("c")).is_some()
             ),
             (true, true)
         );
@@ -445,7 +445,7 @@ mod tests {
     fn a_hint_saves_the_look_until_numbers_are_taken_back() {
         let names = SpaceNames::new(2, 2);
         let (one, other) = (NumberHint::default(), NumberHint::default());
-        let hinted = |name, hint| Named { hint: Some(hint), ..Named::plain(name) };
+        let hinted = |name, hint| SaidName { hint: Some(hint), ..SaidName::plain(name) };
         let get = |name, hint| names.find(0, hinted(name, hint)).map(|number| number.get());
         let is_held = || names.workers[0].held.load(Ordering::SeqCst) != 0;
         assert_eq!((enter(&names, "a", 0, &[]), enter(&names, "b", 0, &[])), (Ok(1), Ok(2)));
@@ -476,7 +476,7 @@ mod tests {
         let enter = |name: &str, maker: &str, ms: u64, tasks: &[u32]| {
             let note = |set: &mut NumberSet| tasks.iter().for_each(|number| set.insert(*number));
             names
-                .enter(0, Named { maker: Some(maker), ..Named::plain(name) }, at(ms), note)
+                .enter(0, SaidName { maker: Some(maker), ..SaidName::plain(name) }, at(ms), note)
                 .map(|number| number.get())
         };
         assert_eq!((enter("a", "one", 0, &[]), enter("b", "one", 0, &[])), (Ok(1), Ok(2)));
@@ -503,7 +503,7 @@ mod tests {
         assert_eq!(enter(&names, "agent", 0, &[]), Ok(1));
         // It is a live tenant's while a call or a task refers to it.
         assert!(!names.claim("agent", |set| set.insert(1)));
-        let call = names.find(0, Named::plain("agent")).unwrap();
+        let call = names.find(0, SaidName::plain("agent")).unwrap();
         assert!(!names.claim("agent", |_| ()));
         drop(call);
         assert!(names.claim("agent", |_| ()));
@@ -515,14 +515,14 @@ mod tests {
         assert_eq!((enter(&names, "a", 0, &[]), names.close("b")), (Ok(1), None));
         assert_eq!(names.close("a"), Some(1));
         for worker in [0, 1, 0] {
-            assert_eq!(names.find(worker, Named::plain("a")).unwrap().get(), 1);
+            assert_eq!(names.find(worker, SaidName::plain("a")).unwrap().get(), 1);
             let entered =
-                names.enter(worker, Named::plain("a"), at(0), |_| ()).map(|number| number.get());
+                names.enter(worker, SaidName::plain("a"), at(0), |_| ()).map(|number| number.get());
             assert_eq!(entered, Err(NoNumber::Claimed));
         }
         // Its number is given again when nothing refers to it.
         assert!(!names.claim("a", |set| set.insert(1)));
-        assert!(names.claim("a", |_| ()) && names.find(0, Named::plain("a")).is_none());
+        assert!(names.claim("a", |_| ()) && names.find(0, SaidName::plain("a")).is_none());
     }
 
     #[test]
@@ -532,6 +532,6 @@ mod tests {
             assert_eq!(enter(&names, &number.to_string(), 0, &[]), Ok(number + 1));
             assert!(lock(&names.of(0).known).numbers.len() <= KNOWN_MAX);
         }
-        assert_eq!(names.find(0, Named::plain("77")).unwrap().get(), 78);
+        assert_eq!(names.find(0, SaidName::plain("77")).unwrap().get(), 78);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{
     Store, TaskKey,
-    names::{Named, NoNumber, Number, NumberSet, SpaceNames},
+    names::{NoNumber, Number, NumberSet, SaidName, SpaceNames},
     running::RunningTasks,
 };
 use crate::{
@@ -73,12 +73,12 @@ pub struct SpaceName<'a> {
 }
 
 impl<'a> SpaceName<'a> {
-    fn tenant(&self) -> Option<Named<'a>> {
-        self.tenant.map(|name| Named { maker: self.owner, ..Named::plain(name) })
+    fn tenant(&self) -> Option<SaidName<'a>> {
+        self.tenant.map(|name| SaidName { maker: self.owner, ..SaidName::plain(name) })
     }
 
-    fn owner(&self) -> Option<Named<'a>> {
-        self.owner.map(|name| Named { hint: self.owner_hint, ..Named::plain(name) })
+    fn owner(&self) -> Option<SaidName<'a>> {
+        self.owner.map(|name| SaidName { hint: self.owner_hint, ..SaidName::plain(name) })
     }
 }
 
