@@ -24,7 +24,7 @@ use super::{
     challenge::{AskedFor, KEY_EXPIRED, KEY_UNKNOWN, NAME_REFUSED, challenge},
     jwt::{TokenRefusal, UnverifiedToken, is_name},
     remote_keys::{KeyStatus, KeyWaiter, NextFetch},
-    rules::{API_KEY_FIELD, AuthRules, AuthRulesError, ProxyRule, SecretDigest},
+    rules::{AuthRules, AuthRulesError, ProxyRule, SecretDigest},
     rules_in_use::{IssuerKeys, RulesInUse},
 };
 
@@ -247,10 +247,9 @@ fn api_key<'a>(rules: &RulesInUse, source: &CredentialSource<'a>) -> Option<Pres
     if rules.api_keys.is_empty() {
         return None;
     }
-    let field = &rules.given.api_key_field;
-    let secret = match field.eq_ignore_ascii_case(API_KEY_FIELD) {
+    let secret = match rules.reads_x_api_key {
         true => Cow::Borrowed(source.api_key?),
-        false => match source.fields.value(field)? {
+        false => match source.fields.value(&rules.given.api_key_field)? {
             Cow::Borrowed(key) => Cow::Borrowed(key.as_bytes()),
             Cow::Owned(key) => Cow::Owned(key.into_bytes()),
         },

@@ -57,7 +57,9 @@ pub struct Gate {
     accounts: Arc<Accounts>,
     known: FixedTable<KnownCredential>,
     failures: FixedTable<Failures>,
-    key: u128,
+    /// Of credentials, for each kind of them: none is ever taken for one of another kind.
+    hashers: [SipHasher24; CredentialKind::ALL.len()],
+    peer_hasher: SipHasher24,
 }
 
 /// A caller that is let in, and its account.
@@ -133,7 +135,11 @@ impl Gate {
     ) -> Gate {
         let (known, failures) =
             (FixedTable::new(credentials_max), FixedTable::new(credentials_max));
-        Gate { authenticator, accounts, known, failures, key: secret }
+        let keyed = |key: u128| SipHasher24::new_with_keys(key as u64, (key >> 64) as u64);
+        let peer_hasher = keyed(secret);
+        let hashers =
+            CredentialKind::ALL.map(|kind| keyed(peer_hasher.hash(&[kind as u8]).as_u128()));
+        Gate { authenticator, accounts, known, failures, hashers, peer_hasher }
     }
 
     /// Who makes a request; `None`: it shows no credential.
@@ -286,22 +292,14 @@ impl Gate {
     }
 
     fn hash(&self, presented: &Presented<'_>) -> u128 {
-        let mut hasher = self.hasher();
-        // The kind stands behind, so that the words of a key are read whole.
-        hasher.write(&presented.secret);
-        hasher.write_u8(presented.kind as u8);
-        hasher.finish128().as_u128()
+        self.hashers[presented.kind as usize].hash(&presented.secret).as_u128()
     }
 
     fn peer(&self, throttle: Throttle, address: IpAddr) -> u128 {
-        let mut hasher = self.hasher();
+        let mut hasher = self.peer_hasher;
         hasher.write_u8(throttle.tag);
         hasher.write_u128(peer_bits(address));
         hasher.finish128().as_u128()
-    }
-
-    fn hasher(&self) -> SipHasher24 {
-        SipHasher24::new_with_keys(self.key as u64, (self.key >> 64) as u64)
     }
 }
 

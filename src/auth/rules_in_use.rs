@@ -15,7 +15,9 @@ use super::{
     challenge::card_security,
     jwt::TokenRules,
     remote_keys::RemoteKeys,
-    rules::{AuthRules, AuthRulesError, IssuerRule, KeyRule, KeySource, SecretDigest},
+    rules::{
+        API_KEY_FIELD, AuthRules, AuthRulesError, IssuerRule, KeyRule, KeySource, SecretDigest,
+    },
     token_keys::TokenKeys,
 };
 
@@ -45,6 +47,8 @@ pub(super) struct RulesInUse {
     pub(super) given: AuthRules,
     /// What cards say of all of them.
     pub(super) security: CardSecurity,
+    /// Keys stand in `X-API-Key`.
+    pub(super) reads_x_api_key: bool,
     pub(super) api_keys: KnownKeys,
     pub(super) bearer_tokens: KnownKeys,
     pub(super) issuers: HashMap<String, TrustedIssuer>,
@@ -80,6 +84,7 @@ impl RulesInUse {
         let same_certificates =
             before.filter(|before| before.given.certificates == rules.certificates);
         Ok(RulesInUse {
+            reads_x_api_key: rules.api_key_field.eq_ignore_ascii_case(API_KEY_FIELD),
             api_keys: of(CredentialKind::ApiKey, api_keys, before.map(|before| &before.api_keys)),
             bearer_tokens: of(
                 CredentialKind::Bearer,

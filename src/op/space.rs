@@ -5,7 +5,7 @@ use crate::{
     fault::Fault,
     model::Call,
     op::{Core, handover::fail},
-    service::{Answer, CallCx, Caller, Outcome},
+    service::{Answer, CallCx, Caller, NumberHint, Outcome},
     store::SpaceName,
 };
 
@@ -21,7 +21,27 @@ impl Core {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         let Caller { scope, tenant, owner, principal, worker, .. } = cx.caller;
-        let owner_hint = owner.and_then(|owner| principal?.hint_of(owner));
+        let hint = owner.and_then(|owner| principal?.hint_of(owner));
+        if tenant.is_none()
+            && let Some(number) = self.store.recall_owner(worker, hint)
+        {
+            cx.caller.scope.owner = number.owner();
+            let outcome = self.call_in_scope(cx, call, answer);
+            cx.caller.scope = scope;
+            return outcome;
+        }
+        self.call_in_named_space(cx, call, answer, hint)
+    }
+
+    #[cold]
+    fn call_in_named_space(
+        &self,
+        cx: &mut CallCx<'_>,
+        call: Call<'_>,
+        answer: &mut Answer<'_>,
+        owner_hint: Option<&NumberHint>,
+    ) -> Result<Outcome, Fault> {
+        let Caller { scope, tenant, owner, worker, .. } = cx.caller;
         let named = SpaceName { scope, tenant, owner, owner_hint };
         let space = match call.may_make_task() {
             true => self.store.enter_space(worker, named, cx.now)?,

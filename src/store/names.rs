@@ -183,12 +183,7 @@ impl SpaceNames {
     }
 
     /// The number of a name, if it has one.
-    #[inline]
     pub fn find(&self, worker: usize, named: SaidName<'_>) -> Option<Number<'_>> {
-        self.recall(worker, named.hint).or_else(|| self.look_up(worker, named))
-    }
-
-    fn look_up(&self, worker: usize, named: SaidName<'_>) -> Option<Number<'_>> {
         self.known(worker, named).or_else(|| {
             let table = lock(&self.table);
             let number = *table.numbers.get(named.name)?;
@@ -201,7 +196,7 @@ impl SpaceNames {
     /// Whoever takes numbers back begins a generation and then looks which are held: either it sees
     /// this one, or this sees that the hint is old.
     #[inline]
-    fn recall(&self, worker: usize, hint: Option<&NumberHint>) -> Option<Number<'_>> {
+    pub fn recall(&self, worker: usize, hint: Option<&NumberHint>) -> Option<Number<'_>> {
         let (generation, number) = hint?.get()?;
         let worker = self.of(worker);
         // Another call may hold one: one that this one is made within, or on another thread.
@@ -212,21 +207,7 @@ impl SpaceNames {
 
     /// The number of a name, which is given one if it has none; `note_tasks` notes the numbers that
     /// tasks have.
-    #[inline]
     pub fn enter(
-        &self,
-        worker: usize,
-        named: SaidName<'_>,
-        now: Now,
-        note_tasks: impl FnOnce(&mut NumberSet),
-    ) -> Result<Number<'_>, NoNumber> {
-        match self.recall(worker, named.hint) {
-            Some(number) => Ok(number),
-            None => self.enter_new(worker, named, now, note_tasks),
-        }
-    }
-
-    fn enter_new(
         &self,
         worker: usize,
         named: SaidName<'_>,
@@ -446,16 +427,20 @@ mod tests {
         let names = SpaceNames::new(2, 2);
         let (one, other) = (NumberHint::default(), NumberHint::default());
         let hinted = |name, hint| SaidName { hint: Some(hint), ..SaidName::plain(name) };
-        let get = |name, hint| names.find(0, hinted(name, hint)).map(|number| number.get());
+        let find = |worker, name, hint| {
+            let recalled = names.recall(worker, Some(hint));
+            recalled.or_else(|| names.find(worker, hinted(name, hint)))
+        };
+        let get = |name, hint| find(0, name, hint).map(|number| number.get());
         let is_held = || names.workers[0].held.load(Ordering::SeqCst) != 0;
         assert_eq!((enter(&names, "a", 0, &[]), enter(&names, "b", 0, &[])), (Ok(1), Ok(2)));
         assert_eq!((get("a", &one), get("b", &other)), (Some(1), Some(2)));
         // By the hint, whatever the name is, and nothing is locked or noted.
-        let call = names.find(0, hinted("a", &one)).unwrap();
+        let call = find(0, "a", &one).unwrap();
         assert!(call.is_held && is_held() && lock(&names.workers[0].known).used.is_empty());
         // A call within another, or on another thread, looks it up; another worker's does not.
-        let inner = names.find(0, hinted("b", &other)).unwrap();
-        assert!(!inner.is_held && names.find(1, hinted("b", &other)).unwrap().is_held);
+        let inner = find(0, "b", &other).unwrap();
+        assert!(!inner.is_held && find(1, "b", &other).unwrap().is_held);
         drop(inner);
         // The number that is held is not taken back.
         assert_eq!(enter(&names, "c", 1_000, &[]), Ok(2));
@@ -467,7 +452,7 @@ mod tests {
         assert_eq!((get("a", &one), get("d", &other)), (None, Some(1)));
         // Another core has other generations.
         let theirs = SpaceNames::new(2, 2);
-        assert!(theirs.find(0, hinted("d", &other)).is_none());
+        assert!(theirs.recall(0, Some(&other)).is_none());
     }
 
     #[test]

@@ -89,7 +89,28 @@ pub struct Space<'s> {
     _numbers: [Option<Number<'s>>; 2],
 }
 
+/// The number of an owner, which means the same as long as this lives.
+pub struct OwnerNumber<'s>(Number<'s>);
+
+impl OwnerNumber<'_> {
+    /// The number.
+    #[inline]
+    pub fn owner(&self) -> OwnerIndex {
+        OwnerIndex(self.0.get())
+    }
+}
+
 impl Store {
+    /// The number of the owner whose name a hint is kept with, if that holds still.
+    #[inline]
+    pub fn recall_owner(
+        &self,
+        worker: usize,
+        hint: Option<&NumberHint>,
+    ) -> Option<OwnerNumber<'_>> {
+        self.spaces.owners.recall(worker, hint).map(OwnerNumber)
+    }
+
     /// The scope that a call of `worker` means, which makes no task.
     pub fn find_space(&self, worker: usize, named: SpaceName<'_>) -> Space<'_> {
         let Spaces { tenants, owners, .. } = &self.spaces;
