@@ -103,6 +103,7 @@ impl Engine {
     }
 
     /// True: requests may show credentials, which are not to stay in memory.
+    #[cfg(feature = "net")]
     pub(crate) fn has_secrets(&self) -> bool {
         self.config.access.gate.is_some()
     }

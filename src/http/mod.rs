@@ -55,7 +55,9 @@ pub use ready::ReadyResponse;
 pub use reject::Reject;
 pub use request_parts::{HeadBuf, PartsReject, RequestParts};
 pub use scan::{Scan, find_head};
-pub use secret::{SecretBytes, wipe};
+pub use secret::SecretBytes;
+#[cfg(feature = "net")]
+pub use secret::wipe;
 pub use target::TargetForm;
 
 /// The sizes a request head may have; the codec has no numbers of its own.
