@@ -29,7 +29,7 @@ pub(crate) struct TracedAgent {
     agent: Arc<dyn Agent>,
     name: Arc<str>,
     tracer: Arc<dyn Tracer>,
-    /// The spans of calls whose agent wants to be called again, by the ids of their tasks.
+    /// The spans of calls whose agent wants to be called again, by [`key_of`].
     resumed: Mutex<HashMap<Box<[u8]>, CallSpan>>,
 }
 
@@ -54,6 +54,7 @@ impl TracedAgent {
 
     /// Has the agent do its turn, which belongs to this call.
     fn traced(&self, turn: Turn<'_>, call: CallSpan, run: impl FnOnce(&dyn Agent, Turn<'_>)) {
+        let key = key_of(&turn);
         let Turn { message, state, task_id, context_id, request, now, entropy, .. } = turn;
         let (events, ending, host) = (turn.events, turn.ending, turn.host);
         let record = TurnRecord {
@@ -85,7 +86,7 @@ impl TracedAgent {
         // One that was detached or deferred has taken its span along.
         if let Some(span) = host.span {
             if let Ending::Resume { .. } = ending {
-                self.remember(task_id.raw().into(), call);
+                self.remember(key, call);
             }
             span.end(end_of(ending, events));
         }
@@ -101,7 +102,7 @@ impl Agent for TracedAgent {
     }
 
     fn resume(&self, turn: Turn<'_>, token: u64) {
-        let call = self.resumed().remove(turn.task_id.raw());
+        let call = self.resumed().remove(&key_of(&turn));
         match call {
             Some(call) => self.traced(turn, call, |agent, turn| agent.resume(turn, token)),
             None => self.agent.resume(turn, token),
@@ -119,6 +120,13 @@ impl Agent for TracedAgent {
     fn missing(&self, lookup: TaskLookup<'_>) {
         self.agent.missing(lookup);
     }
+}
+
+/// By what a task is known: ids that callers choose are their own.
+fn key_of(turn: &Turn<'_>) -> Box<[u8]> {
+    let RequestView { owner, tenant, .. } = turn.request;
+    let whose = [tenant, owner].map(|name| name.unwrap_or_default().as_bytes());
+    [whose[0], whose[1], turn.task_id.raw()].join(&0).into()
 }
 
 /// What came of a turn that is over when its agent comes back.

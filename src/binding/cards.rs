@@ -323,7 +323,10 @@ pub fn body(
     };
     let security = config.security_of(profile);
     let options = CardOptions {
-        extended: config.extended_card && dialect.offers(Op::ExtendedCard),
+        // It needs a caller, and the card of an agent for everybody says not how to be one.
+        extended: config.extended_card
+            && dialect.offers(Op::ExtendedCard)
+            && !(profile.anonymous && config.access.gate.is_some()),
         skill_modes: dialect.quirks.card_v1,
         security: Some(&security),
         idempotent_send: config.idempotent_send,

@@ -165,6 +165,9 @@ impl CallContext<'_> {
             details.note_trace(&traceparent);
         }
         if let Some(tracer) = &self.config.tracer {
+            // Strangers decide nothing where callers are known.
+            let is_stranger = self.config.access.gate.is_some() && self.admission.is_none();
+            let fields = (!is_stranger).then_some(fields);
             details.span = CallSpan::begin(fields, &mut *self.scratch.entropy, &**tracer);
             details.trace_id = details.span.map(|span| span.trace_hex()).or(details.trace_id);
         }

@@ -91,7 +91,8 @@ impl CallContext<'_> {
     /// `RateLimited`: its bytes are too many. That there is no call left is said to the call.
     #[inline(always)]
     pub(super) fn take_request(&mut self, body_bytes: usize) -> Result<(), Fault> {
-        match self.config.access.accounts.have_rates() {
+        let is_counted = self.endpoint.dialect.quirks.quota.is_some();
+        match is_counted || self.config.access.accounts.have_rates() {
             true => self.take_bytes(body_bytes),
             false => Ok(()),
         }

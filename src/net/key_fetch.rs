@@ -31,7 +31,7 @@ use crate::{
     service::Now,
 };
 
-use super::{HttpClient, HttpClientError, HttpClientOptions, clock::unix_ms};
+use super::{HttpClient, HttpClientError, HttpClientOptions, clock::unix_ms, report};
 
 const FIELDS: FieldLines<'static> = field_lines!("Accept": "application/json");
 
@@ -158,6 +158,9 @@ async fn fetch(client: &HttpClient, next: KeyFetch, mono_ms: &(dyn Fn() -> u64 +
     while let Some(fetch) = next {
         let left_ms = fetch.due_ms().saturating_sub(mono_ms());
         let fetched = get(client, &fetch, left_ms).await;
+        if let Err(why) = &fetched {
+            report::keys_not_fetched(fetch.url(), why);
+        }
         next = fetch.end(now(mono_ms), fetched);
     }
 }

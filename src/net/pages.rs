@@ -1,6 +1,9 @@
 //! What the server writes of itself: `/healthz`, `/readyz`, `/metrics`.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::{
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    time::{Duration, Instant},
+};
 
 use crate::service::pages::{PageAnswer, PageSource, ServerPage};
 
@@ -22,12 +25,17 @@ pub(super) struct Pages {
     server: OnceLock<Weak<ServerState>>,
     checks: Vec<ReadyCheck>,
     are_beside_agents: bool,
+    /// Whether the store has room, as it was when somebody asked.
+    has_room: Mutex<Option<(Instant, bool)>>,
 }
+
+/// How long that holds: the look goes through the whole store, and anybody may ask.
+const ROOM_LOOK: Duration = Duration::from_secs(1);
 
 impl Pages {
     /// Pages that wait for their server.
     pub(super) fn new(checks: Vec<ReadyCheck>, are_beside_agents: bool) -> Pages {
-        Pages { server: OnceLock::new(), checks, are_beside_agents }
+        Pages { server: OnceLock::new(), checks, are_beside_agents, has_room: Mutex::default() }
     }
 
     /// Says whose they are.
@@ -36,13 +44,25 @@ impl Pages {
         let _ = self.server.set(Arc::downgrade(server));
     }
 
+    fn has_room(&self, server: &ServerState) -> bool {
+        let mut known = self.has_room.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((since, has_room)) = *known
+            && since.elapsed() < ROOM_LOOK
+        {
+            return has_room;
+        }
+        let most = server.engine.limits().tasks_max as u64;
+        let stats = server.engine.stats();
+        let has_room = stats.is_none_or(|stats| stats.count() < most || stats.finished() > 0);
+        *known = Some((Instant::now(), has_room));
+        has_room
+    }
+
     fn ready(&self, server: &ServerState, details: bool, out: &mut Vec<u8>) -> PageAnswer {
-        let store = server.engine.stats().map_or(Ok(()), |stats| {
-            let limits = server.engine.limits();
-            let finished = stats.finished();
-            let is_full = stats.count() >= limits.tasks_max as u64 && finished == 0;
-            if is_full { Err("every task of tasks_max runs".to_owned()) } else { Ok(()) }
-        });
+        let store = match self.has_room(server) {
+            true => Ok(()),
+            false => Err("every task of tasks_max runs".to_owned()),
+        };
         let listeners = match server.listening() {
             0 => Err("nothing listens".to_owned()),
             _ => Ok(()),

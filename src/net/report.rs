@@ -53,6 +53,16 @@ pub(super) fn handshake(error: &dyn Display) {
     }
 }
 
+/// Says that the keys of an issuer could not be fetched, at most once a second.
+#[cfg(all(feature = "auth", feature = "client"))]
+pub(super) fn keys_not_fetched(url: &str, why: &dyn Display) {
+    static FAILED: Mutex<OncePerSecond> = Mutex::new(OncePerSecond::NEVER);
+    let passes = FAILED.lock().unwrap_or_else(PoisonError::into_inner).lets_pass(Instant::now());
+    if let Some(others) = passes {
+        note(&format_args!("no keys come from {url}: {why}{}", and_others(others)));
+    }
+}
+
 /// Says that the collector of traces does not take spans, at most once a second.
 #[cfg(feature = "otlp")]
 pub(super) fn traces_lost(why: &dyn Display) {

@@ -69,13 +69,15 @@ pub struct CallSpan {
 }
 
 impl CallSpan {
-    /// Begins the span of a call with these fields, if it is to be traced.
+    /// Begins the span of a call, if it is to be traced; `fields` has that of its caller, if whoever
+    /// it is may say what is traced, and lie in its trace.
     pub fn begin(
-        fields: RequestFields<'_>,
+        fields: Option<RequestFields<'_>>,
         entropy: &mut dyn Entropy,
         tracer: &dyn Tracer,
     ) -> Option<CallSpan> {
-        let parent = fields.value(TRACEPARENT).and_then(|text| ParentSpan::parse(&text));
+        let parent = fields.and_then(|fields| fields.value(TRACEPARENT));
+        let parent = parent.and_then(|text| ParentSpan::parse(&text));
         match parent {
             Some(ParentSpan { trace_id, span_id, is_sampled }) => is_sampled.then(|| CallSpan {
                 trace_id,
@@ -224,7 +226,7 @@ mod tests {
     }
 
     fn begin(all: &[(&'static str, &str)], bits: u128) -> Option<CallSpan> {
-        CallSpan::begin(RequestFields::of(&fields(all)), &mut Counted(bits), &Half)
+        CallSpan::begin(Some(RequestFields::of(&fields(all))), &mut Counted(bits), &Half)
     }
 
     #[test]
