@@ -56,8 +56,8 @@ pub(crate) const RESUME_TIMER_BYTES: u64 = 80;
 /// Memory of a deferred call beside its message and what is known of its request, which the store
 /// counts; see `op/defer.rs`.
 pub(crate) const DEFERRED_CALL_BYTES: u64 = 1024;
-/// Memory of a send that is known again: 112 bytes in a list and 25 in a map, of which half may be
-/// empty, and half as much again while they grow; see `op/idempotency/table.rs`.
+/// Memory of a send that is known again: 96 bytes in a ring and 8 for its chain, of which half may
+/// be empty, and the place of a direct message in a tree; see `op/idempotency/ring.rs`.
 pub(crate) const IDEMPOTENCY_ENTRY_BYTES: u64 = 448;
 /// Memory of what one shard has for one tenant: a list for each state, each with room for a few
 /// tasks.

@@ -5,6 +5,7 @@
 //! `docs/adr/0022-a-send-is-known-again.md`.
 
 mod content;
+mod ring;
 mod table;
 
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
 };
 
 use content::SendHash;
-use table::{JoinedSend, SendLook, SendTable};
+use table::{JoinedSend, NamedSend, SendLook, SendTable};
 
 pub(super) use table::{SendKey, Sent, SentMessage, SentTask};
 
@@ -36,10 +37,8 @@ pub(super) struct KnownSends {
 pub(super) struct FirstSend<'c> {
     core: &'c Core,
     key: SendKey,
-    /// What came of it; `None`: nothing yet.
-    sent: Option<Sent>,
-    /// True: its agent says later what comes of it.
-    is_deferred: bool,
+    /// True: nobody has said yet what comes of it, or will say it later.
+    is_open: bool,
 }
 
 impl FirstSend<'_> {
@@ -50,26 +49,40 @@ impl FirstSend<'_> {
 
     /// It was answered by a direct message.
     pub fn note_message(&mut self, message: &MessageBuf, context_id: &[u8]) {
-        self.sent = Some(Sent::message(message, context_id));
+        self.is_open = false;
+        self.core.settle_send(self.key, Ok(Sent::message(message, context_id)));
     }
 
     /// It has made a task, or gone on with one.
+    #[inline]
     pub fn note_task(&mut self, sent: SentTask) {
-        self.sent = Some(Sent::Task(sent));
+        self.is_open = false;
+        if let Some(joined) = self.core.sends.table.settle_task(self.key, sent) {
+            self.core.tell_joined(joined, &Ok(Sent::Task(sent)));
+        }
     }
 
     /// Its agent says later what comes of it.
     pub fn defer(&mut self) {
-        self.is_deferred = true;
+        self.is_open = false;
+    }
+
+    /// It has failed, if nothing else was said of it: who waits hears why.
+    #[cold]
+    #[inline(never)]
+    pub fn fail(&mut self, fault: &Fault) {
+        if std::mem::take(&mut self.is_open) {
+            self.core.settle_send(self.key, Err(fault.clone()));
+        }
     }
 }
 
 impl Drop for FirstSend<'_> {
     /// Nobody waits for a turn that has panicked.
+    #[inline]
     fn drop(&mut self) {
-        if !self.is_deferred {
-            let failed = || Fault::new(FaultKind::Internal);
-            self.core.settle_send(self.key, self.sent.take().ok_or_else(failed));
+        if self.is_open {
+            self.fail(&Fault::new(FaultKind::Internal));
         }
     }
 }
@@ -131,72 +144,100 @@ impl KnownSends {
 }
 
 impl Core {
-    /// Sends a message, unless an equal one was sent before.
+    /// Looks for a send that is equal to this one: `None` where it is to be made, and then `first`
+    /// says what comes of it, if others are to know.
     #[inline(never)]
-    pub(super) fn send_once(
-        &self,
+    pub(super) fn known_send<'c>(
+        &'c self,
         cx: &mut CallCx<'_>,
         send: &Send<'_>,
         answer: &mut Answer<'_>,
-    ) -> Result<Outcome, Fault> {
-        let KnownSends { hash, table, .. } = &self.sends;
-        let Some(key) = hash.key(&cx.caller, send) else {
-            return self.send_again(cx, send, answer, &mut None);
-        };
-        let content = hash.content(send.message);
+        first: &mut Option<FirstSend<'c>>,
+    ) -> Option<Result<Outcome, Fault>> {
+        let named = self.sends.hash.of(&cx.caller, send)?;
+        match self.sends.table.enter(named, cx.now) {
+            SendLook::First(key) => {
+                *first = Some(FirstSend { core: self, key, is_open: true });
+                None
+            }
+            look => self.send_known(cx, (send, named), look, (answer, first)),
+        }
+    }
+
+    /// What a send is answered with that is not the first under its name.
+    #[cold]
+    #[inline(never)]
+    fn send_known<'c>(
+        &'c self,
+        cx: &mut CallCx<'_>,
+        (send, named): (&Send<'_>, NamedSend),
+        mut look: SendLook,
+        (answer, first): (&mut Answer<'_>, &mut Option<FirstSend<'c>>),
+    ) -> Option<Result<Outcome, Fault>> {
         for _ in 0..LOOKS_MAX {
-            match table.enter(key, content, cx.now) {
-                SendLook::First(first) => return self.send_first(cx, send, answer, first),
-                SendLook::Unknown => return self.send_again(cx, send, answer, &mut None),
-                SendLook::Conflict => return Err(conflict(cx.caller.idempotency_key.is_some())),
-                SendLook::Sent(Sent::Task(sent)) => return self.repeat(cx, send, &sent, answer),
+            match look {
+                SendLook::First(key) => {
+                    *first = Some(FirstSend { core: self, key, is_open: true });
+                    return None;
+                }
+                SendLook::Unknown => return None,
+                SendLook::Conflict => {
+                    return Some(Err(conflict(cx.caller.idempotency_key.is_some())));
+                }
+                SendLook::Gone => return Some(Err(FaultKind::TaskNotFound.into())),
+                SendLook::Sent(Sent::Task(sent)) => {
+                    return Some(self.repeat(cx, send, &sent, answer));
+                }
                 SendLook::Sent(Sent::Message(sent)) => {
                     let context_id = RawText::known(&sent.context_id);
                     answer(Reply::Message { message: sent.message.view(), context_id });
-                    return Ok(Outcome::Answered);
+                    return Some(Ok(Outcome::Answered));
                 }
-                SendLook::Undecided => {
-                    let (link, call) = CallLink::late();
-                    let core = self.this.upgrade().ok_or(FaultKind::ShuttingDown)?;
-                    let at = self.store.place_of(cx.caller.worker, cx.now);
-                    let charge = AnswerCharge::take((core, at), JOINED_CALL_BYTES, None)?;
-                    call.count_by(Box::new(charge));
-                    let joined = JoinedSend { call, mode: send.mode };
-                    if table.join(key, content, joined).is_ok() {
-                        let handle = Handle { hint: MISSING, ..Handle::default() };
-                        let history = send.history;
-                        let wait = WaitHandle { handle, history, link, ..WaitHandle::default() };
-                        return Ok(Outcome::Pending(wait));
-                    }
-                }
+                SendLook::Undecided => match self.join_send(cx, send, &named) {
+                    Ok(None) => look = self.sends.table.enter(named, cx.now),
+                    Ok(Some(wait)) => return Some(Ok(Outcome::Pending(wait))),
+                    Err(fault) => return Some(Err(fault)),
+                },
             }
         }
-        Err(FaultKind::Overloaded.into())
+        Some(Err(FaultKind::Overloaded.into()))
     }
 
-    fn send_first(
+    /// Waits for what comes of an equal send; `None`: that was decided just now.
+    fn join_send(
         &self,
-        cx: &mut CallCx<'_>,
+        cx: &CallCx<'_>,
         send: &Send<'_>,
-        answer: &mut Answer<'_>,
-        key: SendKey,
-    ) -> Result<Outcome, Fault> {
-        let mut first = Some(FirstSend { core: self, key, sent: None, is_deferred: false });
-        let outcome = self.send_again(cx, send, answer, &mut first);
-        let Some(mut first) = first else { return outcome };
-        if let Err(fault) = &outcome {
-            // Who waits hears why.
-            first.is_deferred = true;
-            self.settle_send(key, Err(fault.clone()));
-        }
-        outcome
+        named: &NamedSend,
+    ) -> Result<Option<WaitHandle>, Fault> {
+        let (link, call) = CallLink::late();
+        let core = self.this.upgrade().ok_or(FaultKind::ShuttingDown)?;
+        let at = self.store.place_of(cx.caller.worker, cx.now);
+        let charge = AnswerCharge::take((core, at), JOINED_CALL_BYTES, None)?;
+        call.count_by(Box::new(charge));
+        let joined = JoinedSend { call, mode: send.mode };
+        let is_joined = self.sends.table.join(named, joined).is_ok();
+        let (handle, history) = (Handle { hint: MISSING, ..Handle::default() }, send.history);
+        Ok(is_joined.then(|| WaitHandle { handle, history, link, ..WaitHandle::default() }))
     }
 
     /// Says what came of the first of equal sends to all who wait for it, and to who comes later.
     pub(super) fn settle_send(&self, key: SendKey, sent: Result<Sent, Fault>) {
-        let joined = self.sends.table.settle(key, sent.as_ref().ok());
+        let joined = match &sent {
+            Ok(Sent::Task(task)) => self.sends.table.settle_task(key, *task),
+            Ok(Sent::Message(sent)) => self.sends.table.settle(key, Some(sent)),
+            Err(_) => self.sends.table.settle(key, None),
+        };
+        if let Some(joined) = joined {
+            self.tell_joined(joined, &sent);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_joined(&self, joined: Vec<JoinedSend>, sent: &Result<Sent, Fault>) {
         for JoinedSend { call, mode } in joined {
-            match &sent {
+            match sent {
                 Ok(Sent::Task(task)) => call.answer(task.late(mode)),
                 Ok(Sent::Message(sent)) => self.answer_again(&call, sent),
                 Err(fault) => call.answer(LateAnswer::Fault(fault.clone())),

@@ -141,8 +141,19 @@ impl Core {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         match call {
-            Call::Send(send) if self.sends.has(&cx.caller) => self.send_once(cx, &send, answer),
-            Call::Send(send) => self.send(cx, &send, answer, &mut None),
+            Call::Send(send) => {
+                let mut first = None;
+                if self.sends.has(&cx.caller)
+                    && let Some(known) = self.known_send(cx, &send, answer, &mut first)
+                {
+                    return known;
+                }
+                let outcome = self.send(cx, &send, answer, &mut first);
+                if let (Some(first), Err(fault)) = (&mut first, &outcome) {
+                    first.fail(fault);
+                }
+                outcome
+            }
             Call::Get(get) => self.get(cx, &get, answer),
             Call::List(list) => self.list(cx, &list, answer),
             Call::Cancel(target) => self.cancel(cx, &target, answer),

@@ -2,12 +2,13 @@
 //!
 //! Law: equal messages have one content, whatever generation or binding they were spelled in:
 //! fields count in the order of their numbers, JSON by its values and not by its text. Both are
-//! keyed hashes of 128 bits, so that nobody can make two of them meet.
+//! hashes under seeds that nobody knows. Who could make two of one scope meet would cheat nobody
+//! else, and what is another scope's is not given for its hash alone, see `table.rs`.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, hash::Hasher};
 
+use foldhash::{SharedSeed, fast::FoldHasher};
 use siphasher::sip128::SipHasher13;
-use smallvec::SmallVec;
 
 use crate::{
     json::write::canonical_raw,
@@ -18,12 +19,18 @@ use crate::{
     service::Caller,
 };
 
+use super::table::NamedSend;
+
 /// Bytes of `Idempotency-Key` that are read; longer ones are none (UUIDs have 36).
 const KEY_BYTES_MAX: usize = 255;
 
 /// Hashes under the secret of the server.
-#[derive(Clone, Copy)]
-pub(super) struct SendHash(SipHasher13);
+pub(super) struct SendHash {
+    /// Two that know nothing of each other.
+    halves: [(SharedSeed, u64); 2],
+    /// That of the values of JSON.
+    values: SipHasher13,
+}
 
 /// Under which name a send counts.
 enum SendName<'a> {
@@ -36,46 +43,72 @@ enum SendName<'a> {
 impl SendHash {
     /// Hashes that nobody can foresee who does not know the secret.
     pub fn new(secret: u128) -> SendHash {
-        SendHash(SipHasher13::new_with_keys((secret >> 64) as u64, secret as u64))
+        let values = SipHasher13::new_with_keys((secret >> 64) as u64, secret as u64);
+        let half = |number: u8| {
+            let seeds = values.hash(&[b"half", &[number][..]].concat());
+            (SharedSeed::from_u64(seeds.h1), seeds.h2)
+        };
+        SendHash { halves: [half(0), half(1)], values }
     }
 
     fn hash(&self, bytes: &[u8]) -> u128 {
-        self.0.hash(bytes).as_u128()
+        self.values.hash(bytes).as_u128()
     }
 
-    /// By what a send of this caller is known again; `None`: it has no name of the caller's own.
+    /// One of the two, which goes on from another hash.
+    #[inline]
+    fn half(&self, half: usize, from: u64) -> FoldHasher<'_> {
+        let (seed, start) = &self.halves[half];
+        FoldHasher::with_seed(start ^ from, seed)
+    }
+
+    /// What a send of this caller is known by; `None`: it has no name of the caller's own.
     ///
     /// Names of tenant and owner, not their numbers, which are given again.
-    pub fn key(&self, caller: &Caller<'_>, send: &Send<'_>) -> Option<u128> {
-        let name = match caller.idempotency_key.and_then(field_key) {
-            Some(key) => SendName::Field(key),
-            None if send.has_own_id => SendName::Message(send.message.message_id().raw()),
-            None => return None,
-        };
-        let mut bytes = SmallVec::<[u8; 256]>::new();
-        bytes.extend_from_slice(&caller.scope.agent.0.to_le_bytes());
-        put(&mut bytes, caller.tenant.map(str::as_bytes));
-        put(&mut bytes, caller.owner.map(str::as_bytes));
-        put(&mut bytes, send.task_id.map(RawText::raw));
-        put(&mut bytes, send.context_id.map(RawText::raw));
-        let (kind, name) = match name {
+    #[inline]
+    pub fn of(&self, caller: &Caller<'_>, send: &Send<'_>) -> Option<NamedSend> {
+        let (kind, name) = match own_name(caller, send)? {
             SendName::Message(id) => (0, id),
             SendName::Field(key) => (1, key.as_bytes()),
         };
-        bytes.push(kind);
-        bytes.extend_from_slice(name);
-        Some(self.hash(&bytes))
+        let (tenant, owner) = (caller.tenant.map(str::as_bytes), caller.owner.map(str::as_bytes));
+        let (task, context) = (send.task_id.map(RawText::raw), send.context_id.map(RawText::raw));
+        let agent = u64::from(caller.scope.agent.0);
+        let mut scope = self.half(0, (kind << 32) | agent);
+        // Lengths say where one ends, and which there are.
+        scope.write_u128(lengths([tenant, owner, task, context]));
+        [tenant, owner, task, context].into_iter().flatten().for_each(|text| scope.write(text));
+        let scope = scope.finish();
+        let named = |half: usize| {
+            let mut hasher = self.half(half, scope ^ name.len() as u64);
+            hasher.write(name);
+            u128::from(hasher.finish())
+        };
+        let name = (named(0) << 64) | named(1);
+        let content = self.content(send.message);
+        Some(NamedSend { name, content, scope: caller.scope.bits() })
     }
 
     /// What a message says, without its ids.
-    pub fn content(&self, message: Message<'_>) -> u128 {
-        match self.plain(message) {
-            Some(content) => self.hash(content),
-            None => self.hash(&self.sorted(message)),
+    #[inline]
+    fn content(&self, message: Message<'_>) -> u64 {
+        let content = |bytes: &[u8]| {
+            let mut hasher = self.half(1, bytes.len() as u64);
+            hasher.write(bytes);
+            hasher.finish()
+        };
+        let text = message.as_user_text().and_then(|(id, _)| {
+            // Nothing but its id is before what it says.
+            message.packed().get(FIELD_HEAD + id.raw().len()..)
+        });
+        match text.or_else(|| self.plain(message)) {
+            Some(bytes) => content(bytes),
+            None => content(&self.sorted(message)),
         }
     }
 
     /// The fields behind the ids, where they stand as [`SendHash::sorted`] would put them.
+    #[inline(never)]
     fn plain<'m>(&self, message: Message<'m>) -> Option<&'m [u8]> {
         let (mut begin, mut before) = (0, 0);
         for (tag, bytes) in message.fields() {
@@ -238,15 +271,26 @@ fn is_plain_part(part: &[u8]) -> bool {
     })
 }
 
-fn put(bytes: &mut SmallVec<[u8; 256]>, text: Option<&[u8]>) {
-    // No text has the length that stands for none.
-    let length = text.map_or(u32::MAX, |text| text.len() as u32);
-    bytes.extend_from_slice(&length.to_le_bytes());
-    bytes.extend_from_slice(text.unwrap_or_default());
+/// The caller's own name of a send.
+#[inline]
+fn own_name<'a>(caller: &Caller<'a>, send: &Send<'a>) -> Option<SendName<'a>> {
+    match caller.idempotency_key.and_then(field_key) {
+        Some(key) => Some(SendName::Field(key)),
+        None if send.has_own_id => Some(SendName::Message(send.message.message_id().raw())),
+        None => None,
+    }
+}
+
+/// Four lengths; no text has the one that stands for none.
+#[inline]
+fn lengths(texts: [Option<&[u8]>; 4]) -> u128 {
+    let length = |text: Option<&[u8]>| text.map_or(u32::MAX, |text| text.len() as u32);
+    texts.into_iter().fold(0, |all, text| (all << 32) | u128::from(length(text)))
 }
 
 /// draft-ietf-httpapi-idempotency-key-header §2.1: a string of RFC 8941 §3.3.3; clients are known
 /// to send it without the quotes, too. What is neither is no key.
+#[cold]
 fn field_key(field: &str) -> Option<&str> {
     let quoted = field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let key = quoted.unwrap_or(field);
