@@ -54,7 +54,7 @@ impl FirstSend<'_> {
     }
 
     /// It has made a task, or gone on with one.
-    #[inline]
+    #[inline(always)]
     pub fn note_task(&mut self, sent: SentTask) {
         self.is_open = false;
         if let Some(joined) = self.core.sends.table.settle_task(self.key, sent) {

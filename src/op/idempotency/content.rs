@@ -32,14 +32,6 @@ pub(super) struct SendHash {
     values: SipHasher13,
 }
 
-/// Under which name a send counts.
-enum SendName<'a> {
-    /// The caller's own `messageId`, raw.
-    Message(&'a [u8]),
-    /// What `Idempotency-Key` says.
-    Field(&'a str),
-}
-
 impl SendHash {
     /// Hashes that nobody can foresee who does not know the secret.
     pub fn new(secret: u128) -> SendHash {
@@ -56,8 +48,8 @@ impl SendHash {
     }
 
     /// One of the two, which goes on from another hash.
-    #[inline]
-    fn half(&self, half: usize, from: u64) -> FoldHasher<'_> {
+    #[inline(always)]
+    fn hasher(&self, half: usize, from: u64) -> FoldHasher<'_> {
         let (seed, start) = &self.halves[half];
         FoldHasher::with_seed(start ^ from, seed)
     }
@@ -65,50 +57,81 @@ impl SendHash {
     /// What a send of this caller is known by; `None`: it has no name of the caller's own.
     ///
     /// Names of tenant and owner, not their numbers, which are given again.
-    #[inline]
+    #[inline(always)]
     pub fn of(&self, caller: &Caller<'_>, send: &Send<'_>) -> Option<NamedSend> {
-        let (kind, name) = match own_name(caller, send)? {
-            SendName::Message(id) => (0, id),
-            SendName::Field(key) => (1, key.as_bytes()),
+        // Nothing but its id is before what it says.
+        let plain = send.message.as_user_text().map(|(id, _)| id.raw());
+        let (is_field, name) = match caller.idempotency_key.and_then(field_key) {
+            Some(key) => (true, key.as_bytes()),
+            None if !send.has_own_id => return None,
+            None => (false, plain.unwrap_or_else(|| send.message.message_id().raw())),
         };
-        let (tenant, owner) = (caller.tenant.map(str::as_bytes), caller.owner.map(str::as_bytes));
-        let (task, context) = (send.task_id.map(RawText::raw), send.context_id.map(RawText::raw));
-        let agent = u64::from(caller.scope.agent.0);
-        let mut scope = self.half(0, (kind << 32) | agent);
-        // Lengths say where one ends, and which there are.
-        scope.write_u128(lengths([tenant, owner, task, context]));
-        [tenant, owner, task, context].into_iter().flatten().for_each(|text| scope.write(text));
-        let scope = scope.finish();
-        let named = |half: usize| {
-            let mut hasher = self.half(half, scope ^ name.len() as u64);
-            hasher.write(name);
-            u128::from(hasher.finish())
+        let space = self.space(caller, send);
+        let mut hasher = self.hasher(1, space ^ ((name.len() as u64) << 1) ^ u64::from(is_field));
+        hasher.write(name);
+        let name = (u128::from(space) << 64) | u128::from(hasher.finish());
+        let content = match plain {
+            Some(id) => send.message.packed().get(FIELD_HEAD + id.len()..),
+            None => None,
         };
-        let name = (named(0) << 64) | named(1);
-        let content = self.content(send.message);
+        let content = match content {
+            Some(content) => self.bytes(content),
+            None => self.content(send.message),
+        };
         Some(NamedSend { name, content, scope: caller.scope.bits() })
     }
 
-    /// What a message says, without its ids.
-    #[inline]
-    fn content(&self, message: Message<'_>) -> u64 {
-        let content = |bytes: &[u8]| {
-            let mut hasher = self.half(1, bytes.len() as u64);
-            hasher.write(bytes);
-            hasher.finish()
+    /// Where a name counts: an owner's alone, as mostly, or also a tenant's, a task's, a context's.
+    #[inline(always)]
+    fn space(&self, caller: &Caller<'_>, send: &Send<'_>) -> u64 {
+        let owner = caller.owner.unwrap_or_default().as_bytes();
+        let is_known = u64::from(caller.owner.is_some()) << 16;
+        let head = u64::from(caller.scope.agent.0) | is_known | ((owner.len() as u64) << 32);
+        let more = match (caller.tenant, send.task_id, send.context_id) {
+            (None, None, None) => 0,
+            (tenant, task, context) => self.more([
+                tenant.map(str::as_bytes),
+                task.map(RawText::raw),
+                context.map(RawText::raw),
+            ]),
         };
-        let text = message.as_user_text().and_then(|(id, _)| {
-            // Nothing but its id is before what it says.
-            message.packed().get(FIELD_HEAD + id.raw().len()..)
-        });
-        match text.or_else(|| self.plain(message)) {
-            Some(bytes) => content(bytes),
-            None => content(&self.sorted(message)),
+        let mut hasher = self.hasher(0, 0);
+        hasher.write_u128((u128::from(more) << 64) | u128::from(head));
+        hasher.write(owner);
+        hasher.finish()
+    }
+
+    /// Texts of which each may be absent.
+    #[cold]
+    #[inline(never)]
+    fn more(&self, texts: [Option<&[u8]>; 3]) -> u64 {
+        let mut hasher = self.hasher(1, 0);
+        for text in texts {
+            // No text has the length that stands for none.
+            hasher.write_u64(text.map_or(u64::MAX, |text| text.len() as u64));
+            hasher.write(text.unwrap_or_default());
+        }
+        hasher.finish()
+    }
+
+    #[inline(always)]
+    fn bytes(&self, bytes: &[u8]) -> u64 {
+        let mut hasher = self.hasher(1, bytes.len() as u64);
+        hasher.write(bytes);
+        hasher.finish()
+    }
+
+    /// What a message says, without its ids.
+    #[cold]
+    #[inline(never)]
+    fn content(&self, message: Message<'_>) -> u64 {
+        match self.plain(message) {
+            Some(content) => self.bytes(content),
+            None => self.bytes(&self.sorted(message)),
         }
     }
 
     /// The fields behind the ids, where they stand as [`SendHash::sorted`] would put them.
-    #[inline(never)]
     fn plain<'m>(&self, message: Message<'m>) -> Option<&'m [u8]> {
         let (mut begin, mut before) = (0, 0);
         for (tag, bytes) in message.fields() {
@@ -269,23 +292,6 @@ fn is_plain_part(part: &[u8]) -> bool {
         before = tag;
         is_behind && tag != part_tag::DATA && tag != part_tag::METADATA
     })
-}
-
-/// The caller's own name of a send.
-#[inline]
-fn own_name<'a>(caller: &Caller<'a>, send: &Send<'a>) -> Option<SendName<'a>> {
-    match caller.idempotency_key.and_then(field_key) {
-        Some(key) => Some(SendName::Field(key)),
-        None if send.has_own_id => Some(SendName::Message(send.message.message_id().raw())),
-        None => None,
-    }
-}
-
-/// Four lengths; no text has the one that stands for none.
-#[inline]
-fn lengths(texts: [Option<&[u8]>; 4]) -> u128 {
-    let length = |text: Option<&[u8]>| text.map_or(u32::MAX, |text| text.len() as u32);
-    texts.into_iter().fold(0, |all, text| (all << 32) | u128::from(length(text)))
 }
 
 /// draft-ietf-httpapi-idempotency-key-header §2.1: a string of RFC 8941 §3.3.3; clients are known

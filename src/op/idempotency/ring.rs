@@ -53,6 +53,13 @@ pub(super) struct SendShard {
     pub message_bytes: usize,
 }
 
+impl KnownSend {
+    #[inline(always)]
+    fn is_turn(&self, own: u64) -> bool {
+        matches!(self.stage, SendStage::Undecided { turn, .. } if turn == own)
+    }
+}
+
 impl SendShard {
     /// One with room for so many entries.
     pub fn new(entries_max: usize) -> CachePadded<Mutex<SendShard>> {
@@ -63,25 +70,25 @@ impl SendShard {
         CachePadded::new(Mutex::new(SendShard { heads, first, next, ..SendShard::default() }))
     }
 
-    #[inline]
+    #[inline(always)]
     fn place(&self, bits: u64) -> usize {
         bits as usize & (self.heads.len() - 1)
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn entry_mut(&mut self, number: u64) -> Option<&mut KnownSend> {
         let at = self.place(number);
         self.entries.get_mut(at)
     }
 
     /// The number of what is known under a name.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, name: u128) -> Option<u64> {
         self.find_in(name as u64, |entry| entry.send.name == name)
     }
 
     /// The number of the newest of a chain that is not forgotten, and looked for.
-    #[inline]
+    #[inline(always)]
     fn find_in(&self, hash: u64, is_it: impl Fn(&KnownSend) -> bool) -> Option<u64> {
         let mut number = *self.heads.get(self.place(hash))?;
         while number >= self.first {
@@ -95,29 +102,24 @@ impl SendShard {
     }
 
     /// The entry of the first of equal sends, until it is decided.
-    #[inline]
+    #[inline(always)]
     pub fn own(&mut self, key: SendKey) -> Option<&mut KnownSend> {
-        let number = self.own_number(key)?;
-        self.entry_mut(number)
+        let at = self.place(key.number);
+        let is_there = key.number >= self.first
+            && self.entries.get(at).is_some_and(|entry| entry.is_turn(key.turn));
+        if is_there { self.entries.get_mut(at) } else { self.moved(key) }
     }
 
-    #[inline]
     pub fn own_number(&self, key: SendKey) -> Option<u64> {
-        let is_own = |entry: &KnownSend| match entry.stage {
-            SendStage::Undecided { turn, .. } => turn == key.turn,
-            SendStage::Task(_) | SendStage::Message | SendStage::Forgotten => false,
-        };
-        if key.number >= self.first && is_own(self.entries.get(self.place(key.number))?) {
-            return Some(key.number);
-        }
-        self.moved(key.hash, is_own)
+        self.find_in(key.hash, |entry| entry.is_turn(key.turn))
     }
 
     /// One that had to make room is at the end of the list.
     #[cold]
     #[inline(never)]
-    fn moved(&self, hash: u64, is_own: impl Fn(&KnownSend) -> bool) -> Option<u64> {
-        self.find_in(hash, is_own)
+    fn moved(&mut self, key: SendKey) -> Option<&mut KnownSend> {
+        let number = self.own_number(key)?;
+        self.entry_mut(number)
     }
 
     /// What a send is told under whose name one is known; `None`: that is out of date.
@@ -156,7 +158,7 @@ impl SendShard {
     }
 
     /// Puts an entry at the end of the list, and says its number.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, entry: KnownSend) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -204,7 +206,7 @@ impl SendShard {
     }
 
     /// Takes out the first entry that is decided; false: there is none.
-    #[inline]
+    #[inline(always)]
     pub fn evict(&mut self) -> bool {
         let first = self.entries.get(self.place(self.first));
         if let Some(KnownSend { stage: SendStage::Task(_), .. }) = first {

@@ -118,14 +118,14 @@ impl SendTable {
     }
 
     /// The shard of a hash is in its first bits.
-    #[inline]
+    #[inline(always)]
     fn lock(&self, hash: u64) -> MutexGuard<'_, SendShard> {
         let at = ((u128::from(hash) * self.shards.len() as u128) >> 64) as usize;
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks for a send that is equal; if there is none, this one is entered as the first.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self, send: NamedSend, now: Now) -> SendLook {
         let hash = send.name as u64;
         let mut shard = self.lock(hash);
@@ -170,13 +170,13 @@ impl SendTable {
     }
 
     /// Says that the first send has made a task, or gone on with one; who waits for that.
-    #[inline]
+    #[inline(always)]
     pub fn settle_task(&self, key: SendKey, task: SentTask) -> Option<Vec<JoinedSend>> {
         let mut shard = self.lock(key.hash);
         let entry = shard.own(key)?;
-        let stage = std::mem::replace(&mut entry.stage, SendStage::Task(task));
-        let SendStage::Undecided { is_awaited: true, turn } = stage else { return None };
-        shard.joined.remove(&turn)
+        let is_awaited = matches!(entry.stage, SendStage::Undecided { is_awaited: true, .. });
+        entry.stage = SendStage::Task(task);
+        if is_awaited { shard.joined.remove(&key.turn) } else { None }
     }
 
     /// Says which direct message the first send became, or that it failed; who waits for that.
