@@ -146,7 +146,7 @@ impl KnownSends {
 impl Core {
     /// Looks for a send that is equal to this one: `None` where it is to be made, and then `first`
     /// says what comes of it, if others are to know.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn known_send<'c>(
         &'c self,
         cx: &mut CallCx<'_>,

@@ -165,19 +165,22 @@ impl SendShard {
         let at = self.place(entry.send.name as u64);
         let before = std::mem::replace(&mut self.heads[at], number);
         let entry = KnownSend { before, ..entry };
-        match self.entry_mut(number) {
-            Some(place) => *place = entry,
-            None => self.grow(entry),
+        if let Some(place) = self.entry_mut(number) {
+            *place = entry;
+            return number;
         }
+        if self.entries.len() == self.entries.capacity() {
+            self.take_room();
+        }
+        self.entries.push(entry);
         number
     }
 
-    /// Puts an entry where there was none before; all of the room is taken at once.
+    /// Takes all of the room at once, which is used as entries come.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, entry: KnownSend) {
+    fn take_room(&mut self) {
         self.entries.reserve_exact(self.heads.len() - self.entries.len());
-        self.entries.push(entry);
     }
 
     /// Empties an entry; it leaves when it is the last.

@@ -212,7 +212,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::{limits::IDEMPOTENCY_ENTRY_BYTES, model::PartsBuf};
+    use crate::{limits::IDEMPOTENCY_ENTRY_BYTES, model::PartsBuf, service::CallLink};
 
     fn table(entries: usize, bytes: usize) -> SendTable {
         SendTable::new(&Limits {
@@ -260,6 +260,46 @@ mod tests {
         first(table.enter(named(1, 2), at(0)));
         table.settle(old, Some(&message(1)));
         assert!(matches!(table.enter(named(1, 2), at(0)), SendLook::Undecided));
+    }
+
+    fn task(place: u32) -> SentTask {
+        let key = TaskKey { place, check: 0 };
+        let generation = Generation::V1;
+        SentTask { key, seq: 1, after: 0, end: None, is_next: false, generation }
+    }
+
+    #[test]
+    fn nothing_of_another_scope_is_given_for_its_hashes() {
+        let table = table(10, 1_000);
+        let (own, other) = (named(1, 1), NamedSend { scope: 1, ..named(1, 1) });
+        let key = first(table.enter(own, at(0)));
+        assert!(matches!(table.enter(other, at(0)), SendLook::Conflict));
+        let joined = JoinedSend { call: CallLink::late().1, mode: SendMode::Wait };
+        assert!(table.join(&other, joined).is_err());
+        table.settle_task(key, task(7));
+        assert!(matches!(table.enter(other, at(0)), SendLook::Gone));
+        let known = table.enter(own, at(0));
+        assert!(matches!(known, SendLook::Sent(Sent::Task(sent)) if sent.key.place == 7));
+    }
+
+    #[test]
+    fn the_oldest_leaves_first_and_who_is_undecided_stays() {
+        let table = table(20, 1_000);
+        // Many of them have one chain.
+        let name = |number: u32| u128::from(number % 3) | u128::from(number) << 64;
+        let stays = first(table.enter(named(name(0), 0), at(0)));
+        for number in 1..200 {
+            let key = first(table.enter(named(name(number), 0), at(0)));
+            table.settle_task(key, task(number));
+            for old in number.saturating_sub(18).max(1)..=number {
+                let known = table.enter(named(name(old), 0), at(0));
+                assert!(matches!(known, SendLook::Sent(Sent::Task(sent)) if sent.key.place == old));
+            }
+            assert!(matches!(table.enter(named(name(0), 0), at(0)), SendLook::Undecided));
+        }
+        table.settle_task(stays, task(0));
+        assert!(matches!(table.enter(named(name(0), 0), at(0)), SendLook::Sent(Sent::Task(_))));
+        assert!(matches!(table.enter(named(name(100), 0), at(0)), SendLook::First(_)));
     }
 
     #[test]
