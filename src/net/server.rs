@@ -179,7 +179,7 @@ impl Server {
         self
     }
 
-    /// Divides so many bytes of memory among the limits that may shrink, whatever
+    /// Divides so many bytes of memory among the limits that follow from it, whatever
     /// [`Server::limits`] said of them; [`Limits::for_memory`] leaves some as they are.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Server {
