@@ -195,6 +195,32 @@ fn the_engine_of_the_guide_answers_waits_and_streams() {
     assert!(stream.contains("chunk 98") && stream.contains("TASK_STATE_COMPLETED"), "{stream}");
 }
 
+/// The names of flags with which lines of a text begin, behind `begin`.
+#[cfg(feature = "cli")]
+fn flags<'t>(text: &'t str, begin: &str) -> std::collections::BTreeSet<&'t str> {
+    let names = text.lines().filter_map(|line| {
+        let line = line.trim_start().strip_prefix(begin)?;
+        line.starts_with("--").then(|| line.split([' ', '[', '=', '`', ',']).next().unwrap())
+    });
+    names.collect()
+}
+
+#[test]
+#[cfg(feature = "cli")]
+fn the_readme_has_every_flag_of_serve_and_no_other() {
+    let serve = std::process::Command::new(env!("CARGO_BIN_EXE_peregrine"))
+        .args(["serve", "--help"])
+        .output()
+        .unwrap();
+    let help = String::from_utf8(serve.stdout).unwrap();
+    let page = include_str!("../README.md");
+    let table = page.split("\n## Flags of `serve`\n").nth(1).unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let known = flags(&help, "");
+    assert!(known.len() > 20, "{help}");
+    assert_eq!(flags(table, "| `"), known);
+}
+
 /// The numbers of a row of the table of sizes, by the name in its first cell.
 fn row(page: &str, name: &str) -> Vec<u64> {
     let begin = format!("| `{name}` |");

@@ -23,7 +23,12 @@ const ROWS: &[Row] = &[
     ),
     ("tls-cert", "FILE", "Speaks TLS on every address, with this certificate chain (PEM)"),
     ("tls-key", "FILE", "The private key of the certificate (PEM)"),
-    ("tls-client-ca", "FILE", "Clients must show a certificate that leads to one of these (PEM)"),
+    (
+        "tls-client-ca",
+        "FILE",
+        "Clients must show a certificate that leads to one of these (PEM); with callers in [auth] \
+         of the configuration they may show none",
+    ),
     ("public-url", "URL", "The URL that cards name, for a server behind a proxy"),
     (
         "allow-host",
@@ -69,8 +74,13 @@ const ROWS: &[Row] = &[
         "What cards list, the preferred first: jsonrpc, http+json, grpc, websocket, each with =URL \
          if need be [default: jsonrpc,http+json]",
     ),
-    ("extended-card", "", "The extended agent card is served, to everybody"),
-    ("no-extended-card", "", "It is refused, as it is anyway"),
+    (
+        "extended-card",
+        "",
+        "The extended agent card is served to everybody [default: to callers alone where they are \
+         known, whatever is said here, and else to nobody]",
+    ),
+    ("no-extended-card", "", "Takes back what --extended-card or the configuration says of it"),
     ("ws-origin", "ORIGIN", "Pages of this origin may open WebSockets, * for any; may be repeated"),
     (
         "cors-origin",

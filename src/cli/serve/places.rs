@@ -21,12 +21,12 @@ pub struct Places {
     root: Option<FirstCall>,
     /// The extensions without which the agent at `/` answers nobody.
     required: Vec<String>,
-    /// True: clients must show a certificate.
+    /// True: clients are asked for a certificate.
     asks_clients: bool,
 }
 
 impl Places {
-    /// The places of a setup that has its agents; `asks_clients`: clients must show a certificate.
+    /// The places of a setup that has its agents; `asks_clients`: for a certificate.
     pub fn of(setup: &Setup, asks_clients: bool) -> Places {
         let names = setup.agents.iter().map(|(profile, _)| &profile.name);
         let mut rows: Vec<(String, String)> =

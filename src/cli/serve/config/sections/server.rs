@@ -84,8 +84,13 @@ pub const KEYS: &[Key] = &[
     .flag("tenants"),
     key("card", CARD, "\"hybrid\"", "Form of the public agent cards: v1, v03 or hybrid")
         .flag("card"),
-    key("extended_card", Shape::Switch, "false", "The extended agent card is served, to everybody")
-        .flag("extended-card"),
+    key(
+        "extended_card",
+        Shape::Switch,
+        "false",
+        "The extended agent card is served to everybody; callers that are known have it anyway",
+    )
+    .flag("extended-card"),
     key(
         "interfaces",
         Shape::Texts,

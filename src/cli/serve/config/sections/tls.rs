@@ -11,7 +11,8 @@ const KEYS: &[Key] = &[
         "client_ca",
         Shape::Path,
         "",
-        "Clients must show a certificate that leads to one of these (PEM)",
+        "Clients must show a certificate that leads to one of these (PEM); with callers in auth \
+         they may show none",
     )
     .flag("tls-client-ca")
     .live(),
