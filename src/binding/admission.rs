@@ -3,8 +3,8 @@
 //!
 //! Law: what shows no task is public: cards, catalogs, health, reflection, what HTTP asks of a
 //! server, and errors about paths. Everything else needs a caller as soon as callers are known at
-//! all, unless the agent lets anybody call. A wrong credential is as none where none is needed.
-//! Then nobody's body is read for what is public.
+//! all, unless the agent lets anybody call. A wrong credential is refused by such an agent, too:
+//! ADR 0021. For what is public it is as none, and the body of whoever has none is not read there.
 
 use std::{
     net::IpAddr,

@@ -27,9 +27,10 @@ pub enum LogLevel {
     Off,
     /// What has failed.
     Error,
-    /// That, and what somebody should look at.
+    /// That, and what somebody should look at: limits that are hit, handshakes that fail, spans
+    /// that are lost.
     Warn,
-    /// That, and what happens to the server: reloads, limits that are hit, the drain; calls.
+    /// That, and what happens to the server: reloads, agents that block, the drain; calls.
     Info,
     /// All there is.
     Debug,
