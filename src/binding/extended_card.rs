@@ -24,6 +24,11 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
     }
     let (config, endpoint) = (cx.config, cx.endpoint);
     cx.agent = endpoint.agent;
+    // No call is decoded here: whom the last one meant was another's.
+    cx.scratch.tenant.clear();
+    if let Err(fault) = cx.address(None) {
+        return http_error::refuse(&mut cx.writer, &fault);
+    }
     let checked = if cx.is_asked() { cx.check_call(Op::ExtendedCard) } else { Ok(()) };
     cx.name_share();
     if let Err(fault) = checked {

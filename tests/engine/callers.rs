@@ -195,6 +195,24 @@ fn the_extended_card_turns_itself_on_and_needs_a_caller() {
 }
 
 #[test]
+fn the_extended_card_is_for_the_tenant_of_its_path_and_not_for_the_last_callers() {
+    let (mut lab, _) = lab();
+    let card = "/agent/authenticatedExtendedCard";
+    let mut ask = |token: &str, path: &str| {
+        lab.ask(&get_with(path, &format!("Authorization: Bearer {token}\r\n")))
+    };
+    // In turns: one worker answers both.
+    for token in ["alice - acme", "bob - other", "alice - acme", "carol"] {
+        let reply = ask(token, card);
+        assert_eq!(reply.status, 200, "{token} {}", reply.text());
+    }
+    for (token, status) in [("alice - acme", 200), ("bob - other", 403), ("carol", 403)] {
+        let reply = ask(token, &format!("/tenants/acme{card}"));
+        assert_eq!(reply.status, status, "{token} {}", reply.text());
+    }
+}
+
+#[test]
 fn cards_say_what_callers_have_to_show() {
     let (mut lab, _) = lab();
     let card = lab.ask(&get("/.well-known/agent-card.json")).json();
