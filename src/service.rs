@@ -87,6 +87,8 @@ pub struct Caller<'a> {
     pub owner: Option<&'a str>,
     /// Who calls, where the server knows its callers ([`crate::auth`]); `None`: anybody.
     pub principal: Option<&'a Arc<Principal>>,
+    /// True: the server knows its callers, and who has no principal is a stranger.
+    pub knows_callers: bool,
     /// How many of its tasks may run at a time; `None`: as many as there is room for.
     pub running: Option<&'a RunningShare>,
     /// The worker that handles the call.

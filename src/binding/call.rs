@@ -324,6 +324,7 @@ impl<'x> CallContext<'x> {
             tenant: Some(&**tenant).filter(|tenant| !tenant.is_empty()),
             owner: principal.map(|principal| principal.owner()),
             principal,
+            knows_callers: self.config.access.gate.is_some(),
             running: self.share.as_ref().and_then(|share| share.running()),
             worker: *worker,
             idempotency_key: terms.idempotency_key.filter(|_| is_alone),

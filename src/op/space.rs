@@ -41,8 +41,8 @@ impl Core {
         answer: &mut Answer<'_>,
         owner_hint: Option<&NumberHint>,
     ) -> Result<Outcome, Fault> {
-        let Caller { scope, tenant, owner, worker, .. } = cx.caller;
-        let named = SpaceName { scope, tenant, owner, owner_hint };
+        let Caller { scope, tenant, owner, worker, knows_callers, .. } = cx.caller;
+        let named = SpaceName { scope, tenant, owner, owner_hint, knows_callers };
         let space = match call.may_make_task() {
             true => self.store.enter_space(worker, named, cx.now)?,
             false => self.store.find_space(worker, named),

@@ -70,11 +70,19 @@ pub struct SpaceName<'a> {
     pub owner: Option<&'a str>,
     /// What is remembered of it.
     pub owner_hint: Option<&'a NumberHint>,
+    /// True: who has no owner is a stranger among callers that are known.
+    pub knows_callers: bool,
 }
 
 impl<'a> SpaceName<'a> {
     fn tenant(&self) -> Option<SaidName<'a>> {
-        self.tenant.map(|name| SaidName { maker: self.owner, ..SaidName::plain(name) })
+        self.tenant.map(|name| SaidName { maker: self.maker(), ..SaidName::plain(name) })
+    }
+
+    /// Who makes the name of the tenant. All strangers are one, whose name no owner has: nobody
+    /// could tell them apart, and they must not take the half that is the owners'.
+    fn maker(&self) -> Option<&'a str> {
+        self.owner.or(self.knows_callers.then_some(""))
     }
 
     fn owner(&self) -> Option<SaidName<'a>> {
@@ -129,9 +137,9 @@ impl Store {
     /// The scope that a call of `worker` means, which may make a task.
     ///
     /// # Errors
-    /// `Overloaded` when as many tenants or owners have tasks as may; `RateLimited` when the owner
-    /// has named half of the tenants; invalid parameters when the
-    /// name of the tenant is claimed, see [`Store::claim_tenant`].
+    /// `Overloaded` when as many tenants or owners have tasks as may; `RateLimited` when the owner,
+    /// or strangers among known callers, have named half of the tenants; invalid parameters when
+    /// the name of the tenant is claimed, see [`Store::claim_tenant`].
     pub fn enter_space(
         &self,
         worker: usize,
@@ -139,13 +147,13 @@ impl Store {
         now: Now,
     ) -> Result<Space<'_>, Fault> {
         let (mut tenant, mut owner) = (None, None);
-        if let Some(named) = named.tenant() {
+        if let Some(said) = named.tenant() {
             let note = |set: &mut _| self.note_tenants(set);
-            let entered = self.spaces.tenants.enter(worker, named, now, note);
+            let entered = self.spaces.tenants.enter(worker, said, now, note);
             tenant = Some(entered.map_err(|why| match why {
                 NoNumber::Full => Fault::at_limit("tenants_max"),
                 NoNumber::Claimed => Fault::param("tenant", "is kept for an agent"),
-                NoNumber::ShareTaken(most) => share_taken(most),
+                NoNumber::ShareTaken(most) => share_taken(named.owner, most),
             })?);
         }
         if let Some(named) = named.owner() {
@@ -205,10 +213,11 @@ impl Store {
     }
 }
 
-/// What an owner hears that has named as many tenants as one may.
+/// What an owner hears that has named as many tenants as one may; `None`: strangers have.
 #[cold]
-fn share_taken(most: u32) -> Fault {
-    let detail = format!("as many tenants have tasks that the caller has named as may ({most})");
+fn share_taken(owner: Option<&str>, most: u32) -> Fault {
+    let who = owner.map_or("strangers have", |_| "the caller has");
+    let detail = format!("as many tenants have tasks that {who} named as may ({most})");
     Fault::because(FaultKind::RateLimited, detail)
 }
 

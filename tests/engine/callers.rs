@@ -485,6 +485,30 @@ fn tenants_are_those_that_a_principal_may_name() {
 }
 
 #[test]
+fn strangers_of_open_agents_name_half_of_the_tenants_together() {
+    let by = Arc::new(ByName::default());
+    let mut setup = setup(&by);
+    setup.limits.tenants_max = 4;
+    let mut lab = Lab::new(setup);
+    let mut send = |token: &str, tenant: &str| {
+        let mut params = V1.params(say("hi"));
+        params["tenant"] = json!(tenant);
+        let body = rpc("SendMessage", &params);
+        let lines = [("A2A-Version", "1.0"), ("Authorization", token)];
+        lab.pass(1_000);
+        lab.ask(&post("/agents/open", &lines[..1 + usize::from(!token.is_empty())], &body))
+    };
+    assert_eq!([send("", "a").status, send("", "b").status], [200, 200]);
+    let refused = send("", "c");
+    assert_eq!(refused.status, 429);
+    assert!(refused.text().contains("strangers have named"), "{}", refused.text());
+    // What has a name already goes on, and the other half is for whoever is known.
+    assert_eq!(send("", "a").status, 200);
+    let alice = "Bearer alice - c,d";
+    assert_eq!([send(alice, "c").status, send(alice, "d").status], [200, 200]);
+}
+
+#[test]
 fn scopes_are_asked_for_by_the_server_and_by_agents() {
     let by = Arc::new(ByName::default());
     let mut lab = Lab::new(Setup { asks_scopes: true, ..setup(&by) });
