@@ -4,8 +4,10 @@
 //! what listens there as to itself (DNS rebinding); what it cannot change is that its requests name
 //! its own host. So a listener that this machine alone can reach answers to known hosts and no
 //! others, and every listener does once the setup names a host: one that is allowed, or that of the
-//! public URL. Known are those, the names and addresses of the loopback interface, and the address
-//! at which the connection came in. Ports do not matter; who names no host at all is no browser.
+//! public URL. The listener of the pages about the server does so in any case, and answers to every
+//! address as well: a name is what a page needs, and probes go by addresses. Known are the hosts
+//! that are named, the names and addresses of the loopback interface, and the address at which the
+//! connection came in. Ports do not matter; who names no host at all is no browser.
 
 use std::net::IpAddr;
 
@@ -84,15 +86,22 @@ pub fn are_known(config: &ServerConfig, head: &Head<'_>, is_host_known: bool) ->
 /// Whether a request is answered for which [`are_known`] does not hold.
 #[cold]
 pub fn are_served(config: &ServerConfig, peer: Peer<'_>, head: &Head<'_>) -> bool {
-    !config.hosts.are_checked(peer.is_loopback) || know_all(config, head, peer.local)
+    let (hosts, is_admin) = (&config.hosts, peer.is_admin);
+    let is_address = |host: &str| matches!(Host::of(host), Some(Host::Address(_)));
+    let is_served = |host: &str| hosts.know(host, peer.local) || is_admin && is_address(host);
+    !hosts.are_checked(peer.is_loopback || is_admin) || named(config, head).all(is_served)
+}
+
+#[cold]
+pub(super) fn know_all(config: &ServerConfig, head: &Head<'_>, local: Option<IpAddr>) -> bool {
+    named(config, head).all(|host| config.hosts.know(host, local))
 }
 
 /// What a trusted proxy says is looked at beside `Host`, not in its place: the page of a browser
 /// that passes the proxy by could say it as well.
-#[cold]
-pub(super) fn know_all(config: &ServerConfig, head: &Head<'_>, local: Option<IpAddr>) -> bool {
+fn named<'h>(config: &ServerConfig, head: &Head<'h>) -> impl Iterator<Item = &'h str> + use<'h> {
     let forwarded = if config.trust_forwarded { forwarded_host(head) } else { None };
-    [head.host(), forwarded].into_iter().flatten().all(|host| config.hosts.know(host, local))
+    [head.host(), forwarded].into_iter().flatten()
 }
 
 /// True for a host without a port, as `Host` can name one, and for `*`, which stands for all.

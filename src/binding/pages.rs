@@ -3,14 +3,15 @@
 //! Law: that a server lives, and whether it is ready, is for everybody; what it has counted, and
 //! why it is not ready, is for whoever runs it: on the listener that is there for that, with the
 //! scope `a2a:admin`, or from this machine. A peer on this machine may be a proxy that forwards for
-//! a stranger, or a browser that shows a stranger's page: so a request that names another origin
-//! than its connection's, or a host that is not ours, is a stranger's.
+//! a stranger, or a browser that shows a stranger's page: so a request that is forwarded, that a
+//! page of another origin has sent, or that names a host that is not ours, is a stranger's. What
+//! pages of other origins may read of agents (CORS) they may not read here.
 
 use crate::{
     auth::{AuthRefusal, ScopeSet},
     binding::{CallContext, ServerConfig, hosts, http_error, responder::Content, route::NOTHING},
     fault::{Fault, FaultKind},
-    http::{FieldLines, Head, Method, field_lines},
+    http::{Field, FieldLines, FieldLinesBuf, Head, Method, field_lines},
     service::pages::ServerPage,
 };
 
@@ -38,13 +39,18 @@ pub fn beside_agents(config: &ServerConfig, path: &str) -> Option<ServerPage> {
 pub fn answer_admin(cx: &mut CallContext<'_>, head: &Head<'_>) {
     match ServerPage::at(head.path()) {
         Some(page) => answer(cx, head, page),
-        None => http_error::answer(&mut cx.writer, 404, NOTHING),
+        None => {
+            cx.writer.fields = FieldLinesBuf::default();
+            http_error::answer(&mut cx.writer, 404, NOTHING);
+        }
     }
 }
 
 /// Answers a request for a page.
 #[cold]
 pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, page: ServerPage) {
+    // What is said of CORS is said of agents.
+    cx.writer.fields = FieldLinesBuf::default();
     match head.method() {
         Method::Get | Method::Head => {}
         Method::Options => return cx.writer.empty(204, METHODS),
@@ -89,5 +95,13 @@ fn is_from_here(cx: &CallContext<'_>, head: &Head<'_>) -> bool {
     let address = cx.peer.remote.address();
     address.is_some_and(|address| address.to_canonical().is_loopback())
         && FORWARDED.iter().all(|name| head.values(name).next().is_none())
+        && !is_of_a_page(head)
         && hosts::know_all(cx.config, head, cx.peer.local)
+}
+
+/// Whether a page in a browser has sent a request, unless it is our own page: reading it, a browser
+/// sends no `Origin` (Fetch, §3.1), and says where it comes from (Fetch Metadata, §2.2).
+fn is_of_a_page(head: &Head<'_>) -> bool {
+    let is_own = |site: &[u8]| matches!(site, b"none" | b"same-origin");
+    head.value(Field::Origin).is_some() || !head.values("Sec-Fetch-Site").all(is_own)
 }

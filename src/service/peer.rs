@@ -30,7 +30,7 @@ pub struct Peer<'a> {
     /// known hosts and no others, see `docs/guide/proxy.md`.
     pub is_loopback: bool,
     /// True: the connection came to a listener on which the pages about the server are served, and
-    /// no agent.
+    /// no agent; it answers to known hosts, and to addresses.
     pub is_admin: bool,
     /// The address of the other side.
     pub remote: Remote<'a>,

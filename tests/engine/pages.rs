@@ -12,7 +12,7 @@ use peregrine::{
         Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Grant, Presented,
         Principal, PrincipalBuf, ScopeSet, TenantGrant,
     },
-    engine::{BuildError, Mount, Setup, Start},
+    engine::{BuildError, Cors, Mount, Setup, Start},
     model::CardSecurity,
     service::{
         Now, Peer, Remote,
@@ -134,6 +134,66 @@ fn a_page_that_a_stranger_shows_in_a_browser_here_is_a_strangers() {
     let peer = lab.open_to(from("127.0.0.1"));
     lab.write(peer, b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n");
     assert_eq!(lab.reply(peer).status, 403);
+}
+
+#[test]
+fn a_page_of_another_origin_reads_nothing_even_if_cors_lets_every_page_in() {
+    let cors = Cors { origins: vec!["*".to_owned()], ..Cors::default() };
+    let setup = |cors| Setup { pages: Some(Arc::new(Said)), cors, ..Setup::default() };
+    let mut lab = Lab::new(setup(cors));
+    for (lines, is_from_here) in [
+        ("", true),
+        ("Sec-Fetch-Site: none\r\n", true),
+        ("Sec-Fetch-Site: same-origin\r\n", true),
+        ("Sec-Fetch-Site: same-site\r\n", false),
+        ("Sec-Fetch-Site: cross-site\r\n", false),
+        ("Origin: http://evil.example\r\n", false),
+        ("Origin: null\r\n", false),
+    ] {
+        let metrics = if is_from_here { 200 } else { 403 };
+        assert_eq!(ask(&mut lab, from("127.0.0.1"), "/metrics", lines).0, metrics, "{lines}");
+        let ready = (200, format!("Ready {is_from_here}"));
+        assert_eq!(ask(&mut lab, from("127.0.0.1"), "/readyz", lines), ready, "{lines}");
+    }
+    let listener = Peer { is_admin: true, ..from("127.0.0.1") };
+    for (peer, path) in [
+        (from("127.0.0.1"), "/metrics"),
+        (from("127.0.0.1"), "/readyz"),
+        (from("127.0.0.1"), "/healthz"),
+        (listener, "/metrics"),
+        (listener, "/nothing"),
+    ] {
+        for method in ["GET", "OPTIONS", "POST"] {
+            let peer = lab.open_to(peer);
+            let lines = "Host: localhost\r\nOrigin: http://evil.example\r\n\
+                Access-Control-Request-Method: GET\r\nContent-Length: 0\r\n";
+            lab.write(peer, format!("{method} {path} HTTP/1.1\r\n{lines}\r\n").as_bytes());
+            let reply = lab.reply(peer);
+            assert_eq!(reply.field("access-control-allow-origin"), None, "{method} {path}");
+        }
+    }
+}
+
+#[test]
+fn no_name_of_somebody_elses_leads_to_the_admin_listener() {
+    let listener = Peer { is_admin: true, ..from("192.0.2.1") };
+    for (named, host, status) in [
+        (None, "evil.example:9090", 421),
+        (None, "localhost:9090", 200),
+        (None, "192.0.2.9:9090", 200),
+        (None, "[2001:db8::1]:9090", 200),
+        (Some("metrics.example"), "metrics.example:9090", 200),
+        (Some("metrics.example"), "192.0.2.9", 200),
+        (Some("metrics.example"), "evil.example", 421),
+        (Some("*"), "evil.example", 200),
+    ] {
+        let allow_hosts = named.into_iter().map(str::to_owned).collect();
+        let setup = Setup { allow_hosts, pages: Some(Arc::new(Said)), ..Setup::default() };
+        let mut lab = Lab::new(setup);
+        let peer = lab.open_to(listener);
+        lab.write(peer, format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        assert_eq!(lab.reply(peer).status, status, "{named:?} {host}");
+    }
 }
 
 #[test]
