@@ -1,19 +1,20 @@
 //! Who signs cards, and which cards are signed (A2A 1.0 §8.4).
 //!
 //! Law: what is signed names hosts that the operator has named, and no others, so that nobody has a
-//! card signed that leads elsewhere. A card is signed once, for all workers, and again when it is
-//! another.
+//! card signed that leads elsewhere, nor as many as it has names for tenants. A card has the same
+//! signatures for all workers, and others when it is another.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::binding::{ServerConfig, origin::Origin};
+use crate::binding::{Endpoint, ServerConfig, origin::Origin};
 
 /// Signs cards: with several keys at once while one takes the place of another.
 ///
-/// It is asked on the threads that serve, once for each card.
+/// It is asked on the threads that serve, once for each card; by several of them at the same moment
+/// if they need a new one at the same moment.
 pub trait CardSigner: Send + Sync {
     /// Signatures of this card, which is JSON without `signatures` in one of the forms that cards
     /// have; empty: it goes out unsigned.
@@ -52,18 +53,31 @@ type SignedCard = (Box<[u8]>, Arc<[DetachedSignature]>);
 
 impl SignedCards {
     fn of(&self, signer: &dyn CardSigner, card: &[u8]) -> Arc<[DetachedSignature]> {
-        // Others wait: each signature of ES256 is another, and a card is to have one.
-        let mut signed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, signatures)) = signed.iter().find(|(known, _)| **known == *card) {
-            return Arc::clone(signatures);
+        if let Some(known) = find(&self.lock(), card) {
+            return known;
+        }
+        let signatures: Arc<[DetachedSignature]> = signer.sign(card).into();
+        let mut signed = self.lock();
+        // Each signature of ES256 is another, and a card is to have one: that which came first.
+        if let Some(known) = find(&signed, card) {
+            return known;
         }
         if signed.len() == SIGNED_CARDS_KEPT {
             signed.pop_front();
         }
-        let signatures: Arc<[DetachedSignature]> = signer.sign(card).into();
         signed.push_back((card.into(), Arc::clone(&signatures)));
         signatures
     }
+
+    /// Nobody signs under the lock, which all workers take.
+    fn lock(&self) -> MutexGuard<'_, VecDeque<SignedCard>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn find(signed: &VecDeque<SignedCard>, card: &[u8]) -> Option<Arc<[DetachedSignature]>> {
+    let found = signed.iter().find(|(known, _)| **known == *card);
+    found.map(|(_, signatures)| Arc::clone(signatures))
 }
 
 /// The signatures of a card that names this origin; empty: it goes out unsigned.
@@ -94,4 +108,49 @@ fn is_named(config: &ServerConfig, origin: &Origin<'_>) -> bool {
 fn port_of(url: &str) -> Option<&str> {
     let (_, port) = url.rsplit_once(':')?;
     (!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())).then_some(port)
+}
+
+/// Whether a path is that of a tenant which has no agent's name: a client may ask for as many as
+/// there are names.
+pub fn is_tenants(config: &ServerConfig, endpoint: Endpoint, agent: &str, base: &str) -> bool {
+    let Some(tenants) = endpoint.dialect.routes.tenants else { return false };
+    let Some((before, name)) = base.rsplit_once('/') else { return false };
+    before.ends_with(tenants.trim_end_matches('/'))
+        && name != agent
+        && config.mounts.iter().all(|mount| mount.path != base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Signs with its name, after something else has happened.
+    struct Named<'s>(&'s str, &'s (dyn Fn() + Send + Sync));
+
+    impl CardSigner for Named<'_> {
+        fn sign(&self, _card: &[u8]) -> Vec<DetachedSignature> {
+            (self.1)();
+            let signature = self.0.to_owned();
+            vec![DetachedSignature { protected: String::new(), signature }]
+        }
+
+        fn jwks(&self) -> &[u8] {
+            b"{}"
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_signature_and_a_card_has_that_which_came_first() {
+        let cards = SignedCards::default();
+        let by = |name: &str, meanwhile: &(dyn Fn() + Send + Sync)| {
+            cards.of(&Named(name, meanwhile), b"card")[0].signature.clone()
+        };
+        let meanwhile = || {
+            assert!(cards.0.try_lock().is_ok(), "it is signed under the lock");
+            assert_eq!(by("first", &|| ()), "first");
+        };
+        assert_eq!(by("second", &meanwhile), "first");
+        assert_eq!(by("third", &|| ()), "first");
+        assert_eq!(cards.0.lock().unwrap().len(), 1);
+    }
 }

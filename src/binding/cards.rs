@@ -303,7 +303,7 @@ pub fn extended(
 }
 
 /// Renders the card of an agent that is served at path `base`, for a caller with these scopes or
-/// for everybody, and signs it.
+/// for everybody, and signs it unless it is a tenant's.
 pub fn body(
     (profile, scopes): (&Profile, Option<&ScopeSet>),
     config: &ServerConfig,
@@ -335,7 +335,9 @@ pub fn body(
     };
     let mut card = card::render(profile, &interfaces, form, options);
     // 0.1 has no place for them.
-    if !matches!(form, CardForm::V03 | CardForm::ExtendedV03) || !card::is_v01_alone(&interfaces) {
+    let has_place =
+        !matches!(form, CardForm::V03 | CardForm::ExtendedV03) || !card::is_v01_alone(&interfaces);
+    if has_place && !card_signer::is_tenants(config, endpoint, &profile.name, base) {
         let signatures = card_signer::signatures(config, origin, &card);
         card_security::push_signatures(&mut card, signatures.iter().map(DetachedSignature::pair));
     }

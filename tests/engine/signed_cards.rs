@@ -9,7 +9,7 @@ use peregrine::{
         verify,
     },
     dialect::card::CardForm,
-    engine::Setup,
+    engine::{Mount, Setup, Tenants},
     model::{CardRequirement, CardScheme, CardSecurity, Extension, JsonObjectBuf},
 };
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm};
@@ -165,6 +165,32 @@ fn only_what_the_operator_has_named_is_signed() {
     let card = public_url.ask(&card("localhost", "")).json();
     assert_eq!(card["url"], "https://agents.example/x/");
     assert!(card.get("signatures").is_some());
+}
+
+#[test]
+fn names_that_clients_make_up_for_tenants_have_nothing_signed() {
+    let (path, dialect) = ("/m".to_owned(), "a2a_rust".to_owned());
+    let mounts = vec![Mount { path, dialect, agent: None }];
+    let mut lab = Lab::new(Setup { tenants: Tenants::Any, mounts, ..setup() });
+    for (base, is_signed) in [
+        ("", true),
+        ("/agents/echo", true),
+        ("/m", true),
+        ("/tenants/acme", false),
+        ("/m/tenants/acme", false),
+        // What has a name of the operator's is no tenant.
+        ("/tenants/echo", true),
+    ] {
+        let card = lab.ask(&get(&format!("{base}{CARD}"))).json();
+        assert_eq!(card["name"], "echo", "{base}");
+        assert_eq!(card.get("signatures").is_some(), is_signed, "{base}");
+        let fields = [("A2A-Version", "1.0")];
+        let body = rpc_id("1", "GetExtendedAgentCard", &json!({}));
+        let path = if base.is_empty() { "/" } else { base };
+        let card = lab.ask(&post(path, &fields, &body)).json();
+        let signatures = card["result"].as_object().map(|card| card.contains_key("signatures"));
+        assert_eq!(signatures, Some(is_signed), "{base} {card}");
+    }
 }
 
 #[test]
