@@ -17,7 +17,8 @@ use crate::{
 /// tasks of several callers must compare the principal and the tenant of the request
 /// ([`RequestView::principal`], [`RequestView::tenant`]) with those that made the task, and not
 /// know it where they differ. It is not asked for a task that the server has stored for somebody
-/// else.
+/// else under an id that the server has made; it may be under one that a client has chosen, as
+/// clients of 0.1 do (`tasks/send`).
 pub struct TaskLookup<'a> {
     /// The task's id, as the client names it: any text.
     pub task_id: RawText<'a>,
