@@ -306,6 +306,35 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
 }
 
 #[test]
+fn a_quota_that_is_named_exists() {
+    let named = "[quotas.named.small]\nstreams = 1\n";
+    for (start, path) in [
+        ("[[auth.api_keys]]\nname = \"a\"\nkey = \"k\"\n", "auth.api_keys.1.quota"),
+        ("[[auth.bearer_tokens]]\nname = \"a\"\ntoken = \"k\"\n", "auth.bearer_tokens.1.quota"),
+        (
+            "[[auth.issuers]]\nissuer = \"https://i.example\"\nname_claim = \"sub\"\n",
+            "auth.issuers.1.quota",
+        ),
+        (
+            "[auth.proxy]\nnetworks = [\"10.0.0.0/8\"]\nname_header = \"X-User\"\n",
+            "auth.proxy.quota",
+        ),
+        (
+            "tls = { cert = \"a\", key = \"b\", client_ca = \"c\" }\n[auth.certificates]\n\
+             scopes = []\n",
+            "auth.certificates.quota",
+        ),
+    ] {
+        of_file(&format!("{start}quota = \"small\"\n{named}"), &[]).unwrap();
+        let line = of_file(&format!("{start}quota = \"smal\"\n{named}"), &[]).err().unwrap();
+        let why = "there is no quota \"smal\" in [quotas.named]; did you mean small?";
+        assert_eq!(line, format!("p.toml:4: {path}: {why}"));
+        let line = of_file(&format!("{start}quota = \"small\"\n"), &[]).err().unwrap();
+        assert!(line.ends_with("there is no quota \"small\" in [quotas.named]"), "{line}");
+    }
+}
+
+#[test]
 fn proxies_that_say_who_calls_say_where_they_are_too() {
     let proxy = "[auth.proxy]\nnetworks = [\"10.0.0.0/8\"]\nname_header = \"X-User\"\n";
     let hops = |text: &str| of_file(text, &[]).unwrap().1.setup.trusted_proxies;

@@ -68,7 +68,14 @@ const ISSUER: &[Key] = &[
         "The claims with its scopes; scope and scp unless they are said",
     )
     .live(),
-    key("quota_claim", Shape::Text, "", "The claim with the name of its quota").live(),
+    key(
+        "quota_claim",
+        Shape::Text,
+        "",
+        "The claim with the name of its quota; a name that [quotas.named] does not have means \
+         [quotas.known]",
+    )
+    .live(),
     TENANTS,
     QUOTA,
 ];

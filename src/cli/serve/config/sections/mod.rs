@@ -79,6 +79,7 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
     setup.limits = limits::read(root, memory, workers, tls.is_some())?;
     let auth = auth::read(root, tls.as_ref().is_some_and(|files| files.client_ca.is_some()))?;
     setup.trusted_proxies = auth::trusted_proxies(root, auth.as_ref())?;
+    quotas::check_names(root)?;
     Ok(Serve {
         setup,
         listen: root.strings("listen").unwrap_or_default(),

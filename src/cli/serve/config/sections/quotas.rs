@@ -8,7 +8,7 @@ use peregrine::{
     limits::Unit,
 };
 
-use super::super::tree::{ConfigSection, Key, Shape, Wrong, key};
+use super::super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, hint, key};
 
 const COUNT: Shape = Shape::Whole { min: 1, max: u32::MAX as u64 };
 
@@ -56,6 +56,32 @@ pub fn read(root: &ConfigSection) -> Result<Quotas, Wrong> {
         known: of("known")?,
         anonymous: of("anonymous")?,
         named: named.collect::<Result<BTreeMap<_, _>, Wrong>>()?,
+    })
+}
+
+/// Sees to it that every `quota` names one of `[quotas.named]`: a name that is misspelled would
+/// give its callers `[quotas.known]`, and nobody would notice.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn check_names(root: &ConfigSection) -> Result<(), Wrong> {
+    let named = root.section("quotas").map_or(&[][..], |quotas| quotas.named("named"));
+    check_section(root, named)
+}
+
+fn check_section(section: &ConfigSection, named: &[(String, ConfigSection)]) -> Result<(), Wrong> {
+    if let Some(quota) = section.text("quota")
+        && !named.iter().any(|(name, _)| name == quota)
+    {
+        let hint = hint(quota, named.iter().map(|(name, _)| name.as_str()));
+        let line = format!("there is no quota {quota:?} in [quotas.named]{hint}");
+        return Err(section.wrong("quota", line));
+    }
+    section.entries.iter().flatten().try_for_each(|entry| match entry {
+        ConfigEntry::Said(_) => Ok(()),
+        ConfigEntry::Section(inner) => check_section(inner, named),
+        ConfigEntry::Sections(all) => all.iter().try_for_each(|one| check_section(one, named)),
+        ConfigEntry::Named(all) => all.iter().try_for_each(|(_, one)| check_section(one, named)),
     })
 }
 
