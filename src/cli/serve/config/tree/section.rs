@@ -221,13 +221,7 @@ impl ConfigSection {
     pub fn forget_secrets(&mut self) {
         for (key, entry) in self.keys.iter().zip(&mut self.entries) {
             match entry {
-                Some(ConfigEntry::Said(SaidValue { value: ConfigValue::Text(text), .. }))
-                    if key.is_secret =>
-                {
-                    let digest = digest::digest(&digest::SHA256, text.as_bytes());
-                    text.zeroize();
-                    *text = format!("{digest:?}");
-                }
+                Some(ConfigEntry::Said(said)) if key.is_secret => forget(&mut said.value),
                 Some(ConfigEntry::Section(section)) => section.forget_secrets(),
                 Some(ConfigEntry::Sections(all)) => {
                     all.iter_mut().for_each(ConfigSection::forget_secrets);
@@ -276,5 +270,54 @@ impl ConfigSection {
             Some(line) => Wrong { source: ConfigSource::File(line), ..wrong },
             None => wrong,
         }
+    }
+}
+
+/// Puts the digest of a secret in its place, and of each of several.
+fn forget(value: &mut ConfigValue) {
+    let forget_text = |text: &mut String| {
+        let digest = digest::digest(&digest::SHA256, text.as_bytes());
+        text.zeroize();
+        *text = format!("{digest:?}");
+    };
+    match value {
+        ConfigValue::Text(text) => forget_text(text),
+        ConfigValue::Texts(items) => items.iter_mut().for_each(|item| forget_text(&mut item.text)),
+        // What is a secret is written in letters.
+        ConfigValue::Switch(_) | ConfigValue::Whole(_) | ConfigValue::Path(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Shape, key},
+        *,
+    };
+
+    #[test]
+    fn every_secret_is_forgotten_and_another_one_differs() {
+        const KEYS: &[Key] = &[
+            key("token", Shape::Text, "", "").secret(),
+            key("headers", Shape::Texts, "", "").secret(),
+            key("name", Shape::Text, "", ""),
+        ];
+        let forgotten = |token: &str, header: &str| {
+            let mut section = ConfigSection::new(KEYS, String::new(), None);
+            let mut say = |name: &str, value: ConfigValue| {
+                let source = ConfigSource::File(1);
+                section.set(name, ConfigEntry::Said(SaidValue { value, source }));
+            };
+            say("token", ConfigValue::Text(token.to_owned()));
+            say("headers", ConfigValue::Texts(vec![header.into(), "hush-2".into()]));
+            say("name", ConfigValue::Text("plain".to_owned()));
+            section.forget_secrets();
+            format!("{:?}", section.entries)
+        };
+        let first = forgotten("hush-0", "hush-1");
+        assert!(!first.contains("hush") && first.contains("plain"), "{first}");
+        assert_eq!(first, forgotten("hush-0", "hush-1"));
+        assert_ne!(first, forgotten("hush-0", "hush-3"));
+        assert_ne!(first, forgotten("hush-4", "hush-1"));
     }
 }
