@@ -335,6 +335,23 @@ fn a_quota_that_is_named_exists() {
 }
 
 #[test]
+fn pages_may_send_fields_and_need_not_ask_again_for_so_long() {
+    let text = "cors_origins = [\"https://a.example\"]\ncors_headers = [\"X-Trace\",\n\"X-A\"]\n\
+        cors_max_age_s = 60\n";
+    let cors = of_file(text, &[]).unwrap().1.setup.cors;
+    assert_eq!((cors.headers, cors.max_age_s), (vec!["X-Trace".to_owned(), "X-A".to_owned()], 60));
+    assert_eq!(of_file("", &[]).unwrap().1.setup.cors.max_age_s, 7_200);
+    for (from, to, said) in [
+        ("X-A", "X A", "p.toml:3: cors_headers: \"X A\" is not the name of a header field"),
+        ("= 60", "= -1", "p.toml:4: cors_max_age_s: -1 is not a number from 0"),
+        ("a.example\"", "a.example\",\n\"x\"", "p.toml:2: cors_origins: the CORS origin \"x\""),
+    ] {
+        let line = of_file(&text.replace(from, to), &[]).err().unwrap();
+        assert!(line.starts_with(said), "{line}");
+    }
+}
+
+#[test]
 fn proxies_that_say_who_calls_say_where_they_are_too() {
     let proxy = "[auth.proxy]\nnetworks = [\"10.0.0.0/8\"]\nname_header = \"X-User\"\n";
     let hops = |text: &str| of_file(text, &[]).unwrap().1.setup.trusted_proxies;

@@ -19,6 +19,7 @@ use super::{
 const WORKERS_MAX: u64 = 1024;
 
 const WORKERS: Shape = Shape::Whole { min: 1, max: WORKERS_MAX };
+const SECONDS: Shape = Shape::Whole { min: 0, max: u32::MAX as u64 };
 const CARD: Shape = Shape::Choice(&["v1", "v03", "hybrid"]);
 
 /// The keys of a configuration.
@@ -121,6 +122,18 @@ pub const KEYS: &[Key] = &[
     )
     .flag("cors-credentials"),
     key(
+        "cors_headers",
+        Shape::Texts,
+        "[]",
+        "Header fields that those pages may send beside those that the server reads, as X-Trace",
+    ),
+    key(
+        "cors_max_age_s",
+        SECONDS,
+        "7200",
+        "Seconds that a browser need not ask again before it sends; 0: it asks each time",
+    ),
+    key(
         "card_keys",
         Shape::Texts,
         "[]",
@@ -220,16 +233,27 @@ fn checked(
 
 /// Which pages may read answers.
 fn cors(root: &ConfigSection) -> Result<Cors, Wrong> {
+    let or = Cors::default();
+    // The shape has seen to it that it fits.
+    let max_age_s = root.whole("cors_max_age_s").and_then(|seconds| u32::try_from(seconds).ok());
     let cors = Cors {
         origins: root.strings("cors_origins").unwrap_or_default(),
-        credentials: root.switch("cors_credentials").unwrap_or(false),
-        ..Cors::default()
+        credentials: root.switch("cors_credentials").unwrap_or(or.credentials),
+        max_age_s: max_age_s.unwrap_or(or.max_age_s),
+        headers: root.strings("cors_headers").unwrap_or_default(),
     };
-    let key = |error: &CorsError| match error {
-        CorsError::Credentials => "cors_credentials",
-        CorsError::Origin(_) | CorsError::TooMany | CorsError::Header(_) => "cors_origins",
-    };
-    cors.check().map_err(|error| root.wrong(key(&error), error.to_string()))?;
+    cors.check().map_err(|error| {
+        let item = |name: &str, text: &String| {
+            let index = root.texts(name).and_then(|all| all.iter().position(|x| x.text == *text));
+            root.wrong_item(name, index.unwrap_or_default(), error.to_string())
+        };
+        match &error {
+            CorsError::Credentials => root.wrong("cors_credentials", error.to_string()),
+            CorsError::TooMany => root.wrong("cors_origins", error.to_string()),
+            CorsError::Origin(origin) => item("cors_origins", origin),
+            CorsError::Header(name) => item("cors_headers", name),
+        }
+    })?;
     Ok(cors)
 }
 
