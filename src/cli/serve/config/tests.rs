@@ -5,6 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use peregrine::{
     engine::{Binding, Tenants},
     limits::{Limits, memory_bytes_default},
+    model::Idempotency,
 };
 
 use super::*;
@@ -349,6 +350,21 @@ fn pages_may_send_fields_and_need_not_ask_again_for_so_long() {
         let line = of_file(&text.replace(from, to), &[]).err().unwrap();
         assert!(line.starts_with(said), "{line}");
     }
+}
+
+#[test]
+fn whose_sends_are_known_again_is_a_key() {
+    let of = |text: &str| of_file(text, &[]).map(|(_, serve)| serve.setup.idempotency);
+    for (word, meant) in [
+        ("off", Idempotency::Off),
+        ("authenticated", Idempotency::Authenticated),
+        ("everybody", Idempotency::Everybody),
+    ] {
+        assert_eq!(of(&format!("idempotent_send = \"{word}\"")), Ok(meant));
+    }
+    assert_eq!(of(""), Ok(Idempotency::Authenticated));
+    let line = of("idempotent_send = \"every\"").unwrap_err();
+    assert!(line.starts_with("p.toml:1: idempotent_send: \"every\" is none of off"), "{line}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use peregrine::{
     engine::{Binding, CardForm, Cors, CorsError, Interface, Setup, Tenants, is_host, is_origin},
     limits::Unit,
-    model::is_agent_name,
+    model::{Idempotency, is_agent_name},
 };
 
 use super::{
@@ -20,6 +20,7 @@ const WORKERS_MAX: u64 = 1024;
 
 const WORKERS: Shape = Shape::Whole { min: 1, max: WORKERS_MAX };
 const SECONDS: Shape = Shape::Whole { min: 0, max: u32::MAX as u64 };
+const IDEMPOTENT_SEND: Shape = Shape::Choice(&["off", "authenticated", "everybody"]);
 const CARD: Shape = Shape::Choice(&["v1", "v03", "hybrid"]);
 
 /// The keys of a configuration.
@@ -155,6 +156,13 @@ pub const KEYS: &[Key] = &[
         "A 1.0 method without the A2A-Version header is refused",
     )
     .flag("strict-version"),
+    key(
+        "idempotent_send",
+        IDEMPOTENT_SEND,
+        "\"authenticated\"",
+        "Whose sends are known again when they are repeated: off, authenticated (callers that are \
+         known) or everybody",
+    ),
     key("streaming", Shape::Switch, "true", "Streaming operations are served").live(),
     key(
         "trusted_proxies",
@@ -206,6 +214,11 @@ pub fn setup(root: &ConfigSection) -> Result<Setup, Wrong> {
     setup.cors = cors(root)?;
     setup.tenants = tenants(root)?.unwrap_or(setup.tenants);
     setup.interfaces = interfaces(root)?.unwrap_or(setup.interfaces);
+    setup.idempotency = match root.text("idempotent_send") {
+        Some("off") => Idempotency::Off,
+        Some("everybody") => Idempotency::Everybody,
+        Some(_) | None => Idempotency::Authenticated,
+    };
     setup.card = match root.text("card") {
         Some("v1") => CardForm::V1,
         Some("v03") => CardForm::V03,
