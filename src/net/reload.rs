@@ -25,7 +25,7 @@ use super::{
     tls::{Tls, UsableTls},
 };
 use super::{
-    report::say,
+    report::{say, warn},
     server_state::{ServerState, Stage},
 };
 
@@ -45,7 +45,10 @@ pub trait Reload: Send {
 
     /// Reads everything again, and changes all of it that can be changed, or nothing. What it says
     /// is said to the operator, each in one line.
-    fn reload(&mut self, server: &Controls) -> Vec<String>;
+    ///
+    /// # Errors
+    /// Why nothing has changed, in one line: a warning.
+    fn reload(&mut self, server: &Controls) -> Result<Vec<String>, String>;
 }
 
 /// What can be changed of a server while it runs.
@@ -169,7 +172,10 @@ fn read_again(server: &Controls, mut reload: Box<dyn Reload>, asked: &Receiver<(
             return;
         }
         if is_asked || reload.has_changed() {
-            reload.reload(server).iter().for_each(|line| say(line));
+            match reload.reload(server) {
+                Ok(lines) => lines.iter().for_each(|line| say(line)),
+                Err(line) => warn(&line),
+            }
         }
     }
 }

@@ -23,6 +23,15 @@ pub(super) fn say(line: &dyn Display) {
     let _ = writeln!(io::stderr(), "peregrine: {line}");
 }
 
+/// Says one line about what did not go well: to the log as a warning, where there is one.
+pub(super) fn warn(line: &dyn Display) {
+    #[cfg(feature = "logs")]
+    if tracing::dispatcher::has_been_set() {
+        return note(line);
+    }
+    say(line);
+}
+
 /// Says one line that is for a log alone, and so for nobody where there is none.
 #[cfg(feature = "logs")]
 fn note(line: &dyn Display) {

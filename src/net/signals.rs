@@ -20,7 +20,7 @@ use std::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
-    report::{self, say},
+    report::{self, say, warn},
     server_state::{ServerState, Stage},
     tls::Current,
 };
@@ -97,13 +97,13 @@ fn reload(server: &Arc<ServerState>, asked: &Arc<AtomicUsize>) {
     // It is never joined: the process may end while it reads.
     if let Err(error) = thread::Builder::new().name("peregrine-files".to_owned()).spawn(read) {
         asked.store(0, Ordering::Release);
-        say(&format_args!("SIGHUP: cannot read the files again: {error}"));
+        warn(&format_args!("SIGHUP: cannot read the files again: {error}"));
     }
 }
 
 fn read_again(tls: &Current) {
     match tls.reload() {
         Ok(()) => say(&"SIGHUP: new connections get the certificate that was read just now"),
-        Err(error) => say(&format_args!("{error}; the old certificate stays")),
+        Err(error) => warn(&format_args!("{error}; the old certificate stays")),
     }
 }

@@ -456,6 +456,22 @@ fn a_bad_file_changes_nothing_and_is_one_line() {
 }
 
 #[test]
+fn a_log_of_warnings_has_what_a_reload_could_not_do() {
+    let text = format!("{ONE}[logs]\nlevel = \"warn\"\n");
+    let server = Configured::start(&text);
+    server.replace(&format!("{text}[quotas]\nknwn = {{}}\n"));
+    server.server.signal("-HUP");
+    server.hears("did you mean known?; nothing has changed");
+    server.replace(&format!("{text}[agents.second]\nkind = \"echo\"\n"));
+    server.server.signal("-HUP");
+    eventually("the second agent", || server.described("second").is_some());
+    // That is as it should be, and no line of a log of warnings.
+    let lines: Vec<Value> =
+        server.raw().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((lines.len(), &lines[0]["level"]), (1, &json!("WARN")), "{lines:?}");
+}
+
+#[test]
 fn keys_that_need_a_restart_are_named_and_change_nothing() {
     let server = Configured::start(&format!("workers = 1\n{ONE}"));
     server.replace(

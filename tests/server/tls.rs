@@ -439,6 +439,7 @@ fn sighup_brings_new_files_for_new_connections() {
     let text = fs::read_to_string(&said).unwrap();
     for (line, why) in text.lines().zip(["is not that of the certificate", "server.pem: "]) {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["level"], "WARN", "{line}");
         let line = line["message"].as_str().unwrap();
         assert!(line.starts_with("cannot use "), "{line}");
         assert!(line.ends_with("; the old certificate stays") && line.contains(why), "{line}");

@@ -118,10 +118,9 @@ impl Reload for Reloader {
         self.watch.has_changed(Stamp::of(&self.origin))
     }
 
-    fn reload(&mut self, server: &Controls) -> Vec<String> {
+    fn reload(&mut self, server: &Controls) -> Result<Vec<String>, String> {
         self.watch.reads(Stamp::of(&self.origin));
-        let lines = self.apply(server);
-        lines.unwrap_or_else(|UsageError(line)| vec![format!("{line}; nothing has changed")])
+        self.apply(server).map_err(|UsageError(line)| format!("{line}; nothing has changed"))
     }
 }
 
