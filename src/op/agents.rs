@@ -234,15 +234,20 @@ impl AllAgents {
     }
 
     /// Makes all of these changes, each about another agent, or none of them; says whom they are
-    /// about.
+    /// about. `first` is called before any is made, when all of them can be.
     ///
     /// # Errors
     /// [`AgentError`]; nothing has changed then.
-    pub fn change(&self, changes: Vec<AgentChange>) -> Result<Vec<AgentIndex>, AgentError> {
+    pub fn change(
+        &self,
+        changes: Vec<AgentChange>,
+        first: impl FnOnce(),
+    ) -> Result<Vec<AgentIndex>, AgentError> {
         // What is refused is dropped behind the lock, as what is replaced is.
         let mut replaced = Vec::new();
         let mut listed = self.listed.write().unwrap_or_else(PoisonError::into_inner);
         self.check(&listed, &changes)?;
+        first();
         let indexes = changes.into_iter().map(|change| {
             let index = self.names.find_ever(change.name());
             let index = index.or_else(|| self.names.add(change.name()));

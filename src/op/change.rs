@@ -164,16 +164,33 @@ impl Agents {
     /// Every [`AgentError`], for the first change that cannot be made; [`AgentError::Taken`] also
     /// where two are about one agent. Nothing has changed then.
     pub fn change(&self, changes: Vec<AgentChange>) -> Result<(), AgentError> {
-        self.change_all(changes).map(drop)
+        self.change_all(changes, || ()).map(drop)
+    }
+
+    /// The same; `first` is called when it is certain that all of them can be made, and before any
+    /// of them is: it lets go whoever is not to see what comes. It must not ask these agents.
+    ///
+    /// # Errors
+    /// As [`Agents::change`]; `first` was not called then.
+    pub fn change_after(
+        &self,
+        changes: Vec<AgentChange>,
+        first: impl FnOnce(),
+    ) -> Result<(), AgentError> {
+        self.change_all(changes, first).map(drop)
     }
 
     fn change_one(&self, change: AgentChange) -> Result<AgentIndex, AgentError> {
-        let indexes = self.change_all(vec![change])?;
+        let indexes = self.change_all(vec![change], || ())?;
         // There is one for each change.
         indexes.first().copied().ok_or(AgentError::TooMany)
     }
 
-    fn change_all(&self, changes: Vec<AgentChange>) -> Result<Vec<AgentIndex>, AgentError> {
+    fn change_all(
+        &self,
+        changes: Vec<AgentChange>,
+        first: impl FnOnce(),
+    ) -> Result<Vec<AgentIndex>, AgentError> {
         let added = changes.iter().filter(|change| matches!(change, AgentChange::Add(..)));
         let added: Vec<String> = added.map(|change| change.name().to_owned()).collect();
         let unclaim = |names: &[String]| {
@@ -192,7 +209,7 @@ impl Agents {
             matches!(change, AgentChange::Replace(..) | AgentChange::Remove(_))
         };
         let is_handed_over: Vec<bool> = changes.iter().map(is_other).collect();
-        let indexes = self.0.agents.change(changes).inspect_err(|_| unclaim(&added))?;
+        let indexes = self.0.agents.change(changes, first).inspect_err(|_| unclaim(&added))?;
         let with_others = indexes.iter().zip(is_handed_over).filter(|(_, is_other)| *is_other);
         with_others.for_each(|(index, _)| self.0.hand_over_all(*index));
         Ok(indexes)

@@ -536,12 +536,13 @@ fn callers_and_their_quotas_are_those_of_the_file_as_it_is_now() {
     // Another key comes, with a quota of its own, and the first one goes.
     server.replace(&text(&key("bob", abd, "quota = \"small\"\n"), 1));
     server.server.signal("-HUP");
-    server.hears("was read again");
+    server.hears("was read again: callers changed; the agents are the same");
     assert_eq!(status(&server, "X-API-Key: abc"), 401);
     assert_eq!(status(&server, "X-API-Key: abd"), 200);
     assert_eq!(status(&server, "X-API-Key: abd"), 429);
     server.replace(&text(&key("bob", abd, "quota = \"small\"\n"), 100_000));
     server.server.signal("-HUP");
+    server.hears("was read again: quotas changed; the agents are the same");
     eventually("the larger quota holds", || status(&server, "X-API-Key: abd") == 200);
     // Rules that cannot hold change nothing.
     server.replace(&text(&format!("{0}{0}", key("bob", abd, "")), 1));

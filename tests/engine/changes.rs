@@ -229,6 +229,19 @@ fn of_several_changes_all_are_made_or_none() {
 }
 
 #[test]
+fn what_comes_first_comes_before_a_change_that_is_made_and_not_without() {
+    let (mut lab, agents) = lab();
+    let add = |name| vec![AgentChange::Add(profile(name, ""), Arc::new(Named("x")) as Arc<_>)];
+    let mut calls = 0;
+    let refused = agents.change_after(add("echo"), || calls += 1);
+    assert_eq!((refused, calls), (Err(AgentError::Taken("echo".into())), 0));
+    let seen = lab.engine.agents().unwrap().clone();
+    assert_eq!(agents.change_after(add("two"), || calls += 1), Ok(()));
+    assert_eq!((calls, seen.names()), (1, vec!["echo".into(), "one".into(), "two".into()]));
+    lab.assert_lives();
+}
+
+#[test]
 fn a_card_that_changes_leaves_the_tasks_to_the_program() {
     let (mut lab, agents) = lab();
     let id = send(&mut lab, "one", "later")["task"]["id"].take();

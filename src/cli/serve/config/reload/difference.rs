@@ -31,7 +31,7 @@ fn note(started: &ConfigSection, next: &ConfigSection, held: &mut Vec<String>) {
 }
 
 /// Whether two entries mean the same, wherever they were said.
-fn is_same(one: Option<&ConfigEntry>, other: Option<&ConfigEntry>) -> bool {
+pub fn is_same(one: Option<&ConfigEntry>, other: Option<&ConfigEntry>) -> bool {
     match (one, other) {
         (None, None) => true,
         (Some(ConfigEntry::Said(one)), Some(ConfigEntry::Said(other))) => {

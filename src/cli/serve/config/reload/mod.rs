@@ -6,6 +6,7 @@
 
 mod agents;
 mod difference;
+mod parts;
 mod watch;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use super::{
 };
 use agents::AgentChanges;
 use difference::held_back;
+use parts::LiveParts;
 
 pub use watch::Stamp;
 
@@ -47,6 +49,8 @@ pub struct Reloader {
     origin: ConfigOrigin,
     /// What the server was started with: its keys that are not live hold.
     started: ConfigSection,
+    /// What of the keys that are live holds now.
+    live: LiveParts,
     /// Whom it believes where requests come from.
     trusted_proxies: Vec<Network>,
     agents: AgentChanges,
@@ -66,6 +70,7 @@ impl Reloader {
         Reloader {
             origin: origin.clone(),
             started: config.root.clone(),
+            live: LiveParts::of(&config.root),
             trusted_proxies: config.serve.setup.trusted_proxies.clone(),
             agents: AgentChanges::of(agents),
             watch: watch::Watch::new(stamp),
@@ -87,22 +92,40 @@ impl Reloader {
         if *trusts != self.trusted_proxies && !held.iter().any(|key| key == TRUSTED_PROXIES) {
             held.push(format!("auth.proxy.networks as {TRUSTED_PROXIES}"));
         }
+        let (live, has_tls) = (LiveParts::of(&config.root), config.serve.tls.is_some());
         // What could not be started is not taken either.
         let made = make(&self.origin, config, agents.clone())?;
         made.server.check().map_err(|error| UsageError(self.origin.server_line(&error)))?;
         let (changes, said) = self.agents.to(&agents, &mut held);
-        if let Some(running) = server.agents() {
-            let said = |error| UsageError(format!("{}: agents: {error}", self.origin.name()));
-            running.change(changes).map_err(said)?;
-        }
-        if let Some(callers) = &self.callers {
-            // They were checked when they were read. Where there are none nobody is known any more,
-            // and callers are asked until the server is started again.
-            let said = |error| UsageError(format!("{}: auth: {error}", self.origin.name()));
-            callers.replace(rules.unwrap_or_default()).map_err(said)?;
+        let callers = self.callers.clone();
+        // Whoever is let go is gone before there is an agent that was not for it. The rules are
+        // good, since callers were made of the same ones just now. Where there are none nobody is
+        // known any more, and callers are asked until the server is started again.
+        let admit = || {
+            if let Some(callers) = &callers {
+                let _ = callers.replace(rules.unwrap_or_default());
+            }
+        };
+        match server.agents() {
+            Some(running) => {
+                let said = |error| UsageError(format!("{}: agents: {error}", self.origin.name()));
+                running.change_after(changes, admit).map_err(said)?;
+            }
+            None => admit(),
         }
         commits.into_iter().for_each(|commit| commit(server));
         self.agents.took(&agents);
+        let can_change = |part: &str| match part {
+            "auth" => callers.is_some(),
+            "tls" => has_tls && !held.iter().any(|key| key == "tls"),
+            _ => true,
+        };
+        let changed = self.live.changed(&live, can_change);
+        let said = match changed.is_empty() {
+            true => said,
+            false => format!("{} changed; {said}", parts::list(&changed)),
+        };
+        self.live = live;
         let name = self.origin.name();
         let mut lines = vec![format!("{name} was read again: {said}")];
         if !held.is_empty() {

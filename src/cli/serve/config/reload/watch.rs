@@ -1,6 +1,6 @@
 //! Whether a file has changed: by what the file system says of it, once a second.
 
-use std::{fs, time::SystemTime};
+use std::{fs, path::Path, time::SystemTime};
 
 use super::ConfigOrigin;
 
@@ -11,7 +11,12 @@ pub struct Stamp(Option<(Option<SystemTime>, u64, u64)>);
 impl Stamp {
     /// The stamp of the file of a configuration.
     pub fn of(origin: &ConfigOrigin) -> Stamp {
-        let metadata = origin.file.as_ref().and_then(|file| fs::metadata(file).ok());
+        origin.file.as_ref().map_or(Stamp(None), |file| Stamp::of_file(file))
+    }
+
+    /// The stamp of a file.
+    pub fn of_file(file: &Path) -> Stamp {
+        let metadata = fs::metadata(file).ok();
         Stamp(metadata.map(|metadata| (metadata.modified().ok(), metadata.len(), inode(&metadata))))
     }
 }

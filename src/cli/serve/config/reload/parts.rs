@@ -1,0 +1,144 @@
+//! Which parts of a configuration a reload changes beside the agents, and which of them are others
+//! than before.
+
+use super::{
+    super::tree::{ConfigEntry, ConfigSection, ConfigValue, Shape},
+    difference::is_same,
+    watch::Stamp,
+};
+
+/// The sections that are live, and what they are about.
+const PARTS: [(&str, &str); 5] = [
+    ("auth", "callers"),
+    ("quotas", "quotas"),
+    ("logs", "logs"),
+    ("tls", "TLS"),
+    ("limits", "limits"),
+];
+
+/// What of a configuration holds in a server that runs.
+pub struct LiveParts {
+    root: ConfigSection,
+    /// Of each part, the stamps of its files: what is in them may be other than before.
+    files: Vec<Vec<Stamp>>,
+}
+
+impl LiveParts {
+    /// Those of a configuration.
+    pub fn of(root: &ConfigSection) -> LiveParts {
+        let files = PARTS.iter().map(|(name, _)| {
+            let mut stamps = Vec::new();
+            root.section(name).into_iter().for_each(|section| note_files(section, &mut stamps));
+            stamps
+        });
+        LiveParts { root: root.clone(), files: files.collect() }
+    }
+
+    /// What is different; `can_change` says what a server can change of it.
+    pub fn changed(&self, next: &LiveParts, can_change: impl Fn(&str) -> bool) -> Vec<&str> {
+        let parts = PARTS.iter().enumerate().filter(|(at, (name, _))| {
+            can_change(name)
+                && (self.files[*at] != next.files[*at]
+                    || match (self.root.section(name), next.root.section(name)) {
+                        (Some(before), Some(after)) => is_other(before, after),
+                        (_, _) => false,
+                    })
+        });
+        parts.map(|(_, (_, word))| *word).collect()
+    }
+}
+
+/// Whether anything live is different.
+fn is_other(before: &ConfigSection, after: &ConfigSection) -> bool {
+    let mut entries = after.keys.iter().zip(&before.entries).zip(&after.entries);
+    entries.any(|((key, before), after)| match (before, after) {
+        (Some(ConfigEntry::Section(before)), Some(ConfigEntry::Section(after))) => {
+            before.is_said() != after.is_said() || is_other(before, after)
+        }
+        (before, after) => key.is_live && !is_same(before.as_ref(), after.as_ref()),
+    })
+}
+
+fn note_files(section: &ConfigSection, stamps: &mut Vec<Stamp>) {
+    for (key, entry) in section.keys.iter().zip(&section.entries) {
+        match entry {
+            Some(ConfigEntry::Said(said)) => match (&key.shape, &said.value) {
+                (Shape::Path, ConfigValue::Path(_) | ConfigValue::Text(_)) => {
+                    stamps.extend(section.path(key.name).map(|file| Stamp::of_file(&file)));
+                }
+                (_, _) => {}
+            },
+            Some(ConfigEntry::Section(inner)) => note_files(inner, stamps),
+            Some(ConfigEntry::Sections(all)) => all.iter().for_each(|one| note_files(one, stamps)),
+            Some(ConfigEntry::Named(all)) => {
+                all.iter().for_each(|(_, one)| note_files(one, stamps));
+            }
+            None => {}
+        }
+    }
+}
+
+/// `callers, quotas and logs`.
+pub fn list(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::{
+        super::super::{
+            sections,
+            tree::{self, Variables},
+        },
+        *,
+    };
+
+    fn parts(text: &str, folder: &Path) -> LiveParts {
+        let root = tree::read(text, sections::KEYS, folder, &Variables::default()).unwrap();
+        LiveParts::of(&root)
+    }
+
+    #[test]
+    fn parts_that_are_different_are_named() {
+        let (folder, any) = (Path::new("none"), |_: &str| true);
+        let key = "[[auth.api_keys]]\nname = \"a\"\nkey = \"k\"\n";
+        let one = parts(&format!("workers = 1\n{key}"), folder);
+        for (text, said) in [
+            (format!("\n\nworkers = 2\n{key}"), ""),
+            (format!("{key}tenants = [\"x\"]\n"), "callers"),
+            (format!("{key}[auth.certificates]\n"), "callers"),
+            (format!("{key}[auth]\nask_scopes = true\n"), ""),
+            (format!("{key}[quotas.named.small]\nstreams = 1\n"), "quotas"),
+            (format!("{key}[logs]\naccess = 1\n[limits]\ntasks_max = 7\n"), "logs"),
+            (format!("{key}[limits]\ndrain_ms = 7\n"), "limits"),
+            (
+                "[quotas.known]\nstreams = 1\n[logs]\naccess = 1\n".to_owned(),
+                "callers, quotas and logs",
+            ),
+        ] {
+            assert_eq!(list(&one.changed(&parts(&text, folder), any)), said, "{text}");
+        }
+        let next = parts("", folder);
+        assert!(one.changed(&next, |name| name != "auth").is_empty());
+    }
+
+    #[test]
+    fn a_file_with_other_content_is_another_part() {
+        let folder = std::env::temp_dir().join(format!("peregrine-parts-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let text = "[tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n";
+        let write = |content: &str| fs::write(folder.join("cert.pem"), content).unwrap();
+        write("one");
+        let before = parts(text, &folder);
+        assert!(before.changed(&parts(text, &folder), |_| true).is_empty());
+        write("another");
+        assert_eq!(before.changed(&parts(text, &folder), |_| true), ["TLS"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
