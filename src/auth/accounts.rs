@@ -21,6 +21,7 @@ use crate::service::{
 /// What tells the hash of an address from that of an owner.
 const OF_OWNER: u8 = 1;
 const OF_ADDRESS: u8 = 2;
+const WITH_AGENT: u8 = 4;
 #[cfg(feature = "grpc")]
 const OF_SERVICES: u8 = 3;
 
@@ -35,6 +36,15 @@ pub struct Accounts {
     /// False: no quota has a rate.
     have_rates: AtomicBool,
     key: u128,
+}
+
+/// Whose account with an agent it is.
+#[derive(Clone, Copy, Debug)]
+pub enum AgentCaller<'c> {
+    /// The owner's.
+    Owner(&'c str),
+    /// That of whoever calls from there.
+    Address(IpAddr),
 }
 
 impl Accounts {
@@ -104,6 +114,25 @@ impl Accounts {
         })
     }
 
+    /// The account of an owner, or of whoever calls from an address, with an agent that has a quota
+    /// of its own.
+    pub fn with_agent(&self, caller: AgentCaller<'_>, agent: u16, now: Now) -> Arc<CallerAccount> {
+        self.of(now, |hasher| {
+            hasher.write_u8(WITH_AGENT);
+            hasher.write_u16(agent);
+            match caller {
+                AgentCaller::Owner(owner) => {
+                    hasher.write_u8(OF_OWNER);
+                    hasher.write(owner.as_bytes());
+                }
+                AgentCaller::Address(address) => {
+                    hasher.write_u8(OF_ADDRESS);
+                    hasher.write_u128(peer_bits(address));
+                }
+            }
+        })
+    }
+
     fn of(&self, now: Now, hash: impl FnOnce(&mut SipHasher24)) -> Arc<CallerAccount> {
         let mut hasher = SipHasher24::new_with_keys(self.key as u64, (self.key >> 64) as u64);
         hash(&mut hasher);
@@ -132,5 +161,9 @@ mod tests {
         let owner = accounts.of_owner("a", now);
         assert!(Arc::ptr_eq(&owner, &accounts.of_owner("a", now)));
         assert!(!Arc::ptr_eq(&owner, &accounts.of_owner("b", now)));
+        let with = |owner, agent| accounts.with_agent(AgentCaller::Owner(owner), agent, now);
+        let first = with("a", 1);
+        assert!(Arc::ptr_eq(&first, &with("a", 1)) && !Arc::ptr_eq(&first, &owner));
+        assert!(!Arc::ptr_eq(&first, &with("a", 2)) && !Arc::ptr_eq(&first, &with("b", 1)));
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Law: a request takes its bytes and one call before any of its body is read, and each further
 //! call when that is known and before it is made. So what cannot be read has its price, too, and of
-//! a request whose bytes are too many nothing is read.
+//! a request whose bytes are too many nothing is read. An agent with a quota of its own has another
+//! account of each caller, from which is taken as soon as it is known whom the call means.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -11,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    auth::{CallerAccount, Quota, Rate, RateLeft, StreamPlace, UsedUp},
+    auth::{AgentCaller, CallerAccount, Quota, Rate, RateLeft, StreamPlace, UsedUp},
     binding::CallContext,
     fault::{Fault, FaultKind},
     http::FieldLinesBuf,
@@ -23,11 +24,16 @@ const NOWHERE: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 /// What a caller may take who has a quota.
 pub struct CallerShare {
+    /// Its own.
     quota: Quota,
+    /// With the agent that is called, which may have fewer places.
+    here: Quota,
     account: Arc<CallerAccount>,
     running: Option<RunningShare>,
-    /// What is left of its calls, once one was taken or refused.
-    left: Option<Result<RateLeft, UsedUp>>,
+    /// What is left of its calls at this rate, once one was taken or refused.
+    left: Option<(Rate, Result<RateLeft, UsedUp>)>,
+    /// KiB of the request that were not taken with an agent yet.
+    kib: u32,
     /// True: a call was taken that is not known yet.
     is_ahead: bool,
 }
@@ -43,25 +49,41 @@ impl CallerShare {
     /// # Errors
     /// `RateLimited`.
     pub(super) fn stream_place(&self) -> Result<Option<StreamPlace>, Fault> {
-        let Some(most) = self.quota.streams else { return Ok(None) };
+        let Some(most) = self.here.streams else { return Ok(None) };
         StreamPlace::take(&self.account, most).map(Some).ok_or_else(|| streams_taken(most))
     }
 
     /// Takes a call, and notes what is left.
     fn take_call(&mut self, now: Now) -> Result<(), UsedUp> {
         let taken = self.account.take_call(&self.quota, now);
-        self.left = taken.transpose();
+        self.left = self.quota.calls.zip(taken.transpose());
         taken.map(drop)
     }
 
-    fn rate(&self) -> Option<Rate> {
-        self.quota.calls
+    /// Takes a call of an agent with this quota, and the bytes of the request, from the caller's
+    /// account with it.
+    fn take_with_agent(
+        &mut self,
+        of_agent: &Quota,
+        account: &CallerAccount,
+        now: Now,
+    ) -> Result<(), UsedUp> {
+        self.here = self.quota.places_of(*of_agent);
+        if let (Some(share), Some(most)) = (&mut self.running, self.here.running_tasks) {
+            share.most = most;
+        }
+        account.take_kib(of_agent, std::mem::take(&mut self.kib), now)?;
+        let taken = account.take_call(of_agent, now);
+        if let (Some(rate), Err(used_up)) = (of_agent.calls, taken) {
+            self.left = Some((rate, Err(used_up)));
+        }
+        taken.map(drop)
     }
 
     /// What a refused caller is told beside the fault: RateLimit Fields for HTTP
     /// (draft-ietf-httpapi-ratelimit-headers-10 §2, §3).
     fn rate_fields(&self, fields: &mut FieldLinesBuf) {
-        let (Some(rate), Some(left)) = (self.rate(), &self.left) else { return };
+        let Some((rate, left)) = &self.left else { return };
         let (remaining, reset_s) = match left {
             Ok(taken) => (taken.remaining, taken.reset_s),
             Err(used_up) => (0, used_up.retry_s),
@@ -72,7 +94,7 @@ impl CallerShare {
 
     /// The same as a platform's clients read it (wire §8, Evo AI), beside every answer.
     fn platform_fields(&self, fields: &mut FieldLinesBuf, now: Now) {
-        let (Some(rate), Some(left)) = (self.rate(), &self.left) else { return };
+        let Some((rate, left)) = &self.left else { return };
         let (remaining, reset_s) = match left {
             Ok(taken) => (taken.remaining, taken.reset_s),
             Err(used_up) => (0, used_up.retry_s),
@@ -102,8 +124,9 @@ impl CallContext<'_> {
     fn take_bytes(&mut self, body_bytes: usize) -> Result<(), Fault> {
         let bytes = body_bytes.saturating_add(self.source.head_bytes());
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        self.share = self.find_share().map(Box::new);
+        self.share = self.find_share(self.agent_quota().as_ref()).map(Box::new);
         let Some(share) = &mut self.share else { return Ok(()) };
+        share.kib = kib;
         share.account.take_kib(&share.quota, kib, self.now).map_err(too_much)?;
         share.is_ahead = share.take_call(self.now).is_ok();
         Ok(())
@@ -115,27 +138,58 @@ impl CallContext<'_> {
     /// `RateLimited`.
     #[inline(never)]
     pub(super) fn take_share(&mut self) -> Result<(), Fault> {
+        let of_agent = self.agent_quota();
         if self.share.is_none() {
-            self.share = self.find_share().map(Box::new);
+            self.share = self.find_share(of_agent.as_ref()).map(Box::new);
         }
+        let with_agent = of_agent.map(|quota| (quota, self.account_with_agent()));
         let Some(share) = &mut self.share else { return Ok(()) };
-        match std::mem::take(&mut share.is_ahead) {
-            true => Ok(()),
-            false => share.take_call(self.now).map_err(too_much),
+        if !std::mem::take(&mut share.is_ahead) {
+            share.take_call(self.now).map_err(too_much)?;
         }
+        share.here = share.quota;
+        if let (Some(running), Some(most)) = (&mut share.running, share.quota.running_tasks) {
+            running.most = most;
+        }
+        match with_agent {
+            None => Ok(()),
+            Some((quota, account)) => {
+                share.take_with_agent(&quota, &account, self.now).map_err(too_much)
+            }
+        }
+    }
+
+    /// What the agent that is called lets each caller take of it.
+    fn agent_quota(&self) -> Option<Quota> {
+        let quotas = self.config.access.accounts.quotas();
+        if quotas.named.is_empty() {
+            return None;
+        }
+        let profile = self.service.profile(self.agent)?;
+        quotas.named.get(profile.quota.as_deref()?).copied()
+    }
+
+    fn account_with_agent(&self) -> Arc<CallerAccount> {
+        let caller = match &self.admission {
+            Some(caller) => AgentCaller::Owner(caller.principal.owner()),
+            None => AgentCaller::Address(self.origin_address().unwrap_or(NOWHERE)),
+        };
+        self.config.access.accounts.with_agent(caller, self.agent.0, self.now)
     }
 
     /// Who takes, and how much may be taken: by what the principal names, else by the defaults; and
     /// no more than the platform's documentation says.
-    fn find_share(&self) -> Option<CallerShare> {
+    fn find_share(&self, of_agent: Option<&Quota>) -> Option<CallerShare> {
         let accounts = &self.config.access.accounts;
         let quotas = accounts.quotas();
         let of = |quota: Quota, account| {
-            let running = quota.running_tasks.map(|most| RunningShare { most, account: None });
-            Some(CallerShare { quota, account, running, left: None, is_ahead: false })
+            let most = quota.places_of(of_agent.copied().unwrap_or_default()).running_tasks;
+            let running = most.map(|most| RunningShare { most, account: None });
+            let (here, left) = (quota, None);
+            Some(CallerShare { quota, here, account, running, left, kib: 0, is_ahead: false })
         };
         let Some(caller) = &self.admission else {
-            if quotas.anonymous == Quota::default() {
+            if quotas.anonymous == Quota::default() && of_agent.is_none() {
                 return None;
             }
             // Those of whom nobody knows where they are, as of one that has left already, share.
@@ -170,7 +224,7 @@ impl CallContext<'_> {
         if self.endpoint.dialect.quirks.quota.is_some() {
             share.platform_fields(fields, self.now);
         }
-        if let Some(Err(_)) = share.left {
+        if let Some((_, Err(_))) = share.left {
             share.rate_fields(fields);
         }
     }

@@ -40,6 +40,9 @@ pub struct Profile {
     pub anonymous: bool,
     /// Scopes that a caller needs for each of its operations.
     pub scopes: Vec<String>,
+    /// The name of a quota among `Quotas::named`: each caller may take no more of this agent than
+    /// that says, whatever else it may take. `None`, or a name that is not there: no less.
+    pub quota: Option<String>,
 }
 
 /// Whether an agent can be called so: its name is a segment of paths, without escapes, and does not
@@ -143,6 +146,7 @@ impl Profile {
             fields: Vec::new(),
             anonymous: false,
             scopes: Vec::new(),
+            quota: None,
         }
     }
 

@@ -65,6 +65,19 @@ impl Quota {
         }
     }
 
+    /// These places, and no more than another quota has.
+    pub(crate) fn places_of(self, other: Quota) -> Quota {
+        let least = |own: Option<u32>, other: Option<u32>| match (own, other) {
+            (Some(own), Some(other)) => Some(own.min(other)),
+            (own, other) => own.or(other),
+        };
+        Quota {
+            streams: least(self.streams, other.streams),
+            running_tasks: least(self.running_tasks, other.running_tasks),
+            ..self
+        }
+    }
+
     fn has_rate(&self) -> bool {
         self.calls.is_some() || self.request_kib.is_some()
     }

@@ -372,3 +372,47 @@ fn evo_ai_has_its_documented_quota_for_callers_that_are_known() {
     let reply = lab.ask(&post("/evo", &[], &get));
     assert!(reply.field("x-ratelimit-limit").is_none());
 }
+
+#[test]
+fn an_agent_with_a_quota_gives_each_caller_no_more_than_that() {
+    let calls = |per_minute| Some(Rate { per_minute, burst: per_minute });
+    let few = Quota { calls: calls(2), running_tasks: Some(1), ..Quota::default() };
+    let known = Quota { calls: calls(600), running_tasks: Some(9), ..Quota::default() };
+    let named = BTreeMap::from([("few".to_owned(), few)]);
+    for knows_callers in [true, false] {
+        let quotas = Quotas { known, anonymous: Quota::default(), named: named.clone() };
+        let mut setup = setup(quotas);
+        if !knows_callers {
+            setup.authenticator = None;
+        }
+        for (profile, _) in setup.agents.iter_mut().skip(1) {
+            profile.quota = Some("few".to_owned());
+        }
+        let mut lab = Lab::new(setup);
+        let mut list = |token: &str, path: &str, params: Value| {
+            let reply = lab.ask(&call(token, path, "ListTasks", &params));
+            (reply.status, reply.field("ratelimit-policy").map(str::to_owned))
+        };
+        let policy = Some("\"calls\";q=2;w=60".to_owned());
+        // What was taken elsewhere is not taken of the agent.
+        for _ in 0..20 {
+            assert_eq!(list("alice", "/", json!({})), (200, None));
+        }
+        assert_eq!(list("alice", "/agents/works", json!({})), (200, None));
+        // At the root the call says itself whom it means.
+        assert_eq!(list("alice", "/", json!({ "tenant": "works" })), (200, None));
+        assert_eq!(list("alice", "/agents/works", json!({})), (429, policy.clone()));
+        assert_eq!(list("alice", "/", json!({ "tenant": "works" })), (429, policy));
+        assert_eq!(list("alice", "/", json!({})).0, 200);
+        if knows_callers {
+            assert_eq!(list("bob", "/agents/works", json!({})).0, 200);
+        }
+    }
+    // Its tasks are fewer, too, and those of a batch are counted one by one.
+    let quotas = Quotas { known, named, ..Quotas::default() };
+    let mut setup = setup(quotas);
+    setup.agents[1].0.quota = Some("few".to_owned());
+    let mut lab = Lab::new(setup);
+    let send = |lab: &mut Lab| lab.ask(&call("eve", "/agents/works", "SendMessage", &at_once()));
+    assert_eq!((send(&mut lab).status, send(&mut lab).status), (200, 429));
+}

@@ -325,6 +325,7 @@ fn a_quota_that_is_named_exists() {
              scopes = []\n",
             "auth.certificates.quota",
         ),
+        ("[agents.bob]\nkind = \"echo\"\nversion = \"1\"\n", "agents.bob.quota"),
     ] {
         of_file(&format!("{start}quota = \"small\"\n{named}"), &[]).unwrap();
         let line = of_file(&format!("{start}quota = \"smal\"\n{named}"), &[]).err().unwrap();

@@ -33,6 +33,13 @@ const KEYS: &[Key] = &[
     key("anonymous", Shape::Switch, "false", "Anybody may call it, also where callers are known")
         .live(),
     key("scopes", Shape::Texts, "[]", "Scopes that a caller needs for each operation").live(),
+    key(
+        "quota",
+        Shape::Text,
+        "",
+        "The name of a quota in [quotas.named]: each caller may take no more of this agent",
+    )
+    .live(),
     key("skills", Shape::Sections(cards::skill_keys), "", "What it can do").live(),
     key("extensions", Shape::Sections(cards::extension_keys), "", "Extensions it supports").live(),
 ];

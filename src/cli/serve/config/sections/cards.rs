@@ -66,6 +66,7 @@ pub struct CardOverrides {
     fields: Option<Vec<String>>,
     anonymous: Option<bool>,
     scopes: Option<Vec<String>>,
+    quota: Option<String>,
     skills: Option<Vec<Skill>>,
     extensions: Option<Vec<Extension>>,
 }
@@ -91,6 +92,7 @@ impl CardOverrides {
         profile.provider = self.provider.clone().or(profile.provider.take());
         let url = self.documentation_url.clone();
         profile.documentation_url = url.or(profile.documentation_url.take());
+        profile.quota = self.quota.clone().or(profile.quota.take());
         profile.icon_url = self.icon_url.clone().or(profile.icon_url.take());
     }
 }
@@ -116,6 +118,7 @@ pub fn read(agent: &ConfigSection) -> Result<CardOverrides, Wrong> {
         fields: agent.strings("fields"),
         anonymous: agent.switch("anonymous"),
         scopes: agent.strings("scopes"),
+        quota: text("quota"),
         skills: Some(skills).filter(|skills| !skills.is_empty()),
         extensions: Some(extensions).filter(|extensions| !extensions.is_empty()),
     })
