@@ -2,7 +2,7 @@
 //! than before.
 
 use super::{
-    super::tree::{ConfigEntry, ConfigSection, ConfigValue, Shape},
+    super::tree::{ConfigEntry, ConfigSection, Shape},
     difference::is_same,
     watch::Stamp,
 };
@@ -62,18 +62,15 @@ fn is_other(before: &ConfigSection, after: &ConfigSection) -> bool {
 fn note_files(section: &ConfigSection, stamps: &mut Vec<Stamp>) {
     for (key, entry) in section.keys.iter().zip(&section.entries) {
         match entry {
-            Some(ConfigEntry::Said(said)) => match (&key.shape, &said.value) {
-                (Shape::Path, ConfigValue::Path(_) | ConfigValue::Text(_)) => {
-                    stamps.extend(section.path(key.name).map(|file| Stamp::of_file(&file)));
-                }
-                (_, _) => {}
-            },
+            Some(ConfigEntry::Said(_)) if matches!(key.shape, Shape::Path) => {
+                stamps.extend(section.path(key.name).map(|file| Stamp::of_file(&file)));
+            }
+            Some(ConfigEntry::Said(_)) | None => {}
             Some(ConfigEntry::Section(inner)) => note_files(inner, stamps),
             Some(ConfigEntry::Sections(all)) => all.iter().for_each(|one| note_files(one, stamps)),
             Some(ConfigEntry::Named(all)) => {
                 all.iter().for_each(|(_, one)| note_files(one, stamps));
             }
-            None => {}
         }
     }
 }
