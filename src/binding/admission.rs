@@ -20,7 +20,7 @@ use crate::{
     binding::{
         CallContext, Handled, RequestSource, ServerConfig, grpc, http_error, jsonrpc, pages, rest,
         route::{Route, path_of, route},
-        ws,
+        tenant, ws,
     },
     fault::{Fault, FaultKind},
     http::{self, BodyFraming, Field, Head, Method, TargetForm},
@@ -340,14 +340,11 @@ impl CallContext<'_> {
             return Err(FaultKind::Unauthenticated.into());
         };
         let principal = &admission.principal;
-        let tenant = &mut self.scratch.tenant;
-        match tenant.is_empty() {
-            true => tenant.push_str(principal.tenants().home().unwrap_or_default()),
-            false if principal.tenants().allows(tenant) => {}
-            false => {
-                let detail = format!("the tenant {tenant} is not among those of the caller");
-                return Err(Fault::because(FaultKind::PermissionDenied, detail));
-            }
+        let named = &mut self.scratch.tenant;
+        match named.is_empty() {
+            true => named.push_str(principal.tenants().home().unwrap_or_default()),
+            false if principal.tenants().allows(named) => {}
+            false => return Err(tenant::not_granted(named)),
         }
         if self.config.access.asks_scopes {
             need(principal.scopes(), scope_of(op))?;

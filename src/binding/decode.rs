@@ -102,7 +102,8 @@ impl CallContext<'_> {
     pub fn address(&mut self, inside: Option<&str>) -> Result<(), Fault> {
         let names = TenantNames { beside: self.named_beside, inside };
         let (service, tenants) = (self.service, &self.config.tenants);
-        let meant = tenant::addressee(service, tenants, self.endpoint, names)?;
+        let grant = self.admission.as_ref().map(|caller| caller.principal.tenants());
+        let meant = tenant::addressee(service, tenants, self.endpoint, names, grant)?;
         self.agent = meant.agent;
         self.scratch.tenant.push_str(meant.tenant.unwrap_or_default());
         Ok(())

@@ -100,7 +100,8 @@ fn offers_card(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
         Method::Get | Method::Head if cx.named_beside.is_none() => return true,
         Method::Get | Method::Head => {
             let names = TenantNames { beside: cx.named_beside, inside: None };
-            match tenant::addressee(cx.service, &cx.config.tenants, cx.endpoint, names) {
+            let grant = cx.admission.as_ref().map(|caller| caller.principal.tenants());
+            match tenant::addressee(cx.service, &cx.config.tenants, cx.endpoint, names, grant) {
                 Ok(meant) => {
                     cx.endpoint.agent = meant.agent;
                     return true;

@@ -3,18 +3,20 @@
 //!
 //! Law: at the root an agent's name is that agent, without a tenant. At an agent's own place its
 //! own name is no tenant, and another agent's is refused. Any other name is a space of tasks of its
-//! own, where the operator lets tenants be named; it is never the default agent's.
+//! own, where the operator lets tenants be named, or has granted the caller this one by name; it is
+//! never the default agent's.
 
 use std::collections::BTreeSet;
 
 use crate::{
+    auth::TenantGrant,
     binding::Endpoint,
-    fault::Fault,
+    fault::{Fault, FaultKind},
     model::is_agent_name,
     service::{AgentIndex, Service},
 };
 
-/// Which names tenants may have that no agent has.
+/// Which names tenants may have that no agent has, beside those that callers are granted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tenants {
     /// Any, as long as the server has one agent; else none: a name may be an agent's that is
@@ -57,33 +59,41 @@ impl Tenants {
         names.iter().find(|name| !is_agent_name(name) || is_agent(name))
     }
 
-    /// Whether a name that no agent has may be a tenant's.
+    /// Whether a good name that no agent has may be a tenant's.
     fn allow(&self, name: &str, service: &dyn Service) -> bool {
-        is_agent_name(name)
-            && match self {
-                Tenants::OfOneAgent => service.has_one_agent(),
-                Tenants::Any => true,
-                Tenants::Named(names) => names.contains(name),
-            }
+        match self {
+            Tenants::OfOneAgent => service.has_one_agent(),
+            Tenants::Any => true,
+            Tenants::Named(names) => names.contains(name),
+        }
     }
 }
 
-/// Whom a call at `endpoint` means.
+/// What is said to a caller who names a tenant that is not among its own.
+#[cold]
+pub fn not_granted(tenant: &str) -> Fault {
+    let detail = format!("the tenant {tenant} is not among those of the caller");
+    Fault::because(FaultKind::PermissionDenied, detail)
+}
+
+/// Whom a call at `endpoint` means; `grant` is that of its caller, where that is known.
 ///
 /// # Errors
-/// Invalid parameters that name `tenant`.
+/// Invalid parameters that name `tenant`, or `PermissionDenied`: which tenants there are is not
+/// said to a caller who may not name them.
 #[inline]
 pub fn addressee<'t>(
     service: &dyn Service,
     tenants: &Tenants,
     endpoint: Endpoint,
     names: TenantNames<'t>,
+    grant: Option<&TenantGrant>,
 ) -> Result<Addressee<'t>, Fault> {
     match names {
         TenantNames { beside: None, inside: None } => {
             Ok(Addressee { agent: endpoint.agent, tenant: None })
         }
-        names => named(service, tenants, endpoint, names),
+        names => named(service, tenants, endpoint, names, grant),
     }
 }
 
@@ -93,6 +103,7 @@ fn named<'t>(
     tenants: &Tenants,
     endpoint: Endpoint,
     TenantNames { beside, inside }: TenantNames<'t>,
+    grant: Option<&TenantGrant>,
 ) -> Result<Addressee<'t>, Fault> {
     let refused = |detail: &'static str| Err(Fault::param("tenant", detail));
     let [beside, inside] = [beside, inside].map(|name| name.filter(|name| !name.is_empty()));
@@ -108,9 +119,18 @@ fn named<'t>(
             Ok(Addressee { agent, tenant: None })
         }
         Some(_) => refused("names another agent than the path does"),
+        None if !is_agent_name(name) => refused("there is no agent and no tenant of this name"),
         None if tenants.allow(name, service) => {
             Ok(Addressee { agent: endpoint.agent, tenant: Some(name) })
         }
-        None => refused("there is no agent and no tenant of this name"),
+        None => match grant {
+            Some(TenantGrant::Named(names)) if names.iter().any(|granted| **granted == *name) => {
+                Ok(Addressee { agent: endpoint.agent, tenant: Some(name) })
+            }
+            Some(TenantGrant::None | TenantGrant::Named(_)) => Err(not_granted(name)),
+            Some(TenantGrant::Any) | None => {
+                refused("there is no agent and no tenant of this name")
+            }
+        },
     }
 }

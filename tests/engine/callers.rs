@@ -509,6 +509,34 @@ fn strangers_of_open_agents_name_half_of_the_tenants_together() {
 }
 
 #[test]
+fn a_tenant_that_is_granted_by_name_is_one_whatever_the_server_names() {
+    let by = Arc::new(ByName::default());
+    let named = Tenants::Named(["known".to_owned()].into());
+    for tenants in [Tenants::OfOneAgent, named] {
+        let mut lab = Lab::new(Setup { tenants, ..setup(&by) });
+        let mut status = |token: &str, tenant: &str| {
+            let params = json!({ "tenant": tenant });
+            let reply = lab.ask(&call(token, "/", "ListTasks", &params));
+            let path =
+                lab.ask(&call(token, &format!("/tenants/{tenant}"), "ListTasks", &json!({})));
+            assert_eq!(reply.status, path.status, "{token} {tenant}");
+            (reply.status, reply.json()["error"]["code"].as_i64())
+        };
+        assert_eq!(status("alice x a,b", "a"), (200, None));
+        assert_eq!(status("alice x a,b", "b"), (200, None));
+        // Which others there are is nobody's business.
+        for tenant in ["known", "c"] {
+            let refused = status("alice x a,b", tenant);
+            assert_eq!((refused.0, status("alice", tenant)), (403, refused), "{tenant}");
+        }
+        // What is no name is one for nobody.
+        let params = json!({ "tenant": "a b" });
+        let reply = lab.ask(&call("alice x a,b", "/", "ListTasks", &params));
+        assert_eq!(reply.json()["error"]["code"], -32602);
+    }
+}
+
+#[test]
 fn scopes_are_asked_for_by_the_server_and_by_agents() {
     let by = Arc::new(ByName::default());
     let mut lab = Lab::new(Setup { asks_scopes: true, ..setup(&by) });

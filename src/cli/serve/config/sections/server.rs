@@ -80,8 +80,8 @@ pub const KEYS: &[Key] = &[
         "tenants",
         Shape::TextsOr("any"),
         "",
-        "Names that are no agent's and have tasks of their own; any with one agent, none with \
-         several, unless it is said",
+        "Names that are no agent's and have tasks of their own, beside those that callers are \
+         granted by name; any with one agent, none with several, unless it is said",
     )
     .flag("tenants"),
     key("card", CARD, "\"hybrid\"", "Form of the public agent cards: v1, v03 or hybrid")
