@@ -24,8 +24,13 @@ const MUCH: Option<Rate> = Some(Rate { per_minute: u32::MAX, burst: u32::MAX });
 
 /// A server that knows these callers, with or without quotas, and knows their sends again or not.
 pub fn setup(quotas: bool, idempotency: bool) -> Setup {
-    let quota =
-        Quota { calls: MUCH, request_kib: MUCH, streams: Some(1_000), running_tasks: Some(1_000) };
+    let quota = Quota {
+        calls: MUCH,
+        request_kib: MUCH,
+        streams: Some(1_000),
+        running_tasks: Some(1_000),
+        waiting_calls: Some(1_000),
+    };
     let rules = AuthRules {
         api_keys: vec![KeyRule {
             digest: SecretDigest::of(&KEY.as_bytes()[11..KEY.len() - 2]),

@@ -57,7 +57,9 @@ pub use self::{
     },
     token_keys::{TokenKeys, TokenKeysError},
 };
-pub(crate) use crate::service::quota::{CallerAccount, RateLeft, StreamPlace, UsedUp};
+pub(crate) use crate::service::quota::{
+    CallerAccount, RateLeft, StreamPlace, UsedUp, WaitingPlace,
+};
 pub use crate::service::{
     Grant,
     principal::{CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant},

@@ -6,6 +6,7 @@
 use std::{borrow::Cow, task::Waker};
 
 use crate::{
+    auth::WaitingPlace,
     binding::{
         CallScratch, CallerShare, Endpoint, Handled, RequestSource, ServerConfig,
         admission::Admitted,
@@ -21,6 +22,7 @@ use crate::{
     fault::{Fault, FaultKind},
     http::{FieldLinesBuf, Head},
     model::{Call, Op},
+    permits::Permit,
     service::{AgentIndex, CallCx, Caller, Now, Outcome, Peer, Scope, Service},
 };
 
@@ -279,27 +281,31 @@ impl<'x> CallContext<'x> {
         mut calls: Vec<PendingCall>,
         batch: Option<PendingBatch>,
     ) -> Handled {
-        if self.is_full() {
-            // Most calls of its operation do not wait; this one does.
-            calls.iter_mut().for_each(|call| call.refused(&in_flight()));
-            self.writer.refuse(format, &in_flight());
-            return Handled::Answered;
-        }
-        match self.config.waiting.permit(self.scratch.worker) {
-            Some(permit) => {
+        match self.place_to_wait() {
+            Ok((permit, place)) => {
                 let (fields, due_ms) = (self.take_fields(), self.due_ms());
-                let pending = PendingResponse::new(calls, batch, fields, permit);
+                let pending = PendingResponse::new(calls, batch, fields, permit).counted(place);
                 let pending =
                     pending.until(due_ms).admitted(self.admission.clone(), None, self.now);
                 Handled::Pending(Box::new(pending))
             }
-            None => {
-                let fault = Fault::at_limit("connections_max");
+            Err(fault) => {
                 calls.iter_mut().for_each(|call| call.refused(&fault));
                 self.writer.refuse(format, &fault);
                 Handled::Answered
             }
         }
+    }
+
+    /// A place among all calls that wait, and one among those of who calls. Most calls of its
+    /// operation do not wait; this one does.
+    fn place_to_wait(&mut self) -> Result<(Permit, Option<WaitingPlace>), Fault> {
+        if self.is_full() {
+            return Err(in_flight());
+        }
+        let place = self.waiting_place()?;
+        let permit = self.config.waiting.permit(self.scratch.worker);
+        Ok((permit.ok_or_else(|| Fault::at_limit("connections_max"))?, place))
     }
 
     /// True on a WebSocket of which as many requests wait as may.

@@ -3,7 +3,7 @@
 use std::task::{Poll, Waker};
 
 use crate::{
-    auth::StreamPlace,
+    auth::{StreamPlace, WaitingPlace},
     binding::{
         Handled,
         admission::{Admitted, ENDED, fault},
@@ -84,6 +84,8 @@ pub struct PendingResponse {
     expires_ms: Option<u64>,
     /// Its place among the streams of who has made it.
     place: Option<StreamPlace>,
+    /// Its place among the waiting calls of who has made it.
+    _waiting: Option<WaitingPlace>,
     /// When the caller no longer wants the answer, in ms of the monotonic clock.
     deadline_ms: Option<u64>,
 }
@@ -104,6 +106,7 @@ impl PendingResponse {
             admission: None,
             expires_ms: None,
             place: None,
+            _waiting: None,
             deadline_ms: None,
         }
     }
@@ -119,6 +122,12 @@ impl PendingResponse {
         let ends = admission.as_ref().filter(|by| by.expires_unix_ms < u64::MAX);
         let expires_ms = ends.map(|by| by.expires_mono_ms(now));
         PendingResponse { admission, expires_ms, place, ..self }
+    }
+
+    /// The same, in this place among the waiting calls of who has made it.
+    #[must_use]
+    pub fn counted(self, waiting: Option<WaitingPlace>) -> PendingResponse {
+        PendingResponse { _waiting: waiting, ..self }
     }
 
     /// The same, given up at this time.

@@ -1,5 +1,5 @@
-//! The share of a server that each caller takes: calls, bytes, streams and running tasks; and how
-//! it hears that there is no more now.
+//! The share of a server that each caller takes: calls, bytes, streams, running tasks and waiting
+//! calls; and how it hears that there is no more now.
 //!
 //! Law: a request takes its bytes and one call before any of its body is read, and each further
 //! call when that is known and before it is made. So what cannot be read has its price, too, and of
@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    auth::{AgentCaller, CallerAccount, Quota, Rate, RateLeft, StreamPlace, UsedUp},
+    auth::{AgentCaller, CallerAccount, Quota, Rate, RateLeft, StreamPlace, UsedUp, WaitingPlace},
     binding::CallContext,
     fault::{Fault, FaultKind},
     http::FieldLinesBuf,
@@ -51,6 +51,12 @@ impl CallerShare {
     pub(super) fn stream_place(&self) -> Result<Option<StreamPlace>, Fault> {
         let Some(most) = self.here.streams else { return Ok(None) };
         StreamPlace::take(&self.account, most).map(Some).ok_or_else(|| streams_taken(most))
+    }
+
+    /// A place among its waiting calls, if those are counted.
+    fn waiting_place(&self) -> Result<Option<WaitingPlace>, Fault> {
+        let Some(most) = self.quota.waiting_calls else { return Ok(None) };
+        WaitingPlace::take(&self.account, most).map(Some).ok_or_else(|| waiting_taken(most))
     }
 
     /// Takes a call, and notes what is left.
@@ -177,6 +183,18 @@ impl CallContext<'_> {
         self.config.access.accounts.with_agent(caller, self.agent.0, self.now)
     }
 
+    /// A place among the waiting calls of who calls. Most calls do not wait, so nobody's share is
+    /// looked for before.
+    ///
+    /// # Errors
+    /// `RateLimited`.
+    pub(super) fn waiting_place(&mut self) -> Result<Option<WaitingPlace>, Fault> {
+        if self.share.is_none() && self.config.access.accounts.are_asked() {
+            self.share = self.find_share(self.agent_quota().as_ref()).map(Box::new);
+        }
+        self.share.as_ref().map_or(Ok(None), |share| share.waiting_place())
+    }
+
     /// Who takes, and how much may be taken: by what the principal names, else by the defaults; and
     /// no more than the platform's documentation says.
     fn find_share(&self, of_agent: Option<&Quota>) -> Option<CallerShare> {
@@ -238,5 +256,11 @@ fn too_much(used_up: UsedUp) -> Fault {
 #[cold]
 fn streams_taken(most: u32) -> Fault {
     let detail = format!("as many streams of the caller are open as may be ({most})");
+    Fault::because(FaultKind::RateLimited, detail)
+}
+
+#[cold]
+fn waiting_taken(most: u32) -> Fault {
+    let detail = format!("as many calls of the caller wait as may be ({most})");
     Fault::because(FaultKind::RateLimited, detail)
 }

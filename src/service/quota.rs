@@ -40,17 +40,20 @@ pub struct Quota {
     pub streams: Option<u32>,
     /// Tasks in no terminal state.
     pub running_tasks: Option<u32>,
+    /// Calls that wait; what is left of a batch waits as one.
+    pub waiting_calls: Option<u32>,
 }
 
 impl Quota {
     /// What each caller of a server that knows callers may take where nobody has said it: one of
-    /// [`CALLER_SHARES`] parts of its streams and of its tasks. A task may be a deferred call, so
-    /// the smaller of both limits counts.
+    /// [`CALLER_SHARES`] parts of its streams, of its tasks and of its waiting calls. A task may be
+    /// a deferred call, so the smaller of both limits counts.
     pub fn share_of(limits: &Limits) -> Quota {
         let share = |all: usize| u32::try_from(all / CALLER_SHARES).unwrap_or(u32::MAX).max(1);
         Quota {
             streams: Some(share(limits.streams_max)),
             running_tasks: Some(share(limits.tasks_max.min(limits.deferred_calls_max))),
+            waiting_calls: Some(share(limits.connections_max)),
             ..Quota::default()
         }
     }
@@ -62,6 +65,7 @@ impl Quota {
             request_kib: self.request_kib.or(other.request_kib),
             streams: self.streams.or(other.streams),
             running_tasks: self.running_tasks.or(other.running_tasks),
+            waiting_calls: self.waiting_calls.or(other.waiting_calls),
         }
     }
 
@@ -193,6 +197,7 @@ pub struct CallerAccount {
     streams: AtomicU32,
     /// Tasks in no terminal state, where they have no owner.
     running: AtomicU32,
+    waiting: AtomicU32,
 }
 
 impl CallerAccount {
@@ -215,7 +220,8 @@ impl CallerAccount {
     /// Whether it holds nothing and all that was taken is paid for.
     fn is_idle(&self, now_ns: u64) -> bool {
         let is_paid = |word: &AtomicU64| word.load(Relaxed) <= now_ns;
-        let has_places = [&self.streams, &self.running].iter().any(|word| word.load(Relaxed) > 0);
+        let places = [&self.streams, &self.running, &self.waiting];
+        let has_places = places.iter().any(|word| word.load(Relaxed) > 0);
         !has_places && is_paid(&self.calls) && is_paid(&self.bytes)
     }
 
@@ -286,6 +292,23 @@ impl Drop for StreamPlace {
     }
 }
 
+/// A place among the waiting calls of a caller, for as long as it lives.
+#[derive(Debug)]
+pub struct WaitingPlace(Arc<CallerAccount>);
+
+impl WaitingPlace {
+    /// A place, of which there are so many; `None`: all are taken.
+    pub fn take(account: &Arc<CallerAccount>, most: u32) -> Option<WaitingPlace> {
+        take(&account.waiting, most).then(|| WaitingPlace(Arc::clone(account)))
+    }
+}
+
+impl Drop for WaitingPlace {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -352,5 +375,9 @@ mod tests {
         assert!(!account.is_idle(0) && RunningPlace::take(&account, 1).is_none());
         drop(place);
         assert!(account.is_idle(0) && RunningPlace::take(&account, 1).is_some());
+        let place = WaitingPlace::take(&account, 1);
+        assert!(!account.is_idle(0) && WaitingPlace::take(&account, 1).is_none());
+        drop(place);
+        assert!(account.is_idle(0) && WaitingPlace::take(&account, 1).is_some());
     }
 }

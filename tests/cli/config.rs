@@ -628,11 +628,13 @@ fn secrets_are_shown_to_nobody() {
         assert!(!out.contains(secret) && !err.contains(secret), "{out}");
     }
     let text = "[[auth.api_keys]]\nname = \"a\"\nkey = \"b\"\n[quotas.known]\nstreams = 3\n\
-        [quotas.named.small]\nrunning_tasks = 2\n[limits]\nstreams_max = 800\ntasks_max = 80\n";
+        [quotas.named.small]\nrunning_tasks = 2\n[limits]\nstreams_max = 800\ntasks_max = 80\n\
+        connections_max = 160\n";
     let shown = user_with(text).ok(&["serve", "--config", "p.toml", "config", "show"]).out;
     for line in [
         "quotas.known.streams = 3  # p.toml:5",
         "quotas.known.running_tasks = 10  # limits",
+        "quotas.known.waiting_calls = 20  # limits",
         "quotas.anonymous.streams = 100  # limits",
         "streams = 100  # limits",
         "running_tasks = 2  # p.toml:7",

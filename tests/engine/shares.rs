@@ -12,7 +12,7 @@ use peregrine::{
     model::{MessageBuf, PartsBuf, TaskState},
     service::{self, Remote},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
@@ -27,6 +27,10 @@ struct Keep(Arc<Mutex<Vec<Deferred>>>);
 impl Agent for Keep {
     fn start(&self, mut turn: Turn<'_>) {
         match &*turn.message.text() {
+            "work" => {
+                turn.status(TaskState::Working);
+                turn.resume_after(3_600_000, 0);
+            }
             "refuse" => turn.refuse(Fault::because(FaultKind::UnsupportedOperation, "not today")),
             "reply" => turn.reply(MessageBuf::agent(&PartsBuf::new().text("hello"))),
             "done" => turn.status(TaskState::Completed),
@@ -148,6 +152,113 @@ fn without_quotas_a_caller_has_an_eighth_of_what_there_is() {
         send(&mut lab, peer, "wait");
         assert!(lab.received(peer).is_empty());
     }
+}
+
+/// A request that waits for an event of a task, of an agent of this path.
+fn long_poll(path: &str, token: &str, task: &Value) -> Vec<u8> {
+    let bearer = format!("Bearer {token}");
+    let fields = [("Authorization", &*bearer), ("A2A-Version", "1.0")];
+    let known = if token.is_empty() { &fields[1..] } else { &fields };
+    post(path, known, &rpc("GetTask", &json!({ "id": task, "wait": 60 })))
+}
+
+/// Begins a task that goes on, and says its id.
+fn begin(lab: &mut Lab, peer: Peer, path: &str, token: &str) -> Value {
+    let params = V1.params(Say { at_once: true, id: &format!("{peer:?}"), ..say("work") });
+    let bearer = format!("Bearer {token}");
+    let fields = [("A2A-Version", "1.0"), ("Authorization", &*bearer)];
+    let known = if token.is_empty() { &fields[..1] } else { &fields };
+    lab.write(peer, &post(path, known, &rpc("SendMessage", &params)));
+    lab.reply(peer).result()["task"]["id"].clone()
+}
+
+/// Writes a request to a new connection; true: it waits, false: it is refused for the share.
+fn waits(lab: &mut Lab, peer: Peer, request: &[u8]) -> bool {
+    lab.write(peer, request);
+    if lab.received(peer).is_empty() {
+        return true;
+    }
+    let refused = lab.reply(peer);
+    assert_eq!((refused.status, refused.code()), (429, -32000), "{}", refused.text());
+    assert!(refused.text().contains("RATE_LIMIT_EXCEEDED"), "{}", refused.text());
+    assert!(refused.text().contains("calls of the caller wait"), "{}", refused.text());
+    false
+}
+
+/// A server whose calls wait in 16 places, with an agent that anybody may call.
+fn sixteen_wait(quotas: Quotas) -> Lab {
+    let open = Profile { anonymous: true, ..Profile::new("open", "Anybody's.") };
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![
+        (Profile::new("keep", "Answers later."), Arc::new(Keep::default())),
+        (open, Arc::new(Keep::default())),
+    ];
+    let limits = Limits { connections_max: 16, http2_connections_max: 16, ..Limits::default() };
+    let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
+    Lab::new(Setup { agents, limits, authenticator, quotas, ..Setup::default() })
+}
+
+#[test]
+fn a_caller_has_an_eighth_of_the_places_of_calls_that_wait() {
+    let mut lab = sixteen_wait(Quotas::default());
+    let at = lab.open();
+    let task = begin(&mut lab, at, "/", "alice");
+    let poll = long_poll("/", "alice", &task);
+    let peers = [0; 3].map(|_| lab.open());
+    assert_eq!(peers.map(|peer| waits(&mut lab, peer, &poll)), [true, true, false]);
+    assert_eq!(lab.engine.waiting().calls, 2);
+    // Over every binding, and whatever waits: a batch as a turn of an agent.
+    let prefer = format!(
+        "GET /tasks/{}?wait=60 HTTP/1.1\r\nHost: a.example\r\nA2A-Version: 1.0\r\n\
+         Authorization: Bearer alice\r\n\r\n",
+        task.as_str().unwrap()
+    );
+    let reply = lab.ask(prefer.as_bytes());
+    assert_eq!(
+        (reply.status, &reply.json()["error"]["status"]),
+        (429, &json!("RESOURCE_EXHAUSTED"))
+    );
+    let socket = lab.socket("/", "Authorization: Bearer alice\r\nA2A-Version: 1.0\r\n");
+    let member = rpc("GetTask", &json!({ "id": task, "wait": 60 }));
+    let answers = lab.say(socket, &member);
+    assert_eq!(answers[0]["error"]["data"][0]["reason"], "RATE_LIMIT_EXCEEDED");
+    let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
+    let turn = rpc("SendMessage", &V1.params(Say { id: "turn", ..say("wait") }));
+    for body in [format!("[{member},{member}]"), turn] {
+        let peer = lab.open();
+        assert!(!waits(&mut lab, peer, &post("/", &fields, &body)), "{body}");
+    }
+    // What does not wait needs no place, and others have their own.
+    let get = post("/", &fields, &rpc("GetTask", &json!({ "id": task })));
+    assert_eq!(lab.ask(&get).result()["id"], task);
+    let bob = lab.open();
+    let others = begin(&mut lab, bob, "/", "bob");
+    assert!(waits(&mut lab, bob, &long_poll("/", "bob", &others)));
+    // A place is given back by who leaves, and by an answer.
+    lab.end(peers[0]);
+    assert!(waits(&mut lab, peers[2], &poll) && !waits(&mut lab, at, &poll));
+    lab.pass(60_000);
+    assert_eq!(lab.reply(peers[2]).result()["id"], task);
+    assert_eq!(lab.engine.waiting().calls, 0);
+    assert!(waits(&mut lab, at, &poll));
+    // So many of a batch as wait take one.
+    let batch = lab.open();
+    assert!(waits(&mut lab, batch, &post("/", &fields, &format!("[{member},{member}]"))));
+}
+
+#[test]
+fn strangers_wait_in_places_of_their_address_and_quotas_say_other_numbers() {
+    let mut lab = sixteen_wait(Quotas::default());
+    let path = "/agents/open";
+    let peers = [1, 1, 1, 2].map(|net| from(&mut lab, &format!("2001:db8:{net}::1")));
+    let task = begin(&mut lab, peers[0], path, "");
+    let poll = long_poll(path, "", &task);
+    assert_eq!(peers.map(|peer| waits(&mut lab, peer, &poll)), [true, true, false, true]);
+    let one = Quota { waiting_calls: Some(1), ..Quota::default() };
+    let mut lab = sixteen_wait(Quotas { known: one, ..Quotas::default() });
+    let peers = [0; 2].map(|_| lab.open());
+    let task = begin(&mut lab, peers[0], "/", "alice");
+    let poll = long_poll("/", "alice", &task);
+    assert_eq!(peers.map(|peer| waits(&mut lab, peer, &poll)), [true, false]);
 }
 
 #[test]

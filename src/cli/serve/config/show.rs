@@ -85,7 +85,11 @@ fn shares(serve: &Serve) -> HashMap<String, BuiltIn> {
         return HashMap::new();
     }
     let share = Quota::share_of(&serve.setup.limits);
-    let all = [("streams", share.streams), ("running_tasks", share.running_tasks)];
+    let all = [
+        ("streams", share.streams),
+        ("running_tasks", share.running_tasks),
+        ("waiting_calls", share.waiting_calls),
+    ];
     let said = |most: Option<u32>| (most.unwrap_or_default().to_string(), "limits");
     all.into_iter().map(|(name, most)| (name.to_owned(), said(most))).collect()
 }

@@ -1,5 +1,5 @@
-//! `[quotas]`: what callers may take. Where callers are known each has a share of streams and
-//! running tasks unless another number is said; what else is not said is not counted.
+//! `[quotas]`: what callers may take. Where callers are known each has a share of streams, running
+//! tasks and waiting calls unless another number is said; what else is not said is not counted.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +24,7 @@ const QUOTA: &[Key] = &[
     .live(),
     key("streams", COUNT, "", "Open streams").live(),
     key("running_tasks", COUNT, "", "Tasks that have not ended").live(),
+    key("waiting_calls", COUNT, "", "Calls that wait; the rest of a batch is one").live(),
 ];
 
 const KEYS: &[Key] = &[
@@ -106,5 +107,6 @@ fn quota(section: &ConfigSection) -> Result<Quota, Wrong> {
         request_kib: bytes.transpose()?,
         streams: number("streams"),
         running_tasks: number("running_tasks"),
+        waiting_calls: number("waiting_calls"),
     })
 }
