@@ -296,7 +296,7 @@ impl Bare {
             signed_cards: Default::default(),
             card_times: Default::default(),
             catalog_times: Default::default(),
-            held_bytes: Default::default(),
+            shared: Default::default(),
             limits,
             mounts: Vec::new(),
             tenants: Default::default(),

@@ -14,12 +14,13 @@ mod peer;
 pub mod principal;
 pub(crate) mod quota;
 mod scope;
+mod shared;
 mod stats;
 pub mod tap;
 pub mod trace;
 
 use std::{
-    sync::{Arc, atomic::AtomicUsize},
+    sync::Arc,
     task::{Poll, Waker},
 };
 
@@ -42,6 +43,7 @@ pub use peer::{AddressSource, Peer, PeerCertificate, Remote};
 pub use principal::Principal;
 pub use quota::RunningShare;
 pub use scope::{AgentIndex, NumberHint, OwnerIndex, Scope, TenantIndex};
+pub use shared::{CallerShares, SharedByCalls};
 pub use stats::ServiceStats;
 
 /// The time, read once per turn of a worker's loop.
@@ -101,8 +103,8 @@ pub struct Caller<'a> {
     pub hops: u32,
     /// Values of the extension headers, comma separated, as they came.
     pub extensions: Option<&'a str>,
-    /// The caller's name, which its transport has verified (A2A 1.0 §7.2); see [`Peer`].
-    pub identity: Option<&'a str>,
+    /// What its transport knows of the caller: also its name, if that was verified (A2A 1.0 §7.2).
+    pub peer: &'a Peer<'a>,
     /// The header fields of its request.
     pub fields: RequestFields<'a>,
 }
@@ -119,8 +121,8 @@ pub struct CallCx<'a> {
     pub entropy: &'a mut dyn Entropy,
     /// The worker's list in which an agent's events wait to be applied; empty between calls.
     pub events: &'a mut EventBuf,
-    /// Bytes of buffers that all connections hold: the more there are, the smaller is a page.
-    pub held_bytes: &'a AtomicUsize,
+    /// What all calls of the server use.
+    pub shared: &'a SharedByCalls,
     /// The newest record of the tasks that the answer shows, see [`tap::Tap`]: the service says it,
     /// and the answer leaves when the record is durable. 0: there is none.
     pub record: u64,

@@ -68,13 +68,13 @@ impl<'a> RequestView<'a> {
         profile: &'a Profile,
         metadata: Option<JsonObject<'a>>,
     ) -> RequestView<'a> {
-        let Caller { scope, tenant, owner, extensions, identity, fields, principal, .. } = *caller;
+        let Caller { scope, tenant, owner, extensions, peer, fields, principal, .. } = *caller;
         let Caller { deadline_unix_ms, hops, .. } = *caller;
         let headers = Headers { names: &profile.fields, fields };
         RequestView {
             metadata,
             extensions,
-            identity,
+            identity: peer.identity,
             headers,
             scope,
             tenant,

@@ -3,7 +3,7 @@
 
 use std::{
     hash::Hasher,
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr},
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
@@ -12,9 +12,9 @@ use std::{
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use super::{peer_bits, table::FixedTable};
+use super::{CredentialSource, Network, peer_bits, table::FixedTable};
 use crate::service::{
-    Now,
+    Caller, CallerShares, Now, RunningShare, SharedByCalls,
     quota::{CallerAccount, Quota, Quotas},
 };
 
@@ -24,6 +24,9 @@ const OF_ADDRESS: u8 = 2;
 const WITH_AGENT: u8 = 4;
 #[cfg(feature = "grpc")]
 const OF_SERVICES: u8 = 3;
+
+/// Stands for an address that nobody knows.
+pub(crate) const NOWHERE: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 /// The accounts of a server, and its quotas, which may change while it runs.
 pub struct Accounts {
@@ -143,6 +146,48 @@ impl Accounts {
             |account| account.worth(now),
             |account| Arc::clone(account),
         )
+    }
+}
+
+/// What callers may take whose share was not asked for before their call was made.
+pub struct LateShares {
+    /// The accounts.
+    accounts: Arc<Accounts>,
+    /// Hops that say the address of their client in `X-Forwarded-For`.
+    trusted_proxies: Vec<Network>,
+}
+
+impl LateShares {
+    /// What the calls of a server use that has these accounts, and believes these hops.
+    pub fn for_calls(accounts: &Arc<Accounts>, trusted_proxies: &[Network]) -> SharedByCalls {
+        let (accounts, trusted_proxies) = (Arc::clone(accounts), trusted_proxies.to_vec());
+        let shares = Some(Box::new(LateShares { accounts, trusted_proxies }) as _);
+        SharedByCalls { shares, ..SharedByCalls::default() }
+    }
+}
+
+impl CallerShares for LateShares {
+    fn running(&self, caller: &Caller<'_>, now: Now) -> Option<RunningShare> {
+        let quotas = self.accounts.quotas();
+        let quota = match caller.principal {
+            Some(principal) => quotas.of(principal.quota()),
+            None => quotas.anonymous,
+        };
+        let most = quota.running_tasks?;
+        let account = match caller.principal {
+            Some(principal) => self.accounts.of_owner(principal.owner(), now),
+            None => {
+                let source = CredentialSource {
+                    fields: caller.fields,
+                    remote: caller.peer.remote,
+                    trusted_proxies: &self.trusted_proxies,
+                    ..CredentialSource::default()
+                };
+                let address = caller.fields.address().or_else(|| source.address());
+                self.accounts.of_address(address.unwrap_or(NOWHERE), now)
+            }
+        };
+        Some(RunningShare { most, account: Some(account) })
     }
 }
 

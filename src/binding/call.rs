@@ -337,12 +337,11 @@ impl<'x> CallContext<'x> {
             deadline_unix_ms: terms.timeout_ms.map(|ms| self.now.unix_ms.saturating_add(ms)),
             hops: terms.hops,
             extensions: self.extensions.as_deref(),
-            identity: self.peer.identity,
+            peer: &self.peer,
             fields: self.source.fields(),
         };
-        let (now, wake, held_bytes) = (self.now, self.wake, &*self.config.held_bytes);
-        let cx =
-            CallCx { caller, now, wake, entropy: &mut **entropy, events, held_bytes, record: 0 };
+        let (now, wake, shared) = (self.now, self.wake, &self.config.shared);
+        let cx = CallCx { caller, now, wake, entropy: &mut **entropy, events, shared, record: 0 };
         (self.service, cx, &mut self.writer)
     }
 }

@@ -1,9 +1,6 @@
 //! What a server offers and where: mounts and the settings that decide answers.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, atomic::AtomicUsize},
-};
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     binding::{
@@ -21,7 +18,7 @@ use crate::{
     limits::Limits,
     model::{CardSecurity, Generation, Profile},
     permits::Permits,
-    service::{observe::CallObserver, pages::PageSource, trace::Tracer},
+    service::{SharedByCalls, observe::CallObserver, pages::PageSource, trace::Tracer},
 };
 
 use super::{Endpoint, LargeBodies};
@@ -91,8 +88,8 @@ pub struct ServerConfig {
     pub service_streams: Permits,
     /// Calls that wait.
     pub waiting: Permits,
-    /// Bytes of buffers that connections hold, as their driver counts them.
-    pub held_bytes: Arc<AtomicUsize>,
+    /// What calls use; their driver counts the bytes that connections hold.
+    pub shared: SharedByCalls,
     /// What large bodies are parsed with.
     pub large: Arc<LargeBodies>,
     /// Who signs cards.

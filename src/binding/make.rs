@@ -47,7 +47,7 @@ fn make_detailed(
         wake: cx.wake,
         entropy: &mut *cx.entropy,
         events: &mut *cx.events,
-        held_bytes: cx.held_bytes,
+        shared: cx.shared,
         record: cx.record,
     };
     let outcome = service.call(&mut traced, *call, answer);

@@ -6,21 +6,18 @@
 //! a request whose bytes are too many nothing is read. An agent with a quota of its own has another
 //! account of each caller, from which is taken as soon as it is known whom the call means.
 
-use std::{
-    net::{IpAddr, Ipv6Addr},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use crate::{
-    auth::{AgentCaller, CallerAccount, Quota, Rate, RateLeft, StreamPlace, UsedUp, WaitingPlace},
+    auth::{
+        AgentCaller, CallerAccount, NOWHERE, Quota, Rate, RateLeft, StreamPlace, UsedUp,
+        WaitingPlace,
+    },
     binding::CallContext,
     fault::{Fault, FaultKind},
     http::FieldLinesBuf,
     service::{Now, RunningShare},
 };
-
-/// Stands for an address that nobody knows.
-const NOWHERE: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 /// What a caller may take who has a quota.
 pub struct CallerShare {

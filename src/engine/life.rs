@@ -44,7 +44,7 @@ impl Engine {
     /// Bytes of buffers that connections hold; their driver counts them.
     #[cfg(feature = "net")]
     pub(crate) fn held_bytes(&self) -> &Arc<std::sync::atomic::AtomicUsize> {
-        &self.config.held_bytes
+        &self.config.shared.held_bytes
     }
 
     /// Who keeps what happens to tasks: a driver sends what [`Progress`](crate::engine::Progress)

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     agent::Agent,
-    auth::{Accounts, Authenticator, Gate, Network, Quota, Quotas},
+    auth::{Accounts, Authenticator, Gate, LateShares, Network, Quota, Quotas},
     binding::{
         Endpoint, LargeBodies, ServerConfig,
         admission::Access,
@@ -260,6 +260,7 @@ impl Setup {
         };
         let config = ServerConfig {
             limits: self.limits,
+            shared: LateShares::for_calls(&access.accounts, &access.trusted_proxies),
             access,
             observer: self.observer,
             tracer: self.tracer,
@@ -289,7 +290,6 @@ impl Setup {
             #[cfg(feature = "grpc")]
             service_streams,
             waiting,
-            held_bytes: Arc::default(),
             large,
             card_times: CardTimes::default(),
             catalog_times: CatalogTimes::default(),

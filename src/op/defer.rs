@@ -18,7 +18,10 @@ use crate::{
         turn::{message_of, push_status},
     },
     permits::Permit,
-    service::{AgentIndex, Cursor, Handle, LateAnswer, LateCall, Now},
+    service::{
+        AgentIndex, CallCx, Cursor, Handle, LateAnswer, LateCall, Now, RunningShare,
+        quota::RunningPlace,
+    },
     store::{Refused, ReservedBuf, TaskKey},
 };
 
@@ -49,7 +52,45 @@ pub(super) struct AnswerCharge {
     key: TaskKey,
     /// Bytes that the store counts for it.
     held_bytes: usize,
-    _permit: Option<Permit>,
+    _place: Option<DeferredPlace>,
+}
+
+/// A place among deferred calls.
+pub(super) struct DeferredPlace {
+    _permit: Permit,
+    /// One on the account of who calls, if nothing else bounds what it may defer.
+    _of_caller: Option<RunningPlace>,
+}
+
+impl DeferredPlace {
+    /// A place for a call that makes no task, also out of its caller's share.
+    ///
+    /// # Errors
+    /// `RateLimited`, `Overloaded`.
+    pub fn take(core: &Core, cx: &CallCx<'_>) -> Result<DeferredPlace, Fault> {
+        let share = cx.shared.shares.as_ref().and_then(|by| by.running(&cx.caller, cx.now));
+        let of_caller = match share {
+            Some(RunningShare { most, account: Some(account) }) => {
+                Some(RunningPlace::take(&account, most).ok_or_else(|| share_taken(most))?)
+            }
+            Some(RunningShare { account: None, .. }) | None => None,
+        };
+        let permit = core.deferred.permit(cx.caller.worker);
+        let permit = permit.ok_or_else(|| Fault::at_limit("deferred_calls_max"))?;
+        Ok(DeferredPlace { _permit: permit, _of_caller: of_caller })
+    }
+}
+
+fn share_taken(most: u32) -> Fault {
+    let detail = format!("agents look for as many tasks for the caller as may be ({most})");
+    Fault::because(FaultKind::RateLimited, detail)
+}
+
+impl From<Permit> for DeferredPlace {
+    /// That of a turn, which has the place of a task.
+    fn from(permit: Permit) -> DeferredPlace {
+        DeferredPlace { _permit: permit, _of_caller: None }
+    }
 }
 
 impl AnswerCharge {
@@ -60,10 +101,10 @@ impl AnswerCharge {
     pub fn take(
         (core, key): (Arc<Core>, TaskKey),
         held_bytes: usize,
-        permit: Option<Permit>,
+        place: Option<DeferredPlace>,
     ) -> Result<AnswerCharge, Refused> {
         core.store.hold_bytes(key, held_bytes)?;
-        Ok(AnswerCharge { core, key, held_bytes, _permit: permit })
+        Ok(AnswerCharge { core, key, held_bytes, _place: place })
     }
 }
 
@@ -144,7 +185,7 @@ impl DeferredTurn {
         self.release();
         let held_bytes = message.held_bytes() + context_id.len();
         let (of, permit) = ((Arc::clone(&self.core), self.key), self.permit.take());
-        match AnswerCharge::take(of, held_bytes, permit) {
+        match AnswerCharge::take(of, held_bytes, permit.map(Into::into)) {
             Ok(charge) => {
                 let answer = LateAnswer::Message { message, context_id };
                 self.call.answer_with(answer, Some(Box::new(charge)));

@@ -3,9 +3,10 @@
 //!
 //! Law: no agent is asked for a task that is stored, and another's, under an id that the store has
 //! made. Ids that clients choose are known by their scope alone: whose task has one is nobody's to
-//! find. Nothing is stored of a task that an agent is asked for. What is kept of the
-//! call is counted as bytes of the store until the answer is given, and the answer, with the place
-//! among deferred calls, until the call has taken it.
+//! find. Nothing is stored of a task that an agent is asked for: what it has of a lookup is a place
+//! out of the share of its caller, for as long as it has it. What is kept of the call is counted as
+//! bytes of the store until the answer is given, and the answer, with the place among deferred
+//! calls, until the call has taken it.
 
 use std::sync::Arc;
 
@@ -13,9 +14,11 @@ use crate::{
     agent::{Closed, LookupAnswer, LookupHost, RequestView, TaskLookup, Wanted},
     fault::{Fault, FaultKind},
     model::{JsonObject, RawText, Target, TaskBuf, TaskState},
-    op::{Core, defer::AnswerCharge},
-    permits::Permit,
-    service::{CallCx, CallLink, Handle, LateAnswer, LateCall, Now, Outcome, WaitHandle},
+    op::{
+        Core,
+        defer::{AnswerCharge, DeferredPlace},
+    },
+    service::{CallCx, CallLink, Handle, LateAnswer, LateCall, Outcome, WaitHandle},
     store::TaskKey,
 };
 
@@ -53,8 +56,8 @@ impl Core {
             return Err(FaultKind::TaskNotFound.into());
         }
         let registered = self.registered(caller.worker, caller.scope.agent)?;
-        let (at, link) = ((caller.worker, cx.now), CallLink::default());
-        let mut host = LookingUp { core: self, at, missing: *missing, link, full: None };
+        let link = CallLink::default();
+        let mut host = LookingUp { core: self, cx, missing: *missing, link, full: None };
         registered.agent.missing(TaskLookup {
             task_id: missing.id,
             context_id: missing.context_id,
@@ -78,29 +81,30 @@ impl Core {
 }
 
 /// An agent is asked.
-struct LookingUp<'t> {
+struct LookingUp<'t, 'c> {
     core: &'t Core,
-    /// The worker, and the time.
-    at: (usize, Now),
+    cx: &'t CallCx<'c>,
     missing: MissingTask<'t>,
     link: CallLink,
     /// Why the call may not wait.
     full: Option<Fault>,
 }
 
-impl LookupHost for LookingUp<'_> {
+impl LookupHost for LookingUp<'_, '_> {
     fn defer(
         &mut self,
         held_bytes: usize,
     ) -> Result<(Arc<LateCall>, Box<dyn LookupAnswer>), Closed> {
         let core = self.core.this.upgrade().ok_or(Closed)?;
         let MissingTask { id, context_id, wanted, .. } = self.missing;
-        let (worker, now) = self.at;
-        let Some(permit) = core.deferred.permit(worker) else {
-            self.full = Some(Fault::at_limit("deferred_calls_max"));
-            return Err(Closed);
+        let place = match DeferredPlace::take(&core, self.cx) {
+            Ok(place) => Some(place),
+            Err(fault) => {
+                self.full = Some(fault);
+                return Err(Closed);
+            }
         };
-        let key = core.store.place_of(worker, now);
+        let key = core.store.place_of(self.cx.caller.worker, self.cx.now);
         let own = id.raw().len() + context_id.map_or(0, |context_id| context_id.raw().len());
         let held_bytes = held_bytes + own;
         if let Err(refused) = core.store.hold_bytes(key, held_bytes) {
@@ -110,8 +114,8 @@ impl LookupHost for LookingUp<'_> {
         let (link, call) = CallLink::late();
         self.link = link;
         let (id, context_id) = (id.raw().into(), context_id.map(|id| id.raw().into()));
-        let (late, permit) = (Arc::clone(&call), Some(permit));
-        let found = Lookup { core, key, call, id, context_id, wanted, held_bytes, permit };
+        let late = Arc::clone(&call);
+        let found = Lookup { core, key, call, id, context_id, wanted, held_bytes, place };
         Ok((late, Box::new(found)))
     }
 }
@@ -127,7 +131,7 @@ struct Lookup {
     wanted: Wanted,
     /// Bytes that the store counts for it.
     held_bytes: usize,
-    permit: Option<Permit>,
+    place: Option<DeferredPlace>,
 }
 
 impl Lookup {
@@ -162,8 +166,8 @@ impl LookupAnswer for Lookup {
             Err(fault) => return self.call.answer(LateAnswer::Fault(fault)),
         };
         let held_bytes = size_of::<TaskBuf>() + task.task().heap_bytes();
-        let (core, permit) = (Arc::clone(&self.core), self.permit.take());
-        match AnswerCharge::take((core, self.key), held_bytes, permit) {
+        let (core, place) = (Arc::clone(&self.core), self.place.take());
+        match AnswerCharge::take((core, self.key), held_bytes, place) {
             Ok(charge) => {
                 self.call.answer_with(LateAnswer::Copy(task), Some(Box::new(charge)));
             }

@@ -60,7 +60,7 @@ impl Core {
         list: &List<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let (mut is_open, held) = (false, cx.held_bytes.load(Ordering::Relaxed));
+        let (mut is_open, held) = (false, cx.shared.held_bytes.load(Ordering::Relaxed));
         let page = self.store.list(cx.caller.scope, list, held, &mut |view| {
             if !std::mem::replace(&mut is_open, true) {
                 answer(Reply::PageStart);

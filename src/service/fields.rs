@@ -1,6 +1,6 @@
 //! Header fields of a request, as agents that ask for some of them get them.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, net::IpAddr};
 
 use super::trace::CallSpan;
 
@@ -8,6 +8,11 @@ use super::trace::CallSpan;
 pub trait FieldSource {
     /// Gives each value of a field to `each`; names are compared without regard to case.
     fn each_value<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8]));
+
+    /// The address that the request came from, where it is known without the fields that say it.
+    fn address(&self) -> Option<IpAddr> {
+        None
+    }
 
     /// The span of the call, if it is traced.
     fn span(&self) -> Option<CallSpan> {
@@ -47,6 +52,11 @@ impl<'a> RequestFields<'a> {
         if let Some(source) = self.0 {
             source.each_value(name, each);
         }
+    }
+
+    /// The address that the request came from, where it is known without the fields that say it.
+    pub fn address(self) -> Option<IpAddr> {
+        self.0?.address()
     }
 
     /// The span of the call, if it is traced.

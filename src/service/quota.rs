@@ -38,7 +38,8 @@ pub struct Quota {
     pub request_kib: Option<Rate>,
     /// Open streams.
     pub streams: Option<u32>,
-    /// Tasks in no terminal state.
+    /// Tasks in no terminal state; and as many lookups of tasks that are not stored, for which an
+    /// agent is asked.
     pub running_tasks: Option<u32>,
     /// Calls that wait; what is left of a batch waits as one.
     pub waiting_calls: Option<u32>,
@@ -195,7 +196,7 @@ pub struct CallerAccount {
     calls: AtomicU64,
     bytes: AtomicU64,
     streams: AtomicU32,
-    /// Tasks in no terminal state, where they have no owner.
+    /// Tasks in no terminal state, where they have no owner, and lookups that an agent has.
     running: AtomicU32,
     waiting: AtomicU32,
 }

@@ -5,6 +5,8 @@
 //! fresh trace id where the caller is in no trace. What an agent is shown of a traced call is the
 //! span that it works in, so that whatever it calls lies below that.
 
+use std::net::IpAddr;
+
 use super::{Entropy, FieldSource, RequestFields};
 use crate::model::TaskState;
 
@@ -175,6 +177,10 @@ impl FieldSource for SpanFields<'_> {
         if self.call.parent_id.is_some() || !name.eq_ignore_ascii_case(TRACESTATE) {
             self.fields.each_value(name, &mut |value| each(value));
         }
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.fields.address()
     }
 
     fn span(&self) -> Option<CallSpan> {

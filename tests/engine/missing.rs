@@ -10,16 +10,20 @@ use std::{
 
 use peregrine::{
     agent::{Agent, DeferredLookup, Profile, TaskLookup, Turn, Wanted},
+    auth::{Authenticator, Quota, Quotas},
     engine::{Mount, Setup, Tenants},
     fault::{Fault, FaultKind},
     limits::Limits,
     model::{ArtifactBuf, Generation, MessageBuf, PartsBuf, TaskBuf, TaskState},
+    service::{self, Remote},
 };
 use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
     ask::{Gen, Say, get, post, rpc, rpc_id, say},
+    callers::ByName,
+    ws::upgrade,
 };
 
 /// Has its tasks somewhere else, where it finds them later; "at once" it does so at once.
@@ -202,6 +206,96 @@ fn a_lookup_is_answered_with_as_much_history_as_was_asked_for() {
         let shown = answer["result"]["history"].as_array().cloned().unwrap_or_default();
         let shown: Vec<&str> = shown.iter().filter_map(|one| one["messageId"].as_str()).collect();
         assert_eq!(shown, ids);
+    }
+}
+
+/// A server that knows callers and lets 16 calls wait for their agents, one of which is anybody's.
+fn knowing(quotas: Quotas) -> (Lab, Archive) {
+    let archive = Archive::default();
+    let open = Profile { anonymous: true, ..Profile::new("open", "Anybody's.") };
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![
+        (Profile::new("archive", "Has tasks elsewhere."), Arc::new(archive.clone())),
+        (open, Arc::new(archive.clone())),
+    ];
+    let limits = Limits { deferred_calls_max: 16, ..Limits::default() };
+    let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
+    let trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+    let setup =
+        Setup { agents, limits, authenticator, quotas, trusted_proxies, ..Setup::default() };
+    (Lab::new(setup), archive)
+}
+
+/// Asks for a task that is not stored; `None`: the call waits or is a stream, else its answer.
+fn look_up(lab: &mut Lab, token: &str, method: &str) -> (Peer, Option<Value>) {
+    let (peer, bearer) = (lab.open(), format!("Bearer {token}"));
+    let fields = [("Authorization", &*bearer), ("A2A-Version", "1.0")];
+    lab.write(peer, &post("/", &fields, &rpc(method, &json!({ "id": "old" }))));
+    let answer = (!lab.received(peer).is_empty()).then(|| lab.reply(peer).json());
+    (peer, answer)
+}
+
+#[test]
+fn lookups_of_a_caller_take_places_until_the_agent_has_answered() {
+    let (mut lab, archive) = knowing(Quotas::default());
+    let is_refused = |answer: &Option<Value>| {
+        let reason = answer.as_ref().map(|answer| &answer["error"]["data"][0]["reason"]);
+        assert!(reason.is_none_or(|reason| *reason == "RATE_LIMIT_EXCEEDED"), "{answer:?}");
+        reason.is_some()
+    };
+    for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
+        let (gone, first) = look_up(&mut lab, "alice", method);
+        let (_, second) = look_up(&mut lab, "alice", "GetTask");
+        assert!(!is_refused(&first) && !is_refused(&second), "{method}");
+        // Who leaves gives nothing back that the agent has, and the agent is not asked again.
+        lab.end(gone);
+        for again in ["GetTask", "CancelTask", "SubscribeToTask"] {
+            assert!(is_refused(&look_up(&mut lab, "alice", again).1), "{method} {again}");
+        }
+        assert_eq!(archive.0.lock().unwrap().len(), 2);
+        // Others have their own, and what is not deferred needs none.
+        assert!(!is_refused(&look_up(&mut lab, "bob", method).1));
+        let nowhere = rpc("GetTask", &json!({ "id": "nowhere" }));
+        let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
+        assert_eq!(lab.ask(&post("/", &fields, &nowhere)).code(), -32001);
+        drop((archive.take(), archive.take(), archive.take()));
+        lab.settle();
+    }
+    assert!((0..2).all(|_| look_up(&mut lab, "alice", "GetTask").1.is_none()));
+    let one = Quota { running_tasks: Some(1), ..Quota::default() };
+    let (mut lab, _archive) = knowing(Quotas { known: one, ..Quotas::default() });
+    let asked = [0; 2].map(|_| is_refused(&look_up(&mut lab, "alice", "GetTask").1));
+    assert_eq!(asked, [false, true]);
+}
+
+#[test]
+fn lookups_of_strangers_take_places_of_their_address() {
+    let (mut lab, _archive) = knowing(Quotas::default());
+    let old = rpc("GetTask", &json!({ "id": "old" }));
+    let mut waits = |address: &str, forwarded: &str, over_socket: bool| {
+        let remote = Remote::Known(address.parse().unwrap());
+        let peer = lab.open_to(service::Peer { remote, ..service::Peer::default() });
+        if over_socket {
+            lab.write(peer, &upgrade("/agents/open", &format!("X-Forwarded-For: {forwarded}\r\n")));
+            lab.take(peer);
+            return lab.say(peer, &old).is_empty();
+        }
+        let fields = [("A2A-Version", "1.0"), ("X-Forwarded-For", forwarded)];
+        lab.write(peer, &post("/agents/open", &fields, &old));
+        lab.received(peer).is_empty()
+    };
+    for (address, forwarded, over_socket, is_asked) in [
+        ("192.0.2.1", "", false, true),
+        ("192.0.2.1", "192.0.2.9", false, true),
+        ("192.0.2.1", "192.0.2.9", false, false),
+        ("10.0.0.1", "192.0.2.1", false, false),
+        ("10.0.0.1", "192.0.2.1", true, false),
+        ("10.0.0.1", "192.0.2.2", true, true),
+        ("10.0.0.1", "192.0.2.2", false, true),
+        ("192.0.2.2", "", true, false),
+        ("10.0.0.1", "192.0.2.3", true, true),
+    ] {
+        let what = format!("{address} {forwarded} {over_socket}");
+        assert_eq!(waits(address, forwarded, over_socket), is_asked, "{what}");
     }
 }
 

@@ -44,7 +44,7 @@ impl Service for Owned {
         call: Call<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        cx.caller.owner = cx.caller.identity;
+        cx.caller.owner = cx.caller.peer.identity;
         self.0.call(cx, call, answer)
     }
 

@@ -136,4 +136,8 @@ impl FieldSource for Upgrade {
         let named = self.fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
         named.for_each(|(_, value)| each(value));
     }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.forwarded
+    }
 }
