@@ -72,7 +72,7 @@ pub struct CallSpan {
 
 impl CallSpan {
     /// Begins the span of a call, if it is to be traced; `fields` has that of its caller, if whoever
-    /// it is may say what is traced, and lie in its trace.
+    /// calls may say what is traced.
     pub fn begin(
         fields: Option<RequestFields<'_>>,
         entropy: &mut dyn Entropy,
