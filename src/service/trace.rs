@@ -71,8 +71,8 @@ pub struct CallSpan {
 }
 
 impl CallSpan {
-    /// Begins the span of a call, if it is to be traced; `fields` has that of its caller, if whoever
-    /// calls may say what is traced.
+    /// Begins the span of a call, if it is to be traced; `fields` has that of its caller, if that
+    /// one may say what is traced.
     pub fn begin(
         fields: Option<RequestFields<'_>>,
         entropy: &mut dyn Entropy,
