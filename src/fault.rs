@@ -119,6 +119,32 @@ impl CanonicalCode {
     }
 }
 
+/// The name of a status code of gRPC; one that is unknown, or not there, is `UNKNOWN` (gRPC over
+/// HTTP/2, "Responses").
+pub fn grpc_code_name(code: Option<usize>) -> &'static str {
+    /// In the order of their numbers, from 0.
+    const NAMES: [&str; 17] = [
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ];
+    code.and_then(|code| NAMES.get(code)).copied().unwrap_or("UNKNOWN")
+}
+
 /// The columns of a fault's row.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultRow {

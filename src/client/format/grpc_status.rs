@@ -5,7 +5,7 @@
 
 use crate::{
     binding::grpc::fields::other::{any, duration, error_info, retry_info, status},
-    fault::{FaultKind, PeerFault, PeerFaultName},
+    fault::{FaultKind, PeerFault, PeerFaultName, grpc_code_name},
     json::base64,
     model::Generation,
     pb::{Fields, Value},
@@ -56,27 +56,6 @@ impl GrpcEnd<'_> {
     }
 }
 
-/// The codes of gRPC by their names, from 0.
-const NAMES: [&str; 17] = [
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-];
-
 impl Format {
     /// Whether a call of gRPC succeeded, by how its response ended.
     ///
@@ -88,15 +67,14 @@ impl Format {
         if code == Some(0) {
             return Ok(());
         }
-        // gRPC over HTTP/2, "Responses": an unknown code is UNKNOWN.
-        let name = code.and_then(|code| NAMES.get(code)).unwrap_or(&NAMES[2]);
+        let name = grpc_code_name(code);
         let details = decoded_details(end.details);
         let message = decoded(end.message.unwrap_or_default());
         let fault = PeerFault {
             // Wire §2.3: 0.3 has no details, and says its name in front.
             name: message.split_once(':').and_then(|(name, _)| error_name(name)),
             reason: details.as_deref().and_then(reason),
-            status: Some((*name).to_owned()),
+            status: Some(name.to_owned()),
             message,
             ..PeerFault::default()
         };

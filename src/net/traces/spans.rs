@@ -16,7 +16,7 @@ use opentelemetry_proto::tonic::{
 
 use crate::{
     engine::Engine,
-    fault::{CanonicalCode, FaultKind},
+    fault::{CanonicalCode, FaultKind, grpc_code_name},
     model::TaskState,
     service::{
         observe::{CallBinding, CallEnd, CallRecord, StreamRecord},
@@ -92,7 +92,10 @@ impl SpanWriter<'_> {
         let name = self.engine.upgrade().and_then(|engine| engine.agent_name(call.agent));
         attributes.extend(name.map(|name| text("a2a.agent", name)));
         attributes.push(match call.binding {
-            CallBinding::Grpc => text("rpc.response.status_code", grpc_code(call)),
+            // OpenTelemetry, "gRPC server spans": the code by its name.
+            CallBinding::Grpc => {
+                text("rpc.response.status_code", grpc_code_name(Some(call.status.into())))
+            }
             CallBinding::JsonRpc | CallBinding::HttpJson | CallBinding::WebSocket => {
                 number("http.response.status_code", u64::from(call.status))
             }
@@ -196,31 +199,6 @@ fn status_of(call: &CallRecord) -> Option<Status> {
         (None, CallEnd::Cut | CallEnd::DeadlineExceeded) => Some(failed(call.end.word())),
         (None, CallEnd::Complete | CallEnd::ClientLeft | CallEnd::Expired | CallEnd::Gone) => None,
     }
-}
-
-/// OpenTelemetry, "gRPC server spans": the code by its name.
-fn grpc_code(call: &CallRecord) -> &'static str {
-    /// In the order of their numbers (gRPC's `statuscodes`).
-    const NAMES: [&str; 17] = [
-        "OK",
-        "CANCELLED",
-        "UNKNOWN",
-        "INVALID_ARGUMENT",
-        "DEADLINE_EXCEEDED",
-        "NOT_FOUND",
-        "ALREADY_EXISTS",
-        "PERMISSION_DENIED",
-        "RESOURCE_EXHAUSTED",
-        "FAILED_PRECONDITION",
-        "ABORTED",
-        "OUT_OF_RANGE",
-        "UNIMPLEMENTED",
-        "INTERNAL",
-        "UNAVAILABLE",
-        "DATA_LOSS",
-        "UNAUTHENTICATED",
-    ];
-    NAMES.get(usize::from(call.status)).copied().unwrap_or("UNKNOWN")
 }
 
 fn is_ours(kind: FaultKind) -> bool {
