@@ -10,12 +10,12 @@ import uuid
 
 import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
-from a2a.client.auth import AuthInterceptor, CredentialService
+from a2a.client.auth import AuthInterceptor
 from a2a.client.errors import A2AClientHTTPError, A2AClientJSONRPCError
 from a2a.types import Message, Part, Role, TaskIdParams, TaskQueryParams, TaskState, TextPart
 
 from harness import BINDING, case, check, drain, equal, main, raises
-from provider import ROBOT_KEY, forged, token_of
+from provider import ROBOT_KEY, Purse, forged, token_of
 
 ROBOT = {"api-key": ROBOT_KEY}
 
@@ -25,16 +25,6 @@ def field_of(scheme, secret):
     if scheme == "api-key":
         return "X-API-Key", secret
     return "Authorization", f"Bearer {secret}"
-
-
-class Purse(CredentialService):
-    """Credentials by the names of schemes on the card."""
-
-    def __init__(self, credentials):
-        self.credentials = credentials
-
-    async def get_credentials(self, security_scheme_name, context):
-        return self.credentials.get(security_scheme_name)
 
 
 class Session:

@@ -10,7 +10,7 @@ import uuid
 
 import httpx
 from a2a.client import A2ACardResolver, ClientCallContext, ClientConfig, ClientFactory
-from a2a.client.auth import AuthInterceptor, CredentialService
+from a2a.client.auth import AuthInterceptor
 from a2a.client.errors import A2AClientError
 from a2a.types.a2a_pb2 import (
     CancelTaskRequest,
@@ -28,20 +28,10 @@ from a2a.utils.errors import TaskNotFoundError
 from grpc.aio import insecure_channel
 
 from harness import BINDING, case, check, drain, equal, main, raises
-from provider import ISSUER, ROBOT_KEY, forged, rotate, token_of
+from provider import ISSUER, ROBOT_KEY, Purse, forged, rotate, token_of
 
 ROBOT = {"api-key": ROBOT_KEY}
 NOBODY = {}
-
-
-class Purse(CredentialService):
-    """Credentials by the names of schemes on the card."""
-
-    def __init__(self, credentials):
-        self.credentials = credentials
-
-    async def get_credentials(self, security_scheme_name, context):
-        return self.credentials.get(security_scheme_name)
 
 
 class Session:

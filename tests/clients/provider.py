@@ -4,6 +4,7 @@ import os
 import ssl
 
 import httpx
+from a2a.client.auth import CredentialService
 
 ISSUER = os.environ["OPENID_ISSUER"]
 ROBOT_KEY = os.environ["ROBOT_KEY"]
@@ -36,3 +37,13 @@ async def rotate():
     """The provider signs with a new key, and forgets the old one."""
     async with httpx.AsyncClient(verify=TLS) as http:
         (await http.post(f"{ISSUER}/rotate")).raise_for_status()
+
+
+class Purse(CredentialService):
+    """Credentials by the names of schemes on the card."""
+
+    def __init__(self, credentials):
+        self.credentials = credentials
+
+    async def get_credentials(self, security_scheme_name, context):
+        return self.credentials.get(security_scheme_name)
