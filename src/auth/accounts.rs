@@ -21,9 +21,9 @@ use crate::service::{
 /// What tells the hash of an address from that of an owner.
 const OF_OWNER: u8 = 1;
 const OF_ADDRESS: u8 = 2;
-const WITH_AGENT: u8 = 4;
 #[cfg(feature = "grpc")]
 const OF_SERVICES: u8 = 3;
+const WITH_AGENT: u8 = 4;
 
 /// Stands for an address that nobody knows.
 pub(crate) const NOWHERE: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
@@ -41,13 +41,28 @@ pub struct Accounts {
     key: u128,
 }
 
-/// Whose account with an agent it is.
+/// Whose account it is.
 #[derive(Clone, Copy, Debug)]
-pub enum AgentCaller<'c> {
+pub enum AccountOf<'c> {
     /// The owner's.
     Owner(&'c str),
     /// That of whoever calls from there.
     Address(IpAddr),
+}
+
+impl AccountOf<'_> {
+    fn write(self, hasher: &mut SipHasher24) {
+        match self {
+            AccountOf::Owner(owner) => {
+                hasher.write_u8(OF_OWNER);
+                hasher.write(owner.as_bytes());
+            }
+            AccountOf::Address(address) => {
+                hasher.write_u8(OF_ADDRESS);
+                hasher.write_u128(peer_bits(address));
+            }
+        }
+    }
 }
 
 impl Accounts {
@@ -93,18 +108,12 @@ impl Accounts {
 
     /// The account of an owner.
     pub fn of_owner(&self, owner: &str, now: Now) -> Arc<CallerAccount> {
-        self.of(now, |hasher| {
-            hasher.write_u8(OF_OWNER);
-            hasher.write(owner.as_bytes());
-        })
+        self.of(now, |hasher| AccountOf::Owner(owner).write(hasher))
     }
 
     /// The account of whoever calls from an address.
     pub fn of_address(&self, address: IpAddr, now: Now) -> Arc<CallerAccount> {
-        self.of(now, |hasher| {
-            hasher.write_u8(OF_ADDRESS);
-            hasher.write_u128(peer_bits(address));
-        })
+        self.of(now, |hasher| AccountOf::Address(address).write(hasher))
     }
 
     /// The account of whoever asks the services of an address that no caller is needed for: its
@@ -119,20 +128,11 @@ impl Accounts {
 
     /// The account of an owner, or of whoever calls from an address, with an agent that has a quota
     /// of its own.
-    pub fn with_agent(&self, caller: AgentCaller<'_>, agent: u16, now: Now) -> Arc<CallerAccount> {
+    pub fn with_agent(&self, caller: AccountOf<'_>, agent: u16, now: Now) -> Arc<CallerAccount> {
         self.of(now, |hasher| {
             hasher.write_u8(WITH_AGENT);
             hasher.write_u16(agent);
-            match caller {
-                AgentCaller::Owner(owner) => {
-                    hasher.write_u8(OF_OWNER);
-                    hasher.write(owner.as_bytes());
-                }
-                AgentCaller::Address(address) => {
-                    hasher.write_u8(OF_ADDRESS);
-                    hasher.write_u128(peer_bits(address));
-                }
-            }
+            caller.write(hasher);
         })
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let owner = accounts.of_owner("a", now);
         assert!(Arc::ptr_eq(&owner, &accounts.of_owner("a", now)));
         assert!(!Arc::ptr_eq(&owner, &accounts.of_owner("b", now)));
-        let with = |owner, agent| accounts.with_agent(AgentCaller::Owner(owner), agent, now);
+        let with = |owner, agent| accounts.with_agent(AccountOf::Owner(owner), agent, now);
         let first = with("a", 1);
         assert!(Arc::ptr_eq(&first, &with("a", 1)) && !Arc::ptr_eq(&first, &owner));
         assert!(!Arc::ptr_eq(&first, &with("a", 2)) && !Arc::ptr_eq(&first, &with("b", 1)));

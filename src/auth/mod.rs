@@ -39,7 +39,7 @@ use crate::{
     service::{Now, PeerCertificate, Remote, RequestFields},
 };
 
-pub(crate) use accounts::{Accounts, AgentCaller, LateShares, NOWHERE};
+pub(crate) use accounts::{AccountOf, Accounts, LateShares, NOWHERE};
 pub use certificates::CertificateCallers;
 pub(crate) use gate::{AdmittedCaller, Gate};
 pub use network::{Network, NoNetwork};

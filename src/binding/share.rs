@@ -1,17 +1,16 @@
 //! The share of a server that each caller takes: calls, bytes, streams, running tasks and waiting
 //! calls; and how it hears that there is no more now.
 //!
-//! Law: a request takes its bytes and one call before any of its body is read, and each further
-//! call when that is known and before it is made. So what cannot be read has its price, too, and of
-//! a request whose bytes are too many nothing is read. An agent with a quota of its own has another
-//! account of each caller, from which is taken as soon as it is known whom the call means.
+//! Law: a request takes its bytes and one call before any of its body is decoded, and each further
+//! call when that is known and before it is made. So what cannot be decoded has its price, too, and
+//! of a request whose bytes are too many nothing is decoded. An agent with a quota of its own has
+//! another account of each caller, from which is taken as soon as it is known whom the call means.
 
 use std::sync::Arc;
 
 use crate::{
     auth::{
-        AgentCaller, CallerAccount, NOWHERE, Quota, Rate, RateLeft, StreamPlace, UsedUp,
-        WaitingPlace,
+        AccountOf, CallerAccount, NOWHERE, Quota, Rate, RateLeft, StreamPlace, UsedUp, WaitingPlace,
     },
     binding::CallContext,
     fault::{Fault, FaultKind},
@@ -83,25 +82,26 @@ impl CallerShare {
         taken.map(drop)
     }
 
+    /// What may still be called, at which rate.
+    fn rate_left(&self) -> Option<(Rate, RateLeft)> {
+        let (rate, left) = self.left?;
+        Some((
+            rate,
+            left.unwrap_or_else(|used_up| RateLeft { remaining: 0, reset_s: used_up.retry_s }),
+        ))
+    }
+
     /// What a refused caller is told beside the fault: RateLimit Fields for HTTP
     /// (draft-ietf-httpapi-ratelimit-headers-10 §2, §3).
     fn rate_fields(&self, fields: &mut FieldLinesBuf) {
-        let Some((rate, left)) = &self.left else { return };
-        let (remaining, reset_s) = match left {
-            Ok(taken) => (taken.remaining, taken.reset_s),
-            Err(used_up) => (0, used_up.retry_s),
-        };
+        let Some((rate, RateLeft { remaining, reset_s })) = self.rate_left() else { return };
         fields.push("RateLimit-Policy", &format!("\"calls\";q={};w=60", rate.per_minute));
         fields.push("RateLimit", &format!("\"calls\";r={remaining};t={reset_s}"));
     }
 
     /// The same as a platform's clients read it (wire §8, Evo AI), beside every answer.
     fn platform_fields(&self, fields: &mut FieldLinesBuf, now: Now) {
-        let Some((rate, left)) = &self.left else { return };
-        let (remaining, reset_s) = match left {
-            Ok(taken) => (taken.remaining, taken.reset_s),
-            Err(used_up) => (0, used_up.retry_s),
-        };
+        let Some((rate, RateLeft { remaining, reset_s })) = self.rate_left() else { return };
         let reset = now.unix_ms / 1000 + u64::from(reset_s);
         fields.push("X-RateLimit-Limit", &rate.per_minute.to_string());
         fields.push("X-RateLimit-Remaining", &remaining.to_string());
@@ -110,7 +110,7 @@ impl CallerShare {
 }
 
 impl CallContext<'_> {
-    /// Takes the bytes of a request and its first call; its body is so long, and not read.
+    /// Takes the bytes of a request and its first call; its body is so long, and not decoded.
     ///
     /// # Errors
     /// `RateLimited`: its bytes are too many. That there is no call left is said to the call.
@@ -174,8 +174,8 @@ impl CallContext<'_> {
 
     fn account_with_agent(&self) -> Arc<CallerAccount> {
         let caller = match &self.admission {
-            Some(caller) => AgentCaller::Owner(caller.principal.owner()),
-            None => AgentCaller::Address(self.origin_address().unwrap_or(NOWHERE)),
+            Some(caller) => AccountOf::Owner(caller.principal.owner()),
+            None => AccountOf::Address(self.origin_address().unwrap_or(NOWHERE)),
         };
         self.config.access.accounts.with_agent(caller, self.agent.0, self.now)
     }
