@@ -112,7 +112,7 @@ fn port_of(url: &str) -> Option<&str> {
 
 /// Whether a path is that of a tenant which has no agent's name: a client may ask for as many as
 /// there are names.
-pub fn is_tenants(config: &ServerConfig, endpoint: Endpoint, agent: &str, base: &str) -> bool {
+pub fn is_of_tenant(config: &ServerConfig, endpoint: Endpoint, agent: &str, base: &str) -> bool {
     let Some(tenants) = endpoint.dialect.routes.tenants else { return false };
     let Some((before, name)) = base.rsplit_once('/') else { return false };
     before.ends_with(tenants.trim_end_matches('/'))

@@ -139,10 +139,12 @@ impl CallContext<'_> {
     /// What a log wants to know of a call beside its numbers; `None`: there is no log.
     #[inline(always)]
     pub(super) fn details(&mut self, call: &Call<'_>) -> Option<Box<CallDetails>> {
-        match &self.config.observer {
-            Some(observer) if observer.wants_details() => Some(self.details_of(call)),
-            Some(_) | None => None,
-        }
+        self.wants_details().then(|| self.details_of(call))
+    }
+
+    #[inline(always)]
+    fn wants_details(&self) -> bool {
+        self.config.observer.as_ref().is_some_and(|observer| observer.wants_details())
     }
 
     #[cold]
@@ -244,7 +246,7 @@ impl CallContext<'_> {
         (status, refusal): (u16, CallRefusal),
     ) {
         let Some(observer) = &self.config.observer else { return };
-        let details = observer.wants_details().then(|| self.plain_details());
+        let details = self.wants_details().then(|| self.plain_details());
         let record = self.record(op, (CallBinding::HttpJson, generation), details);
         observer.call_ended(&CallRecord { status, refusal: Some(refusal), ..record });
     }
@@ -252,10 +254,7 @@ impl CallContext<'_> {
     /// Tells that a call was answered with a fault.
     #[cold]
     pub fn tell_refused(&mut self, op: Option<Op>, format: &AnswerFormat<'_>, fault: &Fault) {
-        let details = match &self.config.observer {
-            Some(observer) if observer.wants_details() => Some(self.plain_details()),
-            Some(_) | None => None,
-        };
+        let details = self.wants_details().then(|| self.plain_details());
         self.ended(op, format, Some(fault.into()), details);
     }
 

@@ -99,7 +99,7 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
     let asks_clients = tls.as_ref().is_some_and(|files| files.client_ca.is_some());
     let places = Places::of(&setup, asks_clients);
     let (connections_max, is_extended) =
-        (setup.limits.connections_max, setup.extended_card && callers.is_none());
+        (setup.limits.connections_max, setup.extended_card && callers.is_none() && !asks_clients);
     let banner = Banner { places, connections_max, shows_memory };
     let mut server = Server::with(setup).workers(workers).logs(logs.level, logs.access);
     if counts_calls {

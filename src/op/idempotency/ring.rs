@@ -13,22 +13,24 @@ use super::table::{JoinedSend, NamedSend, SendKey, SendLook, Sent, SentMessage, 
 /// Messages whose time is over that one send lets go of at most.
 const EXPIRED_MOST: usize = 4;
 
+/// How far a send has come.
 #[derive(Clone, Copy)]
 pub(super) enum SendStage {
     /// The first runs, with this number of its turn; `is_awaited`: others wait for it.
-    Undecided {
-        turn: u64,
-        is_awaited: bool,
-    },
+    Undecided { turn: u64, is_awaited: bool },
+    /// It has made this task, or gone on with it.
     Task(SentTask),
     /// It is in [`SendShard::messages`].
     Message,
+    /// Nothing is known of it any more.
     Forgotten,
 }
 
+/// What is known of a send.
 #[derive(Clone, Copy)]
 pub(super) struct KnownSend {
     pub send: NamedSend,
+    /// When it came, in ms of the monotonic clock.
     pub since_ms: u64,
     /// The number of the one before it in its chain.
     pub before: u64,
@@ -87,7 +89,7 @@ impl SendShard {
         self.find_in(name as u64, |entry| entry.send.name == name)
     }
 
-    /// The number of the newest of a chain that is not forgotten, and looked for.
+    /// The number of the newest entry of a chain that is looked for and not forgotten.
     #[inline(always)]
     fn find_in(&self, hash: u64, is_it: impl Fn(&KnownSend) -> bool) -> Option<u64> {
         let mut number = *self.heads.get(self.place(hash))?;
@@ -110,6 +112,7 @@ impl SendShard {
         if is_there { self.entries.get_mut(at) } else { self.moved(key) }
     }
 
+    /// The number of the first of equal sends, wherever it stands now.
     pub fn own_number(&self, key: SendKey) -> Option<u64> {
         self.find_in(key.hash, |entry| entry.is_turn(key.turn))
     }
