@@ -12,11 +12,11 @@ use crate::{
     model::{Generation, JsonObject, JsonObjectBuf, Reply, Target, TaskEvent, TaskState, TaskView},
     op::{
         Core,
+        defer::DeferredPlace,
         missing::MissingTask,
         read::is_in,
         undecided::{CancelRole, OpenCancel},
     },
-    permits::Permit,
     service::{Answer, CallCx, CallLink, Handle, JoinedCalls, Now, Outcome, WaitHandle, Waiter},
     store::{Edit, StoredTask, TaskKey},
 };
@@ -102,8 +102,8 @@ impl Core {
         if !runs() {
             return Ok((incarnation, AgentWord::Agreed(Some(open))));
         }
-        let (worker, metadata) = (cx.caller.worker, target.metadata);
-        let mut host = Asking { worker, open: Some(open), metadata, refused: None, later: None };
+        let metadata = target.metadata;
+        let mut host = Asking { cx, open: Some(open), metadata, refused: None, later: None };
         registered.agent.cancel(CancelRequest { task_id: target.id, request, host: &mut host });
         match (host.refused, host.later) {
             (Some(fault), _) => {
@@ -161,8 +161,8 @@ fn canceled(metadata: Option<JsonObject<'_>>, now: Now) -> TaskEvent<'_> {
 }
 
 /// The core's side of a [`CancelRequest`]: the agent may answer it at once.
-struct Asking<'t> {
-    worker: usize,
+struct Asking<'t, 'c> {
+    cx: &'t CallCx<'c>,
     /// `None` behind [`CancelHost::defer`].
     open: Option<OpenCancel>,
     metadata: Option<JsonObject<'t>>,
@@ -170,7 +170,7 @@ struct Asking<'t> {
     later: Option<CallLink>,
 }
 
-impl CancelHost for Asking<'_> {
+impl CancelHost for Asking<'_, '_> {
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
         if let Some(open) = &self.open {
             open.core().store.read(open.key(), |task| each(task.view()));
@@ -186,9 +186,13 @@ impl CancelHost for Asking<'_> {
         held_bytes: usize,
     ) -> Result<(Arc<JoinedCalls>, Box<dyn CancelDecision>), Closed> {
         let open = self.open.as_ref().ok_or(Closed)?;
-        let Some(permit) = open.core().deferred.permit(self.worker) else {
-            self.refused = Some(Fault::at_limit("deferred_calls_max"));
-            return Err(Closed);
+        // Whoever leaves may ask again while the agent still decides.
+        let place = match DeferredPlace::take(open.core(), self.cx) {
+            Ok(place) => place,
+            Err(fault) => {
+                self.refused = Some(fault);
+                return Err(Closed);
+            }
         };
         let metadata: Option<JsonObjectBuf> = self.metadata.map(Into::into);
         let own = metadata.as_ref().map_or(0, |metadata| metadata.view().as_str().len());
@@ -200,7 +204,7 @@ impl CancelHost for Asking<'_> {
         let mut open = self.open.take().ok_or(Closed)?;
         self.later = Some(std::mem::take(&mut open.link));
         let calls = Arc::clone(open.calls());
-        Ok((calls, Box::new(Deciding { open, metadata, held_bytes, _permit: permit })))
+        Ok((calls, Box::new(Deciding { open, metadata, held_bytes, _place: place })))
     }
 }
 
@@ -210,7 +214,7 @@ pub(super) struct Deciding {
     metadata: Option<JsonObjectBuf>,
     /// Bytes that the store counts for it.
     held_bytes: usize,
-    _permit: Permit,
+    _place: DeferredPlace,
 }
 
 impl CancelDecision for Deciding {

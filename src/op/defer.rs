@@ -82,7 +82,9 @@ impl DeferredPlace {
 }
 
 fn share_taken(most: u32) -> Fault {
-    let detail = format!("agents look for as many tasks for the caller as may be ({most})");
+    let detail = format!(
+        "agents look for, or decide on the end of, as many tasks for the caller as may be ({most})"
+    );
     Fault::because(FaultKind::RateLimited, detail)
 }
 

@@ -15,6 +15,7 @@ use std::{
 
 use peregrine::{
     agent::{Adopted, Agent, CancelRequest, DeferredCancel, Job, Profile, Turn},
+    auth::Authenticator,
     engine::{Agents, Setup},
     limits::Limits,
     model::TaskState,
@@ -25,6 +26,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Lab, Peer,
     ask::{Gen, Say, post, rpc, say},
+    callers::ByName,
 };
 
 /// Enough for anything that happens at all.
@@ -229,6 +231,46 @@ fn deferred_cancels_count_among_deferred_calls_and_end_with_the_server() {
     lab.engine.cut();
     lab.settle_all();
     assert_eq!(lab.reply(peer).json()["error"]["code"], -32000);
+}
+
+#[test]
+fn deferred_cancels_of_a_caller_take_places_until_the_agent_has_decided() {
+    let careful = Careful::default();
+    let profile = Profile::new("careful", "Is asked.");
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(careful.clone()))];
+    let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
+    // An eighth of them is a caller's.
+    let limits = Limits { deferred_calls_max: 16, ..Limits::default() };
+    let mut lab = Lab::new(Setup { agents, authenticator, limits, ..Setup::default() });
+    let fields = |bearer: &'static str| [("Authorization", bearer), ("A2A-Version", "1.0")];
+    let begin = |lab: &mut Lab, bearer| {
+        let params = Gen::V1.params(Say { at_once: true, ..say("defer") });
+        let sent = lab.ask(&post("/", &fields(bearer), &rpc("SendMessage", &params)));
+        sent.result()["task"]["id"].clone()
+    };
+    let ids = [begin(&mut lab, "Bearer alice"), begin(&mut lab, "Bearer bob")];
+    let ask = |lab: &mut Lab, of: usize| {
+        let (peer, bearer) = (lab.open(), ["Bearer alice", "Bearer bob"][of]);
+        let cancel = rpc("CancelTask", &json!({ "id": ids[of] }));
+        lab.write(peer, &post("/", &fields(bearer), &cancel));
+        peer
+    };
+    // Who leaves gives nothing back that the agent has.
+    for _ in 0..2 {
+        let peer = ask(&mut lab, 0);
+        assert!(lab.received(peer).is_empty());
+        lab.end(peer);
+    }
+    let refused = ask(&mut lab, 0);
+    let refused = lab.reply(refused);
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    assert!(refused.text().contains("RATE_LIMIT_EXCEEDED"), "{}", refused.text());
+    let other = ask(&mut lab, 1);
+    assert!(lab.received(other).is_empty());
+    careful.0.lock().unwrap().1.clear();
+    lab.settle();
+    let again = ask(&mut lab, 0);
+    assert!(lab.received(again).is_empty());
 }
 
 #[test]
