@@ -396,4 +396,10 @@ pub trait Service: Lifecycle + Send + Sync {
     fn has_one_agent(&self) -> bool {
         self.profile(AgentIndex(1)).is_none()
     }
+
+    /// False when no agent asks for scopes of its own ([`Profile::scopes`]), which spares the look
+    /// at its profile for each call of a caller that is known.
+    fn has_own_scopes(&self) -> bool {
+        true
+    }
 }

@@ -1,5 +1,5 @@
-//! Who makes a request, and whether they may: asked of its head before any of its body is read, and
-//! of each of its calls when that is known.
+//! Who makes a request, and whether they may: asked of its head before any of its body is read. What
+//! is asked of each of its calls is in `authorize.rs`.
 //!
 //! Law: what shows no task is public: cards, catalogs, health, reflection, what HTTP asks of a
 //! server, and errors about paths. Everything else needs a caller as soon as callers are known at
@@ -13,18 +13,14 @@ use std::{
 };
 
 use crate::{
-    auth::{
-        Accounts, AdmittedCaller, AuthRefusal, CredentialSource, Gate, Network, Quota, Quotas,
-        ScopeSet,
-    },
+    auth::{Accounts, AdmittedCaller, AuthRefusal, CredentialSource, Gate, Network, Quota, Quotas},
     binding::{
         CallContext, Handled, RequestSource, ServerConfig, grpc, http_error, jsonrpc, pages, rest,
         route::{Route, path_of, route},
-        tenant, ws,
+        ws,
     },
     fault::{Fault, FaultKind},
     http::{self, BodyFraming, Field, Head, Method, TargetForm},
-    model::Op,
     service::{AgentIndex, Now, Peer, RequestFields, Service},
 };
 
@@ -209,7 +205,7 @@ impl<'x> AdmissionCx<'x> {
 }
 
 /// Whether anybody may call an agent.
-fn is_anonymous(service: &dyn Service, agent: AgentIndex) -> bool {
+pub(super) fn is_anonymous(service: &dyn Service, agent: AgentIndex) -> bool {
     service.profile(agent).is_some_and(|profile| profile.anonymous)
 }
 
@@ -292,99 +288,5 @@ impl CallContext<'_> {
         if let Some(gate) = &self.config.access.gate {
             self.writer.fields.push(CHALLENGE, &gate.challenge(refusal));
         }
-    }
-
-    /// Whether anything is asked of a call before it is made.
-    #[inline(always)]
-    pub(super) fn is_asked(&self) -> bool {
-        let Access { gate, accounts, .. } = &self.config.access;
-        gate.is_some() || accounts.are_asked() || self.source.has_terms()
-    }
-
-    /// Whether a call may be made: by who makes it, by how it is to be made, and by what is left of
-    /// the caller's share.
-    ///
-    /// # Errors
-    /// `DeadlineExceeded`, `LoopDetected`, and those of [`CallContext::authorize`].
-    #[inline(never)]
-    pub(super) fn check_call(&mut self, op: Op) -> Result<(), Fault> {
-        self.check_terms()?;
-        self.authorize(op)
-    }
-
-    /// Whether who calls may make a call of this operation, and notes the tenant that it means.
-    ///
-    /// # Errors
-    /// `Unauthenticated`, `PermissionDenied`, `RateLimited`.
-    pub(super) fn authorize(&mut self, op: Op) -> Result<(), Fault> {
-        let Access { gate, accounts, .. } = &self.config.access;
-        if gate.is_none() && !accounts.are_asked() {
-            return Ok(());
-        }
-        if gate.is_some() {
-            self.check_caller(op)?;
-        }
-        let has_rate = accounts.have_rates() || self.endpoint.dialect.quirks.quota.is_some();
-        match has_rate || (accounts.are_asked() && takes_place(op)) {
-            true => self.take_share(),
-            false => Ok(()),
-        }
-    }
-
-    fn check_caller(&mut self, op: Op) -> Result<(), Fault> {
-        let Some(admission) = &self.admission else {
-            if op != Op::ExtendedCard && is_anonymous(self.service, self.agent) {
-                return Ok(());
-            }
-            self.challenge(&AuthRefusal::Missing);
-            return Err(FaultKind::Unauthenticated.into());
-        };
-        let principal = &admission.principal;
-        let named = &mut self.scratch.tenant;
-        match named.is_empty() {
-            true => named.push_str(principal.tenants().home().unwrap_or_default()),
-            false if principal.tenants().allows(named) => {}
-            false => return Err(tenant::not_granted(named)),
-        }
-        if self.config.access.asks_scopes {
-            need(principal.scopes(), scope_of(op))?;
-        }
-        match self.service.profile(self.agent) {
-            Some(profile) if !profile.scopes.is_empty() => {
-                profile.scopes.iter().try_for_each(|scope| need(principal.scopes(), scope))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-}
-
-/// Whether a scope is there.
-fn need(scopes: &ScopeSet, scope: &str) -> Result<(), Fault> {
-    match scopes.has(scope) {
-        true => Ok(()),
-        false => {
-            let detail = format!("the caller has not the scope {scope}");
-            Err(Fault::because(FaultKind::PermissionDenied, detail))
-        }
-    }
-}
-
-/// Whether an operation may open a stream, or begin a task.
-const fn takes_place(op: Op) -> bool {
-    match op {
-        Op::Send | Op::Stream | Op::Subscribe => true,
-        Op::Get | Op::List | Op::Cancel | Op::ExtendedCard => false,
-        Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => false,
-    }
-}
-
-/// The scope of an operation.
-const fn scope_of(op: Op) -> &'static str {
-    match op {
-        Op::Get | Op::List | Op::Subscribe | Op::PushGet | Op::PushList | Op::ExtendedCard => {
-            ScopeSet::READ
-        }
-        Op::Send | Op::Stream | Op::PushSet | Op::PushDelete => ScopeSet::SEND,
-        Op::Cancel => ScopeSet::CANCEL,
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod answer;
+mod authorize;
 pub mod body_limit;
 pub mod call;
 pub mod card_signer;

@@ -9,7 +9,7 @@ use std::{
     ops::Deref,
     sync::{
         Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -74,6 +74,8 @@ pub(super) struct AllAgents {
     workers: Box<[CachePadded<RwLock<WorkerList>>]>,
     /// Who keeps the spans of their turns, if somebody does.
     tracer: OnceLock<Arc<dyn Tracer>>,
+    /// True: one of them has ever asked for scopes of its own.
+    have_scopes: AtomicBool,
 }
 
 /// The agents as one worker knows them.
@@ -113,6 +115,7 @@ impl AllAgents {
         secret: u128,
     ) -> AllAgents {
         let names = Names::new(most.max(agents.len()), secret);
+        let have_scopes = agents.iter().any(|(profile, _)| !profile.scopes.is_empty());
         let listed = agents.into_iter().map(|(profile, agent)| {
             names.add(&profile.name);
             Arc::new(RegisteredAgent::new(profile, agent, 0))
@@ -124,6 +127,7 @@ impl AllAgents {
             changes: CachePadded::new(AtomicU64::new(1)),
             workers: (0..workers.max(1)).map(|_| CachePadded::default()).collect(),
             tracer: OnceLock::new(),
+            have_scopes: AtomicBool::new(have_scopes),
         };
         (0..all.workers.len()).for_each(|worker| all.refresh(worker));
         all
@@ -161,6 +165,12 @@ impl AllAgents {
     /// True when an agent was ever given this name.
     pub fn had(&self, name: &str) -> bool {
         self.names.find_ever(name).is_some()
+    }
+
+    /// False when none of them has ever asked for scopes of its own.
+    #[inline]
+    pub fn have_scopes(&self) -> bool {
+        self.have_scopes.load(Ordering::Acquire)
     }
 
     /// True when only one of them was not removed.
@@ -252,6 +262,10 @@ impl AllAgents {
             let index = self.names.find_ever(change.name());
             let index = index.or_else(|| self.names.add(change.name()));
             let index = index.ok_or(AgentError::TooMany)?;
+            if change.profile().is_some_and(|profile| !profile.scopes.is_empty()) {
+                // Before it is listed.
+                self.have_scopes.store(true, Ordering::Release);
+            }
             let before = listed.get(usize::from(index.0));
             let incarnation = before.map_or(0, |before| before.incarnation.wrapping_add(1));
             let next = match (change, before) {

@@ -260,4 +260,8 @@ impl Service for Core {
     fn has_one_agent(&self) -> bool {
         self.agents.is_one()
     }
+
+    fn has_own_scopes(&self) -> bool {
+        self.agents.have_scopes()
+    }
 }

@@ -13,6 +13,7 @@ use crate::{
 const ENDED: &str = "the operator has ended the tenant before the task was done";
 
 impl Core {
+    /// Makes a call in the scope that it names: that of its owner is mostly remembered.
     #[inline(never)]
     pub(super) fn call_in_space(
         &self,
@@ -20,28 +21,29 @@ impl Core {
         call: Call<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let Caller { scope, tenant, owner, principal, worker, .. } = cx.caller;
-        let hint = owner.and_then(|owner| principal?.hint_of(owner));
-        if tenant.is_none()
-            && let Some(number) = self.store.recall_owner(worker, hint)
-        {
-            cx.caller.scope.owner = number.owner();
-            let outcome = self.call_in_scope(cx, call, answer);
-            cx.caller.scope = scope;
-            return outcome;
-        }
-        self.call_in_named_space(cx, call, answer, hint)
+        let number = match cx.caller.tenant {
+            None => self.store.recall_owner(cx.caller.worker, owner_hint(&cx.caller)),
+            Some(_) => None,
+        };
+        let Some(number) = number else { return self.call_in_named_space(cx, call, answer) };
+        let before = cx.caller.scope.owner;
+        cx.caller.scope.owner = number.owner();
+        let outcome = self.call_in_scope(cx, call, answer);
+        // Another core would have other numbers.
+        cx.caller.scope.owner = before;
+        outcome
     }
 
     #[cold]
+    #[inline(never)]
     fn call_in_named_space(
         &self,
         cx: &mut CallCx<'_>,
         call: Call<'_>,
         answer: &mut Answer<'_>,
-        owner_hint: Option<&NumberHint>,
     ) -> Result<Outcome, Fault> {
         let Caller { scope, tenant, owner, worker, knows_callers, .. } = cx.caller;
+        let owner_hint = owner_hint(&cx.caller);
         let named = SpaceName { scope, tenant, owner, owner_hint, knows_callers };
         let space = match call.may_make_task() {
             true => self.store.enter_space(worker, named, cx.now)?,
@@ -49,7 +51,6 @@ impl Core {
         };
         cx.caller.scope = space.scope;
         let outcome = self.call_in_scope(cx, call, answer);
-        // Another core would have other numbers.
         cx.caller.scope = scope;
         outcome
     }
@@ -79,4 +80,10 @@ impl Core {
     pub fn unclaim_name(&self, name: &str) {
         self.store.unclaim_tenant(name);
     }
+}
+
+/// What is remembered of the number that the owner of a call has.
+#[inline(always)]
+fn owner_hint<'c>(caller: &Caller<'c>) -> Option<&'c NumberHint> {
+    caller.principal?.hint_of(caller.owner?)
 }

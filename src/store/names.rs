@@ -357,7 +357,8 @@ impl SpaceNames {
     }
 
     fn of(&self, worker: usize) -> &WorkerNames {
-        &self.workers[worker % self.workers.len()]
+        // Without a division.
+        self.workers.get(worker).unwrap_or(&self.workers[0])
     }
 }
 

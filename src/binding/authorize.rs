@@ -1,0 +1,122 @@
+//! Whether who makes a request may make each of its calls: asked when the call is known, and before
+//! it is made.
+
+use crate::{
+    auth::{AuthRefusal, ScopeSet, TenantGrant},
+    binding::{
+        CallContext,
+        admission::{Access, is_anonymous},
+        tenant,
+    },
+    fault::{Fault, FaultKind},
+    model::Op,
+    service::{AgentIndex, Service},
+};
+
+impl CallContext<'_> {
+    /// Whether anything is asked of a call before it is made.
+    #[inline(always)]
+    pub(super) fn is_asked(&self) -> bool {
+        let Access { gate, accounts, .. } = &self.config.access;
+        gate.is_some() || accounts.are_asked() || self.source.has_terms()
+    }
+
+    /// Whether a call may be made: by who makes it, by how it is to be made, and by what is left of
+    /// the caller's share.
+    ///
+    /// # Errors
+    /// `DeadlineExceeded`, `LoopDetected`, and those of [`CallContext::authorize`].
+    #[inline(never)]
+    pub(super) fn check_call(&mut self, op: Op) -> Result<(), Fault> {
+        self.check_terms()?;
+        self.authorize(op)
+    }
+
+    /// Whether who calls may make a call of this operation, and notes the tenant that it means.
+    ///
+    /// # Errors
+    /// `Unauthenticated`, `PermissionDenied`, `RateLimited`.
+    #[inline(always)]
+    pub(super) fn authorize(&mut self, op: Op) -> Result<(), Fault> {
+        let Access { gate, accounts, .. } = &self.config.access;
+        if gate.is_none() && !accounts.are_asked() {
+            return Ok(());
+        }
+        if gate.is_some() {
+            self.check_caller(op)?;
+        }
+        let has_rate = accounts.have_rates() || self.endpoint.dialect.quirks.quota.is_some();
+        match has_rate || (accounts.are_asked() && takes_place(op)) {
+            true => self.take_share(),
+            false => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn check_caller(&mut self, op: Op) -> Result<(), Fault> {
+        let Some(admission) = &self.admission else { return self.check_stranger(op) };
+        let principal = &admission.principal;
+        let named = &mut self.scratch.tenant;
+        match (named.is_empty(), principal.tenants()) {
+            (true, TenantGrant::None | TenantGrant::Any) => {}
+            (true, tenants) => named.push_str(tenants.home().unwrap_or_default()),
+            (false, tenants) if tenants.allows(named) => {}
+            (false, _) => return Err(tenant::not_granted(named)),
+        }
+        if self.config.access.asks_scopes {
+            need(principal.scopes(), scope_of(op))?;
+        }
+        match self.service.has_own_scopes() {
+            true => need_own(self.service, self.agent, principal.scopes()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether somebody who is not known may make a call of this operation.
+    #[cold]
+    fn check_stranger(&mut self, op: Op) -> Result<(), Fault> {
+        if op != Op::ExtendedCard && is_anonymous(self.service, self.agent) {
+            return Ok(());
+        }
+        self.challenge(&AuthRefusal::Missing);
+        Err(FaultKind::Unauthenticated.into())
+    }
+}
+
+/// Whether the scopes are there that an agent asks for.
+#[inline(never)]
+fn need_own(service: &dyn Service, agent: AgentIndex, scopes: &ScopeSet) -> Result<(), Fault> {
+    let Some(profile) = service.profile(agent) else { return Ok(()) };
+    profile.scopes.iter().try_for_each(|scope| need(scopes, scope))
+}
+
+/// Whether a scope is there.
+fn need(scopes: &ScopeSet, scope: &str) -> Result<(), Fault> {
+    match scopes.has(scope) {
+        true => Ok(()),
+        false => {
+            let detail = format!("the caller has not the scope {scope}");
+            Err(Fault::because(FaultKind::PermissionDenied, detail))
+        }
+    }
+}
+
+/// Whether an operation may open a stream, or begin a task.
+const fn takes_place(op: Op) -> bool {
+    match op {
+        Op::Send | Op::Stream | Op::Subscribe => true,
+        Op::Get | Op::List | Op::Cancel | Op::ExtendedCard => false,
+        Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => false,
+    }
+}
+
+/// The scope of an operation.
+const fn scope_of(op: Op) -> &'static str {
+    match op {
+        Op::Get | Op::List | Op::Subscribe | Op::PushGet | Op::PushList | Op::ExtendedCard => {
+            ScopeSet::READ
+        }
+        Op::Send | Op::Stream | Op::PushSet | Op::PushDelete => ScopeSet::SEND,
+        Op::Cancel => ScopeSet::CANCEL,
+    }
+}
