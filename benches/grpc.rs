@@ -286,6 +286,7 @@ impl Bare {
         let config = ServerConfig {
             access: Default::default(),
             observer: None,
+            asks_begins: false,
             tracer: None,
             pages: None,
             streams: Permits::new(limits.streams_max, 1),

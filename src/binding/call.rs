@@ -130,26 +130,42 @@ impl<'x> CallContext<'x> {
             return self.answer_card(format);
         }
         match self.config.observer {
-            Some(_) => self.reply_told(call, format),
-            None => self.reply(call, format),
+            None => self.reply::<false>(call, format),
+            Some(_) if self.wants_details() => self.reply_detailed(call, format),
+            Some(_) => self.reply::<true>(call, format),
         }
     }
 
-    /// Makes a call that is answered by a reply, of which nobody is told.
+    /// Makes a call that is answered by a reply, of which somebody is told, but no details, or
+    /// nobody is.
     #[inline(always)]
-    fn reply(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) -> Handled {
+    fn reply<const IS_TOLD: bool>(
+        &mut self,
+        call: &Call<'_>,
+        format: &AnswerFormat<'_>,
+    ) -> Handled {
         let (service, mut cx, writer) = self.split(true);
         let outcome = writer.begin_reply(format, |answer| service.call(&mut cx, *call, answer));
         writer.shows(cx.record);
+        let refusal = if IS_TOLD { refusal_of(&outcome, false) } else { None };
         match writer.end_reply(format, outcome) {
-            None => Handled::Answered,
-            Some(wait) => self.pend(format, vec![PendingCall::new(wait, format)], None),
+            None => {
+                if IS_TOLD {
+                    self.ended(Some(format.write.op), format, refusal, None);
+                }
+                Handled::Answered
+            }
+            Some(wait) => {
+                let call = PendingCall::new(wait, format).observed(self.observe(format, None));
+                self.pend(format, vec![call], None)
+            }
         }
     }
 
-    /// The same, of which somebody is told.
-    fn reply_told(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) -> Handled {
-        let mut details = self.details(call);
+    /// The same, of which somebody wants details.
+    #[inline(never)]
+    fn reply_detailed(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) -> Handled {
+        let mut details = Some(self.details_of(call));
         let (service, mut cx, writer) = self.split(true);
         let outcome =
             writer.begin_reply(format, |answer| make(service, &mut cx, call, &mut details, answer));

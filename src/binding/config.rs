@@ -40,6 +40,8 @@ pub struct ServerConfig {
     pub access: Access,
     /// Who is told how calls end.
     pub observer: Option<Arc<dyn CallObserver>>,
+    /// True: it is asked when a call began, as soon as one begins.
+    pub asks_begins: bool,
     /// Who keeps the spans of calls that are traced.
     pub tracer: Option<Arc<dyn Tracer>>,
     /// Who writes the pages about the server; `None`: there are none.

@@ -121,19 +121,28 @@ impl CallContext<'_> {
     /// Notes that a call begins, whose body or message has so many bytes.
     #[inline(always)]
     pub fn begin_call(&mut self, bytes_in: usize) {
-        if let Some(observer) = &self.config.observer {
-            let ns = observer.turned_ns(self.scratch.worker);
-            self.begin = CallBegin { ns, bytes_in, out_at: self.writer.out.len() };
-        }
+        let ns = self.begin_ns();
+        self.begin = CallBegin { ns, bytes_in, out_at: self.writer.out.len() };
     }
 
     /// Notes that another call of a batch begins.
     #[inline(always)]
     pub fn begin_next_call(&mut self) {
-        if let Some(observer) = &self.config.observer {
-            self.begin.ns = observer.turned_ns(self.scratch.worker);
-            self.begin.out_at = self.writer.out.len();
-        }
+        self.begin.ns = self.begin_ns();
+        self.begin.out_at = self.writer.out.len();
+    }
+
+    /// When a call begins; 0: the observer can tell when it ends.
+    #[inline(always)]
+    fn begin_ns(&self) -> u64 {
+        if self.config.asks_begins { self.turned_ns() } else { 0 }
+    }
+
+    /// When the worker has turned to the call, as far as the observer knows.
+    #[cold]
+    fn turned_ns(&self) -> u64 {
+        let observer = self.config.observer.as_ref();
+        observer.map_or(0, |observer| observer.turned_ns(self.scratch.worker))
     }
 
     /// What a log wants to know of a call beside its numbers; `None`: there is no log.
@@ -143,12 +152,12 @@ impl CallContext<'_> {
     }
 
     #[inline(always)]
-    fn wants_details(&self) -> bool {
+    pub(super) fn wants_details(&self) -> bool {
         self.config.observer.as_ref().is_some_and(|observer| observer.wants_details())
     }
 
     #[cold]
-    fn details_of(&mut self, call: &Call<'_>) -> Box<CallDetails> {
+    pub(super) fn details_of(&mut self, call: &Call<'_>) -> Box<CallDetails> {
         let mut details = self.plain_details();
         match call {
             Call::Send(send) => send.task_id.into_iter().for_each(|id| details.note(id)),
@@ -318,6 +327,7 @@ impl CallContext<'_> {
     ) -> CallRecord {
         let out = self.writer.out.len();
         let CallBegin { ns, bytes_in, out_at } = self.take_begin();
+        let began_ns = if self.config.asks_begins { ns } else { self.turned_ns() };
         CallRecord {
             worker: self.scratch.worker,
             binding,
@@ -326,7 +336,7 @@ impl CallContext<'_> {
             agent: self.agent,
             refusal: None,
             status: binding.status_ok(),
-            began_ns: ns,
+            began_ns,
             waited: false,
             bytes_in: bytes_in as u64,
             bytes_out: out.saturating_sub(out_at) as u64,

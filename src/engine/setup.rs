@@ -262,6 +262,7 @@ impl Setup {
             limits: self.limits,
             shared: LateShares::for_calls(&access.accounts, &access.trusted_proxies),
             access,
+            asks_begins: self.observer.as_ref().is_some_and(|observer| !observer.keeps_turns()),
             observer: self.observer,
             tracer: self.tracer,
             pages: self.pages,

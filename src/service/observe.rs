@@ -26,6 +26,12 @@ pub trait CallObserver: Send + Sync {
         self.clock_ns()
     }
 
+    /// Whether what [`CallObserver::turned_ns`] says of a worker changes only where a call of that
+    /// worker ends, so that it can still be asked there when the call began.
+    fn keeps_turns(&self) -> bool {
+        false
+    }
+
     /// Whether it wants [`CallRecord::details`], which cost an allocation for each call.
     fn wants_details(&self) -> bool {
         false
@@ -34,9 +40,14 @@ pub trait CallObserver: Send + Sync {
     /// Is told how a call has ended.
     fn call_ended(&self, call: &CallRecord);
 
-    /// Is told of a call that has ended as most do; it is not told twice.
+    /// Is told of a call that has ended as most do; it is not told twice. One that keeps turns is
+    /// not told when it began, and asks itself.
     fn call_answered(&self, call: &AnsweredCall) {
-        self.call_ended(&CallRecord::from(call));
+        let mut record = CallRecord::from(call);
+        if self.keeps_turns() {
+            record.began_ns = self.turned_ns(call.worker);
+        }
+        self.call_ended(&record);
     }
 
     /// Is told what a request has shown, where callers are known: once for each request that may
@@ -150,7 +161,7 @@ pub struct AnsweredCall {
     pub generation: Generation,
     /// Who was meant.
     pub agent: AgentIndex,
-    /// When it began, on [`CallObserver::clock_ns`].
+    /// When it began, on [`CallObserver::clock_ns`]; 0 where the observer keeps turns.
     pub began_ns: u64,
     /// Bytes of its body or message; those of a batch are its first call's.
     pub bytes_in: u64,

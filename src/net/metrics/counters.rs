@@ -79,16 +79,13 @@ impl WorkerCounters {
         }
     }
 
-    /// Counts a call that was answered, and has ended now.
+    /// Counts a call that was answered, and took so long.
     #[inline]
-    pub(super) fn count_answered(&self, call: &AnsweredCall, now_ns: u64) {
+    pub(super) fn count_answered(&self, call: &AnsweredCall, took_ns: u64) {
         let numbers = [call.op as usize, call.binding as usize, generation_number(call.generation)];
         self.add_answered(call.agent, numbers);
         let [op, binding, _] = numbers;
-        self.add_ended(
-            [op, binding],
-            [call.bytes_in, call.bytes_out, now_ns.saturating_sub(call.began_ns)],
-        );
+        self.add_ended([op, binding], [call.bytes_in, call.bytes_out, took_ns]);
     }
 
     /// Counts a call that has ended now.

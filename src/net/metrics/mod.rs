@@ -51,10 +51,10 @@ impl Metrics {
         self.of(call.worker).count(call, now_ns);
     }
 
-    /// Counts a call that was answered, and has ended now.
+    /// Counts a call that was answered, and took so long.
     #[inline]
-    pub(super) fn count_answered(&self, call: &AnsweredCall, now_ns: u64) {
-        self.of(call.worker).count_answered(call, now_ns);
+    pub(super) fn count_answered(&self, call: &AnsweredCall, took_ns: u64) {
+        self.of(call.worker).count_answered(call, took_ns);
     }
 
     /// Counts what came of asking who makes a request.

@@ -162,6 +162,10 @@ impl CallObserver for TracedObservers {
         self.others.turned_ns(worker)
     }
 
+    fn keeps_turns(&self) -> bool {
+        self.others.keeps_turns()
+    }
+
     fn wants_details(&self) -> bool {
         true
     }
