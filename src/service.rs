@@ -18,6 +18,7 @@ mod shared;
 mod stats;
 pub mod tap;
 pub mod trace;
+mod wait;
 
 use std::{
     sync::Arc,
@@ -45,6 +46,7 @@ pub use quota::RunningShare;
 pub use scope::{AgentIndex, NumberHint, OwnerIndex, Scope, TenantIndex};
 pub use shared::{CallerShares, SharedByCalls};
 pub use stats::ServiceStats;
+pub use wait::{TaskLook, WaitHandle};
 
 /// The time, read once per turn of a worker's loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,44 +162,6 @@ pub struct Handle {
     pub key: u64,
     /// How far one got, or whatever spares a search; 0 in the beginning.
     pub hint: u64,
-}
-
-/// For what a call waits that only looks at a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TaskLook {
-    /// For an event behind this one, or for a state in which nothing more comes by itself.
-    pub after: u64,
-    /// Until then, in ms of the monotonic clock.
-    pub due_ms: u64,
-    /// True: that time has come, as who polls says, and the call gets the task as it is.
-    pub is_due: bool,
-}
-
-impl TaskLook {
-    /// Whether a task is what the call waits for, or as near to it as it comes.
-    pub fn is_answered_by(&self, task: &Task) -> bool {
-        let state = task.state();
-        self.is_due || task.seq() > self.after || state.is_terminal() || state.is_interrupted()
-    }
-}
-
-/// A call that waits for its answer.
-#[derive(Clone, Debug, Default)]
-pub struct WaitHandle {
-    /// What it waits for.
-    pub handle: Handle,
-    /// An interrupted state counts only if it was entered after this event.
-    pub after: u64,
-    /// At most this many messages of history; `None`: all.
-    pub history: Option<u32>,
-    /// `Some`: it only looks at the task.
-    pub look: Option<TaskLook>,
-    /// How it is woken.
-    pub waiter: Waiter,
-    /// What it shares with who answers it, or wants to know when it leaves.
-    pub link: CallLink,
-    /// The newest record of the tasks that the answer shows, as in [`CallCx::record`].
-    pub record: u64,
 }
 
 /// A subscriber's place in a task's events: all that a stream costs.

@@ -1,5 +1,5 @@
-//! Who makes a request, and whether they may: asked of its head before any of its body is read. What
-//! is asked of each of its calls is in `authorize.rs`.
+//! Who makes a request, and whether they may: asked of its head before any of its body is read.
+//! What is asked of each of its calls is in `authorize.rs`.
 //!
 //! Law: what shows no task is public: cards, catalogs, health, reflection, what HTTP asks of a
 //! server, and errors about paths. Everything else needs a caller as soon as callers are known at

@@ -241,7 +241,6 @@ impl Setup {
                 (Arc::clone(&core) as Arc<dyn Service>, Some(core.agents()))
             }
         };
-        let large = LargeBodies::new(&self.limits);
         let streams = Permits::new(self.limits.streams_max, start.workers);
         #[cfg(feature = "grpc")]
         let service_streams = Permits::new(self.limits.service_streams_max, start.workers);
@@ -259,6 +258,7 @@ impl Setup {
             trusted_proxies: self.trusted_proxies,
         };
         let config = ServerConfig {
+            large: LargeBodies::new(&self.limits),
             limits: self.limits,
             shared: LateShares::for_calls(&access.accounts, &access.trusted_proxies),
             access,
@@ -291,7 +291,6 @@ impl Setup {
             #[cfg(feature = "grpc")]
             service_streams,
             waiting,
-            large,
             card_times: CardTimes::default(),
             catalog_times: CatalogTimes::default(),
         };

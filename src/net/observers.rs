@@ -17,8 +17,8 @@ use super::{metrics::Metrics, report};
 /// What a worker has read last on the clock of [`monotonic_ns`].
 pub(super) type Turned = Arc<CachePadded<AtomicU64>>;
 
-/// Nanoseconds of the system's clock that never goes back. Without the type of the standard library,
-/// whose differences cost more than the reading.
+/// Nanoseconds of the system's clock that never goes back. Without the type of the standard
+/// library, whose differences cost more than the reading.
 #[inline]
 pub(super) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
