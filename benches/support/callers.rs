@@ -29,6 +29,7 @@ pub fn setup(quotas: bool, idempotency: bool) -> Setup {
         request_kib: MUCH,
         streams: Some(1_000),
         running_tasks: Some(1_000),
+        running_kib: Some(1 << 20),
         waiting_calls: Some(1_000),
     };
     let rules = AuthRules {

@@ -187,7 +187,7 @@ impl CallerShares for LateShares {
                 self.accounts.of_address(address.unwrap_or(NOWHERE), now)
             }
         };
-        Some(RunningShare { most, account: Some(account) })
+        Some(RunningShare { account: Some(account), ..RunningShare::of_owner(most) })
     }
 }
 

@@ -189,8 +189,7 @@ impl<'x> CallContext<'x> {
             self.refuse_call(Some(format.write.op), format, &Fault::at_limit("streams_max"));
             return Handled::Answered;
         };
-        let place = self.share.as_ref().map_or(Ok(None), |share| share.stream_place());
-        let place = match place {
+        let place = match self.stream_place() {
             Ok(place) => place,
             Err(fault) => {
                 self.refuse_call(Some(format.write.op), format, &fault);

@@ -1,5 +1,5 @@
-//! The share of a server that each caller takes: calls, bytes, streams, running tasks and waiting
-//! calls; and how it hears that there is no more now.
+//! The share of a server that each caller takes: calls, bytes, streams, running tasks, what these
+//! hold, and waiting calls; and how it hears that there is no more now.
 //!
 //! Law: a request takes its bytes and one call before any of its body is decoded, and each further
 //! call when that is known and before it is made. So what cannot be decoded has its price, too, and
@@ -28,6 +28,8 @@ pub struct CallerShare {
     running: Option<RunningShare>,
     /// What is left of its calls at this rate, once one was taken or refused.
     left: Option<(Rate, Result<RateLeft, UsedUp>)>,
+    /// Until when there are no bytes left at this rate, once they were refused.
+    kib_used_up: Option<(Rate, UsedUp)>,
     /// KiB of the request that were not taken with an agent yet.
     kib: u32,
     /// True: a call was taken that is not known yet.
@@ -35,7 +37,7 @@ pub struct CallerShare {
 }
 
 impl CallerShare {
-    /// How many of its tasks may run.
+    /// How many of its tasks may run, and what they may hold.
     pub fn running(&self) -> Option<&RunningShare> {
         self.running.as_ref()
     }
@@ -44,7 +46,7 @@ impl CallerShare {
     ///
     /// # Errors
     /// `RateLimited`.
-    pub(super) fn stream_place(&self) -> Result<Option<StreamPlace>, Fault> {
+    fn stream_place(&self) -> Result<Option<StreamPlace>, Fault> {
         let Some(most) = self.here.streams else { return Ok(None) };
         StreamPlace::take(&self.account, most).map(Some).ok_or_else(|| streams_taken(most))
     }
@@ -53,6 +55,13 @@ impl CallerShare {
     fn waiting_place(&self) -> Result<Option<WaitingPlace>, Fault> {
         let Some(most) = self.quota.waiting_calls else { return Ok(None) };
         WaitingPlace::take(&self.account, most).map(Some).ok_or_else(|| waiting_taken(most))
+    }
+
+    /// Takes the KiB of the request.
+    fn take_kib(&mut self, now: Now) -> Result<(), UsedUp> {
+        let taken = self.account.take_kib(&self.quota, self.kib, now);
+        self.kib_used_up = self.quota.request_kib.zip(taken.err());
+        taken
     }
 
     /// Takes a call, and notes what is left.
@@ -70,16 +79,23 @@ impl CallerShare {
         account: &CallerAccount,
         now: Now,
     ) -> Result<(), UsedUp> {
-        self.here = self.quota.places_of(*of_agent);
-        if let (Some(share), Some(most)) = (&mut self.running, self.here.running_tasks) {
-            share.most = most;
-        }
-        account.take_kib(of_agent, std::mem::take(&mut self.kib), now)?;
+        self.set_here(self.quota.places_of(*of_agent));
+        let taken = account.take_kib(of_agent, std::mem::take(&mut self.kib), now);
+        self.kib_used_up = of_agent.request_kib.zip(taken.err());
+        taken?;
         let taken = account.take_call(of_agent, now);
         if let (Some(rate), Err(used_up)) = (of_agent.calls, taken) {
             self.left = Some((rate, Err(used_up)));
         }
         taken.map(drop)
+    }
+
+    /// From now on these are its places with the agent that is called.
+    fn set_here(&mut self, here: Quota) {
+        self.here = here;
+        if let Some(running) = &mut self.running {
+            running.set_here(&here);
+        }
     }
 
     /// What may still be called, at which rate.
@@ -91,12 +107,18 @@ impl CallerShare {
         ))
     }
 
-    /// What a refused caller is told beside the fault: RateLimit Fields for HTTP
+    /// What a caller is told beside the fault that is refused for a rate: RateLimit Fields for HTTP
     /// (draft-ietf-httpapi-ratelimit-headers-10 §2, §3).
     fn rate_fields(&self, fields: &mut FieldLinesBuf) {
-        let Some((rate, RateLeft { remaining, reset_s })) = self.rate_left() else { return };
-        fields.push("RateLimit-Policy", &format!("\"calls\";q={};w=60", rate.per_minute));
-        fields.push("RateLimit", &format!("\"calls\";r={remaining};t={reset_s}"));
+        if let Some((rate, UsedUp { retry_s })) = self.kib_used_up {
+            let bytes = u64::from(rate.per_minute) * 1024;
+            let policy = format!("\"bytes\";q={bytes};qu=\"content-bytes\";w=60");
+            fields.push("RateLimit-Policy", &policy);
+            fields.push("RateLimit", &format!("\"bytes\";r=0;t={retry_s}"));
+        } else if let Some((rate, Err(UsedUp { retry_s }))) = self.left {
+            fields.push("RateLimit-Policy", &format!("\"calls\";q={};w=60", rate.per_minute));
+            fields.push("RateLimit", &format!("\"calls\";r=0;t={retry_s}"));
+        }
     }
 
     /// The same as a platform's clients read it (wire §8, Evo AI), beside every answer.
@@ -130,7 +152,10 @@ impl CallContext<'_> {
         self.share = self.find_share(self.agent_quota().as_ref()).map(Box::new);
         let Some(share) = &mut self.share else { return Ok(()) };
         share.kib = kib;
-        share.account.take_kib(&share.quota, kib, self.now).map_err(too_much)?;
+        if let Err(used_up) = share.take_kib(self.now) {
+            share.rate_fields(&mut self.writer.fields);
+            return Err(too_much(used_up));
+        }
         share.is_ahead = share.take_call(self.now).is_ok();
         Ok(())
     }
@@ -150,10 +175,8 @@ impl CallContext<'_> {
         if !std::mem::take(&mut share.is_ahead) {
             share.take_call(self.now).map_err(too_much)?;
         }
-        share.here = share.quota;
-        if let (Some(running), Some(most)) = (&mut share.running, share.quota.running_tasks) {
-            running.most = most;
-        }
+        share.set_here(share.quota);
+        share.kib_used_up = None;
         match with_agent {
             None => Ok(()),
             Some((quota, account)) => {
@@ -180,6 +203,17 @@ impl CallContext<'_> {
         self.config.access.accounts.with_agent(caller, self.agent.0, self.now)
     }
 
+    /// A place among the streams of who calls, if those are counted.
+    ///
+    /// # Errors
+    /// `RateLimited`.
+    pub(super) fn stream_place(&mut self) -> Result<Option<StreamPlace>, Fault> {
+        let Some(share) = &self.share else { return Ok(None) };
+        share.stream_place().inspect_err(|_| {
+            places_fields(&mut self.writer.fields, "streams", share.here.streams);
+        })
+    }
+
     /// A place among the waiting calls of who calls. Most calls do not wait, so nobody's share is
     /// looked for before.
     ///
@@ -189,7 +223,10 @@ impl CallContext<'_> {
         if self.share.is_none() && self.config.access.accounts.are_asked() {
             self.share = self.find_share(self.agent_quota().as_ref()).map(Box::new);
         }
-        self.share.as_ref().map_or(Ok(None), |share| share.waiting_place())
+        let Some(share) = &self.share else { return Ok(None) };
+        share.waiting_place().inspect_err(|_| {
+            places_fields(&mut self.writer.fields, "waiting-calls", share.quota.waiting_calls);
+        })
     }
 
     /// Who takes, and how much may be taken: by what the principal names, else by the defaults; and
@@ -198,10 +235,10 @@ impl CallContext<'_> {
         let accounts = &self.config.access.accounts;
         let quotas = accounts.quotas();
         let of = |quota: Quota, account| {
-            let most = quota.places_of(of_agent.copied().unwrap_or_default()).running_tasks;
-            let running = most.map(|most| RunningShare { most, account: None });
+            let running = quota.running(&quota.places_of(of_agent.copied().unwrap_or_default()));
             let (here, left) = (quota, None);
-            Some(CallerShare { quota, here, account, running, left, kib: 0, is_ahead: false })
+            let (kib_used_up, kib, is_ahead) = (None, 0, false);
+            Some(CallerShare { quota, here, account, running, left, kib_used_up, kib, is_ahead })
         };
         let Some(caller) = &self.admission else {
             if quotas.anonymous == Quota::default() && of_agent.is_none() {
@@ -239,10 +276,17 @@ impl CallContext<'_> {
         if self.endpoint.dialect.quirks.quota.is_some() {
             share.platform_fields(fields, self.now);
         }
-        if let Some((_, Err(_))) = share.left {
-            share.rate_fields(fields);
-        }
+        share.rate_fields(fields);
     }
+}
+
+/// What a caller is told beside the fault whose places are all taken. One comes back when a call is
+/// over, so there is no window, and no time (`w` and `t` are OPTIONAL, in the same draft).
+#[cold]
+fn places_fields(fields: &mut FieldLinesBuf, name: &str, most: Option<u32>) {
+    let most = most.unwrap_or_default();
+    fields.push("RateLimit-Policy", &format!("\"{name}\";q={most};qu=\"concurrent-requests\""));
+    fields.push("RateLimit", &format!("\"{name}\";r=0"));
 }
 
 #[cold]

@@ -54,8 +54,8 @@ pub const ISSUER_REDIRECTS_MAX: usize = 3;
 /// Issuers of one configuration.
 pub const ISSUERS_MAX: usize = 64;
 
-/// Parts of the streams, running tasks and waiting calls of a server, of which a caller has one
-/// where no quota says another number: so many callers are needed to fill it.
+/// Parts of the streams, running tasks, bytes of tasks and waiting calls of a server, of which a
+/// caller has one where no quota says another number: so many callers are needed to fill it.
 pub const CALLER_SHARES: usize = 8;
 
 /// Keys and tokens of one configuration, of each kind.

@@ -18,11 +18,8 @@ use crate::{
         turn::{message_of, push_status},
     },
     permits::Permit,
-    service::{
-        AgentIndex, CallCx, Cursor, Handle, LateAnswer, LateCall, Now, RunningShare,
-        quota::RunningPlace,
-    },
-    store::{Refused, ReservedBuf, TaskKey},
+    service::{AgentIndex, CallCx, Cursor, Handle, LateAnswer, LateCall, Now, quota::RunningPlace},
+    store::{HeldBytes, Refused, ReservedBuf, TaskKey},
 };
 
 /// A deferred turn, as the core sees it.
@@ -38,8 +35,8 @@ pub(super) struct DeferredTurn {
     pub generation: Generation,
     /// What was published before the turn was deferred.
     pub events: EventBuf,
-    /// Bytes that the store counts for it.
-    pub held_bytes: usize,
+    /// What the store counts for it, until that goes back.
+    pub held: Option<HeldBytes>,
     /// One of `deferred_calls_max`.
     pub permit: Option<Permit>,
     /// The name of the first of equal sends, until it is settled.
@@ -70,11 +67,12 @@ impl DeferredPlace {
     pub fn take(core: &Core, cx: &CallCx<'_>) -> Result<DeferredPlace, Fault> {
         let share = cx.shared.shares.as_ref().and_then(|by| by.running(&cx.caller, cx.now));
         let of_caller = match share {
-            Some(RunningShare { most, account: Some(account) }) => {
-                Some(RunningPlace::take(&account, most).ok_or_else(|| share_taken(most))?)
-            }
-            Some(RunningShare { account: None, .. }) | None => None,
+            Some(share) => share.account.as_ref().map(|account| {
+                RunningPlace::take(account, &share).ok_or_else(|| share_taken(share.most))
+            }),
+            None => None,
         };
+        let of_caller = of_caller.transpose()?;
         let permit = core.deferred.permit(cx.caller.worker);
         let permit = permit.ok_or_else(|| Fault::at_limit("deferred_calls_max"))?;
         Ok(DeferredPlace { _permit: permit, _of_caller: of_caller })
@@ -177,8 +175,9 @@ impl DeferredTurn {
     }
 
     fn release(&mut self) {
-        let held_bytes = std::mem::take(&mut self.held_bytes);
-        self.core.store.release_bytes(self.key, held_bytes);
+        if let Some(held) = self.held.take() {
+            self.core.store.release_held(held);
+        }
     }
 
     /// Answers with a message, which waits until the call takes it.

@@ -16,7 +16,7 @@ use crate::{
         idempotency::{FirstSend, SendKey},
         send::FIRST_SEQ,
     },
-    service::{AgentIndex, CallLink, Caller, Handle, LateCall, Now, Waiter},
+    service::{AgentIndex, CallLink, Caller, Handle, LateCall, Now, OwnerIndex, Waiter},
     store::{Edit, Refused, Reserved, TaskKey},
 };
 
@@ -139,14 +139,14 @@ impl TurnHost for NewTurn<'_> {
         events: &mut EventBuf,
         held_bytes: usize,
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
-        let (key, generation) = (self.reserved.key(), self.generation);
+        let task = (self.reserved.key(), self.reserved.owner(), self.generation);
         // The turn may have had its task stored early.
         let reserved = self.reserved;
         let place = || match reserved.is_kept() {
             true => TurnPlace::Next { seq: FIRST_SEQ },
             false => TurnPlace::New(reserved.keep()),
         };
-        self.core.defer(&mut self.call, (key, generation), (events, held_bytes), place)
+        self.core.defer(&mut self.call, task, (events, held_bytes), place)
     }
 }
 
@@ -197,7 +197,8 @@ impl TurnHost for NextTurn<'_> {
         events: &mut EventBuf,
         held_bytes: usize,
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
-        let (task, seq) = ((self.key, self.generation), self.seq);
+        // It is stored, and says itself who owns it.
+        let (task, seq) = ((self.key, OwnerIndex(0), self.generation), self.seq);
         let place = match self.call.mode {
             Some(_) => TurnPlace::Next { seq },
             None => TurnPlace::Resumed,
@@ -231,7 +232,7 @@ impl Core {
     fn defer(
         &self,
         call: &mut TurnCall,
-        (key, generation): (TaskKey, Generation),
+        (key, owner, generation): (TaskKey, OwnerIndex, Generation),
         (events, held_bytes): (&mut EventBuf, usize),
         place: impl FnOnce() -> TurnPlace,
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
@@ -240,10 +241,13 @@ impl Core {
             call.refused = Some(Box::new(Fault::at_limit("deferred_calls_max")));
             return Err(Closed);
         };
-        if let Err(refused) = self.store.hold_bytes(key, held_bytes) {
-            call.refused = Some(Box::new(refused.into()));
-            return Err(Closed);
-        }
+        let held = match self.store.hold_for_task((key, owner), held_bytes, false) {
+            Ok(held) => Some(held),
+            Err(refused) => {
+                call.refused = Some(Box::new(refused.into()));
+                return Err(Closed);
+            }
+        };
         let (link, late) = CallLink::late();
         // Of a turn that was resumed, nobody waits for the other side.
         let mode = call.mode.inspect(|_| call.link = link).unwrap_or(SendMode::Return);
@@ -264,7 +268,7 @@ impl Core {
                 mode,
                 generation,
                 events,
-                held_bytes,
+                held,
                 permit: Some(permit),
                 first,
             }),
@@ -308,7 +312,7 @@ impl JobHost for Core {
         }
         let kept = self.update_job(task, |edit| edit.keep(bytes)).ok_or(NotKept::Closed)?;
         kept.map_err(|refused| match refused {
-            Refused::Full | Refused::OutOfBytes => NotKept::NoRoom,
+            Refused::Full | Refused::OutOfBytes | Refused::ShareBytesTaken(_) => NotKept::NoRoom,
             Refused::TooLarge | Refused::Taken | Refused::Terminal | Refused::ShareTaken(_) => {
                 NotKept::Closed
             }

@@ -4,6 +4,8 @@
 //! compared and moved in one step, so nobody takes more by asking from two threads at once. A place
 //! is given back by dropping it.
 
+mod running;
+
 use std::{
     collections::BTreeMap,
     sync::{
@@ -16,6 +18,8 @@ use crate::{
     limits::{Limits, callers::CALLER_SHARES},
     service::Now,
 };
+
+pub use running::{RunningBytes, RunningPlace, RunningShare};
 
 /// The time in which rates are counted, in ns.
 const MINUTE_NS: u64 = 60_000_000_000;
@@ -41,19 +45,22 @@ pub struct Quota {
     /// Tasks in no terminal state; and as many lookups of tasks that are not stored, for which an
     /// agent is asked.
     pub running_tasks: Option<u32>,
+    /// KiB that tasks in no terminal state hold together.
+    pub running_kib: Option<u32>,
     /// Calls that wait; what is left of a batch waits as one.
     pub waiting_calls: Option<u32>,
 }
 
 impl Quota {
     /// What each caller of a server that knows callers may take where nobody has said it: one of
-    /// [`CALLER_SHARES`] parts of its streams, of its tasks and of its waiting calls. A task may be
-    /// a deferred call, so the smaller of both limits counts.
+    /// [`CALLER_SHARES`] parts of its streams, of its tasks, of their bytes and of its waiting
+    /// calls. A task may be a deferred call, so the smaller of both limits counts.
     pub fn share_of(limits: &Limits) -> Quota {
         let share = |all: usize| u32::try_from(all / CALLER_SHARES).unwrap_or(u32::MAX).max(1);
         Quota {
             streams: Some(share(limits.streams_max)),
             running_tasks: Some(share(limits.tasks_max.min(limits.deferred_calls_max))),
+            running_kib: Some(share(limits.store_bytes_max / 1024)),
             waiting_calls: Some(share(limits.connections_max)),
             ..Quota::default()
         }
@@ -66,6 +73,7 @@ impl Quota {
             request_kib: self.request_kib.or(other.request_kib),
             streams: self.streams.or(other.streams),
             running_tasks: self.running_tasks.or(other.running_tasks),
+            running_kib: self.running_kib.or(other.running_kib),
             waiting_calls: self.waiting_calls.or(other.waiting_calls),
         }
     }
@@ -79,6 +87,7 @@ impl Quota {
         Quota {
             streams: least(self.streams, other.streams),
             running_tasks: least(self.running_tasks, other.running_tasks),
+            running_kib: least(self.running_kib, other.running_kib),
             ..self
         }
     }
@@ -195,6 +204,8 @@ fn seconds(ns: u64) -> u32 {
 pub struct CallerAccount {
     calls: AtomicU64,
     bytes: AtomicU64,
+    /// What tasks in no terminal state hold, where they have no owner.
+    running_bytes: RunningBytes,
     streams: AtomicU32,
     /// Tasks in no terminal state, where they have no owner, and lookups that an agent has.
     running: AtomicU32,
@@ -218,12 +229,18 @@ impl CallerAccount {
         quota.calls.map(|rate| rate.take(&self.calls, 1, now)).transpose()
     }
 
+    /// What the tasks hold that are counted here.
+    pub(crate) fn running_bytes(&self) -> &RunningBytes {
+        &self.running_bytes
+    }
+
     /// Whether it holds nothing and all that was taken is paid for.
     fn is_idle(&self, now_ns: u64) -> bool {
         let is_paid = |word: &AtomicU64| word.load(Relaxed) <= now_ns;
         let places = [&self.streams, &self.running, &self.waiting];
         let has_places = places.iter().any(|word| word.load(Relaxed) > 0);
-        !has_places && is_paid(&self.calls) && is_paid(&self.bytes)
+        let holds = has_places || self.running_bytes.count() > 0;
+        !holds && is_paid(&self.calls) && is_paid(&self.bytes)
     }
 
     /// How much it would matter to forget it.
@@ -237,41 +254,8 @@ impl CallerAccount {
     }
 }
 
-/// How many tasks of a caller may run at a time.
-#[derive(Clone, Debug)]
-pub struct RunningShare {
-    /// So many. A task that is being made counts; whoever stores tasks counts those of an owner.
-    pub most: u32,
-    /// Where the tasks of a caller are counted that owns none.
-    pub(crate) account: Option<Arc<CallerAccount>>,
-}
-
-impl RunningShare {
-    /// So many tasks of an owner.
-    pub const fn of_owner(most: u32) -> RunningShare {
-        RunningShare { most, account: None }
-    }
-}
-
-/// A place among the running tasks of a caller that owns none, for as long as it lives.
-#[derive(Debug)]
-pub struct RunningPlace(Arc<CallerAccount>);
-
-impl RunningPlace {
-    /// A place, of which there are so many; `None`: all are taken.
-    pub fn take(account: &Arc<CallerAccount>, most: u32) -> Option<RunningPlace> {
-        take(&account.running, most).then(|| RunningPlace(Arc::clone(account)))
-    }
-}
-
-impl Drop for RunningPlace {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Relaxed);
-    }
-}
-
 /// Takes one of so many; false: all are taken.
-fn take(taken: &AtomicU32, most: u32) -> bool {
+fn take_one(taken: &AtomicU32, most: u32) -> bool {
     let more = |taken: u32| (taken < most).then(|| taken + 1);
     taken.fetch_update(Relaxed, Relaxed, more).is_ok()
 }
@@ -283,7 +267,7 @@ pub struct StreamPlace(Arc<CallerAccount>);
 impl StreamPlace {
     /// A place, of which there are so many; `None`: all are taken.
     pub fn take(account: &Arc<CallerAccount>, most: u32) -> Option<StreamPlace> {
-        take(&account.streams, most).then(|| StreamPlace(Arc::clone(account)))
+        take_one(&account.streams, most).then(|| StreamPlace(Arc::clone(account)))
     }
 }
 
@@ -300,7 +284,7 @@ pub struct WaitingPlace(Arc<CallerAccount>);
 impl WaitingPlace {
     /// A place, of which there are so many; `None`: all are taken.
     pub fn take(account: &Arc<CallerAccount>, most: u32) -> Option<WaitingPlace> {
-        take(&account.waiting, most).then(|| WaitingPlace(Arc::clone(account)))
+        take_one(&account.waiting, most).then(|| WaitingPlace(Arc::clone(account)))
     }
 }
 
@@ -372,10 +356,11 @@ mod tests {
         assert!(two.iter().all(Option::is_some) && StreamPlace::take(&account, 2).is_none());
         drop(two);
         assert!(account.is_idle(0) && StreamPlace::take(&account, 1).is_some());
-        let place = RunningPlace::take(&account, 1);
-        assert!(!account.is_idle(0) && RunningPlace::take(&account, 1).is_none());
+        let one = RunningShare::of_owner(1);
+        let place = RunningPlace::take(&account, &one);
+        assert!(!account.is_idle(0) && RunningPlace::take(&account, &one).is_none());
         drop(place);
-        assert!(account.is_idle(0) && RunningPlace::take(&account, 1).is_some());
+        assert!(account.is_idle(0) && RunningPlace::take(&account, &one).is_some());
         let place = WaitingPlace::take(&account, 1);
         assert!(!account.is_idle(0) && WaitingPlace::take(&account, 1).is_none());
         drop(place);

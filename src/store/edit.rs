@@ -7,6 +7,7 @@ use super::{
     Refused, ScopeNames, Store,
     door::{Change, Entered},
     group::Group,
+    running::CountedFor,
     shard::Shard,
     slab::{Slot, StoredTask},
     waiters::Wakes,
@@ -28,7 +29,8 @@ pub struct Edit<'e> {
     wakes: &'e mut Wakes,
     /// Sequence number of the task when it was opened.
     seq: u64,
-    /// Bytes that were taken of the store's budget for the task: at least what it holds.
+    /// Bytes that were taken of the store's budget for the task, and as long as it runs of its
+    /// caller's share: at least what it holds.
     charged: usize,
     /// When the last new status says that it was entered.
     status_ms: Option<u64>,
@@ -137,12 +139,13 @@ impl<'e> Edit<'e> {
     /// Keeps bytes of the agent's own with the task, in place of those before.
     ///
     /// # Errors
-    /// [`Refused::Terminal`]; [`Refused::OutOfBytes`]. The task is as it was.
+    /// [`Refused::Terminal`]; [`Refused::OutOfBytes`], [`Refused::ShareBytesTaken`]. The task is
+    /// as it was.
     pub fn keep(&mut self, bytes: &[u8]) -> Result<(), Refused> {
         if self.task().state().is_terminal() {
             return Err(Refused::Terminal);
         }
-        self.take_bytes(bytes.len())?;
+        self.take_bytes(bytes.len(), false)?;
         let (door, place) = (&self.store.door, (self.at, self.index));
         let kept = door.enter(place, &mut self.shard.slab, Change::Keep(bytes));
         kept.map(drop).map_err(|_| Refused::Terminal)
@@ -151,8 +154,8 @@ impl<'e> Edit<'e> {
     /// Adds a client's message to the history.
     ///
     /// # Errors
-    /// [`Refused::Terminal`], [`Refused::TooLarge`], [`Refused::OutOfBytes`]; the task is as it
-    /// was.
+    /// [`Refused::Terminal`], [`Refused::TooLarge`], [`Refused::OutOfBytes`],
+    /// [`Refused::ShareBytesTaken`]; the task is as it was.
     pub fn user_message(&mut self, message: Message<'_>) -> Result<(), Refused> {
         self.put(&TaskEvent::UserMessage { message }).map(drop)
     }
@@ -160,13 +163,14 @@ impl<'e> Edit<'e> {
     /// Applies an event of the agent and returns its sequence number.
     ///
     /// # Errors
-    /// [`Refused::Terminal`]; [`Refused::TooLarge`] and [`Refused::OutOfBytes`] when a limit was
-    /// reached, which has ended the task as failed.
+    /// [`Refused::Terminal`]; [`Refused::TooLarge`], [`Refused::OutOfBytes`] and
+    /// [`Refused::ShareBytesTaken`] when a limit was reached, which has ended the task as failed.
     pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<u64, Refused> {
         self.put(event).inspect_err(|refused| match refused {
             Refused::Terminal | Refused::Taken | Refused::ShareTaken(_) => {}
             Refused::TooLarge => self.fail(0),
             Refused::Full | Refused::OutOfBytes => self.fail(1),
+            Refused::ShareBytesTaken(_) => self.fail(2),
         })
     }
 
@@ -193,7 +197,11 @@ impl<'e> Edit<'e> {
         let Some(task) = self.shard.slab[self.index].task.get() else { return 0 };
         let growth = task.growth_at_once(events);
         if growth > 0 {
+            if task.state().is_terminal() || self.take_share(growth, false).is_err() {
+                return 0;
+            }
             if !store.budget.bytes.take(&self.group.bytes, growth) {
+                self.give_back_share(growth);
                 return 0;
             }
             self.charged += growth;
@@ -217,7 +225,8 @@ impl<'e> Edit<'e> {
         }
         let growth = task.growth(event);
         if growth > 0 {
-            self.take_bytes(growth)?;
+            let is_last = matches!(event, TaskEvent::Status { state, .. } if state.is_terminal());
+            self.take_bytes(growth, is_last)?;
         }
         self.apply_charged(event, false).map_err(|refusal| match refusal {
             Refusal::Terminal => Refused::Terminal,
@@ -225,15 +234,35 @@ impl<'e> Edit<'e> {
         })
     }
 
-    /// Takes bytes of the store's budget for the task.
+    /// Takes bytes of its caller's share and of the store's budget for the task; `is_last`: it ends
+    /// with them.
     #[inline]
-    fn take_bytes(&mut self, bytes: usize) -> Result<(), Refused> {
+    fn take_bytes(&mut self, bytes: usize, is_last: bool) -> Result<(), Refused> {
+        self.take_share(bytes, is_last)?;
         if !self.store.budget.bytes.take(&self.group.bytes, bytes) {
             let held = Some(&mut *self.shard);
-            self.store.make_byte_room(bytes, self.at, held, self.wakes)?;
+            let made = self.store.make_byte_room(bytes, self.at, held, self.wakes);
+            made.inspect_err(|_| self.give_back_share(bytes))?;
         }
         self.charged += bytes;
         Ok(())
+    }
+
+    /// Takes bytes of the share of whoever the task counts for, which must run.
+    #[inline]
+    fn take_share(&self, bytes: usize, is_last: bool) -> Result<(), Refused> {
+        match self.shard.slab[self.index].counted_for() {
+            None => Ok(()),
+            Some(of) => self.store.spaces.running.take_bytes(of, bytes, is_last),
+        }
+    }
+
+    /// Gives back what was taken.
+    #[cold]
+    fn give_back_share(&self, bytes: usize) {
+        if let Some(of) = self.shard.slab[self.index].counted_for() {
+            self.store.spaces.running.give_back_bytes(of, bytes);
+        }
     }
 
     fn apply_charged(&mut self, event: &TaskEvent<'_>, is_last: bool) -> Result<u64, Refusal> {
@@ -267,6 +296,7 @@ impl Drop for Edit<'_> {
     /// What follows from the change: lists, budget, wakers.
     fn drop(&mut self) {
         let Some(status_ms) = self.status_ms.map(|ms| ms.min(self.now.unix_ms)) else {
+            self.note_running();
             return self.close();
         };
         let slot = self.slot();
@@ -285,18 +315,35 @@ impl Drop for Edit<'_> {
 }
 
 impl Edit<'_> {
-    /// Counts a task no longer among those of its owner that run, when it has ended. One that is
-    /// not listed yet was counted when there was room taken for it.
+    /// Counts what the task holds now among the bytes of whoever it counts for, and none of them,
+    /// nor the task among those of its owner that run, when it has ended.
     #[inline]
     fn note_running(&self) {
         let slot = &self.shard.slab[self.index];
-        if slot.scope.owner.0 == 0 {
+        if let Some(counted_for) = slot.counted_for() {
+            self.settle_share(slot, counted_for);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_share(&self, slot: &Slot, counted_for: CountedFor<'_>) {
+        // One that is not listed yet was counted when there was room taken for it.
+        if slot.listed.is_some_and(TaskState::is_terminal) {
             return;
         }
-        let did_run = slot.listed.is_none_or(|state| !state.is_terminal());
-        let runs = slot.task.get().is_some_and(|task| !task.state().is_terminal());
-        if did_run && !runs {
-            self.store.spaces.running.give_back(slot.scope.owner);
+        let running = &self.store.spaces.running;
+        let task = slot.task.get().filter(|task| !task.state().is_terminal());
+        let held = task.map(|task| task.heap_bytes() + slot.kept().len());
+        let held = held.unwrap_or_else(|| {
+            if let CountedFor::Owner(owner) = counted_for {
+                running.give_back(owner);
+            }
+            0
+        });
+        debug_assert!(held <= self.charged, "only last words are held and were not taken");
+        let unused = self.charged.saturating_sub(held);
+        if unused > 0 {
+            running.give_back_bytes(counted_for, unused);
         }
     }
 

@@ -15,11 +15,13 @@ mod edit;
 mod evict;
 mod follow;
 mod group;
+mod held;
 mod id;
 mod names;
 mod order;
 mod page;
 mod permute;
+mod refused;
 mod reserve;
 mod running;
 mod scopes;
@@ -45,7 +47,6 @@ use self::{
     waiters::Wakes,
 };
 use crate::{
-    fault::{Fault, FaultKind},
     limits::Limits,
     model::{MessageBuf, PartsBuf, TaskLimits, TaskState},
     service::{AgentIndex, Handle, Now, Scope, tap::Tap},
@@ -53,7 +54,9 @@ use crate::{
 
 pub use self::{
     edit::Edit,
+    held::HeldBytes,
     id::{ID_LEN, node_of},
+    refused::Refused,
     reserve::{NewTask, Reserved, ReservedBuf},
     slab::StoredTask,
     spaces::{ScopeNames, SpaceName},
@@ -87,8 +90,8 @@ pub struct Store {
     agent_limits: TaskLimits,
     /// What the tasks of a page may hold, the last one apart.
     page_bound: Bound,
-    /// What tasks say that reach a limit: of the task, of the store.
-    last_words: [MessageBuf; 2],
+    /// What tasks say that reach a limit: of the task, of the store, of their caller's share.
+    last_words: [MessageBuf; 3],
 }
 
 /// A task in a store: where it is, and a check against its successor in the same place.
@@ -122,40 +125,6 @@ impl TaskKey {
     #[inline]
     pub fn of(handle: &Handle) -> TaskKey {
         TaskKey { place: handle.key as u32, check: (handle.key >> 32) as u32 }
-    }
-}
-
-/// Why the store did not take something; it is then as it was, unless said otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// A limit of the store is reached and no task has finished.
-    Full,
-    /// As [`Refused::Full`], for the bytes of tasks.
-    OutOfBytes,
-    /// The message, or the task with this event, is beyond a limit of one task.
-    TooLarge,
-    /// The id that the client chose belongs to a task already.
-    Taken,
-    /// The task is in a terminal state.
-    Terminal,
-    /// As many tasks of the caller run as may, which are so many.
-    ShareTaken(u32),
-}
-
-impl From<Refused> for Fault {
-    fn from(refused: Refused) -> Fault {
-        match refused {
-            Refused::Full => Fault::at_limit("tasks_max"),
-            Refused::OutOfBytes => Fault::at_limit("store_bytes_max"),
-            Refused::TooLarge => Fault::param("message", "the task has no room for this message"),
-            Refused::Taken => Fault::param("id", "a task with this id is being made"),
-            Refused::Terminal => Fault::new(FaultKind::TaskTerminal),
-            Refused::ShareTaken(most) => {
-                let why = "as many tasks of the caller run as may";
-                let detail = format!("{why} ({most}); retry when one has ended");
-                Fault::because(FaultKind::RateLimited, detail)
-            }
-        }
     }
 }
 
@@ -214,6 +183,7 @@ impl Store {
             last_words: [
                 say("the task has reached a limit and was ended"),
                 say("the server has no room for more output and ended the task"),
+                say("unfinished tasks of the caller may hold no more bytes: the task was ended"),
             ],
         }
     }

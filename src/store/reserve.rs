@@ -1,7 +1,7 @@
 //! Making a task: room and an id first, the agent next, and then the task, whole, or no trace.
 //!
 //! Law: an id has at most one task. A reservation that is dropped gives everything back. A task
-//! counts as running from its reservation on.
+//! counts as running from its reservation on, and its bytes from when it is stored.
 
 use std::{cell::Cell, sync::PoisonError};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     model::{EventBuf, Generation, Message, Task},
-    service::{Now, RunningShare, Scope, quota::RunningPlace},
+    service::{Now, OwnerIndex, RunningShare, Scope, quota::RunningPlace},
 };
 
 /// What a task is reserved with.
@@ -35,7 +35,8 @@ pub struct NewTask<'a> {
     /// Who asks: tasks in contexts of their own that workers make at the same time lie apart, and
     /// those of one worker together.
     pub worker: usize,
-    /// How many tasks of the caller may run; `None`: as many as there is room for.
+    /// How many tasks of the caller may run, and what they may hold; `None`: as many, and as much,
+    /// as there is room for.
     pub share: Option<&'a RunningShare>,
 }
 
@@ -50,6 +51,7 @@ pub struct ReservedBuf {
     chosen: Option<(Box<[u8]>, u64)>,
     made_context: [u8; ID_LEN],
     context_id: Option<Box<[u8]>>,
+    is_counted: bool,
 }
 
 impl ReservedBuf {
@@ -70,6 +72,8 @@ pub struct Reserved<'a> {
     chosen: Option<(&'a [u8], u64)>,
     made_context: [u8; ID_LEN],
     context_id: Option<&'a [u8]>,
+    /// True: the task counts among those of somebody that run.
+    is_counted: bool,
     /// True: the task is stored, or the place is kept for later.
     is_kept: Cell<bool>,
 }
@@ -78,6 +82,11 @@ impl Reserved<'_> {
     /// True when the task was stored: the place is its own now.
     pub fn is_kept(&self) -> bool {
         self.is_kept.get()
+    }
+
+    /// Who will own the task.
+    pub fn owner(&self) -> OwnerIndex {
+        self.scope.owner
     }
 
     /// The key that the task will have.
@@ -98,6 +107,7 @@ impl Reserved<'_> {
             chosen: self.chosen.map(|(id, hash)| (id.into(), hash)),
             made_context: self.made_context,
             context_id: self.context_id.map(Into::into),
+            is_counted: self.is_counted,
         }
     }
 
@@ -126,7 +136,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Refused::Full`]; [`Refused::Taken`] when there is a task with the chosen id, or one is
-    /// being made; [`Refused::ShareTaken`].
+    /// being made; [`Refused::ShareTaken`]; [`Refused::ShareBytesTaken`] when nothing is left of
+    /// those bytes.
     #[inline]
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
         match new.share.is_none() && new.scope.owner.0 == 0 {
@@ -139,25 +150,24 @@ impl Store {
     #[inline(never)]
     fn reserve_share<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
         let (owner, running) = (new.scope.owner, &self.spaces.running);
-        let most = new.share.map_or(u32::MAX, |share| share.most);
         if owner.0 != 0 {
-            if !running.take(owner, most) {
-                return Err(Refused::ShareTaken(most));
-            }
-            let reserved = self.reserve_slot(new, now);
-            if reserved.is_err() {
-                running.give_back(owner);
-            }
-            return reserved;
+            running.take(owner, new.share)?;
+            let reserved = self.reserve_slot(new, now).inspect_err(|_| running.give_back(owner));
+            return reserved.map(|mut reserved| {
+                reserved.is_counted = true;
+                reserved
+            });
         }
-        let account = new.share.and_then(|share| share.account.as_ref());
-        let take = |account| RunningPlace::take(account, most).ok_or(Refused::ShareTaken(most));
-        let place = account.map(take).transpose()?;
-        let reserved = self.reserve_slot(new, now)?;
-        if place.is_some() {
-            let (at, index) = self.sharding.split(reserved.key.place);
-            self.lock(at).slab[index].waiters.get_or_insert_default().running = place;
+        let on_account = new.share.and_then(|share| Some((share, share.account.as_ref()?)));
+        let Some((share, account)) = on_account else { return self.reserve_slot(new, now) };
+        if !account.running_bytes().has_room(share.begin_kib_max) {
+            return Err(Refused::ShareBytesTaken(share.begin_kib_max));
         }
+        let place = RunningPlace::take(account, share).ok_or(Refused::ShareTaken(share.most))?;
+        let mut reserved = self.reserve_slot(new, now)?;
+        let (at, index) = self.sharding.split(reserved.key.place);
+        self.lock(at).slab[index].waiters.get_or_insert_default().running = Some(place);
+        reserved.is_counted = true;
         Ok(reserved)
     }
 
@@ -202,6 +212,7 @@ impl Store {
             chosen,
             made_context: self.keys.context_id(key.place, context_bits),
             context_id: new.context_id,
+            is_counted: false,
             is_kept: Cell::new(false),
         })
     }
@@ -219,6 +230,7 @@ impl Store {
             chosen: kept.chosen.as_ref().map(|(id, hash)| (&**id, *hash)),
             made_context: kept.made_context,
             context_id: kept.context_id.as_deref(),
+            is_counted: kept.is_counted,
             is_kept: Cell::new(false),
         })
     }
@@ -226,29 +238,6 @@ impl Store {
     /// Gives back a place that was kept for later.
     pub fn give_back(&self, kept: ReservedBuf) {
         self.reopen(kept, |_| ());
-    }
-
-    /// A place of the worker's at which bytes can be counted that no task is to have.
-    pub fn place_of(&self, worker: usize, now: Now) -> TaskKey {
-        TaskKey { place: self.sharding.place(self.shard_now(worker, now), 0), check: 0 }
-    }
-
-    /// Counts bytes that are kept for the task of this place outside the store.
-    ///
-    /// # Errors
-    /// [`Refused::OutOfBytes`].
-    pub fn hold_bytes(&self, key: TaskKey, bytes: usize) -> Result<(), Refused> {
-        let at = self.sharding.split(key.place).0;
-        if !self.budget.bytes.take(&self.group(at).bytes, bytes) {
-            self.make_byte_room(bytes, at, None, &mut Wakes::default())?;
-        }
-        Ok(())
-    }
-
-    /// Counts them no more.
-    pub fn release_bytes(&self, key: TaskKey, bytes: usize) {
-        let at = self.sharding.split(key.place).0;
-        self.budget.bytes.release(&self.group(at).bytes, bytes);
     }
 
     /// Takes a free slot of a shard.
@@ -284,7 +273,8 @@ impl Store {
     /// what follows it is dropped.
     ///
     /// # Errors
-    /// [`Refused::OutOfBytes`]; [`Refused::TooLarge`] when the message alone is too large;
+    /// [`Refused::OutOfBytes`]; [`Refused::TooLarge`] when the message alone is too large, and
+    /// [`Refused::ShareBytesTaken`] when it alone is more than is left of the caller's share;
     /// [`Refused::Taken`] when the reservation has been used before.
     pub fn commit_new<R>(
         &self,
@@ -304,10 +294,13 @@ impl Store {
         if first > self.agent_limits.bytes_max {
             return Err(Refused::TooLarge);
         }
-        let log = (first + events.bytes_len()).min(self.limits.bytes_max);
+        let mut log = (first + events.bytes_len()).min(self.limits.bytes_max);
         let (at, index) = self.sharding.split(reserved.key.place);
         let group = self.group(at);
-        if !self.budget.bytes.take(&group.bytes, log) {
+        if reserved.is_counted {
+            let place = (reserved.key, reserved.scope.owner);
+            log = self.take_to_begin(place, (first, log), &mut wakes)?;
+        } else if !self.budget.bytes.take(&group.bytes, log) {
             self.make_byte_room(log, at, None, &mut wakes)?;
         }
         let mut shard = group.lock(at);
@@ -357,7 +350,7 @@ impl Store {
 
     /// The shard of contexts that `worker` makes now: it stays the same for some milliseconds, so
     /// that what is written next lies close to what was written last.
-    fn shard_now(&self, worker: usize, now: Now) -> usize {
+    pub(super) fn shard_now(&self, worker: usize, now: Now) -> usize {
         self.sharding.shard_of_worker(worker, now.mono_ms >> 3)
     }
 }

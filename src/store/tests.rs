@@ -15,6 +15,7 @@ use std::{
 
 use super::*;
 use crate::{
+    fault::FaultKind,
     model::{ArtifactBuf, EventBuf, Generation, List, RawText, Task, TaskEvent, uuid},
     service::{AgentIndex, Cursor, Follow, OwnerIndex, StreamResponse, TenantIndex, WaitHandle},
 };

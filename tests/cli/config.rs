@@ -628,16 +628,18 @@ fn secrets_are_shown_to_nobody() {
         assert!(!out.contains(secret) && !err.contains(secret), "{out}");
     }
     let text = "[[auth.api_keys]]\nname = \"a\"\nkey = \"b\"\n[quotas.known]\nstreams = 3\n\
-        [quotas.named.small]\nrunning_tasks = 2\n[limits]\nstreams_max = 800\ntasks_max = 80\n\
-        connections_max = 160\n";
+        [quotas.named.small]\nrunning_tasks = 2\nrunning_bytes = \"8MiB\"\n[limits]\nstreams_max = 800\n\
+        tasks_max = 80\nconnections_max = 160\nstore_bytes_max = \"160MiB\"\n";
     let shown = user_with(text).ok(&["serve", "--config", "p.toml", "config", "show"]).out;
     for line in [
         "quotas.known.streams = 3  # p.toml:5",
         "quotas.known.running_tasks = 10  # limits",
+        "quotas.known.running_bytes = 20971520  # limits",
         "quotas.known.waiting_calls = 20  # limits",
         "quotas.anonymous.streams = 100  # limits",
         "streams = 100  # limits",
         "running_tasks = 2  # p.toml:7",
+        "running_bytes = \"8MiB\"  # p.toml:8",
     ] {
         assert!(shown.lines().any(|other| other == line), "{line}: {shown}");
     }
@@ -658,6 +660,7 @@ fn secrets_are_shown_to_nobody() {
         ),
         ("[auth.proxy]\nnetworks = [\"10.0.0.1/8\"]\n", "not an address, or a network"),
         ("[quotas.known]\ncall_burst = 3\n", "it needs calls_per_minute"),
+        ("[quotas.known]\nrunning_bytes = \"8TiB\"\n", "p.toml:2: quotas.known.running_bytes"),
         ("trusted_proxies = [\"x\"]\n", "not an address"),
     ] {
         let (code, _, err) = config(&user_with(text), &["check", "--config", "p.toml"]);

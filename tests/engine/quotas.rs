@@ -53,6 +53,10 @@ fn call(token: &str, path: &str, method: &str, params: &Value) -> Vec<u8> {
     post(path, &fields, &rpc(method, params))
 }
 
+fn fields() -> [(&'static str, &'static str); 2] {
+    [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")]
+}
+
 fn list(lab: &mut Lab, token: &str) -> Reply {
     lab.ask(&call(token, "/", "ListTasks", &json!({})))
 }
@@ -129,7 +133,29 @@ fn bytes_beyond_the_rate_are_refused() {
     assert_eq!(lab.ask(&call("alice", "/", "SendMessage", &large)).status, 200);
     let reply = lab.ask(&call("alice", "/", "SendMessage", &large));
     assert_eq!((reply.status, reply.field("retry-after")), (429, Some("8")));
+    let policy = "\"bytes\";q=61440;qu=\"content-bytes\";w=60";
+    assert_eq!(reply.field("ratelimit-policy"), Some(policy));
+    assert_eq!(reply.field("ratelimit"), Some("\"bytes\";r=0;t=8"));
+    let path = post("/message:send", &fields(), &large.to_string());
+    assert_eq!(lab.ask(&path).field("ratelimit-policy"), Some(policy));
     lab.pass(8_000);
+    assert_eq!(lab.ask(&call("alice", "/", "SendMessage", &large)).status, 200);
+}
+
+#[test]
+fn bytes_of_an_agent_beyond_its_rate_are_refused_as_bytes() {
+    let request_kib = Some(Rate { per_minute: 60, burst: 4 });
+    let named = BTreeMap::from([("few".to_owned(), Quota { request_kib, ..Quota::default() })]);
+    let mut setup = setup(Quotas { named, ..Quotas::default() });
+    setup.agents[1].0.quota = Some("few".to_owned());
+    let mut lab = Lab::new(setup);
+    let large = V1.params(Say { at_once: true, ..say(&"x".repeat(3 * 1024)) });
+    let works = call("alice", "/agents/works", "SendMessage", &large);
+    assert_eq!(lab.ask(&works).status, 200);
+    let reply = lab.ask(&works);
+    let said = [reply.field("ratelimit-policy"), reply.field("ratelimit")];
+    let policy = "\"bytes\";q=61440;qu=\"content-bytes\";w=60";
+    assert_eq!((reply.status, said), (429, [Some(policy), Some("\"bytes\";r=0;t=4")]));
     assert_eq!(lab.ask(&call("alice", "/", "SendMessage", &large)).status, 200);
 }
 
@@ -198,6 +224,9 @@ fn open_streams_and_running_tasks_have_places() {
     let reply = lab.ask(&stream());
     assert_eq!((reply.status, reply.code()), (429, -32000));
     assert!(reply.text().contains("streams"), "{}", reply.text());
+    let policy = "\"streams\";q=2;qu=\"concurrent-requests\"";
+    assert_eq!(reply.field("ratelimit-policy"), Some(policy));
+    assert_eq!(reply.field("ratelimit"), Some("\"streams\";r=0"));
     // Who leaves gives its place back; its task runs on.
     lab.end(streams[0]);
     let peer = lab.open();

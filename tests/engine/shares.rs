@@ -1,7 +1,10 @@
 //! The share of each caller of tasks that run, streams and bytes, by default and in every way in
 //! which a turn can go.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use peregrine::{
     agent::{Agent, Deferred, Profile, Turn},
@@ -9,7 +12,7 @@ use peregrine::{
     engine::Setup,
     fault::{Fault, FaultKind},
     limits::Limits,
-    model::{MessageBuf, PartsBuf, TaskState},
+    model::{ArtifactBuf, MessageBuf, PartsBuf, TaskState},
     service::{self, Remote},
 };
 use serde_json::{Value, json};
@@ -182,6 +185,10 @@ fn waits(lab: &mut Lab, peer: Peer, request: &[u8]) -> bool {
     assert_eq!((refused.status, refused.code()), (429, -32000), "{}", refused.text());
     assert!(refused.text().contains("RATE_LIMIT_EXCEEDED"), "{}", refused.text());
     assert!(refused.text().contains("calls of the caller wait"), "{}", refused.text());
+    let policy = refused.field("ratelimit-policy").unwrap();
+    assert!(policy.starts_with("\"waiting-calls\";q="), "{policy}");
+    assert!(policy.ends_with(";qu=\"concurrent-requests\""), "{policy}");
+    assert_eq!(refused.field("ratelimit"), Some("\"waiting-calls\";r=0"));
     false
 }
 
@@ -303,4 +310,158 @@ fn turns_of_strangers_take_the_share_of_their_address() {
         send(&mut lab, peer, "wait");
         assert_eq!(!lab.received(peer).is_empty(), is_refused, "{address}");
     }
+}
+
+/// Sends a message of so many bytes that was not sent before, whose turn goes on as it says.
+fn send_large(lab: &mut Lab, peer: Peer, token: &str, (begins, bytes): (&str, usize)) {
+    let mut params = V1.params(Say { at_once: begins == "work", id: "", ..say(begins) });
+    static SENT: AtomicUsize = AtomicUsize::new(0);
+    params["message"]["messageId"] = json!(SENT.fetch_add(1, Relaxed).to_string());
+    params["message"]["metadata"] = json!({ "large": "x".repeat(bytes) });
+    lab.write(peer, &known(token, &rpc("SendMessage", &params)));
+}
+
+/// Ends whatever works or waits.
+fn end_all(lab: &mut Lab, keep: &Keep, token: &str, peer: Peer) {
+    keep.0.lock().unwrap().clear();
+    lab.settle();
+    lab.take(peer);
+    let list = json!({ "status": "TASK_STATE_WORKING" });
+    lab.write(peer, &known(token, &rpc("ListTasks", &list)));
+    for task in lab.reply(peer).result()["tasks"].as_array().unwrap() {
+        let cancel = rpc("CancelTask", &json!({ "id": task["id"] }));
+        lab.write(peer, &known(token, &cancel));
+        assert_eq!(lab.reply(peer).status, 200);
+    }
+}
+
+/// A request of whoever has a token, or of a stranger.
+fn known(token: &str, body: &str) -> Vec<u8> {
+    let bearer = format!("Bearer {token}");
+    let fields = [("A2A-Version", "1.0"), ("Authorization", &*bearer)];
+    post("/", if token.is_empty() { &fields[..1] } else { &fields }, body)
+}
+
+/// 64 KiB are what the tasks of a caller may hold: two of them fill it for that caller, and for
+/// nobody else.
+fn two_tasks_fill_the_bytes_of_their_caller(
+    lab: &mut Lab,
+    keep: &Keep,
+    (token, other): (&str, &str),
+    open: impl Fn(&mut Lab, &str) -> Peer,
+) {
+    let large = |begins| (begins, 30 * 1024);
+    let refused = |lab: &mut Lab, peer: Peer| {
+        let reply = lab.reply(peer);
+        assert_eq!((reply.status, reply.code()), (429, -32000), "{}", reply.text());
+        assert!(reply.text().contains("RATE_LIMIT_EXCEEDED"), "{}", reply.text());
+        assert!(reply.text().contains("bytes (64 KiB)"), "{}", reply.text());
+        assert!(reply.field("retry-after").is_some());
+    };
+    // As tasks, and as turns whose agent has not answered yet.
+    for begins in ["work", "wait"] {
+        let peers = [0; 3].map(|_| open(lab, token));
+        for peer in &peers[..2] {
+            send_large(lab, *peer, token, large(begins));
+            if begins == "work" {
+                assert_eq!(lab.reply(*peer).status, 200);
+            }
+        }
+        send_large(lab, peers[2], token, large(begins));
+        refused(lab, peers[2]);
+        // What is small finds room yet, and another caller has its own.
+        let small = open(lab, token);
+        send_large(lab, small, token, ("done", 1));
+        assert_eq!(lab.reply(small).status, 200);
+        let peer = open(lab, other);
+        send_large(lab, peer, other, large("done"));
+        assert_eq!(lab.reply(peer).status, 200);
+        end_all(lab, keep, token, peers[0]);
+        // All of it is there again.
+        send_large(lab, peers[2], token, large("done"));
+        assert_eq!(lab.reply(peers[2]).status, 200);
+    }
+}
+
+fn sixty_four_kib() -> Quota {
+    Quota { running_kib: Some(64), ..Quota::default() }
+}
+
+#[test]
+fn bytes_of_unfinished_tasks_are_a_share_of_a_known_caller() {
+    let keep = Keep::default();
+    let authenticator = || Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
+    let quotas = Quotas { known: sixty_four_kib(), ..Quotas::default() };
+    let mut lab = Lab::new(Setup { authenticator: authenticator(), ..setup(&keep, quotas) });
+    let open = |lab: &mut Lab, _: &str| lab.open();
+    two_tasks_fill_the_bytes_of_their_caller(&mut lab, &keep, ("alice", "bob"), open);
+    // Without a quota it is an eighth of what the store holds.
+    let limits =
+        Limits { store_bytes_max: 8 * 64 * 1024, task_bytes_max: 256 * 1024, ..Limits::default() };
+    let setup = Setup { limits, ..setup(&keep, Quotas::default()) };
+    let mut lab = Lab::new(Setup { authenticator: authenticator(), ..setup });
+    two_tasks_fill_the_bytes_of_their_caller(&mut lab, &keep, ("alice", "bob"), open);
+}
+
+#[test]
+fn bytes_of_unfinished_tasks_of_strangers_are_counted_by_their_address() {
+    let keep = Keep::default();
+    let quotas = Quotas { anonymous: sixty_four_kib(), ..Quotas::default() };
+    let mut lab = Lab::new(setup(&keep, quotas));
+    let open = |lab: &mut Lab, token: &str| match token {
+        "" => from(lab, "192.0.2.1"),
+        _ => from(lab, "192.0.2.2"),
+    };
+    two_tasks_fill_the_bytes_of_their_caller(&mut lab, &keep, ("", " "), open);
+}
+
+#[test]
+fn a_task_whose_agent_says_more_than_the_bytes_of_its_caller_fails_and_says_why() {
+    let keep = Keep::default();
+    let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
+    let quotas = Quotas { known: sixty_four_kib(), ..Quotas::default() };
+    let mut lab = Lab::new(Setup { authenticator, ..setup(&keep, quotas) });
+    let peers = [0; 2].map(|_| lab.open());
+    peers.iter().for_each(|peer| send_large(&mut lab, *peer, "alice", ("wait", 20 * 1024)));
+    let mut job = keep.take().into_job().unwrap();
+    let chunk = ArtifactBuf::new("a", &PartsBuf::new().text(&"y".repeat(1024)));
+    let said = (0..100).take_while(|n| job.chunk(&chunk, *n > 0, false).is_ok()).count();
+    assert!((1..44).contains(&said), "{said}");
+    lab.settle();
+    let task = lab.reply(peers[1]).result()["task"].clone();
+    assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
+    let why = task["status"]["message"]["parts"][0]["text"].as_str().unwrap();
+    assert!(why.contains("tasks of the caller may hold no more bytes"), "{why}");
+    // The other one goes on, and so does what begins now.
+    keep.take().into_job().unwrap().status(TaskState::Completed, None).unwrap();
+    lab.settle();
+    let done = lab.reply(peers[0]).result();
+    assert_eq!(done["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    send_large(&mut lab, peers[0], "alice", ("done", 50 * 1024));
+    assert_eq!(lab.reply(peers[0]).status, 200);
+}
+
+#[test]
+fn an_agent_with_a_quota_of_bytes_lets_no_task_begin_beyond_it() {
+    let keep = Keep::default();
+    let few = Quota { running_kib: Some(8), ..Quota::default() };
+    let known = sixty_four_kib();
+    let quotas = Quotas { known, named: [("few".to_owned(), few)].into(), ..Quotas::default() };
+    let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
+    let mut setup = Setup { authenticator, ..setup(&keep, quotas) };
+    let quota = Some("few".to_owned());
+    let small = Profile { quota, ..Profile::new("small", "Has a quota.") };
+    setup.agents.push((small, Arc::new(keep.clone())));
+    let mut lab = Lab::new(setup);
+    let mut begins = |path: &str| {
+        let peer = lab.open();
+        let mut params = V1.params(Say { at_once: true, id: &format!("{peer:?}"), ..say("work") });
+        params["message"]["metadata"] = json!({ "large": "x".repeat(10 * 1024) });
+        let fields = [("A2A-Version", "1.0"), ("Authorization", "Bearer alice")];
+        lab.write(peer, &post(path, &fields, &rpc("SendMessage", &params)));
+        lab.reply(peer).status
+    };
+    assert_eq!([begins("/agents/small"), begins("/agents/small")], [200, 429]);
+    // Elsewhere it has what it has.
+    assert_eq!([begins("/"), begins("/"), begins("/agents/small")], [200, 200, 429]);
 }

@@ -1,4 +1,4 @@
-//! The share of each caller of the tasks that run.
+//! The share of each caller of the tasks that run, and of what they hold.
 
 use super::*;
 use crate::service::{
@@ -71,9 +71,9 @@ fn what_gets_no_room_does_not_count() {
 fn a_task_of_nobody_counts_in_the_account_of_its_caller() {
     let store = Store::new(&Limits::default(), 7);
     let account = Arc::new(CallerAccount::default());
-    let share = RunningShare { most: 2, account: Some(Arc::clone(&account)) };
+    let share = RunningShare { account: Some(Arc::clone(&account)), ..RunningShare::of_owner(2) };
     let reserve = |bits| store.reserve(NewTask { share: Some(&share), ..new(bits) }, NOW);
-    let is_free = || RunningPlace::take(&account, 2).is_some();
+    let is_free = || RunningPlace::take(&account, &share).is_some();
     let (first, second) = (reserve(1).unwrap(), reserve(2).unwrap());
     assert_eq!(reserve(3).err(), Some(Refused::ShareTaken(2)));
     // It ends when it is stored; it is dropped; it is kept, and dropped.
@@ -93,4 +93,257 @@ fn a_task_of_nobody_counts_in_the_account_of_its_caller() {
     drop(last);
     let both = [reserve(7).is_ok(), reserve(8).is_ok()];
     assert_eq!((both, Arc::strong_count(&account)), ([true; 2], 2));
+}
+
+/// What a caller may have whose tasks may hold so many KiB.
+fn of_kib(kib_max: u32) -> RunningShare {
+    RunningShare { begin_kib_max: kib_max, kib_max, ..RunningShare::of_owner(100) }
+}
+
+/// Makes a task that works, of a message of so many bytes.
+fn begin(store: &Store, new: NewTask<'_>, length: usize) -> Result<TaskKey, Refused> {
+    let reserved = store.reserve(new, NOW)?;
+    let (key, mut events) = (reserved.key(), EventBuf::default());
+    events.push(&status(TaskState::Working));
+    store.commit_new(&reserved, Generation::V1, said(length).view(), &events, NOW, |_| key)
+}
+
+/// Adds an artifact of so many bytes to a task.
+fn grow(store: &Store, key: TaskKey, length: usize) -> Result<u64, Refused> {
+    let parts = PartsBuf::new().text(&"y".repeat(length));
+    let artifact = ArtifactBuf::new("a", &parts);
+    let (artifact, append) = (artifact.view(), true);
+    let event = TaskEvent::Artifact { artifact, append, last_chunk: false, metadata: None };
+    apply(store, key, &event).unwrap()
+}
+
+/// What a task holds as long as it runs.
+fn held(store: &Store, key: TaskKey) -> usize {
+    let held = |edit: &mut Edit<'_>| match edit.task().state().is_terminal() {
+        true => 0,
+        false => edit.task().heap_bytes() + edit.kept().len(),
+    };
+    store.update(key, NOW, held).unwrap_or(0)
+}
+
+#[test]
+fn who_has_no_bytes_left_begins_no_task_and_may_end_those_that_run() {
+    let (store, share) = (Store::new(&Limits::default(), 7), of_kib(16));
+    let first = begin(&store, of_owner(1, Some(&share)), 6_000).unwrap();
+    let second = begin(&store, of_owner(2, Some(&share)), 6_000).unwrap();
+    let held_by = || (held(&store, first) + held(&store, second)) as u64;
+    assert_eq!(store.spaces.running.count_bytes(OWNER), held_by());
+    // A message that is too large for what is left, and then nothing is left.
+    let third = |length| begin(&store, of_owner(3, Some(&share)), length);
+    assert_eq!(third(6_000), Err(Refused::ShareBytesTaken(16)));
+    assert_eq!(store.spaces.running.count(OWNER), 2);
+    let left = 16 * 1024 - held_by() as usize;
+    store.update(first, NOW, |edit| edit.keep(&vec![0; left])).unwrap().unwrap();
+    assert_eq!(store.spaces.running.count_bytes(OWNER), 16 * 1024);
+    assert_eq!(store.reserve(of_owner(3, Some(&share)), NOW).err(), third(0).err());
+    assert_eq!(third(0), Err(Refused::ShareBytesTaken(16)));
+    // Others have theirs.
+    let scope = Scope { owner: OwnerIndex(4), ..AGENT };
+    begin(&store, NewTask { scope, ..of_owner(4, Some(&share)) }, 6_000).unwrap();
+    // What a client says leaves the task as it was.
+    let refused = store.update(first, NOW, |edit| edit.user_message(said(9_000).view()));
+    assert_eq!(refused, Some(Err(Refused::ShareBytesTaken(16))));
+    assert_eq!(state(&store, first), Some(TaskState::Working));
+    let kept = store.update(second, NOW, |edit| edit.keep(&[0; 9]));
+    assert_eq!(kept, Some(Err(Refused::ShareBytesTaken(16))));
+    // An end finds room, with as many words as there are.
+    let words = said(20_000);
+    let (state, message) = (TaskState::Completed, Some(words.view()));
+    let done = TaskEvent::Status { state, at_ms: 1_000, message, metadata: None };
+    apply(&store, first, &done).unwrap().unwrap();
+    assert_eq!(self::state(&store, first), Some(TaskState::Completed));
+    assert_eq!(store.spaces.running.count_bytes(OWNER), held(&store, second) as u64);
+    apply(&store, second, &status(TaskState::Canceled)).unwrap().unwrap();
+    let running = &store.spaces.running;
+    assert_eq!((running.count(OWNER), running.count_bytes(OWNER)), (0, 0));
+}
+
+#[test]
+fn an_event_beyond_the_share_ends_its_task_and_says_so() {
+    let (store, share) = (Store::new(&Limits::default(), 7), of_kib(16));
+    let keys = [1, 2].map(|bits| begin(&store, of_owner(bits, Some(&share)), 3_000).unwrap());
+    grow(&store, keys[0], 100).unwrap();
+    assert_eq!(grow(&store, keys[0], 20_000), Err(Refused::ShareBytesTaken(16)));
+    let said = store.read(keys[0], |task| {
+        let status = task.view().status();
+        (status.state, status.message.map(|message| message.text().to_string()))
+    });
+    let (state, text) = said.unwrap();
+    assert_eq!(state, TaskState::Failed);
+    assert!(text.unwrap().contains("caller"));
+    assert_eq!(store.spaces.running.count_bytes(OWNER), held(&store, keys[1]) as u64);
+    // The same for a task that begins: its message fits, and what its agent says does not.
+    let reserved = store.reserve(of_owner(3, Some(&share)), NOW).unwrap();
+    let (parts, mut events) = (PartsBuf::new().text(&"y".repeat(20_000)), EventBuf::default());
+    let artifact = ArtifactBuf::new("a", &parts);
+    let (artifact, append) = (artifact.view(), false);
+    events.push(&TaskEvent::Artifact { artifact, append, last_chunk: true, metadata: None });
+    let (message, key) = (super::said(9), reserved.key());
+    let stored = store.commit_new(&reserved, Generation::V1, message.view(), &events, NOW, |_| ());
+    assert_eq!((stored, self::state(&store, key)), (Ok(()), Some(TaskState::Failed)));
+    assert_eq!(store.spaces.running.count(OWNER), 1);
+    // A list that does not fit as a whole, to a task that runs.
+    store.update(keys[1], NOW, |edit| edit.apply_all(&events, None)).unwrap().unwrap_err();
+    assert_eq!(self::state(&store, keys[1]), Some(TaskState::Failed));
+    // What comes later counts nothing.
+    let (parts, mut few) = (PartsBuf::new().text(&"y".repeat(4_000)), EventBuf::default());
+    let artifact = ArtifactBuf::new("a", &parts);
+    let (artifact, append) = (artifact.view(), false);
+    few.push(&TaskEvent::Artifact { artifact, append, last_chunk: true, metadata: None });
+    let late = store.update(keys[1], NOW, |edit| edit.apply_all(&few, None));
+    assert_eq!(late, Some(Err(Refused::Terminal)));
+    let running = &store.spaces.running;
+    assert_eq!((running.count(OWNER), running.count_bytes(OWNER)), (0, 0));
+}
+
+#[test]
+fn who_is_refused_for_its_share_makes_nobody_elses_tasks_leave() {
+    let limits = Limits { store_bytes_max: 60_000, ..Limits::default() };
+    let (store, share) = (Store::new(&limits, 7), of_kib(4));
+    let ended: Vec<TaskKey> = (0..)
+        .map_while(|bits| {
+            let is_full = store.stats().bytes > 50_000;
+            (!is_full).then(|| make(&store, bits, TaskState::Completed, NOW).unwrap())
+        })
+        .collect();
+    for length in [10_000, 30_000, 50_000] {
+        let refused = begin(&store, of_owner(1, Some(&share)), length);
+        assert_eq!(refused, Err(Refused::ShareBytesTaken(4)));
+        let (key, owner) = (ended[0], OWNER);
+        let held = store.hold_for_task((key, owner), length, false);
+        assert_eq!(held.err(), Some(Refused::ShareBytesTaken(4)));
+    }
+    assert_eq!(store.stats().evicted, [0, 0, 0]);
+}
+
+/// One who makes tasks, and what is left of them.
+struct Maker {
+    scope: Scope,
+    share: RunningShare,
+    tasks: Vec<TaskKey>,
+    reserved: Vec<ReservedBuf>,
+    held: Vec<(HeldBytes, usize)>,
+}
+
+impl Maker {
+    fn new(owner: u32, account: Option<&Arc<CallerAccount>>) -> Maker {
+        let scope = Scope { owner: OwnerIndex(owner), ..AGENT };
+        let share = RunningShare { account: account.cloned(), ..of_kib(24) };
+        Maker { scope, share, tasks: Vec::new(), reserved: Vec::new(), held: Vec::new() }
+    }
+
+    /// What is counted for it.
+    fn counted(&self, store: &Store) -> u64 {
+        match &self.share.account {
+            Some(account) => account.running_bytes().count(),
+            None => store.spaces.running.count_bytes(self.scope.owner),
+        }
+    }
+
+    /// What its tasks hold, and what waits beside them.
+    fn holds(&self, store: &Store) -> u64 {
+        let tasks: usize = self.tasks.iter().map(|key| held(store, *key)).sum();
+        let held: usize = self.held.iter().map(|(_, bytes)| bytes).sum();
+        (tasks + held) as u64
+    }
+
+    fn step(&mut self, store: &Store, bits: u128, mut random: impl FnMut(usize) -> usize) {
+        let length = [0, 50, 500, 5_000, 20_000][random(5)];
+        let share = Some(&self.share).filter(|share| share.account.is_some() || random(20) > 0);
+        let new = NewTask { scope: self.scope, ..of_owner(bits, share) };
+        let any = (!self.tasks.is_empty()).then(|| self.tasks[random(self.tasks.len())]);
+        let mut events = EventBuf::default();
+        let parts = PartsBuf::new().text(&"y".repeat(length));
+        let artifact = ArtifactBuf::new(["a", "b", "c"][random(3)], &parts);
+        let (artifact, append) = (artifact.view(), random(2) == 0);
+        events.push(&TaskEvent::Artifact { artifact, append, last_chunk: false, metadata: None });
+        let ends = [TaskState::Working, TaskState::InputRequired, TaskState::Completed];
+        events.push(&status(ends[random(3)]));
+        let commit = |reserved: &Reserved<'_>, few: &EventBuf| {
+            let (message, key) = (said(length), reserved.key());
+            store.commit_new(reserved, Generation::V1, message.view(), few, NOW, |_| key)
+        };
+        match (random(10), any) {
+            (0 | 1, _) => drop(store.reserve(new, NOW).map(|reserved| {
+                let few = if random(3) == 0 { &events } else { &EventBuf::default() };
+                self.tasks.extend(commit(&reserved, few));
+            })),
+            (2, _) => drop(store.reserve(new, NOW).map(|new| self.reserved.push(new.keep()))),
+            (3, _) => {
+                let Some(kept) = self.reserved.pop() else { return };
+                match random(3) {
+                    0 => store.give_back(kept),
+                    _ => self.tasks.extend(store.reopen(kept, |kept| commit(kept, &events)).ok()),
+                }
+            }
+            (4, Some(key)) => {
+                let bytes = length.min(1_000);
+                let always = random(4) == 0 && bytes < 100;
+                let held = store.hold_for_task((key, OwnerIndex(0)), bytes, always);
+                self.held.extend(held.map(|held| (held, bytes)).ok());
+            }
+            (5, _) => drop(self.held.pop().map(|(held, _)| store.release_held(held))),
+            (6, Some(key)) => drop(store.update(key, NOW, |edit| edit.keep(&vec![0; length]))),
+            (7, Some(key)) => {
+                let _ = store.update(key, NOW, |edit| edit.user_message(said(length).view()));
+            }
+            (8, Some(key)) => drop(store.update(key, NOW, |edit| edit.apply_all(&events, None))),
+            (9, Some(key)) => drop(apply(store, key, &status(ends[random(3)]))),
+            (_, None) | (10.., _) => {}
+        }
+        self.tasks.retain(|key| held(store, *key) > 0);
+    }
+}
+
+#[test]
+fn bytes_that_are_counted_are_those_that_unfinished_tasks_hold() {
+    for (seed, store_bytes_max) in [(1u64, 60_000), (2, 200_000), (3, 10_000_000)] {
+        let limits = Limits {
+            tasks_max: 30,
+            store_bytes_max,
+            task_bytes_max: 9_000,
+            history_max: 3,
+            ..Limits::default()
+        };
+        let (store, mut bits, mut word) = (Store::new(&limits, 7), 0, seed);
+        let accounts: [Arc<CallerAccount>; 2] = Default::default();
+        let mut makers = [
+            Maker::new(1, None),
+            Maker::new(3, None),
+            Maker::new(0, Some(&accounts[0])),
+            Maker::new(0, Some(&accounts[1])),
+        ];
+        let mut random = |below: usize| {
+            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (word >> 33) as usize % below
+        };
+        for _ in 0..6_000 {
+            bits += 1;
+            let at = random(makers.len());
+            makers[at].step(&store, bits, &mut random);
+            for maker in &makers {
+                assert_eq!(maker.counted(&store), maker.holds(&store));
+            }
+        }
+        for maker in &mut makers {
+            std::mem::take(&mut maker.held)
+                .into_iter()
+                .for_each(|(held, _)| store.release_held(held));
+            std::mem::take(&mut maker.reserved).into_iter().for_each(|kept| store.give_back(kept));
+            for key in std::mem::take(&mut maker.tasks) {
+                apply(&store, key, &status(TaskState::Canceled)).unwrap().unwrap();
+            }
+            assert_eq!(maker.counted(&store), 0);
+            assert_eq!(store.spaces.running.count(maker.scope.owner), 0);
+        }
+        for account in accounts {
+            let places = (0..100).map_while(|_| RunningPlace::take(&account, &of_kib(1)));
+            assert_eq!(places.collect::<Vec<_>>().len(), 100);
+        }
+    }
 }

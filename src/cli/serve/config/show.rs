@@ -86,12 +86,14 @@ fn shares(serve: &Serve) -> HashMap<String, BuiltIn> {
     }
     let share = Quota::share_of(&serve.setup.limits);
     let all = [
-        ("streams", share.streams),
-        ("running_tasks", share.running_tasks),
-        ("waiting_calls", share.waiting_calls),
+        ("streams", share.streams, 1),
+        ("running_tasks", share.running_tasks, 1),
+        ("running_bytes", share.running_kib, 1024),
+        ("waiting_calls", share.waiting_calls, 1),
     ];
-    let said = |most: Option<u32>| (most.unwrap_or_default().to_string(), "limits");
-    all.into_iter().map(|(name, most)| (name.to_owned(), said(most))).collect()
+    let said = |most: Option<u32>, unit: u64| u64::from(most.unwrap_or_default()) * unit;
+    let said = |most, unit| (said(most, unit).to_string(), "limits");
+    all.into_iter().map(|(name, most, unit)| (name.to_owned(), said(most, unit))).collect()
 }
 
 /// What the card of an agent says that nobody said in the configuration.

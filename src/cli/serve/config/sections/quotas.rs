@@ -1,5 +1,6 @@
 //! `[quotas]`: what callers may take. Where callers are known each has a share of streams, running
-//! tasks and waiting calls unless another number is said; what else is not said is not counted.
+//! tasks, their bytes and waiting calls unless another number is said; what else is not said is not
+//! counted.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,13 @@ const QUOTA: &[Key] = &[
     .live(),
     key("streams", COUNT, "", "Open streams").live(),
     key("running_tasks", COUNT, "", "Tasks that have not ended").live(),
+    key(
+        "running_bytes",
+        Shape::Measure(Unit::Bytes),
+        "",
+        "Bytes of tasks that have not ended, together, in steps of 1KiB",
+    )
+    .live(),
     key("waiting_calls", COUNT, "", "Calls that wait; the rest of a batch is one").live(),
 ];
 
@@ -96,17 +104,21 @@ fn quota(section: &ConfigSection) -> Result<Quota, Wrong> {
             return Err(section.wrong("call_burst", "it needs calls_per_minute"));
         }
     };
-    let bytes = section.text("request_bytes_per_minute").map(|text| {
-        let wrong = || section.wrong("request_bytes_per_minute", "is not a size, as 10MiB");
-        let bytes = Unit::Bytes.read(text).map_err(|_| wrong())?;
-        let kib = u32::try_from(bytes.div_ceil(1024)).ok().filter(|kib| *kib > 0);
-        kib.map(Rate::per_minute).ok_or_else(wrong)
-    });
+    let kib = |name| {
+        let read = section.text(name).map(|text| {
+            let wrong = || section.wrong(name, "is not a size, as 10MiB");
+            let bytes = Unit::Bytes.read(text).map_err(|_| wrong())?;
+            let kib = u32::try_from(bytes.div_ceil(1024)).ok().filter(|kib| *kib > 0);
+            kib.ok_or_else(wrong)
+        });
+        read.transpose()
+    };
     Ok(Quota {
         calls,
-        request_kib: bytes.transpose()?,
+        request_kib: kib("request_bytes_per_minute")?.map(Rate::per_minute),
         streams: number("streams"),
         running_tasks: number("running_tasks"),
+        running_kib: kib("running_bytes")?,
         waiting_calls: number("waiting_calls"),
     })
 }

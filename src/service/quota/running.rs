@@ -1,0 +1,171 @@
+//! How many tasks of a caller may run, and what these may hold.
+//!
+//! Law: bytes are taken before a task holds them, in one step, so that no two threads take the same
+//! ones; whoever stores the task gives them back.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use super::{CallerAccount, Quota, take_one};
+
+/// How many tasks of a caller may run at a time, and what they may hold.
+#[derive(Clone, Debug)]
+pub struct RunningShare {
+    /// So many. A task that is being made counts; whoever stores tasks counts those of an owner.
+    pub most: u32,
+    /// KiB: no task begins when they hold as many. Where an agent has a quota of its own they may
+    /// be fewer than those that follow.
+    pub begin_kib_max: u32,
+    /// KiB: no task holds more than is left of these.
+    pub kib_max: u32,
+    /// Where the tasks of a caller are counted that owns none.
+    pub(crate) account: Option<Arc<CallerAccount>>,
+}
+
+impl RunningShare {
+    /// As many as there is room for, of tasks and of KiB.
+    pub const ANY: u32 = u32::MAX;
+
+    /// So many tasks of an owner, whatever they hold.
+    pub const fn of_owner(most: u32) -> RunningShare {
+        let (begin_kib_max, kib_max) = (RunningShare::ANY, RunningShare::ANY);
+        RunningShare { most, begin_kib_max, kib_max, account: None }
+    }
+
+    /// From now on tasks begin as this quota has it, which has no more than the caller's.
+    pub(crate) fn set_here(&mut self, here: &Quota) {
+        self.most = here.running_tasks.unwrap_or(RunningShare::ANY);
+        self.begin_kib_max = here.running_kib.unwrap_or(RunningShare::ANY);
+    }
+}
+
+/// Bytes that the unfinished tasks of one caller hold.
+#[derive(Debug, Default)]
+pub struct RunningBytes(AtomicU64);
+
+impl RunningBytes {
+    /// Takes bytes; false: with them there were more than so many KiB.
+    pub fn take(&self, bytes: usize, kib_max: u32) -> bool {
+        let most = bytes_of(kib_max);
+        let more = |held: u64| held.checked_add(bytes as u64).filter(|held| *held <= most);
+        self.0.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// Whether they are fewer than so many KiB.
+    pub fn has_room(&self, kib_max: u32) -> bool {
+        self.count() < bytes_of(kib_max)
+    }
+
+    /// Gives bytes back that were taken.
+    pub fn give_back(&self, bytes: usize) {
+        let before = self.0.fetch_sub(bytes as u64, Relaxed);
+        debug_assert!(before >= bytes as u64, "{bytes} of {before} bytes are given back");
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+fn bytes_of(kib_max: u32) -> u64 {
+    if kib_max == RunningShare::ANY { u64::MAX } else { u64::from(kib_max) * 1024 }
+}
+
+/// A place among the running tasks of a caller that owns none, for as long as it lives.
+#[derive(Debug)]
+pub struct RunningPlace {
+    account: Arc<CallerAccount>,
+    /// See [`RunningShare::kib_max`].
+    kib_max: u32,
+}
+
+impl RunningPlace {
+    /// A place of a share, on this account; `None`: all are taken.
+    pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<RunningPlace> {
+        let take = || RunningPlace { account: Arc::clone(account), kib_max: share.kib_max };
+        take_one(&account.running, share.most).then(take)
+    }
+
+    /// The account that it is on.
+    pub fn account(&self) -> &Arc<CallerAccount> {
+        &self.account
+    }
+
+    /// The bytes that the tasks of the caller hold, and how many KiB those may be.
+    pub fn bytes(&self) -> (&RunningBytes, u32) {
+        (&self.account.running_bytes, self.kib_max)
+    }
+}
+
+impl Drop for RunningPlace {
+    fn drop(&mut self) {
+        self.account.running.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Quota {
+    /// What a caller with this quota may have of running tasks where an agent gives it no more than
+    /// `here`, that is [`Quota::places_of`] both; `None`: as much as there is.
+    pub(crate) fn running(&self, here: &Quota) -> Option<RunningShare> {
+        if here.running_tasks.is_none() && here.running_kib.is_none() {
+            return None;
+        }
+        let kib_max = self.running_kib.unwrap_or(RunningShare::ANY);
+        let mut share = RunningShare { kib_max, ..RunningShare::of_owner(RunningShare::ANY) };
+        share.set_here(here);
+        Some(share)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_hold_no_more_bytes_than_there_are() {
+        let (bytes, taken) = (RunningBytes::default(), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (bytes, taken) = (&bytes, &taken);
+                scope.spawn(move || {
+                    for round in 0..1_000 {
+                        if bytes.take(40 + thread, 10) {
+                            assert!(bytes.count() <= 10 * 1024);
+                            match round % 5 {
+                                0 => drop(taken.fetch_add(40 + thread as u64, Relaxed)),
+                                _ => bytes.give_back(40 + thread),
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(bytes.count(), taken.into_inner());
+        let left = usize::try_from(10 * 1024 - bytes.count()).unwrap();
+        assert!(!bytes.take(left + 1, 10) && bytes.take(left, 10));
+        assert!(!bytes.has_room(10) && bytes.has_room(11) && bytes.take(0, 10));
+        // Whoever may have any number may have more than that.
+        assert!(bytes.take(1 << 40, RunningShare::ANY) && bytes.has_room(RunningShare::ANY));
+    }
+
+    #[test]
+    fn the_share_of_tasks_that_run_is_that_of_the_caller_and_begins_as_the_agent_has_it() {
+        let own = Quota { running_tasks: Some(9), running_kib: Some(50), ..Quota::default() };
+        let few = Quota { running_tasks: Some(2), running_kib: Some(70), ..Quota::default() };
+        let share = |own: Quota, few| {
+            let share = own.running(&own.places_of(few))?;
+            Some((share.most, share.begin_kib_max, share.kib_max))
+        };
+        let any = RunningShare::ANY;
+        assert_eq!(share(own, few), Some((2, 50, 50)));
+        assert_eq!(share(few, Quota { running_kib: Some(3), ..few }), Some((2, 3, 70)));
+        assert_eq!(share(Quota::default(), few), Some((2, 70, any)));
+        let bytes = Quota { running_kib: Some(3), ..Quota::default() };
+        assert_eq!(share(bytes, Quota::default()), Some((any, 3, 3)));
+        assert_eq!(share(Quota::default(), Quota::default()), None);
+    }
+}

@@ -1,0 +1,148 @@
+//! Bytes that are counted without a task that holds them: those of calls whose agents answer later,
+//! and those with which a task is to begin.
+//!
+//! Law: of a turn, or of a cancel, that waits for its agent they are counted as if its task held
+//! them.
+
+use std::sync::Arc;
+
+use super::{Refused, Store, TaskKey, running::CountedFor, slab::Slot, waiters::Wakes};
+use crate::service::{Now, OwnerIndex, quota::CallerAccount};
+
+/// Bytes that are counted for a task outside the store. They go back by [`Store::release_held`].
+pub struct HeldBytes {
+    key: TaskKey,
+    bytes: usize,
+    held_for: HeldFor,
+}
+
+/// Among whose bytes they are.
+enum HeldFor {
+    Nobody,
+    Owner(OwnerIndex),
+    Account(Arc<CallerAccount>),
+}
+
+impl From<Option<CountedFor<'_>>> for HeldFor {
+    fn from(counted_for: Option<CountedFor<'_>>) -> HeldFor {
+        match counted_for {
+            None => HeldFor::Nobody,
+            Some(CountedFor::Owner(owner)) => HeldFor::Owner(owner),
+            Some(CountedFor::Place(place)) => HeldFor::Account(Arc::clone(place.account())),
+        }
+    }
+}
+
+impl Store {
+    /// A place of the worker's at which bytes can be counted that no task is to have.
+    pub fn place_of(&self, worker: usize, now: Now) -> TaskKey {
+        TaskKey { place: self.sharding.place(self.shard_now(worker, now), 0), check: 0 }
+    }
+
+    /// Counts bytes that are kept at this place outside the store, among nobody's.
+    ///
+    /// # Errors
+    /// [`Refused::OutOfBytes`].
+    pub fn hold_bytes(&self, key: TaskKey, bytes: usize) -> Result<(), Refused> {
+        self.take_room(key, bytes, &mut Wakes::default())
+    }
+
+    /// Counts them no more.
+    pub fn release_bytes(&self, key: TaskKey, bytes: usize) {
+        let at = self.sharding.split(key.place).0;
+        self.budget.bytes.release(&self.group(at).bytes, bytes);
+    }
+
+    /// Counts bytes that are kept for a task outside the store, also among those that the
+    /// unfinished tasks of its caller hold; `owner` is who will own it, if it is not stored yet.
+    /// `always`: they are few, and no share is too small for them.
+    ///
+    /// # Errors
+    /// [`Refused::ShareBytesTaken`], [`Refused::OutOfBytes`].
+    pub fn hold_for_task(
+        &self,
+        (key, owner): (TaskKey, OwnerIndex),
+        bytes: usize,
+        always: bool,
+    ) -> Result<HeldBytes, Refused> {
+        let running = &self.spaces.running;
+        let held_for = self.counted_for((key, owner), |counted_for| {
+            counted_for.map_or(Ok(()), |of| running.take_bytes(of, bytes, always))?;
+            Ok(counted_for.into())
+        })?;
+        let held = HeldBytes { key, bytes, held_for };
+        match self.hold_bytes(key, bytes) {
+            Ok(()) => Ok(held),
+            Err(refused) => {
+                self.release_share(&held);
+                Err(refused)
+            }
+        }
+    }
+
+    /// Counts them no more.
+    pub fn release_held(&self, held: HeldBytes) {
+        self.release_share(&held);
+        self.release_bytes(held.key, held.bytes);
+    }
+
+    fn release_share(&self, held: &HeldBytes) {
+        match &held.held_for {
+            HeldFor::Nobody => {}
+            HeldFor::Owner(owner) => {
+                self.spaces.running.give_back_bytes(CountedFor::Owner(*owner), held.bytes);
+            }
+            HeldFor::Account(account) => account.running_bytes().give_back(held.bytes),
+        }
+    }
+
+    /// Takes bytes for a task that is to begin at a place, and counts among somebody's: `log`, or
+    /// only `first` where no more is left of the share. Returns how many.
+    ///
+    /// # Errors
+    /// [`Refused::ShareBytesTaken`], [`Refused::OutOfBytes`].
+    #[inline(never)]
+    pub(super) fn take_to_begin(
+        &self,
+        place: (TaskKey, OwnerIndex),
+        (first, log): (usize, usize),
+        wakes: &mut Wakes,
+    ) -> Result<usize, Refused> {
+        let running = &self.spaces.running;
+        let taken = self.counted_for(place, |counted_for| {
+            let take = |bytes| {
+                counted_for
+                    .map_or(Ok(bytes), |of| running.take_bytes(of, bytes, false).map(|()| bytes))
+            };
+            take(log).or_else(|_| take(first))
+        })?;
+        self.take_room(place.0, taken, wakes).map(|()| taken).inspect_err(|_| {
+            self.counted_for(place, |counted_for| {
+                counted_for.into_iter().for_each(|of| running.give_back_bytes(of, taken));
+            });
+        })
+    }
+
+    fn take_room(&self, key: TaskKey, bytes: usize, wakes: &mut Wakes) -> Result<(), Refused> {
+        let at = self.sharding.split(key.place).0;
+        match self.budget.bytes.take(&self.group(at).bytes, bytes) {
+            true => Ok(()),
+            false => self.make_byte_room(bytes, at, None, wakes),
+        }
+    }
+
+    /// Calls `with` with whom a task counts for, or will: this owner, or whoever has the place.
+    fn counted_for<R>(
+        &self,
+        (key, owner): (TaskKey, OwnerIndex),
+        with: impl FnOnce(Option<CountedFor<'_>>) -> R,
+    ) -> R {
+        if owner.0 != 0 {
+            return with(Some(CountedFor::Owner(owner)));
+        }
+        let shard = self.lock_key(key);
+        let slot =
+            shard.as_ref().and_then(|shard| shard.slab.slot(self.sharding.split(key.place).1));
+        with(slot.and_then(Slot::counted_for))
+    }
+}

@@ -1,0 +1,44 @@
+//! Why the store did not take something, and how its client hears of it.
+
+use crate::fault::{Fault, FaultKind};
+
+/// Why the store did not take something; it is then as it was, unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// A limit of the store is reached and no task has finished.
+    Full,
+    /// As [`Refused::Full`], for the bytes of tasks.
+    OutOfBytes,
+    /// The message, or the task with this event, is beyond a limit of one task.
+    TooLarge,
+    /// The id that the client chose belongs to a task already.
+    Taken,
+    /// The task is in a terminal state.
+    Terminal,
+    /// As many tasks of the caller run as may, which are so many.
+    ShareTaken(u32),
+    /// The unfinished tasks of the caller hold as many KiB as may, or would, which are so many.
+    ShareBytesTaken(u32),
+}
+
+impl From<Refused> for Fault {
+    fn from(refused: Refused) -> Fault {
+        match refused {
+            Refused::Full => Fault::at_limit("tasks_max"),
+            Refused::OutOfBytes => Fault::at_limit("store_bytes_max"),
+            Refused::TooLarge => Fault::param("message", "the task has no room for this message"),
+            Refused::Taken => Fault::param("id", "a task with this id is being made"),
+            Refused::Terminal => Fault::new(FaultKind::TaskTerminal),
+            Refused::ShareTaken(most) => {
+                let why = "as many tasks of the caller run as may";
+                let detail = format!("{why} ({most}); retry when one has ended");
+                Fault::because(FaultKind::RateLimited, detail)
+            }
+            Refused::ShareBytesTaken(kib_max) => {
+                let why = "unfinished tasks of the caller may hold no more bytes";
+                let detail = format!("{why} ({kib_max} KiB); retry when one has ended");
+                Fault::because(FaultKind::RateLimited, detail)
+            }
+        }
+    }
+}
