@@ -173,7 +173,7 @@ impl CallerShares for LateShares {
             Some(principal) => quotas.of(principal.quota()),
             None => quotas.anonymous,
         };
-        let most = quota.running_tasks?;
+        let share = quota.running(&quota)?;
         let account = match caller.principal {
             Some(principal) => self.accounts.of_owner(principal.owner(), now),
             None => {
@@ -187,7 +187,7 @@ impl CallerShares for LateShares {
                 self.accounts.of_address(address.unwrap_or(NOWHERE), now)
             }
         };
-        Some(RunningShare { account: Some(account), ..RunningShare::of_owner(most) })
+        Some(RunningShare { account: Some(account), ..share })
     }
 }
 

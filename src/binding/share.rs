@@ -26,6 +26,8 @@ pub struct CallerShare {
     here: Quota,
     account: Arc<CallerAccount>,
     running: Option<RunningShare>,
+    /// True: its tasks are nobody's, so they are counted on its account.
+    is_stranger: bool,
     /// What is left of its calls at this rate, once one was taken or refused.
     left: Option<(Rate, Result<RateLeft, UsedUp>)>,
     /// Until when there are no bytes left at this rate, once they were refused.
@@ -80,9 +82,10 @@ impl CallerShare {
         now: Now,
     ) -> Result<(), UsedUp> {
         self.set_here(self.quota.places_of(*of_agent));
-        let taken = account.take_kib(of_agent, std::mem::take(&mut self.kib), now);
+        let taken = account.take_kib(of_agent, self.kib, now);
         self.kib_used_up = of_agent.request_kib.zip(taken.err());
         taken?;
+        self.kib = 0;
         let taken = account.take_call(of_agent, now);
         if let (Some(rate), Err(used_up)) = (of_agent.calls, taken) {
             self.left = Some((rate, Err(used_up)));
@@ -93,8 +96,9 @@ impl CallerShare {
     /// From now on these are its places with the agent that is called.
     fn set_here(&mut self, here: Quota) {
         self.here = here;
-        if let Some(running) = &mut self.running {
-            running.set_here(&here);
+        self.running = self.quota.running(&here);
+        if let (Some(running), true) = (&mut self.running, self.is_stranger) {
+            running.account = Some(Arc::clone(&self.account));
         }
     }
 
@@ -235,10 +239,19 @@ impl CallContext<'_> {
         let accounts = &self.config.access.accounts;
         let quotas = accounts.quotas();
         let of = |quota: Quota, account| {
-            let running = quota.running(&quota.places_of(of_agent.copied().unwrap_or_default()));
-            let (here, left) = (quota, None);
-            let (kib_used_up, kib, is_ahead) = (None, 0, false);
-            Some(CallerShare { quota, here, account, running, left, kib_used_up, kib, is_ahead })
+            let mut share = CallerShare {
+                quota,
+                here: quota,
+                account,
+                running: None,
+                is_stranger: self.admission.is_none(),
+                left: None,
+                kib_used_up: None,
+                kib: 0,
+                is_ahead: false,
+            };
+            share.set_here(quota.places_of(of_agent.copied().unwrap_or_default()));
+            share
         };
         let Some(caller) = &self.admission else {
             if quotas.anonymous == Quota::default() && of_agent.is_none() {
@@ -247,10 +260,7 @@ impl CallContext<'_> {
             // Those of whom nobody knows where they are, as of one that has left already, share.
             let address = self.origin_address().unwrap_or(NOWHERE);
             let account = accounts.of_address(address, self.now);
-            let mut share = of(quotas.anonymous, account)?;
-            // Its tasks are nobody's, so they are counted by its address.
-            share.running.iter_mut().for_each(|r| r.account = Some(Arc::clone(&share.account)));
-            return Some(share);
+            return Some(of(quotas.anonymous, account));
         };
         let mut quota = quotas.of(caller.principal.quota());
         if let Some(documented) = self.endpoint.dialect.quirks.quota {
@@ -258,7 +268,7 @@ impl CallContext<'_> {
             quota.calls = Some(quota.calls.map_or(calls, |own| own.at_most(calls)));
             quota.streams = Some(quota.streams.unwrap_or(u32::MAX).min(documented.streams));
         }
-        of(quota, Arc::clone(caller.account()))
+        Some(of(quota, Arc::clone(caller.account())))
     }
 
     /// Names what is left of the share beside an answer that is a call's own: where it is used up,

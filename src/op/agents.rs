@@ -257,15 +257,15 @@ impl AllAgents {
         let mut replaced = Vec::new();
         let mut listed = self.listed.write().unwrap_or_else(PoisonError::into_inner);
         self.check(&listed, &changes)?;
+        if changes.iter().filter_map(AgentChange::profile).any(|one| !one.scopes.is_empty()) {
+            // Before any of them is found by its name.
+            self.have_scopes.store(true, Ordering::Release);
+        }
         first();
         let indexes = changes.into_iter().map(|change| {
             let index = self.names.find_ever(change.name());
             let index = index.or_else(|| self.names.add(change.name()));
             let index = index.ok_or(AgentError::TooMany)?;
-            if change.profile().is_some_and(|profile| !profile.scopes.is_empty()) {
-                // Before it is listed.
-                self.have_scopes.store(true, Ordering::Release);
-            }
             let before = listed.get(usize::from(index.0));
             let incarnation = before.map_or(0, |before| before.incarnation.wrapping_add(1));
             let next = match (change, before) {

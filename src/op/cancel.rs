@@ -17,10 +17,8 @@ use crate::{
         read::is_in,
         undecided::{CancelRole, OpenCancel},
     },
-    service::{
-        Answer, CallCx, CallLink, Handle, JoinedCalls, Now, Outcome, OwnerIndex, WaitHandle, Waiter,
-    },
-    store::{Edit, HeldBytes, StoredTask, TaskKey},
+    service::{Answer, CallCx, CallLink, Handle, JoinedCalls, Now, Outcome, WaitHandle, Waiter},
+    store::{Edit, StoredTask, TaskKey},
 };
 
 /// What a client hears whose cancel was decided by a program that has the task no more.
@@ -36,9 +34,6 @@ enum AgentWord {
 
 /// The hint of a handle whose call waits for the decision of an agent, or the end of the task.
 const CANCEL: u64 = 1;
-
-/// Bytes that a cancel may hold whatever is left of its caller's share.
-const FREE_BYTES: usize = 4 * 1024;
 
 impl Core {
     /// Ends a running task if its agent agrees, which then finds its turn or job closed.
@@ -191,30 +186,25 @@ impl CancelHost for Asking<'_, '_> {
         held_bytes: usize,
     ) -> Result<(Arc<JoinedCalls>, Box<dyn CancelDecision>), Closed> {
         let open = self.open.as_ref().ok_or(Closed)?;
+        let metadata: Option<JsonObjectBuf> = self.metadata.map(Into::into);
+        let own = metadata.as_ref().map_or(0, |metadata| metadata.view().as_str().len());
+        let held_bytes = held_bytes + own + open.held_bytes();
         // Whoever leaves may ask again while the agent still decides.
-        let place = match DeferredPlace::take(open.core(), self.cx) {
+        let place = match DeferredPlace::take(open.core(), self.cx, held_bytes) {
             Ok(place) => place,
             Err(fault) => {
                 self.refused = Some(fault);
                 return Err(Closed);
             }
         };
-        let metadata: Option<JsonObjectBuf> = self.metadata.map(Into::into);
-        let own = metadata.as_ref().map_or(0, |metadata| metadata.view().as_str().len());
-        let held_bytes = held_bytes + own + open.held_bytes();
-        // Whoever has no share left may still end its tasks.
-        let (task, always) = ((open.key(), OwnerIndex(0)), held_bytes <= FREE_BYTES);
-        let held = match open.core().store.hold_for_task(task, held_bytes, always) {
-            Ok(held) => Some(held),
-            Err(refused) => {
-                self.refused = Some(refused.into());
-                return Err(Closed);
-            }
-        };
+        if let Err(refused) = open.core().store.hold_bytes(open.key(), held_bytes) {
+            self.refused = Some(refused.into());
+            return Err(Closed);
+        }
         let mut open = self.open.take().ok_or(Closed)?;
         self.later = Some(std::mem::take(&mut open.link));
         let calls = Arc::clone(open.calls());
-        Ok((calls, Box::new(Deciding { open, metadata, held, _place: place })))
+        Ok((calls, Box::new(Deciding { open, metadata, held_bytes, _place: place })))
     }
 }
 
@@ -222,8 +212,8 @@ impl CancelHost for Asking<'_, '_> {
 pub(super) struct Deciding {
     open: OpenCancel,
     metadata: Option<JsonObjectBuf>,
-    /// What the store counts for it.
-    held: Option<HeldBytes>,
+    /// Bytes that the store counts for it.
+    held_bytes: usize,
     _place: DeferredPlace,
 }
 
@@ -261,8 +251,6 @@ impl Deciding {
 
 impl Drop for Deciding {
     fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            self.open.core().store.release_held(held);
-        }
+        self.open.core().store.release_bytes(self.open.key(), self.held_bytes);
     }
 }

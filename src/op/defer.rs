@@ -18,7 +18,10 @@ use crate::{
         turn::{message_of, push_status},
     },
     permits::Permit,
-    service::{AgentIndex, CallCx, Cursor, Handle, LateAnswer, LateCall, Now, quota::RunningPlace},
+    service::{
+        AgentIndex, CallCx, Cursor, Handle, LateAnswer, LateCall, Now, RunningShare,
+        quota::AskedPlace,
+    },
     store::{HeldBytes, Refused, ReservedBuf, TaskKey},
 };
 
@@ -56,34 +59,38 @@ pub(super) struct AnswerCharge {
 pub(super) struct DeferredPlace {
     _permit: Permit,
     /// One on the account of who calls, if nothing else bounds what it may defer.
-    _of_caller: Option<RunningPlace>,
+    _of_caller: Option<AskedPlace>,
 }
 
 impl DeferredPlace {
-    /// A place for a call that makes no task, also out of its caller's share.
+    /// A place for a call that makes no task, and holds so many bytes, also out of its caller's
+    /// share.
     ///
     /// # Errors
     /// `RateLimited`, `Overloaded`.
-    pub fn take(core: &Core, cx: &CallCx<'_>) -> Result<DeferredPlace, Fault> {
+    pub fn take(core: &Core, cx: &CallCx<'_>, bytes: usize) -> Result<DeferredPlace, Fault> {
         let share = cx.shared.shares.as_ref().and_then(|by| by.running(&cx.caller, cx.now));
-        let of_caller = match share {
-            Some(share) => share.account.as_ref().map(|account| {
-                RunningPlace::take(account, &share).ok_or_else(|| share_taken(share.most))
-            }),
-            None => None,
-        };
-        let of_caller = of_caller.transpose()?;
+        let of_caller =
+            share.as_ref().map(|share| asked_place(share, bytes)).transpose()?.flatten();
         let permit = core.deferred.permit(cx.caller.worker);
         let permit = permit.ok_or_else(|| Fault::at_limit("deferred_calls_max"))?;
         Ok(DeferredPlace { _permit: permit, _of_caller: of_caller })
     }
 }
 
-fn share_taken(most: u32) -> Fault {
-    let detail = format!(
-        "agents look for, or decide on the end of, as many tasks for the caller as may be ({most})"
-    );
-    Fault::because(FaultKind::RateLimited, detail)
+/// A place on the account of a share, if it has one.
+fn asked_place(share: &RunningShare, bytes: usize) -> Result<Option<AskedPlace>, Fault> {
+    let Some(account) = &share.account else { return Ok(None) };
+    let refused = |detail: String| Fault::because(FaultKind::RateLimited, detail);
+    let place = AskedPlace::take(account, share).ok_or_else(|| {
+        let most = share.most;
+        refused(format!("agents look for, or decide on, as many tasks as may be ({most})"))
+    })?;
+    let place = place.with_bytes(bytes, share).ok_or_else(|| {
+        let most = share.kib_max;
+        refused(format!("calls that wait for agents hold as many KiB as may be ({most})"))
+    })?;
+    Ok(Some(place))
 }
 
 impl From<Permit> for DeferredPlace {
@@ -247,6 +254,7 @@ impl DeferredHost for DeferredTurn {
     }
 
     fn reply(mut self: Box<Self>, message: MessageBuf) {
+        self.release();
         let answer = match std::mem::replace(&mut self.place, TurnPlace::Left) {
             TurnPlace::New(reserved) => {
                 let context_id: Box<[u8]> = reserved.context_id().into();

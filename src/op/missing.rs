@@ -97,7 +97,9 @@ impl LookupHost for LookingUp<'_, '_> {
     ) -> Result<(Arc<LateCall>, Box<dyn LookupAnswer>), Closed> {
         let core = self.core.this.upgrade().ok_or(Closed)?;
         let MissingTask { id, context_id, wanted, .. } = self.missing;
-        let place = match DeferredPlace::take(&core, self.cx) {
+        let own = id.raw().len() + context_id.map_or(0, |context_id| context_id.raw().len());
+        let held_bytes = held_bytes + own;
+        let place = match DeferredPlace::take(&core, self.cx, held_bytes) {
             Ok(place) => Some(place),
             Err(fault) => {
                 self.full = Some(fault);
@@ -105,8 +107,6 @@ impl LookupHost for LookingUp<'_, '_> {
             }
         };
         let key = core.store.place_of(self.cx.caller.worker, self.cx.now);
-        let own = id.raw().len() + context_id.map_or(0, |context_id| context_id.raw().len());
-        let held_bytes = held_bytes + own;
         if let Err(refused) = core.store.hold_bytes(key, held_bytes) {
             self.full = Some(refused.into());
             return Err(Closed);

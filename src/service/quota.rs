@@ -19,7 +19,7 @@ use crate::{
     service::Now,
 };
 
-pub use running::{RunningBytes, RunningPlace, RunningShare};
+pub use running::{AskedPlace, RunningBytes, RunningPlace, RunningShare};
 
 /// The time in which rates are counted, in ns.
 const MINUTE_NS: u64 = 60_000_000_000;
@@ -42,10 +42,10 @@ pub struct Quota {
     pub request_kib: Option<Rate>,
     /// Open streams.
     pub streams: Option<u32>,
-    /// Tasks in no terminal state; and as many lookups of tasks that are not stored, for which an
-    /// agent is asked.
+    /// Tasks in no terminal state; and, counted for themselves, as many calls for which an agent
+    /// looks for a task that is not stored, or decides on the end of one.
     pub running_tasks: Option<u32>,
-    /// KiB that tasks in no terminal state hold together.
+    /// KiB that tasks in no terminal state hold together; and those calls as many.
     pub running_kib: Option<u32>,
     /// Calls that wait; what is left of a batch waits as one.
     pub waiting_calls: Option<u32>,
@@ -206,9 +206,13 @@ pub struct CallerAccount {
     bytes: AtomicU64,
     /// What tasks in no terminal state hold, where they have no owner.
     running_bytes: RunningBytes,
+    /// What its calls hold for which an agent looks for a task, or decides on one.
+    asked_bytes: RunningBytes,
     streams: AtomicU32,
-    /// Tasks in no terminal state, where they have no owner, and lookups that an agent has.
+    /// Tasks in no terminal state, where they have no owner.
     running: AtomicU32,
+    /// Calls for which an agent looks for a task, or decides on one.
+    asked: AtomicU32,
     waiting: AtomicU32,
 }
 
@@ -237,9 +241,10 @@ impl CallerAccount {
     /// Whether it holds nothing and all that was taken is paid for.
     fn is_idle(&self, now_ns: u64) -> bool {
         let is_paid = |word: &AtomicU64| word.load(Relaxed) <= now_ns;
-        let places = [&self.streams, &self.running, &self.waiting];
+        let places = [&self.streams, &self.running, &self.asked, &self.waiting];
         let has_places = places.iter().any(|word| word.load(Relaxed) > 0);
         let holds = has_places || self.running_bytes.count() > 0;
+        // What asked calls hold, they hold as long as their places.
         !holds && is_paid(&self.calls) && is_paid(&self.bytes)
     }
 

@@ -29,9 +29,11 @@ pub struct Edit<'e> {
     wakes: &'e mut Wakes,
     /// Sequence number of the task when it was opened.
     seq: u64,
-    /// Bytes that were taken of the store's budget for the task, and as long as it runs of its
-    /// caller's share: at least what it holds.
+    /// Bytes that were taken of the store's budget for the task: at least what it holds.
     charged: usize,
+    /// Bytes that are counted for its caller, if it counts for somebody and has not ended: at least
+    /// what it holds, too.
+    shared: usize,
     /// When the last new status says that it was entered.
     status_ms: Option<u64>,
 }
@@ -48,8 +50,8 @@ impl<'e> Edit<'e> {
         let slot = shard.slab.slot(index)?;
         let task = slot.task.get()?;
         let (seq, charged) = (task.seq(), task.heap_bytes() + slot.kept().len());
-        let group = store.group(at);
-        Some(Edit { store, group, shard, at, index, now, wakes, seq, charged, status_ms: None })
+        let (group, shared, status_ms) = (store.group(at), charged, None);
+        Some(Edit { store, group, shard, at, index, now, wakes, seq, charged, shared, status_ms })
     }
 
     /// Opens the task of a slot that was made just now, submitted, after `charged` bytes were
@@ -61,8 +63,8 @@ impl<'e> Edit<'e> {
         now: Now,
         wakes: &'e mut Wakes,
     ) -> Edit<'e> {
-        let (seq, status_ms) = (0, Some(now.unix_ms));
-        Edit { store, group, shard, at, index, now, wakes, seq, charged, status_ms }
+        let (seq, shared, status_ms) = (0, charged, Some(now.unix_ms));
+        Edit { store, group, shard, at, index, now, wakes, seq, charged, shared, status_ms }
     }
 
     /// The task as it is now.
@@ -145,7 +147,8 @@ impl<'e> Edit<'e> {
         if self.task().state().is_terminal() {
             return Err(Refused::Terminal);
         }
-        self.take_bytes(bytes.len(), false)?;
+        // What was kept before is counted already, and goes.
+        self.take_bytes(bytes.len(), bytes.len().saturating_sub(self.kept().len()))?;
         let (door, place) = (&self.store.door, (self.at, self.index));
         let kept = door.enter(place, &mut self.shard.slab, Change::Keep(bytes));
         kept.map(drop).map_err(|_| Refused::Terminal)
@@ -197,7 +200,7 @@ impl<'e> Edit<'e> {
         let Some(task) = self.shard.slab[self.index].task.get() else { return 0 };
         let growth = task.growth_at_once(events);
         if growth > 0 {
-            if task.state().is_terminal() || self.take_share(growth, false).is_err() {
+            if task.state().is_terminal() || self.take_share(growth).is_err() {
                 return 0;
             }
             if !store.budget.bytes.take(&self.group.bytes, growth) {
@@ -226,7 +229,8 @@ impl<'e> Edit<'e> {
         let growth = task.growth(event);
         if growth > 0 {
             let is_last = matches!(event, TaskEvent::Status { state, .. } if state.is_terminal());
-            self.take_bytes(growth, is_last)?;
+            // Nothing is counted for its caller when it has ended.
+            self.take_bytes(growth, if is_last { 0 } else { growth })?;
         }
         self.apply_charged(event, false).map_err(|refusal| match refusal {
             Refusal::Terminal => Refused::Terminal,
@@ -234,15 +238,14 @@ impl<'e> Edit<'e> {
         })
     }
 
-    /// Takes bytes of its caller's share and of the store's budget for the task; `is_last`: it ends
-    /// with them.
+    /// Takes bytes of the store's budget for the task, and so many of its caller's share.
     #[inline]
-    fn take_bytes(&mut self, bytes: usize, is_last: bool) -> Result<(), Refused> {
-        self.take_share(bytes, is_last)?;
+    fn take_bytes(&mut self, bytes: usize, of_share: usize) -> Result<(), Refused> {
+        self.take_share(of_share)?;
         if !self.store.budget.bytes.take(&self.group.bytes, bytes) {
             let held = Some(&mut *self.shard);
             let made = self.store.make_byte_room(bytes, self.at, held, self.wakes);
-            made.inspect_err(|_| self.give_back_share(bytes))?;
+            made.inspect_err(|_| self.give_back_share(of_share))?;
         }
         self.charged += bytes;
         Ok(())
@@ -250,18 +253,20 @@ impl<'e> Edit<'e> {
 
     /// Takes bytes of the share of whoever the task counts for, which must run.
     #[inline]
-    fn take_share(&self, bytes: usize, is_last: bool) -> Result<(), Refused> {
-        match self.shard.slab[self.index].counted_for() {
-            None => Ok(()),
-            Some(of) => self.store.spaces.running.take_bytes(of, bytes, is_last),
+    fn take_share(&mut self, bytes: usize) -> Result<(), Refused> {
+        if let Some(of) = self.shard.slab[self.index].counted_for() {
+            self.store.spaces.running.take_bytes(of, bytes)?;
+            self.shared += bytes;
         }
+        Ok(())
     }
 
     /// Gives back what was taken.
     #[cold]
-    fn give_back_share(&self, bytes: usize) {
+    fn give_back_share(&mut self, bytes: usize) {
         if let Some(of) = self.shard.slab[self.index].counted_for() {
             self.store.spaces.running.give_back_bytes(of, bytes);
+            self.shared -= bytes;
         }
     }
 
@@ -340,8 +345,8 @@ impl Edit<'_> {
             }
             0
         });
-        debug_assert!(held <= self.charged, "only last words are held and were not taken");
-        let unused = self.charged.saturating_sub(held);
+        debug_assert!(held <= self.shared, "a task that runs holds what was taken");
+        let unused = self.shared.saturating_sub(held);
         if unused > 0 {
             running.give_back_bytes(counted_for, unused);
         }

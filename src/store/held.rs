@@ -1,8 +1,7 @@
 //! Bytes that are counted without a task that holds them: those of calls whose agents answer later,
 //! and those with which a task is to begin.
 //!
-//! Law: of a turn, or of a cancel, that waits for its agent they are counted as if its task held
-//! them.
+//! Law: of a turn that waits for its agent they are counted as if its task held them.
 
 use std::sync::Arc;
 
@@ -55,7 +54,6 @@ impl Store {
 
     /// Counts bytes that are kept for a task outside the store, also among those that the
     /// unfinished tasks of its caller hold; `owner` is who will own it, if it is not stored yet.
-    /// `always`: they are few, and no share is too small for them.
     ///
     /// # Errors
     /// [`Refused::ShareBytesTaken`], [`Refused::OutOfBytes`].
@@ -63,11 +61,10 @@ impl Store {
         &self,
         (key, owner): (TaskKey, OwnerIndex),
         bytes: usize,
-        always: bool,
     ) -> Result<HeldBytes, Refused> {
         let running = &self.spaces.running;
         let held_for = self.counted_for((key, owner), |counted_for| {
-            counted_for.map_or(Ok(()), |of| running.take_bytes(of, bytes, always))?;
+            counted_for.map_or(Ok(()), |of| running.take_bytes(of, bytes))?;
             Ok(counted_for.into())
         })?;
         let held = HeldBytes { key, bytes, held_for };
@@ -111,8 +108,7 @@ impl Store {
         let running = &self.spaces.running;
         let taken = self.counted_for(place, |counted_for| {
             let take = |bytes| {
-                counted_for
-                    .map_or(Ok(bytes), |of| running.take_bytes(of, bytes, false).map(|()| bytes))
+                counted_for.map_or(Ok(bytes), |of| running.take_bytes(of, bytes).map(|()| bytes))
             };
             take(log).or_else(|_| take(first))
         })?;

@@ -3,7 +3,7 @@
 //!
 //! Law: bytes are taken of a share before they are taken of the store, since who has no share left
 //! makes nobody else's tasks leave. What is counted for an unfinished task is at least what it
-//! holds, and exactly that between two edits. No share is exceeded, but by ends of tasks.
+//! holds, and exactly that between two edits. No share is exceeded.
 
 use super::{
     Refused,
@@ -88,20 +88,14 @@ impl RunningTasks {
         }
     }
 
-    /// Takes bytes for an unfinished task; `is_last`: it ends with them, and there are always as
-    /// many.
+    /// Takes bytes for an unfinished task.
     ///
     /// # Errors
     /// [`Refused::ShareBytesTaken`].
     #[inline(never)]
-    pub fn take_bytes(
-        &self,
-        counted_for: CountedFor<'_>,
-        bytes: usize,
-        is_last: bool,
-    ) -> Result<(), Refused> {
+    pub fn take_bytes(&self, counted_for: CountedFor<'_>, bytes: usize) -> Result<(), Refused> {
         let Some((held, kib_max)) = self.bytes(counted_for) else { return Ok(()) };
-        match held.take(bytes, if is_last { RunningShare::ANY } else { kib_max }) {
+        match held.take(bytes, kib_max) {
             true => Ok(()),
             false => Err(Refused::ShareBytesTaken(kib_max)),
         }
@@ -123,6 +117,15 @@ impl RunningTasks {
                 Some((&of_owner.bytes, of_owner.kib_max.load(Relaxed)))
             }
             CountedFor::Place(place) => Some(place.bytes()),
+        }
+    }
+
+    /// Calls `each` with the number of each owner for whom something is counted.
+    pub fn each_counted(&self, mut each: impl FnMut(u32)) {
+        for (of_owner, number) in self.0.iter().zip(0..) {
+            if of_owner.tasks.load(Relaxed) > 0 || of_owner.bytes.count() > 0 {
+                each(number);
+            }
         }
     }
 

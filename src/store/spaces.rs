@@ -157,7 +157,7 @@ impl Store {
             })?);
         }
         if let Some(named) = named.owner() {
-            let note = |set: &mut NumberSet| self.note_scopes(set, |scope| scope.owner.0);
+            let note = |set: &mut NumberSet| self.note_owners(set);
             let entered = self.spaces.owners.enter(worker, named, now, note);
             owner = Some(entered.map_err(|_| Fault::at_limit("owners_max"))?);
         }
@@ -206,6 +206,13 @@ impl Store {
 
     /// Notes what scopes have numbers that tasks are in, or for which there is room taken.
     #[cold]
+    /// Notes the numbers of owners that have tasks, or calls that an agent still has whose task may
+    /// have left.
+    fn note_owners(&self, set: &mut NumberSet) {
+        self.note_scopes(set, |scope| scope.owner.0);
+        self.spaces.running.each_counted(|number| set.insert(number));
+    }
+
     fn note_scopes(&self, set: &mut NumberSet, number: impl Fn(Scope) -> u32) {
         for at in 0..self.sharding.shards() {
             self.lock(at).scopes.with_names().for_each(|scope| set.insert(number(scope)));

@@ -15,7 +15,7 @@ use std::{
 
 use peregrine::{
     agent::{Adopted, Agent, CancelRequest, DeferredCancel, Job, Profile, Turn},
-    auth::Authenticator,
+    auth::{Authenticator, Quota, Quotas},
     engine::{Agents, Setup},
     limits::Limits,
     model::TaskState,
@@ -271,6 +271,28 @@ fn deferred_cancels_of_a_caller_take_places_until_the_agent_has_decided() {
     lab.settle();
     let again = ask(&mut lab, 0);
     assert!(lab.received(again).is_empty());
+}
+
+#[test]
+fn a_stranger_whose_tasks_take_its_share_may_cancel_them() {
+    let careful = Careful::default();
+    let profile = Profile::new("careful", "Is asked.");
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(careful.clone()))];
+    let one = Quota { running_tasks: Some(1), running_kib: Some(1), ..Quota::default() };
+    let quotas = Quotas { anonymous: one, ..Quotas::default() };
+    let mut lab = Lab::new(Setup { agents, quotas, ..Setup::default() });
+    let id = begin(&mut lab, "defer");
+    let params = Gen::V1.params(Say { at_once: true, id: "second", ..say("defer") });
+    assert_eq!(lab.ask(&post("/", &[], &rpc("SendMessage", &params))).status, 429);
+    // What a cancel holds is bounded by itself.
+    let params = json!({ "id": id, "metadata": { "why": "x".repeat(2_000) } });
+    let refused = lab.ask(&post("/", &[], &rpc("CancelTask", &params)));
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    let peer = cancel(&mut lab, &id);
+    let decisions = std::mem::take(&mut careful.0.lock().unwrap().1);
+    decisions.into_iter().for_each(DeferredCancel::agree);
+    lab.settle();
+    assert_eq!(lab.reply(peer).result()["status"]["state"], "TASK_STATE_CANCELED");
 }
 
 #[test]

@@ -445,3 +445,37 @@ fn an_agent_with_a_quota_gives_each_caller_no_more_than_that() {
     let send = |lab: &mut Lab| lab.ask(&call("eve", "/agents/works", "SendMessage", &at_once()));
     assert_eq!((send(&mut lab).status, send(&mut lab).status), (200, 429));
 }
+
+#[test]
+fn the_quota_of_an_agent_holds_wherever_a_call_says_whom_it_means() {
+    // Strangers have a rate, and the agent alone bounds what runs.
+    let one = Quota { running_tasks: Some(1), ..Quota::default() };
+    let rate = Quota { calls: Some(Rate::per_minute(600)), ..Quota::default() };
+    let named = BTreeMap::from([("one".to_owned(), one)]);
+    let quotas = Quotas { anonymous: rate, named, ..Quotas::default() };
+    let mut setup = Setup { authenticator: None, ..setup(quotas) };
+    setup.agents[1].0.quota = Some("one".to_owned());
+    let mut lab = Lab::new(setup);
+    let mut params = at_once();
+    params["tenant"] = json!("works");
+    let mut send = || lab.ask(&call("", "/", "SendMessage", &params)).status;
+    assert_eq!([send(), send()], [200, 429]);
+}
+
+#[test]
+fn bytes_that_an_agent_refuses_are_not_forgotten_by_the_next_call_of_a_batch() {
+    let few = Rate { per_minute: 1, burst: 1 };
+    let named = Quota { request_kib: Some(few), ..Quota::default() };
+    let named = BTreeMap::from([("few".to_owned(), named)]);
+    let mut setup = setup(Quotas { named, ..Quotas::default() });
+    setup.agents[1].0.quota = Some("few".to_owned());
+    let mut lab = Lab::new(setup);
+    let list = rpc("ListTasks", &json!({ "tenant": "works" }));
+    let mut batch = || {
+        let reply = lab.ask(&post("/", &fields(), &format!("[{list},{list},{list}]"))).json();
+        let answers = reply.as_array().unwrap();
+        answers.iter().filter(|answer| answer["error"].is_null()).count()
+    };
+    // What is paid for once serves the whole request; then nothing is left for any of them.
+    assert_eq!([batch(), batch()], [3, 0]);
+}

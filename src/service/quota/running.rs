@@ -33,15 +33,9 @@ impl RunningShare {
         let (begin_kib_max, kib_max) = (RunningShare::ANY, RunningShare::ANY);
         RunningShare { most, begin_kib_max, kib_max, account: None }
     }
-
-    /// From now on tasks begin as this quota has it, which has no more than the caller's.
-    pub(crate) fn set_here(&mut self, here: &Quota) {
-        self.most = here.running_tasks.unwrap_or(RunningShare::ANY);
-        self.begin_kib_max = here.running_kib.unwrap_or(RunningShare::ANY);
-    }
 }
 
-/// Bytes that the unfinished tasks of one caller hold.
+/// Bytes that the unfinished tasks of one caller hold, or its calls that an agent answers later.
 #[derive(Debug, Default)]
 pub struct RunningBytes(AtomicU64);
 
@@ -106,6 +100,38 @@ impl Drop for RunningPlace {
     }
 }
 
+/// A place among the calls of a caller for which an agent looks for a task, or decides on one, and
+/// what the call holds, as long as it lives.
+#[derive(Debug)]
+pub struct AskedPlace {
+    account: Arc<CallerAccount>,
+    bytes: usize,
+}
+
+impl AskedPlace {
+    /// A place of a share, on this account, with no bytes yet; `None`: all are taken.
+    pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<AskedPlace> {
+        let take = || AskedPlace { account: Arc::clone(account), bytes: 0 };
+        take_one(&account.asked, share.most).then(take)
+    }
+
+    /// The same place with so many bytes; `None`: the share has not as many left.
+    pub fn with_bytes(mut self, bytes: usize, share: &RunningShare) -> Option<AskedPlace> {
+        let is_taken = self.account.asked_bytes.take(bytes, share.kib_max);
+        is_taken.then(|| {
+            self.bytes += bytes;
+            self
+        })
+    }
+}
+
+impl Drop for AskedPlace {
+    fn drop(&mut self) {
+        self.account.asked_bytes.give_back(self.bytes);
+        self.account.asked.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Quota {
     /// What a caller with this quota may have of running tasks where an agent gives it no more than
     /// `here`, that is [`Quota::places_of`] both; `None`: as much as there is.
@@ -113,10 +139,13 @@ impl Quota {
         if here.running_tasks.is_none() && here.running_kib.is_none() {
             return None;
         }
-        let kib_max = self.running_kib.unwrap_or(RunningShare::ANY);
-        let mut share = RunningShare { kib_max, ..RunningShare::of_owner(RunningShare::ANY) };
-        share.set_here(here);
-        Some(share)
+        let or_any = |most: Option<u32>| most.unwrap_or(RunningShare::ANY);
+        Some(RunningShare {
+            most: or_any(here.running_tasks),
+            begin_kib_max: or_any(here.running_kib),
+            kib_max: or_any(self.running_kib),
+            account: None,
+        })
     }
 }
 

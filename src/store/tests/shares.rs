@@ -215,10 +215,35 @@ fn who_is_refused_for_its_share_makes_nobody_elses_tasks_leave() {
         let refused = begin(&store, of_owner(1, Some(&share)), length);
         assert_eq!(refused, Err(Refused::ShareBytesTaken(4)));
         let (key, owner) = (ended[0], OWNER);
-        let held = store.hold_for_task((key, owner), length, false);
+        let held = store.hold_for_task((key, owner), length);
         assert_eq!(held.err(), Some(Refused::ShareBytesTaken(4)));
     }
     assert_eq!(store.stats().evicted, [0, 0, 0]);
+}
+
+#[test]
+fn a_number_is_nobody_elses_while_an_agent_still_has_a_call_of_its_owner() {
+    let limits = Limits { owners_max: 1, task_ttl_ms: 1_000, ..Limits::default() };
+    let store = Store::new(&limits, 7);
+    let enter = |name, ms| {
+        let named = SpaceName {
+            scope: AGENT,
+            tenant: None,
+            owner: Some(name),
+            owner_hint: None,
+            knows_callers: true,
+        };
+        store.enter_space(0, named, at(ms)).map(|space| space.scope).ok()
+    };
+    let scope = enter("alice", 0).unwrap();
+    let key = begin(&store, NewTask { scope, ..of_owner(1, None) }, 9).unwrap();
+    let held = store.hold_for_task((key, OwnerIndex(0)), 100).ok().unwrap();
+    apply(&store, key, &status(TaskState::Canceled)).unwrap().unwrap();
+    while store.sweep(at(10_000)) {}
+    assert_eq!(state(&store, key), None);
+    assert_eq!(enter("bob", 20_000), None);
+    store.release_held(held);
+    assert_eq!(enter("bob", 30_000), Some(scope));
 }
 
 /// One who makes tasks, and what is left of them.
@@ -283,8 +308,7 @@ impl Maker {
             }
             (4, Some(key)) => {
                 let bytes = length.min(1_000);
-                let always = random(4) == 0 && bytes < 100;
-                let held = store.hold_for_task((key, OwnerIndex(0)), bytes, always);
+                let held = store.hold_for_task((key, OwnerIndex(0)), bytes);
                 self.held.extend(held.map(|held| (held, bytes)).ok());
             }
             (5, _) => drop(self.held.pop().map(|(held, _)| store.release_held(held))),
