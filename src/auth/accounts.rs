@@ -173,6 +173,7 @@ impl CallerShares for LateShares {
             Some(principal) => quotas.of(principal.quota()),
             None => quotas.anonymous,
         };
+        // Its own quota alone: no agent's is looked at.
         let share = quota.running(&quota)?;
         let account = match caller.principal {
             Some(principal) => self.accounts.of_owner(principal.owner(), now),

@@ -136,8 +136,8 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Makes a call that is answered by a reply, of which somebody is told, but no details, or
-    /// nobody is.
+    /// Makes a call that is answered by a reply. `IS_TOLD`: an observer is told of it, without
+    /// details.
     #[inline(always)]
     fn reply<const IS_TOLD: bool>(
         &mut self,
@@ -162,7 +162,7 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// The same, of which somebody wants details.
+    /// Makes such a call for an observer that wants details.
     #[inline(never)]
     fn reply_detailed(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) -> Handled {
         let mut details = Some(self.details_of(call));

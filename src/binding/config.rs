@@ -40,7 +40,7 @@ pub struct ServerConfig {
     pub access: Access,
     /// Who is told how calls end.
     pub observer: Option<Arc<dyn CallObserver>>,
-    /// True: it is asked when a call began, as soon as one begins.
+    /// True: it does not keep turns, so it is asked for the time when a call begins.
     pub asks_begins: bool,
     /// Who keeps the spans of calls that are traced.
     pub tracer: Option<Arc<dyn Tracer>>,

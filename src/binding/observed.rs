@@ -132,7 +132,7 @@ impl CallContext<'_> {
         self.begin.out_at = self.writer.out.len();
     }
 
-    /// When a call begins; 0: the observer can tell when it ends.
+    /// When the call begins; 0 where the observer keeps turns, which is asked when it ends.
     #[inline(always)]
     fn begin_ns(&self) -> u64 {
         if self.config.asks_begins { self.turned_ns() } else { 0 }

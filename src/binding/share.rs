@@ -30,7 +30,7 @@ pub struct CallerShare {
     is_stranger: bool,
     /// What is left of its calls at this rate, once one was taken or refused.
     left: Option<(Rate, Result<RateLeft, UsedUp>)>,
-    /// Until when there are no bytes left at this rate, once they were refused.
+    /// The rate of bytes by which the last call was refused, and when there are some again.
     kib_used_up: Option<(Rate, UsedUp)>,
     /// KiB of the request that were not taken with an agent yet.
     kib: u32,
@@ -111,7 +111,7 @@ impl CallerShare {
         ))
     }
 
-    /// What a caller is told beside the fault that is refused for a rate: RateLimit Fields for HTTP
+    /// What a caller that is refused for a rate is told beside the fault: RateLimit Fields for HTTP
     /// (draft-ietf-httpapi-ratelimit-headers-10 §2, §3).
     fn rate_fields(&self, fields: &mut FieldLinesBuf) {
         if let Some((rate, UsedUp { retry_s })) = self.kib_used_up {
@@ -290,7 +290,7 @@ impl CallContext<'_> {
     }
 }
 
-/// What a caller is told beside the fault whose places are all taken. One comes back when a call is
+/// What a caller whose places are all taken is told beside the fault. One comes back when a call is
 /// over, so there is no window, and no time (`w` and `t` are OPTIONAL, in the same draft).
 #[cold]
 fn places_fields(fields: &mut FieldLinesBuf, name: &str, most: Option<u32>) {

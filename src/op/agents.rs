@@ -75,7 +75,7 @@ pub(super) struct AllAgents {
     /// Who keeps the spans of their turns, if somebody does.
     tracer: OnceLock<Arc<dyn Tracer>>,
     /// True: one of them has ever asked for scopes of its own.
-    have_scopes: AtomicBool,
+    have_own_scopes: AtomicBool,
 }
 
 /// The agents as one worker knows them.
@@ -115,7 +115,7 @@ impl AllAgents {
         secret: u128,
     ) -> AllAgents {
         let names = Names::new(most.max(agents.len()), secret);
-        let have_scopes = agents.iter().any(|(profile, _)| !profile.scopes.is_empty());
+        let have_own_scopes = agents.iter().any(|(profile, _)| !profile.scopes.is_empty());
         let listed = agents.into_iter().map(|(profile, agent)| {
             names.add(&profile.name);
             Arc::new(RegisteredAgent::new(profile, agent, 0))
@@ -127,7 +127,7 @@ impl AllAgents {
             changes: CachePadded::new(AtomicU64::new(1)),
             workers: (0..workers.max(1)).map(|_| CachePadded::default()).collect(),
             tracer: OnceLock::new(),
-            have_scopes: AtomicBool::new(have_scopes),
+            have_own_scopes: AtomicBool::new(have_own_scopes),
         };
         (0..all.workers.len()).for_each(|worker| all.refresh(worker));
         all
@@ -169,8 +169,8 @@ impl AllAgents {
 
     /// False when none of them has ever asked for scopes of its own.
     #[inline]
-    pub fn have_scopes(&self) -> bool {
-        self.have_scopes.load(Ordering::Acquire)
+    pub fn have_own_scopes(&self) -> bool {
+        self.have_own_scopes.load(Ordering::Acquire)
     }
 
     /// True when only one of them was not removed.
@@ -259,7 +259,7 @@ impl AllAgents {
         self.check(&listed, &changes)?;
         if changes.iter().filter_map(AgentChange::profile).any(|one| !one.scopes.is_empty()) {
             // Before any of them is found by its name.
-            self.have_scopes.store(true, Ordering::Release);
+            self.have_own_scopes.store(true, Ordering::Release);
         }
         first();
         let indexes = changes.into_iter().map(|change| {

@@ -84,11 +84,13 @@ fn asked_place(share: &RunningShare, bytes: usize) -> Result<Option<AskedPlace>,
     let refused = |detail: String| Fault::because(FaultKind::RateLimited, detail);
     let place = AskedPlace::take(account, share).ok_or_else(|| {
         let most = share.most;
-        refused(format!("agents look for, or decide on, as many tasks as may be ({most})"))
+        let said = "agents look for, or decide on, as many tasks of the caller as may be";
+        refused(format!("{said} ({most}); retry when one has answered"))
     })?;
     let place = place.with_bytes(bytes, share).ok_or_else(|| {
         let most = share.kib_max;
-        refused(format!("calls that wait for agents hold as many KiB as may be ({most})"))
+        let said = "calls of the caller that wait for agents may hold no more bytes";
+        refused(format!("{said} ({most} KiB); retry when one has been answered"))
     })?;
     Ok(Some(place))
 }

@@ -262,6 +262,6 @@ impl Service for Core {
     }
 
     fn has_own_scopes(&self) -> bool {
-        self.agents.have_scopes()
+        self.agents.have_own_scopes()
     }
 }

@@ -26,8 +26,9 @@ pub trait CallObserver: Send + Sync {
         self.clock_ns()
     }
 
-    /// Whether what [`CallObserver::turned_ns`] says of a worker changes only where a call of that
-    /// worker ends, so that it can still be asked there when the call began.
+    /// Whether what [`CallObserver::turned_ns`] says of a worker stays the same from where a call
+    /// begins to where it is answered, or left waiting. It is then asked there, and not when the
+    /// call begins.
     fn keeps_turns(&self) -> bool {
         false
     }
@@ -41,7 +42,7 @@ pub trait CallObserver: Send + Sync {
     fn call_ended(&self, call: &CallRecord);
 
     /// Is told of a call that has ended as most do; it is not told twice. One that keeps turns is
-    /// not told when it began, and asks itself.
+    /// not told when it began, and reads that from its own clock.
     fn call_answered(&self, call: &AnsweredCall) {
         let mut record = CallRecord::from(call);
         if self.keeps_turns() {

@@ -33,7 +33,7 @@ pub struct Edit<'e> {
     charged: usize,
     /// Bytes that are counted for its caller, if it counts for somebody and has not ended: at least
     /// what it holds, too.
-    shared: usize,
+    share_charged: usize,
     /// When the last new status says that it was entered.
     status_ms: Option<u64>,
 }
@@ -50,8 +50,20 @@ impl<'e> Edit<'e> {
         let slot = shard.slab.slot(index)?;
         let task = slot.task.get()?;
         let (seq, charged) = (task.seq(), task.heap_bytes() + slot.kept().len());
-        let (group, shared, status_ms) = (store.group(at), charged, None);
-        Some(Edit { store, group, shard, at, index, now, wakes, seq, charged, shared, status_ms })
+        let (group, share_charged, status_ms) = (store.group(at), charged, None);
+        Some(Edit {
+            store,
+            group,
+            shard,
+            at,
+            index,
+            now,
+            wakes,
+            seq,
+            charged,
+            share_charged,
+            status_ms,
+        })
     }
 
     /// Opens the task of a slot that was made just now, submitted, after `charged` bytes were
@@ -63,8 +75,8 @@ impl<'e> Edit<'e> {
         now: Now,
         wakes: &'e mut Wakes,
     ) -> Edit<'e> {
-        let (seq, shared, status_ms) = (0, charged, Some(now.unix_ms));
-        Edit { store, group, shard, at, index, now, wakes, seq, charged, shared, status_ms }
+        let (seq, share_charged, status_ms) = (0, charged, Some(now.unix_ms));
+        Edit { store, group, shard, at, index, now, wakes, seq, charged, share_charged, status_ms }
     }
 
     /// The task as it is now.
@@ -256,7 +268,7 @@ impl<'e> Edit<'e> {
     fn take_share(&mut self, bytes: usize) -> Result<(), Refused> {
         if let Some(of) = self.shard.slab[self.index].counted_for() {
             self.store.spaces.running.take_bytes(of, bytes)?;
-            self.shared += bytes;
+            self.share_charged += bytes;
         }
         Ok(())
     }
@@ -266,7 +278,7 @@ impl<'e> Edit<'e> {
     fn give_back_share(&mut self, bytes: usize) {
         if let Some(of) = self.shard.slab[self.index].counted_for() {
             self.store.spaces.running.give_back_bytes(of, bytes);
-            self.shared -= bytes;
+            self.share_charged -= bytes;
         }
     }
 
@@ -345,8 +357,8 @@ impl Edit<'_> {
             }
             0
         });
-        debug_assert!(held <= self.shared, "a task that runs holds what was taken");
-        let unused = self.shared.saturating_sub(held);
+        debug_assert!(held <= self.share_charged, "a task that runs holds what was taken");
+        let unused = self.share_charged.saturating_sub(held);
         if unused > 0 {
             running.give_back_bytes(counted_for, unused);
         }

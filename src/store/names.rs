@@ -1,8 +1,8 @@
 //! Numbers of the names that peers choose: tenants' and owners'.
 //!
 //! Law: a name has one number, and a number one name, as long as a call that named it runs, a task
-//! of it is stored, or room is taken for one. Numbers that nothing refers to are looked for when
-//! all are given out, at most once in [`LOOK_MS`].
+//! of it is stored, room is taken for one, or an agent has a call of its owner. Numbers that
+//! nothing refers to are looked for when all are given out, at most once in [`LOOK_MS`].
 //!
 //! Each worker knows the names that it used last, and which of them its calls use now: a call
 //! writes nothing that other workers write, unless its name is new to its worker. Who keeps a name
@@ -357,7 +357,7 @@ impl SpaceNames {
     }
 
     fn of(&self, worker: usize) -> &WorkerNames {
-        // Without a division.
+        // One beyond those that were announced goes with the first: a remainder costs a division.
         self.workers.get(worker).unwrap_or(&self.workers[0])
     }
 }

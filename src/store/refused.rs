@@ -17,7 +17,8 @@ pub enum Refused {
     Terminal,
     /// As many tasks of the caller run as may, which are so many.
     ShareTaken(u32),
-    /// The unfinished tasks of the caller hold as many KiB as may, or would, which are so many.
+    /// The unfinished tasks of the caller hold all the KiB that they may, which are so many, or
+    /// would hold more.
     ShareBytesTaken(u32),
 }
 

@@ -298,8 +298,8 @@ impl Store {
         let (at, index) = self.sharding.split(reserved.key.place);
         let group = self.group(at);
         if reserved.is_counted {
-            let place = (reserved.key, reserved.scope.owner);
-            log = self.take_to_begin(place, (first, log), &mut wakes)?;
+            let task = (reserved.key, reserved.scope.owner);
+            log = self.take_to_begin(task, (first, log), &mut wakes)?;
         } else if !self.budget.bytes.take(&group.bytes, log) {
             self.make_byte_room(log, at, None, &mut wakes)?;
         }

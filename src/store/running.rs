@@ -3,7 +3,8 @@
 //!
 //! Law: bytes are taken of a share before they are taken of the store, since who has no share left
 //! makes nobody else's tasks leave. What is counted for an unfinished task is at least what it
-//! holds, and exactly that between two edits. No share is exceeded.
+//! holds, and exactly that between two edits. Nothing is
+//! taken beyond a share; one that a reload made smaller may be exceeded by what was taken before.
 
 use super::{
     Refused,
@@ -21,7 +22,7 @@ pub(super) struct RunningTasks(Box<[RunningOfOwner]>);
 /// What one owner has.
 struct RunningOfOwner {
     tasks: AtomicU32,
-    /// How many KiB the last share had that a task began with.
+    /// The `kib_max` of the share with which the owner's last task began.
     kib_max: AtomicU32,
     bytes: RunningBytes,
 }

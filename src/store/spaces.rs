@@ -25,7 +25,7 @@ const NO_OWNER: OwnerIndex = OwnerIndex(u32::MAX);
 pub(super) struct Spaces {
     tenants: SpaceNames,
     owners: SpaceNames,
-    /// How many tasks of each owner run.
+    /// How many tasks of each owner run, and what they hold.
     pub running: RunningTasks,
 }
 
@@ -204,15 +204,16 @@ impl Store {
         self.note_scopes(set, |scope| u32::from(scope.tenant.0));
     }
 
-    /// Notes what scopes have numbers that tasks are in, or for which there is room taken.
-    #[cold]
     /// Notes the numbers of owners that have tasks, or calls that an agent still has whose task may
     /// have left.
+    #[cold]
     fn note_owners(&self, set: &mut NumberSet) {
         self.note_scopes(set, |scope| scope.owner.0);
         self.spaces.running.each_counted(|number| set.insert(number));
     }
 
+    /// Notes what scopes have numbers that tasks are in, or for which there is room taken.
+    #[cold]
     fn note_scopes(&self, set: &mut NumberSet, number: impl Fn(Scope) -> u32) {
         for at in 0..self.sharding.shards() {
             self.lock(at).scopes.with_names().for_each(|scope| set.insert(number(scope)));

@@ -564,6 +564,33 @@ fn scopes_are_asked_for_by_the_server_and_by_agents() {
     }
 }
 
+#[test]
+fn an_agent_that_is_added_or_replaced_asks_for_its_scopes_from_then_on() {
+    let by = Arc::new(ByName::default());
+    let profile = |scopes: &[&str]| Profile {
+        scopes: scopes.iter().map(|&scope| scope.to_owned()).collect(),
+        ..Profile::new("echo", "An agent of tests.")
+    };
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile(&[]), Arc::new(Echo))];
+    let mut lab = Lab::new(Setup { agents, ..setup(&by) });
+    let running = lab.engine.agents().unwrap().clone();
+    let send = V1.params(say("hi"));
+    let status_at = |lab: &mut Lab, token: &str, path: &str| {
+        lab.ask(&call(token, path, "SendMessage", &send)).status
+    };
+    assert_eq!(status_at(&mut lab, "alice", "/"), 200, "no agent asks for anything");
+    let late = Profile { scopes: vec!["special".to_owned()], ..Profile::new("late", "Later.") };
+    running.add(late, Arc::new(Echo)).unwrap();
+    running.replace(profile(&["special"]), Arc::new(Echo)).unwrap();
+    for path in ["/", "/agents/echo", "/agents/late"] {
+        assert_eq!(status_at(&mut lab, "alice", path), 403, "{path}");
+        assert_eq!(status_at(&mut lab, "alice special", path), 200, "{path}");
+    }
+    running.replace(profile(&[]), Arc::new(Echo)).unwrap();
+    assert_eq!(status_at(&mut lab, "alice", "/"), 200, "it asks no longer");
+    assert_eq!(status_at(&mut lab, "alice", "/agents/late"), 403);
+}
+
 // --- Streams and WebSockets
 
 #[test]

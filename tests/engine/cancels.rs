@@ -288,6 +288,7 @@ fn a_stranger_whose_tasks_take_its_share_may_cancel_them() {
     let params = json!({ "id": id, "metadata": { "why": "x".repeat(2_000) } });
     let refused = lab.ask(&post("/", &[], &rpc("CancelTask", &params)));
     assert_eq!(refused.status, 429, "{}", refused.text());
+    assert!(refused.text().contains("KiB"), "{}", refused.text());
     let peer = cancel(&mut lab, &id);
     let decisions = std::mem::take(&mut careful.0.lock().unwrap().1);
     decisions.into_iter().for_each(DeferredCancel::agree);

@@ -25,11 +25,20 @@ struct Notes {
     told: Mutex<Vec<CallRecord>>,
     clock: AtomicU64,
     is_curious: bool,
+    keeps_turns: bool,
 }
 
 impl CallObserver for Notes {
     fn clock_ns(&self) -> u64 {
         self.clock.fetch_add(1, Relaxed) + 1
+    }
+
+    fn turned_ns(&self, _worker: usize) -> u64 {
+        self.clock_ns()
+    }
+
+    fn keeps_turns(&self) -> bool {
+        self.keeps_turns
     }
 
     fn wants_details(&self) -> bool {
@@ -129,6 +138,28 @@ fn each_call_of_a_batch_is_told_and_its_bytes_once() {
     assert_eq!(ops, [(Some(Op::List), false), (None, true), (Some(Op::Send), false)]);
     assert_eq!(all.iter().map(|call| call.bytes_in).sum::<u64>(), body.len() as u64);
     assert_eq!(all.iter().map(|call| call.waited).collect::<Vec<_>>(), [false, false, true]);
+}
+
+#[test]
+fn an_observer_that_keeps_turns_is_asked_when_a_call_began_as_it_is_told() {
+    for (keeps_turns, is_curious) in [(true, false), (true, true), (false, false)] {
+        // One that does not is asked once more: when the request begins.
+        let first = if keeps_turns { 1 } else { 2 };
+        let notes = Arc::new(Notes { keeps_turns, is_curious, ..Notes::default() });
+        let observer = Some(Arc::clone(&notes) as Arc<dyn CallObserver>);
+        let mut lab = Lab::new(Setup { observer, ..Setup::default() });
+        let good = rpc("ListTasks", &json!({}));
+        let waits = rpc(V1.send(), &V1.params(say("hold:5:1")));
+        let peer = lab.open();
+        lab.write(peer, &post("/", &[], &format!("[{good},{good},{waits}]")));
+        lab.settle();
+        // The third has begun, and its time is known, too.
+        assert_eq!(notes.clock.load(Relaxed), first + 2);
+        lab.pass(10_000);
+        lab.reply(peer);
+        let began: Vec<u64> = notes.take().iter().map(|call| call.began_ns).collect();
+        assert_eq!(began, [first, first + 1, first + 2], "{keeps_turns} {is_curious}");
+    }
 }
 
 #[test]

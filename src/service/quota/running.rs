@@ -15,10 +15,10 @@ use super::{CallerAccount, Quota, take_one};
 pub struct RunningShare {
     /// So many. A task that is being made counts; whoever stores tasks counts those of an owner.
     pub most: u32,
-    /// KiB: no task begins when they hold as many. Where an agent has a quota of its own they may
-    /// be fewer than those that follow.
+    /// No task begins while those that run hold this many KiB: fewer than they may hold where the
+    /// agent has a smaller quota.
     pub begin_kib_max: u32,
-    /// KiB: no task holds more than is left of these.
+    /// What running tasks may hold together, in KiB.
     pub kib_max: u32,
     /// Where the tasks of a caller are counted that owns none.
     pub(crate) account: Option<Arc<CallerAccount>>,
