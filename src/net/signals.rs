@@ -85,12 +85,13 @@ fn reload(server: &Arc<ServerState>, asked: &Arc<AtomicUsize>) {
     let (server, waiting) = (Arc::clone(server), Arc::clone(asked));
     let read = move || {
         let Some(tls) = &server.tls else { return };
+        // Whoever has signalled since was told that there will be another reading.
+        let mut answered = 1;
         loop {
-            let answered = waiting.load(Ordering::Acquire);
             read_again(tls);
-            let rest = waiting.compare_exchange(answered, 0, Ordering::AcqRel, Ordering::Acquire);
-            if rest.is_ok() {
-                return;
+            match waiting.compare_exchange(answered, 0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => answered = now,
             }
         }
     };
