@@ -29,8 +29,7 @@ use super::{
 pub(super) struct Signals {
     ends: [Signal; 2],
     hangup: Signal,
-    /// Signals to read again that no reading has answered.
-    asked: Arc<AtomicUsize>,
+    readings: Arc<Readings>,
 }
 
 impl Signals {
@@ -42,7 +41,7 @@ impl Signals {
         Ok(Signals {
             ends: [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?],
             hangup: signal(SignalKind::hangup())?,
-            asked: Arc::default(),
+            readings: Arc::default(),
         })
     }
 
@@ -60,7 +59,7 @@ impl Signals {
                 }
             }
             while self.hangup.poll_recv(cx).is_ready() {
-                reload(&server, &self.asked);
+                reload(&server, &self.readings);
             }
             Poll::Pending
         })
@@ -68,36 +67,58 @@ impl Signals {
     }
 }
 
+/// Signals to read again that no reading has answered.
+#[derive(Default)]
+struct Readings(AtomicUsize);
+
+impl Readings {
+    /// Counts a signal, and says how many there were before it; with none, a reading must begin.
+    fn ask(&self) -> usize {
+        self.0.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Reads until nobody asks for more. The first reading answers the first signal alone: whoever
+    /// signals after that is told that there will be another, however late the thread begins.
+    fn run(&self, mut read: impl FnMut()) {
+        let mut answered = 1;
+        loop {
+            read();
+            match self.0.compare_exchange(answered, 0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => answered = now,
+            }
+        }
+    }
+
+    /// Forgets them: no reading could begin.
+    fn give_up(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
 /// Has new files read for new connections. Whoever sent the signal is not there to be told of a
 /// failure, so it is said where the operator looks.
-fn reload(server: &Arc<ServerState>, asked: &Arc<AtomicUsize>) {
+fn reload(server: &Arc<ServerState>, readings: &Arc<Readings>) {
     if let Some(asking) = server.asking.get() {
         return asking.ask();
     }
     if server.tls.is_none() {
         return say(&"SIGHUP: there is nothing to read again, for there is no TLS");
     }
-    match asked.fetch_add(1, Ordering::AcqRel) {
+    match readings.ask() {
         0 => {}
         1 => return say(&"SIGHUP: the files are still being read, and will be once more"),
         _ => return,
     }
-    let (server, waiting) = (Arc::clone(server), Arc::clone(asked));
+    let (server, all) = (Arc::clone(server), Arc::clone(readings));
     let read = move || {
-        let Some(tls) = &server.tls else { return };
-        // Whoever has signalled since was told that there will be another reading.
-        let mut answered = 1;
-        loop {
-            read_again(tls);
-            match waiting.compare_exchange(answered, 0, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return,
-                Err(now) => answered = now,
-            }
+        if let Some(tls) = &server.tls {
+            all.run(|| read_again(tls));
         }
     };
     // It is never joined: the process may end while it reads.
     if let Err(error) = thread::Builder::new().name("peregrine-files".to_owned()).spawn(read) {
-        asked.store(0, Ordering::Release);
+        readings.give_up();
         warn(&format_args!("SIGHUP: cannot read the files again: {error}"));
     }
 }
@@ -106,5 +127,32 @@ fn read_again(tls: &Current) {
     match tls.reload() {
         Ok(()) => say(&"SIGHUP: new connections get the certificate that was read just now"),
         Err(error) => warn(&format_args!("{error}; the old certificate stays")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_before_the_first_reading_has_begun_gets_another() {
+        let readings = Readings::default();
+        assert_eq!([(); 3].map(|()| readings.ask()), [0, 1, 2]);
+        let mut count = 0;
+        readings.run(|| count += 1);
+        assert_eq!(count, 2);
+        // Those that come while one runs are one more, and all are answered then.
+        assert_eq!(readings.ask(), 0);
+        let mut count = 0;
+        readings.run(|| {
+            count += 1;
+            if count < 3 {
+                readings.ask();
+                readings.ask();
+            }
+        });
+        assert_eq!((count, readings.ask()), (3, 0));
+        readings.give_up();
+        assert_eq!(readings.ask(), 0);
     }
 }
