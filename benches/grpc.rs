@@ -295,6 +295,7 @@ impl Bare {
             large,
             card_signer: None,
             signed_cards: Default::default(),
+            jwks: None,
             card_times: Default::default(),
             catalog_times: Default::default(),
             shared: Default::default(),

@@ -51,6 +51,10 @@ mod json;
 #[cfg(feature = "internals")]
 pub mod json;
 #[cfg(not(feature = "internals"))]
+mod network;
+#[cfg(feature = "internals")]
+pub mod network;
+#[cfg(not(feature = "internals"))]
 mod op;
 #[cfg(feature = "internals")]
 pub mod op;
@@ -62,6 +66,8 @@ pub mod pb;
 mod permits;
 #[cfg(feature = "internals")]
 pub mod permits;
+#[cfg(feature = "push")]
+pub mod push;
 #[cfg(not(feature = "internals"))]
 mod rpc;
 #[cfg(feature = "internals")]
@@ -78,6 +84,10 @@ pub mod store;
 mod waiter;
 #[cfg(feature = "internals")]
 pub mod waiter;
+#[cfg(not(feature = "internals"))]
+mod watch;
+#[cfg(feature = "internals")]
+pub mod watch;
 #[cfg(not(feature = "internals"))]
 mod ws;
 #[cfg(feature = "internals")]

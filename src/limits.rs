@@ -7,6 +7,7 @@ mod budget;
 pub mod callers;
 mod memory;
 mod units;
+pub mod webhooks;
 
 #[cfg(test)]
 pub(crate) use memory::{
@@ -143,6 +144,12 @@ pub const SPANS_ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// Calls of one agent whose spans are remembered because it wants to be called again for them.
 pub const RESUMED_SPANS_MAX: usize = 1_024;
+
+/// Webhooks that have stopped and are remembered; the oldest is forgotten first.
+pub const PUSH_DEAD_LETTERS_MAX: usize = 1_024;
+
+/// Push configurations of one page of a list: as many as a task may have.
+pub const PUSH_PAGE_CONFIGS_MAX: usize = 100;
 
 /// Why a limit could not be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,6 +324,19 @@ limits! {
     idempotency_bytes_max: usize = 16 * 1024 * 1024;
     /// Milliseconds that a send is known again (Stripe: 24 h).
     idempotency_ttl_ms: u64 = 86_400_000;
+    /// Push configurations of one task.
+    push_configs_task_max: usize = 100;
+    /// Push configurations of the tasks of one owner.
+    push_configs_owner_max: usize = 10_000;
+    /// Push configurations with URLs of one host.
+    push_configs_host_max: usize = 250_000;
+    /// Scopes (agent, tenant, owner) with a push configuration for all of their tasks (dialect
+    /// evo_ai).
+    push_scopes_max: usize = 1_024;
+    /// Bytes of all push configurations: 250 for each, beside its URL and what it is posted with.
+    push_bytes_max: usize = 64 * 1024 * 1024;
+    /// Bytes of posts to webhooks that are under way; one may go beyond it.
+    push_posts_bytes_max: usize = 32 * 1024 * 1024;
     /// Bytes of one task: a 4 MiB body twice, as history and artifact, and as much again.
     task_bytes_max: usize = 16 * 1024 * 1024;
     /// Messages kept in a task's history; the oldest leave first.

@@ -266,6 +266,17 @@ pub enum StreamResponse<'a> {
     },
 }
 
+impl<'a> StreamResponse<'a> {
+    /// The id of the task; empty where there is none.
+    pub fn task_id(&self) -> RawText<'a> {
+        match self {
+            StreamResponse::Snapshot(view) => view.id(),
+            StreamResponse::Event { task_id, .. } => *task_id,
+            StreamResponse::Message { .. } => RawText::default(),
+        }
+    }
+}
+
 /// What a follower can expect next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
@@ -359,6 +370,13 @@ pub trait Service: Lifecycle + Send + Sync {
     /// ([`Tenants::OfOneAgent`](crate::engine::Tenants)).
     fn has_one_agent(&self) -> bool {
         self.profile(AgentIndex(1)).is_none()
+    }
+
+    /// True when push notifications are served: cards say so, and the calls of [`Call::Push`] and
+    /// [`Send::push`](crate::model::Send::push) are given to the service. Otherwise they are
+    /// refused before they are read (A2A 1.0 §3.3.4).
+    fn has_push(&self) -> bool {
+        false
     }
 
     /// False when no agent asks for scopes of its own ([`Profile::scopes`]), which spares the look

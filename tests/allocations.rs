@@ -427,11 +427,12 @@ fn a_call_of_a_client_and_its_answer_allocate_nothing() {
         history: None,
         accepted_output_modes: None,
         metadata: None,
+        push: None,
         generation: Generation::V1,
     };
     let id = RawText::parse("t-1").unwrap();
     let calls = [
-        OutgoingCall::Send { send, push: None },
+        OutgoingCall::Send(send),
         OutgoingCall::Get(Get { id, context_id: None, history: None, wait: None }),
     ];
     let message =

@@ -76,7 +76,6 @@ impl JwsAlgorithm {
     }
 
     /// Its name.
-    #[cfg(feature = "auth")]
     pub fn name(self) -> &'static str {
         let found = ALGORITHMS.iter().find(|(_, algorithm)| *algorithm == self);
         found.map_or("", |(name, _)| name)

@@ -15,7 +15,7 @@ mod gate;
 pub(crate) mod jws;
 #[cfg(feature = "auth")]
 mod jwt;
-mod network;
+mod origin;
 #[cfg(feature = "auth")]
 mod remote_keys;
 #[cfg(feature = "auth")]
@@ -39,11 +39,11 @@ use crate::{
     service::{Now, PeerCertificate, Remote, RequestFields},
 };
 
+pub use crate::network::{Network, NoNetwork};
 pub(crate) use accounts::{AccountOf, Accounts, LateShares, NOWHERE};
 pub use certificates::CertificateCallers;
 pub(crate) use gate::{AdmittedCaller, Gate};
-pub use network::{Network, NoNetwork};
-use network::{origin_of, peer_bits};
+use origin::{origin_of, peer_bits};
 
 #[cfg(feature = "auth")]
 pub use self::{

@@ -311,7 +311,10 @@ impl<'x> ResponseWriter<'x> {
                     StreamResponse::Message { message, context_id }
                 }
                 Reply::Task { view, .. } => StreamResponse::Snapshot(view),
-                Reply::PageStart | Reply::PageTask { .. } | Reply::PageEnd { .. } => return,
+                Reply::PageStart
+                | Reply::PageTask { .. }
+                | Reply::PageEnd { .. }
+                | Reply::Push(_) => return,
             };
             responder.piece(out, &mut |out| stream::push_only_item(out, format, &item));
         })

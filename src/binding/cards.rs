@@ -331,6 +331,7 @@ pub fn body(
         security: Some(&security),
         idempotent_send: config.idempotent_send,
         long_poll_s: config.long_poll.then_some(config.limits.long_poll_ms_max / 1000),
+        push: config.push && dialect.offers(Op::PushSet),
         scopes,
     };
     let mut card = card::render(profile, &interfaces, form, options);

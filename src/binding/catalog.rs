@@ -26,7 +26,7 @@ pub enum Catalog {
     Agents,
     /// The linkset of RFC 9727.
     Linkset,
-    /// The keys that cards are signed with (RFC 7517 §5).
+    /// The keys that cards and posts are signed with (RFC 7517 §5).
     Keys,
 }
 
@@ -81,7 +81,7 @@ pub fn at(config: &ServerConfig, path: &str) -> Option<Catalog> {
     match path {
         AGENTS => Some(Catalog::Agents),
         API_CATALOG => Some(Catalog::Linkset),
-        KEYS if config.card_signer.is_some() => Some(Catalog::Keys),
+        KEYS if config.jwks.is_some() => Some(Catalog::Keys),
         _ => None,
     }
 }
@@ -113,10 +113,10 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, catalog: Catalog) {
     cards::send_validated(cx, head, &validators, (media, &body));
 }
 
-/// Answers with the keys that cards are signed with.
+/// Answers with the keys that cards and posts are signed with.
 fn keys(cx: &mut CallContext<'_>, head: &Head<'_>) {
     let config = cx.config;
-    let keys = config.card_signer.as_ref().map_or(&b"{\"keys\":[]}"[..], |signer| signer.jwks());
+    let keys = config.jwks.as_deref().unwrap_or(b"{\"keys\":[]}");
     let validators = cards::Validators::new(config, entity_tag::etag(keys), config.started_s);
     cards::send_validated(cx, head, &validators, (JWK_SET, keys));
 }

@@ -76,6 +76,9 @@ pub struct ServerConfig {
     pub idempotent_send: Option<&'static str>,
     /// True: cards say that readers may wait for news of a task.
     pub long_poll: bool,
+    /// True: push notifications are served, and cards say so; otherwise what is about them is
+    /// refused before it is read.
+    pub push: bool,
     /// Origins whose pages may open WebSockets, beside our own; `*` stands for all of them.
     pub ws_origins: Vec<String>,
     /// Paths below this one give every body back; for framing tests.
@@ -98,6 +101,8 @@ pub struct ServerConfig {
     pub card_signer: Option<Arc<dyn CardSigner>>,
     /// The signatures of cards.
     pub signed_cards: SignedCards,
+    /// The public keys of whatever is signed here, as a JWK set; `None`: nothing is.
+    pub jwks: Option<Box<[u8]>>,
     /// Since when the cards are as they are.
     pub card_times: CardTimes,
     /// Since when the agents are those that they are.

@@ -8,7 +8,7 @@ use crate::{
         tenant::{self, TenantNames},
     },
     dialect::{Method, ReadCx},
-    fault::Fault,
+    fault::{Fault, FaultKind},
     json::{Value, ValueSlot},
     model::{Call, Generation, Op, uuid},
 };
@@ -17,7 +17,7 @@ impl CallContext<'_> {
     /// The call that params are read into with this method; `task` is the id in a path.
     ///
     /// # Errors
-    /// The fault of the reader.
+    /// `PushNotificationNotSupported`, and the fault of the reader.
     #[inline(always)]
     pub fn decode<'p>(
         &mut self,
@@ -26,6 +26,7 @@ impl CallContext<'_> {
         params: Option<Value<'p>>,
         pack: &'p mut Vec<u8>,
     ) -> Result<Call<'p>, Fault> {
+        self.check_served(method.op)?;
         let cx = self.read_cx((method.op, method.generation()), task);
         // It is long to copy, and given on as it is.
         let mut decoded = (method.wire.decode)(&cx, params, pack);
@@ -42,7 +43,7 @@ impl CallContext<'_> {
     /// The call of an operation of a generation, which `read` reads; `task` is the id in a path.
     ///
     /// # Errors
-    /// The fault of the reader.
+    /// As [`CallContext::decode`].
     #[inline(always)]
     pub fn decode_by<'p>(
         &mut self,
@@ -50,10 +51,20 @@ impl CallContext<'_> {
         task: Option<&[u8]>,
         read: impl FnOnce(&ReadCx<'_>) -> Result<Call<'p>, Fault>,
     ) -> Result<Call<'p>, Fault> {
+        self.check_served(of.0)?;
         let mut decoded = read(&self.read_cx(of, task));
         self.renew_id(&decoded);
         self.add_wait(&mut decoded);
         decoded
+    }
+
+    /// A2A 1.0 §3.3.4: what is not served is refused whatever it says.
+    #[inline(always)]
+    fn check_served(&self, op: Op) -> Result<(), Fault> {
+        match op.is_push() && !self.config.push {
+            true => Err(FaultKind::PushNotificationNotSupported.into()),
+            false => Ok(()),
+        }
     }
 
     /// What a call is read with; from now on nobody is named in it.

@@ -60,6 +60,7 @@ fn stream(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
         history: Some(0),
         accepted_output_modes: None,
         metadata: None,
+        push: None,
         generation: Generation::V1,
     };
     let text = |value| std::str::from_utf8(value).ok();

@@ -45,6 +45,7 @@ impl DeclaredExtensions<'_> {
     fn has(self, uri: &str) -> bool {
         let is_of_server = match uri {
             Extension::LONG_POLL => self.config.long_poll,
+            Extension::PUSH_EVENTS => self.config.push,
             Extension::IDEMPOTENT_SEND => {
                 let whose = self.config.idempotent_send;
                 whose.is_some_and(|whose| self.is_known || whose != "authenticated")

@@ -163,7 +163,8 @@ impl CallContext<'_> {
             Call::Send(send) => send.task_id.into_iter().for_each(|id| details.note(id)),
             Call::Get(get) => details.note(get.id),
             Call::Cancel(target) | Call::Subscribe(target) => details.note(target.id),
-            Call::List(_) | Call::Push(_) | Call::ExtendedCard => {}
+            Call::Push(push) => details.note(push.call.task_id()),
+            Call::List(_) | Call::ExtendedCard => {}
         }
         details
     }

@@ -269,7 +269,7 @@ impl<T: Transport> Client<T> {
         self.push(&|packed| {
             let [task_id, id] =
                 two(packed, [Some(task_id), Some(id)]).map(Option::unwrap_or_default);
-            PushCall::Delete { task_id, id }
+            PushCall::Delete { task_id, id: Some(id) }
         })
         .await
     }

@@ -27,10 +27,13 @@ mod limits;
 mod request;
 mod scratch;
 mod seen;
+mod signing_key;
 mod stream;
 mod trace_parent;
 mod transport;
 mod url;
+#[cfg(feature = "push")]
+mod webhook_keys;
 mod websocket;
 
 pub use crate::{binding::interfaces::Binding, dialect::version::ProtocolVersion};
@@ -55,3 +58,5 @@ pub use transport::{
     HttpMethod, HttpRequest, HttpResponse, HttpVersion, Tick, Transport, TransportError,
 };
 pub use url::{HttpOrigin, HttpUrl, UrlError};
+#[cfg(feature = "push")]
+pub use webhook_keys::WebhookKeys;

@@ -163,9 +163,10 @@ impl SendRequest {
             history: self.history,
             accepted_output_modes: self.output_modes.as_deref().map(str::as_bytes),
             metadata: self.metadata.as_ref().map(JsonObjectBuf::view),
+            push: self.push.as_ref().map(PushConfigBuf::view),
             generation: Generation::V1,
         };
-        OutgoingCall::Send { send, push: self.push.as_ref().map(PushConfigBuf::view) }
+        OutgoingCall::Send(send)
     }
 }
 

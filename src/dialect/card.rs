@@ -61,6 +61,8 @@ pub struct CardOptions<'a> {
     pub idempotent_send: Option<&'static str>,
     /// Seconds that a reader may wait for news of a task; `None`: it may not.
     pub long_poll_s: Option<u64>,
+    /// True: push notifications are served.
+    pub push: bool,
     /// What the caller may do that the card is for; `None`: it is for everybody.
     pub scopes: Option<&'a ScopeSet>,
 }
@@ -134,7 +136,7 @@ pub fn render(
     }
     card.open("capabilities", b'{');
     card.flag("streaming", profile.streaming);
-    card.flag("pushNotifications", false);
+    card.flag("pushNotifications", options.push);
     if is_v03 {
         card.flag("stateTransitionHistory", false);
     }
@@ -225,7 +227,8 @@ impl CardWriter {
         let is_open = |uri: &&str| extensions.iter().all(|extension| extension.uri != **uri);
         let once = Some(Extension::IDEMPOTENT_SEND).filter(is_open).zip(options.idempotent_send);
         let poll = Some(Extension::LONG_POLL).filter(is_open).zip(options.long_poll_s);
-        if extensions.is_empty() && once.is_none() && poll.is_none() {
+        let push = Some(Extension::PUSH_EVENTS).filter(is_open).filter(|_| options.push);
+        if extensions.is_empty() && once.is_none() && poll.is_none() && push.is_none() {
             return;
         }
         self.open("extensions", b'[');
@@ -251,6 +254,11 @@ impl CardWriter {
             self.key("waitSecondsMax");
             push_u64(&mut self.0, seconds);
             self.0.extend_from_slice(b"}}");
+        }
+        if let Some(uri) = push {
+            self.own_extension(uri, "A webhook may name the events that it gets");
+            self.key("events");
+            self.0.extend_from_slice(br#"["status","artifacts","final"]}}"#);
         }
         self.0.push(b']');
     }

@@ -18,7 +18,11 @@ use crate::{
 use super::calls::{CallRules, Calls};
 use super::{
     Dialect, DocumentedBody, DocumentedQuota, Encode, Method, Quirks, ReadCx, Routes, Wire,
-    WriteCx, fault, method, pre_v1::Spelling, read::sizes::Sizes, v01, v03,
+    WriteCx, fault, method,
+    pre_v1::Spelling,
+    push_out,
+    read::{self, sizes::Sizes},
+    v01, v03,
 };
 
 /// Evo AI.
@@ -87,11 +91,17 @@ fn read<'p>(
         };
         sizes.check(params)?;
     }
-    v03::read_lenient(cx, params, pack)
+    match cx.op {
+        Op::PushSet | Op::PushGet => read::push_headers(cx, params, pack).map(Call::Push),
+        _ => v03::read_lenient(cx, params, pack),
+    }
 }
 
 fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
-    v01::reply_in(out, &SPELLING, reply, cx);
+    match reply {
+        Reply::Push(push) => push_out::evo_ai(out, push),
+        _ => v01::reply_in(out, &SPELLING, reply, cx),
+    }
 }
 
 fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool {

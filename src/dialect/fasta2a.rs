@@ -19,7 +19,7 @@ use super::{
     json_out::{self, TaskRef},
     method,
     pre_v1::{self, Spelling, StatusOut},
-    v1, v03,
+    push_out, v1, v03,
 };
 
 /// Pydantic AI.
@@ -87,6 +87,7 @@ fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
         Reply::PageEnd { next, page_size, total } => {
             json_out::page_end(out, next, page_size, total)
         }
+        Reply::Push(ref push) => push_out::v1(out, push),
     }
 }
 

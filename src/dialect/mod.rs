@@ -18,6 +18,9 @@ pub mod card_security;
 mod fault;
 mod json_out;
 mod pre_v1;
+#[cfg(feature = "push")]
+mod push_body;
+mod push_out;
 mod read;
 pub mod rest;
 mod v01;
@@ -36,6 +39,8 @@ use crate::{
     service::StreamResponse,
 };
 
+#[cfg(feature = "push")]
+pub use push_body::{push_body, push_head};
 #[cfg(feature = "client")]
 pub use read::{ReplyCx, read_fault, read_item, read_reply};
 pub use standard::DIALECT as STANDARD;
@@ -208,7 +213,8 @@ impl<D> Method<D> {
             Reply::Message { .. }
             | Reply::PageStart
             | Reply::PageTask { .. }
-            | Reply::PageEnd { .. } => &self.wire.encode,
+            | Reply::PageEnd { .. }
+            | Reply::Push(_) => &self.wire.encode,
         }
     }
 }

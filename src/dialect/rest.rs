@@ -5,10 +5,10 @@
 
 use crate::{
     fault::Fault,
-    model::{Generation, Op},
+    model::{Generation, Op, PushReply, Reply},
 };
 
-use super::{Method, fault, method, v1, v03_rest};
+use super::{Encode, Method, Wire, WriteCx, fault, method, v1, v03_rest};
 
 /// One generation's way of speaking HTTP+JSON.
 pub struct HttpJson {
@@ -45,18 +45,38 @@ impl HttpJson {
     }
 }
 
+/// The JSON of 1.0, with errors as AIP-193 has them (A2A 1.0 §11.6).
+static V1_WIRE: Wire = Wire {
+    decode: v1::WIRE.decode,
+    encode: Encode { reply: v1_reply, fault: v1_fault, ..v1::WIRE.encode },
+    #[cfg(feature = "client")]
+    calls: v1::WIRE.calls,
+};
+
+fn v1_reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
+    match reply {
+        // Clients parse what they get.
+        Reply::Push(PushReply::Deleted) => out.extend_from_slice(b"{}"),
+        _ => v1::reply(out, reply, cx),
+    }
+}
+
+fn v1_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
+    fault::rest_v1(out, fault, fault.kind.row().status.http());
+}
+
 const METHODS_V1: &[Method] = &[
-    method("GetTask", Op::Get, &v1::REST),
-    method("SendMessage", Op::Send, &v1::REST),
-    method("SendStreamingMessage", Op::Stream, &v1::REST),
-    method("SubscribeToTask", Op::Subscribe, &v1::REST),
-    method("ListTasks", Op::List, &v1::REST),
-    method("CancelTask", Op::Cancel, &v1::REST),
-    method("CreateTaskPushNotificationConfig", Op::PushSet, &v1::REST),
-    method("GetTaskPushNotificationConfig", Op::PushGet, &v1::REST),
-    method("ListTaskPushNotificationConfigs", Op::PushList, &v1::REST),
-    method("DeleteTaskPushNotificationConfig", Op::PushDelete, &v1::REST),
-    method("GetExtendedAgentCard", Op::ExtendedCard, &v1::REST),
+    method("GetTask", Op::Get, &V1_WIRE),
+    method("SendMessage", Op::Send, &V1_WIRE),
+    method("SendStreamingMessage", Op::Stream, &V1_WIRE),
+    method("SubscribeToTask", Op::Subscribe, &V1_WIRE),
+    method("ListTasks", Op::List, &V1_WIRE),
+    method("CancelTask", Op::Cancel, &V1_WIRE),
+    method("CreateTaskPushNotificationConfig", Op::PushSet, &V1_WIRE),
+    method("GetTaskPushNotificationConfig", Op::PushGet, &V1_WIRE),
+    method("ListTaskPushNotificationConfigs", Op::PushList, &V1_WIRE),
+    method("DeleteTaskPushNotificationConfig", Op::PushDelete, &V1_WIRE),
+    method("GetExtendedAgentCard", Op::ExtendedCard, &V1_WIRE),
 ];
 
 const METHODS_V03: &[Method] = &[

@@ -17,7 +17,7 @@ use super::{
     Encode, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef},
     pre_v1::{self, Spelling, StatusOut},
-    read, v03,
+    push_out, read, v03,
 };
 
 /// The 0.1 pairs.
@@ -80,6 +80,7 @@ pub(super) fn reply_in(
         Reply::Task { .. } | Reply::PageStart | Reply::PageTask { .. } | Reply::PageEnd { .. } => {
             v03::reply_in(out, spelling, reply);
         }
+        Reply::Push(ref push) => push_out::v01(out, push),
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     Encode, EncodeText, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef},
     pre_v1::{self, Spelling, StatusOut},
-    read,
+    push_out, read,
 };
 
 /// The 0.3 pairs.
@@ -111,6 +111,7 @@ pub(super) fn reply_in(out: &mut Vec<u8>, spelling: &Spelling, reply: &Reply<'_>
         Reply::PageEnd { next, page_size, total } => {
             json_out::page_end(out, next, page_size, total)
         }
+        Reply::Push(ref push) => push_out::v03(out, push),
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
     Encode, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef},
     pre_v1::message_task_ref,
-    read,
+    push_out, read,
 };
 
 /// The pairs of 0.3 over HTTP+JSON.
@@ -68,6 +68,7 @@ fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
         Reply::PageEnd { next, page_size, total } => {
             json_out::page_end(out, next, page_size, total)
         }
+        Reply::Push(ref push) => push_out::v03_rest(out, push),
     }
 }
 

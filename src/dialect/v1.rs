@@ -19,7 +19,7 @@ use super::calls;
 use super::{
     Encode, EncodeText, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef, Template},
-    read,
+    push_out, read,
 };
 
 /// The 1.0 pairs.
@@ -32,14 +32,6 @@ pub static WIRE: Wire = Wire {
         text: Some(TEXT),
         fault: write_fault,
     },
-    #[cfg(feature = "client")]
-    calls: calls::Calls::V1,
-};
-
-/// The same in the HTTP+JSON binding, whose errors are AIP-193 (A2A 1.0 §11.6).
-pub(super) static REST: Wire = Wire {
-    decode: read,
-    encode: Encode { fault: write_rest_fault, ..WIRE.encode },
     #[cfg(feature = "client")]
     calls: calls::Calls::V1,
 };
@@ -70,11 +62,7 @@ fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
     fault::v1(out, fault);
 }
 
-fn write_rest_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
-    fault::rest_v1(out, fault, fault.kind.row().status.http());
-}
-
-fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
+pub(super) fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
     match *reply {
         Reply::Task { view, history } => {
             // A2A 1.0 §9.4: sending answers with a oneof, all else with the bare task.
@@ -98,12 +86,13 @@ fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
         Reply::PageEnd { next, page_size, total } => {
             json_out::page_end(out, next, page_size, total)
         }
+        Reply::Push(ref push) => push_out::v1(out, push),
     }
 }
 
-pub(super) fn direct(out: &mut Vec<u8>, message: Message<'_>, context_id: RawText<'_>) {
+pub(super) fn direct(out: &mut Vec<u8>, said: Message<'_>, context_id: RawText<'_>) {
     out.extend_from_slice(b"{\"message\":");
-    self::message(out, message, TaskRef { task_id: b"", context_id: context_id.raw() });
+    message(out, said, TaskRef { task_id: b"", context_id: context_id.raw() });
     out.push(b'}');
 }
 

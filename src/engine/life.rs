@@ -8,6 +8,8 @@ use std::{
     task::Waker,
 };
 
+#[cfg(feature = "push")]
+use crate::push::signature::PostSigner;
 use crate::{
     binding::ServerConfig,
     engine::Worker,
@@ -29,6 +31,9 @@ pub struct Waiting {
 pub struct Engine {
     pub(super) service: Arc<dyn Service>,
     pub(super) agents: Option<Agents>,
+    /// Who signs posts to webhooks.
+    #[cfg(feature = "push")]
+    pub(super) webhook_signer: Option<Arc<dyn PostSigner>>,
     pub(super) tap: Option<Arc<dyn Tap>>,
     pub(crate) config: ServerConfig,
     pub(super) draining: AtomicBool,

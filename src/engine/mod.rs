@@ -10,8 +10,11 @@ mod conn;
 mod exchange;
 mod figures;
 mod following;
+mod key_set;
 mod life;
 mod local_core;
+#[cfg(feature = "push")]
+mod outbox;
 mod request;
 mod setup;
 mod socket;
@@ -39,6 +42,13 @@ pub use exchange::{Exchange, ResponseSink};
 pub use life::{Engine, Waiting};
 pub use local_core::local_core;
 pub use setup::{Mount, Setup};
+
+#[cfg(feature = "push")]
+pub use crate::push::{
+    HostRule, NoHostRule, Pace, PortRule, PostPlace, PushSettings, PushTargets, TargetError,
+    address::AddressKind,
+    outbox::{NextRequest, Outbox, PostOutcome, PostRequest},
+};
 
 #[cfg(feature = "net")]
 use crate::service::{AgentIndex, LastCall};

@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
+#[cfg(feature = "push")]
+use crate::push::{PushSettings, signature::PostSigner};
 use crate::{
     agent::Agent,
     auth::{Accounts, Authenticator, Gate, LateShares, Network, Quota, Quotas},
@@ -23,7 +25,7 @@ use crate::{
     },
     dialect::{self, card::CardForm},
     engine::{
-        BuildError, Engine,
+        BuildError, Engine, key_set,
         local_core::{check_fields, check_security, indexes},
     },
     limits::Limits,
@@ -115,6 +117,14 @@ pub struct Setup {
     /// Who signs cards (A2A 1.0 §8.4), as `client::card::SigningKeys` does: those that name
     /// `public_url` or one of `allow_hosts`. The public keys are at `/.well-known/jwks.json`.
     pub card_signer: Option<Arc<dyn CardSigner>>,
+    /// Webhooks, which a courier posts ([`Engine::outbox`]); `None`: there are none. A `service`
+    /// serves its own, or none ([`Service::has_push`]).
+    #[cfg(feature = "push")]
+    pub push: Option<PushSettings>,
+    /// Who signs posts to webhooks, as `client::WebhookKeys` does, beside what their configurations
+    /// ask for. The public keys are where those of cards are.
+    #[cfg(feature = "push")]
+    pub webhook_signer: Option<Arc<dyn PostSigner>>,
     /// What cards say that callers have to show, unless the agent has words of its own
     /// ([`Profile::security`]); by default what the authenticator asks for.
     pub security: CardSecurity,
@@ -152,6 +162,10 @@ impl Default for Setup {
             ws_origins: Vec::new(),
             cors: Cors::default(),
             card_signer: None,
+            #[cfg(feature = "push")]
+            push: None,
+            #[cfg(feature = "push")]
+            webhook_signer: None,
             security: CardSecurity::default(),
             #[cfg(feature = "test-echo")]
             test_echo: None,
@@ -223,14 +237,21 @@ impl Setup {
         Ok(profiles.map(|profile| profile.name.clone()).collect())
     }
 
+    /// The public keys of all that signs.
+    fn jwks(&self) -> Option<Box<[u8]>> {
+        let sets = self.card_signer.iter().map(|signer| signer.jwks());
+        #[cfg(feature = "push")]
+        let sets = sets.chain(self.webhook_signer.iter().map(|signer| signer.jwks()));
+        key_set::of(&sets.collect::<Vec<_>>())
+    }
+
     /// Checks the settings and makes an engine of them.
     ///
     /// # Errors
     /// [`BuildError`].
     pub fn build(self, start: Start) -> Result<Arc<Engine>, BuildError> {
-        let mounts = self.resolve()?;
-        let is_own = self.service.is_none();
-        let knows_callers = self.authenticator.is_some();
+        let (mounts, jwks) = (self.resolve()?, self.jwks());
+        let (is_own, knows_callers) = (self.service.is_none(), self.authenticator.is_some());
         let declared = self.idempotency.callers(knows_callers).filter(|_| is_own);
         let (service, agents) = match self.service {
             Some(service) => (service, None),
@@ -238,27 +259,19 @@ impl Setup {
                 let (limits, node, tap) = (&self.limits, self.node, self.tap.clone());
                 let core = Core::new(limits, self.agents, node, self.idempotency, &start, tap);
                 self.tracer.iter().for_each(|tracer| core.trace(Arc::clone(tracer)));
+                #[cfg(feature = "push")]
+                self.push.into_iter().for_each(|push| core.serve_push(push));
                 (Arc::clone(&core) as Arc<dyn Service>, Some(core.agents()))
             }
         };
         let streams = Permits::new(self.limits.streams_max, start.workers);
         #[cfg(feature = "grpc")]
         let service_streams = Permits::new(self.limits.service_streams_max, start.workers);
-        let waiting = Permits::new(self.limits.connections_max, start.workers);
-        let credentials_max = self.limits.credentials_max;
-        // Where anybody may call there is no caller who could be told from others.
-        let share = self.authenticator.as_ref().map(|_| Quota::share_of(&self.limits));
-        let (quotas, share) = (self.quotas, share.unwrap_or_default());
-        let accounts = Arc::new(Accounts::new(credentials_max, quotas, share, start.secret));
-        let gate = |by| Gate::new(by, Arc::clone(&accounts), credentials_max, start.secret);
-        let access = Access {
-            gate: self.authenticator.map(gate),
-            accounts,
-            asks_scopes: self.asks_scopes,
-            trusted_proxies: self.trusted_proxies,
-        };
+        let mut access = gate(self.authenticator, self.quotas, &self.limits, start.secret);
+        (access.asks_scopes, access.trusted_proxies) = (self.asks_scopes, self.trusted_proxies);
         let config = ServerConfig {
             large: LargeBodies::new(&self.limits),
+            waiting: Permits::new(self.limits.connections_max, start.workers),
             limits: self.limits,
             shared: LateShares::for_calls(&access.accounts, &access.trusted_proxies),
             access,
@@ -279,10 +292,12 @@ impl Setup {
             extended_card: self.extended_card || knows_callers,
             idempotent_send: declared,
             long_poll: is_own,
+            push: service.has_push(),
             ws_origins: self.ws_origins,
             cors: CorsPolicy::new(self.cors),
             card_signer: self.card_signer,
             signed_cards: SignedCards::default(),
+            jwks,
             security: self.security,
             #[cfg(feature = "test-echo")]
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),
@@ -290,13 +305,36 @@ impl Setup {
             streams,
             #[cfg(feature = "grpc")]
             service_streams,
-            waiting,
             card_times: CardTimes::default(),
             catalog_times: CatalogTimes::default(),
         };
-        let (draining, cut) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Arc::new(Engine { service, agents, tap: self.tap, config, draining, cut }))
+        Ok(Arc::new(Engine {
+            service,
+            agents,
+            #[cfg(feature = "push")]
+            webhook_signer: self.webhook_signer,
+            tap: self.tap,
+            config,
+            draining: AtomicBool::default(),
+            cut: AtomicBool::default(),
+        }))
     }
+}
+
+/// Who lets callers in, and what each has taken.
+fn gate(
+    authenticator: Option<Arc<dyn Authenticator>>,
+    quotas: Quotas,
+    limits: &Limits,
+    secret: u128,
+) -> Access {
+    let credentials_max = limits.credentials_max;
+    // Where anybody may call there is no caller who could be told from others.
+    let share = authenticator.as_ref().map(|_| Quota::share_of(limits)).unwrap_or_default();
+    let accounts = Arc::new(Accounts::new(credentials_max, quotas, share, secret));
+    let gate = |by| Gate::new(by, Arc::clone(&accounts), credentials_max, secret);
+    let gate = authenticator.map(gate);
+    Access { gate, accounts, asks_scopes: false, trusted_proxies: Vec::new() }
 }
 
 fn resolve(

@@ -41,15 +41,18 @@ struct Portion {
 /// The last one takes the rest.
 const PORTIONS: &[Portion] = &[
     Portion { name: "large_bodies_max", least: |_| 1, most: 1024, weight: 18 },
-    Portion { name: "connections_max", least: |_| 64, most: 65_536, weight: 28 },
-    Portion { name: "http2_connections_max", least: |_| 1, most: 2_048, weight: 185 },
-    Portion { name: "tasks_max", least: |_| 1_024, most: 1 << 24, weight: 34 },
+    Portion { name: "connections_max", least: |_| 64, most: 65_536, weight: 29 },
+    Portion { name: "http2_connections_max", least: |_| 1, most: 2_048, weight: 188 },
+    Portion { name: "tasks_max", least: |_| 1_024, most: 1 << 24, weight: 33 },
     Portion { name: "deferred_calls_max", least: |_| 64, most: 8_192, weight: 2 },
     Portion { name: "idempotency_entries_max", least: |_| 1_024, most: 262_144, weight: 2 },
     Portion { name: "idempotency_bytes_max", least: |_| MIB / 4, most: 16 * MIB, weight: 1 },
+    Portion { name: "push_scopes_max", least: |_| 64, most: 1_024, weight: 0 },
+    Portion { name: "push_posts_bytes_max", least: |_| MIB / 4, most: 64 * MIB, weight: 1 },
+    Portion { name: "push_bytes_max", least: |_| MIB / 4, most: 64 * MIB, weight: 2 },
     Portion { name: "reuse_bytes_max", least: |_| MIB, most: 128 * MIB, weight: 4 },
     Portion { name: "buffers_bytes_max", least: one_exchange, most: 1 << 40, weight: 57 },
-    Portion { name: "store_bytes_max", least: two_tasks, most: 1 << 48, weight: 117 },
+    Portion { name: "store_bytes_max", least: two_tasks, most: 1 << 48, weight: 118 },
 ];
 
 /// A whole request and an answer.

@@ -37,7 +37,7 @@ const HTTP2_HEAD_FACTOR: u64 = 6;
 #[cfg(feature = "grpc")]
 const HTTP2_HEADS_BYTES: u64 = 16 * 1024 * 1024;
 /// Memory of a slot for a task; see `store/slab.rs`.
-pub(crate) const SLOT_BYTES: u64 = 160;
+pub(crate) const SLOT_BYTES: u64 = 168;
 /// Memory of the number of a task's last record, which each slot has when there is a tap.
 pub(crate) const RECORD_NUMBER_BYTES: u64 = 8;
 /// Memory that one task holds beside its log and its slot: order entry, context entry, and its
@@ -69,6 +69,9 @@ const NAME_BYTES: u64 = 256;
 const CREDENTIAL_BYTES: u64 = 768;
 /// Names of each kind that a worker knows.
 const KNOWN_NAMES: u64 = 256;
+
+/// Memory of the webhook of a scope, with the longest URL and header fields.
+const PUSH_SCOPE_BYTES: u64 = 16 * 1024;
 
 /// Memory that the JSON parser holds for each byte of a body and for each of its tokens; see
 /// `Parser::bounded`.
@@ -121,6 +124,15 @@ impl Limits {
                 "sends that are known again (idempotency_entries_max, idempotency_bytes_max)",
                 times(self.idempotency_entries_max, IDEMPOTENCY_ENTRY_BYTES)
                     .saturating_add(self.idempotency_bytes_max as u64),
+            ),
+            (
+                "webhooks: configurations (push_bytes_max, push_scopes_max)",
+                (self.push_bytes_max as u64)
+                    .saturating_add(times(self.push_scopes_max, PUSH_SCOPE_BYTES)),
+            ),
+            (
+                "webhooks: posts under way (push_posts_bytes_max, task_bytes_max)",
+                (self.push_posts_bytes_max as u64).saturating_add(self.task_bytes_max as u64),
             ),
             ("connections: state (connections_max)", times(self.connections_max, CONNECTION_BYTES)),
             (

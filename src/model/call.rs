@@ -3,6 +3,7 @@
 use super::{
     json::JsonObject,
     pack::Message,
+    push::{PushConfig, PushRequest},
     state::{Generation, TaskState},
     text::RawText,
 };
@@ -40,6 +41,12 @@ impl Op {
         matches!(self, Op::Stream | Op::Subscribe)
     }
 
+    /// True for the operations on push configurations.
+    #[inline(always)]
+    pub fn is_push(self) -> bool {
+        matches!(self, Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete)
+    }
+
     /// What its requests say, in every binding and generation.
     #[inline(always)]
     pub(crate) fn params<'a>(self) -> Params<'a> {
@@ -66,7 +73,7 @@ pub(crate) enum Params<'a> {
     List,
     /// [`Target`], and the call that is made of it.
     Target(fn(Target<'a>) -> Call<'a>),
-    /// A push configuration, of which nothing is read.
+    /// [`PushRequest`].
     Push,
     /// Nothing.
     Nothing,
@@ -86,8 +93,9 @@ pub enum Call<'a> {
     Cancel(Target<'a>),
     /// [`Op::Subscribe`]: a stream, or the task.
     Subscribe(Target<'a>),
-    /// Any of the four push operations, to which there is no reply yet.
-    Push(Op),
+    /// The four operations on push configurations: the configuration, or that there is none; a list
+    /// of them; that one is gone.
+    Push(PushRequest<'a>),
     /// [`Op::ExtendedCard`], which bindings answer by themselves, from the agent's profile.
     ExtendedCard,
 }
@@ -168,6 +176,8 @@ pub struct Send<'a> {
     pub accepted_output_modes: Option<&'a [u8]>,
     /// The request's metadata.
     pub metadata: Option<JsonObject<'a>>,
+    /// Where the events of the task are to be posted; it names no task.
+    pub push: Option<PushConfig<'a>>,
     /// The caller's wire family.
     pub generation: Generation,
 }

@@ -19,8 +19,8 @@ mod owned;
 pub mod pack;
 mod part;
 mod profile;
-#[cfg(feature = "client")]
 pub mod push;
+mod push_filter;
 #[cfg(feature = "client")]
 pub mod received;
 pub mod reply;
@@ -45,11 +45,11 @@ pub use owned::{CallBuf, TaskBuf};
 pub use pack::{Artifact, Message};
 pub use part::{Content, Part};
 pub use profile::{Extension, Profile, Provider, Skill, is_agent_name};
-#[cfg(feature = "client")]
-pub use push::{PushCall, PushConfig, PushConfigBuf};
+pub use push::{PushCall, PushConfig, PushConfigBuf, PushForm, PushRequest};
+pub use push_filter::PushFilter;
 #[cfg(feature = "client")]
 pub use received::{ReadError, Received, ReceivedKind};
-pub use reply::Reply;
+pub use reply::{PushReply, Reply};
 pub use security::{CardRequirement, CardScheme, CardSchemeKind, CardSecurity};
 pub use state::{Generation, Role, TaskState};
 pub use task::{Refusal, Task, TaskLimits};

@@ -7,23 +7,18 @@ use std::fmt;
 
 use super::{
     call::{Get, List, Op, Send, SendMode, Target},
-    push::{PushCall, PushConfig},
+    push::PushCall,
 };
 
 /// One call, borrowed, before it is written: what [`Call`](super::Call) is behind a server's
-/// readers, and more, as servers of ours do not serve all of it.
+/// readers.
 ///
 /// [`Send::generation`] and [`Target::generation`] mean nothing here: whom it is written for says
 /// which it is.
 #[derive(Clone, Copy)]
 pub enum OutgoingCall<'a> {
     /// Send a message; as [`Op::Stream`] by [`SendMode::Stream`].
-    Send {
-        /// What to send, and how the answer is wanted.
-        send: Send<'a>,
-        /// Where events of the task go beside the answer.
-        push: Option<PushConfig<'a>>,
-    },
+    Send(Send<'a>),
     /// Read a task.
     Get(Get<'a>),
     /// Page through tasks.
@@ -42,8 +37,8 @@ impl OutgoingCall<'_> {
     /// The operation.
     pub fn op(&self) -> Op {
         match self {
-            OutgoingCall::Send { send, .. } if send.mode == SendMode::Stream => Op::Stream,
-            OutgoingCall::Send { .. } => Op::Send,
+            OutgoingCall::Send(send) if send.mode == SendMode::Stream => Op::Stream,
+            OutgoingCall::Send(_) => Op::Send,
             OutgoingCall::Get(_) => Op::Get,
             OutgoingCall::List(_) => Op::List,
             OutgoingCall::Cancel(_) => Op::Cancel,

@@ -5,10 +5,11 @@
 
 use super::{
     build::{ArtifactBuf, MessageBuf},
-    call::{Call, Get, List, Op, Send, SendMode, Target, TaskWait},
+    call::{Call, Get, List, Send, SendMode, Target, TaskWait},
     event::TaskEvent,
     json::JsonObject,
     pack::{Message, PackedFields, Packer},
+    push::{PushCall, PushConfig, PushForm, PushRequest},
     state::{Generation, TaskState},
     task::{Refusal, Task, TaskLimits},
     text::{RawText, Text},
@@ -175,6 +176,8 @@ mod tag {
     pub const OUTPUT_MODES: u8 = 4;
     pub const METADATA: u8 = 5;
     pub const PAGE_TOKEN: u8 = 6;
+    pub const PUSH: u8 = 7;
+    pub const PUSH_ID: u8 = 8;
 }
 
 /// A call that owns what it says.
@@ -202,7 +205,7 @@ enum CallKind {
     List(List<'static>),
     Cancel(Aim),
     Subscribe(Aim),
-    Push(Op),
+    Push(PushKind, PushForm),
     ExtendedCard,
 }
 
@@ -222,6 +225,53 @@ impl Aim {
     }
 }
 
+/// A [`PushCall`] without what is borrowed.
+#[derive(Clone, Copy)]
+enum PushKind {
+    Set,
+    Get,
+    List { page_size: Option<u32> },
+    Delete,
+}
+
+impl PushKind {
+    fn of(call: &PushCall<'_>, put: &mut dyn FnMut(u8, Option<&[u8]>)) -> PushKind {
+        match *call {
+            PushCall::Set(config) => {
+                put(tag::PUSH, Some(config.packed()));
+                PushKind::Set
+            }
+            PushCall::Get { task_id, id } => {
+                put(tag::ID, Some(task_id.raw()));
+                put(tag::PUSH_ID, id.map(RawText::raw));
+                PushKind::Get
+            }
+            PushCall::List { task_id, page_size, page_token } => {
+                put(tag::ID, Some(task_id.raw()));
+                put(tag::PAGE_TOKEN, page_token.map(RawText::raw));
+                PushKind::List { page_size }
+            }
+            PushCall::Delete { task_id, id } => {
+                put(tag::ID, Some(task_id.raw()));
+                put(tag::PUSH_ID, id.map(RawText::raw));
+                PushKind::Delete
+            }
+        }
+    }
+
+    fn view(self, fields: PackedFields<'_>) -> PushCall<'_> {
+        let (task_id, id) = (fields.text(tag::ID).unwrap_or_default(), fields.text(tag::PUSH_ID));
+        match self {
+            PushKind::Set => PushCall::Set(PushConfig(fields.first(tag::PUSH).unwrap_or_default())),
+            PushKind::Get => PushCall::Get { task_id, id },
+            PushKind::List { page_size } => {
+                PushCall::List { task_id, page_size, page_token: fields.text(tag::PAGE_TOKEN) }
+            }
+            PushKind::Delete => PushCall::Delete { task_id, id },
+        }
+    }
+}
+
 impl CallBuf {
     /// A copy of a call.
     pub fn of(call: &Call<'_>) -> CallBuf {
@@ -234,6 +284,7 @@ impl CallBuf {
                 put(tag::CONTEXT_ID, send.context_id.map(RawText::raw));
                 put(tag::OUTPUT_MODES, send.accepted_output_modes);
                 put(tag::METADATA, send.metadata.map(JsonObject::raw));
+                put(tag::PUSH, send.push.map(PushConfig::packed));
                 let Send { has_own_id, client_chooses_id, mode, history, .. } = *send;
                 let generation = send.generation;
                 CallKind::Send { has_own_id, client_chooses_id, mode, history, generation }
@@ -250,7 +301,7 @@ impl CallBuf {
             }
             Call::Cancel(target) => CallKind::Cancel(Aim::of(target, &mut put)),
             Call::Subscribe(target) => CallKind::Subscribe(Aim::of(target, &mut put)),
-            Call::Push(op) => CallKind::Push(*op),
+            Call::Push(push) => CallKind::Push(PushKind::of(&push.call, &mut put), push.form),
             Call::ExtendedCard => CallKind::ExtendedCard,
         };
         CallBuf { kind, fields: fields.into() }
@@ -277,6 +328,7 @@ impl CallBuf {
                     history,
                     accepted_output_modes: fields.first(tag::OUTPUT_MODES),
                     metadata,
+                    push: fields.first(tag::PUSH).map(PushConfig),
                     generation,
                 })
             }
@@ -289,7 +341,7 @@ impl CallBuf {
             }
             CallKind::Cancel(aim) => Call::Cancel(target(aim)),
             CallKind::Subscribe(aim) => Call::Subscribe(target(aim)),
-            CallKind::Push(op) => Call::Push(op),
+            CallKind::Push(kind, form) => Call::Push(PushRequest { call: kind.view(fields), form }),
             CallKind::ExtendedCard => Call::ExtendedCard,
         }
     }

@@ -141,7 +141,7 @@ impl<'a> PackedFields<'a> {
     }
 
     /// All fields with this tag, which is one of text.
-    fn texts(self, tag: u8) -> impl Iterator<Item = RawText<'a>> {
+    pub(super) fn texts(self, tag: u8) -> impl Iterator<Item = RawText<'a>> {
         self.filter(move |(t, _)| *t == tag).map(|(_, raw)| RawText::known(raw))
     }
 }

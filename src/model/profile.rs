@@ -83,6 +83,10 @@ impl Extension {
     /// Names what servers of this crate declare by themselves whose readers of a task may wait for
     /// news of it (`docs/guide/calls.md`). Its `params` say how long: `{"waitSecondsMax": 60}`.
     pub const LONG_POLL: &'static str = "urn:peregrine:long-poll:1";
+
+    /// Names the kinds of events that a webhook gets: members `events` and `coalesce` of its
+    /// configuration (`docs/guide/webhooks.md`).
+    pub const PUSH_EVENTS: &'static str = "urn:peregrine:push-events:1";
 }
 
 /// One entry of a card's `skills` (A2A 1.0 §4.4.5).

@@ -9,11 +9,12 @@ use std::fmt;
 use super::{
     build::put_text,
     pack::{PackedFields, Packer},
+    push_filter::PushFilter,
     text::{RawText, Text},
 };
 
-/// Field numbers of a packed configuration (`lf.a2a.v1.TaskPushNotificationConfig`, and from 7 on
-/// those of its `authentication`).
+/// Field numbers of a packed configuration: those of `lf.a2a.v1.TaskPushNotificationConfig`, 7 and
+/// 8 of its `authentication`, and then what Evo AI has.
 pub(crate) mod push_tag {
     pub const ID: u8 = 2;
     pub const TASK_ID: u8 = 3;
@@ -21,6 +22,11 @@ pub(crate) mod push_tag {
     pub const TOKEN: u8 = 5;
     pub const SCHEME: u8 = 7;
     pub const CREDENTIALS: u8 = 8;
+    pub const CONTEXT_ID: u8 = 9;
+    pub const HEADER_NAME: u8 = 10;
+    pub const HEADER_VALUE: u8 = 11;
+    /// One byte.
+    pub const FILTER: u8 = 12;
 }
 
 /// A packed push configuration (`TaskPushNotificationConfig`; wire §1.6).
@@ -60,6 +66,42 @@ impl<'a> PushConfig<'a> {
     /// What follows the scheme there; servers may mask it in what they show.
     pub fn credentials(self) -> Option<RawText<'a>> {
         self.text(push_tag::CREDENTIALS)
+    }
+
+    /// The conversation whose tasks it is about, where it names no task (Evo AI).
+    pub fn context_id(self) -> Option<RawText<'a>> {
+        self.text(push_tag::CONTEXT_ID)
+    }
+
+    /// Header fields of its own, by name and value (Evo AI).
+    pub fn headers(self) -> impl Iterator<Item = (RawText<'a>, RawText<'a>)> {
+        let texts = |tag| PackedFields(self.0).texts(tag);
+        texts(push_tag::HEADER_NAME).zip(texts(push_tag::HEADER_VALUE))
+    }
+
+    /// Which events it gets, where it says so.
+    pub fn filter(self) -> Option<PushFilter> {
+        let bits = PackedFields(self.0).first(push_tag::FILTER)?;
+        bits.first().map(|bits| PushFilter::of_bits(*bits))
+    }
+
+    /// A copy under this id, which stands as between quotes, and without its task.
+    #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone keep them"))]
+    pub(crate) fn under(self, id: &[u8]) -> Box<[u8]> {
+        let mut packed = Vec::with_capacity(self.0.len() + id.len() + 8);
+        let mut packer = Packer(&mut packed);
+        packer.put(push_tag::ID, id);
+        for (tag, bytes) in PackedFields(self.0) {
+            if !matches!(tag, push_tag::ID | push_tag::TASK_ID) {
+                packer.put(tag, bytes);
+            }
+        }
+        packed.into()
+    }
+
+    /// The packed fields.
+    pub(crate) fn packed(self) -> &'a [u8] {
+        self.0
     }
 }
 
@@ -128,6 +170,26 @@ impl PushConfigBuf {
         self.authentication("Bearer", credentials)
     }
 
+    /// Gives a header field of its own, beside those before (Evo AI).
+    #[must_use]
+    pub fn header<'t>(
+        mut self,
+        name: impl Into<Text<'t>>,
+        value: impl Into<Text<'t>>,
+    ) -> PushConfigBuf {
+        put_text(&mut Packer(&mut self.packed), push_tag::HEADER_NAME, name.into());
+        put_text(&mut Packer(&mut self.packed), push_tag::HEADER_VALUE, value.into());
+        self
+    }
+
+    /// Says which events it gets.
+    #[must_use]
+    pub fn filter(mut self, filter: PushFilter) -> PushConfigBuf {
+        super::build::remove(&mut self.packed, push_tag::FILTER);
+        Packer(&mut self.packed).put(push_tag::FILTER, &[filter.bits()]);
+        self
+    }
+
     /// The configuration.
     pub fn view(&self) -> PushConfig<'_> {
         PushConfig(&self.packed)
@@ -165,9 +227,44 @@ pub enum PushCall<'a> {
     Delete {
         /// The task.
         task_id: RawText<'a>,
-        /// Which of its configurations.
-        id: RawText<'a>,
+        /// Which of its configurations; `None`, in 0.1: whichever there is.
+        id: Option<RawText<'a>>,
     },
+}
+
+impl<'a> PushCall<'a> {
+    /// The task that it is about; empty where it names none.
+    pub fn task_id(&self) -> RawText<'a> {
+        match *self {
+            PushCall::Set(config) => config.task_id().unwrap_or_default(),
+            PushCall::Get { task_id, .. }
+            | PushCall::List { task_id, .. }
+            | PushCall::Delete { task_id, .. } => task_id,
+        }
+    }
+}
+
+/// What a webhook gets, by who has configured it (wire §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PushForm {
+    /// 1.0: one `StreamResponse` (A2A 1.0 §4.3.3).
+    StreamResponse,
+    /// 0.2 and 0.3: the task.
+    Task03,
+    /// 0.1: the task.
+    Task01,
+    /// Evo AI: the task's id, its state and when it was entered. Such a configuration names no task
+    /// and is about those that are made from then on.
+    EvoAi,
+}
+
+/// An operation on push configurations, as a server gets it.
+#[derive(Clone, Copy, Debug)]
+pub struct PushRequest<'a> {
+    /// What is to be done.
+    pub call: PushCall<'a>,
+    /// What a webhook gets that is configured by it.
+    pub form: PushForm,
 }
 
 #[cfg(test)]

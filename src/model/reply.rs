@@ -1,6 +1,6 @@
 //! What a service answers: views that live as long as the answer is being written.
 
-use super::{pack::Message, text::RawText, view::TaskView};
+use super::{pack::Message, push::PushConfig, text::RawText, view::TaskView};
 
 /// One answer, or one piece of a page. The service hands it to the caller's writer by reference,
 /// while the task is locked, so that nothing is copied in between.
@@ -40,4 +40,39 @@ pub enum Reply<'a> {
         /// Matching tasks before paging.
         total: u64,
     },
+    /// What came of an operation on push configurations.
+    Push(PushReply<'a>),
+}
+
+/// What came of an operation on push configurations.
+#[derive(Clone, Copy, Debug)]
+pub enum PushReply<'a> {
+    /// A configuration, which has an id.
+    Config {
+        /// Its task; empty where it is about none in particular (Evo AI).
+        task_id: RawText<'a>,
+        /// The configuration.
+        config: PushConfig<'a>,
+    },
+    /// There is none; only 0.1 and Evo AI can say so.
+    NoConfig {
+        /// The task.
+        task_id: RawText<'a>,
+    },
+    /// A list follows.
+    ListStart,
+    /// One configuration of the list.
+    Listed {
+        /// Its task.
+        task_id: RawText<'a>,
+        /// The configuration.
+        config: PushConfig<'a>,
+    },
+    /// The list is complete.
+    ListEnd {
+        /// Token of the next page, ASCII; empty on the last page.
+        next: &'a str,
+    },
+    /// It is gone, or was never there.
+    Deleted,
 }

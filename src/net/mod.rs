@@ -35,6 +35,8 @@ mod metrics;
 mod observers;
 mod operating;
 mod output_buffer;
+#[cfg(feature = "push")]
+mod own_address;
 mod owned_turn;
 mod pages;
 mod pool;
@@ -53,6 +55,8 @@ mod tls;
 #[cfg(feature = "otlp")]
 mod traces;
 mod transport;
+#[cfg(feature = "push")]
+mod webhooks;
 mod wheel;
 mod worker;
 mod worker_state;
@@ -81,3 +85,5 @@ pub use slow_turn::SlowTurn;
 pub use tls::{Tls, UsableTls};
 #[cfg(feature = "otlp")]
 pub use traces::{TraceCollector, TraceCollectorError};
+#[cfg(feature = "push")]
+pub use webhooks::WebhookCourier;

@@ -7,6 +7,8 @@ mod prepare;
 
 use std::{net::TcpListener, sync::Arc};
 
+#[cfg(feature = "push")]
+use crate::push::PushSettings;
 use crate::{
     agent::{Agent, Profile},
     auth::Authenticator,
@@ -74,6 +76,8 @@ pub struct Server {
     pub(super) log: Option<(LogLevel, u32)>,
     #[cfg(feature = "otlp")]
     pub(super) traces: Option<super::TraceCollector>,
+    #[cfg(feature = "push")]
+    webhooks: super::HttpClientOptions,
 }
 
 impl Server {
@@ -162,6 +166,17 @@ impl Server {
     #[must_use]
     pub fn authenticator(mut self, authenticator: Arc<dyn Authenticator>) -> Server {
         self.setup.authenticator = Some(authenticator);
+        self
+    }
+
+    /// Serves push notifications: they are posted on a thread of its own, with what `options` say
+    /// of TLS and of limits. Where anybody may call who is on another machine, and nobody is known,
+    /// there are none without [`PushSettings::anonymous`].
+    #[cfg(feature = "push")]
+    #[must_use]
+    pub fn push(mut self, settings: PushSettings, options: super::HttpClientOptions) -> Server {
+        self.setup.push = Some(settings);
+        self.webhooks = options;
         self
     }
 

@@ -94,6 +94,9 @@ pub(super) struct ServerState {
     /// Who fetches the keys of issuers; it ends with the last worker.
     #[cfg(feature = "auth")]
     key_fetcher: Mutex<Option<super::KeyFetcher>>,
+    /// Who posts to webhooks; it ends with the last worker.
+    #[cfg(feature = "push")]
+    courier: Mutex<Option<super::WebhookCourier>>,
     stage: AtomicU8,
     /// How many workers there were in the beginning.
     pub(super) workers_at_start: usize,
@@ -135,6 +138,8 @@ impl ServerState {
             slow_turns: SlowTurns::new(slow_turns),
             #[cfg(feature = "auth")]
             key_fetcher: Mutex::default(),
+            #[cfg(feature = "push")]
+            courier: Mutex::default(),
             stage: AtomicU8::new(0),
             workers_at_start: workers.max(1),
             workers: AtomicUsize::new(workers),
@@ -238,11 +243,34 @@ impl ServerState {
         if _before == 1 {
             self.keep_key_fetcher(None);
         }
+        #[cfg(feature = "push")]
+        if _before == 1 {
+            let courier = self.courier.lock().unwrap_or_else(PoisonError::into_inner).take();
+            // It is waited for, without the lock.
+            drop(courier);
+        }
         #[cfg(feature = "otlp")]
         if _before == 1 {
             self.traces.iter().for_each(|traces| traces.end());
         }
         self.wake_all();
+    }
+
+    /// Has what is to be posted to webhooks posted, if there are any, until the last worker ends.
+    ///
+    /// # Errors
+    /// [`HttpClientError`](super::HttpClientError)
+    #[cfg(feature = "push")]
+    pub(super) fn start_courier(
+        &self,
+        options: super::HttpClientOptions,
+    ) -> Result<(), super::HttpClientError> {
+        let Some(outbox) = self.engine.outbox() else { return Ok(()) };
+        let epoch = self.epoch;
+        let mono_ms = move || epoch.elapsed().as_millis() as u64;
+        let courier = super::WebhookCourier::start(outbox, options, mono_ms)?;
+        *self.courier.lock().unwrap_or_else(PoisonError::into_inner) = Some(courier);
+        Ok(())
     }
 
     /// Keeps who fetches keys until the last worker has ended; who did before ends now.

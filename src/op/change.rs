@@ -26,6 +26,14 @@ use crate::{
 #[derive(Clone)]
 pub struct Agents(pub(super) Arc<Core>);
 
+#[cfg(feature = "push")]
+impl Agents {
+    /// The core that they run in.
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.0
+    }
+}
+
 /// A change of one agent, which its profile or a name says.
 pub enum AgentChange {
     /// As [`Agents::add`] has it.

@@ -248,6 +248,9 @@ impl DeferredHost for DeferredTurn {
                 Ok((self.key.job_handle(self.incarnation), core))
             }
             Err(fault) => {
+                if !start.2 {
+                    core.forget_webhooks(self.key);
+                }
                 self.settle(|_| Err(fault.clone()));
                 self.call.answer(LateAnswer::Fault(fault));
                 Err(Closed)
@@ -261,6 +264,7 @@ impl DeferredHost for DeferredTurn {
             TurnPlace::New(reserved) => {
                 let context_id: Box<[u8]> = reserved.context_id().into();
                 self.core.store.give_back(reserved);
+                self.core.forget_webhooks(self.key);
                 self.settle(|_| Ok(Sent::message(&message, &context_id)));
                 return self.say(message, context_id);
             }
@@ -306,6 +310,7 @@ impl Drop for DeferredTurn {
         self.settle(|_| Err(FaultKind::Internal.into()));
         if let TurnPlace::New(reserved) = std::mem::replace(&mut self.place, TurnPlace::Left) {
             self.core.store.give_back(reserved);
+            self.core.forget_webhooks(self.key);
         }
     }
 }

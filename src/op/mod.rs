@@ -14,6 +14,11 @@ mod idempotency;
 mod late;
 mod missing;
 mod names;
+#[cfg(not(feature = "push"))]
+#[path = "no_push.rs"]
+mod push;
+#[cfg(feature = "push")]
+mod push;
 mod read;
 mod send;
 mod space;
@@ -22,6 +27,8 @@ mod timer;
 mod turn;
 mod undecided;
 
+#[cfg(feature = "push")]
+use std::sync::OnceLock;
 use std::{
     sync::{
         Arc, Weak,
@@ -50,6 +57,8 @@ use timer::AllTimers;
 use undecided::UndecidedCancels;
 
 pub use change::{AgentChange, AgentError, Agents};
+#[cfg(feature = "push")]
+pub use push::ShownPost;
 
 /// Agents, their tasks, and when they want to be called again.
 pub struct Core {
@@ -67,6 +76,9 @@ pub struct Core {
     undecided: UndecidedCancels,
     /// Sends that are known again when they are repeated.
     sends: KnownSends,
+    /// Its webhooks, if it serves any.
+    #[cfg(feature = "push")]
+    push: OnceLock<push::CorePush>,
     draining: AtomicBool,
     cut: AtomicBool,
 }
@@ -97,6 +109,8 @@ impl Core {
             deferred: Permits::new(limits.deferred_calls_max, start.workers),
             undecided: UndecidedCancels::default(),
             sends: KnownSends::new(limits, idempotency, start.secret),
+            #[cfg(feature = "push")]
+            push: OnceLock::new(),
             draining: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         });
@@ -158,7 +172,7 @@ impl Core {
             Call::List(list) => self.list(cx, &list, answer),
             Call::Cancel(target) => self.cancel(cx, &target, answer),
             Call::Subscribe(target) => self.subscribe(cx, &target),
-            Call::Push(_) => Err(FaultKind::PushNotificationNotSupported.into()),
+            Call::Push(request) => self.push(cx, &request, answer),
             Call::ExtendedCard => Err(FaultKind::ExtendedAgentCardNotConfigured.into()),
         }
     }
@@ -263,5 +277,9 @@ impl Service for Core {
 
     fn has_own_scopes(&self) -> bool {
         self.agents.have_own_scopes()
+    }
+
+    fn has_push(&self) -> bool {
+        Core::has_push(self)
     }
 }

@@ -15,8 +15,9 @@ use crate::{
         handover::By,
         host::{NewTurn, NextTurn, TurnCall},
         idempotency::{FirstSend, SentTask},
+        push::{CheckedWebhook, InlineWatch},
     },
-    service::{Answer, CallCx, CallLink, Cursor, Now, Outcome, WaitHandle},
+    service::{Answer, CallCx, CallLink, Caller, Cursor, Now, Outcome, WaitHandle},
     store::{NewTask, StoredTask, TaskKey},
 };
 
@@ -40,9 +41,10 @@ impl Core {
         if send.mode == SendMode::Stream && !registered.profile.streaming {
             return Err(FaultKind::StreamingNotSupported.into());
         }
+        let webhook = if send.push.is_some() { self.check_inline(cx, send)? } else { None };
         check_extensions(registered, cx.caller.extensions)?;
         check_media(registered, send.message)?;
-        let by = (&current, registered);
+        let by = (&current, registered, webhook.as_ref());
         let to = (answer, first);
         let Some(id) = send.task_id else { return self.send_new(cx, by, send, to) };
         match self.store.find(cx.caller.scope, id.raw()) {
@@ -68,22 +70,16 @@ impl Core {
     fn send_new(
         &self,
         cx: &mut CallCx<'_>,
-        (current, registered): (&CurrentAgent<'_>, &RegisteredAgent),
+        (current, registered, webhook): SentTo<'_>,
         send: &Send<'_>,
         (answer, first): AnswerTo<'_, '_, '_>,
     ) -> Result<Outcome, Fault> {
         self.check_begins()?;
-        let new = NewTask {
-            scope: cx.caller.scope,
-            incarnation: registered.incarnation,
-            context_id: send.context_id.map(RawText::raw),
-            chosen_id: send.task_id.map(RawText::raw).filter(|_| send.client_chooses_id),
-            bits: [cx.entropy.bits(), cx.entropy.bits()],
-            worker: cx.caller.worker,
-            share: cx.caller.running,
-        };
+        let bits = [cx.entropy.bits(), cx.entropy.bits()];
+        let new = new_task(&cx.caller, send, registered.incarnation, bits);
         let reserving = self.store.reserve(new, cx.now);
         let reserved = reserving.as_ref().map_err(|refused| *refused)?;
+        let _webhooks = self.watch_new(cx, reserved, webhook)?;
         let (key, context_id) = (reserved.key(), RawText::known(reserved.context_id()));
         let (generation, message, now) = (send.generation, send.message, cx.now);
         let (core, incarnation, mut ending) = (self, registered.incarnation, Ending::Returned);
@@ -139,17 +135,22 @@ impl Core {
     fn send_next(
         &self,
         cx: &mut CallCx<'_>,
-        (current, registered): (&CurrentAgent<'_>, &RegisteredAgent),
+        (current, registered, webhook): SentTo<'_>,
         key: TaskKey,
         send: &Send<'_>,
         (answer, first): AnswerTo<'_, '_, '_>,
     ) -> Result<Outcome, Fault> {
         let incarnation = registered.incarnation;
+        let watch = match webhook {
+            Some(webhook) => self.watch_next(cx, key, webhook)?,
+            None => None,
+        };
         let Some(continued) = self.continue_task(cx.now, (key, incarnation), send)? else {
             // There was a change, of which the task or this call does not know yet.
             self.hand_over(cx.caller.scope.agent, key, By::Call);
             return self.send_again(cx, send, answer, first);
         };
+        watch.into_iter().for_each(InlineWatch::keep);
         let mut ending = Ending::Returned;
         cx.events.clear();
         let (seq, generation) = (continued.seq, continued.generation);
@@ -233,6 +234,9 @@ impl Core {
     }
 }
 
+/// Who answers a send, and the webhook that comes with it.
+type SentTo<'c> = (&'c CurrentAgent<'c>, &'c RegisteredAgent, Option<&'c CheckedWebhook<'c>>);
+
 /// Where a send is answered, and what notes what came of it, if it is the first of equal ones.
 type AnswerTo<'f, 'a, 'c> = (&'f mut Answer<'a>, &'f mut Option<FirstSend<'c>>);
 
@@ -254,6 +258,25 @@ fn note(
 /// Whether a turn has nothing more to say.
 fn ends_turn(ending: &Ending) -> bool {
     matches!(ending, Ending::Returned | Ending::Replied(_))
+}
+
+/// What the task of a message is reserved with.
+#[inline(always)] // It is long to copy.
+fn new_task<'a>(
+    caller: &Caller<'a>,
+    send: &Send<'a>,
+    incarnation: u32,
+    bits: [u128; 2],
+) -> NewTask<'a> {
+    NewTask {
+        scope: caller.scope,
+        incarnation,
+        context_id: send.context_id.map(RawText::raw),
+        chosen_id: send.task_id.map(RawText::raw).filter(|_| send.client_chooses_id),
+        bits,
+        worker: caller.worker,
+        share: caller.running,
+    }
 }
 
 /// A task that took another message.

@@ -367,7 +367,7 @@ impl Edit<'_> {
     fn close(&mut self) {
         let slot = &self.shard.slab[self.index];
         let Some(task) = slot.task.get() else { return };
-        let is_news = task.seq() != self.seq && slot.waiters.is_some();
+        let is_news = task.seq() != self.seq && (slot.waiters.is_some() || slot.watch.is_some());
         let is_over = task.state().is_terminal();
         // What is kept goes below with those who waited.
         let kept = if is_over { 0 } else { slot.kept().len() };

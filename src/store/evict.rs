@@ -80,7 +80,9 @@ impl Store {
             if !shard.is_expired(self.budget.ttl_ms, now.mono_ms) {
                 break;
             }
-            self.evict_from(at, shard, group_of(at), Eviction::Ttl, wakes);
+            if !shard.spare_oldest(now.mono_ms) {
+                self.evict_from(at, shard, group_of(at), Eviction::Ttl, wakes);
+            }
         }
     }
 

@@ -4,13 +4,17 @@
 //! that fell behind the replay window gets the task as it is, then what follows: it never waits
 //! for an event that is gone and never sees one twice.
 
-use std::task::{Poll, Waker};
+use std::{
+    sync::Arc,
+    task::{Poll, Waker},
+};
 
 use super::{Store, TaskKey};
 use crate::{
     fault::{Fault, FaultKind},
-    model::Reply,
+    model::{Reply, Task},
     service::{Answer, Cursor, Each, Follow, WaitHandle, Waiter},
+    watch::TaskWatch,
 };
 
 impl Store {
@@ -59,6 +63,16 @@ impl Store {
         }
         shard.wait(index, &mut wait.waiter, wake);
         Poll::Pending
+    }
+
+    /// Has a task watched that is stored, or whose place is reserved, in place of whoever has
+    /// watched it before; says its last event, or 0. `None`: it is gone.
+    #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
+    pub fn watch(&self, key: TaskKey, watch: Arc<TaskWatch>) -> Option<u64> {
+        let index = self.sharding.split(key.place).1;
+        let mut shard = self.lock_key(key)?;
+        shard.watch(index, watch);
+        Some(shard.task(index).map_or(0, Task::seq))
     }
 
     /// Ready when the task has ended or left, or belongs to a later program than this, if one is

@@ -10,6 +10,7 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
+    sync::Arc,
     task::Waker,
 };
 
@@ -25,6 +26,7 @@ use crate::{
     model::{Task, TaskState},
     service::{AgentIndex, Scope},
     waiter::Waiter,
+    watch::TaskWatch,
 };
 
 /// Passes on a keyed hash.
@@ -338,17 +340,48 @@ impl Shard {
 
     /// Wakes those who wait with a task.
     pub fn wake(&mut self, index: u32, wakes: &mut Wakes) {
-        if let Some(waiters) = &self.slab[index].waiters {
+        let slot = &self.slab[index];
+        if let Some(waiters) = &slot.waiters {
             waiters.wake(wakes);
+        }
+        if let Some(watch) = &slot.watch {
+            wakes.add(watch);
         }
     }
 
-    /// Wakes those who wait with a task for the last time: it has ended, or is evicted.
+    /// Wakes those who wait with a task for the last time: it has ended, or is evicted. Who watches
+    /// it goes on until then.
     pub fn forget(&mut self, index: u32, wakes: &mut Wakes) {
-        if let Some(waiters) = self.slab[index].waiters.take() {
+        let slot = &mut self.slab[index];
+        if let Some(watch) = &slot.watch {
+            wakes.add(watch);
+        }
+        if let Some(waiters) = slot.waiters.take() {
             waiters.wake(wakes);
             self.waiting -= waiters.len();
         }
+    }
+
+    /// Keeps the task that ended first from leaving for its age, if somebody needs it: it has ended
+    /// now, as far as its age goes. False: it may leave.
+    pub fn spare_oldest(&mut self, mono_ms: u64) -> bool {
+        let index = self.oldest;
+        let Some(slot) = self.slab.slot_mut(index).filter(|slot| slot.is_held()) else {
+            return false;
+        };
+        slot.ended_ms = mono_ms;
+        if index != self.youngest {
+            let next = std::mem::replace(&mut slot.next, NONE);
+            self.slab[self.youngest].next = index;
+            (self.oldest, self.youngest) = (next, index);
+        }
+        true
+    }
+
+    /// Has a task watched, in place of whoever has watched it before.
+    #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
+    pub fn watch(&mut self, index: u32, watch: Arc<TaskWatch>) {
+        self.slab[index].watch = Some(watch);
     }
 
     /// Registers one who waits with a task.

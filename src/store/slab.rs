@@ -4,12 +4,16 @@
 //! comes next. A slot's check is above all checks that its place has had, also where its chunk was
 //! given back meanwhile.
 
-use std::ops::{Deref, Index, IndexMut};
+use std::{
+    ops::{Deref, Index, IndexMut},
+    sync::Arc,
+};
 
 use super::{door::TaskInSlot, waiters::Waiters};
 use crate::{
     model::{Task, TaskState},
     service::{AgentIndex, Scope},
+    watch::TaskWatch,
 };
 
 /// Slots that are allocated together, and given back together: one task that stays keeps so many.
@@ -38,6 +42,8 @@ pub(super) struct Slot {
     pub is_chosen: bool,
     /// Who waits for the task, and what its agent keeps with it.
     pub waiters: Option<Box<Waiters>>,
+    /// Who watches the task until it leaves.
+    pub watch: Option<Arc<TaskWatch>>,
     /// Neighbours among the tasks of the context.
     pub newer: u32,
     pub older: u32,
@@ -62,6 +68,11 @@ impl Slot {
         self.waiters.as_ref().map_or(&[], |waiters| &waiters.kept)
     }
 
+    /// Whether somebody needs the task who watches it.
+    pub fn is_held(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.is_needed())
+    }
+
     fn free(check: u32, next: u32) -> Slot {
         Slot {
             task: TaskInSlot::default(),
@@ -72,6 +83,7 @@ impl Slot {
             is_only_task: false,
             is_chosen: false,
             waiters: None,
+            watch: None,
             newer: NONE,
             older: NONE,
             context_len: 0,

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::{
     service::quota::RunningPlace,
     waiter::{SharedWaker, Waiter},
+    watch::TaskWatch,
 };
 
 /// Wakers that are registered without a look whether they are still awaited.
@@ -58,6 +59,14 @@ impl Waiters {
 /// Most changes wake nobody, and have no list either.
 #[derive(Default)]
 pub(super) struct Wakes(Option<SmallVec<[Waker; 4]>>);
+
+impl Wakes {
+    /// Has the watch of a task woken with the others.
+    #[cold]
+    pub fn add(&mut self, watch: &Arc<TaskWatch>) {
+        self.0.get_or_insert_default().push(Waker::from(Arc::clone(watch)));
+    }
+}
 
 impl Drop for Wakes {
     #[inline]

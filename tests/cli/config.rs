@@ -10,6 +10,7 @@ use std::{
 };
 
 use boon::{Compiler, Draft, Schemas};
+use rcgen::{KeyPair, PKCS_ED25519};
 use serde_json::{Value, json};
 
 use crate::{
@@ -57,6 +58,7 @@ fn check_says_ok_or_what_is_wrong_and_where() {
         ),
         ("[agents.bob]\nscript = \"none.toml\"\n", "p.toml:2: agents.bob.script: cannot read"),
         ("listen = [\"0.0.0.0:0\"]\n", "p.toml: "),
+        ("[push]\nsign_keys = [\"none.pem\"]\n", "p.toml:2: push.sign_keys: cannot read none.pem"),
         ("[tls]\ncert = \"none.pem\"\nkey = \"none.pem\"\n", "p.toml: cannot use none.pem"),
     ] {
         let (code, out, err) = config(&user_with(text), &["check", "--config", "p.toml"]);
@@ -72,6 +74,29 @@ fn check_says_ok_or_what_is_wrong_and_where() {
     let user = user_with("workrs = 1\n").with("PEREGRINE_CONFIG", "p.toml");
     let said = user.run(&["serve"]);
     assert!(said.code == Some(2) && said.err.contains("p.toml:1: unknown key"), "{said:?}");
+}
+
+#[test]
+fn a_key_that_signs_cards_signs_no_posts() {
+    let user = User::new();
+    for name in ["one.pem", "two.pem"] {
+        let pem = KeyPair::generate_for(&PKCS_ED25519).unwrap().serialize_pem();
+        user.write(&format!("work/{name}"), &pem);
+    }
+    let text = |key: &str| {
+        format!(
+            "public_url = \"https://a.example\"\ncard_keys = [\"one.pem=2026\"]\n\
+             [push]\nsign_keys = [\"{key}\"]\n"
+        )
+    };
+    user.write("work/p.toml", &text("two.pem"));
+    assert_eq!(config(&user, &["check", "--config", "p.toml"]).0, Some(0));
+    let said = user.run(&["serve", "--config", "p.toml", "--push-sign-key", "one.pem"]);
+    let line = "--push-sign-key: one.pem: the key signs cards";
+    assert!(said.code == Some(2) && said.err.contains(line), "{said:?}");
+    user.write("work/p.toml", &text("one.pem"));
+    let (code, _, err) = config(&user, &["check", "--config", "p.toml"]);
+    assert!(code == Some(2) && err.contains("p.toml:4: push.sign_keys: one.pem"), "{err}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn push_configurations_are_types_of_the_protocol() {
 
 #[test]
 fn an_error_object_has_four_members_whatever_went_wrong() {
-    let (_server, url) = echo(&[]);
+    let (_server, url) = echo(&["--no-push"]);
     let user = User::of(&url);
     for (words, code, exit) in [
         (&["send", "--nope"][..], "A2ACLI_ERR_USAGE", 2),

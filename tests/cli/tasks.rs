@@ -146,7 +146,7 @@ fn download_saves_what_an_agent_names_where_the_user_says() {
 
 #[test]
 fn push_configs_are_not_asked_for_where_the_card_has_none() {
-    let (_server, url) = echo(&[]);
+    let (_server, url) = echo(&["--no-push"]);
     let user = User::of(&url);
     let words = ["task", "push-config", "create", "t", "--url", "https://h.example/hook"];
     user.failure(&words, "PushNotificationNotSupportedError", 1);

@@ -51,6 +51,7 @@ fn send(message: &MessageBuf, mode: SendMode) -> Send<'_> {
         history: None,
         accepted_output_modes: None,
         metadata: None,
+        push: None,
         generation: V1,
     }
 }
@@ -58,7 +59,7 @@ fn send(message: &MessageBuf, mode: SendMode) -> Send<'_> {
 #[test]
 fn a_send_says_in_each_generation_how_it_is_to_be_answered() {
     let message = MessageBuf::user(&PartsBuf::new().text("hi")).id("m");
-    let call = OutgoingCall::Send { send: send(&message, SendMode::Wait), push: None };
+    let call = OutgoingCall::Send(send(&message, SendMode::Wait));
     let ids = r#""contextId":"c","taskId":"t","#;
     let v1 = format!(
         r#"{{"message":{{{ids}"messageId":"m","role":"ROLE_USER","parts":[{{"text":"hi"}}]}}}}"#
@@ -87,15 +88,13 @@ fn a_send_says_in_each_generation_how_it_is_to_be_answered() {
         r#"message/send {"message":{"taskId":"t","messageId":"m","role":"user","parts":[{"type":"text","text":"hi"}]},"contextId":"c"}"#
     );
     let config = PushConfigBuf::new("https://h").token("k").bearer("s");
-    let call = OutgoingCall::Send {
-        send: Send {
-            history: Some(3),
-            accepted_output_modes: Some(br#"["a/b"]"#),
-            metadata: JsonObject::parse(r#"{ "k" : 1e400 }"#).ok(),
-            ..send(&message, SendMode::Return)
-        },
+    let call = OutgoingCall::Send(Send {
+        history: Some(3),
+        accepted_output_modes: Some(br#"["a/b"]"#),
+        metadata: JsonObject::parse(r#"{ "k" : 1e400 }"#).ok(),
         push: Some(config.view()),
-    };
+        ..send(&message, SendMode::Return)
+    });
     let tail = r#""metadata":{ "k" : 1e400 }}"#;
     let v1 = format!(
         r#""configuration":{{"acceptedOutputModes":["a/b"],"taskPushNotificationConfig":{{"url":"https://h","token":"k","authentication":{{"scheme":"Bearer","credentials":"s"}}}},"historyLength":3,"returnImmediately":true}},{tail}"#
@@ -200,7 +199,7 @@ fn push_configurations_are_set_and_asked_for_in_each_generation() {
         r#"ListTaskPushNotificationConfigs {"taskId":"t","pageSize":5,"pageToken":"p"}"#
     );
     assert_eq!(rest(V1, &list), "GET /tasks/t/pushNotificationConfigs?pageSize=5&pageToken=p");
-    let delete = OutgoingCall::Push(PushCall::Delete { task_id, id });
+    let delete = OutgoingCall::Push(PushCall::Delete { task_id, id: Some(id) });
     assert_eq!(rest(V1, &delete), "DELETE /tasks/t/pushNotificationConfigs/c");
     assert_eq!(
         rpc(V03, &delete),

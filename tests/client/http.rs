@@ -150,6 +150,28 @@ fn a_kept_connection_that_dies_is_replaced_only_for_what_may_be_repeated() {
     });
 }
 
+/// The frames of chunks take room as well, and nothing of what has come is left out for them.
+#[test]
+fn content_is_whole_however_little_room_there_is() {
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+        1;x=y\r\na\r\n00002\r\nbc\r\n3\r\ndef\r\n0\r\nX: y\r\n\r\n";
+    let server = RawServer::new(move |_, mut stream| {
+        while read_request(&mut stream).is_some() {
+            stream.write_all(chunked).unwrap();
+        }
+    });
+    run(async {
+        let client = client();
+        for room in 1..80 {
+            let (mut response, mut content) =
+                (GET.head(&client, &server.url()).await.unwrap(), Vec::new());
+            while poll_fn(|cx| response.poll_read(cx, &mut content, room)).await.unwrap() {}
+            assert_eq!(content, b"abcdef", "{room}");
+        }
+        assert_eq!(server.connections(), 1);
+    });
+}
+
 #[test]
 fn bytes_that_nobody_asked_for_end_a_kept_connection() {
     // A second response behind the first one would be taken for that of the next request.

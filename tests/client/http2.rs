@@ -173,6 +173,41 @@ fn what_the_server_may_have_done_is_not_made_again() {
 }
 
 #[test]
+fn what_may_be_repeated_is_made_again_once_where_a_kept_connection_has_closed() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (connections, requests) = (Arc::default(), Arc::default());
+        let (count, came) = (Arc::clone(&connections), Arc::clone(&requests));
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let number = AtomicUsize::fetch_add(&count, 1, Relaxed);
+                let mut h2 = h2::server::handshake(stream).await.unwrap();
+                // The first connection is good for one answer, the others for none.
+                let mut answers = usize::from(number == 0);
+                while let Some(Ok((_, respond))) = h2.accept().await {
+                    AtomicUsize::fetch_add(&came, 1, Relaxed);
+                    if answers == 0 {
+                        break;
+                    }
+                    answers -= 1;
+                    answer(respond, "ok");
+                }
+            }
+        });
+        let client = client();
+        let post = Ask { is_repeatable: true, ..h2_post(b"x") };
+        assert_eq!(post.whole(&client, &url(addr)).await, Ok((200, "ok".to_owned())));
+        assert!(post.whole(&client, &url(addr)).await.is_err());
+        assert_eq!((connections.load(Relaxed), requests.load(Relaxed)), (2, 3));
+        // A connection that was opened for the request is no kept one.
+        assert!(post.whole(&client, &url(addr)).await.is_err());
+        assert_eq!((connections.load(Relaxed), requests.load(Relaxed)), (3, 4));
+    });
+}
+
+#[test]
 fn a_server_that_goes_is_called_over_a_new_connection() {
     run(async {
         let (addr, connections) = server(h2::server::Builder::new(), 1, ok).await;

@@ -16,6 +16,7 @@ use crate::{
         Lab,
         ask::{get, post, post_chunked, rpc},
         reply::Reply,
+        with_push,
         ws::{frame, text},
     },
     transcripts::commands,
@@ -40,7 +41,7 @@ fn lab_with(limits: Limits) -> Lab {
     let api_keys = vec![rule("key of alice", "alice"), rule("key of bob", "bob")];
     let callers = Callers::new(AuthRules { api_keys, ..AuthRules::default() }).unwrap();
     let authenticator = Some(Arc::new(callers) as Arc<dyn Authenticator>);
-    Lab::new(Setup { authenticator, limits, ..Setup::default() })
+    Lab::new(Setup { authenticator, limits, ..with_push() })
 }
 
 const ALICE: &[(&str, &str)] = &[("x-api-key", "key of alice")];
@@ -110,7 +111,10 @@ fn the_calls_of_the_transcript_are_answered_with_a_key_and_with_no_other() {
             ["send", "Stream", ..] => assert!(!reply.events().is_empty()),
             ["refused", "InvalidParams", ..] => assert_eq!(reply.code(), -32602),
             ["extended-card"] => assert_eq!(reply.result()["name"], "echo"),
-            // There is no such task, and there are no webhooks.
+            ["push", ..] if cfg!(feature = "push") => {
+                assert_eq!(reply.result()["config"]["url"], "https://e", "{gives}");
+            }
+            // There is no such task.
             _ => assert_eq!(reply.code(), -32000, "{gives}"),
         }
     }

@@ -31,6 +31,8 @@ mod long_polls;
 mod missing;
 mod observed;
 mod pages;
+#[cfg(feature = "push")]
+mod push;
 mod quotas;
 mod repeats;
 mod rest;

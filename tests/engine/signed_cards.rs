@@ -234,3 +234,29 @@ fn keys_that_cannot_sign_are_refused_and_none_is_shown() {
     assert_eq!(add(&mut keys, &self::pem(&PKCS_ED25519), None), Some(SigningKeyError::TooMany));
     assert!(!format!("{keys:?}").contains(secret));
 }
+
+#[cfg(feature = "push")]
+#[test]
+fn the_keys_of_webhooks_stand_beside_those_of_cards() {
+    use peregrine::{client::WebhookKeys, push::signature::PostSigner};
+
+    let mut webhooks = WebhookKeys::default();
+    webhooks.add(pem(&PKCS_ECDSA_P256_SHA256).as_bytes()).unwrap();
+    webhooks.add(pem(&PKCS_ED25519).as_bytes()).unwrap();
+    let kids: Vec<String> = webhooks.kids().map(str::to_owned).collect();
+    let alone = webhooks.jwks().to_vec();
+    let webhooks: Arc<dyn PostSigner> = Arc::new(webhooks);
+    let signs_posts = |setup| Setup { webhook_signer: Some(Arc::clone(&webhooks)), ..setup };
+    let mut lab = Lab::new(signs_posts(setup()));
+    let jwks: Value = serde_json::from_slice(&lab.ask(&get(JWKS)).body).unwrap();
+    let keys = jwks["keys"].as_array().unwrap();
+    assert_eq!(keys.len(), 4);
+    assert!(keys[2..].iter().map(|key| key["kid"].as_str().unwrap()).eq(kids.iter()));
+    assert!(keys.iter().all(|key| key["use"] == "sig" && key.get("d").is_none()));
+    // Cards are not signed with them.
+    let card = lab.ask(&get(CARD)).json();
+    assert!(assert_each_verifies(&card, &public(&mut lab)) >= 2);
+    let mut lab = Lab::new(signs_posts(Setup { agents: vec![echo()], ..Setup::default() }));
+    assert_eq!(lab.ask(&get(JWKS)).body, alone);
+    assert!(lab.ask(&get(CARD)).json().get("signatures").is_none());
+}

@@ -6,8 +6,8 @@
 //! {"artifact","append","lastChunk","metadata"}`, `direct CONTEXT MESSAGE`; messages are 1.0 JSON.
 //! Some produce text: `call METHOD PARAMS`, `reply METHOD`, `page METHOD`, `snapshot METHOD`,
 //! `event METHOD` (the newest one), `answer METHOD` and `item METHOD` (the direct message),
-//! `error METHOD KIND FIELD DETAIL`, `method NAME`; options are `history=N`, `task=ID`,
-//! `artifacts`, `closes`. `gives TEXT` compares it as text, `is JSON` as a JSON value.
+//! `error METHOD KIND FIELD DETAIL`, `push METHOD` (a configuration, or `list`, `none`, `gone`),
+//! `method NAME`; options are `history=N`, `task=ID`, `artifacts`, `closes`, `header`, `scheme=NAME`. `gives TEXT` compares it as text, `is JSON` as a JSON value.
 
 use std::{cell::Cell, path::Path};
 
@@ -18,7 +18,8 @@ use peregrine::{
     limits::Limits,
     model::{
         Artifact, Call, Content, EventBuf, Generation, JsonObject, List, Message, Op, Part,
-        RawText, Reply, Role, Send, Target, TaskBuf, TaskEvent, TaskLimits, TaskState,
+        PushCall, PushConfig, PushConfigBuf, PushReply, PushRequest, RawText, Reply, Role, Send,
+        Target, TaskBuf, TaskEvent, TaskLimits, TaskState,
         pack::{Packer, artifact_tag, message_tag},
     },
     service::StreamResponse,
@@ -181,6 +182,13 @@ impl Scene {
                 let end = Reply::PageEnd { next: "next", page_size: 50, total: 2 };
                 (method.wire.encode.reply)(&mut out, &end, &cx);
             }
+            "push" => {
+                let config = push_config(has("header"), option("scheme"));
+                let (config, task_id) = (config.view(), RawText::parse("t1").unwrap());
+                for reply in push_replies(tail, task_id, config) {
+                    (method.wire.encode.reply)(&mut out, &Reply::Push(reply), &cx);
+                }
+            }
             "answer" => {
                 let (message, context_id) = direct();
                 (method.wire.encode.reply)(&mut out, &Reply::Message { message, context_id }, &cx);
@@ -303,6 +311,32 @@ fn packed_artifact(value: Value<'_>) -> Vec<u8> {
     packed
 }
 
+fn push_config(has_header: bool, scheme: Option<&str>) -> PushConfigBuf {
+    let config = PushConfigBuf::new("https://e").id("p\"1").token("k");
+    let config = if has_header { config.header("X", "hush").header("Y", "hush") } else { config };
+    match scheme {
+        Some(scheme) => config.authentication(scheme, "hush"),
+        None => config,
+    }
+}
+
+/// A list of two, that there is none, that one is gone, or one.
+fn push_replies<'a>(
+    tail: &str,
+    task_id: RawText<'a>,
+    config: PushConfig<'a>,
+) -> Vec<PushReply<'a>> {
+    let listed = PushReply::Listed { task_id, config };
+    match tail.split(' ').next() {
+        Some("list") => {
+            vec![PushReply::ListStart, listed, listed, PushReply::ListEnd { next: "n" }]
+        }
+        Some("none") => vec![PushReply::NoConfig { task_id }],
+        Some("gone") => vec![PushReply::Deleted],
+        _ => vec![PushReply::Config { task_id, config }],
+    }
+}
+
 /// Reads params, and describes the call or the fault.
 fn read(method: &Method, params: &str) -> String {
     let (limits, mut parser, mut pack) = (Limits::default(), Parser::new(), Vec::new());
@@ -356,10 +390,42 @@ fn describe(call: &Call<'_>) -> String {
         Call::List(list) => describe_list(&mut words, list),
         Call::Cancel(target) => describe_target(&mut words, "cancel", target),
         Call::Subscribe(target) => describe_target(&mut words, "subscribe", target),
-        Call::Push(op) => words.add(&format!("push {op:?}")),
+        Call::Push(push) => describe_push(&mut words, push),
         Call::ExtendedCard => words.add("extended-card"),
     }
     words.0
+}
+
+fn describe_push(words: &mut Words, push: &PushRequest<'_>) {
+    let (name, id) = match push.call {
+        PushCall::Set(config) => ("set", config.id()),
+        PushCall::Get { id, .. } => ("get", id),
+        PushCall::List { .. } => ("list", None),
+        PushCall::Delete { id, .. } => ("delete", id),
+    };
+    words.add(&format!("push {name} {:?}", push.form));
+    let task_id = push.call.task_id();
+    words.raw("task", Some(task_id.raw()).filter(|id| !id.is_empty()));
+    words.raw("id", id.map(RawText::raw));
+    match push.call {
+        PushCall::Set(config) => describe_config(words, config),
+        PushCall::List { page_size, page_token, .. } => {
+            words.raw("size", page_size.map(|n| n.to_string()).as_deref().map(str::as_bytes));
+            words.raw("token", page_token.map(RawText::raw));
+        }
+        PushCall::Get { .. } | PushCall::Delete { .. } => {}
+    }
+}
+
+fn describe_config(words: &mut Words, config: PushConfig<'_>) {
+    words.raw("url", Some(config.url().raw()));
+    words.raw("token", config.token().map(RawText::raw));
+    words.raw("scheme", config.scheme().map(RawText::raw));
+    words.raw("credentials", config.credentials().map(RawText::raw));
+    words.raw("context", config.context_id().map(RawText::raw));
+    for (name, value) in config.headers() {
+        words.add(&format!("header={name}:{value}"));
+    }
 }
 
 fn describe_send(words: &mut Words, send: &Send<'_>) {
@@ -372,6 +438,11 @@ fn describe_send(words: &mut Words, send: &Send<'_>) {
     words.raw("history", send.history.map(|n| n.to_string()).as_deref().map(str::as_bytes));
     words.raw("modes", send.accepted_output_modes);
     words.raw("metadata", send.metadata.map(JsonObject::raw));
+    if let Some(config) = send.push {
+        words.add("| push");
+        words.raw("id", config.id().map(RawText::raw));
+        describe_config(words, config);
+    }
     words.add("|");
     let message = send.message;
     let id = message.message_id().raw();

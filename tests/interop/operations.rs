@@ -217,9 +217,7 @@ fn each_operation_asks_for_its_scope() {
             let name = match op {
                 Op::Send | Op::Stream | Op::List | Op::ExtendedCard => None,
                 Op::Get | Op::Cancel | Op::Subscribe => Some("TaskNotFound"),
-                Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => {
-                    Some("PushNotificationNotSupported")
-                }
+                Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => Some("TaskNotFound"),
             };
             match (tried(&place, variant, scope, op), name) {
                 (None, None) => {}

@@ -35,11 +35,18 @@ impl Rest {
             }
             Op::PushSet => {
                 let path = format!("/tasks/{id}/pushNotificationConfigs");
-                ("POST", path, Some(push_config(&ask.params, self.generation)))
+                let mut config = push_config(&ask.params, self.generation);
+                if let Some(tenant) = ask.params.get("tenant") {
+                    config["tenant"] = tenant.clone();
+                }
+                ("POST", path, Some(config))
             }
-            Op::PushList => ("GET", format!("/tasks/{id}/pushNotificationConfigs"), None),
-            Op::PushGet => ("GET", format!("/tasks/{id}/pushNotificationConfigs/c"), None),
-            Op::PushDelete => ("DELETE", format!("/tasks/{id}/pushNotificationConfigs/c"), None),
+            Op::PushList | Op::PushGet | Op::PushDelete => {
+                let method = if ask.op == Op::PushDelete { "DELETE" } else { "GET" };
+                let one = if ask.op == Op::PushList { "" } else { "/c" };
+                let query = query(&tenant(&ask.params), "");
+                (method, format!("/tasks/{id}/pushNotificationConfigs{one}{query}"), None)
+            }
             Op::ExtendedCard if self.generation == Gen::V1 => {
                 ("GET", "/extendedAgentCard".to_owned(), None)
             }

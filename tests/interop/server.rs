@@ -30,7 +30,7 @@ impl Server {
 
     pub fn with(flags: &[&str]) -> Server {
         let agent = concat!("script:", env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
-        let binary = Binary::start(&[&["--agent", agent], flags].concat());
+        let binary = Binary::start(&[&["--no-push", "--agent", agent], flags].concat());
         let place = Place { addr: binary.addr(), trust: None, authority: None };
         Server { binary, place }
     }

@@ -169,7 +169,7 @@ fn asks(variant: Variant, id: &str, context: &str) -> Vec<(Ask, &'static str)> {
     for op in [Op::PushSet, Op::PushGet, Op::PushList, Op::PushDelete] {
         if variant.generation != V01 || matches!(op, Op::PushSet | Op::PushGet) {
             let params = push_params(variant, op, id);
-            all.push((Ask::new(op, params), "PushNotificationNotSupported"));
+            all.push((Ask::new(op, params), "TaskNotFound"));
         }
     }
     if !variant.names_tasks() {

@@ -139,7 +139,7 @@ fn through(generation: Generation, tenant: Option<&str>, request: &[u8]) -> Vec<
     let asked = read::call(&read_cx(&limits, Op::Send), generation, request, &mut pack).unwrap();
     let Call::Send(send) = asked.call else { panic!("another call") };
     let mut written = WrittenCall::default();
-    let call = OutgoingCall::Send { send, push: None };
+    let call = OutgoingCall::Send(send);
     Format::standard(Binding::Grpc, generation).write(&call, 1, tenant, &mut written).unwrap();
     let service = if generation == Generation::V1 { "lf.a2a.v1" } else { "a2a.v1" };
     assert_eq!(written.path, format!("/{service}.A2AService/SendMessage"));
@@ -244,7 +244,7 @@ fn a_call_about_a_task_is_what_prost_reads() {
     let inner = old.config.clone().unwrap().push_notification_config.unwrap();
     assert_eq!((old.parent.as_str(), old.config_id.as_str()), ("tasks/t", "c"));
     assert_eq!((inner.url.as_str(), inner.token.as_str()), ("https://h", "x"));
-    let delete = OutgoingCall::Push(PushCall::Delete { task_id: id, id });
+    let delete = OutgoingCall::Push(PushCall::Delete { task_id: id, id: Some(id) });
     let old = written(Generation::V03, &delete);
     let name = v03::DeleteTaskPushNotificationConfigRequest::decode(&*old).unwrap().name;
     assert_eq!(name, "tasks/t\n1/pushNotificationConfigs/t\n1");

@@ -2,8 +2,9 @@
 
 use peregrine::{
     model::{
-        ArtifactBuf, Call, CallBuf, Generation, Get, JsonObject, List, MessageBuf, Op, PartsBuf,
-        RawText, Refusal, Send, SendMode, Target, TaskBuf, TaskLimits, TaskState, TaskView, Text,
+        ArtifactBuf, Call, CallBuf, Generation, Get, JsonObject, List, MessageBuf, PartsBuf,
+        PushCall, PushConfig, PushConfigBuf, PushForm, PushRequest, RawText, Refusal, Send,
+        SendMode, Target, TaskBuf, TaskLimits, TaskState, TaskView, Text,
     },
     service::{Cursor, Follow, StreamResponse},
 };
@@ -23,7 +24,8 @@ fn told(call: &Call<'_>) -> String {
             let (modes, metadata) = (send.accepted_output_modes.map(bytes), object(send.metadata));
             let ids = (message.message_id(), has_own_id, task_id, context_id, client_chooses_id);
             let how = (mode, send.history, send.generation, bytes(message.packed()));
-            format!("send {ids:?} {how:?} {modes:?} {metadata:?}")
+            let push = send.push.map(told_of_config);
+            format!("send {ids:?} {how:?} {modes:?} {metadata:?} {push:?}")
         }
         Call::Get(Get { id, context_id, history, wait }) => {
             format!("{id:?} {context_id:?} {history:?} {wait:?}")
@@ -35,9 +37,22 @@ fn told(call: &Call<'_>) -> String {
         }
         Call::Cancel(target) => format!("cancel {}", told_of(target)),
         Call::Subscribe(target) => format!("subscribe {}", told_of(target)),
-        Call::Push(op) => format!("{op:?}"),
+        Call::Push(push) => told_of_push(push),
         Call::ExtendedCard => "card".to_owned(),
     }
+}
+
+fn told_of_push(push: &PushRequest<'_>) -> String {
+    let call = match push.call {
+        PushCall::Set(config) => told_of_config(config),
+        other => format!("{other:?}"),
+    };
+    format!("{call} {:?}", push.form)
+}
+
+fn told_of_config(config: PushConfig<'_>) -> String {
+    let (ids, secrets) = ((config.id(), config.task_id()), (config.token(), config.credentials()));
+    format!("{ids:?} {:?} {:?} {secrets:?}", config.url(), config.scheme())
 }
 
 fn told_of(target: &Target<'_>) -> String {
@@ -50,6 +65,7 @@ fn told_of(target: &Target<'_>) -> String {
 fn an_owned_call_says_what_the_call_said() {
     let message = MessageBuf::agent(&PartsBuf::new().text("hé\"llo").text("again")).id("m-1");
     let metadata = JsonObject::parse(r#"{ "a" : 1.50 }"#).unwrap();
+    let config = PushConfigBuf::new("https://h").id("p").task_id("t").bearer("s");
     let full = Send {
         has_own_id: true,
         message: message.view(),
@@ -60,6 +76,7 @@ fn an_owned_call_says_what_the_call_said() {
         history: Some(3),
         accepted_output_modes: Some(b"[\"text/plain\"]"),
         metadata: Some(metadata),
+        push: Some(config.view()),
         generation: Generation::V01,
     };
     let bare = Send {
@@ -71,6 +88,7 @@ fn an_owned_call_says_what_the_call_said() {
         history: None,
         accepted_output_modes: None,
         metadata: None,
+        push: None,
         ..full
     };
     let target = Target {
@@ -98,7 +116,26 @@ fn an_owned_call_says_what_the_call_said() {
         Call::List(List::default()),
         Call::Cancel(target),
         Call::Subscribe(Target { metadata: None, context_id: None, after: None, ..target }),
-        Call::Push(Op::PushList),
+        Call::Push(PushRequest {
+            call: PushCall::Set(config.view()),
+            form: PushForm::StreamResponse,
+        }),
+        Call::Push(PushRequest {
+            call: PushCall::Get { task_id: raw("t"), id: None },
+            form: PushForm::Task01,
+        }),
+        Call::Push(PushRequest {
+            call: PushCall::List {
+                task_id: raw("t"),
+                page_size: Some(3),
+                page_token: Some(raw("x")),
+            },
+            form: PushForm::Task03,
+        }),
+        Call::Push(PushRequest {
+            call: PushCall::Delete { task_id: raw("t"), id: Some(raw("p")) },
+            form: PushForm::EvoAi,
+        }),
         Call::ExtendedCard,
     ] {
         let owned = CallBuf::of(&call);

@@ -169,7 +169,7 @@ fn page_of(core: &dyn Service, cx: &mut CallCx<'_>, list: &List<'_>) -> Result<P
             let next = if next.is_empty() { END } else { next }.to_owned();
             (page.next, page.page_size, page.total) = (next, page_size, total);
         }
-        Reply::PageStart | Reply::Task { .. } | Reply::Message { .. } => {}
+        Reply::PageStart | Reply::Task { .. } | Reply::Message { .. } | Reply::Push(_) => {}
     })?;
     Ok(page)
 }

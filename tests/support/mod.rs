@@ -117,6 +117,15 @@ pub fn script(name: &str, toml: &str) -> (Profile, Arc<dyn Agent>) {
     (profile, Arc::new(script))
 }
 
+/// A server that serves webhooks, where the crate has them.
+pub fn with_push() -> Setup {
+    Setup {
+        #[cfg(feature = "push")]
+        push: Some(peregrine::engine::PushSettings::default()),
+        ..Setup::default()
+    }
+}
+
 impl Lab {
     /// A lab with the echo agent.
     pub fn echo() -> Lab {

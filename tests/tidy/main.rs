@@ -46,8 +46,11 @@ const RANKS: &[(&str, u8)] = &[
     ("pb", 1),
     ("limits", 0),
     ("fault", 0),
+    ("network", 0),
+    ("watch", 0),
     ("waiter", 0),
     ("permits", 0),
+    ("network", 0),
 ];
 
 /// Imports between modules of one rank: from, to, and why it is no way around the table.

@@ -57,9 +57,10 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
     let security = config.security_of(&profile);
     let skills =
         Skills { shown: card::skills(&profile, cx.scopes()).collect(), security: &security };
+    let offers = Offers { extended, push: config.push };
     match generation {
-        Generation::V1 => v1(out, (&profile, &skills), &interfaces, extended),
-        Generation::V01 | Generation::V03 => v03(out, (&profile, &skills), &interfaces, extended),
+        Generation::V1 => v1(out, (&profile, &skills), &interfaces, offers),
+        Generation::V01 | Generation::V03 => v03(out, (&profile, &skills), &interfaces, offers),
     }
     card_security::push(out, &security, generation);
     let form = match generation {
@@ -75,12 +76,19 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
     Ok(())
 }
 
+/// What the server has beside its agents.
+#[derive(Clone, Copy)]
+pub(super) struct Offers {
+    pub extended: bool,
+    pub push: bool,
+}
+
 /// Appends the card of 1.0; interfaces of 1.0 come first.
 pub(super) fn v1(
     out: &mut Vec<u8>,
     (profile, skills): (&Profile, &Skills<'_>),
     interfaces: &[AgentInterface<'_>],
-    extended: bool,
+    offers: Offers,
 ) {
     use v1::{agent_capabilities as can, agent_card as field, agent_interface as interface};
     let mut writer = Writer(out);
@@ -100,8 +108,8 @@ pub(super) fn v1(
     let capabilities = writer.open(field::CAPABILITIES, 64);
     extensions(&mut writer, profile);
     writer.number(can::STREAMING, u64::from(profile.streaming));
-    writer.number(can::PUSH_NOTIFICATIONS, 0);
-    writer.number(can::EXTENDED_AGENT_CARD, u64::from(extended));
+    writer.number(can::PUSH_NOTIFICATIONS, u64::from(offers.push));
+    writer.number(can::EXTENDED_AGENT_CARD, u64::from(offers.extended));
     writer.close(capabilities);
     texts(&mut writer, field::DEFAULT_INPUT_MODES, &profile.input_modes);
     texts(&mut writer, field::DEFAULT_OUTPUT_MODES, &profile.output_modes);
@@ -114,7 +122,7 @@ pub(super) fn v03(
     out: &mut Vec<u8>,
     (profile, skills): (&Profile, &Skills<'_>),
     interfaces: &[AgentInterface<'_>],
-    extended: bool,
+    offers: Offers,
 ) {
     use v03::{agent_capabilities as can, agent_card as field, agent_interface as interface};
     let mut writer = Writer(out);
@@ -128,11 +136,12 @@ pub(super) fn v03(
     let capabilities = writer.open(field::CAPABILITIES, 64);
     extensions(&mut writer, profile);
     writer.flag(can::STREAMING, profile.streaming);
+    writer.flag(can::PUSH_NOTIFICATIONS, offers.push);
     writer.close(capabilities);
     texts(&mut writer, field::DEFAULT_INPUT_MODES, &profile.input_modes);
     texts(&mut writer, field::DEFAULT_OUTPUT_MODES, &profile.output_modes);
     skills.push(&mut writer, field::SKILLS, Generation::V03);
-    writer.flag(field::SUPPORTS_AUTHENTICATED_EXTENDED_CARD, extended);
+    writer.flag(field::SUPPORTS_AUTHENTICATED_EXTENDED_CARD, offers.extended);
     texts(&mut writer, field::PREFERRED_TRANSPORT, old().next().map(|one| one.binding));
     for one in old() {
         let nested = writer.open(field::ADDITIONAL_INTERFACES, 64);

@@ -16,6 +16,7 @@ pub mod from_json;
 pub mod health;
 mod message;
 mod parts;
+mod push;
 pub mod read;
 // Only HTTP/2 answers it: the entry above bytes has one message for a call.
 #[cfg(any(feature = "grpc", feature = "internals"))]

@@ -8,8 +8,8 @@ use crate::{
     dialect::ReadCx,
     fault::{Fault, FaultKind},
     model::{
-        Call, Generation, Get, JsonObject, List, Message, Op, Params, RawText, Send, SendMode,
-        Target, TaskState,
+        Call, Generation, Get, JsonObject, List, Message, Op, Params, PushConfig, RawText, Send,
+        SendMode, Target, TaskState,
     },
     pb::{Fields, Malformed, Value},
 };
@@ -17,6 +17,7 @@ use crate::{
 use super::{
     fields::{other::timestamp, v1, v03},
     message::{self, canonical, missing, structure},
+    push,
 };
 
 /// A request's call, and the tenant it names (1.0; empty: none).
@@ -35,8 +36,7 @@ pub(super) fn malformed(_: Malformed) -> Fault {
 /// Reads the request of an operation of 1.0 or 0.3.
 ///
 /// # Errors
-/// `InvalidRequest` when the bytes are no message, `InvalidParams` with its field,
-/// `PushNotificationNotSupported` when a push configuration rides along.
+/// `InvalidRequest` when the bytes are no message, `InvalidParams` with its field.
 pub fn call<'p>(
     cx: &ReadCx<'_>,
     generation: Generation,
@@ -54,13 +54,7 @@ pub fn call<'p>(
             let (target, tenant) = target(cx, generation, body, pack)?;
             Ok(Asked { call: call(target), tenant })
         }
-        Params::Push => {
-            let tenant = match cx.op == Op::PushList {
-                true => v1::list_task_push_notification_configs_request::TENANT,
-                false => v1::task_push_notification_config::TENANT,
-            };
-            only_tenant(Call::Push(cx.op), if is_v1 { tenant } else { NONE }, body)
-        }
+        Params::Push => push::read(cx, generation, body, pack),
         Params::Nothing => {
             let tenant = v1::get_extended_agent_card_request::TENANT;
             only_tenant(Call::ExtendedCard, if is_v1 { tenant } else { NONE }, body)
@@ -120,6 +114,10 @@ fn send<'p>(
         Some(metadata) => Some(structure(cx, "metadata", metadata, pack)?),
         None => None,
     };
+    let push = match options.push {
+        Some(push) => push::of_send(cx, generation, push, pack)?,
+        None => None,
+    };
     let pack: &'p [u8] = pack;
     let at = |place: Option<(usize, usize)>| place.and_then(|(start, end)| pack.get(start..end));
     let send = Send {
@@ -132,28 +130,30 @@ fn send<'p>(
         history: options.history,
         accepted_output_modes: at(options.modes),
         metadata: at(metadata).map(JsonObject::known),
+        push: at(push).map(PushConfig),
         generation,
     };
     Ok(Asked { call: Call::Send(send), tenant })
 }
 
 /// How the answer is wanted.
-struct SendOptions {
+struct SendOptions<'p> {
     mode: SendMode,
     history: Option<u32>,
     /// Where in the pack a JSON array of them is.
     modes: Option<(usize, usize)>,
+    push: Option<&'p [u8]>,
 }
 
-fn send_options(
+fn send_options<'p>(
     cx: &ReadCx<'_>,
     generation: Generation,
-    configuration: Option<&[u8]>,
+    configuration: Option<&'p [u8]>,
     pack: &mut Vec<u8>,
-) -> Result<SendOptions, Fault> {
+) -> Result<SendOptions<'p>, Fault> {
     // The fields are the same in both generations, but the last one means the opposite.
     use v1::send_message_configuration as field;
-    let mut options = SendOptions { mode: SendMode::Wait, history: None, modes: None };
+    let mut options = SendOptions { mode: SendMode::Wait, history: None, modes: None, push: None };
     let Some(configuration) = configuration else { return Ok(options) };
     let (mut last, mut modes) = (false, 0);
     let start = pack.len();
@@ -168,7 +168,7 @@ fn send_options(
                 modes += 1;
             }
             field::TASK_PUSH_NOTIFICATION_CONFIG => {
-                refuse_push(generation, value.bytes().map_err(malformed)?)?;
+                options.push = Some(value.bytes().map_err(malformed)?);
             }
             field::HISTORY_LENGTH => {
                 let length = value.int32().map_err(malformed)?;
@@ -191,21 +191,6 @@ fn send_options(
         options.mode = SendMode::Return;
     }
     Ok(options)
-}
-
-/// Wire §10, trap 30: a configuration without a URL is none.
-fn refuse_push(generation: Generation, config: &[u8]) -> Result<(), Fault> {
-    let url = match generation {
-        Generation::V1 => v1::task_push_notification_config::URL,
-        Generation::V01 | Generation::V03 => v03::push_notification_config::URL,
-    };
-    for field in Fields(config) {
-        let (number, value) = field.map_err(malformed)?;
-        if number == url && !value.bytes().map_err(malformed)?.is_empty() {
-            return Err(Fault::new(FaultKind::PushNotificationNotSupported));
-        }
-    }
-    Ok(())
 }
 
 /// `historyLength`: 0.3 cannot say 0, which there is unset.

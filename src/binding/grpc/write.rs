@@ -17,6 +17,7 @@ use super::{
     fields::{other::timestamp, v1, v03},
     from_json::{struct_field, text_field},
     parts::{part_v1, part_v03},
+    push,
 };
 
 /// The task and conversation in which a message is shown; agent messages carry both.
@@ -59,6 +60,7 @@ pub fn reply(out: &mut Vec<u8>, generation: Generation, op: Op, reply: &Reply<'_
             writer.number(field::PAGE_SIZE, u64::from(page_size));
             writer.number(field::TOTAL_SIZE, total.min(i32::MAX as u64));
         }
+        Reply::Push(ref said) => push::reply(&mut writer, generation, said),
     }
 }
 

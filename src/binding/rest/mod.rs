@@ -206,6 +206,9 @@ fn decode<'p>(
     buffers: &'p mut DecodeBuffers,
     body: Source<'p>,
 ) -> Result<Call<'p>, Fault> {
+    if let RestResource::Config(_, id) = target.resource {
+        return decode_config(cx, head, target, (method, id), buffers);
+    }
     let DecodeBuffers { parser, pack, params } = buffers;
     let op = method.op;
     let is_left_out = body.bytes().is_empty() && matches!(op.params(), Params::Target(_));
@@ -221,6 +224,33 @@ fn decode<'p>(
     };
     let task = target.resource.task().map(raw_id).transpose()?;
     cx.decode(method, task.as_deref(), value, pack)
+}
+
+/// Reads a call about the configuration that the path names: its id is one more of the params, and
+/// there is no body.
+#[cold]
+#[inline(never)]
+fn decode_config<'p>(
+    cx: &mut CallContext<'_>,
+    head: &Head<'_>,
+    target: &RestTarget<'_>,
+    (method, id): (&'static Method, &str),
+    buffers: &'p mut DecodeBuffers,
+) -> Result<Call<'p>, Fault> {
+    let DecodeBuffers { parser, pack, params } = buffers;
+    let id = raw_id(id)?;
+    // Behind those of the query, the last of its name.
+    match query::params(params, method.op, head.query())? {
+        true => *params.last_mut().unwrap_or(&mut 0) = b',',
+        false => params.push(b'{'),
+    }
+    params.extend_from_slice(b"\"configId\":\"");
+    params.extend_from_slice(&id);
+    params.extend_from_slice(b"\"}");
+    let text = Source::from(&*params);
+    let value = parser.parse_from(text, cx.config.limits.json_depth_max).map_err(parse_fault)?;
+    let task = target.resource.task().map(raw_id).transpose()?;
+    cx.decode(method, task.as_deref(), Some(value), pack)
 }
 
 /// A task id in a path as the raw string that it is in JSON.

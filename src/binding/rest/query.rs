@@ -50,6 +50,14 @@ const LIST: &[(&str, Type)] = &[
     ("include_artifacts", Type::Bool),
 ];
 
+const PAGE: &[(&str, Type)] = &[
+    TENANT,
+    ("pageSize", Type::Text),
+    ("page_size", Type::Text),
+    ("pageToken", Type::Text),
+    ("page_token", Type::Text),
+];
+
 /// Writes the params in a query as a JSON object into `out`, which is cleared; false: there are
 /// none, and nothing is written.
 ///
@@ -60,6 +68,7 @@ pub fn params(out: &mut Vec<u8>, op: Op, query: Option<&str>) -> Result<bool, Fa
     let known = match op.params() {
         Params::Get => GET,
         Params::List => LIST,
+        Params::Push if op == Op::PushList => PAGE,
         Params::Send | Params::Target(_) | Params::Push | Params::Nothing => ANY,
     };
     for pair in http::query::pairs(query.unwrap_or_default()) {

@@ -2,16 +2,22 @@
 
 use std::{fs, path::PathBuf, sync::Arc};
 
-use peregrine::{client::card::SigningKeys, engine::Setup};
+use peregrine::{
+    client::card::SigningKeys,
+    engine::{CardSigner, Setup},
+};
 use zeroize::Zeroizing;
 
-/// Reads the keys, and has cards signed with them.
+/// Reads the keys, and has cards signed with them; gives them back.
 ///
 /// # Errors
 /// A file that cannot be read, or holds no key that signs; keys without a name to sign for.
-pub fn sign(setup: &mut Setup, files: &[(PathBuf, Option<String>)]) -> Result<(), String> {
+pub fn sign(
+    setup: &mut Setup,
+    files: &[(PathBuf, Option<String>)],
+) -> Result<Arc<SigningKeys>, String> {
     if files.is_empty() {
-        return Ok(());
+        return Ok(Arc::default());
     }
     let mut keys = SigningKeys::default();
     for (file, kid) in files {
@@ -24,6 +30,7 @@ pub fn sign(setup: &mut Setup, files: &[(PathBuf, Option<String>)]) -> Result<()
         let line = "cards are signed that name --public-url URL or --allow-host HOST: give one";
         return Err(line.to_owned());
     }
-    setup.card_signer = Some(Arc::new(keys));
-    Ok(())
+    let keys = Arc::new(keys);
+    setup.card_signer = Some(Arc::clone(&keys) as Arc<dyn CardSigner>);
+    Ok(keys)
 }

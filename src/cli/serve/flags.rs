@@ -65,6 +65,12 @@ const ROWS: &[Row] = &[
         "Signs cards with this private key (PEM, PKCS#8: P-256 or Ed25519); may be repeated; its \
          name is KID [default: its thumbprint]",
     ),
+    (
+        "push-sign-key",
+        "FILE",
+        "Signs posts to webhooks with this private key (PEM, PKCS#8): RSA or P-256 for JWTs, \
+         Ed25519 for Standard Webhooks; may be repeated",
+    ),
     ("strict", "", "--strict-version, and a message without messageId is refused"),
     ("strict-version", "", "A 1.0 method without the A2A-Version header is refused"),
     ("no-streaming", "", "Streaming operations are refused"),
@@ -93,6 +99,13 @@ const ROWS: &[Row] = &[
         "ADDR|unix:PATH",
         "Serves /healthz, /readyz and /metrics here alone, to whoever reaches it [default: with \
          the agents; metrics to this machine alone]",
+    ),
+    ("no-push", "", "Push notifications are not served"),
+    (
+        "push-allow",
+        "HOST|NETWORK",
+        "Webhooks may go to this host or network though it is not public, over plain http, too; \
+         may be repeated; localhost is 127.0.0.0/8 and ::1",
     ),
     ("log", "LEVEL", "What is written to stderr: off, error, warn, info, debug [default: info]"),
     (

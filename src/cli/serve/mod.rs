@@ -6,6 +6,7 @@ mod card_keys;
 mod config;
 mod flags;
 mod places;
+mod webhook_keys;
 
 use std::sync::Arc;
 
@@ -86,9 +87,11 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
     if let Some(callers) = &callers {
         setup.authenticator = Some(Arc::clone(callers) as Arc<dyn Authenticator>);
     }
-    card_keys::sign(&mut setup, &card_keys).map_err(|message| {
-        let wrong = root.wrong("card_keys", message);
-        origin.line(&wrong)
+    let card_keys = card_keys::sign(&mut setup, &card_keys)
+        .map_err(|message| origin.line(&root.wrong("card_keys", message)))?;
+    webhook_keys::sign(&mut setup, &serve.push_sign_keys, &card_keys).map_err(|message| {
+        let section = root.section("push").unwrap_or(&root);
+        origin.line(&section.wrong("sign_keys", message))
     })?;
     setup.agents =
         agents.into_iter().map(|Loaded { profile, agent, .. }| (profile, agent)).collect();

@@ -177,13 +177,14 @@ fn params_v03(
     // What its bodies say, and what it cannot say.
     Calls::V03Rest.write(out, call, cx)?;
     let (member, task_id, id) = match *call {
-        OutgoingCall::Send { .. } | OutgoingCall::Push(PushCall::Set(_)) => return Ok(()),
+        OutgoingCall::Send(_) | OutgoingCall::Push(PushCall::Set(_)) => return Ok(()),
         OutgoingCall::List(_) | OutgoingCall::ExtendedCard => return Ok(()),
         OutgoingCall::Get(get) => ("name", get.id, None),
         OutgoingCall::Cancel(target) | OutgoingCall::Subscribe(target) => ("name", target.id, None),
         OutgoingCall::Push(PushCall::List { task_id, .. }) => ("parent", task_id, None),
-        OutgoingCall::Push(PushCall::Get { task_id, id }) => ("name", task_id, id),
-        OutgoingCall::Push(PushCall::Delete { task_id, id }) => ("name", task_id, Some(id)),
+        OutgoingCall::Push(PushCall::Get { task_id, id } | PushCall::Delete { task_id, id }) => {
+            ("name", task_id, id)
+        }
     };
     out.truncate(start);
     out.extend_from_slice(format!("{{\"{member}\":\"tasks/").as_bytes());
@@ -206,7 +207,7 @@ fn params_v03(
                 out.push(b'"');
             }
         }
-        OutgoingCall::Send { .. }
+        OutgoingCall::Send(_)
         | OutgoingCall::List(_)
         | OutgoingCall::Cancel(_)
         | OutgoingCall::Subscribe(_)

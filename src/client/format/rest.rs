@@ -71,7 +71,7 @@ fn target(
     let is_v1 = form.generation == Generation::V1;
     let path = &mut out.path;
     let (method, has_body) = match *call {
-        OutgoingCall::Send { .. } => {
+        OutgoingCall::Send(_) => {
             let is_stream = call.op().is_streaming();
             path.push_str(if is_stream { "/message:stream" } else { "/message:send" });
             (HttpMethod::Post, true)
@@ -113,9 +113,8 @@ fn target(
 fn push(path: &mut String, call: &PushCall<'_>) -> Result<(HttpMethod, bool), NotExpressible> {
     let (task_id, id) = match *call {
         PushCall::Set(config) => (config.task_id(), None),
-        PushCall::Get { task_id, id } => (Some(task_id), id),
+        PushCall::Get { task_id, id } | PushCall::Delete { task_id, id } => (Some(task_id), id),
         PushCall::List { task_id, .. } => (Some(task_id), None),
-        PushCall::Delete { task_id, id } => (Some(task_id), Some(id)),
     };
     let what = "a push configuration without taskId";
     task(path, task_id.ok_or(NotExpressible { what, by: BY })?)?;

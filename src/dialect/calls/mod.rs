@@ -10,7 +10,8 @@ mod v03_rest;
 mod v1;
 
 use crate::model::{
-    Content, Generation, Message, NotExpressible, Op, OutgoingCall, TaskState, pack::message_tag,
+    Content, Generation, Message, NotExpressible, Op, OutgoingCall, PushConfig, TaskState,
+    pack::message_tag,
 };
 
 use super::{Dialect, Method, Wire, rest::HttpJson, v01};
@@ -200,6 +201,12 @@ fn without_references(message: Message<'_>, by: &'static str) -> Result<(), NotE
 
 fn without_extensions(message: Message<'_>, by: &'static str) -> Result<(), NotExpressible> {
     without(message, message_tag::EXTENSION, "extensions", by)
+}
+
+/// Refuses what only the configuration of Evo AI has.
+fn plain_config(config: PushConfig<'_>, by: &'static str) -> Result<(), NotExpressible> {
+    only(config.headers().next(), "header fields of a push configuration", by)?;
+    only(config.context_id(), "the context of a push configuration", by)
 }
 
 /// Refuses what is there and cannot be said.

@@ -12,7 +12,7 @@ use super::{
     },
     CallOut, has_id, message_with_ids,
     object::ObjectOut,
-    only, plain_parts, v1, without_extensions, without_references,
+    only, plain_config, plain_parts, v1, without_extensions, without_references,
 };
 
 /// What a platform, or a generation, has of what others have.
@@ -64,9 +64,9 @@ pub(super) fn params(
     only(cx.tenant, "tenant", rules.by)?;
     let mut params = ObjectOut::open(out);
     match *call {
-        OutgoingCall::Send { ref send, push } => match rules.is_v01() {
-            true => send_v01(&mut params, send, push, rules)?,
-            false => send_v03(&mut params, send, push, rules)?,
+        OutgoingCall::Send(ref send) => match rules.is_v01() {
+            true => send_v01(&mut params, send, rules)?,
+            false => send_v03(&mut params, send, rules)?,
         },
         OutgoingCall::Get(ref get) => self::get(&mut params, get, rules)?,
         OutgoingCall::List(ref list) => self::list(&mut params, list, rules),
@@ -107,7 +107,6 @@ const NOBODY: TaskRef<'static> = TaskRef { task_id: b"", context_id: b"" };
 fn send_v01(
     params: &mut ObjectOut<'_>,
     send: &Send<'_>,
-    push: Option<PushConfig<'_>>,
     rules: &CallRules,
 ) -> Result<(), NotExpressible> {
     check(send.message, rules)?;
@@ -122,7 +121,7 @@ fn send_v01(
     params.raw("id", task_id.raw());
     params.raw_some("sessionId", send.context_id.or(send.message.context_id()));
     pre_v1::message(params.key("message"), rules.spelling, send.message, NOBODY);
-    if let Some(push) = push {
+    if let Some(push) = send.push {
         inner_config(params.key("pushNotification"), push, rules)?;
     }
     params.number_some("historyLength", send.history);
@@ -133,7 +132,6 @@ fn send_v01(
 fn send_v03(
     params: &mut ObjectOut<'_>,
     send: &Send<'_>,
-    push: Option<PushConfig<'_>>,
     rules: &CallRules,
 ) -> Result<(), NotExpressible> {
     check(send.message, rules)?;
@@ -153,7 +151,7 @@ fn send_v03(
         let modes = send.accepted_output_modes.unwrap_or(b"[]");
         configuration.json_some("acceptedOutputModes", Some(modes));
         configuration.number_some("historyLength", send.history);
-        if let Some(push) = push {
+        if let Some(push) = send.push {
             inner_config(configuration.key("pushNotificationConfig"), push, rules)?;
         }
         // Servers differ in what it is when it is not said (wire §10, trap 11).
@@ -163,7 +161,7 @@ fn send_v03(
         let by = rules.by;
         only(send.accepted_output_modes, "acceptedOutputModes", by)?;
         only(send.history, "historyLength of a message", by)?;
-        only(push, "taskPushNotificationConfig", by)?;
+        only(send.push, "taskPushNotificationConfig", by)?;
         if send.mode == SendMode::Return {
             return Err(NotExpressible { what: "returnImmediately", by });
         }
@@ -244,7 +242,8 @@ fn push_params(
         }
         PushCall::Delete { task_id, id } => {
             params.raw("id", task_id.raw());
-            params.raw("pushNotificationConfigId", id.raw());
+            let what = "the end of a push configuration without its id";
+            params.raw("pushNotificationConfigId", id.ok_or(NotExpressible { what, by })?.raw());
         }
     }
     Ok(())
@@ -256,6 +255,7 @@ fn inner_config(
     config: PushConfig<'_>,
     rules: &CallRules,
 ) -> Result<(), NotExpressible> {
+    plain_config(config, rules.by)?;
     if rules.is_v01() {
         only(config.id(), "the id of a push configuration", rules.by)?;
     }
@@ -296,12 +296,19 @@ fn headers(
     only(config.token(), "the token of a push configuration", by)?;
     let mut object = ObjectOut::open(params.key("config"));
     object.raw("url", config.url().raw());
-    if let (Some(scheme), Some(credentials)) = (config.scheme(), config.credentials()) {
+    let authorization = config.scheme().zip(config.credentials());
+    if authorization.is_some() || config.headers().next().is_some() {
         let mut headers = ObjectOut::open(object.key("headers"));
-        let value = [scheme.raw(), b" ", credentials.raw()].concat();
-        headers.raw("Authorization", &value);
+        if let Some((scheme, credentials)) = authorization {
+            let value = [scheme.raw(), b" ", credentials.raw()].concat();
+            headers.raw("Authorization", &value);
+        }
+        for (name, value) in config.headers() {
+            headers.raw(name.raw_str(), value.raw());
+        }
         headers.close();
     }
     object.close();
+    params.raw_some("contextId", config.context_id());
     Ok(())
 }

@@ -9,7 +9,7 @@ use super::{
     super::{json_out::TaskRef, v03_rest},
     CallOut, has_id, message_with_ids,
     object::ObjectOut,
-    only, plain_parts, pre_v1, without_references,
+    only, plain_config, plain_parts, pre_v1, without_references,
 };
 
 /// gRPC has the same proto, and is written from here.
@@ -26,7 +26,7 @@ pub(super) fn params(
     only(cx.tenant, "tenant", BY)?;
     let mut params = ObjectOut::open(out);
     match *call {
-        OutgoingCall::Send { ref send, push } => self::send(&mut params, send, push)?,
+        OutgoingCall::Send(ref send) => self::send(&mut params, send)?,
         OutgoingCall::Cancel(ref target) | OutgoingCall::Subscribe(ref target) => {
             only(target.metadata, "metadata of this operation", BY)?;
         }
@@ -44,11 +44,7 @@ pub(super) fn params(
     Ok(())
 }
 
-fn send(
-    params: &mut ObjectOut<'_>,
-    send: &Send<'_>,
-    push: Option<PushConfig<'_>>,
-) -> Result<(), NotExpressible> {
+fn send(params: &mut ObjectOut<'_>, send: &Send<'_>) -> Result<(), NotExpressible> {
     has_id(send.message, BY)?;
     plain_parts(send.message, BY)?;
     without_references(send.message, BY)?;
@@ -59,7 +55,8 @@ fn send(
     });
     let mut configuration = ObjectOut::open(params.key("configuration"));
     configuration.json_some("acceptedOutputModes", send.accepted_output_modes);
-    if let Some(push) = push {
+    if let Some(push) = send.push {
+        plain_config(push, BY)?;
         pre_v1::old_config(configuration.key("pushNotification"), push);
     }
     // Neither has presence in the proto: left out they are 0 and false (wire §1.5).
@@ -76,6 +73,7 @@ fn set(params: &mut ObjectOut<'_>, config: PushConfig<'_>) -> Result<(), NotExpr
     let task_id = config.task_id().ok_or(NotExpressible { what, by: BY })?;
     let what = "a push configuration without its id";
     let id = config.id().ok_or(NotExpressible { what, by: BY })?;
+    plain_config(config, BY)?;
     let parent = [b"tasks/", task_id.raw()].concat();
     let name = [&parent, &b"/pushNotificationConfigs/"[..], id.raw()].concat();
     params.raw("parent", &parent);

@@ -1,15 +1,14 @@
 //! Params of 1.0 (wire §1.5): ProtoJSON, what is unset left out.
 
 use crate::model::{
-    JsonObject, List, NotExpressible, OutgoingCall, PushCall, PushConfig, RawText, Send, SendMode,
-    Target, time,
+    JsonObject, List, NotExpressible, OutgoingCall, PushCall, RawText, Send, SendMode, Target, time,
 };
 
 use super::{
     super::{canonical, json_out::TaskRef, v1},
     CallOut, has_id, message_with_ids,
     object::ObjectOut,
-    only, state_v1,
+    only, plain_config, state_v1,
 };
 
 const BY: &str = "1.0";
@@ -25,10 +24,11 @@ pub(super) fn params(
                 let what = "a push configuration without taskId";
                 return Err(NotExpressible { what, by: BY });
             }
+            plain_config(config, BY)?;
             canonical::push_config(out, config, cx.tenant);
             return Ok(());
         }
-        OutgoingCall::Send { ref send, push } => return self::send(out, send, push, cx),
+        OutgoingCall::Send(ref send) => return self::send(out, send, cx),
         OutgoingCall::Get(_)
         | OutgoingCall::List(_)
         | OutgoingCall::Cancel(_)
@@ -49,12 +49,9 @@ pub(super) fn params(
             params.json_some("metadata", target.metadata.map(JsonObject::raw));
         }
         OutgoingCall::Subscribe(ref target) => subscribe(&mut params, target, cx)?,
-        OutgoingCall::Push(PushCall::Get { task_id, id }) => {
+        OutgoingCall::Push(PushCall::Get { task_id, id } | PushCall::Delete { task_id, id }) => {
             let what = "a push configuration without its id";
             let id = id.ok_or(NotExpressible { what, by: BY })?;
-            config_members(&mut params, task_id, id);
-        }
-        OutgoingCall::Push(PushCall::Delete { task_id, id }) => {
             config_members(&mut params, task_id, id);
         }
         OutgoingCall::Push(PushCall::List { task_id, page_size, page_token }) => {
@@ -63,7 +60,7 @@ pub(super) fn params(
             params.raw_some("pageToken", page_token);
         }
         // Written above.
-        OutgoingCall::Send { .. } | OutgoingCall::Push(PushCall::Set(_)) => {}
+        OutgoingCall::Send(_) | OutgoingCall::Push(PushCall::Set(_)) => {}
         OutgoingCall::ExtendedCard => {}
     }
     params.close();
@@ -108,12 +105,7 @@ pub(super) fn list_members(params: &mut ObjectOut<'_>, list: &List<'_>) {
     }
 }
 
-fn send(
-    out: &mut Vec<u8>,
-    send: &Send<'_>,
-    push: Option<PushConfig<'_>>,
-    cx: CallOut<'_>,
-) -> Result<(), NotExpressible> {
+fn send(out: &mut Vec<u8>, send: &Send<'_>, cx: CallOut<'_>) -> Result<(), NotExpressible> {
     has_id(send.message, BY)?;
     let mut params = ObjectOut::open(out);
     params.text_some("tenant", cx.tenant);
@@ -123,11 +115,12 @@ fn send(
         v1::message(out, send.message, nobody);
     });
     let at_once = send.mode == SendMode::Return;
-    let is_set = at_once || push.is_some() || send.history.is_some();
+    let is_set = at_once || send.push.is_some() || send.history.is_some();
     if is_set || send.accepted_output_modes.is_some() {
         let mut configuration = ObjectOut::open(params.key("configuration"));
         configuration.json_some("acceptedOutputModes", send.accepted_output_modes);
-        if let Some(push) = push {
+        if let Some(push) = send.push {
+            plain_config(push, BY)?;
             canonical::push_config(configuration.key("taskPushNotificationConfig"), push, None);
         }
         configuration.number_some("historyLength", send.history);

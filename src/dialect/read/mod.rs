@@ -12,8 +12,10 @@ mod fault;
 mod list;
 mod message;
 mod part;
-#[cfg(feature = "client")]
 mod push;
+mod push_config;
+#[cfg(feature = "client")]
+mod push_reply;
 #[cfg(feature = "client")]
 mod reply;
 mod send;
@@ -31,6 +33,8 @@ use crate::{
 };
 
 use super::ReadCx;
+
+pub(super) use push::read_headers as push_headers;
 
 #[cfg(feature = "client")]
 pub use fault::read as read_fault;
@@ -87,10 +91,7 @@ pub(super) fn call<'p>(
         Params::Get => target::get(rules, cx, params, pack),
         Params::List => list::read(cx, params, pack).map(Call::List),
         Params::Target(call) => target::read(rules, cx, params, pack).map(call),
-        Params::Push => {
-            only_tenant(cx, params);
-            Ok(Call::Push(cx.op))
-        }
+        Params::Push => push::read(rules, cx, params, pack).map(Call::Push),
         Params::Nothing => {
             only_tenant(cx, params);
             Ok(Call::ExtendedCard)

@@ -1,181 +1,203 @@
-//! Reading push configurations: flat as in 1.0, or in a member as before (wire §1.6, §3.4).
-
-use std::borrow::Cow;
+//! Reading the four operations on push configurations (wire §1.5, §1.6, §3.4).
 
 use crate::{
-    json::{Kind, Value},
-    model::{Op, ReadError, Received, ReceivedKind, pack::Packer, push::push_tag},
+    fault::Fault,
+    json::Value,
+    model::{
+        Generation, Op, PushCall, PushConfig, PushForm, PushRequest, RawText, pack::Packer,
+        push::push_tag,
+    },
 };
 
 use super::{
-    RawString, canonical, identifier,
-    reply::{ReplyCx, wrong},
-    set, slots, task,
+    Kept, ReadCx, Rules, canonical, count, identifier, keep, missing, object,
+    push_config::{ConfigFields, fields},
+    slots,
+    target::named,
 };
 
-slots!(ConfigSlots {
+slots!(RefSlots {
     id: "id";
     task_id: "taskId" | "task_id";
-    name: "name";
+    config_id: "pushNotificationConfigId" | "push_notification_config_id" | "configId"
+        | "config_id";
+    page_size: "pageSize" | "page_size";
+    page_token: "pageToken" | "page_token";
+    tenant: "tenant";
+});
+
+slots!(HeadersSlots {
     url: "url";
-    token: "token";
-    authentication: "authentication";
-    inner: "pushNotificationConfig" | "push_notification_config" | "pushNotification" | "config";
+    headers: "headers";
 });
 
-slots!(AuthenticationSlots {
-    scheme: "scheme";
-    schemes: "schemes";
-    credentials: "credentials";
-});
-
-slots!(ConfigListSlots {
-    configs: "configs";
-    next: "nextPageToken" | "next_page_token";
-});
-
-/// Reads the one configuration of a set or a get.
-pub(super) fn one(
-    cx: &ReplyCx<'_>,
-    op: Op,
-    result: Option<Value<'_>>,
-    received: &mut Received,
-) -> Result<(), ReadError> {
-    let is_some = match result {
-        Some(result) => config(cx, result, received)?,
-        None => false,
-    };
-    // 0.1 answers a get without a configuration with none.
-    if !is_some && op == Op::PushSet {
-        return Err(ReadError::new("must be a push configuration"));
+impl Rules {
+    /// What a webhook that is configured by this family gets.
+    fn push_form(&self) -> PushForm {
+        match self.generation {
+            Generation::V1 => PushForm::StreamResponse,
+            Generation::V03 => PushForm::Task03,
+            Generation::V01 => PushForm::Task01,
+        }
     }
-    let kind = if is_some { ReceivedKind::PushConfig } else { ReceivedKind::Nothing };
-    received.set_kind(kind);
-    Ok(())
 }
 
-/// Reads a list of configurations: bare, or in a member.
-pub(super) fn list(
-    cx: &ReplyCx<'_>,
-    result: Option<Value<'_>>,
-    received: &mut Received,
-) -> Result<(), ReadError> {
-    received.set_kind(ReceivedKind::PushConfigs);
-    let Some(result) = result else { return Ok(()) };
-    let mut slots = ConfigListSlots::default();
-    let configs = match result.kind() {
-        Kind::Object => {
-            slots.fill(result);
-            result.at(slots.configs)
-        }
-        Kind::Array => Some(result),
-        Kind::Null | Kind::Bool(_) | Kind::Number | Kind::String => {
-            return Err(ReadError::new("must be a list of push configurations"));
+/// Reads the params of an operation on configurations.
+pub(super) fn read<'p>(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<PushRequest<'p>, Fault> {
+    let form = rules.push_form();
+    let call = match cx.op {
+        Op::PushSet => return set(rules, cx, params, pack),
+        Op::PushList => list(rules, cx, params, pack)?,
+        op => {
+            let (task_id, id) = reference(rules, cx, params, pack)?;
+            let pack: &'p [u8] = pack;
+            let task_id = RawText::known(task_id.bytes(pack));
+            let id = id.map(|id| RawText::known(id.bytes(pack)));
+            match (op, rules.generation, id) {
+                (_, Generation::V1, None) => return Err(missing("id")),
+                (Op::PushDelete, _, None) => return Err(missing("pushNotificationConfigId")),
+                (Op::PushDelete, ..) => PushCall::Delete { task_id, id },
+                // Before 1.0 a task has one that is meant.
+                _ => PushCall::Get { task_id, id },
+            }
         }
     };
-    task::each(configs, "configs", |element| match config(cx, element, received)? {
-        true => Ok(()),
-        false => Err(ReadError::new("must be a push configuration")),
-    })?;
-    task::next_page(cx, result.at(slots.next), received)
+    Ok(PushRequest { call, form })
 }
 
-/// Reads a configuration; false: there is none in it.
-fn config(cx: &ReplyCx<'_>, value: Value<'_>, received: &mut Received) -> Result<bool, ReadError> {
-    if value.kind() != Kind::Object {
-        return Err(ReadError::new("must be an object"));
-    }
-    let read_cx = cx.read_cx();
-    let id_of = |value: Option<Value<'_>>, member| {
-        identifier(value, member, &read_cx).map(|id| id.map(Cow::into_owned)).map_err(wrong)
+/// Reads a configuration, which names its task.
+fn set<'p>(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<PushRequest<'p>, Fault> {
+    let form = rules.push_form();
+    let mut fields = match params {
+        Some(params) => fields(cx, params)?,
+        None => ConfigFields::default(),
     };
-    let mut outer = ConfigSlots::default();
-    outer.fill(value);
-    let (mut task_id, mut id) = (id_of(value.at(outer.task_id), "taskId")?, None);
-    let name = value.at(outer.name);
-    let inner = value.at(outer.inner).filter(|inner| inner.kind() == Kind::Object);
-    let (config, slots) = match inner {
-        None => {
-            id = id_of(value.at(outer.id), "id")?;
-            (value, outer)
-        }
-        Some(inner) => {
-            // 0.1 has the task's id there.
-            task_id = task_id.or(id_of(value.at(outer.id), "id")?);
-            let mut slots = ConfigSlots::default();
-            slots.fill(inner);
-            (inner, slots)
-        }
-    };
-    if let Some(name) = name.and_then(|name| name.string_canonical()) {
-        let (of_name, config_id) = resource(&name);
-        let most = cx.limits.identifier_bytes_max;
-        if [&of_name, &config_id].into_iter().flatten().any(|id| id.len() > most) {
-            let expected = format!("must not have ids longer than {most} bytes");
-            return Err(ReadError::at("name", expected));
-        }
-        task_id = task_id.or(of_name);
-        id = id.or(config_id);
+    if let Some(task_id) = cx.task {
+        fields.task_id = Some(task_id.to_vec().into());
     }
-    if inner.is_some() {
-        id = id_of(config.at(slots.id), "id")?.or(id);
+    let is_v01 = rules.generation == Generation::V01;
+    if is_v01 && fields.task_id.is_none() {
+        // Its configurations have no ids.
+        fields.task_id = fields.id.take();
     }
-    let most = cx.limits.string_bytes_max;
-    let text = |slot, member| text(config.at(slot), member, most);
-    let Some(url) = text(slots.url, "url")? else { return Ok(false) };
-    let token = text(slots.token, "token")?;
-    let authentication = config.at(slots.authentication).and_then(set);
-    let (scheme, credentials) = match authentication {
-        Some(authentication) => self::authentication(authentication, most)?,
-        None => (None, None),
-    };
-    received.pack_config(|pack| {
-        let mut packer = Packer(pack);
-        packer.put_some(push_tag::ID, id.as_deref());
-        packer.put_some(push_tag::TASK_ID, task_id.as_deref());
-        packer.put(push_tag::URL, &url);
-        packer.put_some(push_tag::TOKEN, token.as_deref());
-        packer.put_some(push_tag::SCHEME, scheme.as_deref());
-        packer.put_some(push_tag::CREDENTIALS, credentials.as_deref());
-        Ok(true)
+    if fields.task_id.is_none() {
+        return Err(missing(if is_v01 { "id" } else { "taskId" }));
+    }
+    if fields.is_null && is_v01 {
+        // Wire §1.5: it may mean that there is to be none.
+        let task_id = fields.task_id.unwrap_or_default();
+        let task_id = keep(pack, task_id);
+        let task_id = RawText::known(task_id.bytes(pack));
+        return Ok(PushRequest { call: PushCall::Delete { task_id, id: None }, form });
+    }
+    if fields.url.is_none() {
+        return Err(missing("url"));
+    }
+    fields.pack(pack);
+    Ok(PushRequest { call: PushCall::Set(PushConfig(pack)), form })
+}
+
+/// Reads the page of a list.
+fn list<'p>(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<PushCall<'p>, Fault> {
+    let (mut page_size, mut page_token) = (None, None);
+    if let (Some(params), Generation::V1) = (params, rules.generation) {
+        let mut slots = RefSlots::default();
+        slots.fill(params);
+        page_size = count(params.at(slots.page_size), "pageSize", 0..=i32::MAX as u32)?;
+        page_token = identifier(params.at(slots.page_token), "pageToken", cx)?;
+    }
+    let (task_id, _) = reference(rules, cx, params, pack)?;
+    let page_token = page_token.map(|token| keep(pack, token));
+    let pack: &'p [u8] = pack;
+    Ok(PushCall::List {
+        task_id: RawText::known(task_id.bytes(pack)),
+        // ProtoJSON's default says nothing.
+        page_size: page_size.filter(|size| *size > 0),
+        page_token: page_token.map(|token| RawText::known(token.bytes(pack))),
     })
 }
 
-/// A string that is not empty.
-fn text<'p>(
-    value: Option<Value<'p>>,
-    member: &'static str,
-    most: usize,
-) -> Result<Option<RawString<'p>>, ReadError> {
-    let Some(value) = value else { return Ok(None) };
-    let text = canonical(value, member, most).map_err(wrong)?;
-    Ok(Some(text).filter(|text| !text.is_empty()))
-}
-
-type Texts<'p> = (Option<RawString<'p>>, Option<RawString<'p>>);
-
-/// The scheme, of several the first (wire §1.9), and the credentials.
-fn authentication(value: Value<'_>, most: usize) -> Result<Texts<'_>, ReadError> {
-    if value.kind() != Kind::Object {
-        return Err(ReadError::at("authentication", "must be an object"));
+/// Which task, and which of its configurations: in 1.0 the `id` is the configuration's, before that
+/// the task's.
+fn reference<'p>(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &mut Vec<u8>,
+) -> Result<(Kept<'p>, Option<Kept<'p>>), Fault> {
+    let mut slots = RefSlots::default();
+    if let Some(params) = params {
+        slots.fill(params);
+        cx.tenant.set(slots.tenant);
     }
-    let mut slots = AuthenticationSlots::default();
-    slots.fill(value);
-    let first = value.at(slots.schemes).and_then(|schemes| schemes.elements().next());
-    let scheme = text(value.at(slots.scheme).or(first), "authentication.scheme", most)?;
-    let credentials = text(value.at(slots.credentials), "authentication.credentials", most)?;
-    Ok((scheme, credentials))
+    let of = |slot, field| match params {
+        Some(params) => identifier(params.at(slot), field, cx),
+        None => Ok(None),
+    };
+    let (own, task_id) = (of(slots.id, "id")?, of(slots.task_id, "taskId")?);
+    let config_id = of(slots.config_id, "pushNotificationConfigId")?;
+    let in_path = named(cx, pack)?;
+    let is_v1 = rules.generation == Generation::V1;
+    // Where the task is named otherwise, an `id` is the configuration's in each generation.
+    let (task_id, config_id) = match is_v1 || in_path.is_some() || task_id.is_some() {
+        true => (task_id, config_id.or(own)),
+        false => (own, config_id),
+    };
+    let task_id = match in_path {
+        Some(in_path) => in_path,
+        None => keep(pack, task_id.ok_or_else(|| missing(if is_v1 { "taskId" } else { "id" }))?),
+    };
+    Ok((task_id, config_id.map(|id| keep(pack, id))))
 }
 
-/// The ids in `tasks/{t}/pushNotificationConfigs/{c}` (wire §4.2).
-fn resource(name: &[u8]) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-    const BETWEEN: &[u8] = b"/pushNotificationConfigs/";
-    let Some(rest) = name.strip_prefix(b"tasks/") else { return (None, None) };
-    let between = rest.windows(BETWEEN.len()).rposition(|window| window == BETWEEN);
-    let (task_id, id) = match between {
-        Some(at) => (&rest[..at], &rest[at + BETWEEN.len()..]),
-        None => (rest, &b""[..]),
-    };
-    let some = |id: &[u8]| Some(id.to_vec()).filter(|id| !id.is_empty());
-    (some(task_id), some(id))
+/// Reads what Evo AI says of its one configuration, which names no task: `{config: {url, headers}}`
+/// (wire §8).
+pub(in crate::dialect) fn read_headers<'p>(
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<PushRequest<'p>, Fault> {
+    pack.clear();
+    let form = PushForm::EvoAi;
+    if cx.op != Op::PushSet {
+        let task_id = RawText::default();
+        return Ok(PushRequest { call: PushCall::Get { task_id, id: None }, form });
+    }
+    let params = params.ok_or_else(|| missing("config"))?;
+    let config = object(params.get("config"), "config")?.ok_or_else(|| missing("config"))?;
+    let mut slots = HeadersSlots::default();
+    slots.fill(config);
+    let most = cx.limits.string_bytes_max;
+    let url = config.at(slots.url).ok_or_else(|| missing("config.url"))?;
+    let url = canonical(url, "config.url", most)?;
+    if url.is_empty() {
+        return Err(missing("config.url"));
+    }
+    let context_id = params.get("contextId").or(config.get("contextId"));
+    let context_id = identifier(context_id, "contextId", cx)?;
+    Packer(pack).put(push_tag::URL, &url);
+    Packer(pack).put_some(push_tag::CONTEXT_ID, context_id.as_deref());
+    if let Some(headers) = object(config.at(slots.headers), "config.headers")? {
+        for (name, value) in headers.members() {
+            let value = canonical(value, "config.headers", most)?;
+            Packer(pack).put(push_tag::HEADER_NAME, name.raw());
+            Packer(pack).put(push_tag::HEADER_VALUE, &value);
+        }
+    }
+    Ok(PushRequest { call: PushCall::Set(PushConfig(pack)), form })
 }

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-use super::{ReadCx, Rules, event, message, push, slots, task};
+use super::{ReadCx, Rules, event, message, push_reply, slots, task};
 
 /// What a reader of answers may use beside the answer.
 pub struct ReplyCx<'a> {
@@ -89,8 +89,8 @@ pub fn read(
             let result = result.ok_or_else(|| ReadError::new("must be a page of tasks"));
             result.and_then(|result| task::page(cx, result, received))
         }
-        Op::PushSet | Op::PushGet => push::one(cx, op, result, received),
-        Op::PushList => push::list(cx, result, received),
+        Op::PushSet | Op::PushGet => push_reply::one(cx, op, result, received),
+        Op::PushList => push_reply::list(cx, result, received),
         // Wire §1.5: null, `{}` or nothing at all.
         Op::PushDelete => Ok(()),
         Op::ExtendedCard => card(result, received),

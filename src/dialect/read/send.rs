@@ -1,14 +1,14 @@
 //! Reading what to send, and how the answer is wanted.
 
 use crate::{
-    fault::{Fault, FaultKind},
+    fault::Fault,
     json::{Kind, Value, ValueSlot},
-    model::{Call, Generation, JsonObject, Message, Op, RawText, Send, SendMode},
+    model::{Call, Generation, JsonObject, Message, Op, PushConfig, RawText, Send, SendMode},
 };
 
 use super::{
     INT32_MAX, Kept, RawString, ReadCx, Rules, boolean, count, identifier, keep, message, missing,
-    object, proto_slot, slots, target::split_thread,
+    object, proto_slot, push_config, slots, target::split_thread,
 };
 
 slots!(SendSlots {
@@ -32,10 +32,6 @@ slots!(ConfigurationSlots {
     push: "taskPushNotificationConfig" | "task_push_notification_config"
         | "pushNotificationConfig" | "push_notification_config"
         | "pushNotification" | "push_notification";
-});
-
-slots!(PushSlots {
-    url: "url";
 });
 
 impl Rules {
@@ -73,6 +69,7 @@ pub(super) fn read<'p>(
     let (task_id, context_id) = targets(rules, cx, (params, &slots), ids)?;
     let task_id = task_id.map(|id| keep(pack, id));
     let context_id = context_id.map(|id| keep(pack, id));
+    let push = options.push.map(|push| pack_push(cx, push, pack)).transpose()?.flatten();
     let pack: &'p [u8] = pack;
     let bytes = |kept: Option<Kept<'p>>| kept.map(|kept| kept.bytes(pack));
     Ok(Call::Send(Send {
@@ -85,6 +82,7 @@ pub(super) fn read<'p>(
         history: options.history,
         accepted_output_modes: options.modes.map(|modes| modes.raw()),
         metadata: metadata.map(|value| JsonObject::known(value.raw())),
+        push: push.map(|start| PushConfig(pack.get(start..).unwrap_or_default())),
         generation: rules.generation,
     }))
 }
@@ -132,6 +130,7 @@ struct SendOptions<'p> {
     mode: SendMode,
     history: Option<u32>,
     modes: Option<Value<'p>>,
+    push: Option<Value<'p>>,
 }
 
 fn send_options<'p>(
@@ -139,7 +138,7 @@ fn send_options<'p>(
     cx: &ReadCx<'_>,
     (params, slots): (Value<'p>, &SendSlots),
 ) -> Result<SendOptions<'p>, Fault> {
-    refuse_push(params.at(slots.push), "pushNotification")?;
+    let mut push = object(params.at(slots.push), "pushNotification")?;
     let mut history = count(params.at(slots.history), "historyLength", 0..=INT32_MAX)?;
     let (mut at_once, mut blocking, mut modes) = (None, None, None);
     let mut unsaid = false;
@@ -147,7 +146,7 @@ fn send_options<'p>(
         let mut slots = ConfigurationSlots::default();
         slots.fill(configuration);
         let of = |slot| configuration.at(slot);
-        refuse_push(of(slots.push), "configuration.taskPushNotificationConfig")?;
+        push = object(of(slots.push), "configuration.taskPushNotificationConfig")?.or(push);
         let own = count(of(slots.history), "configuration.historyLength", 0..=INT32_MAX)?;
         history = own.or(history);
         at_once = boolean(of(slots.at_once), "configuration.returnImmediately")?;
@@ -175,23 +174,27 @@ fn send_options<'p>(
         let field = "configuration.acceptedOutputModes";
         return Err(Fault::param(field, "must be an array of strings"));
     }
-    Ok(SendOptions { mode, history: rules.history(history), modes })
+    Ok(SendOptions { mode, history: rules.history(history), modes, push })
 }
 
-/// Wire §10, trap 30: a configuration without a URL is none.
-#[inline(always)] // Hardly anybody sends one.
-fn refuse_push(value: Option<Value<'_>>, field: &'static str) -> Result<(), Fault> {
-    value.map_or(Ok(()), |value| refuse_url(value, field))
-}
-
-#[cold]
-fn refuse_url(value: Value<'_>, field: &'static str) -> Result<(), Fault> {
-    object(Some(value), field)?;
-    let mut slots = PushSlots::default();
-    slots.fill(value);
-    match value.at(slots.url) {
-        None => Ok(()),
-        Some(url) if url.str_eq("") => Ok(()),
-        Some(_) => Err(Fault::new(FaultKind::PushNotificationNotSupported)),
+/// Packs a configuration behind what is packed already, and says where it begins; `None`: one
+/// without a URL is none (wire §10, trap 30).
+#[cold] // Hardly anybody sends one.
+#[inline(never)]
+fn pack_push(
+    cx: &ReadCx<'_>,
+    value: Value<'_>,
+    pack: &mut Vec<u8>,
+) -> Result<Option<usize>, Fault> {
+    let tenant = cx.tenant.get();
+    let mut fields = push_config::fields(cx, value)?;
+    // The call has a tenant of its own, and says by itself which task it is about.
+    cx.tenant.set(tenant);
+    fields.task_id = None;
+    if fields.url.is_none() {
+        return Ok(None);
     }
+    let start = pack.len();
+    fields.pack(pack);
+    Ok(Some(start))
 }

@@ -122,7 +122,7 @@ fn wait(
 }
 
 /// The task that the path names.
-fn named<'p>(cx: &ReadCx<'_>, pack: &mut Vec<u8>) -> Result<Option<Kept<'p>>, Fault> {
+pub(super) fn named<'p>(cx: &ReadCx<'_>, pack: &mut Vec<u8>) -> Result<Option<Kept<'p>>, Fault> {
     let Some(id) = cx.task else { return Ok(None) };
     if id.len() > cx.limits.identifier_bytes_max {
         return Err(too_long("id", cx.limits.identifier_bytes_max));

@@ -1,6 +1,7 @@
 //! From a name to a connected socket.
 //!
-//! Laws: every address is shown to the guard before anything is sent to it. A name with many
+//! Laws: a name is looked up once for each connection, all of its addresses are shown to the guard
+//! before anything is sent to one of them, and no other address is connected to. A name with many
 //! addresses costs a bounded number of attempts, of which the next begins when the last has failed
 //! or has had its head start, so a dead address delays a call and does not fail it (RFC 8305).
 
@@ -41,21 +42,30 @@ const KEEPALIVE_TRIES: u32 = 4;
 /// [`TransportError::Resolve`], [`TransportError::Refused`], [`TransportError::Connect`].
 pub(super) async fn dial(
     origin: &HttpOrigin,
-    guard: ConnectGuard,
+    guard: &ConnectGuard,
 ) -> Result<TcpStream, TransportError> {
-    let mut addresses = resolve(origin).await?;
-    let mut refused = String::new();
-    addresses.retain(|address| match guard(origin, *address) {
+    let addresses = allowed(origin, resolve(origin).await?, guard)?;
+    connect_first(&in_turns(&addresses)).await
+}
+
+/// Those of all addresses of an origin that may be connected to: at least one.
+fn allowed(
+    origin: &HttpOrigin,
+    all: Vec<SocketAddr>,
+    guard: &ConnectGuard,
+) -> Result<Vec<SocketAddr>, TransportError> {
+    let (mut allowed, mut refused) = (all, None);
+    allowed.retain(|address| match guard.check(origin, *address) {
         Ok(()) => true,
         Err(why) => {
-            refused = format!("{address}: {why}");
+            refused.get_or_insert_with(|| format!("{address}: {why}"));
             false
         }
     });
-    if addresses.is_empty() {
-        return Err(TransportError::Refused(refused));
+    match refused {
+        Some(why) if allowed.is_empty() || guard.is_strict() => Err(TransportError::Refused(why)),
+        Some(_) | None => Ok(allowed),
     }
-    connect_first(&in_turns(&addresses)).await
 }
 
 /// At least one address.
@@ -186,19 +196,62 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let origin = HttpOrigin::parse(&url).unwrap().origin;
-        let refused = run(dial(&origin, |_, _| Err("it is private".to_owned()))).unwrap_err();
-        assert!(matches!(refused, TransportError::Refused(why) if why.contains("private")));
-        assert!(listener.accept().is_err());
-        run(dial(&origin, |origin, address| {
+        let nobody = ConnectGuard::new(|_, _| Err("it is private".to_owned()));
+        for guard in [nobody.clone(), nobody.strict()] {
+            let refused = run(dial(&origin, &guard)).unwrap_err();
+            assert!(matches!(refused, TransportError::Refused(why) if why.contains("private")));
+            assert!(listener.accept().is_err());
+        }
+        let same_port = ConnectGuard::new(|origin, address| {
             if origin.port() == address.port() { Ok(()) } else { Err(String::new()) }
-        }))
-        .unwrap();
+        });
+        for guard in [same_port.clone(), same_port.strict(), ConnectGuard::default()] {
+            run(dial(&origin, &guard)).unwrap();
+        }
+    }
+
+    #[test]
+    fn one_bad_address_is_passed_over_or_is_enough() {
+        let origin = HttpOrigin::parse("https://mixed.example/").unwrap().origin;
+        let (bad, good) = (addresses(&["10.0.0.1:443"])[0], addresses(&["9.9.9.9:443"])[0]);
+        let is_good = move |_: &HttpOrigin, address| match address == bad {
+            true => Err("it is private".to_owned()),
+            false => Ok(()),
+        };
+        let guard = ConnectGuard::new(is_good);
+        // Behind more addresses than are tried, too.
+        let mut many = vec![good; ADDRESSES_MAX];
+        many.push(bad);
+        for mixed in [vec![bad, good], vec![good, bad], many] {
+            let left = allowed(&origin, mixed.clone(), &guard).unwrap();
+            assert_eq!(left.len(), mixed.len() - 1);
+            assert!(!left.contains(&bad));
+            let refused = allowed(&origin, mixed, &guard.clone().strict()).unwrap_err();
+            let why = "10.0.0.1:443: it is private".to_owned();
+            assert_eq!(refused, TransportError::Refused(why));
+        }
+        assert_eq!(allowed(&origin, vec![good], &guard.clone().strict()), Ok(vec![good]));
+        assert!(allowed(&origin, vec![bad], &guard).is_err());
+    }
+
+    #[test]
+    fn a_guard_may_carry_what_it_needs() {
+        let origin = HttpOrigin::parse("https://a.example/").unwrap().origin;
+        let (sender, seen) = std::sync::mpsc::channel();
+        let guard = ConnectGuard::new(move |origin, address| {
+            sender.send((origin.clone(), address)).map_err(|error| error.to_string())
+        });
+        let all = addresses(&["1.1.1.1:443", "[::1]:443"]);
+        assert_eq!(allowed(&origin, all.clone(), &guard.clone()).unwrap(), all);
+        let all: Vec<_> = all.into_iter().map(|address| (origin.clone(), address)).collect();
+        assert_eq!(seen.try_iter().collect::<Vec<_>>(), all);
+        assert_eq!(format!("{guard:?}"), "ConnectGuard");
     }
 
     #[test]
     fn a_name_without_addresses_is_said() {
         let origin = HttpOrigin::parse("http://no.such.name.invalid/").unwrap().origin;
-        let error = run(dial(&origin, |_, _| Ok(()))).unwrap_err();
+        let error = run(dial(&origin, &ConnectGuard::default())).unwrap_err();
         assert!(matches!(error, TransportError::Resolve(why) if why.contains("invalid")));
     }
 }

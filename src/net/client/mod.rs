@@ -108,7 +108,7 @@ impl Transport for HttpClient {
 
     async fn request(
         &self,
-        request: HttpRequest<'_>,
+        mut request: HttpRequest<'_>,
     ) -> Result<HttpClientResponse, TransportError> {
         let state = &self.state;
         let pool = state.origins.of(request.origin);
@@ -117,7 +117,8 @@ impl Transport for HttpClient {
             && let Some(link) = state.origins.take(&pool, request.version == HttpVersion::Any)
         {
             match state.ask(&pool, link, &request).await {
-                Err(AskFailure { may_repeat: true, .. }) => {}
+                // Once is enough.
+                Err(AskFailure { may_repeat: true, .. }) => request.is_repeatable = false,
                 Err(AskFailure { error, may_repeat: false }) => return Err(error),
                 Ok(response) => return Ok(response),
             }
@@ -226,9 +227,13 @@ impl ClientState {
         loop {
             let claim = pool.http2.claim(version == HttpVersion::Http2, self.clock.now_ms());
             let claim = async { Ok(claim.await) };
+            let mut is_kept = false;
             let sender = match self.clock.within(head_due_ms, "connection", claim).await? {
                 Claim::Http1 => return Ok(None),
-                Claim::Sender(sender) => sender,
+                Claim::Sender(sender) => {
+                    is_kept = true;
+                    sender
+                }
                 Claim::Opens(opening) => match open(self, origin, version, head_due_ms).await? {
                     OpenedLink::Http1(link) => {
                         opening.found_http1();
@@ -243,6 +248,10 @@ impl ClientState {
                 },
             };
             let in_use = sender.in_use();
+            // As over HTTP/1.1: what the server may have seen is made again once, and only where
+            // the connection was not opened for it.
+            let is_repeatable = request.is_repeatable && is_kept && repeats == 0;
+            let request = &HttpRequest { is_repeatable, ..*request };
             match http2::ask(sender, request, self.clock, &self.limits).await {
                 Ok(response) => return HttpClientResponse::http2(self, response).map(Some),
                 Err(failure) => {

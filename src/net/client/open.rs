@@ -47,9 +47,9 @@ async fn connect(
     due_ms: u64,
 ) -> Result<OpenedLink, TransportError> {
     let socket = match state.proxies.of(origin) {
-        None => dial(origin, state.guard).await?,
+        None => dial(origin, &state.guard).await?,
         Some(proxy) => {
-            let socket = dial(&proxy.origin, state.guard).await.map_err(|error| match error {
+            let socket = dial(&proxy.origin, &state.guard).await.map_err(|error| match error {
                 TransportError::Refused(why) => TransportError::Refused(why),
                 other => TransportError::Proxy(other.to_string()),
             })?;

@@ -1,14 +1,64 @@
 //! What an [`HttpClient`](super::HttpClient) is made with, and why there may be none.
 
-use std::{fmt, net::SocketAddr, path::PathBuf};
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use crate::client::{ClientLimits, HttpOrigin};
 
 use super::{ClientTls, Proxies};
 
-/// Asked before each connection, with the origin and one of its addresses; the sentence says why
-/// the address is not to be used.
-pub type ConnectGuard = fn(&HttpOrigin, SocketAddr) -> Result<(), String>;
+/// Asked before each connection, with the origin and each of its addresses. Clones share what it
+/// carries. The default lets everybody be connected to.
+#[derive(Clone, Default)]
+pub struct ConnectGuard {
+    check: Option<Arc<CheckAddress>>,
+    is_strict: bool,
+}
+
+type CheckAddress = dyn Fn(&HttpOrigin, SocketAddr) -> Result<(), String> + Send + Sync;
+
+impl ConnectGuard {
+    /// One that asks `check`; its sentence says why the address is not to be used. An address that
+    /// is refused is passed over.
+    pub fn new(
+        check: impl Fn(&HttpOrigin, SocketAddr) -> Result<(), String> + Send + Sync + 'static,
+    ) -> ConnectGuard {
+        ConnectGuard { check: Some(Arc::new(check)), is_strict: false }
+    }
+
+    /// The same, and a name of which one address is refused is refused whole, however many other
+    /// addresses it has: whoever mixes them may be after the one that is refused.
+    #[must_use]
+    pub fn strict(self) -> ConnectGuard {
+        ConnectGuard { is_strict: true, ..self }
+    }
+
+    /// Whether one refused address is enough.
+    pub(super) fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    /// Asks of one address.
+    ///
+    /// # Errors
+    /// Why it is not to be used.
+    pub(in crate::net) fn check(
+        &self,
+        origin: &HttpOrigin,
+        address: SocketAddr,
+    ) -> Result<(), String> {
+        self.check.as_ref().map_or(Ok(()), |check| check(origin, address))
+    }
+}
+
+impl fmt::Debug for ConnectGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (&self.check, self.is_strict) {
+            (None, _) => "ConnectGuard(none)",
+            (Some(_), false) => "ConnectGuard",
+            (Some(_), true) => "ConnectGuard(strict)",
+        })
+    }
+}
 
 /// What an [`HttpClient`](super::HttpClient) is made with. The default connects to everybody,
 /// trusts the authorities of the system, and knows no proxy.
@@ -20,10 +70,11 @@ pub struct HttpClientOptions {
     pub tls: ClientTls,
     /// What it goes through.
     pub proxies: Proxies,
-    /// Whom it may connect to. An address that it refuses is passed over; when none is left the
-    /// request fails with [`TransportError::Refused`](crate::client::TransportError::Refused). Of
-    /// an origin that is reached through a proxy it sees the proxy's origin and address: the other
-    /// one is looked up by the proxy.
+    /// Whom it may connect to. An address that it refuses is passed over, or the whole name with it
+    /// ([`ConnectGuard::strict`]); when none is left the request fails with
+    /// [`TransportError::Refused`](crate::client::TransportError::Refused). Of an origin that is
+    /// reached through a proxy it sees the proxy's origin and address: the other one is looked up
+    /// by the proxy. A connection that is kept is used again for its origin without being asked of.
     pub guard: ConnectGuard,
 }
 
@@ -33,7 +84,7 @@ impl Default for HttpClientOptions {
             limits: ClientLimits::default(),
             tls: ClientTls::default(),
             proxies: Proxies::none(),
-            guard: |_, _| Ok(()),
+            guard: ConnectGuard::default(),
         }
     }
 }

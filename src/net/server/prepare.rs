@@ -55,6 +55,18 @@ impl Server {
         }
     }
 
+    /// Strangers who reach the server have no webhooks unless the operator says that they may: then
+    /// nobody has, where nobody is known.
+    #[cfg(feature = "push")]
+    fn bound_push(&mut self, listen: &[SocketAddr]) {
+        let sockets = self.listeners.iter().filter_map(|socket| socket.local_addr().ok());
+        let is_public = listen.iter().copied().chain(sockets).any(|at| !at.ip().is_loopback());
+        let knows_callers = self.setup.authenticator.is_some() || self.knows_clients();
+        if is_public && !knows_callers && self.setup.push.as_ref().is_some_and(|p| !p.anonymous) {
+            self.setup.push = None;
+        }
+    }
+
     /// Says what [`Server::start`] would refuse before it asks anything of the system but files.
     ///
     /// # Errors
@@ -70,6 +82,8 @@ impl Server {
     pub(super) fn prepare(mut self) -> Result<(Running, Vec<Vec<TcpListener>>), ServerError> {
         self.setup.check()?;
         let listen = self.addresses()?;
+        #[cfg(feature = "push")]
+        self.bound_push(&listen);
         self.ask_clients();
         let workers = self.workers.unwrap_or_else(workers_default);
         #[cfg(feature = "metrics")]
@@ -106,6 +120,10 @@ impl Server {
         server.admin = Mutex::new(socket);
         #[cfg(feature = "metrics")]
         server.observed_by(observing).map_err(ServerError::System)?;
+        #[cfg(feature = "push")]
+        server
+            .start_courier(self.webhooks)
+            .map_err(|error| ServerError::System(std::io::Error::other(error.to_string())))?;
         let server = Arc::new(server);
         pages.belong_to(&server);
         Ok((Running { addrs, base_url, workers, server, admin, threads: Vec::new() }, sockets))

@@ -12,12 +12,16 @@ use super::{
     },
 };
 
-/// Switches that say the opposite of a key, or say it again: the flag, the key, what it says.
-const SWITCHES: &[(&str, &str, bool)] =
-    &[("no-streaming", "streaming", false), ("no-extended-card", "extended_card", false)];
+/// Switches that say the opposite of a key, or say it again: the flag, the section of the key
+/// (none: the root), the key, what it says.
+const SWITCHES: &[(&str, &str, &str, bool)] = &[
+    ("no-streaming", "", "streaming", false),
+    ("no-extended-card", "", "extended_card", false),
+    ("no-push", "push", "enabled", false),
+];
 
 /// Sections that have flags of their own.
-const SECTIONS: &[&str] = &["tls", "logs"];
+const SECTIONS: &[&str] = &["tls", "logs", "push"];
 
 /// Sets what the flags say.
 ///
@@ -32,11 +36,17 @@ pub fn with_flags(root: &mut ConfigSection, flags: &ArgMatches) -> Result<(), Us
             said_in(section, flags)?;
         }
     }
-    for (flag, name, is_on) in SWITCHES {
+    for (flag, section, name, is_on) in SWITCHES {
         if flags.get_flag(flag) {
             let said =
                 SaidValue { value: ConfigValue::Switch(*is_on), source: ConfigSource::Flag(flag) };
-            root.set(name, ConfigEntry::Said(said));
+            let place = root.keys.iter().position(|key| key.name == *section);
+            match place.map(|at| root.entries[at].as_mut()) {
+                Some(Some(ConfigEntry::Section(section))) => {
+                    section.set(name, ConfigEntry::Said(said));
+                }
+                _ => root.set(name, ConfigEntry::Said(said)),
+            }
         }
     }
     all(flags, "limit").try_for_each(|text| limit(root, text))

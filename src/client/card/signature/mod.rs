@@ -20,7 +20,9 @@ use super::{AgentCard, CardSignature};
 
 pub use form::SignedForm;
 pub use key::{CardKeys, KeyError};
-pub use signing::{SIGNING_KEYS_MAX, SigningKeyError, SigningKeys};
+pub use signing::SigningKeys;
+
+pub use crate::client::signing_key::{SIGNING_KEYS_MAX, SigningKeyError};
 
 /// What came of the verification.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ mod cards;
 mod limits;
 mod logs;
 mod mounts;
+mod push;
 mod quotas;
 mod server;
 mod tls;
@@ -57,6 +58,8 @@ pub struct Serve {
     pub traces: Option<TraceCollector>,
     /// Files of keys that sign cards, each with the name of its key.
     pub card_keys: Vec<(PathBuf, Option<String>)>,
+    /// Files of keys that sign posts to webhooks.
+    pub push_sign_keys: Vec<PathBuf>,
     /// Files for TLS.
     pub tls: Option<TlsFiles>,
     /// Who is known, which may be nobody; `None`: nobody is asked, or certificates alone are.
@@ -72,6 +75,7 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
     setup.mounts = mounts::read(root)?;
     setup.asks_scopes = auth::asks_scopes(root);
     setup.quotas = quotas::read(root)?;
+    setup.push = push::read(root)?;
     let tls = tls::read(root)?;
     let workers = root.whole("workers").and_then(|number| usize::try_from(number).ok());
     let workers = workers.unwrap_or(workers_default);
@@ -93,6 +97,7 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
         counts_calls: logs::counts_calls(root),
         traces: traces::read(root)?,
         card_keys: server::card_keys(root),
+        push_sign_keys: push::sign_keys(root),
         auth,
         tls,
     })

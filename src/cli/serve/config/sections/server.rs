@@ -12,7 +12,7 @@ use peregrine::{
 
 use super::{
     super::tree::{ConfigSection, Key, Shape, Wrong, hint, key},
-    agents, auth, limits, logs, mounts, quotas, tls, traces,
+    agents, auth, limits, logs, mounts, push, quotas, tls, traces,
 };
 
 /// Most threads that make sense to ask for.
@@ -178,6 +178,7 @@ pub const KEYS: &[Key] = &[
         "Who is known: every operation needs a caller then",
     ),
     key("quotas", Shape::Section(quotas::keys), "", "What callers may take"),
+    key("push", Shape::Section(push::keys), "", "Webhooks, and where they may go"),
     key("logs", Shape::Section(logs::log_keys), "", "What is written to stderr").live(),
     key("metrics", Shape::Section(logs::metrics_keys), "", "What is counted"),
     key("traces", Shape::Section(traces::keys), "", "Where the spans of calls and turns go"),

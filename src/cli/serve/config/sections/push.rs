@@ -1,0 +1,134 @@
+//! `[push]`: webhooks, and where they may go.
+
+use std::{path::PathBuf, str::FromStr};
+
+use peregrine::{
+    engine::{HostRule, PortRule, PushSettings, PushTargets},
+    model::PushFilter,
+};
+
+use super::super::tree::{ConfigSection, Key, Shape, Wrong, key};
+
+const KEYS: &[Key] = &[
+    key("enabled", Shape::Switch, "true", "Push notifications are served, and cards say so"),
+    key(
+        "anonymous",
+        Shape::Switch,
+        "false",
+        "Callers that nobody knows may have them, too; where nobody can call who is not on this \
+         machine they may anyway",
+    ),
+    key(
+        "allow",
+        Shape::Texts,
+        "[]",
+        "Hosts, *.hosts and networks that webhooks may go to though they are not public, over \
+         plain http, too; localhost is 127.0.0.0/8 and ::1",
+    )
+    .flag("push-allow"),
+    key("deny", Shape::Texts, "[]", "Hosts, *.hosts and networks that they never go to"),
+    key("only_allowed", Shape::Switch, "false", "They go to nobody but those of allow"),
+    key("plain_http", Shape::Switch, "false", "They go to public hosts over plain http, too"),
+    key(
+        "ports",
+        Shape::Texts,
+        "[]",
+        "The ports that they may go to; 443, 80 and those above 1023 unless they are said",
+    ),
+    key(
+        "translators",
+        Shape::Texts,
+        "[]",
+        "Networks that translate IPv6 to IPv4 here beside 64:ff9b::/96: what an address in them \
+         leads to is what counts",
+    ),
+    key(
+        "events",
+        Shape::Texts,
+        "[]",
+        "Which events webhooks get that do not say so themselves: status, artifacts, final (a \
+         status that ends the task, or asks for something); all unless some are said",
+    ),
+    key(
+        "coalesce",
+        Shape::Switch,
+        "false",
+        "To such webhooks several events that wait at the same time are one: the task as it is \
+         then",
+    ),
+    key(
+        "sign_keys",
+        Shape::Texts,
+        "[]",
+        "Files of private keys that sign posts to webhooks (PEM, PKCS#8): RSA and P-256 make JWTs, \
+     Ed25519 signatures of Standard Webhooks; of each kind the first one signs",
+    )
+    .flag("push-sign-key"),
+];
+
+/// The keys of the section.
+pub fn keys() -> &'static [Key] {
+    KEYS
+}
+
+/// What is said of webhooks; `None`: there are none.
+///
+/// # Errors
+/// [`Wrong`]: a host, network or port that is none.
+pub fn read(root: &ConfigSection) -> Result<Option<PushSettings>, Wrong> {
+    let Some(section) = root.section("push") else { return Ok(Some(PushSettings::default())) };
+    let is_on = |name| section.switch(name).unwrap_or(false);
+    let ports: Vec<u16> = all(section, "ports", "a port")?;
+    let targets = PushTargets {
+        allow: all::<HostRule>(section, "allow", "")?,
+        deny: all::<HostRule>(section, "deny", "")?,
+        only_allowed: is_on("only_allowed"),
+        plain_http: is_on("plain_http"),
+        ports: if ports.is_empty() { PortRule::Usual } else { PortRule::Only(ports) },
+        translators: all(section, "translators", "a network, as 2001:db8::/96")?,
+    };
+    let coalesce = if is_on("coalesce") { PushFilter::COALESCE } else { PushFilter::ALL };
+    let settings = PushSettings {
+        targets,
+        anonymous: is_on("anonymous"),
+        filter: events(section)?.with(coalesce),
+        ..PushSettings::default()
+    };
+    Ok(section.switch("enabled").unwrap_or(true).then_some(settings))
+}
+
+/// The kinds of events that are named.
+fn events(section: &ConfigSection) -> Result<PushFilter, Wrong> {
+    let mut filter = PushFilter::ALL;
+    for (index, item) in section.texts("events").unwrap_or_default().iter().enumerate() {
+        let kind = PushFilter::KINDS.into_iter().find(|(name, _)| *name == item.text);
+        let Some((_, kind)) = kind else {
+            let message = format!("{:?} is not status, artifacts or final", item.text);
+            return Err(section.wrong_item("events", index, message));
+        };
+        filter = filter.with(kind);
+    }
+    Ok(filter)
+}
+
+/// Every text of a list as what it stands for; `is_no` says what one that is wrong is not, unless
+/// its error does.
+fn all<T: FromStr>(section: &ConfigSection, name: &str, is_no: &str) -> Result<Vec<T>, Wrong>
+where
+    T::Err: std::fmt::Display,
+{
+    let texts = section.texts(name).unwrap_or_default();
+    let read = texts.iter().enumerate().map(|(index, item)| {
+        item.text.parse().map_err(|error: T::Err| match is_no {
+            "" => section.wrong_item(name, index, format!("{:?} is {error}", item.text)),
+            is_no => section.wrong_item(name, index, format!("{:?} is not {is_no}", item.text)),
+        })
+    });
+    read.collect()
+}
+
+/// Files of keys that sign posts.
+pub fn sign_keys(root: &ConfigSection) -> Vec<PathBuf> {
+    let texts = root.section("push").and_then(|push| push.strings("sign_keys"));
+    texts.unwrap_or_default().into_iter().map(PathBuf::from).collect()
+}

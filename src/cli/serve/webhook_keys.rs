@@ -1,0 +1,31 @@
+//! The keys that posts to webhooks are signed with.
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use peregrine::{
+    client::{WebhookKeys, card::SigningKeys},
+    engine::Setup,
+};
+use zeroize::Zeroizing;
+
+/// Reads the keys, and has posts signed with them.
+///
+/// # Errors
+/// A file that cannot be read, or holds no key that signs; a key that signs cards.
+pub fn sign(setup: &mut Setup, files: &[PathBuf], card_keys: &SigningKeys) -> Result<(), String> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let mut keys = WebhookKeys::default();
+    for file in files {
+        let shown = file.display();
+        let pem = fs::read(file).map(Zeroizing::new);
+        let pem = pem.map_err(|error| format!("cannot read {shown}: {error}"))?;
+        keys.add(&pem).map_err(|error| format!("{shown}: {error}"))?;
+        if keys.kids().last().is_some_and(|kid| card_keys.has_key(kid)) {
+            return Err(format!("{shown}: the key signs cards: webhooks need one of their own"));
+        }
+    }
+    setup.webhook_signer = Some(Arc::new(keys));
+    Ok(())
+}

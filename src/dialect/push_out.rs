@@ -1,0 +1,165 @@
+//! What is said of push configurations, in each generation (wire §1.5, §1.6, §3.4).
+//!
+//! Law: credentials are never written: whoever has set them knows them, and nobody else shall.
+
+use crate::model::{PushConfig, PushFilter, PushReply, RawText};
+
+use super::json_out;
+
+/// What stands for a value that is not shown.
+const HIDDEN: &[u8] = b"***";
+
+/// Appends what 1.0 says; of a delete what SDKs say, since the specification leaves it open.
+pub(super) fn v1(out: &mut Vec<u8>, reply: &PushReply<'_>) {
+    match *reply {
+        PushReply::Config { task_id, config } => v1_config(out, task_id, config),
+        PushReply::ListStart => out.extend_from_slice(b"{\"configs\":["),
+        PushReply::Listed { task_id, config } => {
+            json_out::page_comma(out);
+            v1_config(out, task_id, config);
+        }
+        PushReply::ListEnd { next } => list_end(out, next),
+        PushReply::Deleted | PushReply::NoConfig { .. } => out.extend_from_slice(b"null"),
+    }
+}
+
+fn v1_config(out: &mut Vec<u8>, task_id: RawText<'_>, config: PushConfig<'_>) {
+    json_out::text(out, b"{\"id\":\"", config.id().unwrap_or_default().raw());
+    json_out::text(out, b",\"taskId\":\"", task_id.raw());
+    json_out::text(out, b",\"url\":\"", config.url().raw());
+    json_out::text_some(out, b",\"token\":\"", config.token());
+    if let Some(scheme) = config.scheme() {
+        json_out::text(out, b",\"authentication\":{\"scheme\":\"", scheme.raw());
+        out.push(b'}');
+    }
+    filter(out, config);
+    out.push(b'}');
+}
+
+/// Which events it gets, of one that says so.
+fn filter(out: &mut Vec<u8>, config: PushConfig<'_>) {
+    let Some(filter) = config.filter() else { return };
+    json_out::list(out, b",\"events\":[", filter.kinds(), true, |out, kind| {
+        json_out::text(out, b"\"", kind.as_bytes());
+    });
+    if filter.has(PushFilter::COALESCE) {
+        json_out::flag(out, b",\"coalesce\":", true);
+    }
+}
+
+fn list_end(out: &mut Vec<u8>, next: &str) {
+    out.push(b']');
+    if !next.is_empty() {
+        json_out::text(out, b",\"nextPageToken\":\"", next.as_bytes());
+    }
+    out.push(b'}');
+}
+
+/// Appends what 0.3 says: a list has no frame, since it has no pages.
+pub(super) fn v03(out: &mut Vec<u8>, reply: &PushReply<'_>) {
+    match *reply {
+        PushReply::Config { task_id, config } => v03_config(out, task_id, config),
+        PushReply::ListStart => out.push(b'['),
+        PushReply::Listed { task_id, config } => {
+            json_out::page_comma(out);
+            v03_config(out, task_id, config);
+        }
+        PushReply::ListEnd { .. } => out.push(b']'),
+        PushReply::Deleted | PushReply::NoConfig { .. } => out.extend_from_slice(b"null"),
+    }
+}
+
+fn v03_config(out: &mut Vec<u8>, task_id: RawText<'_>, config: PushConfig<'_>) {
+    json_out::text(out, b"{\"taskId\":\"", task_id.raw());
+    out.extend_from_slice(b",\"pushNotificationConfig\":");
+    old_config(out, config, true);
+    out.push(b'}');
+}
+
+/// Appends what 0.1 says, which knows one configuration for each task.
+pub(super) fn v01(out: &mut Vec<u8>, reply: &PushReply<'_>) {
+    match *reply {
+        PushReply::Config { task_id, config } => {
+            json_out::text(out, b"{\"id\":\"", task_id.raw());
+            out.extend_from_slice(b",\"pushNotificationConfig\":");
+            old_config(out, config, false);
+            out.push(b'}');
+        }
+        PushReply::NoConfig { task_id } => {
+            json_out::text(out, b"{\"id\":\"", task_id.raw());
+            out.extend_from_slice(b",\"pushNotificationConfig\":null}");
+        }
+        // It has no list, and no delete.
+        PushReply::ListStart
+        | PushReply::Listed { .. }
+        | PushReply::ListEnd { .. }
+        | PushReply::Deleted => v03(out, reply),
+    }
+}
+
+/// Appends what HTTP+JSON of 0.3 says: a configuration has a resource name.
+pub(super) fn v03_rest(out: &mut Vec<u8>, reply: &PushReply<'_>) {
+    let config_out = |out: &mut Vec<u8>, task_id: RawText<'_>, config: PushConfig<'_>| {
+        json_out::text(out, b"{\"name\":\"tasks/", task_id.raw());
+        out.pop();
+        let id = config.id().unwrap_or_default();
+        json_out::text(out, b"/pushNotificationConfigs/", id.raw());
+        out.extend_from_slice(b",\"pushNotificationConfig\":");
+        old_config(out, config, true);
+        out.push(b'}');
+    };
+    match *reply {
+        PushReply::Config { task_id, config } => config_out(out, task_id, config),
+        PushReply::ListStart => out.extend_from_slice(b"{\"configs\":["),
+        PushReply::Listed { task_id, config } => {
+            json_out::page_comma(out);
+            config_out(out, task_id, config);
+        }
+        PushReply::ListEnd { next } => list_end(out, next),
+        PushReply::Deleted | PushReply::NoConfig { .. } => out.extend_from_slice(b"{}"),
+    }
+}
+
+fn old_config(out: &mut Vec<u8>, config: PushConfig<'_>, has_id: bool) {
+    out.push(b'{');
+    if let Some(id) = config.id().filter(|_| has_id) {
+        json_out::text(out, b"\"id\":\"", id.raw());
+        out.push(b',');
+    }
+    json_out::text(out, b"\"url\":\"", config.url().raw());
+    json_out::text_some(out, b",\"token\":\"", config.token());
+    if let Some(scheme) = config.scheme() {
+        json_out::text(out, b",\"authentication\":{\"schemes\":[\"", scheme.raw());
+        out.extend_from_slice(b"]}");
+    }
+    filter(out, config);
+    out.push(b'}');
+}
+
+/// Appends what Evo AI says of its one configuration: whose header fields it has, and not what they
+/// hold.
+pub(super) fn evo_ai(out: &mut Vec<u8>, reply: &PushReply<'_>) {
+    let config = match *reply {
+        PushReply::Config { config, .. } => config,
+        PushReply::NoConfig { .. } => return out.extend_from_slice(b"{\"config\":null}"),
+        // It has no list, and no delete.
+        PushReply::ListStart
+        | PushReply::Listed { .. }
+        | PushReply::ListEnd { .. }
+        | PushReply::Deleted => return v03(out, reply),
+    };
+    json_out::text(out, b"{\"config\":{\"url\":\"", config.url().raw());
+    json_out::text_some(out, b",\"contextId\":\"", config.context_id());
+    out.extend_from_slice(b",\"headers\":");
+    let start = out.len();
+    json_out::list(out, b"{", config.headers(), true, |out, (name, _)| {
+        json_out::text(out, b"\"", name.raw());
+        json_out::text(out, b":\"", HIDDEN);
+    });
+    // The list ends as one, and these are members.
+    debug_assert!(out.len() > start);
+    if let Some(last) = out.last_mut() {
+        *last = b'}';
+    }
+    out.extend_from_slice(b"}}");
+}

@@ -1,0 +1,190 @@
+//! What a push configuration says, in a request or in an answer: flat as in 1.0, or in a member as
+//! before (wire §1.6, §3.4).
+
+use std::borrow::Cow;
+
+use crate::{
+    fault::Fault,
+    json::{Kind, Value},
+    model::{PushFilter, pack::Packer, push::push_tag},
+};
+
+use super::{RawString, ReadCx, boolean, canonical, identifier, object, set, slots, too_long};
+
+slots!(ConfigSlots {
+    id: "id";
+    task_id: "taskId" | "task_id";
+    name: "name";
+    parent: "parent";
+    config_id: "configId" | "config_id";
+    url: "url";
+    token: "token";
+    authentication: "authentication";
+    events: "events";
+    coalesce: "coalesce";
+    tenant: "tenant";
+    inner = "pushNotificationConfig" | "push_notification_config" | "pushNotification" | "config";
+});
+
+slots!(AuthenticationSlots {
+    scheme: "scheme";
+    schemes: "schemes";
+    credentials: "credentials";
+});
+
+/// How many members a configuration stands in at most: `config.pushNotificationConfig`.
+const DEPTH: usize = 3;
+
+/// A configuration as it was read; its strings stand as between quotes.
+#[derive(Default)]
+pub(super) struct ConfigFields<'p> {
+    pub id: Option<RawString<'p>>,
+    pub task_id: Option<RawString<'p>>,
+    pub url: Option<RawString<'p>>,
+    pub token: Option<RawString<'p>>,
+    pub scheme: Option<RawString<'p>>,
+    pub credentials: Option<RawString<'p>>,
+    pub filter: Option<PushFilter>,
+    /// True: there is a member for the configuration, and it is `null`.
+    pub is_null: bool,
+}
+
+impl ConfigFields<'_> {
+    /// Appends them packed.
+    pub fn pack(&self, pack: &mut Vec<u8>) {
+        let mut packer = Packer(pack);
+        packer.put_some(push_tag::ID, self.id.as_deref());
+        packer.put_some(push_tag::TASK_ID, self.task_id.as_deref());
+        packer.put(push_tag::URL, self.url.as_deref().unwrap_or_default());
+        packer.put_some(push_tag::TOKEN, self.token.as_deref());
+        packer.put_some(push_tag::SCHEME, self.scheme.as_deref());
+        packer.put_some(push_tag::CREDENTIALS, self.credentials.as_deref());
+        if let Some(filter) = self.filter {
+            packer.put(push_tag::FILTER, &[filter.bits()]);
+        }
+    }
+}
+
+/// Reads a configuration, and notes the tenant that it names.
+///
+/// # Errors
+/// `InvalidParams` with the member that is wrong.
+pub(super) fn fields<'p>(cx: &ReadCx<'_>, value: Value<'p>) -> Result<ConfigFields<'p>, Fault> {
+    let (mut read, mut at) = (ConfigFields::default(), value);
+    for depth in 0..DEPTH {
+        let mut slots = ConfigSlots::default();
+        slots.fill(at);
+        if depth == 0 {
+            cx.tenant.set(slots.tenant);
+        }
+        let id = identifier(at.at(slots.id), "id", cx)?;
+        put_some(&mut read.task_id, identifier(at.at(slots.task_id), "taskId", cx)?);
+        for name in [slots.name, slots.parent] {
+            if let Some(name) = at.at(name).and_then(|name| name.string_canonical()) {
+                resource(cx, name, &mut read)?;
+            }
+        }
+        put_some(&mut read.id, identifier(at.at(slots.config_id), "configId", cx)?);
+        if let Some(inner) = at.at(slots.inner) {
+            // Around a configuration an id is the task's, as in 0.1.
+            put_some(&mut read.task_id, id);
+            if inner.is_null() {
+                read.is_null = true;
+                return Ok(read);
+            }
+            at = object(Some(inner), "pushNotificationConfig")?.unwrap_or(inner);
+            continue;
+        }
+        // Its own id counts before one beside it.
+        read.id = id.or(read.id);
+        texts(cx, at, &slots, &mut read)?;
+        return Ok(read);
+    }
+    Ok(read)
+}
+
+/// Reads what a configuration has beside ids.
+fn texts<'p>(
+    cx: &ReadCx<'_>,
+    at: Value<'p>,
+    slots: &ConfigSlots,
+    read: &mut ConfigFields<'p>,
+) -> Result<(), Fault> {
+    let most = cx.limits.string_bytes_max;
+    read.url = text(at.at(slots.url), "url", most)?;
+    read.token = text(at.at(slots.token), "token", most)?;
+    read.filter = filter(at, slots)?;
+    let authentication = object(at.at(slots.authentication), "authentication")?;
+    if let Some(authentication) = authentication {
+        let mut slots = AuthenticationSlots::default();
+        slots.fill(authentication);
+        let of = |slot| authentication.at(slot);
+        // Of several schemes the first (wire §1.9).
+        let first = of(slots.schemes).and_then(|schemes| schemes.elements().next());
+        read.scheme = text(of(slots.scheme).or(first), "authentication.scheme", most)?;
+        read.credentials = text(of(slots.credentials), "authentication.credentials", most)?;
+    }
+    Ok(())
+}
+
+/// Which events it gets; `None`: it does not say.
+fn filter(at: Value<'_>, slots: &ConfigSlots) -> Result<Option<PushFilter>, Fault> {
+    let (events, coalesce) = (at.at(slots.events), boolean(at.at(slots.coalesce), "coalesce")?);
+    if events.is_none() && coalesce.is_none() {
+        return Ok(None);
+    }
+    let mut filter = PushFilter::ALL;
+    if let Some(events) = events {
+        let wrong = || Fault::param("events", "must be a list of status, artifacts and final");
+        if events.kind() != Kind::Array {
+            return Err(wrong());
+        }
+        for event in events.elements() {
+            let name = event.as_str().ok_or_else(wrong)?;
+            let kind = PushFilter::KINDS.into_iter().find(|(kind, _)| *kind == name);
+            filter = filter.with(kind.ok_or_else(wrong)?.1);
+        }
+    }
+    let coalesce = if coalesce == Some(true) { PushFilter::COALESCE } else { PushFilter::ALL };
+    Ok(Some(filter.with(coalesce)))
+}
+
+fn put_some<T>(place: &mut Option<T>, found: Option<T>) {
+    if place.is_none() {
+        *place = found;
+    }
+}
+
+/// A string that is not empty.
+fn text<'p>(
+    value: Option<Value<'p>>,
+    member: &'static str,
+    most: usize,
+) -> Result<Option<RawString<'p>>, Fault> {
+    let Some(value) = value.and_then(set) else { return Ok(None) };
+    let text = canonical(value, member, most)?;
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+/// The ids in `tasks/{t}/pushNotificationConfigs/{c}` (wire §4.2).
+fn resource<'p>(
+    cx: &ReadCx<'_>,
+    name: RawString<'p>,
+    read: &mut ConfigFields<'p>,
+) -> Result<(), Fault> {
+    const BETWEEN: &[u8] = b"/pushNotificationConfigs/";
+    let Some(rest) = name.strip_prefix(b"tasks/") else { return Ok(()) };
+    let between = rest.windows(BETWEEN.len()).rposition(|window| window == BETWEEN);
+    let (task_id, id) = match between {
+        Some(at) => (&rest[..at], &rest[at + BETWEEN.len()..]),
+        None => (rest.strip_suffix(b"/pushNotificationConfigs").unwrap_or(rest), &b""[..]),
+    };
+    let most = cx.limits.identifier_bytes_max;
+    for (place, id) in [(&mut read.task_id, task_id), (&mut read.id, id)] {
+        if id.len() > most {
+            return Err(too_long("name", most));
+        }
+        put_some(place, Some(id).filter(|id| !id.is_empty()).map(|id| Cow::Owned(id.to_vec())));
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! Reading what a server says of push configurations.
+
+use crate::{
+    json::{Kind, Value},
+    model::{Op, ReadError, Received, ReceivedKind},
+};
+
+use super::{
+    push_config::fields,
+    reply::{ReplyCx, wrong},
+    slots, task,
+};
+
+slots!(ConfigListSlots {
+    configs: "configs";
+    next: "nextPageToken" | "next_page_token";
+});
+
+/// Reads the one configuration of a set or a get.
+pub(super) fn one(
+    cx: &ReplyCx<'_>,
+    op: Op,
+    result: Option<Value<'_>>,
+    received: &mut Received,
+) -> Result<(), ReadError> {
+    let is_some = match result {
+        Some(result) => config(cx, result, received)?,
+        None => false,
+    };
+    // 0.1 answers a get without a configuration with none.
+    if !is_some && op == Op::PushSet {
+        return Err(ReadError::new("must be a push configuration"));
+    }
+    let kind = if is_some { ReceivedKind::PushConfig } else { ReceivedKind::Nothing };
+    received.set_kind(kind);
+    Ok(())
+}
+
+/// Reads a list of configurations: bare, or in a member.
+pub(super) fn list(
+    cx: &ReplyCx<'_>,
+    result: Option<Value<'_>>,
+    received: &mut Received,
+) -> Result<(), ReadError> {
+    received.set_kind(ReceivedKind::PushConfigs);
+    let Some(result) = result else { return Ok(()) };
+    let mut slots = ConfigListSlots::default();
+    let configs = match result.kind() {
+        Kind::Object => {
+            slots.fill(result);
+            result.at(slots.configs)
+        }
+        Kind::Array => Some(result),
+        Kind::Null | Kind::Bool(_) | Kind::Number | Kind::String => {
+            return Err(ReadError::new("must be a list of push configurations"));
+        }
+    };
+    task::each(configs, "configs", |element| match config(cx, element, received)? {
+        true => Ok(()),
+        false => Err(ReadError::new("must be a push configuration")),
+    })?;
+    task::next_page(cx, result.at(slots.next), received)
+}
+
+/// Reads a configuration; false: there is none in it.
+fn config(cx: &ReplyCx<'_>, value: Value<'_>, received: &mut Received) -> Result<bool, ReadError> {
+    if value.kind() != Kind::Object {
+        return Err(ReadError::new("must be an object"));
+    }
+    let fields = fields(&cx.read_cx(), value).map_err(wrong)?;
+    if fields.url.is_none() {
+        return Ok(false);
+    }
+    received.pack_config(|pack| {
+        fields.pack(pack);
+        Ok(true)
+    })
+}

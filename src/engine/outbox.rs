@@ -1,0 +1,247 @@
+//! What a courier posts: the requests of webhooks, ready to be sent.
+//!
+//! Law: a request shows what lies in the log of its task, and is made when it is asked for. With a
+//! tap it leaves when the record that it shows is durable, as an answer does.
+
+use std::{
+    collections::VecDeque,
+    hash::Hasher,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    task::Waker,
+};
+
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::{
+    dialect::{push_body, push_head},
+    engine::Engine,
+    model::{PushConfig, PushForm, uuid},
+    op::{Core, ShownPost},
+    push::{
+        FailedPost, NextPost, Post, TargetError, Webhooks, fields, origin_of,
+        outbox::{NextRequest, Outbox, PostOutcome, PostRequest},
+        signature::{self, PostSigner, SignedPost},
+    },
+    service::{Now, tap::Tap},
+};
+
+impl Engine {
+    /// What is posted to webhooks, for a courier; `None`: there are none.
+    pub fn outbox(&self) -> Option<Arc<dyn Outbox>> {
+        let core = self.agents.as_ref()?.core();
+        core.push_settings()?;
+        Some(Arc::new(CoreOutbox {
+            core: Arc::clone(core),
+            tap: self.tap.clone(),
+            signer: self.webhook_signer.clone(),
+            held: Mutex::default(),
+            under_way: AtomicUsize::new(0),
+            bytes_max: self.config.limits.push_posts_bytes_max,
+            looked_ms: AtomicU64::new(0),
+        }))
+    }
+}
+
+/// The webhooks of a core.
+struct CoreOutbox {
+    core: Arc<Core>,
+    tap: Option<Arc<dyn Tap>>,
+    signer: Option<Arc<dyn PostSigner>>,
+    /// Requests that wait for a record, the one that has waited longest first. Each is a post that
+    /// is under way, of which there is a bounded number.
+    held: Mutex<VecDeque<(u64, PostRequest)>>,
+    /// Bytes of posts that are under way, and how many there may be.
+    under_way: AtomicUsize,
+    bytes_max: usize,
+    /// When somebody looked last for those who were tried for too long, in ms of the monotonic
+    /// clock.
+    looked_ms: AtomicU64,
+}
+
+/// How often that is: all that wait for hosts which are away are looked at.
+const LOOK_MS: u64 = 60_000;
+
+impl CoreOutbox {
+    fn held(&self) -> MutexGuard<'_, VecDeque<(u64, PostRequest)>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives out the request that has waited longest, if its record is durable.
+    fn release(&self, tap: &dyn Tap, request: &mut PostRequest) -> bool {
+        let mut held = self.held();
+        let durable = tap.durable();
+        match held.pop_front_if(|(record, _)| *record <= durable) {
+            Some((_, next)) => {
+                *request = next;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Keeps a request until its record is durable; true: it is.
+    fn hold(&self, record: u64, wake: &Waker, request: &mut PostRequest) -> bool {
+        let Some(tap) = self.tap.as_ref().filter(|tap| tap.durable() < record) else { return true };
+        self.held().push_back((record, std::mem::take(request)));
+        tap.wait(record, wake);
+        false
+    }
+
+    /// True: as many bytes are under way as may be.
+    fn is_full(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) >= self.bytes_max
+    }
+
+    fn give_up(&self, webhooks: &Webhooks, now: Now) {
+        let looked_ms = self.looked_ms.load(Ordering::Relaxed);
+        if now.mono_ms.saturating_sub(looked_ms) >= LOOK_MS {
+            self.looked_ms.store(now.mono_ms, Ordering::Relaxed);
+            webhooks.give_up(now);
+        }
+    }
+
+    /// Makes the request of a post; `None`: there is nothing to post.
+    fn make(&self, post: &Post, now: Now, request: &mut PostRequest) -> Option<ShownPost> {
+        request.clear();
+        let mut task_id = String::new();
+        let shown = self.core.show_post(post, &mut |item| {
+            task_id.push_str(&item.task_id().to_str());
+            push_body(&mut request.body, post.form, &item, now.unix_ms);
+        })?;
+        if !shown.is_news {
+            return Some(shown);
+        }
+        let config = PushConfig(&post.config);
+        (request.place, request.upto, request.has_more) = (post.place, shown.upto, shown.has_more);
+        match &post.url {
+            Some(url) => request.url.push_str(url),
+            None => request.url.push_str(&config.url().to_str()),
+        }
+        let names = NotificationNames::new(shown.bits, config, post, shown.upto);
+        put_head(&mut request.fields, post.form, &names);
+        fields::put(&mut request.fields, config);
+        let signed = SignedPost {
+            id: str::from_utf8(&names.notification).unwrap_or_default(),
+            unix_ms: now.unix_ms,
+            task_id: &task_id,
+            audience: origin_of(&request.url),
+            body: &request.body,
+        };
+        signature::put(&mut request.fields, config, &signed, self.signer.as_deref());
+        Some(shown)
+    }
+}
+
+impl Outbox for CoreOutbox {
+    fn next(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest {
+        if let Some(tap) = &self.tap
+            && self.release(&**tap, request)
+        {
+            return NextRequest::Post;
+        }
+        let Some(webhooks) = self.core.registry() else { return NextRequest::Never };
+        self.give_up(webhooks, now);
+        loop {
+            if self.is_full() {
+                // Before the second look, so that one which is done meanwhile is not missed.
+                webhooks.wake_by_next(wake);
+                if self.is_full() {
+                    return NextRequest::Never;
+                }
+            }
+            let post = match webhooks.next(now.mono_ms, wake) {
+                NextPost::Post(post) => post,
+                NextPost::At(due_ms) => return NextRequest::At(due_ms),
+                NextPost::Never => return NextRequest::Never,
+            };
+            match self.make(&post, now, request) {
+                Some(shown) if shown.is_news => {
+                    self.under_way.fetch_add(request.bytes(), Ordering::Relaxed);
+                    if self.hold(shown.record, wake, request) {
+                        return NextRequest::Post;
+                    }
+                }
+                Some(ShownPost { upto, has_more, .. }) => {
+                    webhooks.delivered(post.place, Some(upto), now.mono_ms, has_more);
+                }
+                None => webhooks.task_left(post.task, now.unix_ms),
+            }
+        }
+    }
+
+    fn done(&self, request: &PostRequest, outcome: PostOutcome, now: Now, random: u64) {
+        let Some(webhooks) = self.core.registry() else { return };
+        self.under_way.fetch_sub(request.bytes(), Ordering::Release);
+        let PostRequest { place, upto, has_more, .. } = *request;
+        match outcome {
+            PostOutcome::Delivered => {
+                webhooks.delivered(place, Some(upto), now.mono_ms, has_more);
+            }
+            PostOutcome::Gone => webhooks.gone(place),
+            PostOutcome::Failed { why, retry_after_ms } => {
+                webhooks.failed(&FailedPost { place, why: &why, retry_after_ms, random }, now);
+            }
+        }
+    }
+
+    fn check_address(&self, host: &str, address: IpAddr, is_own: bool) -> Result<(), TargetError> {
+        match self.core.push_settings() {
+            Some(settings) => settings.targets.check_address(Some(host), address, is_own),
+            None => Err(TargetError::Denied),
+        }
+    }
+}
+
+/// What a notification is known by.
+struct NotificationNames {
+    /// The same when it is posted again.
+    notification: [u8; 36],
+    /// The last event that it tells of.
+    event: u64,
+    /// The same for all of a task.
+    trace: u128,
+}
+
+impl NotificationNames {
+    fn new(bits: u128, config: PushConfig<'_>, post: &Post, upto: u64) -> NotificationNames {
+        let hash = |parts: &[&[u8]]| {
+            let mut hasher = SipHasher24::new_with_key(&bits.to_be_bytes());
+            parts.iter().for_each(|part| {
+                hasher.write_usize(part.len());
+                hasher.write(part);
+            });
+            hasher.finish128().as_u128()
+        };
+        let id = config.id().unwrap_or_default().raw();
+        let kind = [u8::from(post.start.snapshot)];
+        let notification = hash(&[b"notification", id, &upto.to_be_bytes(), &kind]);
+        NotificationNames {
+            notification: uuid(notification),
+            event: upto,
+            trace: hash(&[b"trace"]),
+        }
+    }
+}
+
+/// Appends the fields that every notification has.
+fn put_head(out: &mut Vec<u8>, form: PushForm, names: &NotificationNames) {
+    let (media, version) = push_head(form);
+    let notification = str::from_utf8(&names.notification).unwrap_or_default();
+    let mut line = |name: &str, value: &str| {
+        for part in [name, ": ", value, "\r\n"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    };
+    line("Content-Type", media);
+    line("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
+    version.into_iter().for_each(|version| line("A2A-Version", version));
+    line("A2A-Notification-Id", notification);
+    line("A2A-Event-Id", &names.event.to_string());
+    let span: String =
+        notification.bytes().filter(|byte| *byte != b'-').take(16).map(char::from).collect();
+    line("traceparent", &format!("00-{:032x}-{span}-00", names.trace));
+}

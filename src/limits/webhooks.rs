@@ -1,0 +1,16 @@
+//! What a receiver of webhooks may take of the server that posts to it.
+
+/// Milliseconds of one post, from the name of its receiver to the end of the answer. A receiver is
+/// to answer first and work then; GitHub gives 10 s as well.
+pub const WEBHOOK_POST_MS: u64 = 10_000;
+
+/// Bytes of an answer that are read, for the connection to be used again. Nobody looks at them, and
+/// most receivers say nothing, or `ok`.
+pub const WEBHOOK_ANSWER_BYTES_MAX: usize = 4 * 1024;
+
+/// Idle connections that are kept for one origin: as many as posts go to a host at a time.
+pub const WEBHOOK_IDLE_PER_ORIGIN_MAX: usize = 8;
+
+/// Origins of which connections are kept. Callers choose them, and each connection has a
+/// descriptor.
+pub const WEBHOOK_ORIGINS_MAX: usize = 256;

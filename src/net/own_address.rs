@@ -1,0 +1,67 @@
+//! Which addresses are this host's own.
+//!
+//! Law: the system is asked at the moment of the connection, since addresses come and go, and
+//! nothing is sent to find out.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+
+/// Addresses of documentation (RFC 5737, RFC 3849), which no host has.
+const NOBODYS_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const NOBODYS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
+
+/// Any port: nothing is sent there.
+const DISCARD: u16 = 9;
+
+/// Whether an address is one of this host's, by which it would reach itself.
+pub(super) fn is_own(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    // To Linux the unspecified address is this host, too.
+    if address.is_loopback() || address.is_unspecified() {
+        return true;
+    }
+    let nobodys = if address.is_ipv4() { NOBODYS_V4 } else { NOBODYS_V6 };
+    // Some hosts may bind what they do not have (ip_nonlocal_bind), and say nothing by that. The
+    // other way does not find an address beside another one of the same network.
+    is_reached_from_itself(address) || can_bind(address) && !can_bind(nobodys)
+}
+
+/// Whether a socket that is connected to the address has it as its own one.
+fn is_reached_from_itself(address: IpAddr) -> bool {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let local = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, DISCARD))?;
+        socket.local_addr()
+    });
+    local.is_ok_and(|local| local.ip() == address)
+}
+
+fn can_bind(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_this_host_and_the_internet_is_not() {
+        for own in ["127.0.0.1", "127.8.8.8", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1"] {
+            assert!(is_own(own.parse().unwrap()), "{own}");
+        }
+        for other in ["8.8.8.8", "192.0.2.1", "2606:4700::1111", "2001:db8::1"] {
+            assert!(!is_own(other.parse().unwrap()), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_address_that_leads_to_others_is_this_hosts() {
+        let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else { return };
+        // A host without a network has none.
+        if socket.connect("8.8.8.8:9").is_ok() {
+            assert!(is_own(socket.local_addr().unwrap().ip()));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Posts to webhooks, on a thread of its own.
+//!
+//! Laws: what is posted, and when, is the [`Outbox`]'s to say; of every request that it makes it is
+//! told once what became of it. Each connection is to an address that the outbox allows, of a name
+//! all of whose addresses it allows. The thread ends with its owner, and what is under way then is
+//! cut and told to nobody.
+
+mod post;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    io,
+    pin::pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Poll, Waker},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    client::Transport,
+    limits::webhooks::{WEBHOOK_IDLE_PER_ORIGIN_MAX, WEBHOOK_ORIGINS_MAX, WEBHOOK_POST_MS},
+    push::outbox::{NextRequest, Outbox, PostOutcome},
+    service::Now,
+};
+
+use self::post::PostBuffers;
+use super::{
+    ConnectGuard, HttpClient, HttpClientError, HttpClientOptions, Proxies, clock::unix_ms,
+    own_address::is_own,
+};
+
+/// The longest that one timer is set for; then it is looked at again.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
+
+/// The shortest: an outbox whose clock is a little behind is not asked without end.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Buffers that are kept for the next posts.
+const BUFFERS_KEPT_MAX: usize = 16;
+
+/// Posts what an outbox has. Dropping it ends that.
+pub struct WebhookCourier {
+    state: Arc<CourierState>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct CourierState {
+    is_stopped: AtomicBool,
+    /// The thread's own.
+    waker: Mutex<Option<Waker>>,
+}
+
+impl fmt::Debug for WebhookCourier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebhookCourier")
+    }
+}
+
+impl WebhookCourier {
+    /// Begins; `mono_ms` is [`Now::mono_ms`], as the outbox has it. Of `options` the proxies are
+    /// left out, since behind one nobody sees an address; their guard is asked before the outbox.
+    ///
+    /// # Errors
+    /// [`HttpClientError`]
+    pub fn start(
+        outbox: Arc<dyn Outbox>,
+        options: HttpClientOptions,
+        mono_ms: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<WebhookCourier, HttpClientError> {
+        WebhookCourier::start_within(WEBHOOK_POST_MS, outbox, options, mono_ms)
+    }
+
+    /// The same, with so many ms for each post.
+    fn start_within(
+        post_ms: u64,
+        outbox: Arc<dyn Outbox>,
+        options: HttpClientOptions,
+        mono_ms: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<WebhookCourier, HttpClientError> {
+        let client = HttpClient::new(guarded(options, &outbox))?;
+        let no_thread = |error: io::Error| HttpClientError::System(error.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(no_thread)?;
+        let state = Arc::<CourierState>::default();
+        let courier = Arc::new(Courier {
+            outbox,
+            client,
+            mono_ms: Box::new(mono_ms),
+            post_ms,
+            state: Arc::clone(&state),
+            kept: Mutex::default(),
+        });
+        let work = move || {
+            runtime.block_on(run(courier));
+            // A name that is being looked up is not waited for.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("peregrine-hooks".to_owned()).spawn(work);
+        Ok(WebhookCourier { state, thread: Some(thread.map_err(no_thread)?) })
+    }
+}
+
+impl Drop for WebhookCourier {
+    fn drop(&mut self) {
+        self.state.is_stopped.store(true, Ordering::Release);
+        self.state.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl CourierState {
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    fn wake(&self) {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Options under which whoever names a webhook can reach no address that the outbox refuses, and
+/// holds no more than webhooks may.
+fn guarded(options: HttpClientOptions, outbox: &Arc<dyn Outbox>) -> HttpClientOptions {
+    let HttpClientOptions { mut limits, tls, proxies: _, guard } = options;
+    limits.pool_per_origin_max = limits.pool_per_origin_max.min(WEBHOOK_IDLE_PER_ORIGIN_MAX);
+    limits.pool_origins_max = limits.pool_origins_max.min(WEBHOOK_ORIGINS_MAX);
+    let outbox = Arc::clone(outbox);
+    let guard = ConnectGuard::new(move |origin, address| {
+        guard.check(origin, address)?;
+        let (name, address) = (origin.host_name(), address.ip());
+        outbox.check_address(name, address, is_own(address)).map_err(|error| error.to_string())
+    });
+    HttpClientOptions { limits, tls, proxies: Proxies::none(), guard: guard.strict() }
+}
+
+/// What the thread and its posts have.
+struct Courier {
+    outbox: Arc<dyn Outbox>,
+    client: HttpClient,
+    mono_ms: Box<dyn Fn() -> u64 + Send + Sync>,
+    post_ms: u64,
+    state: Arc<CourierState>,
+    kept: Mutex<Vec<PostBuffers>>,
+}
+
+/// Until the owner is gone. The outbox says how many posts there are at a time.
+async fn run(courier: Arc<Courier>) {
+    let mut timer = pin!(sleep(Duration::ZERO));
+    poll_fn(|cx| {
+        let own = Some(cx.waker().clone());
+        *courier.state.waker.lock().unwrap_or_else(PoisonError::into_inner) = own;
+        loop {
+            if courier.state.is_stopped() {
+                return Poll::Ready(());
+            }
+            let (now, mut buffers) = (courier.now(), courier.take_buffers());
+            match courier.outbox.next(now, cx.waker(), &mut buffers.request) {
+                NextRequest::Post => {
+                    let courier = Arc::clone(&courier);
+                    tokio::spawn(PostUnderWay { courier, buffers, is_told: false }.run());
+                }
+                NextRequest::At(until_ms) => {
+                    courier.keep_buffers(buffers);
+                    let pause = Duration::from_millis(until_ms.saturating_sub(now.mono_ms));
+                    timer.as_mut().reset(Instant::now() + pause.clamp(SHORTEST, LONGEST));
+                    if timer.as_mut().poll(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
+                NextRequest::Never => {
+                    courier.keep_buffers(buffers);
+                    return Poll::Pending;
+                }
+            }
+        }
+    })
+    .await;
+}
+
+impl Courier {
+    fn now(&self) -> Now {
+        Now { mono_ms: (self.mono_ms)(), unix_ms: unix_ms() }
+    }
+
+    fn take_buffers(&self) -> PostBuffers {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn keep_buffers(&self, buffers: PostBuffers) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < BUFFERS_KEPT_MAX && buffers.are_small() {
+            kept.push(buffers);
+        }
+    }
+}
+
+/// A request that the outbox has made, until the outbox is told what became of it.
+struct PostUnderWay {
+    courier: Arc<Courier>,
+    buffers: PostBuffers,
+    is_told: bool,
+}
+
+impl PostUnderWay {
+    async fn run(mut self) {
+        let outcome = self.buffers.post(&self.courier.client, self.courier.post_ms).await;
+        self.tell(outcome);
+    }
+
+    fn tell(&mut self, outcome: PostOutcome) {
+        self.is_told = true;
+        let courier = &*self.courier;
+        let random = courier.client.random() as u64;
+        courier.outbox.done(&self.buffers.request, outcome, courier.now(), random);
+        courier.keep_buffers(std::mem::take(&mut self.buffers));
+        courier.state.wake();
+    }
+}
+
+impl Drop for PostUnderWay {
+    /// Of a post that has panicked the outbox hears as of any other: else its webhook would wait
+    /// for ever.
+    fn drop(&mut self) {
+        if !self.is_told && !self.courier.state.is_stopped() {
+            let why = "the post was cut short".to_owned();
+            self.tell(PostOutcome::Failed { why, retry_after_ms: None });
+        }
+    }
+}

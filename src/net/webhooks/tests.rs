@@ -1,0 +1,457 @@
+//! A courier, an outbox of a few posts, and receivers of all kinds behind real sockets.
+
+use std::{
+    collections::VecDeque,
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    sync::{Condvar, mpsc},
+};
+
+use crate::{
+    limits::webhooks::WEBHOOK_ANSWER_BYTES_MAX,
+    push::{TargetError, outbox::PostRequest},
+};
+
+use super::*;
+
+/// Has posts in a row, one under way at a time, and keeps what became of them.
+#[derive(Default)]
+struct FakeOutbox {
+    posts: Mutex<FakePosts>,
+    changed: Condvar,
+    /// True: no address may be connected to.
+    is_closed: bool,
+    /// Hosts and addresses that it was asked about.
+    asked: Mutex<Vec<(String, IpAddr, bool)>>,
+}
+
+#[derive(Default)]
+struct FakePosts {
+    waiting: VecDeque<String>,
+    is_under_way: bool,
+    outcomes: Vec<PostOutcome>,
+    waker: Option<Waker>,
+    made: usize,
+}
+
+impl FakeOutbox {
+    fn put(&self, url: &str) {
+        let mut posts = self.posts.lock().unwrap();
+        posts.waiting.push_back(url.to_owned());
+        posts.waker.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Posts all of these, one after the other, and says what became of them.
+    fn post(&self, urls: &[&str]) -> Vec<PostOutcome> {
+        urls.iter().for_each(|url| self.put(url));
+        self.outcomes(urls.len())
+    }
+
+    /// Waits for so many outcomes.
+    fn outcomes(&self, count: usize) -> Vec<PostOutcome> {
+        let posts = self.posts.lock().unwrap();
+        let is_waiting = |posts: &mut FakePosts| posts.outcomes.len() < count;
+        let mut posts = self.changed.wait_while(posts, is_waiting).unwrap();
+        std::mem::take(&mut posts.outcomes)
+    }
+}
+
+impl Outbox for FakeOutbox {
+    fn next(&self, _: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest {
+        let mut posts = self.posts.lock().unwrap();
+        posts.waker = Some(wake.clone());
+        if posts.is_under_way {
+            return NextRequest::Never;
+        }
+        let Some(url) = posts.waiting.pop_front() else { return NextRequest::Never };
+        posts.is_under_way = true;
+        posts.made += 1;
+        request.url.replace_range(.., &url);
+        request.fields.clear();
+        request.fields.extend_from_slice(b"Content-Type: application/json\r\nX-Id: a\r\n");
+        request.body.clear();
+        request.body.extend_from_slice(b"{\"n\":1}");
+        request.upto = posts.made as u64;
+        NextRequest::Post
+    }
+
+    fn done(&self, request: &PostRequest, outcome: PostOutcome, _: Now, _: u64) {
+        let mut posts = self.posts.lock().unwrap();
+        assert!(std::mem::take(&mut posts.is_under_way), "it was told twice");
+        assert_eq!(request.upto, posts.made as u64);
+        posts.outcomes.push(outcome);
+        self.changed.notify_all();
+    }
+
+    fn check_address(&self, host: &str, address: IpAddr, is_own: bool) -> Result<(), TargetError> {
+        self.asked.lock().unwrap().push((host.to_owned(), address, is_own));
+        if self.is_closed { Err(TargetError::Denied) } else { Ok(()) }
+    }
+}
+
+const LONG_MS: u64 = 60_000;
+
+fn courier(outbox: &Arc<FakeOutbox>, post_ms: u64) -> WebhookCourier {
+    let (outbox, options) = (Arc::clone(outbox), HttpClientOptions::default());
+    WebhookCourier::start_within(post_ms, outbox, options, || 1).unwrap()
+}
+
+/// A receiver; `serve` is called with each connection and its number, from 0.
+struct Hook {
+    addr: SocketAddr,
+    connections: mpsc::Receiver<usize>,
+    requests: mpsc::Receiver<String>,
+}
+
+type Requests = mpsc::Sender<String>;
+
+impl Hook {
+    fn new(serve: impl Fn(usize, TcpStream, &Requests) + Send + Sync + 'static) -> Hook {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (connected, connections) = mpsc::channel();
+        let (asked, requests) = mpsc::channel();
+        let serve = Arc::new(serve);
+        std::thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                if connected.send(number).is_err() {
+                    return;
+                }
+                let (serve, asked) = (Arc::clone(&serve), asked.clone());
+                std::thread::spawn(move || serve(number, stream.unwrap(), &asked));
+            }
+        });
+        Hook { addr, connections, requests }
+    }
+
+    /// One that gives these answers in their order, over as many connections as it takes, and the
+    /// last one for ever.
+    fn answering(answers: &'static [&'static str]) -> Hook {
+        let given = Mutex::new(0);
+        Hook::new(move |_, mut stream, requests| {
+            while let Some(request) = read_request(&mut stream) {
+                let mut given = given.lock().unwrap();
+                // Before the answer, so that who has it finds the request.
+                requests.send(request).unwrap();
+                let answer = answers[(*given).min(answers.len() - 1)];
+                *given += 1;
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        })
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/hook?secret=1", self.addr)
+    }
+
+    /// Connections and requests so far.
+    fn counts(&self) -> (usize, usize) {
+        (self.connections.try_iter().count(), self.requests.try_iter().count())
+    }
+}
+
+/// A request with its content; `None`: the connection has closed.
+fn read_request(stream: &mut TcpStream) -> Option<String> {
+    let mut reader = BufReader::new(stream);
+    let (mut request, mut length) = (String::new(), 0);
+    loop {
+        let begin = request.len();
+        if reader.read_line(&mut request).ok()? == 0 {
+            return None;
+        }
+        let line = request[begin..].to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    request.push_str(std::str::from_utf8(&body).unwrap());
+    Some(request)
+}
+
+fn failed(why: &str) -> PostOutcome {
+    PostOutcome::Failed { why: why.to_owned(), retry_after_ms: None }
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const EMPTY: &str = "HTTP/1.1 204 No Content\r\n\r\n";
+
+use PostOutcome::{Delivered, Gone};
+
+#[test]
+fn what_is_posted_arrives_over_one_connection_that_was_asked_about_once() {
+    let hook = Hook::answering(&[OK, EMPTY, OK]);
+    let outbox = Arc::new(FakeOutbox::default());
+    let _courier = courier(&outbox, LONG_MS);
+    let url = hook.url();
+    assert_eq!(outbox.post(&[&url, &url, &url]), [Delivered, Delivered, Delivered]);
+    let request = hook.requests.recv().unwrap();
+    let port = hook.addr.port();
+    assert!(request.starts_with("POST /hook?secret=1 HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains(&format!("Host: 127.0.0.1:{port}\r\n")), "{request}");
+    assert!(request.contains("\r\nX-Id: a\r\n"), "{request}");
+    assert!(request.ends_with("\r\n\r\n{\"n\":1}"), "{request}");
+    assert_eq!(hook.counts(), (1, 2));
+    let own = ("127.0.0.1".to_owned(), hook.addr.ip(), true);
+    assert_eq!(*outbox.asked.lock().unwrap(), [own]);
+}
+
+#[test]
+fn a_connection_is_for_the_host_that_it_was_opened_for() {
+    let hook = Hook::answering(&[OK]);
+    let outbox = Arc::new(FakeOutbox::default());
+    let _courier = courier(&outbox, LONG_MS);
+    let (by_address, by_name) = (hook.url(), hook.url().replace("127.0.0.1", "localhost"));
+    let urls = [&*by_address, &*by_name, &*by_address, &*by_name];
+    assert_eq!(outbox.post(&urls), [Delivered, Delivered, Delivered, Delivered]);
+    assert_eq!(hook.counts(), (2, 4));
+    let asked = outbox.asked.lock().unwrap();
+    assert!(asked.iter().any(|(host, address, _)| host == "localhost" && address.is_loopback()));
+}
+
+#[test]
+fn what_fails_says_why_and_when_to_come_again() {
+    let hook = Hook::answering(&[
+        "HTTP/1.1 500 Oh\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",
+        OK,
+        "HTTP/1.1 503 Oh\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 429 Oh\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 404 Oh\r\nRetry-After: Fri, 31 Dec 9999 23:59:59 GMT\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n",
+    ]);
+    let outbox = Arc::new(FakeOutbox::default());
+    let _courier = courier(&outbox, LONG_MS);
+    let url = hook.url();
+    let mut outcomes = outbox.post(&[&*url; 6]);
+    let later = outcomes.remove(4);
+    let why = "HTTP status 500".to_owned();
+    assert_eq!(
+        outcomes,
+        [
+            PostOutcome::Failed { why, retry_after_ms: Some(1_000) },
+            Delivered,
+            failed("HTTP status 503"),
+            failed("HTTP status 429"),
+            Gone,
+        ]
+    );
+    let PostOutcome::Failed { why, retry_after_ms: Some(ms) } = later else { panic!("{later:?}") };
+    assert_eq!(why, "HTTP status 404");
+    assert!(ms > 1_000_000_000_000, "{ms}");
+}
+
+#[test]
+fn a_redirect_leads_nowhere() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    let location = format!("http://{}/", other.local_addr().unwrap());
+    let hook = Hook::new(move |_, mut stream, _| {
+        for status in [301, 302, 303, 307, 308] {
+            let _ = read_request(&mut stream);
+            let head = format!("HTTP/1.1 {status} Oh\r\nLocation: {location}\r\n");
+            stream.write_all(format!("{head}Content-Length: 0\r\n\r\n").as_bytes()).unwrap();
+        }
+    });
+    let outbox = Arc::new(FakeOutbox::default());
+    let _courier = courier(&outbox, LONG_MS);
+    let outcomes = outbox.post(&[&*hook.url(); 5]);
+    let statuses = [301, 302, 303, 307, 308];
+    assert_eq!(outcomes, statuses.map(|status| failed(&format!("HTTP status {status}"))));
+    assert_eq!(other.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn nobody_is_connected_to_whom_the_outbox_refuses() {
+    let hook = TcpListener::bind("127.0.0.1:0").unwrap();
+    hook.set_nonblocking(true).unwrap();
+    let addr = hook.local_addr().unwrap();
+    let outbox = Arc::new(FakeOutbox { is_closed: true, ..FakeOutbox::default() });
+    let _courier = courier(&outbox, LONG_MS);
+    let url = format!("http://{addr}/hook?secret=1");
+    let outcomes = outbox.post(&[&url, "ftp://a.example/secret", "https://no.invalid/secret"]);
+    for outcome in &outcomes {
+        assert!(matches!(outcome, PostOutcome::Failed { retry_after_ms: None, .. }), "{outcome:?}");
+        assert!(!format!("{outcome:?}").contains("secret"), "{outcome:?}");
+    }
+    let denied = TargetError::Denied.to_string();
+    assert_eq!(outcomes[0], failed(&format!("the address is not allowed: {addr}: {denied}")));
+    assert_eq!(hook.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn the_guard_of_the_options_is_asked_as_well_and_their_proxies_are_not() {
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let hook = Hook::answering(&[OK]);
+    let outbox = Arc::new(FakeOutbox::default());
+    let port = hook.addr.port();
+    let guard = ConnectGuard::new(move |_, address| match address.port() == port {
+        true => Ok(()),
+        false => Err("another port".to_owned()),
+    });
+    let proxies = format!("http://{}", proxy.local_addr().unwrap());
+    let proxies = Proxies::from_variables(|name| (name == "http_proxy").then(|| proxies.clone()));
+    let proxies = proxies.unwrap();
+    let options = HttpClientOptions { guard, proxies, ..HttpClientOptions::default() };
+    let shared = Arc::clone(&outbox);
+    let _courier = WebhookCourier::start_within(LONG_MS, shared, options, || 1).unwrap();
+    let other = format!("http://{}/", proxy.local_addr().unwrap());
+    let outcomes = outbox.post(&[&hook.url(), &other]);
+    assert_eq!(outcomes[0], Delivered);
+    let refused = |why: &str| why.contains("another port");
+    assert!(matches!(&outcomes[1], PostOutcome::Failed { why, .. } if refused(why)));
+    assert_eq!(proxy.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn who_hangs_fails_in_time_and_who_hangs_behind_a_head_does_not() {
+    let hook = Hook::new(|number, mut stream, _| {
+        let _ = read_request(&mut stream);
+        if number == 1 {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n").unwrap();
+        }
+        // Until the courier gives up.
+        let _ = stream.read(&mut [0]);
+    });
+    let outbox = Arc::new(FakeOutbox::default());
+    let _courier = courier(&outbox, 200);
+    let url = hook.url();
+    assert_eq!(outbox.post(&[&url, &url]), [failed("no response in time"), Delivered]);
+    assert_eq!(hook.counts().0, 2);
+}
+
+#[test]
+fn a_new_connection_that_closes_is_a_failure_at_once() {
+    let hook = Hook::new(|_, mut stream, requests| {
+        requests.send(read_request(&mut stream).unwrap()).unwrap();
+    });
+    let outbox = Arc::new(FakeOutbox::default());
+    let _courier = courier(&outbox, LONG_MS);
+    let closed = failed("the connection closed before the response");
+    assert_eq!(outbox.post(&[&hook.url()]), [closed]);
+    assert_eq!(hook.counts(), (1, 1));
+}
+
+#[test]
+fn a_kept_connection_that_closes_is_replaced_once() {
+    // Each connection is good for one answer; the third for none.
+    let hook = Hook::new(|number, mut stream, requests| {
+        requests.send(read_request(&mut stream).unwrap()).unwrap();
+        if number != 2 {
+            stream.write_all(OK.as_bytes()).unwrap();
+            if let Some(request) = read_request(&mut stream) {
+                requests.send(request).unwrap();
+            }
+        }
+    });
+    let outbox = Arc::new(FakeOutbox::default());
+    let _courier = courier(&outbox, LONG_MS);
+    let url = hook.url();
+    let closed = failed("the connection closed before the response");
+    assert_eq!(outbox.post(&[&url, &url, &url]), [Delivered, Delivered, closed]);
+    // The second and the third were sent twice.
+    assert_eq!(hook.counts(), (3, 5));
+}
+
+#[test]
+fn content_without_end_costs_the_connection_and_not_the_status() {
+    let hook = Hook::new(|_, mut stream, _| {
+        while read_request(&mut stream).is_some() {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+            let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
+            while stream.write_all(chunk.as_bytes()).is_ok() {}
+        }
+    });
+    let outbox = Arc::new(FakeOutbox::default());
+    let _courier = courier(&outbox, LONG_MS);
+    let url = hook.url();
+    assert_eq!(outbox.post(&[&url, &url]), [Delivered, Delivered]);
+    assert_eq!(hook.counts().0, 2);
+}
+
+#[test]
+fn content_is_read_up_to_its_limit() {
+    for (length, connections) in [(WEBHOOK_ANSWER_BYTES_MAX, 1), (WEBHOOK_ANSWER_BYTES_MAX + 1, 2)]
+    {
+        let hook = Hook::new(move |_, mut stream, _| {
+            while read_request(&mut stream).is_some() {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+                let _ = stream.write_all(format!("{head}{}", "x".repeat(length)).as_bytes());
+            }
+        });
+        let outbox = Arc::new(FakeOutbox::default());
+        let _courier = courier(&outbox, LONG_MS);
+        let url = hook.url();
+        assert_eq!(outbox.post(&[&url, &url]), [Delivered, Delivered]);
+        assert_eq!(hook.counts().0, connections, "{length}");
+    }
+}
+
+#[test]
+fn an_answer_may_come_byte_by_byte() {
+    let hook = Hook::new(|_, mut stream, _| {
+        stream.set_nodelay(true).unwrap();
+        while read_request(&mut stream).is_some() {
+            for byte in OK.as_bytes() {
+                stream.write_all(&[*byte]).unwrap();
+            }
+        }
+    });
+    let outbox = Arc::new(FakeOutbox::default());
+    let _courier = courier(&outbox, LONG_MS);
+    let url = hook.url();
+    assert_eq!(outbox.post(&[&url, &url]), [Delivered, Delivered]);
+    assert_eq!(hook.counts().0, 1);
+}
+
+#[test]
+fn what_is_under_way_is_cut_with_its_courier_and_told_to_nobody() {
+    let (sender, came) = mpsc::channel();
+    let hook = Hook::new(move |_, mut stream, _| {
+        sender.send(read_request(&mut stream)).unwrap();
+        // Until the courier is gone.
+        sender.send(read_request(&mut stream)).unwrap();
+    });
+    let outbox = Arc::new(FakeOutbox::default());
+    let courier = courier(&outbox, LONG_MS);
+    outbox.put(&hook.url());
+    assert!(came.recv().unwrap().is_some());
+    drop(courier);
+    assert!(came.recv().unwrap().is_none());
+    let posts = outbox.posts.lock().unwrap();
+    assert!(posts.is_under_way && posts.outcomes.is_empty());
+    drop(posts);
+    // Nothing of the courier is left, but for the waker.
+    assert_eq!(Arc::strong_count(&outbox), 1);
+}
+
+/// Says `At` until its time has come.
+#[test]
+fn a_pause_is_waited_for() {
+    struct Late(FakeOutbox, AtomicBool);
+    impl Outbox for Late {
+        fn next(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest {
+            match self.1.swap(true, Ordering::Relaxed) {
+                false => NextRequest::At(now.mono_ms + 20),
+                true => self.0.next(now, wake, request),
+            }
+        }
+        fn done(&self, request: &PostRequest, outcome: PostOutcome, now: Now, random: u64) {
+            self.0.done(request, outcome, now, random);
+        }
+        fn check_address(&self, host: &str, address: IpAddr, own: bool) -> Result<(), TargetError> {
+            self.0.check_address(host, address, own)
+        }
+    }
+    let hook = Hook::answering(&[OK]);
+    let outbox = Arc::new(Late(FakeOutbox::default(), AtomicBool::new(false)));
+    outbox.0.put(&hook.url());
+    let options = HttpClientOptions::default();
+    let shared = Arc::clone(&outbox);
+    let _courier = WebhookCourier::start(shared, options, || 1).unwrap();
+    assert_eq!(outbox.0.outcomes(1), [Delivered]);
+}

@@ -1,0 +1,256 @@
+//! Push configurations (A2A 1.0 §3.1.7 to §3.1.10), and what is posted because of them.
+//!
+//! A webhook is a place in its task's events. The registry has them (`crate::push`), the store
+//! wakes it when their tasks change, and a courier asks what is next and says what became of it.
+
+mod inline;
+mod outgoing;
+mod scope;
+
+use std::borrow::Cow;
+
+use crate::{
+    fault::{Fault, FaultKind},
+    limits::{Limits, PUSH_DEAD_LETTERS_MAX, PUSH_PAGE_CONFIGS_MAX},
+    model::{PushCall, PushConfig, PushForm, PushReply, PushRequest, RawText, Reply, uuid},
+    op::Core,
+    push::{
+        DEFAULT_ID, NewWebhook, PostPlace, PushBounds, PushRefused, PushSettings, PushStart,
+        WebhookUrl, Webhooks, fields,
+    },
+    service::{Answer, CallCx, Outcome},
+    store::TaskKey,
+};
+
+pub(super) use inline::InlineWatch;
+pub use outgoing::ShownPost;
+use scope::ScopeWebhooks;
+
+/// The webhooks of a core.
+pub(super) struct CorePush {
+    webhooks: Webhooks,
+    settings: PushSettings,
+    scopes: ScopeWebhooks,
+}
+
+impl CorePush {
+    pub fn new(limits: &Limits, settings: PushSettings) -> CorePush {
+        let bounds = PushBounds {
+            per_task: limits.push_configs_task_max,
+            per_owner: limits.push_configs_owner_max,
+            per_host: limits.push_configs_host_max,
+            bytes_max: limits.push_bytes_max,
+            dead_max: PUSH_DEAD_LETTERS_MAX,
+        };
+        let scopes = ScopeWebhooks::new(limits.push_scopes_max);
+        CorePush { webhooks: Webhooks::new(bounds, settings.pace), settings, scopes }
+    }
+}
+
+impl Core {
+    fn webhooks(&self) -> Result<&CorePush, Fault> {
+        self.push.get().ok_or_else(|| FaultKind::PushNotificationNotSupported.into())
+    }
+
+    /// From now on webhooks are served; once.
+    pub fn serve_push(&self, settings: PushSettings) {
+        // Whoever has set them before goes on with those.
+        let _ = self.push.set(CorePush::new(&self.limits, settings));
+    }
+
+    /// Whether webhooks are served.
+    pub(super) fn has_push(&self) -> bool {
+        self.push.get().is_some()
+    }
+
+    #[cold]
+    pub(super) fn push(
+        &self,
+        cx: &mut CallCx<'_>,
+        request: &PushRequest<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let push = self.webhooks()?;
+        if request.form == PushForm::EvoAi {
+            return push.of_scope(cx, request, answer);
+        }
+        push.check_caller(cx)?;
+        let task_id = request.call.task_id();
+        let key = self.store.find(cx.caller.scope, task_id.raw()).ok_or(FaultKind::TaskNotFound)?;
+        let task = key.handle().key;
+        match request.call {
+            PushCall::Set(config) => {
+                let webhook = push.check(cx, config, request.form)?;
+                self.set_webhook(push, cx, key, &webhook)?;
+                push.show(task, Some(&webhook.id), task_id, answer)
+                    .ok_or(FaultKind::TaskNotFound)?;
+            }
+            PushCall::Get { id, .. } => {
+                let shown = push.show(task, id.map(RawText::raw), task_id, answer);
+                match (shown, request.form) {
+                    (Some(()), _) => {}
+                    (None, PushForm::Task01) => {
+                        answer(Reply::Push(PushReply::NoConfig { task_id }));
+                    }
+                    // A2A 1.0 §3.1.8.
+                    (None, _) => {
+                        let detail = "there is no such push configuration";
+                        return Err(Fault::because(FaultKind::TaskNotFound, detail));
+                    }
+                }
+            }
+            PushCall::List { page_size, page_token, .. } => {
+                push.list(task, task_id, (page_size, page_token), answer)?;
+            }
+            PushCall::Delete { id, .. } => {
+                push.webhooks.delete(task, id.map(RawText::raw));
+                answer(Reply::Push(PushReply::Deleted));
+            }
+        }
+        Ok(Outcome::Answered)
+    }
+
+    /// Takes a webhook of a task that is stored. It is told of what happens from now on.
+    fn set_webhook(
+        &self,
+        push: &CorePush,
+        cx: &CallCx<'_>,
+        key: TaskKey,
+        webhook: &CheckedWebhook<'_>,
+    ) -> Result<(), Fault> {
+        let found = self.store.read(key, |task| (task.seq(), Box::<[u8]>::from(task.id())));
+        let (seq, task_id) = found.ok_or(FaultKind::TaskNotFound)?;
+        let start = PushStart { seq, snapshot: false };
+        self.watch(push, cx, (key, &task_id), start, webhook)
+    }
+
+    /// Takes a webhook, which begins there, and has the store tell of its task.
+    fn watch(
+        &self,
+        push: &CorePush,
+        cx: &CallCx<'_>,
+        (key, task_id): (TaskKey, &[u8]),
+        start: PushStart,
+        webhook: &CheckedWebhook<'_>,
+    ) -> Result<(), Fault> {
+        let task = key.handle().key;
+        let CheckedWebhook { id, config, url, form } = webhook;
+        let (config, form, owner) = (*config, *form, cx.caller.scope.owner.0);
+        let new = NewWebhook { task, task_id, owner, id, config, url, form, start };
+        let watch = push.webhooks.set(&new).map_err(refusal)?;
+        match self.store.watch(key, watch) {
+            Some(seq) if seq > start.seq => push.webhooks.note(task),
+            Some(_) => {}
+            None => {
+                push.webhooks.delete(task, None);
+                return Err(FaultKind::TaskNotFound.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// There will be no task of this key, or it has none of its webhooks any more.
+    pub(super) fn forget_webhooks(&self, key: TaskKey) {
+        if let Some(push) = self.push.get() {
+            push.webhooks.delete(key.handle().key, None);
+        }
+    }
+}
+
+/// A configuration that may be taken.
+pub(super) struct CheckedWebhook<'p> {
+    id: Cow<'p, [u8]>,
+    config: PushConfig<'p>,
+    url: WebhookUrl,
+    form: PushForm,
+}
+
+impl CorePush {
+    /// Who may configure webhooks.
+    fn check_caller(&self, cx: &CallCx<'_>) -> Result<(), Fault> {
+        let is_stranger = cx.caller.knows_callers && cx.caller.principal.is_none();
+        if is_stranger && !self.settings.anonymous {
+            let detail = "only callers that are known may configure push notifications";
+            return Err(Fault::because(FaultKind::Unauthenticated, detail));
+        }
+        Ok(())
+    }
+
+    /// Checks a configuration: its URL, what becomes a header field, and its id.
+    fn check<'p>(
+        &self,
+        cx: &mut CallCx<'_>,
+        config: PushConfig<'p>,
+        form: PushForm,
+    ) -> Result<CheckedWebhook<'p>, Fault> {
+        let url = self.settings.targets.read(&config.url().to_str());
+        let url = url.map_err(|why| Fault::param("url", why.to_string()))?;
+        fields::check(config).map_err(|wrong| Fault::param(wrong.member, wrong.must))?;
+        let id = match (config.id().filter(|id| !id.is_empty()), form) {
+            (Some(id), _) => Cow::Borrowed(id.raw()),
+            (None, PushForm::StreamResponse) => Cow::Owned(uuid(cx.entropy.bits()).to_vec()),
+            (None, PushForm::Task03 | PushForm::Task01 | PushForm::EvoAi) => {
+                Cow::Borrowed(DEFAULT_ID)
+            }
+        };
+        Ok(CheckedWebhook { id, config, url, form })
+    }
+
+    /// Answers with a configuration, if there is one.
+    fn show(
+        &self,
+        task: u64,
+        id: Option<&[u8]>,
+        task_id: RawText<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Option<()> {
+        let shown = self.webhooks.get(task, id, |config| {
+            answer(Reply::Push(PushReply::Config { task_id, config }));
+        });
+        shown.then_some(())
+    }
+
+    fn list(
+        &self,
+        task: u64,
+        task_id: RawText<'_>,
+        (page_size, page_token): (Option<u32>, Option<RawText<'_>>),
+        answer: &mut Answer<'_>,
+    ) -> Result<(), Fault> {
+        let no_page = || Fault::param("pageToken", "must be that of a page before");
+        let from = match page_token.filter(|token| !token.is_empty()) {
+            Some(token) => {
+                let token = str::from_utf8(token.raw()).ok();
+                Some(token.and_then(PostPlace::of_token).ok_or_else(no_page)?)
+            }
+            None => None,
+        };
+        let most = page_size.map_or(PUSH_PAGE_CONFIGS_MAX, |size| size as usize);
+        let mut is_open = false;
+        let listed = self.webhooks.list(task, from, most.min(PUSH_PAGE_CONFIGS_MAX), |config| {
+            if !std::mem::replace(&mut is_open, true) {
+                answer(Reply::Push(PushReply::ListStart));
+            }
+            answer(Reply::Push(PushReply::Listed { task_id, config }));
+        });
+        let next = listed.map_err(|_| no_page())?.map(PostPlace::token).unwrap_or_default();
+        if !is_open {
+            answer(Reply::Push(PushReply::ListStart));
+        }
+        answer(Reply::Push(PushReply::ListEnd { next: &next }));
+        Ok(())
+    }
+}
+
+fn refusal(refused: PushRefused) -> Fault {
+    match refused {
+        PushRefused::TaskFull => Fault::at_limit("push_configs_task_max"),
+        PushRefused::OwnerFull => {
+            let detail =
+                "the caller has as many push configurations as may be (push_configs_owner_max)";
+            Fault::because(FaultKind::RateLimited, detail)
+        }
+        PushRefused::HostFull => Fault::at_limit("push_configs_host_max"),
+        PushRefused::Full => Fault::at_limit("push_bytes_max"),
+    }
+}

@@ -1,0 +1,99 @@
+//! What is posted of a task, as its log has it when it is asked for.
+
+use crate::{
+    model::{PushConfig, PushFilter, PushForm},
+    op::Core,
+    push::{Post, PushSettings, PushStart, Webhooks},
+    service::{Cursor, Handle, StreamResponse},
+    store::TaskKey,
+};
+
+/// What there is to post of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShownPost {
+    /// The last event that was shown.
+    pub upto: u64,
+    /// True: something was shown.
+    pub is_news: bool,
+    /// True: there are events behind it.
+    pub has_more: bool,
+    /// The task's last record; 0: nobody records.
+    pub record: u64,
+    /// Bits of the task's own that nobody can guess.
+    pub bits: u128,
+}
+
+/// What a courier needs of a core.
+impl Core {
+    /// What an operator has decided about webhooks.
+    pub fn push_settings(&self) -> Option<&PushSettings> {
+        self.push.get().map(|push| &push.settings)
+    }
+
+    /// The webhooks.
+    pub fn registry(&self) -> Option<&Webhooks> {
+        self.push.get().map(|push| &push.webhooks)
+    }
+
+    /// Shows what is to be posted, at most one item: the next event, or the task as it is.
+    /// `None`: the task has left.
+    pub fn show_post(
+        &self,
+        post: &Post,
+        each: &mut dyn FnMut(StreamResponse<'_>),
+    ) -> Option<ShownPost> {
+        let handle = Handle { key: post.task, ..Handle::default() };
+        let PushStart { seq, snapshot } = post.start;
+        let filter = PushConfig(&post.config).filter();
+        let filter = filter.or_else(|| self.push_settings().map(|push| push.filter));
+        let filter = filter.unwrap_or_default();
+        let bits = self.store.bits_of(TaskKey::of(&handle), u32::MAX);
+        self.store.read(TaskKey::of(&handle), |task| {
+            let (newest, record) = (task.seq(), task.record());
+            let mut is_news = false;
+            let mut cursor = Cursor { handle, seq, snapshot, ..Cursor::default() };
+            let mut upto = newest;
+            let is_coalesced = filter.has(PushFilter::COALESCE) && newest > seq + 1 && !snapshot;
+            match post.form {
+                PushForm::StreamResponse if !is_coalesced => {
+                    cursor.show_new(&task, &mut |item| {
+                        is_news = takes(filter, &item, snapshot);
+                        if is_news {
+                            each(item);
+                        }
+                        !is_news
+                    });
+                    upto = cursor.seq;
+                    let has_more = upto < newest;
+                    return ShownPost { upto, is_news, has_more, record, bits };
+                }
+                // What it shows is the task as it is: what has lagged is one post.
+                PushForm::StreamResponse | PushForm::Task03 | PushForm::Task01 => {
+                    cursor.show_new(&task, &mut |item| {
+                        is_news |= takes(filter, &item, snapshot);
+                        true
+                    });
+                }
+                PushForm::EvoAi => {
+                    let is_new = snapshot || task.status_seq() > seq;
+                    is_news = is_new && filter.takes_status(task.state());
+                }
+            }
+            if is_news {
+                each(StreamResponse::Snapshot(task.view()));
+            }
+            ShownPost { upto, is_news, has_more: false, record, bits }
+        })
+    }
+}
+
+/// Whether an item is posted. A snapshot stands for the first status of a task, or else for events
+/// that are gone, whatever they were.
+fn takes(filter: PushFilter, item: &StreamResponse<'_>, is_first: bool) -> bool {
+    match item {
+        StreamResponse::Snapshot(view) if is_first => filter.takes_status(view.status().state),
+        StreamResponse::Snapshot(_) => true,
+        StreamResponse::Event { event, .. } => filter.takes(event),
+        StreamResponse::Message { .. } => false,
+    }
+}

@@ -1,0 +1,151 @@
+//! Webhooks of a scope: Evo AI's, which name no task and are about all that are made from then on
+//! (wire §8).
+//!
+//! Law: a scope is an agent, a tenant and an owner by their names, and has one webhook. Who sets it
+//! again sets another in its place; tasks that there are keep that which they began with.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use foldhash::fast::RandomState;
+
+use crate::{
+    fault::{Fault, FaultKind},
+    model::{PushCall, PushConfig, PushForm, PushReply, PushRequest, RawText, Reply},
+    op::{Core, send::FIRST_SEQ},
+    push::{PushStart, WebhookUrl},
+    service::{AgentIndex, Answer, CallCx, Outcome},
+    store::Reserved,
+};
+
+use super::{CheckedWebhook, CorePush, InlineWatch};
+
+/// The id of what a scope's webhook is for each task.
+const ID: &[u8] = b"evo_ai";
+
+/// Whose tasks a webhook is about.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct ScopeName {
+    agent: AgentIndex,
+    tenant: Box<str>,
+    owner: Box<str>,
+}
+
+impl ScopeName {
+    /// That of a call; `None`: nobody is known to make it.
+    fn of(cx: &CallCx<'_>) -> Option<ScopeName> {
+        let (agent, owner) = (cx.caller.scope.agent, cx.caller.owner?);
+        let tenant = cx.caller.tenant.unwrap_or_default();
+        Some(ScopeName { agent, tenant: tenant.into(), owner: owner.into() })
+    }
+}
+
+/// A webhook of a scope.
+#[derive(Clone)]
+struct ScopeWebhook {
+    config: Box<[u8]>,
+    url: WebhookUrl,
+}
+
+/// The webhooks of all scopes.
+pub(super) struct ScopeWebhooks {
+    scopes: Mutex<HashMap<ScopeName, ScopeWebhook, RandomState>>,
+    /// How many there are, for those who make tasks.
+    count: AtomicUsize,
+    most: usize,
+}
+
+impl ScopeWebhooks {
+    pub fn new(most: usize) -> ScopeWebhooks {
+        ScopeWebhooks { scopes: Mutex::default(), count: AtomicUsize::new(0), most }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ScopeName, ScopeWebhook, RandomState>> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, name: ScopeName, webhook: ScopeWebhook) -> Result<(), Fault> {
+        let mut scopes = self.lock();
+        if scopes.len() >= self.most && !scopes.contains_key(&name) {
+            return Err(Fault::at_limit("push_scopes_max"));
+        }
+        scopes.insert(name, webhook);
+        self.count.store(scopes.len(), Ordering::Release);
+        Ok(())
+    }
+
+    fn get(&self, name: &ScopeName) -> Option<ScopeWebhook> {
+        self.lock().get(name).cloned()
+    }
+}
+
+impl CorePush {
+    /// Sets or shows the webhook of the scope of a call.
+    pub(super) fn of_scope(
+        &self,
+        cx: &mut CallCx<'_>,
+        request: &PushRequest<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let Some(name) = ScopeName::of(cx) else {
+            let detail = "only callers that are known may configure push notifications";
+            return Err(Fault::because(FaultKind::InvalidRequest, detail));
+        };
+        let task_id = RawText::default();
+        match request.call {
+            PushCall::Set(config) => {
+                let CheckedWebhook { url, .. } = self.check(cx, config, request.form)?;
+                let webhook = ScopeWebhook { config: config.under(ID), url };
+                self.scopes.set(name, webhook)?;
+                answer(Reply::Push(PushReply::Config { task_id, config }));
+            }
+            PushCall::Get { .. } | PushCall::List { .. } | PushCall::Delete { .. } => {
+                let found = self.scopes.get(&name);
+                answer(Reply::Push(match &found {
+                    Some(webhook) => {
+                        PushReply::Config { task_id, config: PushConfig(&webhook.config) }
+                    }
+                    None => PushReply::NoConfig { task_id },
+                }));
+            }
+        }
+        Ok(Outcome::Answered)
+    }
+}
+
+impl Core {
+    /// Takes the webhook of the scope in which a task is made, if there is one.
+    #[inline(always)] // Hardly any scope has one.
+    pub(super) fn watch_scope<'c>(
+        &'c self,
+        cx: &CallCx<'_>,
+        reserved: &'c Reserved<'c>,
+    ) -> Option<InlineWatch<'c>> {
+        let push = self.push.get()?;
+        match push.scopes.count.load(Ordering::Acquire) {
+            0 => None,
+            _ => self.watch_by_scope(push, cx, reserved),
+        }
+    }
+
+    #[cold]
+    fn watch_by_scope<'c>(
+        &'c self,
+        push: &CorePush,
+        cx: &CallCx<'_>,
+        reserved: &'c Reserved<'c>,
+    ) -> Option<InlineWatch<'c>> {
+        let ScopeWebhook { config, url } = push.scopes.get(&ScopeName::of(cx)?)?;
+        let config = PushConfig(&config);
+        let is_its = config.context_id().is_none_or(|id| id.raw() == reserved.context_id());
+        let webhook = CheckedWebhook { id: ID.into(), config, url, form: PushForm::EvoAi };
+        let start = PushStart { seq: FIRST_SEQ, snapshot: true };
+        // A task is made whether or not there is room for the webhook.
+        is_its.then(|| self.watch_reserved(cx, reserved, start, &webhook).ok()).flatten()
+    }
+}

@@ -1,0 +1,258 @@
+//! What a configuration says of header fields, and whether it may.
+//!
+//! Law: nothing that was configured ends a line, or names a field that says where a request goes or
+//! where it ends. Fields of the sender's own come from here and from nowhere else.
+
+use std::borrow::Cow;
+
+use zeroize::Zeroizing;
+
+use super::{signature::JWT_FIELD, standard_webhooks};
+use crate::{
+    json::write::unescape,
+    model::{PushConfig, RawText},
+};
+
+/// Header fields of its own that a configuration may have (Evo AI), and their bytes.
+pub const HEADERS_MAX: usize = 16;
+/// See [`HEADERS_MAX`]: names and values.
+pub const HEADER_BYTES_MAX: usize = 4 * 1_024;
+
+/// Names that are the sender's to write, in lower case; those that begin with one of
+/// [`OWN_PREFIXES`] are, too.
+const OWN: &[&str] = &[
+    "host",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "forwarded",
+];
+const OWN_PREFIXES: &[&str] = &["content-", "proxy-", "x-forwarded-", "webhook-"];
+
+/// Which member of a configuration cannot be a header field, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The member by its name in 1.0; of Evo AI `config.headers`.
+    pub member: &'static str,
+    /// What it must be.
+    pub must: &'static str,
+}
+
+const NO_CONTROL: &str = "must be visible ASCII and spaces";
+
+/// Checks all that becomes a header field.
+///
+/// # Errors
+/// [`FieldError`]
+pub fn check(config: PushConfig<'_>) -> Result<(), FieldError> {
+    let value = |text: Option<RawText<'_>>, member| match text {
+        Some(text) if !is_value(&plain(text)) => Err(FieldError { member, must: NO_CONTROL }),
+        Some(_) | None => Ok(()),
+    };
+    value(config.token(), "token")?;
+    value(config.credentials(), "authentication.credentials")?;
+    if config.scheme().is_some_and(|scheme| !is_token(&plain(scheme))) {
+        let must = "must be the name of a scheme";
+        return Err(FieldError { member: "authentication.scheme", must });
+    }
+    if is_standard_webhooks(config) {
+        standard_webhooks::secret(&webhook_secret(config).unwrap_or_default())?;
+    }
+    check_headers(config)
+}
+
+fn check_headers(config: PushConfig<'_>) -> Result<(), FieldError> {
+    let wrong = |must| Err(FieldError { member: "config.headers", must });
+    let (mut count, mut bytes) = (0, 0);
+    for (name, value) in config.headers() {
+        let (name, value) = (plain(name), plain(value));
+        if !is_token(&name) {
+            return wrong("must have names of header fields");
+        }
+        let name = name.to_ascii_lowercase();
+        let is_own =
+            OWN.contains(&&*name) || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        let is_own = is_own || name.eq_ignore_ascii_case(JWT_FIELD);
+        if is_own {
+            return wrong("must not have a field that is the sender's to write");
+        }
+        if !is_value(&value) {
+            return wrong("must have values of visible ASCII and spaces");
+        }
+        (count, bytes) = (count + 1, bytes + name.len() + value.len());
+    }
+    if count > HEADERS_MAX {
+        return wrong("must have at most 16 fields");
+    }
+    if bytes > HEADER_BYTES_MAX {
+        return wrong("must have at most 4096 bytes");
+    }
+    Ok(())
+}
+
+/// Appends the fields that a configuration asks for, each with its end of line: `Authorization` by
+/// its scheme, its token, and its own. A secret of Standard Webhooks is for signing alone
+/// ([`signature::put`](super::signature::put)).
+pub fn put(out: &mut Vec<u8>, config: PushConfig<'_>) {
+    let mut line = |name: &str, parts: &[&str]| {
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b": ");
+        parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+        out.extend_from_slice(b"\r\n");
+    };
+    let pair = (config.scheme(), config.credentials());
+    if let (Some(scheme), Some(credentials), false) = (pair.0, pair.1, is_standard_webhooks(config))
+    {
+        line("Authorization", &[&plain(scheme), " ", plain(credentials).trim()]);
+    }
+    if let Some(token) = config.token() {
+        line("X-A2A-Notification-Token", &[plain(token).trim()]);
+    }
+    for (name, value) in config.headers() {
+        line(&plain(name), &[plain(value).trim()]);
+    }
+}
+
+/// Whether a configuration says how its receiver knows the sender: by a scheme with credentials, or
+/// by an `Authorization` of its own.
+pub fn is_authenticated(config: PushConfig<'_>) -> bool {
+    let mut names = config.headers().map(|(name, _)| name);
+    config.scheme().is_some() && config.credentials().is_some()
+        || names.any(|name| plain(name).eq_ignore_ascii_case("authorization"))
+}
+
+/// What a configuration signs its posts with, which may be no secret at all where it was not
+/// checked; `None`: with nothing.
+pub fn webhook_secret(config: PushConfig<'_>) -> Option<Zeroizing<String>> {
+    let credentials = config.credentials().filter(|_| is_standard_webhooks(config))?;
+    Some(Zeroizing::new(plain(credentials).into_owned()))
+}
+
+fn is_standard_webhooks(config: PushConfig<'_>) -> bool {
+    let is_it = |scheme| plain(scheme).eq_ignore_ascii_case(standard_webhooks::SCHEME);
+    config.scheme().is_some_and(is_it)
+}
+
+fn plain(text: RawText<'_>) -> Cow<'_, str> {
+    unescape(text.raw_str())
+}
+
+/// RFC 9110 §5.6.2.
+fn is_token(text: &str) -> bool {
+    let is_special = |byte: u8| b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || is_special(byte))
+}
+
+/// RFC 9110 §5.5, without what is obsolete there.
+fn is_value(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::model::PushConfigBuf;
+
+    fn config() -> PushConfigBuf {
+        PushConfigBuf::new("https://h.example/")
+    }
+
+    fn refused(config: &PushConfigBuf) -> &'static str {
+        check(config.view()).unwrap_err().member
+    }
+
+    #[test]
+    fn what_would_end_a_line_is_refused_wherever_it_stands() {
+        for bad in ["a\r\nX: y", "a\n", "a\r", "a\0", "a\x7f", "caf\u{e9}", "\u{1b}[0m"] {
+            assert_eq!(refused(&config().token(bad)), "token", "{bad:?}");
+            assert_eq!(refused(&config().bearer(bad)), "authentication.credentials", "{bad:?}");
+            assert_eq!(refused(&config().authentication(bad, "x")), "authentication.scheme");
+            assert_eq!(refused(&config().header("X", bad)), "config.headers", "{bad:?}");
+            assert_eq!(refused(&config().header(bad, "x")), "config.headers", "{bad:?}");
+        }
+        for bad in ["Bearer x", "a:b", "a/b", "(a)"] {
+            assert_eq!(refused(&config().authentication(bad, "x")), "authentication.scheme");
+        }
+    }
+
+    #[test]
+    fn what_says_where_a_request_goes_or_ends_is_the_senders() {
+        for own in [
+            "Host",
+            "host",
+            "Content-Length",
+            "content-type",
+            "Content-Encoding",
+            "Transfer-Encoding",
+            "TRANSFER-ENCODING",
+            "Connection",
+            "Keep-Alive",
+            "TE",
+            "Trailer",
+            "Upgrade",
+            "Expect",
+            "Proxy-Authorization",
+            "Proxy-Connection",
+            "Forwarded",
+            "X-Forwarded-For",
+            "x-forwarded-host",
+            "Webhook-Id",
+            "webhook-signature",
+            "x-a2a-notification-jwt",
+        ] {
+            assert_eq!(refused(&config().header(own, "x")), "config.headers", "{own}");
+        }
+        for free in ["Authorization", "X-Api-Key", "Hosts", "Contents", "X-Forwarded", "Webhook"] {
+            assert_eq!(check(config().header(free, "x").view()), Ok(()), "{free}");
+        }
+    }
+
+    #[test]
+    fn headers_are_few_and_short() {
+        let many = |count: usize| (0..count).fold(config(), |config, _| config.header("a", "b"));
+        assert_eq!(check(many(16).view()), Ok(()));
+        assert_eq!(refused(&many(17)), "config.headers");
+        let long = |bytes: usize| config().header("a", &*"x".repeat(bytes - 1));
+        assert_eq!(check(long(4_096).view()), Ok(()));
+        assert_eq!(refused(&long(4_097)), "config.headers");
+    }
+
+    #[test]
+    fn a_secret_of_standard_webhooks_is_checked_and_never_sent() {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        for scheme in ["StandardWebhooks", "standardwebhooks", "STANDARDWEBHOOKS"] {
+            for good in [secret, &secret[6..], &format!(" {secret} ")] {
+                let config = config().authentication(scheme, good).token("k");
+                assert_eq!(check(config.view()), Ok(()), "{good}");
+                let mut out = Vec::new();
+                put(&mut out, config.view());
+                let said = String::from_utf8(out).unwrap();
+                assert_eq!(said, "X-A2A-Notification-Token: k\r\n", "{scheme}");
+            }
+            for bad in ["", "secret", &secret[..20], &secret.replace('9', "\u{e9}")] {
+                let config = config().authentication(scheme, bad);
+                assert_eq!(refused(&config), "authentication.credentials", "{bad}");
+            }
+        }
+        // Of another scheme they are what they are.
+        assert_eq!(check(config().bearer("secret").view()), Ok(()));
+    }
+
+    #[test]
+    fn fields_are_written_as_they_are_meant() {
+        let mut out = Vec::new();
+        let config = config().authentication("Bearer", " s\"\\ ").token("t k").header("X", "\"");
+        assert_eq!(check(config.view()), Ok(()));
+        put(&mut out, config.view());
+        let lines = "Authorization: Bearer s\"\\\r\nX-A2A-Notification-Token: t k\r\nX: \"\r\n";
+        assert_eq!(String::from_utf8(out).unwrap(), lines);
+        let mut out = Vec::new();
+        put(&mut out, PushConfigBuf::new("https://h").authentication("Basic", "").view());
+        assert!(out.is_empty());
+    }
+}

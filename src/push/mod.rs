@@ -1,0 +1,23 @@
+//! Webhooks: where the events of a task are posted, and where never (A2A 1.0 §4.3.3, §13.2).
+
+pub mod address;
+mod dead;
+pub mod fields;
+pub mod outbox;
+mod registry;
+mod schedule;
+mod settings;
+pub mod signature;
+pub mod standard_webhooks;
+mod target;
+mod webhook;
+
+pub use self::dead::{DeadLetter, WhyDead};
+pub use self::registry::{
+    CONFIG_BYTES, DEFAULT_ID, FailedPost, NewWebhook, NextPost, NoPage, Post, PushBounds,
+    PushRefused, PushStart, ReplayOutcome, Webhooks,
+};
+pub use self::schedule::{Fate, Pace, PostPlace, Schedule};
+pub use self::settings::PushSettings;
+pub use self::target::{HostRule, NoHostRule, PortRule, PushTargets, TargetError, WebhookUrl};
+pub use self::webhook::origin_of;

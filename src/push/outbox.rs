@@ -1,0 +1,84 @@
+//! Between who knows what is to be posted and who posts it: requests that are ready, and what
+//! became of them.
+
+use std::{net::IpAddr, task::Waker};
+
+use super::{PostPlace, TargetError};
+use crate::service::Now;
+
+/// A `POST` that is ready to be sent.
+#[derive(Debug, Default)]
+pub struct PostRequest {
+    /// Its webhook.
+    pub place: PostPlace,
+    /// Where it goes, as [`WebhookUrl`](super::WebhookUrl) has written it.
+    pub url: String,
+    /// Header fields without `Host` and `Content-Length`, each with the line end behind it.
+    pub fields: Vec<u8>,
+    /// The content.
+    pub body: Vec<u8>,
+    /// The last event that it tells of.
+    pub upto: u64,
+    /// True: when it has arrived there is another one.
+    pub has_more: bool,
+}
+
+impl PostRequest {
+    /// What it says: URL, fields and content.
+    pub fn bytes(&self) -> usize {
+        self.url.len() + self.fields.len() + self.body.len()
+    }
+
+    /// Another request may be made in its place.
+    pub fn clear(&mut self) {
+        let PostRequest { url, fields, body, .. } = self;
+        url.clear();
+        fields.clear();
+        body.clear();
+    }
+}
+
+/// When there is something to post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextRequest {
+    /// Now: the request is made.
+    Post,
+    /// Not before then, in ms of the monotonic clock, unless the waker is woken.
+    At(u64),
+    /// Not before the waker is woken.
+    Never,
+}
+
+/// What became of a post.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PostOutcome {
+    /// A status of 2xx, in time.
+    Delivered,
+    /// 410: the receiver wants no more of it.
+    Gone,
+    /// Anything else.
+    Failed {
+        /// Why, in one line and without what is secret of the URL.
+        why: String,
+        /// For how long the receiver wants to be left alone, in ms.
+        retry_after_ms: Option<u64>,
+    },
+}
+
+/// Who knows what is to be posted. A courier asks it, posts, and says what came of it; a webhook
+/// has one post under way at most.
+pub trait Outbox: Send + Sync {
+    /// Makes the next request, in place of what was in `request`. `wake` is woken when there may be
+    /// one earlier than this says.
+    fn next(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest;
+
+    /// Takes what became of a request; `random`: fresh bits.
+    fn done(&self, request: &PostRequest, outcome: PostOutcome, now: Now, random: u64);
+
+    /// Whether a host may be connected to at an address: asked at each connect, of each address
+    /// that the host has; `is_own`: the address is one of this machine.
+    ///
+    /// # Errors
+    /// [`TargetError`]: why not.
+    fn check_address(&self, host: &str, address: IpAddr, is_own: bool) -> Result<(), TargetError>;
+}

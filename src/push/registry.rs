@@ -1,0 +1,576 @@
+//! The webhooks of all tasks: what each was configured with, and how far it has got.
+//!
+//! Laws: what is to be posted lies in the log of its task and nowhere else. Whoever changes a task
+//! that has webhooks notes the task once, until it is looked at, so what is noted is bounded by
+//! what is configured. Everything is counted in bytes, and taken back with its task.
+
+mod letters;
+mod lists;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Wake, Waker},
+};
+
+use foldhash::fast::RandomState;
+
+use super::{
+    WebhookUrl,
+    dead::{DeadLetters, WhyDead},
+    schedule::{Fate, Pace, PostPlace, Schedule},
+    webhook::{TaskWebhooks, Webhook},
+};
+use crate::{
+    model::{PushConfig, PushForm},
+    service::Now,
+    watch::{Changes, TaskWatch},
+};
+
+pub use letters::ReplayOutcome;
+
+/// What a configuration takes beside its text: its entry, its shares of the maps, and what its task
+/// has for it.
+pub const CONFIG_BYTES: usize = 250;
+
+/// How many configurations there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PushBounds {
+    /// Of one task.
+    pub per_task: usize,
+    /// Of one owner.
+    pub per_owner: usize,
+    /// Of one host.
+    pub per_host: usize,
+    /// Bytes of all, with [`CONFIG_BYTES`] for each.
+    pub bytes_max: usize,
+    /// Dead letters that are kept.
+    pub dead_max: usize,
+}
+
+/// Why a configuration is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushRefused {
+    /// The task has as many as it may have.
+    TaskFull,
+    /// Its owner has as many as it may have.
+    OwnerFull,
+    /// Its host has as many as it may have.
+    HostFull,
+    /// There is no room for more.
+    Full,
+}
+
+/// A page of a list begins with a configuration that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoPage;
+
+/// Where a webhook begins in its task's events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PushStart {
+    /// The last event that is not posted.
+    pub seq: u64,
+    /// True: the task as it was then is posted first.
+    pub snapshot: bool,
+}
+
+/// A configuration to be taken.
+#[derive(Clone, Copy, Debug)]
+pub struct NewWebhook<'a> {
+    /// The task, as its service names it.
+    pub task: u64,
+    /// Its id, raw.
+    pub task_id: &'a [u8],
+    /// Who counts for it; 0: nobody.
+    pub owner: u32,
+    /// Its own id among those of the task; whoever has it already is replaced.
+    pub id: &'a [u8],
+    /// What is said of it: its URL, its credentials.
+    pub config: PushConfig<'a>,
+    /// Its URL, as it was read.
+    pub url: &'a WebhookUrl,
+    /// What is posted.
+    pub form: PushForm,
+    /// Where it begins.
+    pub start: PushStart,
+}
+
+/// What is posted next.
+#[derive(Debug)]
+pub struct Post {
+    /// The webhook.
+    pub place: PostPlace,
+    /// Its task.
+    pub task: u64,
+    /// How far it has got.
+    pub start: PushStart,
+    /// What is posted.
+    pub form: PushForm,
+    /// Where to, and with what: a copy, as it may be replaced meanwhile.
+    pub config: Box<[u8]>,
+    /// As it is connected to, where that is not how it was written.
+    pub url: Option<Box<str>>,
+}
+
+/// When there is something to post.
+#[derive(Debug)]
+pub enum NextPost {
+    /// Now.
+    Post(Box<Post>),
+    /// Not before then, in ms of the monotonic clock, unless the waker is woken.
+    At(u64),
+    /// Not before the waker is woken.
+    Never,
+}
+
+#[derive(Default)]
+struct PushCounts {
+    bytes: usize,
+    by_owner: HashMap<u32, usize, RandomState>,
+}
+
+struct PushState {
+    schedule: Schedule<Webhook>,
+    tasks: HashMap<u64, TaskWebhooks, RandomState>,
+    counted: PushCounts,
+    bounds: PushBounds,
+    dead: DeadLetters,
+}
+
+/// The webhooks of all tasks of a service.
+pub struct Webhooks {
+    state: Mutex<PushState>,
+    changes: Arc<Changes>,
+}
+
+impl Webhooks {
+    /// None yet.
+    pub fn new(bounds: PushBounds, pace: Pace) -> Webhooks {
+        let schedule = Schedule::new(pace);
+        let (tasks, counted) = (HashMap::default(), PushCounts::default());
+        let dead = DeadLetters::new(bounds.dead_max);
+        let state = Mutex::new(PushState { schedule, tasks, counted, bounds, dead });
+        Webhooks { state, changes: Arc::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PushState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a configuration in, in place of the one with its id. Whoever has the task gives it to
+    /// the watcher from now on; what has happened since [`NewWebhook::start`] is for the caller to
+    /// say ([`Webhooks::note`]).
+    ///
+    /// # Errors
+    /// [`PushRefused`]; the one before, if there was one, is still there.
+    pub fn set(&self, new: &NewWebhook<'_>) -> Result<Arc<TaskWatch>, PushRefused> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let webhook = Webhook::new(new);
+        let bytes = webhook.bytes();
+        let before = state.find(new.task, new.id);
+        let origin = new.url.origin();
+        state.check(new, &origin, bytes, before)?;
+        if let Some(before) = before {
+            state.remove(new.task, before);
+        }
+        let place = state.schedule.add(&origin, new.owner, webhook);
+        let task = state.tasks.entry(new.task).or_insert_with(|| {
+            TaskWebhooks::new(Arc::new(TaskWatch::new(new.task, new.task_id, &self.changes)))
+        });
+        task.count += 1;
+        let watch = Arc::clone(&task.watch);
+        // In the order in which they came, which is that of a list.
+        match task.first {
+            None => task.first = Some(place),
+            Some(mut at) => {
+                while let Some(next) = state.schedule.get(at).and_then(Webhook::next) {
+                    at = next;
+                }
+                if let Some(webhook) = state.schedule.get_mut(at) {
+                    webhook.set_next(Some(place));
+                }
+            }
+        }
+        state.counted.bytes += bytes;
+        *state.counted.by_owner.entry(new.owner).or_default() += 1;
+        Ok(watch)
+    }
+
+    /// Shows a configuration of a task; without an id the one that has none of its own is meant, or
+    /// else the first. False: there is none.
+    pub fn get(&self, task: u64, id: Option<&[u8]>, show: impl FnOnce(PushConfig<'_>)) -> bool {
+        let state = self.lock();
+        let place = match id {
+            Some(id) => state.find(task, id),
+            None => state
+                .find(task, DEFAULT_ID)
+                .or_else(|| state.tasks.get(&task).and_then(|task| task.first)),
+        };
+        let Some(webhook) = place.and_then(|place| state.schedule.get(place)) else {
+            return false;
+        };
+        show(webhook.config());
+        true
+    }
+
+    /// Shows at most `most` of the configurations of a task, the oldest first, from that place on;
+    /// says the place of the next one, if there is one.
+    ///
+    /// # Errors
+    /// [`NoPage`]: the page begins with one that is gone.
+    pub fn list(
+        &self,
+        task: u64,
+        from: Option<PostPlace>,
+        most: usize,
+        mut each: impl FnMut(PushConfig<'_>),
+    ) -> Result<Option<PostPlace>, NoPage> {
+        let state = self.lock();
+        let mut at = match from {
+            Some(from) => {
+                let is_its = state.schedule.get(from).is_some_and(|first| first.task == task);
+                Some(is_its.then_some(from).ok_or(NoPage)?)
+            }
+            None => state.tasks.get(&task).and_then(|task| task.first),
+        };
+        for _ in 0..most {
+            let Some(webhook) = at.and_then(|at| state.schedule.get(at)) else { break };
+            each(webhook.config());
+            at = webhook.next();
+        }
+        Ok(at)
+    }
+
+    /// Lets one go, or with no id all of a task; false: there was none.
+    pub fn delete(&self, task: u64, id: Option<&[u8]>) -> bool {
+        let mut state = self.lock();
+        match id {
+            Some(id) => {
+                let Some(place) = state.find(task, id) else { return false };
+                state.remove(task, place);
+                true
+            }
+            None => state.remove_all(task) > 0,
+        }
+    }
+
+    /// Says that a task has changed.
+    pub fn note(&self, task: u64) {
+        let watch = self.lock().tasks.get(&task).map(|task| Arc::clone(&task.watch));
+        watch.into_iter().for_each(Wake::wake);
+    }
+
+    /// What is to be posted next; it is under way then, until [`Webhooks::delivered`] or
+    /// [`Webhooks::failed`] is told of it.
+    pub fn next(&self, now_ms: u64, wake: &Waker) -> NextPost {
+        loop {
+            let changed = self.changes.take(wake);
+            let is_quiet = changed.is_empty();
+            let mut state = self.lock();
+            state.note_changed(&changed, now_ms);
+            if let Some(place) = state.schedule.next(now_ms)
+                && let Some(webhook) = state.schedule.get(place)
+            {
+                return NextPost::Post(Box::new(webhook.post(place)));
+            }
+            if is_quiet {
+                return state.schedule.due_ms().map_or(NextPost::Never, NextPost::At);
+            }
+        }
+    }
+
+    /// Has a waker woken when a post is done, or something is noted.
+    pub fn wake_by_next(&self, wake: &Waker) {
+        self.changes.set_waker(wake);
+    }
+
+    /// A post has arrived, up to an event; `has_more`: there are others behind it. `None`: there
+    /// was nothing to post.
+    pub fn delivered(&self, place: PostPlace, upto: Option<u64>, now_ms: u64, has_more: bool) {
+        let mut state = self.lock();
+        let mut task = None;
+        if let Some(webhook) = state.schedule.get_mut(place) {
+            task = Some(webhook.task);
+            if let Some(seq) = upto {
+                webhook.posted(seq);
+            }
+        }
+        state.schedule.delivered(place, now_ms, has_more);
+        task.into_iter().for_each(|task| state.settle(task));
+        drop(state);
+        self.changes.wake();
+    }
+
+    /// A post has not arrived; see [`Schedule::failed`].
+    pub fn failed(&self, failed: &FailedPost<'_>, now: Now) -> Fate {
+        let FailedPost { place, why, retry_after_ms, random } = *failed;
+        let mut state = self.lock();
+        let fate = state.schedule.failed(place, now.mono_ms, retry_after_ms, random);
+        if let Some(webhook) = state.schedule.get_mut(place) {
+            webhook.set_error(why);
+            let task = webhook.task;
+            if fate == Fate::GivenUp {
+                state.bury(place, WhyDead::GivenUp, now.unix_ms);
+                state.settle(task);
+            }
+        }
+        drop(state);
+        self.changes.wake();
+        fate
+    }
+
+    /// Lets one go that its receiver does not want any more.
+    pub fn gone(&self, place: PostPlace) {
+        let mut state = self.lock();
+        if let Some(task) = state.schedule.get(place).map(|webhook| webhook.task) {
+            state.remove(task, place);
+            state.settle(task);
+        }
+        drop(state);
+        self.changes.wake();
+    }
+
+    /// How many there are, and their bytes.
+    pub fn counted(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.schedule.len().0, state.counted.bytes)
+    }
+}
+
+/// A post that has not arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct FailedPost<'a> {
+    /// The webhook.
+    pub place: PostPlace,
+    /// Why, in one line.
+    pub why: &'a str,
+    /// When the receiver wants to be asked again.
+    pub retry_after_ms: Option<u64>,
+    /// Fresh bits.
+    pub random: u64,
+}
+
+/// The id of a configuration for which nobody has chosen one before 1.0, when a task had one.
+pub const DEFAULT_ID: &[u8] = b"default";
+
+impl PushState {
+    /// Says whether a task is still needed.
+    fn settle(&mut self, key: u64) {
+        let Some(task) = self.tasks.get(&key) else { return };
+        let mut at = task.first;
+        let mut is_needed = false;
+        while let Some(place) = at.filter(|_| !is_needed) {
+            is_needed = self.schedule.is_busy(place);
+            at = self.schedule.get(place).and_then(Webhook::next);
+        }
+        task.watch.set_needed(is_needed);
+    }
+
+    fn note_changed(&mut self, changed: &[u64], now_ms: u64) {
+        for task in changed {
+            let Some(task) = self.tasks.get(task) else { continue };
+            // Before it is looked at: what happens from now on is noted again.
+            task.watch.look();
+            let mut at = task.first;
+            while let Some(place) = at {
+                self.schedule.note(place, now_ms);
+                at = self.schedule.get(place).and_then(Webhook::next);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::{
+        model::PushConfigBuf,
+        push::{HostRule, PushTargets},
+    };
+
+    const BOUNDS: PushBounds =
+        PushBounds { per_task: 3, per_owner: 5, per_host: 100, bytes_max: 4_000, dead_max: 3 };
+
+    fn webhooks() -> Webhooks {
+        Webhooks::new(BOUNDS, Pace::default())
+    }
+
+    /// Sets a configuration of an owner.
+    fn set(
+        webhooks: &Webhooks,
+        task: u64,
+        owner: u32,
+        id: &str,
+        url: &str,
+    ) -> Result<Arc<TaskWatch>, PushRefused> {
+        let allow: Vec<HostRule> = vec!["localhost".parse().unwrap()];
+        let url_read = PushTargets { allow, ..PushTargets::default() }.read(url).unwrap();
+        let config = PushConfigBuf::new(url).id("ignored").task_id("ignored").token("k");
+        webhooks.set(&NewWebhook {
+            task,
+            task_id: format!("t{task}").as_bytes(),
+            owner,
+            id: id.as_bytes(),
+            config: config.view(),
+            url: &url_read,
+            form: PushForm::StreamResponse,
+            start: PushStart { seq: 1, snapshot: false },
+        })
+    }
+
+    fn ids(webhooks: &Webhooks, task: u64) -> Vec<String> {
+        let mut ids = Vec::new();
+        let page =
+            webhooks.list(task, None, 100, |config| ids.push(config.id().unwrap().to_string()));
+        assert_eq!(page, Ok(None));
+        ids
+    }
+
+    fn next(webhooks: &Webhooks, now_ms: u64) -> Option<Box<Post>> {
+        match webhooks.next(now_ms, Waker::noop()) {
+            NextPost::Post(post) => Some(post),
+            NextPost::At(_) | NextPost::Never => None,
+        }
+    }
+
+    #[test]
+    fn those_of_a_task_are_listed_replaced_and_deleted_by_id() {
+        let webhooks = webhooks();
+        for id in ["a", "b", "c"] {
+            set(&webhooks, 7, 0, id, "https://h.example/").unwrap();
+        }
+        set(&webhooks, 8, 0, "a", "https://h.example/").unwrap();
+        assert_eq!(ids(&webhooks, 7), ["a", "b", "c"]);
+        assert_eq!(
+            set(&webhooks, 7, 0, "d", "https://h.example/").err(),
+            Some(PushRefused::TaskFull)
+        );
+        // One that is replaced is the youngest.
+        set(&webhooks, 7, 0, "a", "https://other.example/x").unwrap();
+        assert_eq!(ids(&webhooks, 7), ["b", "c", "a"]);
+        let mut url = String::new();
+        assert!(webhooks.get(7, Some(b"a"), |config| {
+            url = config.url().to_string();
+            assert!(config.task_id().is_none() && config.token().is_some());
+        }));
+        assert_eq!(url, "https://other.example/x");
+        let mut page = Vec::new();
+        let token = webhooks.list(7, None, 2, |config| page.push(config.id().unwrap().to_string()));
+        let token = token.unwrap().unwrap();
+        let rest = webhooks.list(7, Some(token), 2, |config| {
+            page.push(config.id().unwrap().to_string());
+        });
+        assert_eq!((page.join(""), rest), ("bca".to_owned(), Ok(None)));
+        assert_eq!(webhooks.list(8, Some(token), 2, |_| ()), Err(NoPage));
+        assert_eq!(PostPlace::of_token(&token.token()), Some(token));
+        assert!(webhooks.delete(7, Some(b"c")) && !webhooks.delete(7, Some(b"c")));
+        assert_eq!(ids(&webhooks, 7), ["b", "a"]);
+        assert!(webhooks.delete(7, None) && !webhooks.delete(7, None));
+        assert_eq!((ids(&webhooks, 7).len(), ids(&webhooks, 8).len()), (0, 1));
+        assert!(webhooks.delete(8, Some(b"a")));
+        assert_eq!(webhooks.counted(), (0, 0));
+        let state = webhooks.lock();
+        assert!(state.tasks.is_empty() && state.counted.by_owner.is_empty());
+    }
+
+    #[test]
+    fn the_one_that_is_meant_without_an_id_is_the_default_or_the_first() {
+        let webhooks = webhooks();
+        assert!(!webhooks.get(7, None, |_| panic!("there is none")));
+        set(&webhooks, 7, 0, "a", "https://h.example/a").unwrap();
+        let shown = |webhooks: &Webhooks| {
+            let mut id = String::new();
+            assert!(webhooks.get(7, None, |config| id = config.id().unwrap().to_string()));
+            id
+        };
+        assert_eq!(shown(&webhooks), "a");
+        set(&webhooks, 7, 0, "default", "https://h.example/b").unwrap();
+        assert_eq!(shown(&webhooks), "default");
+    }
+
+    #[test]
+    fn owners_and_bytes_have_bounds_and_what_is_refused_changes_nothing() {
+        let webhooks = webhooks();
+        for task in 0..5 {
+            set(&webhooks, task, 3, "a", "https://h.example/").unwrap();
+        }
+        assert_eq!(
+            set(&webhooks, 9, 3, "a", "https://h.example/").err(),
+            Some(PushRefused::OwnerFull)
+        );
+        set(&webhooks, 4, 3, "a", "https://h.example/longer").unwrap();
+        set(&webhooks, 9, 4, "a", "https://h.example/").unwrap();
+        let before = webhooks.counted();
+        let long = format!("https://h.example/{}", "x".repeat(3_000));
+        assert_eq!(set(&webhooks, 9, 4, "b", &long).err(), Some(PushRefused::Full));
+        assert_eq!(webhooks.counted(), before);
+        assert_eq!(set(&webhooks, 9, 4, "a", &long).err(), Some(PushRefused::Full));
+        assert_eq!(ids(&webhooks, 9), ["a"]);
+        assert_eq!(before.0, 6);
+    }
+
+    #[test]
+    fn a_task_that_changes_is_noted_once_until_it_is_looked_at() {
+        #[derive(Default)]
+        struct Counter(AtomicUsize);
+        impl Wake for Counter {
+            fn wake(self: Arc<Counter>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let (webhooks, counter) = (webhooks(), Arc::new(Counter::default()));
+        let courier = Waker::from(Arc::clone(&counter));
+        let changed = set(&webhooks, 7, 0, "a", "https://h.example/").unwrap();
+        set(&webhooks, 7, 0, "b", "https://i.example/").unwrap();
+        assert!(matches!(webhooks.next(0, &courier), NextPost::Never));
+        for _ in 0..100 {
+            changed.wake_by_ref();
+        }
+        assert_eq!(counter.0.load(Ordering::Relaxed), 1);
+        assert_eq!(webhooks.changes.noted(), 1);
+        let posts = [next(&webhooks, 0).unwrap(), next(&webhooks, 0).unwrap()];
+        assert!(next(&webhooks, 0).is_none());
+        assert_eq!(posts[0].start, PushStart { seq: 1, snapshot: false });
+        webhooks.delivered(posts[0].place, Some(5), 1, false);
+        changed.wake_by_ref();
+        let again = next(&webhooks, 1).unwrap();
+        assert_eq!((again.place, again.start.seq), (posts[0].place, 5));
+        // The other one is under way, and has something new when it is back.
+        assert!(next(&webhooks, 1).is_none());
+        webhooks.delivered(posts[1].place, Some(3), 1, false);
+        assert_eq!(next(&webhooks, 1).unwrap().start.seq, 3);
+    }
+
+    #[test]
+    fn a_post_keeps_what_it_began_with_and_one_that_is_gone_is_nobodys() {
+        let webhooks = webhooks();
+        let changed = set(&webhooks, 7, 0, "a", "http://LOCALHOST:8080/x").unwrap();
+        changed.wake_by_ref();
+        let post = next(&webhooks, 0).unwrap();
+        assert_eq!(post.url.as_deref(), Some("http://localhost:8080/x"));
+        assert_eq!(PushConfig(&post.config).url().to_string(), "http://LOCALHOST:8080/x");
+        set(&webhooks, 7, 0, "a", "http://localhost:8080/y").unwrap();
+        webhooks.delivered(post.place, Some(9), 0, true);
+        webhooks.note(7);
+        let post = next(&webhooks, 0).unwrap();
+        assert_eq!((post.url, post.start.seq), (None, 1));
+        webhooks.gone(post.place);
+        webhooks.note(7);
+        assert!(next(&webhooks, 0).is_none() && ids(&webhooks, 7).is_empty());
+        changed.wake();
+        assert!(next(&webhooks, 0).is_none());
+    }
+
+    #[test]
+    fn a_configuration_takes_no_more_than_is_counted_beside_its_text() {
+        // The entry, and its place in a line; its task's share of a map, of which a part is empty,
+        // and what wakes for it.
+        let entry = Schedule::<Webhook>::ENTRY_BYTES + 2 * size_of::<PostPlace>();
+        let task = (size_of::<(u64, TaskWebhooks)>() + 1) * 7 / 4 + size_of::<TaskWatch>() + 16;
+        assert!(entry + task <= CONFIG_BYTES, "{entry} {task}");
+    }
+}

@@ -1,0 +1,96 @@
+//! The webhooks of a task: a list, the oldest first.
+
+use std::collections::hash_map;
+
+use super::{NewWebhook, PushRefused, PushState};
+use crate::push::{schedule::PostPlace, webhook::Webhook};
+
+impl PushState {
+    /// The webhook of a task with that id.
+    pub(super) fn find(&self, task: u64, id: &[u8]) -> Option<PostPlace> {
+        let mut at = self.tasks.get(&task)?.first;
+        while let Some(place) = at {
+            let webhook = self.schedule.get(place)?;
+            if webhook.config().id().is_some_and(|own| own.raw() == id) {
+                return Some(place);
+            }
+            at = webhook.next();
+        }
+        None
+    }
+
+    /// Takes one out of its task's list, and the task with its last.
+    pub(super) fn remove(&mut self, key: u64, place: PostPlace) {
+        let Some(webhook) = self.schedule.remove(place) else { return };
+        self.counted.bytes -= webhook.bytes();
+        if let hash_map::Entry::Occupied(mut count) = self.counted.by_owner.entry(webhook.owner) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        let Some(task) = self.tasks.get_mut(&key) else { return };
+        task.count -= 1;
+        if task.count == 0 {
+            self.tasks.remove(&key);
+            return;
+        }
+        if task.first == Some(place) {
+            task.first = webhook.next();
+            return;
+        }
+        let mut at = task.first;
+        while let Some(before) = at.and_then(|at| self.schedule.get_mut(at)) {
+            if before.next() == Some(place) {
+                before.set_next(webhook.next());
+                return;
+            }
+            at = before.next();
+        }
+    }
+
+    /// The webhooks of a task, the oldest first.
+    pub(super) fn places(&self, key: u64) -> Vec<PostPlace> {
+        let mut at = self.tasks.get(&key).and_then(|task| task.first);
+        std::iter::from_fn(|| {
+            let place = at?;
+            at = self.schedule.get(place)?.next();
+            Some(place)
+        })
+        .collect()
+    }
+
+    /// Takes all of a task out; says how many there were.
+    pub(super) fn remove_all(&mut self, key: u64) -> usize {
+        let mut count = 0;
+        while let Some(first) = self.tasks.get(&key).and_then(|task| task.first) {
+            self.remove(key, first);
+            count += 1;
+        }
+        count
+    }
+
+    /// Whether there is room for one, in place of another.
+    pub(super) fn check(
+        &self,
+        new: &NewWebhook<'_>,
+        origin: &str,
+        bytes: usize,
+        before: Option<PostPlace>,
+    ) -> Result<(), PushRefused> {
+        let freed = before.and_then(|before| self.schedule.get(before));
+        let of_task = self.tasks.get(&new.task).map_or(0, |task| task.count as usize);
+        if freed.is_none() && of_task >= self.bounds.per_task {
+            return Err(PushRefused::TaskFull);
+        }
+        let of_owner = self.counted.by_owner.get(&new.owner).copied().unwrap_or(0);
+        if freed.is_none() && new.owner != 0 && of_owner >= self.bounds.per_owner {
+            return Err(PushRefused::OwnerFull);
+        }
+        if self.schedule.of_origin(origin) >= self.bounds.per_host {
+            return Err(PushRefused::HostFull);
+        }
+        let after = self.counted.bytes + bytes - freed.map_or(0, Webhook::bytes);
+        if after > self.bounds.bytes_max { Err(PushRefused::Full) } else { Ok(()) }
+    }
+}

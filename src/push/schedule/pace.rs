@@ -1,0 +1,68 @@
+//! How posts are repeated, and the places of webhooks.
+
+/// How posts are repeated, and how many there are at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Posts of one host at a time.
+    pub per_host: u32,
+    /// Posts for one owner at a time, whatever hosts they go to.
+    pub per_owner: u32,
+    /// Posts of all hosts at a time.
+    pub posts_max: u32,
+    /// The longest first pause after a failure; it doubles with each.
+    pub pause_ms_min: u64,
+    /// The longest pause of all.
+    pub pause_ms_max: u64,
+    /// How long a webhook is tried.
+    pub give_up_ms: u64,
+    /// Failures in a row after which a host is given a rest.
+    pub rest_after: u32,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            per_host: 8,
+            per_owner: 64,
+            posts_max: 256,
+            pause_ms_min: 1_000,
+            pause_ms_max: 60 * 60 * 1_000,
+            give_up_ms: 24 * 60 * 60 * 1_000,
+            rest_after: 8,
+        }
+    }
+}
+
+impl Pace {
+    /// A pause after so many failures in a row: anything up to what has doubled with each of them.
+    pub(super) fn pause_ms(&self, failures: u32, random: u64) -> u64 {
+        let doubled = self.pause_ms_min.saturating_mul(1 << failures.saturating_sub(1).min(32));
+        let longest = doubled.min(self.pause_ms_max).max(1);
+        1 + ((u128::from(random) * u128::from(longest)) >> 64) as u64
+    }
+}
+
+/// A place in a schedule, and a check against its successor in the same place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PostPlace {
+    pub(super) index: u32,
+    pub(super) check: u32,
+}
+
+impl PostPlace {
+    /// No place.
+    pub(in crate::push) const NONE: PostPlace = PostPlace { index: u32::MAX, check: 0 };
+
+    /// As a page of a list names it, in ASCII.
+    pub fn token(self) -> String {
+        format!("{:x}.{:x}", self.index, self.check)
+    }
+
+    /// The place that a token names.
+    pub fn of_token(token: &str) -> Option<PostPlace> {
+        let (index, check) = token.split_once('.')?;
+        let number = |text: &str| u32::from_str_radix(text, 16).ok();
+        let place = PostPlace { index: number(index)?, check: number(check)? };
+        (place.token() == token).then_some(place)
+    }
+}

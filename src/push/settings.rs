@@ -1,0 +1,19 @@
+//! What an operator decides about webhooks.
+
+use super::{Pace, PushTargets};
+use crate::model::PushFilter;
+
+/// What an operator decides about webhooks. The default posts wherever is publicly reachable over
+/// https, for callers that are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PushSettings {
+    /// Where they may go.
+    pub targets: PushTargets,
+    /// True: callers that nobody knows may configure them, too. A server that knows no callers has
+    /// no others.
+    pub anonymous: bool,
+    /// Which events webhooks get that do not say so themselves.
+    pub filter: PushFilter,
+    /// How posts are repeated, and how many there are at a time.
+    pub pace: Pace,
+}

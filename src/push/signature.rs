@@ -1,0 +1,196 @@
+//! What a post says to show who sends it: the JWT that 0.1's sample had (wire §6) and the
+//! signatures of Standard Webhooks.
+//!
+//! Law: a signature is about one post, to one origin, at one time; each attempt has new ones.
+//! `Authorization` belongs to the authentication that a configuration asks for (A2A 1.0 §13.2), so
+//! where it asks for one, the JWT stands in a field of its own.
+
+use super::{
+    fields,
+    standard_webhooks::{self, WebhookSecret},
+};
+use crate::model::PushConfig;
+
+/// The field of the JWT where `Authorization` is the configuration's.
+pub const JWT_FIELD: &str = "X-A2A-Notification-JWT";
+
+/// What is signed of a post.
+#[derive(Clone, Copy, Debug)]
+pub struct SignedPost<'p> {
+    /// The same for each attempt: visible ASCII without a full stop, which ends it in what is
+    /// signed.
+    pub id: &'p str,
+    /// The time of the attempt.
+    pub unix_ms: u64,
+    /// The task.
+    pub task_id: &'p str,
+    /// The origin of the webhook, as `https://hooks.example`.
+    pub audience: &'p str,
+    /// The content, as it is sent.
+    pub body: &'p [u8],
+}
+
+impl SignedPost<'_> {
+    /// The time of the attempt, in s.
+    pub fn unix_s(&self) -> u64 {
+        self.unix_ms / 1_000
+    }
+}
+
+/// Signs posts with keys of the operator's.
+///
+/// It is asked by whoever posts, once for each attempt, and by several threads at a time.
+pub trait PostSigner: Send + Sync {
+    /// A JWT about the post (RFC 7519); `None`: there is no key for one.
+    fn jwt(&self, post: &SignedPost<'_>) -> Option<String>;
+
+    /// A signature of Standard Webhooks over this content, as `v1a,` and base64; `None`: there is
+    /// no key for one.
+    fn signature(&self, content: &[u8]) -> Option<String>;
+
+    /// The public keys, as a JWK set (RFC 7517 §5), which stays the same.
+    fn jwks(&self) -> &[u8];
+}
+
+/// Appends the fields that show who sends a post, each with its end of line; none where neither the
+/// operator nor the configuration asks for any.
+pub fn put(
+    out: &mut Vec<u8>,
+    config: PushConfig<'_>,
+    post: &SignedPost<'_>,
+    signer: Option<&dyn PostSigner>,
+) {
+    let mut line = |name: &str, value: &str| {
+        for part in [name, ": ", value, "\r\n"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    };
+    if let Some(jwt) = signer.and_then(|signer| signer.jwt(post)) {
+        match fields::is_authenticated(config) {
+            true => line(JWT_FIELD, &jwt),
+            false => line("Authorization", &format!("Bearer {jwt}")),
+        }
+    }
+    let signatures = signatures(config, post, signer);
+    if !signatures.is_empty() {
+        line("webhook-id", post.id);
+        line("webhook-timestamp", &post.unix_s().to_string());
+        line("webhook-signature", &signatures.join(" "));
+    }
+}
+
+/// That of the configuration's secret, then the operator's.
+fn signatures(
+    config: PushConfig<'_>,
+    post: &SignedPost<'_>,
+    signer: Option<&dyn PostSigner>,
+) -> Vec<String> {
+    let head = format!("{}.{}.", post.id, post.unix_s());
+    // It was checked when it was configured.
+    let secret: Option<WebhookSecret> =
+        fields::webhook_secret(config).and_then(|text| standard_webhooks::secret(&text).ok());
+    let own = secret.map(|secret| secret.sign(&[head.as_bytes(), post.body]));
+    let operators =
+        signer.and_then(|signer| signer.signature(&[head.as_bytes(), post.body].concat()));
+    own.into_iter().chain(operators).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::model::PushConfigBuf;
+
+    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    const V1: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+    const POST: SignedPost<'static> = SignedPost {
+        id: "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        unix_ms: 1_614_265_330_999,
+        task_id: "t-1",
+        audience: "https://hooks.example",
+        body: br#"{"test": 2432232314}"#,
+    };
+
+    /// Has these keys.
+    struct Signer {
+        jwt: bool,
+        ed25519: bool,
+    }
+
+    impl PostSigner for Signer {
+        fn jwt(&self, post: &SignedPost<'_>) -> Option<String> {
+            self.jwt.then(|| format!("jwt-{}", post.task_id))
+        }
+
+        fn signature(&self, content: &[u8]) -> Option<String> {
+            let begin = b"msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.{";
+            assert!(content.starts_with(begin) && content.ends_with(POST.body));
+            self.ed25519.then(|| "v1a,ed".to_owned())
+        }
+
+        fn jwks(&self) -> &[u8] {
+            b"{}"
+        }
+    }
+
+    fn config() -> PushConfigBuf {
+        PushConfigBuf::new("https://hooks.example/x")
+    }
+
+    /// All fields of a post.
+    fn lines(config: &PushConfigBuf, signer: Option<&dyn PostSigner>) -> Vec<String> {
+        assert_eq!(fields::check(config.view()), Ok(()));
+        let mut out = Vec::new();
+        fields::put(&mut out, config.view());
+        put(&mut out, config.view(), &POST, signer);
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.is_empty() || text.ends_with("\r\n"));
+        text.split_terminator("\r\n").map(str::to_owned).collect()
+    }
+
+    fn standard(signatures: &str) -> [String; 3] {
+        [
+            format!("webhook-id: {}", POST.id),
+            "webhook-timestamp: 1614265330".to_owned(),
+            format!("webhook-signature: {signatures}"),
+        ]
+    }
+
+    #[test]
+    fn nobody_signs_unless_somebody_asks_for_it() {
+        assert!(lines(&config(), None).is_empty());
+        assert!(lines(&config(), Some(&Signer { jwt: false, ed25519: false })).is_empty());
+    }
+
+    #[test]
+    fn the_jwt_is_beside_an_authorization_that_was_asked_for_and_never_in_its_place() {
+        let signer = Signer { jwt: true, ed25519: false };
+        let all = |config: &PushConfigBuf| lines(config, Some(&signer));
+        assert_eq!(all(&config()), ["Authorization: Bearer jwt-t-1"]);
+        // A scheme alone asks for credentials of the server's own (wire §6).
+        let scheme = config().authentication("Bearer", "");
+        assert_eq!(all(&scheme), ["Authorization: Bearer jwt-t-1"]);
+        let jwt = format!("{JWT_FIELD}: jwt-t-1");
+        assert_eq!(all(&config().bearer("s")), ["Authorization: Bearer s", &jwt]);
+        let own = config().header("authorization", "s");
+        assert_eq!(all(&own), ["authorization: s", &jwt]);
+        let secret = config().authentication("StandardWebhooks", SECRET);
+        assert_eq!(all(&secret)[0], jwt);
+    }
+
+    #[test]
+    fn the_secret_signs_and_is_not_sent() {
+        for scheme in ["StandardWebhooks", "standardwebhooks"] {
+            let config = config().authentication(scheme, SECRET);
+            assert_eq!(lines(&config, None), standard(V1));
+        }
+    }
+
+    #[test]
+    fn signatures_of_both_stand_in_one_field() {
+        let signer = Signer { jwt: false, ed25519: true };
+        assert_eq!(lines(&config(), Some(&signer)), standard("v1a,ed"));
+        let config = config().authentication("StandardWebhooks", SECRET);
+        assert_eq!(lines(&config, Some(&signer)), standard(&format!("{V1} v1a,ed")));
+    }
+}

@@ -1,0 +1,527 @@
+//! Where webhooks may go: what a URL must be to be configured, and what an address must be to be
+//! connected to.
+//!
+//! Laws: a URL is read by the parser of the URL Standard and by nothing else, and whoever connects
+//! is given what that has read. No name is resolved here. What the operator denies is denied,
+//! whatever is allowed beside it.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    str::FromStr,
+};
+
+use url::{Host, Url};
+
+use super::address::{AddressKind, refused_kind};
+use crate::network::Network;
+
+/// A host or a network that the operator names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostRule {
+    /// A host by its name, in lower case, in ASCII, without a final dot.
+    Name(Box<str>),
+    /// All names below one, which is itself not among them: `*.example.com`.
+    Below(Box<str>),
+    /// Addresses.
+    Network(Network),
+}
+
+/// That a text names no host and no network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoHostRule;
+
+impl fmt::Display for NoHostRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a host, *.host, an address, or a network like 10.0.0.0/8")
+    }
+}
+
+impl std::error::Error for NoHostRule {}
+
+impl FromStr for HostRule {
+    type Err = NoHostRule;
+
+    /// `hooks.example`, `*.example.com`, `192.0.2.7`, `2001:db8::/32`, `[::1]`.
+    fn from_str(text: &str) -> Result<HostRule, NoHostRule> {
+        let address = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        if let Ok(network) = address.unwrap_or(text).parse() {
+            return Ok(HostRule::Network(network));
+        }
+        let (below, name) = match text.strip_prefix("*.") {
+            Some(name) => (true, name),
+            None => (false, text),
+        };
+        match Host::parse(name) {
+            Ok(Host::Domain(name)) if !text.contains('/') && !name.contains('*') => {
+                let name = Box::from(without_dot(&name));
+                Ok(if below { HostRule::Below(name) } else { HostRule::Name(name) })
+            }
+            Ok(Host::Ipv4(address)) if !below => {
+                Ok(HostRule::Network(Network::host(IpAddr::V4(address))))
+            }
+            _ => Err(NoHostRule),
+        }
+    }
+}
+
+impl HostRule {
+    /// `localhost` is a name, and the addresses of loopback beside it.
+    fn is_name(&self, host: &str) -> bool {
+        match self {
+            HostRule::Name(name) => **name == *host,
+            HostRule::Below(name) => {
+                host.strip_suffix(&**name).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+            }
+            HostRule::Network(_) => false,
+        }
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        match self {
+            HostRule::Name(name) => **name == *"localhost" && is_loopback(address),
+            HostRule::Below(_) => false,
+            HostRule::Network(network) => network.contains(address),
+        }
+    }
+}
+
+/// 127.0.0.0/8 and ::1.
+fn is_loopback(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_loopback(),
+        IpAddr::V6(address) => address == Ipv6Addr::LOCALHOST,
+    }
+}
+
+/// The names that mean loopback wherever they are resolved (RFC 6761 §6.3).
+fn is_localhost(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+/// Ports that webhooks may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortRule {
+    /// 443, 80 and those above 1023.
+    Usual,
+    /// These.
+    Only(Vec<u16>),
+}
+
+impl PortRule {
+    fn allows(&self, port: u16) -> bool {
+        match self {
+            PortRule::Usual => matches!(port, 80 | 443 | 1024..),
+            PortRule::Only(ports) => ports.contains(&port),
+        }
+    }
+}
+
+/// Where webhooks may go; by default wherever is publicly reachable, over https.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushTargets {
+    /// Hosts that may be at any address and be asked over plain http, and addresses that may be
+    /// connected to.
+    pub allow: Vec<HostRule>,
+    /// Hosts and addresses that are refused, also where they are allowed.
+    pub deny: Vec<HostRule>,
+    /// True: no other host than those that are allowed.
+    pub only_allowed: bool,
+    /// True: plain http to everybody.
+    pub plain_http: bool,
+    /// Ports.
+    pub ports: PortRule,
+    /// Networks of translators between IPv6 and IPv4 beside 64:ff9b::/96 (RFC 6052).
+    pub translators: Vec<Network>,
+}
+
+impl Default for PushTargets {
+    fn default() -> PushTargets {
+        PushTargets {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            only_allowed: false,
+            plain_http: false,
+            ports: PortRule::Usual,
+            translators: Vec::new(),
+        }
+    }
+}
+
+/// Why a webhook is not accepted, or not connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetError {
+    /// It is no absolute URL of http or https, or has what none may have: white space, controls, a
+    /// backslash.
+    NoUrl(&'static str),
+    /// It is not https.
+    PlainHttp,
+    /// It has a user name or a password.
+    UserInfo,
+    /// Its port is none that webhooks may have.
+    Port(u16),
+    /// The operator denies it.
+    Denied,
+    /// Its address is none that webhooks may go to.
+    Address(AddressKind),
+}
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TargetError::NoUrl(why) => f.write_str(why),
+            TargetError::PlainHttp => f.write_str("must be https"),
+            TargetError::UserInfo => f.write_str("must have no user name and no password"),
+            TargetError::Port(port) => write!(f, "must not have the port {port}"),
+            TargetError::Denied => f.write_str("has a host that this server does not send to"),
+            TargetError::Address(kind) => {
+                write!(f, "has an address that is not public: it is {}", kind.name())
+            }
+        }
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+/// The URL of a webhook, as it is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookUrl {
+    url: Url,
+}
+
+impl WebhookUrl {
+    /// The whole of it, in the parser's spelling and without a fragment.
+    pub fn as_str(&self) -> &str {
+        self.url.as_str()
+    }
+
+    /// Scheme, host and port: who is asked.
+    pub fn origin(&self) -> String {
+        let host = self.url.host_str().unwrap_or_default();
+        format!("{}://{}:{}", self.url.scheme(), without_dot(host), self.port())
+    }
+
+    /// True for https.
+    pub fn is_https(&self) -> bool {
+        self.url.scheme() == "https"
+    }
+
+    /// The port, which is that of its scheme where none is named.
+    pub fn port(&self) -> u16 {
+        self.url.port_or_known_default().unwrap_or(443)
+    }
+
+    fn host(&self) -> Option<HostView<'_>> {
+        Some(match self.url.host()? {
+            Host::Domain(name) => HostView::Name(without_dot(name)),
+            Host::Ipv4(address) => HostView::Address(IpAddr::V4(address)),
+            Host::Ipv6(address) => HostView::Address(IpAddr::V6(address)),
+        })
+    }
+}
+
+/// A host, as rules look at it.
+#[derive(Clone, Copy)]
+enum HostView<'u> {
+    Name(&'u str),
+    Address(IpAddr),
+}
+
+fn without_dot(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+impl PushTargets {
+    /// Reads the URL of a webhook, and checks what can be checked before it is connected to.
+    ///
+    /// # Errors
+    /// [`TargetError`]
+    pub fn read(&self, text: &str) -> Result<WebhookUrl, TargetError> {
+        // The parser of browsers leaves them out, or takes them for something else.
+        if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f || byte == b'\\') {
+            return Err(TargetError::NoUrl("must have no white space, control or backslash"));
+        }
+        let mut url = Url::parse(text).map_err(|_| TargetError::NoUrl("must be a URL"))?;
+        if !matches!(url.scheme(), "http" | "https") || !has_authority(text) {
+            return Err(TargetError::NoUrl("must be a URL of https"));
+        }
+        if !url.username().is_empty() || url.password().is_some() || has_user_info(text) {
+            return Err(TargetError::UserInfo);
+        }
+        url.set_fragment(None);
+        let url = WebhookUrl { url };
+        let host = url.host().ok_or(TargetError::NoUrl("must have a host"))?;
+        if !self.ports.allows(url.port()) {
+            return Err(TargetError::Port(url.port()));
+        }
+        let is_allowed = self.check_host(host)?;
+        if !url.is_https() && !self.plain_http && !is_allowed {
+            return Err(TargetError::PlainHttp);
+        }
+        Ok(url)
+    }
+
+    /// Whether the host is among those that are allowed.
+    fn check_host(&self, host: HostView<'_>) -> Result<bool, TargetError> {
+        match host {
+            HostView::Address(address) => {
+                self.check_address(None, address, false)?;
+                Ok(self.allow.iter().any(|rule| rule.has(address)))
+            }
+            HostView::Name(name) => {
+                if name.is_empty() || name.len() > 253 {
+                    return Err(TargetError::NoUrl("must have a host"));
+                }
+                if self.deny.iter().any(|rule| rule.is_name(name)) {
+                    return Err(TargetError::Denied);
+                }
+                let is_allowed = self.allows_name(name);
+                match is_allowed {
+                    true => Ok(true),
+                    false if self.only_allowed && !self.has_networks() => Err(TargetError::Denied),
+                    false if is_localhost(name) => Err(TargetError::Address(AddressKind::Loopback)),
+                    false => Ok(false),
+                }
+            }
+        }
+    }
+
+    fn allows_name(&self, name: &str) -> bool {
+        self.allow.iter().any(|rule| rule.is_name(name))
+    }
+
+    /// Whether a name may turn out to be at an address that is allowed.
+    fn has_networks(&self) -> bool {
+        self.allow.iter().any(|rule| matches!(rule, HostRule::Network(_)))
+    }
+
+    /// Checks an address that is about to be connected to, for the host of that name; `None`: the
+    /// URL has the address itself. `is_own`: this host has the address, public or not.
+    ///
+    /// # Errors
+    /// [`TargetError::Denied`], [`TargetError::Address`].
+    pub fn check_address(
+        &self,
+        name: Option<&str>,
+        address: IpAddr,
+        is_own: bool,
+    ) -> Result<(), TargetError> {
+        let name = name.map(without_dot);
+        // A mapped address reaches what the one inside reaches, so it is denied with that.
+        let inside = address.to_canonical();
+        if self.deny.iter().any(|rule| rule.has(address) || rule.has(inside)) {
+            return Err(TargetError::Denied);
+        }
+        if name.is_some_and(|name| self.allows_name(name))
+            || self.allow.iter().any(|rule| rule.has(address))
+        {
+            return Ok(());
+        }
+        match refused_kind(address, &self.translators) {
+            Some(kind) => Err(TargetError::Address(kind)),
+            None if is_own => Err(TargetError::Address(AddressKind::Own)),
+            None if self.only_allowed => Err(TargetError::Denied),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether the authority of a URL follows two slashes, and no more than two: the parser of browsers
+/// takes any number of them.
+fn has_authority(text: &str) -> bool {
+    let behind = text.split_once(':').and_then(|(_, rest)| rest.strip_prefix("//"));
+    behind.is_some_and(|rest| !rest.starts_with(['/', '?', '#']))
+}
+
+/// Whether the authority has an `@`, also where nothing stands before it.
+fn has_user_info(text: &str) -> bool {
+    let behind = text.split_once("//").map_or("", |(_, rest)| rest);
+    let authority = behind.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.contains('@')
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn rules(texts: &[&str]) -> Vec<HostRule> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn allowing(texts: &[&str]) -> PushTargets {
+        PushTargets { allow: rules(texts), ..PushTargets::default() }
+    }
+
+    #[test]
+    fn public_hosts_are_read_as_the_url_standard_spells_them() {
+        let targets = PushTargets::default();
+        for (text, read) in [
+            ("https://hooks.example/a?b=c#d", "https://hooks.example/a?b=c"),
+            ("HTTPS://Hooks.Example:443", "https://hooks.example/"),
+            ("https://hooks.example.:8443/", "https://hooks.example.:8443/"),
+            ("https://b\u{fc}cher.example/", "https://xn--bcher-kva.example/"),
+            ("https://h%6foks.example/", "https://hooks.example/"),
+            ("https://8.8.8.8/", "https://8.8.8.8/"),
+            ("https://0x08080808/", "https://8.8.8.8/"),
+            ("https://[2606:4700::1111]:1024/", "https://[2606:4700::1111]:1024/"),
+            ("https://[64:ff9b::808:808]/", "https://[64:ff9b::808:808]/"),
+        ] {
+            assert_eq!(targets.read(text).map(|url| url.as_str().to_owned()), Ok(read.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_of_https_is_refused_by_name() {
+        let targets = PushTargets::default();
+        for text in [
+            "",
+            "hooks.example",
+            "ftp://a.example/",
+            "file:///etc/passwd",
+            "gopher://a.example/",
+            "https:",
+            "https://",
+            "https:a.example",
+            "https:/a.example/",
+            "https:///a.example/",
+            "https:\\\\a.example/",
+            "https://a.example\\@b.example/",
+            " https://a.example/",
+            "https://a.example/\r\nX: y",
+            "https://a.\texample/",
+            "https://a example/",
+            "https://[::1/",
+            "https://[fe80::1%25eth0]/",
+            "https://1.2.3.4.5/",
+            "https://./",
+            "https://a.example:99999/",
+            "//a.example/",
+            "javascript:alert(1)",
+            "https://256.256.256.256/",
+            "https://%00.example/",
+            "https://a%2fb.example/",
+        ] {
+            let error = targets.read(text).unwrap_err();
+            assert!(matches!(error, TargetError::NoUrl(_)), "{text:?}: {error:?}");
+        }
+        for text in [
+            "https://u@a.example/",
+            "https://u:p@a.example",
+            "https://@a.example/",
+            "https://:@a.example/",
+            "https://a.example@127.0.0.1/",
+        ] {
+            assert_eq!(targets.read(text), Err(TargetError::UserInfo), "{text}");
+        }
+        assert_eq!(targets.read("http://a.example/"), Err(TargetError::PlainHttp));
+        assert_eq!(targets.read("https://a.example:22/"), Err(TargetError::Port(22)));
+        assert_eq!(targets.read("https://a.example:1023/"), Err(TargetError::Port(1023)));
+        assert!(targets.read("https://a.example:1024/").is_ok());
+        assert!(targets.read("https://a.example:80/").is_ok());
+    }
+
+    #[test]
+    fn what_is_allowed_is_also_plain_and_private_and_what_is_denied_is_denied() {
+        let targets = allowing(&["localhost", "hooks.corp", "10.1.0.0/16"]);
+        for text in [
+            "http://localhost:8080/",
+            "http://127.0.0.1/",
+            "http://127.8.8.8/",
+            "http://[::1]/",
+            "https://LOCALHOST./",
+            "http://hooks.corp/",
+            "https://10.1.2.3/",
+            "http://10.1.2.3/",
+            "http://2130706433/",
+            "http://0177.1/",
+        ] {
+            assert!(targets.read(text).is_ok(), "{text}");
+        }
+        for text in [
+            "http://a.hooks.corp/",
+            "https://10.2.0.1/",
+            "https://[::ffff:7f00:1]/",
+            "http://0.0.0.0/",
+            "https://a.localhost/",
+        ] {
+            assert!(targets.read(text).is_err(), "{text}");
+        }
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(targets.check_address(Some("hooks.corp."), address("192.168.0.1"), false).is_ok());
+        assert!(targets.check_address(Some("x.example"), address("10.1.255.255"), false).is_ok());
+        assert!(targets.check_address(Some("x.example"), address("192.168.0.1"), false).is_err());
+        let deny = rules(&["*.evil.example", "hooks.corp", "8.8.0.0/16"]);
+        let targets = PushTargets { deny, ..targets };
+        for text in ["https://a.evil.example/", "http://hooks.corp/", "https://8.8.8.8/"] {
+            assert_eq!(targets.read(text), Err(TargetError::Denied), "{text}");
+        }
+        assert!(targets.read("https://evil.example/").is_ok());
+        let mapped = address("::ffff:8.8.8.8");
+        assert_eq!(
+            targets.check_address(Some("a.example"), mapped, false),
+            Err(TargetError::Denied)
+        );
+    }
+
+    #[test]
+    fn where_only_what_is_allowed_is_sent_to_nobody_else_is() {
+        let only_allowed = true;
+        let targets = PushTargets { only_allowed, ..allowing(&["*.example.com", "8.8.8.8"]) };
+        assert!(targets.read("https://a.example.com/").is_ok());
+        assert!(targets.read("https://8.8.8.8/").is_ok());
+        assert_eq!(targets.read("https://9.9.9.9/"), Err(TargetError::Denied));
+        // It may have that address, which is seen when it is connected to.
+        assert!(targets.read("https://other.example/").is_ok());
+        let other = "9.9.9.9".parse().unwrap();
+        assert_eq!(
+            targets.check_address(Some("other.example"), other, false),
+            Err(TargetError::Denied)
+        );
+        assert!(targets.check_address(Some("a.example.com"), other, false).is_ok());
+        let targets = PushTargets { only_allowed, ..allowing(&["*.example.com"]) };
+        assert_eq!(targets.read("https://example.com/"), Err(TargetError::Denied));
+    }
+
+    #[test]
+    fn an_address_of_this_server_is_refused_unless_it_or_its_name_is_allowed() {
+        let own: IpAddr = "9.9.9.9".parse().unwrap();
+        let is_own = Err(TargetError::Address(AddressKind::Own));
+        let targets = PushTargets::default();
+        for name in [None, Some("a.example")] {
+            assert_eq!(targets.check_address(name, own, true), is_own);
+            assert!(targets.check_address(name, own, false).is_ok());
+        }
+        let targets = allowing(&["a.example", "9.9.9.0/24"]);
+        assert!(targets.check_address(Some("a.example"), own, true).is_ok());
+        assert!(targets.check_address(Some("b.example"), own, true).is_ok());
+        let other = "8.8.8.8".parse().unwrap();
+        assert!(targets.check_address(Some("a.example."), other, true).is_ok());
+        assert_eq!(targets.check_address(Some("b.example"), other, true), is_own);
+        let targets = PushTargets { deny: rules(&["9.9.9.9"]), ..targets };
+        let denied = targets.check_address(Some("a.example"), own, true);
+        assert_eq!(denied, Err(TargetError::Denied));
+        let private = "10.0.0.1".parse().unwrap();
+        let refused = targets.check_address(None, private, true).unwrap_err();
+        assert_eq!(refused, TargetError::Address(AddressKind::Private));
+        let own = TargetError::Address(AddressKind::Own).to_string();
+        assert!(own.ends_with("it is an address of this server"), "{own}");
+    }
+
+    #[test]
+    fn rules_are_hosts_and_networks() {
+        for (text, rule) in [
+            ("Hooks.Example.", HostRule::Name("hooks.example".into())),
+            ("*.Example.com", HostRule::Below("example.com".into())),
+            ("10.0.0.0/8", HostRule::Network("10.0.0.0/8".parse().unwrap())),
+            ("[::1]", HostRule::Network("::1".parse().unwrap())),
+            ("127.1", HostRule::Network("127.0.0.1".parse().unwrap())),
+        ] {
+            assert_eq!(text.parse(), Ok(rule), "{text}");
+        }
+        for text in ["", "*", "*.", "a/b", "10.0.0.1/8", "a b", "https://a.example", "*.127.0.0.1"]
+        {
+            assert_eq!(text.parse::<HostRule>(), Err(NoHostRule), "{text}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A webhook, and the webhooks of a task: as small as they can be, since there may be many.
+
+use std::sync::Arc;
+
+use super::{
+    dead::{DeadLetter, WhyDead},
+    registry::{CONFIG_BYTES, NewWebhook, Post, PushStart},
+    schedule::PostPlace,
+};
+use crate::{
+    model::{PushConfig, PushForm},
+    watch::TaskWatch,
+};
+
+/// What is kept of why a post has failed, in characters.
+const ERROR_CHARS_MAX: usize = 80;
+
+/// A webhook of a task.
+pub(super) struct Webhook {
+    /// The key of its task.
+    pub task: u64,
+    /// The last event that was posted.
+    seq: u64,
+    snapshot: bool,
+    form: PushForm,
+    /// Who counts for it.
+    pub owner: u32,
+    /// The next one of its task; none names itself.
+    next: PostPlace,
+    /// Packed, without its task.
+    config: Box<[u8]>,
+    rest: Option<Box<RareParts>>,
+}
+
+/// What most webhooks have not.
+#[derive(Default)]
+struct RareParts {
+    /// Its URL as it is connected to, where that is not how it was written.
+    url: Option<Box<str>>,
+    /// Why the last post has failed, since the last that has not.
+    error: Box<str>,
+}
+
+impl Webhook {
+    pub fn new(new: &NewWebhook<'_>) -> Webhook {
+        let is_same = new.config.url().raw() == new.url.as_str().as_bytes();
+        let url = Some(Box::from(new.url.as_str()));
+        let rest = (!is_same).then(|| Box::new(RareParts { url, error: Box::default() }));
+        let NewWebhook { task, owner, form, start: PushStart { seq, snapshot }, .. } = *new;
+        let (next, config) = (PostPlace::NONE, new.config.under(new.id));
+        Webhook { task, seq, snapshot, form, owner, next, config, rest }
+    }
+
+    pub fn config(&self) -> PushConfig<'_> {
+        PushConfig(&self.config)
+    }
+
+    fn url(&self) -> Option<&str> {
+        self.rest.as_ref()?.url.as_deref()
+    }
+
+    /// What is counted for it, whatever becomes of it.
+    pub fn bytes(&self) -> usize {
+        let url = self.url().map_or(0, |url| url.len() + size_of::<RareParts>());
+        CONFIG_BYTES + self.config.len() + url
+    }
+
+    pub fn next(&self) -> Option<PostPlace> {
+        (self.next != PostPlace::NONE).then_some(self.next)
+    }
+
+    pub fn set_next(&mut self, next: Option<PostPlace>) {
+        self.next = next.unwrap_or(PostPlace::NONE);
+    }
+
+    /// What is to be posted to it, which is at that place.
+    pub fn post(&self, place: PostPlace) -> Post {
+        let start = PushStart { seq: self.seq, snapshot: self.snapshot };
+        let (task, form) = (self.task, self.form);
+        let (config, url) = (self.config.clone(), self.url().map(Into::into));
+        Post { place, task, start, form, config, url }
+    }
+
+    /// It was posted up to this event.
+    pub fn posted(&mut self, seq: u64) {
+        (self.seq, self.snapshot) = (seq, false);
+        if let Some(rest) = &mut self.rest {
+            rest.error = Box::default();
+        }
+    }
+
+    /// Why its last post has failed.
+    pub fn set_error(&mut self, why: &str) {
+        let rest = self.rest.get_or_insert_default();
+        rest.error = why.chars().take(ERROR_CHARS_MAX).collect();
+    }
+
+    /// What is known of it when it stops.
+    pub fn letter(
+        &self,
+        place: PostPlace,
+        task_id: Box<[u8]>,
+        why: WhyDead,
+        unix_ms: u64,
+    ) -> DeadLetter {
+        let config = self.config();
+        let url = self.url().map_or_else(|| config.url().to_string(), str::to_owned);
+        DeadLetter {
+            number: 0,
+            place,
+            task_id,
+            config_id: config.id().unwrap_or_default().raw().into(),
+            host: origin_of(&url).into(),
+            seq: self.seq,
+            why,
+            error: self.rest.as_ref().map(|rest| rest.error.clone()).unwrap_or_default(),
+            unix_ms,
+        }
+    }
+}
+
+/// The origin of a URL: its path may be a secret.
+pub fn origin_of(url: &str) -> &str {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
+    &url[..end]
+}
+
+/// The webhooks of one task: a list, the oldest first.
+pub(super) struct TaskWebhooks {
+    pub first: Option<PostPlace>,
+    pub count: u32,
+    pub watch: Arc<TaskWatch>,
+}
+
+impl TaskWebhooks {
+    pub fn new(watch: Arc<TaskWatch>) -> TaskWebhooks {
+        TaskWebhooks { first: None, count: 0, watch }
+    }
+}

@@ -1,0 +1,154 @@
+//! Who notes that a task has changed which is watched for as long as it is stored.
+//!
+//! Laws: a task is noted once, until it is looked at, however often it changes; so what is noted is
+//! bounded by the tasks that are watched. Whoever has the task wakes its watch without a lock.
+
+#![cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Wake, Waker},
+};
+
+/// Woken when a task changes, and when it leaves.
+pub struct TaskWatch {
+    key: u64,
+    id: TaskName,
+    is_noted: AtomicBool,
+    is_needed: AtomicBool,
+    changes: Arc<Changes>,
+}
+
+/// A task's id; what a store has made takes no memory of its own.
+enum TaskName {
+    /// As [`uuid`](crate::model::uuid) would write it.
+    Uuid([u8; 16]),
+    Raw(Box<[u8]>),
+}
+
+impl TaskWatch {
+    /// A watch of the task that its store knows by that key, and clients by that raw id.
+    pub fn new(key: u64, id: &[u8], changes: &Arc<Changes>) -> TaskWatch {
+        let id = uuid_bits(id).map_or_else(|| TaskName::Raw(id.into()), TaskName::Uuid);
+        let (is_noted, is_needed) = (AtomicBool::new(false), AtomicBool::new(false));
+        TaskWatch { key, id, is_noted, is_needed, changes: Arc::clone(changes) }
+    }
+
+    /// The task's raw id.
+    pub fn task_id(&self) -> Box<[u8]> {
+        match &self.id {
+            TaskName::Raw(id) => id.clone(),
+            TaskName::Uuid(bits) => uuid_text(*bits).into(),
+        }
+    }
+
+    /// It is looked at: what happens from now on is noted again.
+    pub fn look(&self) {
+        self.is_noted.store(false, Ordering::Release);
+    }
+
+    /// Says whether the task is still needed: one that is does not leave for its age alone.
+    pub fn set_needed(&self, is_needed: bool) {
+        self.is_needed.store(is_needed, Ordering::Release);
+    }
+
+    /// Whether the task is still needed.
+    pub fn is_needed(&self) -> bool {
+        self.is_needed.load(Ordering::Acquire)
+    }
+}
+
+impl Wake for TaskWatch {
+    fn wake(self: Arc<TaskWatch>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<TaskWatch>) {
+        if !self.is_noted.swap(true, Ordering::AcqRel) {
+            self.set_needed(true);
+            self.changes.note(self.key);
+        }
+    }
+}
+
+/// The bits of an id that is a UUID in its usual form, in lower case.
+fn uuid_bits(id: &[u8]) -> Option<[u8; 16]> {
+    let text = str::from_utf8(id).ok().filter(|text| text.len() == 36)?;
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    let bits = u128::from_str_radix(&digits, 16).ok()?.to_be_bytes();
+    (uuid_text(bits) == id).then_some(bits)
+}
+
+fn uuid_text(bits: [u8; 16]) -> Vec<u8> {
+    let mut text = format!("{:032x}", u128::from_be_bytes(bits));
+    for at in [20, 16, 12, 8] {
+        text.insert(at, '-');
+    }
+    text.into_bytes()
+}
+
+/// Tasks that have changed since they were looked at, and who looks.
+#[derive(Default)]
+pub struct Changes(Mutex<(Vec<u64>, Option<Waker>)>);
+
+impl Changes {
+    fn note(&self, key: u64) {
+        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.0.push(key);
+        let waker = changes.1.take();
+        drop(changes);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Takes the keys that were noted; without any `wake` is woken by what is noted next.
+    pub fn take(&self, wake: &Waker) -> Vec<u64> {
+        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if changes.0.is_empty() {
+            changes.1 = Some(wake.clone());
+        }
+        std::mem::take(&mut changes.0)
+    }
+
+    /// From now on this one is who looks.
+    pub fn set_waker(&self, wake: &Waker) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(wake.clone());
+    }
+
+    /// Wakes who looks.
+    pub fn wake(&self) {
+        let waker = self.0.lock().unwrap_or_else(PoisonError::into_inner).1.take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// How many are noted.
+    #[cfg(test)]
+    pub fn noted(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_given_back_as_it_was() {
+        let changes = Arc::new(Changes::default());
+        for id in [
+            "75dd2cc9-af7d-4f1a-a52f-230a7d66b679",
+            "75DD2CC9-af7d-4f1a-a52f-230a7d66b679",
+            "00000000-0000-0000-0000-000000000000",
+            "75dd2cc9af7d-4f1a-a52f-230a7d66b6790",
+            "+75dd2cc-af7d-4f1a-a52f-230a7d66b679",
+            "mine",
+            "",
+        ] {
+            let watch = TaskWatch::new(1, id.as_bytes(), &changes);
+            assert_eq!(*watch.task_id(), *id.as_bytes());
+        }
+        assert_eq!(size_of::<TaskName>(), 24);
+    }
+}

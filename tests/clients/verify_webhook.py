@@ -1,0 +1,90 @@
+"""A receiver's look at a post of a webhook, by libraries that know nothing of Peregrine.
+
+`verify` raises unless every proof that is asked for is good:
+- `secret`: the signature of Standard Webhooks by the secret of the configuration (`v1`);
+- `jwks_url`: the JWT and the signature by Ed25519 (`v1a`) by the keys of the server, whichever of
+  them the post has, and at least one. `audience` is the origin of the receiver.
+It returns the claims of the JWT, or None. Beyond that a receiver knows the post's task, its token
+(X-A2A-Notification-Token), and the ids that it has seen: a server signs for whoever configures it.
+"""
+
+import base64
+import hashlib
+import json
+import sys
+import time
+
+import jwt
+from cryptography.exceptions import InvalidSignature
+from standardwebhooks import Webhook
+
+JWT_ALGORITHMS = ["RS256", "ES256"]
+TOLERANCE_S = 300
+
+
+def verify(headers, body, *, secret=None, jwks_url=None, audience=None):
+    """`headers`: a mapping whose names may have any case; `body`: the bytes as they came."""
+    headers = {name.lower(): value for name, value in headers.items()}
+    if secret is None and jwks_url is None:
+        raise ValueError("name a secret or the URL of keys")
+    if secret is not None:
+        Webhook(secret).verify(body, headers, json_parse=False)
+    if jwks_url is None:
+        return None
+    keys = jwt.PyJWKClient(jwks_url)
+    token, signatures = jwt_of(headers), ed25519_of(headers)
+    if token is None and not signatures:
+        raise ValueError("the server has signed nothing")
+    if signatures:
+        verify_ed25519(headers, body, signatures, keys)
+    return None if token is None else verify_jwt(token, body, keys, audience)
+
+
+def jwt_of(headers):
+    """Where the configuration has an authentication of its own, `Authorization` is that."""
+    token = headers.get("x-a2a-notification-jwt")
+    if token is None:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        token = token if scheme.lower() == "bearer" and token.count(".") == 2 else None
+    return token
+
+
+def verify_jwt(token, body, keys, audience):
+    key = keys.get_signing_key_from_jwt(token)
+    required = ["aud", "exp", "iat", "jti", "request_body_sha256", "taskId"]
+    claims = jwt.decode(
+        token, key, algorithms=JWT_ALGORITHMS, audience=audience, options={"require": required}
+    )
+    if claims["request_body_sha256"] != hashlib.sha256(body).hexdigest():
+        raise ValueError("the JWT is about another body")
+    if claims["iat"] < time.time() - TOLERANCE_S:
+        raise ValueError("the JWT is too old")
+    return claims
+
+
+def ed25519_of(headers):
+    pairs = (one.split(",", 1) for one in headers.get("webhook-signature", "").split())
+    return [base64.b64decode(text) for version, text in pairs if version == "v1a"]
+
+
+def verify_ed25519(headers, body, signatures, keys):
+    """The libraries of Standard Webhooks have HMAC alone."""
+    stamp = headers["webhook-timestamp"]
+    if abs(time.time() - int(stamp)) > TOLERANCE_S:
+        raise ValueError("the post is too old")
+    content = f"{headers['webhook-id']}.{stamp}.".encode() + body
+    signing = [key.key for key in keys.get_signing_keys() if key.key_type == "OKP"]
+    for key in signing:
+        for signature in signatures:
+            try:
+                return key.verify(signature, content)
+            except InvalidSignature:
+                continue
+    raise ValueError("no key of Ed25519 has signed the post")
+
+
+if __name__ == "__main__":
+    # A post as JSON on stdin: headers, body, and what `verify` is told.
+    post = json.load(sys.stdin)
+    told = {name: post.get(name) for name in ("secret", "jwks_url", "audience")}
+    print(json.dumps(verify(post["headers"], post["body"].encode(), **told)))

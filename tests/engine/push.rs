@@ -1,0 +1,821 @@
+//! Push configurations and what is posted because of them (A2A 1.0 §3.1.7 to §3.1.10, §4.3.3): the
+//! test is the courier.
+
+use std::{sync::Arc, task::Waker};
+
+use peregrine::{
+    agent::{Agent, Deferred, Profile, Turn},
+    auth::{AuthRules, Authenticator, Callers, KeyRule, KnownCaller, SecretDigest},
+    engine::{NextRequest, Outbox, PostOutcome, PostRequest, PushSettings, PushTargets, Setup},
+    limits::Limits,
+    model::{MessageBuf, PartsBuf, PushFilter, TaskState},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Lab,
+    ask::{Gen, Say, V01, V1, V03, get, post, rpc, say},
+    echo,
+};
+
+const URL: &str = "https://hooks.example/a2a";
+
+/// A server with webhooks.
+fn lab() -> Lab {
+    Lab::new(setup())
+}
+
+fn setup() -> Setup {
+    Setup { push: Some(PushSettings::default()), ..Setup::default() }
+}
+
+/// A post as its receiver sees it.
+struct Received {
+    request: PostRequest,
+    fields: Vec<(String, String)>,
+    body: Value,
+}
+
+impl Received {
+    fn field(&self, name: &str) -> Option<&str> {
+        let mut fields = self.fields.iter();
+        fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+    }
+}
+
+/// What asks for posts, in place of a thread with sockets.
+struct Courier(Arc<dyn Outbox>);
+
+impl Courier {
+    fn of(lab: &Lab) -> Courier {
+        Courier(lab.engine.outbox().expect("webhooks are served"))
+    }
+
+    /// The next post, if there is one now.
+    fn next(&self, lab: &Lab) -> Option<Received> {
+        let mut request = PostRequest::default();
+        match self.0.next(lab.now, Waker::noop(), &mut request) {
+            NextRequest::Post => {}
+            NextRequest::At(_) | NextRequest::Never => return None,
+        }
+        let text = std::str::from_utf8(&request.fields).unwrap();
+        assert!(text.ends_with("\r\n"));
+        let fields = text.lines().map(|line| {
+            let (name, value) = line.split_once(": ").unwrap();
+            (name.to_owned(), value.to_owned())
+        });
+        let fields = fields.collect();
+        let body = serde_json::from_slice(&request.body).unwrap();
+        Some(Received { request, fields, body })
+    }
+
+    fn done(&self, lab: &Lab, post: &Received, outcome: PostOutcome) {
+        self.0.done(&post.request, outcome, lab.now, 1 << 60);
+    }
+
+    /// Delivers all that there is.
+    fn deliver(&self, lab: &Lab) -> Vec<Received> {
+        let mut delivered = Vec::new();
+        while let Some(post) = self.next(lab) {
+            self.done(lab, &post, PostOutcome::Delivered);
+            delivered.push(post);
+        }
+        delivered
+    }
+}
+
+fn failed(why: &str) -> PostOutcome {
+    PostOutcome::Failed { why: why.to_owned(), retry_after_ms: None }
+}
+
+/// Params of a send that bring a webhook.
+fn with_webhook(generation: Gen, text: &str, config: Value) -> Value {
+    let mut params = generation.params(say(text));
+    match generation {
+        V01 => params["pushNotification"] = config,
+        V03 => params["configuration"]["pushNotificationConfig"] = config,
+        V1 => params["configuration"]["taskPushNotificationConfig"] = config,
+    }
+    params
+}
+
+/// Makes a task that runs for ten seconds.
+fn long_task(lab: &mut Lab) -> String {
+    let mut params = V1.params(say("hold:10000:4"));
+    params["configuration"]["returnImmediately"] = json!(true);
+    let result = lab.result(V1.send(), &params);
+    result["task"]["id"].as_str().unwrap().to_owned()
+}
+
+fn set_v1(lab: &mut Lab, task: &str, id: &str) -> Value {
+    let params = json!({"taskId": task, "id": id, "url": URL});
+    lab.call("CreateTaskPushNotificationConfig", &params)
+}
+
+fn state_of(body: &Value) -> &str {
+    let status = body.get("statusUpdate").or(body.get("task")).unwrap_or(body);
+    status["status"]["state"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn events_of_a_new_task_are_posted_in_order_as_a_stream_would_bring_them() {
+    let mut lab = lab();
+    let config = json!({"url": URL, "token": "tell", "id": "mine",
+        "authentication": {"scheme": "Bearer", "credentials": "secret"}});
+    let result = lab.result(V1.send(), &with_webhook(V1, "stream:5", config));
+    let courier = Courier::of(&lab);
+    let posts = courier.deliver(&lab);
+    let bodies: Vec<&Value> = posts.iter().map(|post| &post.body).collect();
+    assert_eq!(bodies.len(), 6, "{bodies:?}");
+    assert_eq!(bodies[0]["task"]["id"], result["task"]["id"]);
+    assert_eq!(state_of(bodies[0]), "TASK_STATE_SUBMITTED");
+    assert_eq!(state_of(bodies[1]), "TASK_STATE_WORKING");
+    assert!(bodies[2..5].iter().all(|body| body["artifactUpdate"].is_object()), "{bodies:?}");
+    assert_eq!(state_of(bodies[5]), "TASK_STATE_COMPLETED");
+    let mut ids: Vec<&str> =
+        posts.iter().map(|post| post.field("A2A-Notification-Id").unwrap()).collect();
+    let events: Vec<u64> =
+        posts.iter().map(|post| post.field("A2A-Event-Id").unwrap().parse().unwrap()).collect();
+    assert!(events.is_sorted_by(|a, b| a < b), "{events:?}");
+    for post in &posts {
+        assert_eq!(post.request.url, URL);
+        assert_eq!(post.field("Content-Type"), Some("application/a2a+json"));
+        assert_eq!(post.field("A2A-Version"), Some("1.0"));
+        assert_eq!(post.field("Authorization"), Some("Bearer secret"));
+        assert_eq!(post.field("X-A2A-Notification-Token"), Some("tell"));
+        let trace = post.field("traceparent").unwrap();
+        assert_eq!((trace.len(), &trace[..3]), (55, "00-"));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 6);
+    assert!(courier.next(&lab).is_none());
+}
+
+#[test]
+fn before_1_0_the_task_is_posted_as_it_is_so_what_has_lagged_is_one_post() {
+    for (generation, version) in [(V03, "0.3"), (V01, "0.1")] {
+        let mut lab = lab();
+        let config = json!({"url": URL, "token": "tell"});
+        let result = lab.result(generation.send(), &with_webhook(generation, "stream:9", config));
+        let posts = Courier::of(&lab).deliver(&lab);
+        assert_eq!(posts.len(), 1, "{generation:?}");
+        let post = &posts[0];
+        assert_eq!(post.body, result, "{generation:?}");
+        assert_eq!(post.field("Content-Type"), Some("application/json"));
+        assert_eq!(post.field("A2A-Version"), Some(version));
+        assert_eq!(post.field("Authorization"), None);
+    }
+}
+
+#[test]
+fn a_task_that_runs_is_told_of_from_then_on() {
+    let mut lab = lab();
+    let task = long_task(&mut lab);
+    let made = set_v1(&mut lab, &task, "");
+    let id = made["result"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(id.len(), 36, "{made}");
+    assert_eq!(made["result"]["taskId"], *task);
+    let courier = Courier::of(&lab);
+    assert!(courier.next(&lab).is_none());
+    lab.pass(10_000);
+    let states: Vec<String> =
+        courier.deliver(&lab).iter().map(|post| state_of(&post.body).to_owned()).collect();
+    assert_eq!(states.first().unwrap(), "TASK_STATE_WORKING");
+    assert_eq!(states.last().unwrap(), "TASK_STATE_COMPLETED");
+    // A terminal task takes a configuration, and nothing is sent.
+    assert_eq!(set_v1(&mut lab, &task, "late")["result"]["id"], "late");
+    assert!(courier.next(&lab).is_none());
+}
+
+#[test]
+fn configurations_are_read_listed_by_page_replaced_and_deleted() {
+    let mut lab = lab();
+    let task = long_task(&mut lab);
+    for id in ["a", "b", "c"] {
+        assert_eq!(set_v1(&mut lab, &task, id)["result"]["url"], URL);
+    }
+    let one = json!({"taskId": task, "id": "b"});
+    assert_eq!(lab.result("GetTaskPushNotificationConfig", &one)["id"], "b");
+    let mut ids = Vec::new();
+    let mut page = json!({"taskId": task, "pageSize": 2});
+    loop {
+        let listed = lab.result("ListTaskPushNotificationConfigs", &page);
+        ids.extend(listed["configs"].as_array().unwrap().iter().map(|one| one["id"].clone()));
+        let Some(token) = listed.get("nextPageToken") else { break };
+        page["pageToken"] = token.clone();
+    }
+    assert_eq!(json!(ids), json!(["a", "b", "c"]));
+    page["pageToken"] = json!("ffff.1");
+    assert_eq!(lab.code("ListTaskPushNotificationConfigs", &page), -32602);
+    page["pageToken"] = json!("?");
+    assert_eq!(lab.code("ListTaskPushNotificationConfigs", &page), -32602);
+    assert_eq!(lab.result("DeleteTaskPushNotificationConfig", &one), Value::Null);
+    assert_eq!(lab.result("DeleteTaskPushNotificationConfig", &one), Value::Null);
+    assert_eq!(lab.code("GetTaskPushNotificationConfig", &one), -32001);
+    let unknown = json!({"taskId": "none", "id": "b", "url": URL});
+    for method in ["Create", "Get", "Delete"] {
+        let method = format!("{method}TaskPushNotificationConfig");
+        assert_eq!(lab.code(&method, &unknown), -32001, "{method}");
+    }
+    assert_eq!(lab.code("ListTaskPushNotificationConfigs", &unknown), -32001);
+}
+
+#[test]
+fn each_generation_has_its_own_words_and_all_see_the_same() {
+    let mut lab = lab();
+    let task = long_task(&mut lab);
+    let config = json!({"url": URL, "token": "tell", "authentication":
+        {"schemes": ["Bearer"], "credentials": "secret"}});
+    let set = json!({"taskId": task, "pushNotificationConfig": config});
+    let made = lab.result("tasks/pushNotificationConfig/set", &set);
+    assert_eq!(made["pushNotificationConfig"]["id"], "default");
+    assert!(!made.to_string().contains("secret"), "credentials are not read back: {made}");
+    let named = json!({"id": task});
+    for method in ["tasks/pushNotificationConfig/get", "tasks/pushNotification/get"] {
+        let read = lab.result(method, &named);
+        assert_eq!(read["pushNotificationConfig"]["url"], URL, "{method}");
+    }
+    let listed = lab.result("tasks/pushNotificationConfig/list", &named);
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    let v1 = lab.result("ListTaskPushNotificationConfigs", &json!({"taskId": task}));
+    assert_eq!(v1["configs"][0]["id"], "default");
+    assert_eq!(v1["configs"][0]["authentication"]["scheme"], "Bearer");
+    let delete = json!({"id": task, "pushNotificationConfigId": "default"});
+    assert_eq!(lab.result("tasks/pushNotificationConfig/delete", &delete), Value::Null);
+    assert_eq!(lab.code("tasks/pushNotificationConfig/get", &named), -32001);
+    let none = lab.result("tasks/pushNotification/get", &named);
+    assert_eq!(none["pushNotificationConfig"], Value::Null);
+    let set = json!({"id": task, "pushNotificationConfig": {"url": URL}});
+    assert_eq!(lab.result("tasks/pushNotification/set", &set)["id"], *task);
+    let clear = json!({"id": task, "pushNotificationConfig": null});
+    lab.result("tasks/pushNotification/set", &clear);
+    assert_eq!(
+        lab.result("ListTaskPushNotificationConfigs", &json!({"taskId": task}))["configs"],
+        json!([])
+    );
+}
+
+#[test]
+fn http_json_and_websocket_have_the_same_operations() {
+    let mut lab = lab();
+    let task = long_task(&mut lab);
+    let configs = format!("/tasks/{task}/pushNotificationConfigs");
+    let version = [("A2A-Version", "1.0")];
+    let made = lab.ask(&post(&configs, &version, &json!({"url": URL, "id": "r"}).to_string()));
+    assert_eq!((made.status, &made.json()["id"]), (200, &json!("r")));
+    let read = lab.ask(&get(&format!("{configs}/r?A2A-Version=1.0")));
+    assert_eq!((read.status, &read.json()["taskId"]), (200, &json!(task)));
+    let listed = lab.ask(&get(&format!("{configs}?pageSize=1")));
+    assert_eq!(listed.json()["configs"].as_array().unwrap().len(), 1);
+    let socket = lab.socket("/", "");
+    let method = "GetTaskPushNotificationConfig";
+    let said = lab.say(socket, &rpc(method, &json!({"taskId": task, "id": "r"})));
+    assert_eq!(said[0]["result"]["url"], URL);
+    let gone = format!("DELETE {configs}/r HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    assert_eq!(lab.ask(gone.as_bytes()).status, 200);
+    assert_eq!(lab.ask(&get(&format!("{configs}/r"))).status, 404);
+}
+
+#[test]
+fn a_receiver_that_fails_gets_the_same_again_and_nothing_out_of_order() {
+    let mut lab = lab();
+    let config = json!({"url": URL});
+    lab.result(V1.send(), &with_webhook(V1, "stream:3", config));
+    let courier = Courier::of(&lab);
+    let first = courier.next(&lab).unwrap();
+    assert!(courier.next(&lab).is_none(), "the next waits for the one before");
+    courier.done(&lab, &first, failed("HTTP status 500"));
+    assert!(courier.next(&lab).is_none());
+    lab.pass(1_000);
+    let again = courier.next(&lab).unwrap();
+    assert_eq!(again.body, first.body);
+    assert_eq!(again.field("A2A-Notification-Id"), first.field("A2A-Notification-Id"));
+    courier.done(&lab, &again, PostOutcome::Delivered);
+    assert_eq!(courier.deliver(&lab).len(), 3);
+    // One that wants no more of it is forgotten.
+    let mut lab = self::lab();
+    lab.result(V1.send(), &with_webhook(V1, "stream:3", json!({"url": URL})));
+    let courier = Courier::of(&lab);
+    let first = courier.next(&lab).unwrap();
+    courier.done(&lab, &first, PostOutcome::Gone);
+    assert!(courier.next(&lab).is_none());
+}
+
+/// Says often that it is at work, and is done then.
+struct Busy;
+
+impl Agent for Busy {
+    fn start(&self, mut turn: Turn<'_>) {
+        for _ in 0..500 {
+            turn.status(TaskState::Working);
+        }
+        turn.status(TaskState::Completed);
+    }
+}
+
+#[test]
+fn what_has_lagged_behind_the_replay_window_gets_the_task_and_what_follows() {
+    let agent = (Profile::new("busy", "Is at work."), Arc::new(Busy) as Arc<dyn Agent>);
+    let mut setup = Setup { agents: vec![agent], ..setup() };
+    setup.limits.event_ring_max = 8;
+    let mut lab = Lab::new(setup);
+    let config = json!({"url": URL});
+    lab.result(V1.send(), &with_webhook(V1, "hi", config));
+    let posts = Courier::of(&lab).deliver(&lab);
+    assert!(posts.len() < 500, "{}", posts.len());
+    assert!(posts[0].body["task"].is_object());
+    assert_eq!(state_of(&posts.last().unwrap().body), "TASK_STATE_COMPLETED");
+}
+
+#[test]
+fn a_finished_task_stays_until_its_webhooks_are_delivered_unless_room_is_needed() {
+    let mut setup = setup();
+    setup.limits.task_ttl_ms = 5_000;
+    let mut lab = Lab::new(setup);
+    let result = lab.result(V1.send(), &with_webhook(V1, "hi", json!({"url": URL})));
+    let id = json!({"id": result["task"]["id"]});
+    let courier = Courier::of(&lab);
+    let first = courier.next(&lab).unwrap();
+    lab.pass(60_000);
+    lab.result(V1.get(), &id);
+    courier.done(&lab, &first, PostOutcome::Delivered);
+    assert!(courier.deliver(&lab).len() >= 2);
+    lab.pass(20_000);
+    assert_eq!(lab.code(V1.get(), &id), -32001);
+    assert!(courier.next(&lab).is_none());
+
+    let mut setup = self::setup();
+    setup.limits.tasks_max = 2;
+    let mut lab = Lab::new(setup);
+    lab.result(V1.send(), &with_webhook(V1, "hi", json!({"url": URL})));
+    let courier = Courier::of(&lab);
+    for _ in 0..3 {
+        lab.result(V1.send(), &V1.params(say("hi")));
+        lab.pass(1);
+    }
+    assert!(courier.next(&lab).is_none(), "its task went like others");
+}
+
+#[test]
+fn nothing_is_kept_where_no_task_comes_of_a_message() {
+    let mut lab = lab();
+    let configured = |text: &str| with_webhook(V1, text, json!({"url": URL}));
+    let answer = lab.result(V1.send(), &configured("ping"));
+    assert!(answer["message"].is_object());
+    let courier = Courier::of(&lab);
+    assert!(courier.next(&lab).is_none());
+    // The bounds count none: all of them can be taken still.
+    let mut setup = setup();
+    setup.limits.push_bytes_max = 1_000;
+    let mut lab = Lab::new(setup);
+    for _ in 0..20 {
+        assert!(lab.result(V1.send(), &configured("ping"))["message"].is_object());
+    }
+}
+
+/// Defers each turn, and says later what comes of it.
+#[derive(Default)]
+struct Later(std::sync::Mutex<Vec<Deferred>>);
+
+impl Agent for Later {
+    fn start(&self, turn: Turn<'_>) {
+        self.0.lock().unwrap().extend(turn.defer());
+    }
+}
+
+#[test]
+fn the_webhook_of_a_deferred_turn_waits_for_its_task() {
+    let later = Arc::new(Later::default());
+    let agent = (Profile::new("later", "Answers later."), Arc::clone(&later) as Arc<dyn Agent>);
+    let mut setup = Setup { agents: vec![agent], ..setup() };
+    setup.limits.push_bytes_max = 1_000;
+    let mut lab = Lab::new(setup);
+    let courier = Courier::of(&lab);
+    let configured = |text: &str| with_webhook(V1, text, json!({"url": URL}));
+    // Those that are refused, or answered with a message, leave nothing that counts.
+    for round in 0..20 {
+        let peer = lab.open();
+        lab.write(peer, &post("/", &[], &rpc(V1.send(), &configured("hi"))));
+        let deferred = later.0.lock().unwrap().pop().unwrap();
+        match round % 3 {
+            0 => deferred.fail("no"),
+            1 => deferred.reply(MessageBuf::agent(&PartsBuf::new().text("hi"))),
+            _ => drop(deferred),
+        }
+        lab.settle();
+        lab.reply(peer);
+    }
+    assert!(courier.next(&lab).is_none());
+    let peer = lab.open();
+    lab.write(peer, &post("/", &[], &rpc(V1.send(), &configured("hi"))));
+    let deferred = later.0.lock().unwrap().pop().unwrap();
+    let job = deferred.into_job().unwrap();
+    job.reply(&MessageBuf::agent(&PartsBuf::new().text("done"))).unwrap();
+    lab.settle();
+    lab.reply(peer);
+    let posts = courier.deliver(&lab);
+    assert_eq!(state_of(&posts[0].body), "TASK_STATE_SUBMITTED");
+    assert_eq!(state_of(&posts.last().unwrap().body), "TASK_STATE_COMPLETED");
+}
+
+#[test]
+fn urls_and_fields_are_checked_when_they_are_configured() {
+    let mut lab = lab();
+    let task = long_task(&mut lab);
+    for url in [
+        "http://hooks.example/",
+        "https://127.0.0.1/",
+        "https://0x7f.1/",
+        "https://[::ffff:10.0.0.1]/",
+        "https://169.254.169.254/latest",
+        "https://localhost/",
+        "https://user@hooks.example/",
+        "https://hooks.example:22/",
+        "ftp://hooks.example/",
+        "hooks.example",
+        "https:///hooks.example",
+        "https://hooks.example/\u{b}x",
+    ] {
+        let params = json!({"taskId": task, "url": url});
+        let answer = lab.call("CreateTaskPushNotificationConfig", &params);
+        assert_eq!(answer["error"]["code"], -32602, "{url}: {answer}");
+        assert!(answer["error"].to_string().contains("url"), "{answer}");
+        let inline = with_webhook(V1, "hi", json!({"url": url}));
+        assert_eq!(lab.code(V1.send(), &inline), -32602, "{url}");
+    }
+    for (member, value) in [
+        ("token", json!("a\r\nX: y")),
+        ("token", json!("\u{7f}")),
+        ("authentication", json!({"scheme": "Be arer", "credentials": "x"})),
+        ("authentication", json!({"scheme": "Bearer", "credentials": "x\ny"})),
+    ] {
+        let mut params = json!({"taskId": task, "url": URL});
+        params[member] = value;
+        assert_eq!(lab.code("CreateTaskPushNotificationConfig", &params), -32602, "{params}");
+    }
+    assert!(Courier::of(&lab).next(&lab).is_none());
+}
+
+#[test]
+fn without_webhooks_everything_about_them_is_refused_unread_and_cards_say_so() {
+    let mut off = Lab::echo();
+    let mut on = lab();
+    for (lab, is_on) in [(&mut off, false), (&mut on, true)] {
+        let card = lab.ask(&get("/.well-known/agent-card.json")).json();
+        assert_eq!(card["capabilities"]["pushNotifications"], is_on);
+    }
+    assert!(off.engine.outbox().is_none());
+    for method in [
+        "CreateTaskPushNotificationConfig",
+        "GetTaskPushNotificationConfig",
+        "ListTaskPushNotificationConfigs",
+        "DeleteTaskPushNotificationConfig",
+        "tasks/pushNotificationConfig/set",
+        "tasks/pushNotificationConfig/get",
+        "tasks/pushNotificationConfig/list",
+        "tasks/pushNotificationConfig/delete",
+        "tasks/pushNotification/set",
+        "tasks/pushNotification/get",
+    ] {
+        assert_eq!(off.code(method, &json!({})), -32003, "{method}");
+        assert_eq!(on.code(method, &json!({})), -32602, "{method}");
+    }
+    for generation in Gen::ALL {
+        let params = with_webhook(generation, "hi", json!({"url": URL}));
+        assert_eq!(off.code(generation.send(), &params), -32003, "{generation:?}");
+    }
+}
+
+#[test]
+fn the_addresses_of_hosts_are_checked_by_whoever_connects() {
+    let allow = vec!["localhost".parse().unwrap()];
+    let targets = PushTargets { allow, ..PushTargets::default() };
+    let push = Some(PushSettings { targets, ..PushSettings::default() });
+    let lab = Lab::new(Setup { push, ..Setup::default() });
+    let outbox = lab.engine.outbox().unwrap();
+    let check = |host: &str, address: &str| {
+        outbox.check_address(host, address.parse().unwrap(), false).is_ok()
+    };
+    assert!(check("hooks.example", "93.184.216.34"));
+    assert!(!check("hooks.example", "10.0.0.1") && !check("hooks.example", "fd00::1"));
+    assert!(check("localhost", "127.0.0.1") && check("localhost", "::1"));
+}
+
+const EVO: &str = "/api/v1/a2a/echo";
+
+/// A server that knows these keys.
+fn lab_with_keys(limits: Limits) -> Lab {
+    let rule = |key: &str| KeyRule {
+        digest: SecretDigest::of(key.as_bytes()),
+        caller: KnownCaller { name: key.to_owned(), ..KnownCaller::default() },
+        expires_unix_ms: None,
+    };
+    let api_keys = vec![rule("alice"), rule("bob")];
+    let callers = Callers::new(AuthRules { api_keys, ..AuthRules::default() }).unwrap();
+    let authenticator = Some(Arc::new(callers) as Arc<dyn Authenticator>);
+    Lab::new(Setup { authenticator, limits, ..setup() })
+}
+
+/// Calls as somebody.
+fn call_as(lab: &mut Lab, path: &str, key: &str, method: &str, params: &Value) -> Value {
+    lab.ask(&post(path, &[("x-api-key", key)], &rpc(method, params))).json()
+}
+
+const EVO_SET: &str = "tasks/pushNotificationConfig/set";
+const EVO_GET: &str = "tasks/pushNotificationConfig/get";
+
+#[test]
+fn the_webhook_of_evo_ai_is_about_tasks_that_its_scope_makes_from_then_on() {
+    let mut lab = lab_with_keys(Limits::default());
+    let courier = Courier::of(&lab);
+    let send = |id: &str| V1.params(Say { id, ..say("hi") });
+    call_as(&mut lab, "/", "alice", V1.send(), &send("m-0"));
+    let none = call_as(&mut lab, EVO, "alice", EVO_GET, &json!({}));
+    assert_eq!(none["result"], json!({"config": null}));
+    let config =
+        json!({"config": {"url": URL, "headers": {"Authorization": "Bearer x", "X-A": "1"}}});
+    let set = call_as(&mut lab, EVO, "alice", EVO_SET, &config);
+    assert_eq!(set["result"]["config"]["url"], URL, "{set}");
+    assert!(!set.to_string().contains("Bearer x"), "{set}");
+    let read = call_as(&mut lab, EVO, "alice", EVO_GET, &json!({}));
+    assert_eq!(read["result"], set["result"]);
+    assert_eq!(
+        call_as(&mut lab, EVO, "bob", EVO_GET, &json!({}))["result"],
+        json!({"config": null})
+    );
+    call_as(&mut lab, "/", "bob", V1.send(), &send("m-1"));
+    assert!(courier.next(&lab).is_none(), "not his, and not those before");
+    let made = call_as(&mut lab, "/", "alice", V1.send(), &send("m-2"));
+    let posts = courier.deliver(&lab);
+    // What has lagged is one post.
+    assert_eq!(posts.len(), 1);
+    let (post, body) = (&posts[0], &posts[0].body);
+    assert_eq!(body["taskId"], made["result"]["task"]["id"]);
+    assert_eq!((&body["status"], body.as_object().unwrap().len()), (&json!("completed"), 3));
+    assert!(body["timestamp"].as_str().unwrap().ends_with('Z'));
+    assert_eq!(post.field("Authorization"), Some("Bearer x"));
+    assert_eq!((post.field("X-A"), post.field("A2A-Version")), (Some("1"), None));
+    // Of one conversation, in place of the one before.
+    let config = json!({"contextId": "c-1", "config": {"url": URL}});
+    call_as(&mut lab, EVO, "alice", EVO_SET, &config);
+    call_as(&mut lab, "/", "alice", V1.send(), &send("m-3"));
+    assert!(courier.next(&lab).is_none());
+    let mut in_context = send("m-9");
+    in_context["message"]["contextId"] = json!("c-1");
+    call_as(&mut lab, "/", "alice", V1.send(), &in_context);
+    let posts = courier.deliver(&lab);
+    assert_eq!((posts.len(), posts[0].field("Authorization")), (1, None));
+}
+
+#[test]
+fn header_fields_of_evo_ai_are_its_own_and_bounded_and_nobody_unknown_sets_them() {
+    let mut lab = lab_with_keys(Limits::default());
+    let set = |lab: &mut Lab, headers: Value| {
+        let params = json!({"config": {"url": URL, "headers": headers}});
+        let answer = call_as(lab, EVO, "alice", EVO_SET, &params);
+        answer["error"]["code"].as_i64()
+    };
+    for name in [
+        "Host",
+        "content-length",
+        "Content-Type",
+        "Transfer-Encoding",
+        "connection",
+        "TE",
+        "Trailer",
+        "Upgrade",
+        "Expect",
+        "Proxy-Authorization",
+        "Forwarded",
+        "X-Forwarded-For",
+        "a b",
+        "",
+        "a:b",
+        "a\r\nb",
+    ] {
+        assert_eq!(set(&mut lab, json!({name: "x"})), Some(-32602), "{name}");
+    }
+    assert_eq!(set(&mut lab, json!({"X": "a\r\nHost: b"})), Some(-32602));
+    let many = |count: usize, bytes: usize| {
+        let fields = (0..count).map(|at| (format!("X-{at:02}"), json!("y".repeat(bytes))));
+        Value::Object(fields.collect())
+    };
+    assert_eq!(set(&mut lab, many(16, 1)), None);
+    assert_eq!(set(&mut lab, many(17, 1)), Some(-32602));
+    assert_eq!(set(&mut lab, many(4, 1_020)), None);
+    assert_eq!(set(&mut lab, many(4, 1_021)), Some(-32602));
+    // Where nobody is known nobody sets any.
+    let mut open = Lab::new(setup());
+    let params = json!({"config": {"url": URL}});
+    let answer = open.ask(&post(EVO, &[], &rpc(EVO_SET, &params))).json();
+    assert_eq!(answer["error"]["code"], -32600, "{answer}");
+}
+
+#[test]
+fn other_owners_neither_see_nor_change_what_is_configured() {
+    let mut lab = lab_with_keys(Limits::default());
+    let mut params = V1.params(say("hold:10000:4"));
+    params["configuration"]["returnImmediately"] = json!(true);
+    let made = call_as(&mut lab, "/", "alice", V1.send(), &params);
+    let task = &made["result"]["task"]["id"];
+    let params = json!({"taskId": task, "id": "a", "url": URL});
+    let method = |name: &str| format!("{name}TaskPushNotificationConfig");
+    let set = call_as(&mut lab, "/", "alice", &method("Create"), &params);
+    assert_eq!(set["result"]["id"], "a", "{set}");
+    for name in ["Create", "Get", "Delete"] {
+        let answer = call_as(&mut lab, "/", "bob", &method(name), &params);
+        assert_eq!(answer["error"]["code"], -32001, "{name}: {answer}");
+    }
+    let list = call_as(&mut lab, "/", "bob", "ListTaskPushNotificationConfigs", &params);
+    assert_eq!(list["error"]["code"], -32001, "{list}");
+}
+
+#[test]
+fn strangers_configure_nothing_unless_they_may() {
+    let mut profile = echo().0;
+    profile.anonymous = true;
+    for anonymous in [false, true] {
+        let push = Some(PushSettings { anonymous, ..PushSettings::default() });
+        let callers = Callers::new(AuthRules::default()).unwrap();
+        let authenticator = Some(Arc::new(callers) as Arc<dyn Authenticator>);
+        let agents = vec![(profile.clone(), echo().1)];
+        let mut lab = Lab::new(Setup { authenticator, agents, push, ..Setup::default() });
+        let task = long_task(&mut lab);
+        let made = set_v1(&mut lab, &task, "a");
+        let inline = lab.call(V1.send(), &with_webhook(V1, "hi", json!({"url": URL})));
+        assert_eq!(made.get("result").is_some(), anonymous, "{made}");
+        assert_eq!(inline.get("result").is_some(), anonymous, "{inline}");
+    }
+}
+
+#[test]
+fn a_webhook_gets_the_events_that_it_names_or_the_operator_or_all() {
+    let kinds = |lab: &mut Lab, config: Value, text: &str| {
+        lab.result(V1.send(), &with_webhook(V1, text, config));
+        let posts = Courier::of(lab).deliver(lab);
+        let kind = |post: &Received| match state_of(&post.body) {
+            "" => "artifact".to_owned(),
+            state => state.trim_start_matches("TASK_STATE_").to_lowercase(),
+        };
+        posts.iter().map(kind).collect::<Vec<_>>().join(" ")
+    };
+    let all = "submitted working artifact artifact completed";
+    for (events, got) in [
+        (json!(null), all),
+        (json!([]), all),
+        (json!(["status"]), "submitted working completed"),
+        (json!(["artifacts"]), "artifact artifact"),
+        (json!(["final"]), "completed"),
+        (json!(["final", "artifacts"]), "artifact artifact completed"),
+    ] {
+        let config = json!({"url": URL, "events": events});
+        assert_eq!(kinds(&mut lab(), config, "stream:4"), got, "{events}");
+    }
+    // What the operator says is for those that say nothing.
+    let filter = PushFilter::FINAL;
+    let push = Some(PushSettings { filter, ..PushSettings::default() });
+    let mut lab = Lab::new(Setup { push, ..Setup::default() });
+    assert_eq!(kinds(&mut lab, json!({"url": URL}), "stream:4"), "completed");
+    let config = json!({"url": URL, "events": ["status"]});
+    assert_eq!(kinds(&mut lab, config, "stream:4"), "submitted working completed");
+    // What lags may be one post, which is the task as it is then.
+    let config = json!({"url": URL, "coalesce": true});
+    assert_eq!(kinds(&mut lab, config, "stream:40"), "submitted completed");
+    let config = json!({"url": URL, "coalesce": true, "events": ["artifacts"], "id": "c"});
+    let made = with_webhook(V1, "hold:9:4", config);
+    let task = lab.result(V1.send(), &{
+        let mut made = made;
+        made["configuration"]["returnImmediately"] = json!(true);
+        made
+    });
+    let id = json!({"taskId": task["task"]["id"], "id": "c"});
+    let read = lab.result("GetTaskPushNotificationConfig", &id);
+    assert_eq!((&read["events"], &read["coalesce"]), (&json!(["artifacts"]), &json!(true)));
+    for (member, value) in [
+        ("events", json!("status")),
+        ("events", json!(["all"])),
+        ("events", json!([1])),
+        ("coalesce", json!(1)),
+    ] {
+        let mut config = json!({"url": URL});
+        config[member] = value;
+        assert_eq!(lab.code(V1.send(), &with_webhook(V1, "hi", config)), -32602, "{member}");
+    }
+    // The card says so.
+    let card = lab.ask(&get("/.well-known/agent-card.json"));
+    assert!(card.text().contains("urn:peregrine:push-events:1"));
+}
+
+#[test]
+fn tasks_before_1_0_are_posted_when_something_is_new_that_was_named() {
+    for (events, posts) in [(json!(["final"]), 1), (json!(["artifacts"]), 1), (json!([]), 1)] {
+        let mut lab = lab();
+        let config = json!({"url": URL, "events": events});
+        lab.result(V03.send(), &with_webhook(V03, "stream:4", config));
+        assert_eq!(Courier::of(&lab).deliver(&lab).len(), posts, "{events}");
+    }
+    let mut lab = lab();
+    let task = long_task(&mut lab);
+    let config = json!({"url": URL, "events": ["final"]});
+    let set = json!({"taskId": task, "pushNotificationConfig": config});
+    lab.result(EVO_SET, &set);
+    let courier = Courier::of(&lab);
+    lab.pass(10_000);
+    assert_eq!(courier.deliver(&lab).len(), 1);
+}
+
+/// The named limits: what a caller sees beyond each.
+#[test]
+fn push_configs_owner_max() {
+    let mut lab = lab_with_keys(Limits { push_configs_owner_max: 1, ..Limits::default() });
+    let configured = |id: &str| {
+        let mut params = with_webhook(V1, "hi", json!({"url": URL}));
+        params["message"]["messageId"] = json!(id);
+        params
+    };
+    for key in ["alice", "bob"] {
+        let first = call_as(&mut lab, "/", key, V1.send(), &configured("1"));
+        assert!(first["result"].is_object(), "{first}");
+        let second = call_as(&mut lab, "/", key, V1.send(), &configured("2"));
+        assert!(second["error"].to_string().contains("push_configs_owner_max"), "{second}");
+    }
+}
+
+#[test]
+fn push_configs_host_max() {
+    let mut setup = setup();
+    setup.limits.push_configs_host_max = 1;
+    let mut lab = Lab::new(setup);
+    let task = long_task(&mut lab);
+    let set = |lab: &mut Lab, id: &str, url: &str| {
+        let params = json!({"taskId": task, "id": id, "url": url});
+        lab.call("CreateTaskPushNotificationConfig", &params)
+    };
+    assert!(set(&mut lab, "a", "https://one.example/")["result"].is_object());
+    assert!(set(&mut lab, "b", "https://two.example/")["result"].is_object());
+    let beyond = set(&mut lab, "c", "https://ONE.example:443/other");
+    assert!(beyond["error"].to_string().contains("push_configs_host_max"), "{beyond}");
+}
+
+#[test]
+fn push_scopes_max() {
+    let mut lab = lab_with_keys(Limits { push_scopes_max: 1, ..Limits::default() });
+    let config = json!({"config": {"url": URL}});
+    for _ in 0..2 {
+        let set = call_as(&mut lab, EVO, "alice", EVO_SET, &config);
+        assert!(set["result"].is_object(), "{set}");
+    }
+    let beyond = call_as(&mut lab, EVO, "bob", EVO_SET, &config);
+    assert!(beyond["error"].to_string().contains("push_scopes_max"), "{beyond}");
+}
+
+#[test]
+fn push_posts_bytes_max() {
+    let mut setup = setup();
+    setup.limits.push_posts_bytes_max = 1_500;
+    let mut lab = Lab::new(setup);
+    for _ in 0..20 {
+        lab.result(V1.send(), &with_webhook(V1, "hi", json!({"url": URL})));
+    }
+    let courier = Courier::of(&lab);
+    let mut under_way: Vec<Received> = std::iter::from_fn(|| courier.next(&lab)).collect();
+    assert!((2..6).contains(&under_way.len()), "{}", under_way.len());
+    // Each that is done makes room for others, until all have arrived.
+    let mut delivered = 0;
+    while let Some(post) = under_way.pop() {
+        courier.done(&lab, &post, PostOutcome::Delivered);
+        delivered += 1;
+        under_way.extend(courier.next(&lab));
+    }
+    assert_eq!(delivered, 20 * 3);
+}
+
+#[test]
+fn push_configs_task_max() {
+    let mut setup = setup();
+    setup.limits.push_configs_task_max = 2;
+    let mut lab = Lab::new(setup);
+    let task = long_task(&mut lab);
+    assert!(set_v1(&mut lab, &task, "a")["result"].is_object());
+    assert!(set_v1(&mut lab, &task, "b")["result"].is_object());
+    let beyond = set_v1(&mut lab, &task, "c");
+    assert_eq!(beyond["error"]["code"], -32000, "{beyond}");
+    assert!(beyond["error"]["message"].as_str().unwrap().contains("push_configs_task_max"));
+    // One that is known is replaced.
+    assert!(set_v1(&mut lab, &task, "a")["result"].is_object());
+}
+
+#[test]
+fn push_bytes_max() {
+    let mut setup = setup();
+    setup.limits = Limits { push_bytes_max: 700, ..Limits::default() };
+    let mut lab = Lab::new(setup);
+    let task = long_task(&mut lab);
+    assert!(set_v1(&mut lab, &task, "a")["result"].is_object());
+    assert!(set_v1(&mut lab, &task, "b")["result"].is_object());
+    let beyond = set_v1(&mut lab, &task, "c");
+    assert!(beyond["error"]["message"].as_str().unwrap().contains("push_bytes_max"), "{beyond}");
+    lab.result("DeleteTaskPushNotificationConfig", &json!({"taskId": task, "id": "a"}));
+    assert!(set_v1(&mut lab, &task, "c")["result"].is_object());
+}
