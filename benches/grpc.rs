@@ -315,6 +315,7 @@ impl Bare {
             extended_card: false,
             idempotent_send: None,
             long_poll: false,
+            push: false,
             ws_origins: Vec::new(),
             test_echo: None,
             started_s: 0,
