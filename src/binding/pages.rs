@@ -5,14 +5,15 @@
 //! scope `a2a:admin`, or from this machine. A peer on this machine may be a proxy that forwards for
 //! a stranger, or a browser that shows a stranger's page: so a request that is forwarded, that a
 //! page of another origin has sent, or that names a host that is not ours, is a stranger's. What
-//! pages of other origins may read of agents (CORS) they may not read here.
+//! pages of other origins may read of agents (CORS) they may not read here. What is not a page is
+//! on that listener alone, and no page in a browser changes anything there.
 
 use crate::{
     auth::{AuthRefusal, ScopeSet},
     binding::{CallContext, ServerConfig, hosts, http_error, responder::Content, route::NOTHING},
     fault::{Fault, FaultKind},
     http::{Field, FieldLines, FieldLinesBuf, Head, Method, field_lines},
-    service::pages::ServerPage,
+    service::pages::{AdminAnswer, AdminMethod, AdminRequest, PageAnswer, ServerPage},
 };
 
 const METHODS: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, OPTIONS");
@@ -21,6 +22,9 @@ const NO_STORE: FieldLines<'static> = field_lines!("Cache-Control": "no-store");
 /// What a stranger is told who asks for what is not a stranger's.
 const NOT_YOURS: &str = "this page is for whoever runs the server: from its own machine, on \
     --admin, or with the scope a2a:admin";
+
+/// What a page in a browser is told that wants to change something.
+const NO_PAGES: &str = "a page in a browser changes nothing here";
 
 /// Fields by which a proxy says that a request is somebody else's.
 const FORWARDED: [&str; 6] =
@@ -39,11 +43,59 @@ pub fn beside_agents(config: &ServerConfig, path: &str) -> Option<ServerPage> {
 pub fn answer_admin(cx: &mut CallContext<'_>, head: &Head<'_>) {
     match ServerPage::at(head.path()) {
         Some(page) => answer(cx, head, page),
-        None => {
-            cx.writer.fields = FieldLinesBuf::default();
-            http_error::answer(&mut cx.writer, 404, NOTHING);
-        }
+        None => administer(cx, head),
     }
+}
+
+/// Answers what whoever runs the server asks for beside the pages.
+fn administer(cx: &mut CallContext<'_>, head: &Head<'_>) {
+    cx.writer.fields = FieldLinesBuf::default();
+    let nothing = AdminAnswer::Nowhere;
+    let mut body = Vec::new();
+    let mut ask = |method| {
+        let request = AdminRequest { method, path: head.path() };
+        cx.config.pages.as_ref().map_or(nothing, |pages| pages.administer(request, &mut body))
+    };
+    let found = match head.method() {
+        Method::Get | Method::Head => ask(AdminMethod::Get),
+        Method::Post | Method::Delete if is_of_a_page(head) => {
+            let fault = Fault::because(FaultKind::PermissionDenied, NO_PAGES);
+            return http_error::refuse(&mut cx.writer, &fault);
+        }
+        Method::Post => ask(AdminMethod::Post),
+        Method::Delete => ask(AdminMethod::Delete),
+        Method::Options
+        | Method::Put
+        | Method::Patch
+        | Method::Trace
+        | Method::Connect
+        | Method::Other => ask(AdminMethod::Other),
+    };
+    match found {
+        AdminAnswer::Page(answer) => page(cx, answer, &mut body),
+        AdminAnswer::Allows(methods) => {
+            http_error::not_allowed(&mut cx.writer, allow(methods).get());
+        }
+        AdminAnswer::Nowhere => http_error::answer(&mut cx.writer, 404, NOTHING),
+    }
+}
+
+fn allow(methods: &[AdminMethod]) -> FieldLinesBuf {
+    let name = |method: &AdminMethod| match method {
+        AdminMethod::Get => Some("GET, HEAD"),
+        AdminMethod::Post => Some("POST"),
+        AdminMethod::Delete => Some("DELETE"),
+        AdminMethod::Other => None,
+    };
+    let mut allow = FieldLinesBuf::default();
+    allow.push("Allow", &methods.iter().filter_map(name).collect::<Vec<_>>().join(", "));
+    allow
+}
+
+fn page(cx: &mut CallContext<'_>, answer: PageAnswer, body: &mut Vec<u8>) {
+    cx.writer.begin(answer.status, answer.media, NO_STORE, Content::Whole);
+    cx.writer.out.append(body);
+    cx.writer.finish();
 }
 
 /// Answers a request for a page.
@@ -63,11 +115,7 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, page: ServerPage) {
     let mut body = Vec::new();
     let pages = cx.config.pages.as_ref();
     match pages.and_then(|pages| pages.write(page, is_trusted, &mut body)) {
-        Some(answer) => {
-            cx.writer.begin(answer.status, answer.media, NO_STORE, Content::Whole);
-            cx.writer.out.append(&mut body);
-            cx.writer.finish();
-        }
+        Some(answer) => self::page(cx, answer, &mut body),
         None => http_error::answer(&mut cx.writer, 404, NOTHING),
     }
 }

@@ -9,7 +9,7 @@ use super::{
     offers::offering,
     parts::WORDS,
     serve,
-    settings::{LONG_HELP, with_flags},
+    settings::{LONG_HELP, with_flags, with_only},
     usage::{UsageError, verdict},
 };
 
@@ -38,6 +38,7 @@ pub fn tree() -> Command {
             send(),
             card(),
             task(),
+            group("push", "Webhooks of a server that you run").subcommand(dead_letters()),
             client("chat", &[], "Talk with an agent, line by line"),
             client("conformance", &[], "Check an agent by requirements of the A2A TCK")
                 .arg(flag("text", "TEXT", "What the agent is told [default: hello]"))
@@ -249,6 +250,35 @@ fn push_config() -> Command {
         .subcommand(client("task push-config get", &["TASK", "CONFIG"], "Show one"))
         .subcommand(client("task push-config list", &["TASK"], "List those of a task"))
         .subcommand(client("task push-config delete", &["TASK", "CONFIG"], "Delete one"))
+}
+
+const DEAD_HELP: &str = "\
+A server that gives a webhook up, or lets its task go before everything was posted, keeps a dead \
+letter of it. Exit codes: 0 it is done; 1 failure, such as no dead letter of this number; 2 wrong \
+usage; 3 nobody answers.";
+
+fn dead_letters() -> Command {
+    let admin = "Where the server has its --admin [default: the variable PEREGRINE_ADMIN]";
+    let one = |name: &'static str, about: &'static str| {
+        let command = Command::new(name).about(about).arg(flag("admin", "ADDR|unix:PATH", admin));
+        let json = switch("json", "Print JSON: the same as -o json");
+        with_only(command.arg(json), &["output", "timeout"]).after_help(DEAD_HELP)
+    };
+    let number = || word("number", "N", "Its number");
+    let many = |name, about| {
+        one(name, about)
+            .override_usage(format!(
+                "peregrine push dead {name} N [OPTIONS]\n       peregrine push dead {name} --all \
+                 [OPTIONS]"
+            ))
+            .arg(number())
+            .arg(switch("all", "All of them"))
+    };
+    group("dead", "Dead letters: webhooks that have stopped")
+        .subcommand(one("list", "List them, the oldest first"))
+        .subcommand(one("show", "Show one").arg(number().required(true)))
+        .subcommand(many("replay", "Have a webhook go on with the event that it has stopped at"))
+        .subcommand(many("drop", "Forget a dead letter; its webhook does not go on"))
 }
 
 fn login() -> Command {

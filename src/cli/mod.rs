@@ -7,6 +7,7 @@
 mod calls;
 mod card_sign;
 mod command;
+mod dead_letters;
 mod failure;
 mod json_line;
 mod nearest;
@@ -113,7 +114,9 @@ fn call(asked: &ArgMatches, words: &[OsString]) -> ExitCode {
         Ok(settings) => settings,
         Err(failure) => return fail(&failure, format_said(words)),
     };
+    let is_json = leaf.try_get_one("json").ok().flatten() == Some(&true);
     let format = match settings.output() {
+        Ok(_) if is_json => OutputFormat::Json,
         Ok(format) => format,
         Err(failure) => return fail(&failure, OutputFormat::Text),
     };
@@ -136,6 +139,9 @@ fn run(
         say(&settings::show(&settings, format));
         return Ok(());
     }
+    if let ["push", "dead", what] = names {
+        return dead_letters::run(what, flags, &settings, format);
+    }
     calls::run(&names.join(" "), flags, settings, format)
 }
 
@@ -143,7 +149,7 @@ fn run(
 /// are wrong.
 fn is_client(words: &[OsString]) -> bool {
     let first = words.iter().find(|word| !word.as_encoded_bytes().starts_with(b"-"));
-    let clients = ["send", "card", "task", "chat", "conformance", "auth", "config"];
+    let clients = ["send", "card", "task", "push", "chat", "conformance", "auth", "config"];
     first.is_some_and(|word| clients.iter().any(|client| word == client))
         || format_said(words) == OutputFormat::Json
 }

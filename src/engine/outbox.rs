@@ -46,6 +46,14 @@ impl Engine {
     }
 }
 
+#[cfg(feature = "net")]
+impl Engine {
+    /// The webhooks, for whoever runs the server; `None`: there are none.
+    pub(crate) fn webhooks(&self) -> Option<&Webhooks> {
+        self.agents.as_ref()?.core().registry()
+    }
+}
+
 /// The webhooks of a core.
 struct CoreOutbox {
     core: Arc<Core>,
@@ -155,6 +163,12 @@ impl Outbox for CoreOutbox {
             }
             let post = match webhooks.next(now.mono_ms, wake) {
                 NextPost::Post(post) => post,
+                NextPost::Look(task) => {
+                    if !self.core.has_task(task) {
+                        webhooks.task_left(task, now.unix_ms);
+                    }
+                    continue;
+                }
                 NextPost::At(due_ms) => return NextRequest::At(due_ms),
                 NextPost::Never => return NextRequest::Never,
             };
@@ -166,7 +180,7 @@ impl Outbox for CoreOutbox {
                     }
                 }
                 Some(ShownPost { upto, has_more, .. }) => {
-                    webhooks.delivered(post.place, Some(upto), now.mono_ms, has_more);
+                    webhooks.passed_over(post.place, upto, now.mono_ms, has_more);
                 }
                 None => webhooks.task_left(post.task, now.unix_ms),
             }

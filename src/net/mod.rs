@@ -13,6 +13,8 @@ mod blocking_pool;
 #[cfg(feature = "client")]
 mod client;
 mod clock;
+#[cfg(feature = "push")]
+mod dead_letters;
 mod descriptors;
 mod detachable;
 mod drive;

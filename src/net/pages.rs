@@ -5,8 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[cfg(feature = "push")]
+use crate::service::pages::{AdminAnswer, AdminRequest};
 use crate::service::pages::{PageAnswer, PageSource, ServerPage};
 
+#[cfg(feature = "push")]
+use super::dead_letters;
 use super::server_state::{ServerState, Stage};
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -116,5 +120,17 @@ impl PageSource for Pages {
             #[cfg(not(feature = "metrics"))]
             ServerPage::Metrics => None,
         }
+    }
+
+    #[cfg(feature = "push")]
+    fn administer(&self, request: AdminRequest<'_>, out: &mut Vec<u8>) -> AdminAnswer {
+        let Some(server) = self.server.get().and_then(Weak::upgrade) else {
+            return AdminAnswer::Nowhere;
+        };
+        let now_ms = server.mono_ms();
+        let webhooks = server.engine.webhooks();
+        webhooks.map_or(AdminAnswer::Nowhere, |webhooks| {
+            dead_letters::answer(webhooks, now_ms, request, out)
+        })
     }
 }

@@ -58,6 +58,10 @@ pub(super) fn text(server: &ServerState) -> Option<String> {
     if let Some(stats) = engine.stats() {
         families.extend(of_service(&stats));
     }
+    #[cfg(feature = "push")]
+    if let Some(webhooks) = engine.webhooks() {
+        families.extend(of_webhooks(&webhooks.stats(server.mono_ms())));
+    }
     families.extend(process_families());
     Some(text_of(families))
 }
@@ -104,6 +108,33 @@ fn of_traces(traces: &super::traces::Traces) -> [Family; 2] {
         family = family.with(vec![("reason", why.to_owned())], count);
     }
     [sent, family]
+}
+
+#[cfg(feature = "push")]
+fn of_webhooks(stats: &crate::push::PushStats) -> Vec<Family> {
+    let help = "Posts to webhooks by outcome, and webhooks that have stopped";
+    let mut outcomes = Family::new(FamilyKind::Counter, "peregrine_push_deliveries", help);
+    for (outcome, count) in stats.outcomes.by_name() {
+        outcomes = outcomes.with(vec![("outcome", outcome.to_owned())], count);
+    }
+    let gauge = |name, help, number| Family::one(FamilyKind::Gauge, name, help, number);
+    vec![
+        outcomes,
+        gauge("peregrine_push_configs", "Configurations of webhooks", stats.configs as u64),
+        gauge("peregrine_push_config_bytes", "Bytes of them", stats.config_bytes as u64),
+        gauge(
+            "peregrine_push_pending",
+            "Webhooks with something that was not posted yet",
+            stats.pending as u64,
+        ),
+        gauge("peregrine_push_in_flight", "Posts under way", stats.in_flight as u64),
+        gauge(
+            "peregrine_push_oldest_pending_seconds",
+            "For how long the one has waited that has waited longest",
+            stats.oldest_pending_ms / 1_000,
+        ),
+        gauge("peregrine_push_dead_letters", "Dead letters", stats.dead_letters as u64),
+    ]
 }
 
 fn of_service(stats: &ServiceStats) -> Vec<Family> {

@@ -174,6 +174,12 @@ impl ServerState {
         Ok(())
     }
 
+    /// Now, as [`Now::mono_ms`](crate::service::Now::mono_ms) of each worker has it.
+    #[cfg(feature = "push")]
+    pub(super) fn mono_ms(&self) -> u64 {
+        self.epoch.elapsed().as_millis() as u64
+    }
+
     /// The listener for whoever runs the server, for the worker that serves it.
     pub(super) fn take_admin(&self) -> Option<AdminSocket> {
         self.admin.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -77,13 +77,28 @@ impl DeadLetters {
         self.letters.iter()
     }
 
+    pub fn len(&self) -> usize {
+        self.letters.len()
+    }
+
     pub fn find(&self, number: u64) -> Option<&DeadLetter> {
-        self.letters.iter().find(|letter| letter.number == number)
+        self.letters.get(self.place(number)?)
     }
 
     /// False: there is none of this number.
     pub fn remove(&mut self, number: u64) -> bool {
-        let at = self.letters.iter().position(|letter| letter.number == number);
-        at.and_then(|at| self.letters.remove(at)).is_some()
+        self.place(number).and_then(|at| self.letters.remove(at)).is_some()
+    }
+
+    /// Forgets all; says how many there were.
+    pub fn clear(&mut self) -> usize {
+        let count = self.letters.len();
+        self.letters.clear();
+        count
+    }
+
+    /// Their numbers grow from each to the next.
+    fn place(&self, number: u64) -> Option<usize> {
+        self.letters.binary_search_by_key(&number, |letter| letter.number).ok()
     }
 }

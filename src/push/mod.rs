@@ -15,7 +15,7 @@ mod webhook;
 pub use self::dead::{DeadLetter, WhyDead};
 pub use self::registry::{
     CONFIG_BYTES, DEFAULT_ID, FailedPost, NewWebhook, NextPost, NoPage, Post, PushBounds,
-    PushRefused, PushStart, ReplayOutcome, Webhooks,
+    PushOutcomes, PushRefused, PushStart, PushStats, ReplayOutcome, Webhooks,
 };
 pub use self::schedule::{Fate, Pace, PostPlace, Schedule};
 pub use self::settings::PushSettings;

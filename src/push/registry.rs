@@ -4,8 +4,10 @@
 //! that has webhooks notes the task once, until it is looked at, so what is noted is bounded by
 //! what is configured. Everything is counted in bytes, and taken back with its task.
 
+mod counts;
 mod letters;
 mod lists;
+mod posts;
 
 use std::{
     collections::HashMap,
@@ -17,17 +19,18 @@ use foldhash::fast::RandomState;
 
 use super::{
     WebhookUrl,
-    dead::{DeadLetters, WhyDead},
-    schedule::{Fate, Pace, PostPlace, Schedule},
+    dead::DeadLetters,
+    schedule::{Pace, PostPlace, Schedule},
     webhook::{TaskWebhooks, Webhook},
 };
 use crate::{
     model::{PushConfig, PushForm},
-    service::Now,
     watch::{Changes, TaskWatch},
 };
 
+pub use counts::{PushOutcomes, PushStats};
 pub use letters::ReplayOutcome;
+pub use posts::FailedPost;
 
 /// What a configuration takes beside its text: its entry, its shares of the maps, and what its task
 /// has for it.
@@ -117,6 +120,9 @@ pub struct Post {
 pub enum NextPost {
     /// Now.
     Post(Box<Post>),
+    /// Nothing, unless this task has left ([`Webhooks::task_left`]): it has changed, and its
+    /// webhooks have stopped.
+    Look(u64),
     /// Not before then, in ms of the monotonic clock, unless the waker is woken.
     At(u64),
     /// Not before the waker is woken.
@@ -135,6 +141,9 @@ struct PushState {
     counted: PushCounts,
     bounds: PushBounds,
     dead: DeadLetters,
+    outcomes: PushOutcomes,
+    /// Tasks that have changed, and of which all webhooks have stopped: they may have left.
+    stopped: Vec<u64>,
 }
 
 /// The webhooks of all tasks of a service.
@@ -149,8 +158,9 @@ impl Webhooks {
         let schedule = Schedule::new(pace);
         let (tasks, counted) = (HashMap::default(), PushCounts::default());
         let dead = DeadLetters::new(bounds.dead_max);
-        let state = Mutex::new(PushState { schedule, tasks, counted, bounds, dead });
-        Webhooks { state, changes: Arc::default() }
+        let (outcomes, stopped) = Default::default();
+        let state = PushState { schedule, tasks, counted, bounds, dead, outcomes, stopped };
+        Webhooks { state: Mutex::new(state), changes: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, PushState> {
@@ -269,6 +279,9 @@ impl Webhooks {
             let is_quiet = changed.is_empty();
             let mut state = self.lock();
             state.note_changed(&changed, now_ms);
+            if let Some(task) = state.stopped.pop() {
+                return NextPost::Look(task);
+            }
             if let Some(place) = state.schedule.next(now_ms)
                 && let Some(webhook) = state.schedule.get(place)
             {
@@ -285,70 +298,11 @@ impl Webhooks {
         self.changes.set_waker(wake);
     }
 
-    /// A post has arrived, up to an event; `has_more`: there are others behind it. `None`: there
-    /// was nothing to post.
-    pub fn delivered(&self, place: PostPlace, upto: Option<u64>, now_ms: u64, has_more: bool) {
-        let mut state = self.lock();
-        let mut task = None;
-        if let Some(webhook) = state.schedule.get_mut(place) {
-            task = Some(webhook.task);
-            if let Some(seq) = upto {
-                webhook.posted(seq);
-            }
-        }
-        state.schedule.delivered(place, now_ms, has_more);
-        task.into_iter().for_each(|task| state.settle(task));
-        drop(state);
-        self.changes.wake();
-    }
-
-    /// A post has not arrived; see [`Schedule::failed`].
-    pub fn failed(&self, failed: &FailedPost<'_>, now: Now) -> Fate {
-        let FailedPost { place, why, retry_after_ms, random } = *failed;
-        let mut state = self.lock();
-        let fate = state.schedule.failed(place, now.mono_ms, retry_after_ms, random);
-        if let Some(webhook) = state.schedule.get_mut(place) {
-            webhook.set_error(why);
-            let task = webhook.task;
-            if fate == Fate::GivenUp {
-                state.bury(place, WhyDead::GivenUp, now.unix_ms);
-                state.settle(task);
-            }
-        }
-        drop(state);
-        self.changes.wake();
-        fate
-    }
-
-    /// Lets one go that its receiver does not want any more.
-    pub fn gone(&self, place: PostPlace) {
-        let mut state = self.lock();
-        if let Some(task) = state.schedule.get(place).map(|webhook| webhook.task) {
-            state.remove(task, place);
-            state.settle(task);
-        }
-        drop(state);
-        self.changes.wake();
-    }
-
     /// How many there are, and their bytes.
     pub fn counted(&self) -> (usize, usize) {
         let state = self.lock();
         (state.schedule.len().0, state.counted.bytes)
     }
-}
-
-/// A post that has not arrived.
-#[derive(Clone, Copy, Debug)]
-pub struct FailedPost<'a> {
-    /// The webhook.
-    pub place: PostPlace,
-    /// Why, in one line.
-    pub why: &'a str,
-    /// When the receiver wants to be asked again.
-    pub retry_after_ms: Option<u64>,
-    /// Fresh bits.
-    pub random: u64,
 }
 
 /// The id of a configuration for which nobody has chosen one before 1.0, when a task had one.
@@ -368,14 +322,19 @@ impl PushState {
     }
 
     fn note_changed(&mut self, changed: &[u64], now_ms: u64) {
-        for task in changed {
-            let Some(task) = self.tasks.get(task) else { continue };
+        for key in changed {
+            let Some(task) = self.tasks.get(key) else { continue };
             // Before it is looked at: what happens from now on is noted again.
             task.watch.look();
-            let mut at = task.first;
+            let (mut at, mut is_busy) = (task.first, false);
             while let Some(place) = at {
                 self.schedule.note(place, now_ms);
+                is_busy |= self.schedule.is_busy(place);
                 at = self.schedule.get(place).and_then(Webhook::next);
+            }
+            if !is_busy {
+                task.watch.set_needed(false);
+                self.stopped.push(*key);
             }
         }
     }
@@ -392,15 +351,15 @@ mod tests {
         push::{HostRule, PushTargets},
     };
 
-    const BOUNDS: PushBounds =
+    pub const BOUNDS: PushBounds =
         PushBounds { per_task: 3, per_owner: 5, per_host: 100, bytes_max: 4_000, dead_max: 3 };
 
-    fn webhooks() -> Webhooks {
+    pub fn webhooks() -> Webhooks {
         Webhooks::new(BOUNDS, Pace::default())
     }
 
     /// Sets a configuration of an owner.
-    fn set(
+    pub fn set(
         webhooks: &Webhooks,
         task: u64,
         owner: u32,
@@ -430,10 +389,10 @@ mod tests {
         ids
     }
 
-    fn next(webhooks: &Webhooks, now_ms: u64) -> Option<Box<Post>> {
+    pub fn next(webhooks: &Webhooks, now_ms: u64) -> Option<Box<Post>> {
         match webhooks.next(now_ms, Waker::noop()) {
             NextPost::Post(post) => Some(post),
-            NextPost::At(_) | NextPost::Never => None,
+            NextPost::Look(_) | NextPost::At(_) | NextPost::Never => None,
         }
     }
 

@@ -9,6 +9,7 @@
 mod outcome;
 mod owners;
 mod pace;
+mod pending;
 mod upkeep;
 
 use std::{

@@ -1,4 +1,5 @@
-//! Pages about the server itself: whether it lives, whether it is ready, what it has counted.
+//! Pages about the server itself: whether it lives, whether it is ready, what it has counted; and
+//! what else whoever runs it may ask of it.
 
 /// A page about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,39 @@ pub struct PageAnswer {
     pub media: &'static str,
 }
 
+/// What whoever runs the server asks for beside the pages, where nobody else can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdminRequest<'a> {
+    /// What is to be done.
+    pub method: AdminMethod,
+    /// The path, as it came.
+    pub path: &'a str,
+}
+
+/// What may be done with what is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminMethod {
+    /// GET, or HEAD: it is looked at.
+    Get,
+    /// POST: something is done with it.
+    Post,
+    /// DELETE: it is forgotten.
+    Delete,
+    /// Anything else, which nobody may: whoever is asked says what may be done.
+    Other,
+}
+
+/// What came of an [`AdminRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminAnswer {
+    /// It is written.
+    Page(PageAnswer),
+    /// At this path other methods would do: these.
+    Allows(&'static [AdminMethod]),
+    /// Nothing is at this path.
+    Nowhere,
+}
+
 /// Whoever knows the server well enough to write its pages.
 pub trait PageSource: Send + Sync {
     /// Whether the pages are served beside agents; otherwise where none are
@@ -41,4 +75,13 @@ pub trait PageSource: Send + Sync {
 
     /// Appends a page; with details only if who asks may see them. `None`: there is none.
     fn write(&self, page: ServerPage, details: bool, out: &mut Vec<u8>) -> Option<PageAnswer>;
+
+    /// Does what whoever runs the server asks for beside the pages, and appends what there is to
+    /// say. It is asked on the listener that is there for them alone
+    /// ([`Peer::is_admin`](super::Peer::is_admin)), and never for a page of a browser to change
+    /// something.
+    fn administer(&self, request: AdminRequest<'_>, out: &mut Vec<u8>) -> AdminAnswer {
+        let _ = (request, out);
+        AdminAnswer::Nowhere
+    }
 }

@@ -16,7 +16,7 @@ use peregrine::{
     model::CardSecurity,
     service::{
         Now, Peer, Remote,
-        pages::{PageAnswer, PageSource, ServerPage},
+        pages::{AdminAnswer, AdminMethod, AdminRequest, PageAnswer, PageSource, ServerPage},
     },
 };
 
@@ -33,6 +33,18 @@ impl PageSource for Said {
     fn write(&self, page: ServerPage, details: bool, out: &mut Vec<u8>) -> Option<PageAnswer> {
         out.extend_from_slice(format!("{page:?} {details}").as_bytes());
         Some(PageAnswer { status: 200, media: "text/plain" })
+    }
+
+    fn administer(&self, request: AdminRequest<'_>, out: &mut Vec<u8>) -> AdminAnswer {
+        use AdminMethod::{Delete, Get, Other, Post};
+        match (request.path, request.method) {
+            ("/thing", Get | Post | Delete) => {
+                out.extend_from_slice(format!("{:?}", request.method).as_bytes());
+                AdminAnswer::Page(PageAnswer { status: 200, media: "text/plain" })
+            }
+            ("/thing", Other) => AdminAnswer::Allows(&[Get, Post, Delete]),
+            _ => AdminAnswer::Nowhere,
+        }
     }
 }
 
@@ -194,6 +206,45 @@ fn no_name_of_somebody_elses_leads_to_the_admin_listener() {
         lab.write(peer, format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
         assert_eq!(lab.reply(peer).status, status, "{named:?} {host}");
     }
+}
+
+#[test]
+fn what_is_administered_is_on_the_admin_listener_alone_and_no_page_changes_it() {
+    let listener = Peer { is_admin: true, ..from("127.0.0.1") };
+    let mut lab = lab(false);
+    let mut ask = |peer, method: &str, path: &str, lines: &str| {
+        let peer = lab.open_to(peer);
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{lines}");
+        lab.write(peer, format!("{head}Content-Length: 0\r\n\r\n").as_bytes());
+        lab.reply(peer)
+    };
+    for (method, said) in [("GET", "Get"), ("POST", "Post"), ("DELETE", "Delete")] {
+        let reply = ask(listener, method, "/thing", "");
+        assert_eq!((reply.status, reply.text()), (200, said));
+        assert_eq!(reply.field("cache-control"), Some("no-store"));
+        assert_eq!(ask(listener, method, "/other", "").status, 404);
+        let reply = ask(from("127.0.0.1"), method, "/thing", "");
+        assert!(reply.status >= 400 && reply.text() != said, "{method} {}", reply.status);
+        for lines in [
+            "Origin: http://localhost\r\n",
+            "Origin: null\r\n",
+            "Sec-Fetch-Site: cross-site\r\n",
+            "Sec-Fetch-Site: same-site\r\n",
+        ] {
+            let reply = ask(listener, method, "/thing", lines);
+            let status = if method == "GET" { 200 } else { 403 };
+            assert_eq!(reply.status, status, "{method} {lines}");
+            assert_eq!(reply.field("access-control-allow-origin"), None);
+        }
+    }
+    for method in ["PUT", "OPTIONS", "PATCH", "BREW"] {
+        let reply = ask(listener, method, "/thing", "");
+        assert_eq!((reply.status, reply.field("allow")), (405, Some("GET, HEAD, POST, DELETE")));
+        assert_eq!(ask(listener, method, "/other", "").status, 404, "{method}");
+    }
+    let peer = lab.open_to(listener);
+    lab.write(peer, b"POST /thing HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(lab.reply(peer).status, 421);
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::{sync::Arc, task::Waker};
 use peregrine::{
     agent::{Agent, Deferred, Profile, Turn},
     auth::{AuthRules, Authenticator, Callers, KeyRule, KnownCaller, SecretDigest},
-    engine::{NextRequest, Outbox, PostOutcome, PostRequest, PushSettings, PushTargets, Setup},
+    engine::{
+        NextRequest, Outbox, Pace, PostOutcome, PostRequest, PushSettings, PushTargets, Setup,
+    },
     limits::Limits,
     model::{MessageBuf, PartsBuf, PushFilter, TaskState},
 };
@@ -355,6 +357,29 @@ fn a_finished_task_stays_until_its_webhooks_are_delivered_unless_room_is_needed(
         lab.pass(1);
     }
     assert!(courier.next(&lab).is_none(), "its task went like others");
+}
+
+#[test]
+fn a_webhook_that_was_given_up_holds_no_task_and_leaves_with_it() {
+    let mut setup = setup();
+    setup.limits.task_ttl_ms = 5_000;
+    setup.limits.push_bytes_max = 1_000;
+    let pace = Pace { give_up_ms: 0, ..Pace::default() };
+    setup.push = Some(PushSettings { pace, ..PushSettings::default() });
+    let mut lab = Lab::new(setup);
+    let courier = Courier::of(&lab);
+    // The bounds would not take so many.
+    for _ in 0..10 {
+        let configured = with_webhook(V1, "hi", json!({"url": URL}));
+        let id = json!({"id": lab.result(V1.send(), &configured)["task"]["id"]});
+        let post = courier.next(&lab).unwrap();
+        let why = "nobody is there".to_owned();
+        courier.done(&lab, &post, PostOutcome::Failed { why, retry_after_ms: None });
+        assert!(courier.next(&lab).is_none());
+        lab.pass(20_000);
+        assert_eq!(lab.code(V1.get(), &id), -32001);
+        assert!(courier.next(&lab).is_none());
+    }
 }
 
 #[test]

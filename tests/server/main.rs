@@ -14,6 +14,8 @@ mod async_agents;
 mod axum;
 mod blocking;
 mod calls;
+#[cfg(feature = "push")]
+mod dead_letters;
 mod disconnects;
 mod grpc;
 mod hosts;

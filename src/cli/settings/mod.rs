@@ -88,6 +88,11 @@ pub fn with_flags(command: Command, path: &str) -> Command {
     command.args(SETTINGS.iter().map(flag)).after_long_help(LONG_HELP)
 }
 
+/// Adds the flags of these settings alone, for a command that calls no agent.
+pub fn with_only(command: Command, names: &[&str]) -> Command {
+    command.args(SETTINGS.iter().filter(|setting| names.contains(&setting.name)).map(table::flag))
+}
+
 impl Settings {
     /// Settles what holds. `flags`: those of the command first, then those before it.
     ///

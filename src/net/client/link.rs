@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf},
-    net::TcpStream,
+    net::{TcpStream, UnixStream},
 };
 use tokio_rustls::client::TlsStream;
 
@@ -23,6 +23,7 @@ pub(super) struct Link {
 enum LinkStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    Unix(UnixStream),
 }
 
 impl Link {
@@ -36,6 +37,11 @@ impl Link {
         Link { stream: LinkStream::Plain(stream), to_proxy: true }
     }
 
+    /// A plain connection on this machine.
+    pub(super) fn unix(stream: UnixStream) -> Link {
+        Link { stream: LinkStream::Unix(stream), to_proxy: false }
+    }
+
     /// A session of TLS.
     pub(super) fn tls(stream: TlsStream<TcpStream>) -> Link {
         Link { stream: LinkStream::Tls(Box::new(stream)), to_proxy: false }
@@ -45,18 +51,19 @@ impl Link {
     pub(super) fn into_plain(self) -> Option<TcpStream> {
         match self.stream {
             LinkStream::Plain(stream) => Some(stream),
-            LinkStream::Tls(_) => None,
+            LinkStream::Tls(_) | LinkStream::Unix(_) => None,
         }
     }
 
     /// True: between two requests the server has closed the connection, or has said something that
     /// nobody asked for. As a rule that needs no system call: the flags of the runtime say it.
     pub(super) fn is_stale(&mut self) -> bool {
-        let socket = match &self.stream {
-            LinkStream::Plain(socket) => socket,
-            LinkStream::Tls(session) => session.get_ref().0,
+        let looked = match &self.stream {
+            LinkStream::Plain(socket) => socket.try_io(Interest::READABLE, || Ok(())),
+            LinkStream::Tls(session) => session.get_ref().0.try_io(Interest::READABLE, || Ok(())),
+            LinkStream::Unix(socket) => socket.try_io(Interest::READABLE, || Ok(())),
         };
-        if socket.try_io(Interest::READABLE, || Ok(())).is_err() {
+        if looked.is_err() {
             return false;
         }
         // What can be read of a session may be a new ticket, which is no content.
@@ -74,6 +81,7 @@ impl Link {
         match &mut self.stream {
             LinkStream::Plain(socket) => pin!(socket.read_buf(input)).poll(cx),
             LinkStream::Tls(session) => pin!(session.read_buf(input)).poll(cx),
+            LinkStream::Unix(socket) => pin!(socket.read_buf(input)).poll(cx),
         }
     }
 }
@@ -100,6 +108,7 @@ impl AsyncRead for Link {
         match &mut self.get_mut().stream {
             LinkStream::Plain(socket) => Pin::new(socket).poll_read(cx, room),
             LinkStream::Tls(session) => Pin::new(&mut **session).poll_read(cx, room),
+            LinkStream::Unix(socket) => Pin::new(socket).poll_read(cx, room),
         }
     }
 }
@@ -122,6 +131,7 @@ impl AsyncWrite for Link {
                 let sent = Pin::new(&mut **session).poll_write(cx, bytes);
                 sent.map_err(|error| alert_behind(session, error))
             }
+            LinkStream::Unix(socket) => Pin::new(socket).poll_write(cx, bytes),
         }
     }
 
@@ -136,6 +146,7 @@ impl AsyncWrite for Link {
                 let sent = Pin::new(&mut **session).poll_write_vectored(cx, pieces);
                 sent.map_err(|error| alert_behind(session, error))
             }
+            LinkStream::Unix(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
         }
     }
 
@@ -145,7 +156,7 @@ impl AsyncWrite for Link {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().stream {
-            LinkStream::Plain(_) => Poll::Ready(Ok(())),
+            LinkStream::Plain(_) | LinkStream::Unix(_) => Poll::Ready(Ok(())),
             LinkStream::Tls(session) => {
                 let flushed = Pin::new(&mut **session).poll_flush(cx);
                 flushed.map_err(|error| alert_behind(session, error))
@@ -157,6 +168,7 @@ impl AsyncWrite for Link {
         match &mut self.get_mut().stream {
             LinkStream::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
             LinkStream::Tls(session) => Pin::new(&mut **session).poll_shutdown(cx),
+            LinkStream::Unix(socket) => Pin::new(socket).poll_shutdown(cx),
         }
     }
 }

@@ -20,6 +20,7 @@ mod tls;
 
 use std::{
     future::poll_fn,
+    path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -70,6 +71,8 @@ struct ClientState {
     tls: Arc<TlsSetup>,
     proxies: Proxies,
     guard: ConnectGuard,
+    /// The socket on this machine that all origins are reached over.
+    unix: Option<PathBuf>,
     origins: Arc<Origins>,
     #[allow(
         clippy::vec_box,
@@ -85,6 +88,25 @@ impl HttpClient {
     /// # Errors
     /// [`HttpClientError`].
     pub fn new(options: HttpClientOptions) -> Result<HttpClient, HttpClientError> {
+        HttpClient::make(options, None)
+    }
+
+    /// A client of whoever listens on a socket of this machine, in plain HTTP: whatever the origin
+    /// of a request, it goes there. No guard and no proxy is asked.
+    ///
+    /// # Errors
+    /// [`HttpClientError`].
+    pub fn over_unix(
+        path: impl Into<PathBuf>,
+        options: HttpClientOptions,
+    ) -> Result<HttpClient, HttpClientError> {
+        HttpClient::make(options, Some(path.into()))
+    }
+
+    fn make(
+        options: HttpClientOptions,
+        unix: Option<PathBuf>,
+    ) -> Result<HttpClient, HttpClientError> {
         let HttpClientOptions { limits, tls, proxies, guard } = options;
         let clock = ClientClock::new();
         let entropy = Chacha::new().map_err(|e| HttpClientError::System(e.to_string()))?;
@@ -94,6 +116,7 @@ impl HttpClient {
             tls: Arc::new(tls.load()?),
             proxies,
             guard,
+            unix,
             origins: Arc::new(Origins::new(&limits, clock)),
             exchanges: Mutex::default(),
             entropy: Mutex::new(entropy),

@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, io, sync::Arc};
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
@@ -46,6 +46,14 @@ async fn connect(
     version: HttpVersion,
     due_ms: u64,
 ) -> Result<OpenedLink, TransportError> {
+    if let Some(path) = &state.unix {
+        let socket = UnixStream::connect(path).await;
+        let socket = socket.map_err(|error| TransportError::Connect(error.to_string()))?;
+        return Ok(match version {
+            HttpVersion::Any | HttpVersion::Http1 => OpenedLink::Http1(Link::unix(socket)),
+            HttpVersion::Http2 => OpenedLink::Http2(Link::unix(socket)),
+        });
+    }
     let socket = match state.proxies.of(origin) {
         None => dial(origin, &state.guard).await?,
         Some(proxy) => {

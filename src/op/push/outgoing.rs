@@ -35,6 +35,12 @@ impl Core {
         self.push.get().map(|push| &push.webhooks)
     }
 
+    /// Whether there is a task, as a service names it.
+    pub fn has_task(&self, task: u64) -> bool {
+        let handle = Handle { key: task, ..Handle::default() };
+        self.store.read(TaskKey::of(&handle), |_| ()).is_some()
+    }
+
     /// Shows what is to be posted, at most one item: the next event, or the task as it is.
     /// `None`: the task has left.
     pub fn show_post(

@@ -50,35 +50,224 @@ impl Webhooks {
         self.lock().dead.iter().for_each(&mut each);
     }
 
+    /// The dead letter of this number.
+    pub fn dead_letter(&self, number: u64) -> Option<DeadLetter> {
+        self.lock().dead.find(number).cloned()
+    }
+
     /// Has the webhook of a dead letter go on where it has stopped; see [`ReplayOutcome`].
     pub fn replay(&self, number: u64, now_ms: u64) -> ReplayOutcome {
-        let mut state = self.lock();
-        let Some(letter) = state.dead.find(number) else { return ReplayOutcome::Unknown };
-        let place = letter.place;
-        if letter.why == WhyDead::TaskLeft || state.schedule.get(place).is_none() {
-            return ReplayOutcome::Gone;
+        let outcome = self.lock().replay(number, now_ms);
+        if outcome == ReplayOutcome::Resumed {
+            self.changes.wake();
         }
-        state.dead.remove(number);
-        state.schedule.resume(place, now_ms);
-        let task = state.schedule.get(place).map(|webhook| webhook.task);
-        task.into_iter().for_each(|task| state.settle(task));
+        outcome
+    }
+
+    /// The same of all dead letters; says how many go on, and how many cannot and stay.
+    pub fn replay_all(&self, now_ms: u64) -> (usize, usize) {
+        let mut state = self.lock();
+        let numbers: Vec<u64> = state.dead.iter().map(|letter| letter.number).collect();
+        let (mut resumed, mut gone) = (0, 0);
+        for number in numbers {
+            match state.replay(number, now_ms) {
+                ReplayOutcome::Resumed => resumed += 1,
+                ReplayOutcome::Gone => gone += 1,
+                ReplayOutcome::Unknown => {}
+            }
+        }
         drop(state);
         self.changes.wake();
-        ReplayOutcome::Resumed
+        (resumed, gone)
     }
 
     /// Forgets a dead letter; false: there is none of this number.
     pub fn drop_dead(&self, number: u64) -> bool {
         self.lock().dead.remove(number)
     }
+
+    /// Forgets all dead letters; says how many there were.
+    pub fn drop_all_dead(&self) -> usize {
+        self.lock().dead.clear()
+    }
 }
 
 impl PushState {
+    fn replay(&mut self, number: u64, now_ms: u64) -> ReplayOutcome {
+        let Some(letter) = self.dead.find(number) else { return ReplayOutcome::Unknown };
+        let (place, why) = (letter.place, letter.why);
+        let Some(task) = self.schedule.get(place).map(|webhook| webhook.task) else {
+            return ReplayOutcome::Gone;
+        };
+        if why == WhyDead::TaskLeft {
+            return ReplayOutcome::Gone;
+        }
+        self.dead.remove(number);
+        self.schedule.resume(place, now_ms);
+        self.settle(task);
+        ReplayOutcome::Resumed
+    }
+
     /// Keeps what is known of a webhook that does not go on.
     pub(super) fn bury(&mut self, place: PostPlace, why: WhyDead, unix_ms: u64) {
         let Some(webhook) = self.schedule.get(place) else { return };
+        self.outcomes.count_dead(why);
         let task = self.tasks.get(&webhook.task);
         let task_id = task.map(|task| task.watch.task_id()).unwrap_or_default();
         self.dead.push(webhook.letter(place, task_id, why, unix_ms));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::push::{
+        FailedPost, Fate, NextPost, Post, PushOutcomes,
+        registry::tests::{BOUNDS, next, set, webhooks},
+    };
+
+    const HOUR: u64 = 60 * 60 * 1_000;
+    const URL: &str = "https://hooks.example/secret?token=1";
+
+    fn at(mono_ms: u64) -> Now {
+        Now { mono_ms, unix_ms: 1_000_000 + mono_ms }
+    }
+
+    /// Fails a post that was tried for long enough.
+    fn fail(webhooks: &Webhooks, post: &Post, why: &str, now_ms: u64) {
+        let failed = FailedPost { place: post.place, why, retry_after_ms: None, random: 0 };
+        assert_eq!(webhooks.failed(&failed, at(now_ms)), Fate::GivenUp);
+    }
+
+    /// A webhook of a task that is given up.
+    fn given_up(webhooks: &Webhooks, task: u64) -> Box<Post> {
+        set(webhooks, task, 0, "a", URL).unwrap();
+        webhooks.note(task);
+        let post = next(webhooks, 0).unwrap();
+        fail(webhooks, &post, "connection refused", 25 * HOUR);
+        post
+    }
+
+    fn letters(webhooks: &Webhooks) -> Vec<(u64, WhyDead)> {
+        let mut all = Vec::new();
+        webhooks.dead(|letter| all.push((letter.number, letter.why)));
+        all
+    }
+
+    #[test]
+    fn a_webhook_that_is_given_up_leaves_a_letter_without_what_may_be_secret() {
+        let webhooks = webhooks();
+        given_up(&webhooks, 7);
+        let letter = webhooks.dead_letter(1).unwrap();
+        assert_eq!((&*letter.task_id, &*letter.config_id), (&b"t7"[..], &b"a"[..]));
+        assert_eq!((&*letter.host, letter.seq), ("https://hooks.example", 1));
+        assert_eq!((&*letter.error, letter.why), ("connection refused", WhyDead::GivenUp));
+        assert_eq!(letter.unix_ms, 1_000_000 + 25 * HOUR);
+        assert!(webhooks.dead_letter(2).is_none());
+        let stats = webhooks.stats(0);
+        assert_eq!((stats.pending, stats.in_flight, stats.dead_letters), (0, 0, 1));
+        let counted = PushOutcomes { failed: 1, given_up: 1, ..PushOutcomes::default() };
+        assert_eq!(stats.outcomes, counted);
+        // What happens now is not posted.
+        webhooks.note(7);
+        assert!(next(&webhooks, 26 * HOUR).is_none());
+    }
+
+    #[test]
+    fn replayed_it_goes_on_with_the_event_that_it_has_stopped_at() {
+        let webhooks = webhooks();
+        let before = given_up(&webhooks, 7);
+        webhooks.note(7);
+        assert_eq!(webhooks.replay(1, 30 * HOUR), ReplayOutcome::Resumed);
+        assert_eq!(webhooks.replay(1, 30 * HOUR), ReplayOutcome::Unknown);
+        let again = next_behind_looks(&webhooks, 30 * HOUR).unwrap();
+        assert_eq!((again.place, again.start), (before.place, before.start));
+        webhooks.delivered(again.place, Some(5), 30 * HOUR, false);
+        assert!(letters(&webhooks).is_empty());
+        assert_eq!(webhooks.stats(30 * HOUR).outcomes.delivered, 1);
+        // It has as long as any other again.
+        webhooks.note(7);
+        let post = next(&webhooks, 31 * HOUR).unwrap();
+        let failed = FailedPost { place: post.place, why: "", retry_after_ms: None, random: 0 };
+        assert_eq!(webhooks.failed(&failed, at(32 * HOUR)), Fate::Repeated);
+        let stats = webhooks.stats(33 * HOUR);
+        assert_eq!((stats.pending, stats.oldest_pending_ms), (1, 2 * HOUR));
+    }
+
+    /// The next post, behind tasks that are there.
+    fn next_behind_looks(webhooks: &Webhooks, now_ms: u64) -> Option<Box<Post>> {
+        loop {
+            match webhooks.next(now_ms, Waker::noop()) {
+                NextPost::Post(post) => return Some(post),
+                NextPost::Look(_) => {}
+                NextPost::At(_) | NextPost::Never => return None,
+            }
+        }
+    }
+
+    #[test]
+    fn a_task_that_leaves_makes_letters_of_what_was_not_posted_which_stay() {
+        let webhooks = webhooks();
+        for id in ["a", "b"] {
+            set(&webhooks, 7, 0, id, URL).unwrap();
+        }
+        webhooks.note(7);
+        let posted = next(&webhooks, 0).unwrap();
+        webhooks.delivered(posted.place, Some(9), 0, false);
+        webhooks.task_left(7, 5);
+        assert_eq!(letters(&webhooks), [(1, WhyDead::TaskLeft)]);
+        assert_eq!(&*webhooks.dead_letter(1).unwrap().config_id, b"b");
+        assert_eq!(webhooks.replay(1, 0), ReplayOutcome::Gone);
+        assert_eq!(webhooks.replay_all(0), (0, 1));
+        assert_eq!((webhooks.counted(), webhooks.stats(0).outcomes.task_left), ((0, 0), 1));
+        assert!(webhooks.drop_dead(1) && !webhooks.drop_dead(1));
+        assert!(letters(&webhooks).is_empty());
+    }
+
+    #[test]
+    fn a_letter_of_a_task_or_a_configuration_that_is_gone_is_not_replayed() {
+        let webhooks = webhooks();
+        for task in 1..=3 {
+            given_up(&webhooks, task);
+        }
+        webhooks.task_left(1, 0);
+        set(&webhooks, 2, 0, "a", URL).unwrap();
+        assert_eq!(webhooks.replay(1, 0), ReplayOutcome::Gone);
+        assert_eq!(webhooks.replay(2, 0), ReplayOutcome::Gone);
+        assert_eq!(webhooks.replay_all(0), (1, 2));
+        assert_eq!(letters(&webhooks).len(), 2);
+        assert_eq!((webhooks.drop_all_dead(), webhooks.drop_all_dead()), (2, 0));
+    }
+
+    #[test]
+    fn the_oldest_letter_leaves_when_there_are_too_many() {
+        let webhooks = webhooks();
+        let count = BOUNDS.dead_max as u64 + 2;
+        for task in 1..=count {
+            given_up(&webhooks, task);
+        }
+        let numbers: Vec<u64> = letters(&webhooks).iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [3, 4, 5]);
+        assert_eq!(webhooks.replay(2, 0), ReplayOutcome::Unknown);
+        assert_eq!(webhooks.stats(0).outcomes.given_up, count);
+        // A hole is no number of another's.
+        assert!(webhooks.drop_dead(4) && webhooks.dead_letter(4).is_none());
+        assert_eq!(webhooks.dead_letter(5).unwrap().number, 5);
+    }
+
+    #[test]
+    fn a_task_whose_webhooks_have_all_stopped_is_looked_at_when_it_changes() {
+        let webhooks = webhooks();
+        given_up(&webhooks, 7);
+        webhooks.note(7);
+        assert!(matches!(webhooks.next(0, Waker::noop()), NextPost::Look(7)));
+        assert!(matches!(webhooks.next(0, Waker::noop()), NextPost::Never));
+        webhooks.task_left(7, 0);
+        // It had its letter.
+        assert_eq!(letters(&webhooks), [(1, WhyDead::GivenUp)]);
+        assert_eq!(webhooks.counted(), (0, 0));
     }
 }

@@ -1,0 +1,78 @@
+//! What is counted of webhooks, for whoever runs the server.
+//!
+//! Law: counting takes no lock of its own. What can be seen of the webhooks is looked at when
+//! somebody asks, and no id and no host is told.
+
+use super::Webhooks;
+use crate::push::dead::WhyDead;
+
+/// What came of posts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PushOutcomes {
+    /// They have arrived.
+    pub delivered: u64,
+    /// They have not, each attempt by itself.
+    pub failed: u64,
+    /// Their receivers want no more of them.
+    pub gone: u64,
+    /// Webhooks that were tried for as long as they may be.
+    pub given_up: u64,
+    /// Webhooks of which the task has left before everything was posted.
+    pub task_left: u64,
+}
+
+impl PushOutcomes {
+    pub(super) fn count_dead(&mut self, why: WhyDead) {
+        match why {
+            WhyDead::GivenUp => self.given_up += 1,
+            WhyDead::TaskLeft => self.task_left += 1,
+        }
+    }
+
+    /// Each with its name.
+    pub const fn by_name(self) -> [(&'static str, u64); 5] {
+        [
+            ("delivered", self.delivered),
+            ("failed", self.failed),
+            ("gone", self.gone),
+            ("dead_given_up", self.given_up),
+            ("dead_task_left", self.task_left),
+        ]
+    }
+}
+
+/// Webhooks as they are now, and what came of posts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PushStats {
+    /// Configurations.
+    pub configs: usize,
+    /// Their bytes, as `push_bytes_max` counts them.
+    pub config_bytes: usize,
+    /// Those with something that was not posted, which go on.
+    pub pending: usize,
+    /// For how long the one among them has waited that has waited longest, in ms.
+    pub oldest_pending_ms: u64,
+    /// Posts under way.
+    pub in_flight: usize,
+    /// Dead letters that are kept.
+    pub dead_letters: usize,
+    /// What came of posts.
+    pub outcomes: PushOutcomes,
+}
+
+impl Webhooks {
+    /// Looks at all webhooks once.
+    pub fn stats(&self, now_ms: u64) -> PushStats {
+        let state = self.lock();
+        let (pending, oldest_ms) = state.schedule.pending();
+        PushStats {
+            configs: state.schedule.len().0,
+            config_bytes: state.counted.bytes,
+            pending,
+            oldest_pending_ms: oldest_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms)),
+            in_flight: state.schedule.posting() as usize,
+            dead_letters: state.dead.len(),
+            outcomes: state.outcomes,
+        }
+    }
+}

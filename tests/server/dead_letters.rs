@@ -1,0 +1,295 @@
+//! Dead letters over real sockets: a receiver that has failed for too long, an operator who looks,
+//! and the receiver that comes back.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::Command,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+};
+
+use peregrine::{
+    agent::echo::Echo,
+    engine::{Pace, PushSettings, PushTargets},
+    limits::Limits,
+    net::{HttpClientOptions, Running, Server},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    ask::{V1, post, rpc, say},
+    binary::{PATH, Tcp, eventually},
+    reply::Reply,
+};
+
+/// A receiver that fails until it is told not to; it keeps the id of each notification, and whether
+/// that was taken.
+struct Receiver {
+    addr: SocketAddr,
+    is_back: Arc<AtomicBool>,
+    seen: Arc<Mutex<Vec<(String, bool)>>>,
+}
+
+impl Receiver {
+    fn new() -> Receiver {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (is_back, seen) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<_>>>::default());
+        let (asked, keep) = (Arc::clone(&is_back), Arc::clone(&seen));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let Some(id) = notification(&stream) else { continue };
+                let takes = asked.load(SeqCst);
+                // Before the answer, so that who has it finds the post.
+                keep.lock().unwrap().push((id, takes));
+                let status = if takes { "200 OK" } else { "503 Service Unavailable" };
+                let answer =
+                    format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+                // A server that ends wants no answer.
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        Receiver { addr, is_back, seen }
+    }
+
+    fn seen(&self) -> Vec<(String, bool)> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+/// Reads a request; its `A2A-Notification-Id`.
+fn notification(stream: &TcpStream) -> Option<String> {
+    let mut reader = BufReader::new(stream);
+    let (mut id, mut length) = (None, 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else {
+            match line.trim_end().is_empty() {
+                true => break,
+                false => continue,
+            }
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "a2a-notification-id" => id = Some(value.to_owned()),
+            "content-length" => length = value.parse().unwrap(),
+            _ => {}
+        }
+    }
+    reader.read_exact(&mut vec![0; length]).ok()?;
+    id
+}
+
+/// A server that gives a webhook up at once.
+fn server(admin: &str) -> Running {
+    let pace = Pace { give_up_ms: 0, ..Pace::default() };
+    let allow = vec!["localhost".parse().unwrap()];
+    let targets = PushTargets { allow, ..PushTargets::default() };
+    let push = PushSettings { targets, pace, ..PushSettings::default() };
+    let server = Server::new().agent(Echo::profile(), Echo).allow_host("*").workers(1).metrics();
+    let server = server.limits(Limits { tasks_max: 4, ..Limits::default() });
+    let server = server.push(push, HttpClientOptions::default()).admin(admin);
+    server.listen("127.0.0.1:0").start().unwrap()
+}
+
+/// Sends a message with a webhook; the id of its task.
+fn send(running: &Running, receiver: &Receiver) -> Value {
+    let mut params = V1.params(say("hi"));
+    let url = format!("http://{}/hook?secret=1", receiver.addr);
+    params["configuration"]["taskPushNotificationConfig"] = json!({ "id": "mine", "url": url });
+    let mut tcp = Tcp::to(running.addrs()[0]);
+    tcp.write(&post("/", &[], &rpc(V1.send(), &params)));
+    tcp.reply().result()["task"]["id"].clone()
+}
+
+fn admin(running: &Running) -> SocketAddr {
+    running.admin().unwrap().strip_prefix("http://").unwrap().parse().unwrap()
+}
+
+fn ask(to: SocketAddr, method: &str, path: &str) -> Reply {
+    let mut tcp = Tcp::to(to);
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    tcp.write(head.as_bytes());
+    tcp.reply()
+}
+
+fn letters(admin: SocketAddr) -> Vec<Value> {
+    let reply = ask(admin, "GET", "/push/dead");
+    assert_eq!((reply.status, reply.field("content-type")), (200, Some("application/json")));
+    reply.json().as_array().unwrap().clone()
+}
+
+/// Waits for so many letters.
+fn wait_for_letters(admin: SocketAddr, count: usize) -> Vec<Value> {
+    eventually("there are letters", || letters(admin).len() == count);
+    letters(admin)
+}
+
+fn metric(admin: SocketAddr, line: &str) -> u64 {
+    let reply = ask(admin, "GET", "/metrics");
+    let found = reply.text().lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
+    found.unwrap_or_else(|| panic!("no {line} in {}", reply.text())).parse().unwrap()
+}
+
+fn deliveries(admin: SocketAddr, outcome: &str) -> u64 {
+    metric(admin, &format!("peregrine_push_deliveries_total{{outcome=\"{outcome}\"}}"))
+}
+
+#[test]
+fn a_dead_letter_is_replayed_when_its_receiver_is_back() {
+    let (running, receiver) = (server("127.0.0.1:0"), Receiver::new());
+    let admin = admin(&running);
+    assert!(letters(admin).is_empty());
+    let task = send(&running, &receiver);
+    let letter = wait_for_letters(admin, 1).remove(0);
+    let number = letter["number"].as_u64().unwrap();
+    assert_eq!((&letter["taskId"], &letter["configId"]), (&task, &json!("mine")));
+    assert_eq!(letter["host"], format!("http://{}", receiver.addr));
+    assert_eq!(
+        (&letter["reason"], &letter["error"]),
+        (&json!("given_up"), &json!("HTTP status 503"))
+    );
+    assert!(letter["time"].as_str().unwrap().ends_with('Z') && letter["sequence"].is_u64());
+    assert!(!letter.to_string().contains("secret"), "{letter}");
+    let one = format!("/push/dead/{number}");
+    assert_eq!(ask(admin, "GET", &one).json(), letter);
+    assert_eq!(metric(admin, "peregrine_push_dead_letters"), 1);
+    assert_eq!((deliveries(admin, "failed"), deliveries(admin, "dead_given_up")), (1, 1));
+    assert_eq!(metric(admin, "peregrine_push_configs"), 1);
+    assert!(metric(admin, "peregrine_push_config_bytes") > 0);
+    assert_eq!(metric(admin, "peregrine_push_pending"), 0);
+
+    let before = receiver.seen();
+    assert_eq!(before.len(), 1);
+    receiver.is_back.store(true, SeqCst);
+    let replayed = ask(admin, "POST", &format!("{one}/replay"));
+    assert_eq!((replayed.status, replayed.json()), (200, json!({ "replayed": 1 })));
+    eventually("all events arrive", || {
+        receiver.seen().len() > 1 && metric(admin, "peregrine_push_pending") == 0
+    });
+    let after = receiver.seen();
+    assert_eq!(after[1], (before[0].0.clone(), true));
+    assert!(after[2..].iter().all(|(id, takes)| *takes && *id != before[0].0));
+    assert_eq!(deliveries(admin, "delivered"), after.len() as u64 - 1);
+    assert!(letters(admin).is_empty());
+    assert_eq!(metric(admin, "peregrine_push_in_flight"), 0);
+    assert_eq!(metric(admin, "peregrine_push_oldest_pending_seconds"), 0);
+    assert_eq!(ask(admin, "POST", &format!("{one}/replay")).status, 404);
+    running.shutdown();
+    running.join();
+}
+
+#[test]
+fn letters_are_the_admin_listeners_alone_and_say_what_cannot_be_done() {
+    let (running, receiver) = (server("127.0.0.1:0"), Receiver::new());
+    let (admin, agents) = (admin(&running), running.addrs()[0]);
+    send(&running, &receiver);
+    let number = wait_for_letters(admin, 1)[0]["number"].as_u64().unwrap();
+    let one = format!("/push/dead/{number}");
+    for (method, path) in [
+        ("GET", "/push/dead".to_owned()),
+        ("DELETE", "/push/dead".to_owned()),
+        ("POST", "/push/dead/replay".to_owned()),
+        ("GET", one.clone()),
+        ("DELETE", one.clone()),
+        ("POST", format!("{one}/replay")),
+    ] {
+        assert!(ask(agents, method, &path).status >= 400, "{method} {path}");
+    }
+    for (method, path, allow) in [
+        ("PUT", "/push/dead", "GET, HEAD, DELETE"),
+        ("POST", "/push/dead", "GET, HEAD, DELETE"),
+        ("GET", "/push/dead/replay", "POST"),
+        ("POST", &one, "GET, HEAD, DELETE"),
+        ("DELETE", &format!("{one}/replay"), "POST"),
+    ] {
+        let reply = ask(admin, method, path);
+        assert_eq!((reply.status, reply.field("allow")), (405, Some(allow)), "{method} {path}");
+    }
+    for (method, path) in [
+        ("GET", "/push/dead/999"),
+        ("DELETE", "/push/dead/999"),
+        ("POST", "/push/dead/999/replay"),
+        ("GET", "/push/dead/x"),
+        ("GET", "/push"),
+    ] {
+        assert_eq!(ask(admin, method, path).status, 404, "{method} {path}");
+    }
+    let mut tcp = Tcp::to(admin);
+    let origin =
+        format!("POST {one}/replay HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n");
+    tcp.write(format!("{origin}Content-Length: 0\r\n\r\n").as_bytes());
+    assert_eq!(tcp.reply().status, 403);
+    // Its task makes room for others, and takes the webhook with it.
+    let mut tcp = Tcp::to(agents);
+    eventually("the configuration is gone", || {
+        tcp.write(&post("/", &[], &rpc(V1.send(), &V1.params(say("hi")))));
+        tcp.reply();
+        metric(admin, "peregrine_push_configs") == 0
+    });
+    let gone = ask(admin, "POST", &format!("{one}/replay"));
+    assert!(gone.status == 409 && gone.json()["error"].is_string(), "{}", gone.text());
+    assert_eq!(ask(admin, "POST", "/push/dead/replay").json(), json!({ "replayed": 0, "gone": 1 }));
+    assert_eq!(ask(admin, "DELETE", &one).json(), json!({ "dropped": 1 }));
+    assert_eq!(ask(admin, "DELETE", "/push/dead").json(), json!({ "dropped": 0 }));
+    running.shutdown();
+    running.join();
+}
+
+/// A run of `peregrine push dead`: its exit code, and what it said.
+#[cfg(feature = "cli")]
+fn run(admin: &str, words: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(PATH);
+    command.args(["push", "dead"]).args(words).env("PEREGRINE_ADMIN", admin);
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text)
+}
+
+#[test]
+#[cfg(feature = "cli")]
+fn whoever_runs_the_server_has_commands_for_its_letters() {
+    let folder = std::env::temp_dir().join(format!("peregrine-dead-{}", std::process::id()));
+    let unix = format!("unix:{}", folder.display());
+    for place in ["127.0.0.1:0", unix.as_str()] {
+        let (running, receiver) = (server(place), Receiver::new());
+        let admin = running.admin().unwrap().to_owned();
+        let json = |words: &[&str]| -> Value {
+            let (code, text) = run(&admin, words);
+            assert_eq!(code, Some(0), "{words:?}: {text}");
+            serde_json::from_str(&text).unwrap()
+        };
+        assert_eq!(json(&["list", "--json"]), json!([]));
+        let tasks: Vec<Value> = (0..3).map(|_| send(&running, &receiver)).collect();
+        eventually("there are letters", || {
+            json(&["list", "-o", "json"]).as_array().unwrap().len() == 3
+        });
+        let (code, table) = run("", &["list", "--admin", &admin]);
+        assert_eq!((code, table.lines().count()), (Some(0), 4), "{table}");
+        assert!(table.starts_with("NUMBER") && table.contains("HTTP status 503"), "{table}");
+        for task in tasks {
+            assert!(table.contains(task.as_str().unwrap()), "{table}");
+        }
+        let (code, letter) = run(&admin, &["show", "1"]);
+        assert!(code == Some(0) && letter.starts_with("Number: 1\nTime: "), "{letter}");
+        assert_eq!(run(&admin, &["drop", "1"]), (Some(0), "Dropped: 1\n".to_owned()));
+        for words in [&["drop", "1"][..], &["show", "1"], &["replay", "1", "--json"]] {
+            let (code, text) = run(&admin, words);
+            assert!(code == Some(1) && text.contains("no dead letter"), "{words:?} {text}");
+        }
+        receiver.is_back.store(true, SeqCst);
+        assert_eq!(json(&["replay", "2", "--json"]), json!({ "replayed": 1 }));
+        assert_eq!(json(&["replay", "--all", "--json"]), json!({ "replayed": 1, "gone": 0 }));
+        eventually("both arrive", || receiver.seen().iter().filter(|(_, took)| *took).count() >= 2);
+        assert_eq!(run(&admin, &["drop", "--all"]), (Some(0), "Dropped: 0\n".to_owned()));
+        running.shutdown();
+        running.join();
+        let (code, text) = run(&admin, &["list"]);
+        assert!(code == Some(3) && text.contains("A2ACLI_ERR_UNREACHABLE"), "{text}");
+    }
+}
