@@ -263,7 +263,10 @@ mod tests {
         let webhooks = webhooks();
         given_up(&webhooks, 7);
         webhooks.note(7);
+        let is_needed = || webhooks.lock().tasks[&7].watch.is_needed();
+        assert!(is_needed());
         assert!(matches!(webhooks.next(0, Waker::noop()), NextPost::Look(7)));
+        assert!(!is_needed());
         assert!(matches!(webhooks.next(0, Waker::noop()), NextPost::Never));
         webhooks.task_left(7, 0);
         // It had its letter.
