@@ -238,4 +238,5 @@ async def the_other_generation_reads_the_task(base_url):
         equal(task["artifacts"][0]["parts"], [{"text": "for both"}], "parts")
 
 
-main("py03", sys.argv[1])
+if __name__ == "__main__":
+    main("py03", sys.argv[1])

@@ -284,4 +284,5 @@ async def the_other_generation_reads_the_task(base_url):
         equal(task["artifacts"][0]["parts"], [{"kind": "text", "text": "for both"}], "parts")
 
 
-main("py1", sys.argv[1])
+if __name__ == "__main__":
+    main("py1", sys.argv[1])

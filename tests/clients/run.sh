@@ -8,7 +8,10 @@
 # (`--interfaces jsonrpc,http+json,grpc`), `adk` refuses a card that lists it, and `fasta2a` needs
 # `--mount /fasta2a=fasta2a`, `signed` two keys that sign, one of each kind (`--card-key`), `traces`
 # `PEREGRINE_TRACES_ENDPOINT=http://127.0.0.1:4318`; without --only everything runs but `adk`,
-# `signed` and `traces`. Prints `N passed, N failed` last.
+# `signed`, `traces`, and what begins with callers- or webhooks-. Prints `N passed, N failed` last.
+#
+# What begins with webhooks- configures webhooks of its own on loopback, and verifies what they are
+# told: `--push-allow localhost`, `--push-sign-key` for a JWT and for Ed25519.
 #
 # What begins with callers- shows credentials, and `browser` drives Debian's Chromium. They need
 # the server of callers.toml, a new one each time because it counts wrong credentials, with
@@ -25,6 +28,7 @@ only="$only grpc ws fasta2a metrics"
 names="$only adk signed traces browser"
 for name in callers-{py1,js1,js03}; do names="$names $name $name-rest $name-grpc"; done
 names="$names callers-py03 callers-py03-rest"
+for name in $official; do names="$names webhooks-$name webhooks-$name-rest webhooks-$name-grpc"; done
 base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $names}
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
@@ -39,11 +43,18 @@ stamped() { # STAMP FILE COMMAND...
     fi
 }
 
-venv() { # GENERATION
-    rm -rf ".venv-$1"
-    python3 -m venv ".venv-$1"
-    ".venv-$1/bin/python" -m pip install --quiet --disable-pip-version-check \
-        -r "requirements-$1.txt"
+venv() { # NAME
+    new_venv ".venv-$1" -r "requirements-$1.txt"
+}
+
+venv_webhook() { # GENERATION
+    new_venv ".venv-webhook-$1" -r "requirements-$1.txt" -r requirements-webhook.txt
+}
+
+new_venv() { # FOLDER REQUIREMENTS...
+    rm -rf "$1"
+    python3 -m venv "$1"
+    "$1/bin/python" -m pip install --quiet --disable-pip-version-check "${@:2}"
 }
 
 modules() {
@@ -119,6 +130,20 @@ for name in ${only//,/ }; do
         generation=${generation%-*}
         stamped ".venv-$generation/stamp" "requirements-$generation.txt" venv "$generation"
         A2A_BINDING=$binding client "$name" ".venv-$generation/bin/python" "callers$generation.py"
+        ;;
+    webhooks-py*)
+        generation=${name#webhooks-py}
+        generation=${generation%-*}
+        # Beside the SDK stands what verifies.
+        stamped ".venv-webhook-$generation/stamp" "requirements-$generation.txt" \
+            venv_webhook "$generation"
+        A2A_BINDING=$binding client "$name" ".venv-webhook-$generation/bin/python" \
+            "webhooks$generation.py"
+        ;;
+    webhooks-js*)
+        stamped node_modules/.stamp package.json modules
+        generation=${name#webhooks-js}
+        A2A_BINDING=$binding client "$name" node "webhooks${generation%-*}.mjs"
         ;;
     callers-js*)
         stamped node_modules/.stamp package.json modules

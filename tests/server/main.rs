@@ -36,4 +36,6 @@ mod tenants;
 mod tls;
 #[cfg(feature = "otlp")]
 mod traces;
+#[cfg(feature = "push")]
+mod webhooks;
 mod websocket;

@@ -111,6 +111,13 @@ impl Binary {
         Binary::of(command)
     }
 
+    /// Starts a server of one worker by another program, whose last arguments are its command.
+    pub fn start_in(program: &[&str], flags: &[&str]) -> Binary {
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).arg(PATH).args(SERVE).args(["--workers", "1"]).args(flags);
+        Binary::of(command)
+    }
+
     fn of(mut command: Command) -> Binary {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");

@@ -1,0 +1,4 @@
+//! Webhooks over real sockets: what receivers are told, whatever they do, and whom nobody reaches.
+
+mod failing;
+mod receiver;
