@@ -20,7 +20,7 @@ from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
 from google.protobuf.json_format import ParseDict
 
 from harness import BINDING, case, check, drain, equal, main, raises
-from py1 import Session, message, steps_of
+from py1 import Session, message, state_name, steps_of
 from receiver import SECRET, Receiver
 
 
@@ -122,9 +122,11 @@ async def a_running_task_is_told_of(base_url):
         task = await s.held_task("hold:1000:5")
         config = TaskPushNotificationConfig(task_id=task.id, url=receiver.origin + "/late")
         await s.client.create_task_push_notification_config(config)
-        posts = await received(receiver, "/late", lambda posts: len(posts) >= 4)
-        last = read(posts)[-1]
-        equal(last.status_update.task_id, task.id, "task")
+        posts = await received(receiver, "/late", lambda posts: len(posts) >= 5)
+        first, *_, last = read(posts)
+        for event, state in ((first, "working"), (last, "completed")):
+            equal(event.status_update.task_id, task.id, "task")
+            equal(state_name(event.status_update.status.state), state, "state")
     receiver.close()
 
 

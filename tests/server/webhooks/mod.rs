@@ -1,4 +1,5 @@
 //! Webhooks over real sockets: what receivers are told, whatever they do, and whom nobody reaches.
 
 mod failing;
+mod load;
 mod receiver;

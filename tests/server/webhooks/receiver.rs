@@ -16,6 +16,8 @@ use serde_json::Value;
 use socket2::SockRef;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+const COMPLETED: &[u8] = b"TASK_STATE_COMPLETED";
+
 /// What a receiver does with a post that it has read.
 #[derive(Clone, Debug)]
 pub enum Does {
@@ -75,6 +77,7 @@ struct Shared {
     plan: Plan,
     tls: Mutex<Option<Arc<ServerConfig>>>,
     connections: AtomicUsize,
+    completed: AtomicUsize,
     posts: Mutex<Vec<Received>>,
     /// Posts of each path so far.
     counts: Mutex<HashMap<String, usize>>,
@@ -113,6 +116,7 @@ impl Receiver {
             plan,
             tls: Mutex::default(),
             connections: AtomicUsize::new(0),
+            completed: AtomicUsize::new(0),
             posts: Mutex::default(),
             counts: Mutex::default(),
             is_stopped: AtomicBool::new(false),
@@ -181,6 +185,11 @@ impl Receiver {
     /// Posts so far, whatever their path.
     pub fn count(&self) -> usize {
         self.shared.posts.lock().unwrap().len()
+    }
+
+    /// How many posts have told of the end of a task, and were taken.
+    pub fn completed(&self) -> usize {
+        self.shared.completed.load(Ordering::Relaxed)
     }
 
     /// Posts of all paths, in their order.
@@ -316,6 +325,9 @@ fn serve(mut peer: impl Read + Write, stream: &TcpStream, shared: &Shared) {
                 Does::Later(_) | Does::DripsBody | Does::Floods => true,
                 Does::Hangs | Does::Resets | Does::Closes | Does::Breaks | Does::DripsHead => false,
             };
+            let is_last = post.body.windows(COMPLETED.len()).any(|some| some == COMPLETED);
+            let is_last = usize::from(is_last && post.is_taken);
+            shared.completed.fetch_add(is_last, Ordering::Relaxed);
             posts.push(post);
             does
         };
@@ -370,25 +382,33 @@ fn drip(peer: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
+/// One post; its connection brings nothing behind it before it is answered.
 fn read_post(peer: &mut impl Read) -> Option<Received> {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        match peer.read(&mut byte) {
-            Ok(1) => head.push(byte[0]),
-            _ => return None,
+    let (mut bytes, mut some) = (Vec::new(), [0; 4096]);
+    let mut more = |bytes: &mut Vec<u8>| match peer.read(&mut some) {
+        Ok(count @ 1..) => Some(bytes.extend_from_slice(&some[..count])),
+        _ => None,
+    };
+    let end = loop {
+        match bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            Some(end) => break end,
+            None => more(&mut bytes)?,
         }
-    }
-    let head = String::from_utf8(head).unwrap();
-    let mut lines = head.trim_end().split("\r\n");
+    };
+    let head = std::str::from_utf8(&bytes[..end]).unwrap();
+    let mut lines = head.split("\r\n");
     let start = lines.next()?;
     let path = start.strip_prefix("POST ")?.strip_suffix(" HTTP/1.1")?.to_owned();
     let fields: BTreeMap<String, String> = lines
         .map(|line| line.split_once(": ").unwrap())
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
-    let mut body = vec![0; fields["content-length"].parse().unwrap()];
-    peer.read_exact(&mut body).ok()?;
+    let length: usize = fields["content-length"].parse().unwrap();
+    while bytes.len() < end + 4 + length {
+        more(&mut bytes)?;
+    }
+    assert_eq!(bytes.len(), end + 4 + length, "more than a post");
+    let body = bytes.split_off(end + 4);
     let id = fields["a2a-notification-id"].clone();
     let event = fields["a2a-event-id"].parse().unwrap();
     Some(Received { path, id, event, fields, body, is_taken: false })

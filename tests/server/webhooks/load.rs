@@ -1,0 +1,159 @@
+//! Many tasks at a time, each with three webhooks and a client that streams it: every webhook is
+//! told all of it in order, and the memory of the server stays within what the banner says.
+//!
+//! `PUSH_TASKS=10000` makes it larger.
+
+use std::{collections::HashMap, path::Path, thread, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::receiver::{Does, Received, Receiver, distinct, patiently, says};
+use crate::support::{
+    ask::{Say, V1, post, rpc, say},
+    binary::{Binary, Tcp},
+};
+
+/// A task waits until it has all its webhooks and somebody streams it; so nothing depends on time.
+const SCRIPT: &str = r#"
+[agent]
+name = "two-turns"
+
+[[rule]]
+text = "begin"
+[[rule.step]]
+status = "input-required"
+
+[[rule]]
+text = "go on"
+[[rule.step]]
+status = "working"
+[[rule.step]]
+delay_ms = 50
+artifact = "out"
+parts = [{ text = "one" }]
+[[rule.step]]
+delay_ms = 50
+artifact = "out"
+append = true
+parts = [{ text = "two" }]
+[[rule.step]]
+status = "completed"
+text = "done"
+"#;
+
+const MEMORY_MIB: u64 = 256;
+
+struct Running {
+    task: String,
+    stream: Tcp,
+}
+
+fn ask(tcp: &mut Tcp, method: &str, params: &Value) -> Value {
+    tcp.write(&post("/", &[("A2A-Version", "1.0")], &rpc(method, params)));
+    tcp.reply().result()
+}
+
+/// Tasks that wait for their second turn, each with a webhook at every receiver.
+fn begin(server: &Binary, count: usize, hooks: &[Receiver]) -> Vec<String> {
+    let mut tcp = server.connect();
+    let made = (0..count).map(|n| {
+        let mut params = V1.params(Say { id: &format!("m-{n}"), ..say("begin") });
+        let url = |hook: &Receiver| hook.url(&format!("/{n}"));
+        params["configuration"]["taskPushNotificationConfig"] = json!({"url": url(&hooks[0])});
+        let made = ask(&mut tcp, V1.send(), &params);
+        let task = made["task"]["id"].as_str().unwrap().to_owned();
+        for hook in &hooks[1..] {
+            let params = json!({"taskId": task, "url": url(hook)});
+            ask(&mut tcp, "CreateTaskPushNotificationConfig", &params);
+        }
+        task
+    });
+    made.collect()
+}
+
+/// Streams the second turn of each.
+fn go_on(server: &Binary, tasks: Vec<String>) -> Vec<Running> {
+    let open = |task: String| {
+        let params = V1.params(Say { task: Some(&task), id: "go", ..say("go on") });
+        let mut stream = server.connect();
+        stream.write(&post("/", &[("A2A-Version", "1.0")], &rpc(V1.stream(), &params)));
+        Running { task, stream }
+    };
+    tasks.into_iter().map(open).collect()
+}
+
+fn bodies(posts: &[Received]) -> Vec<Value> {
+    distinct(posts).iter().map(|post| post.json()).collect()
+}
+
+#[test]
+fn every_webhook_of_many_tasks_is_told_everything_in_order() {
+    let count = std::env::var("PUSH_TASKS").map_or(1_000, |text| text.parse().unwrap());
+    let script = Path::new(env!("CARGO_TARGET_TMPDIR")).join("two-turns.toml");
+    std::fs::write(&script, SCRIPT).unwrap();
+    let (agent, memory) = (format!("script:{}", script.display()), format!("{MEMORY_MIB}M"));
+    let server = Binary::start(&[
+        "--push-allow",
+        "localhost",
+        "--agent",
+        &agent,
+        "--memory",
+        &memory,
+    ]);
+    // One takes all, one is slow now and then, one fails now and then.
+    let hooks = [
+        Receiver::willing(),
+        Receiver::new(|n, post| match (n + post.path.len() + post.body.len()) % 50 {
+            0 => Does::Later(Duration::from_millis(30)),
+            _ => says("200 OK"),
+        }),
+        Receiver::new(|n, post| match (n * 31 + post.path.bytes().map(usize::from).sum::<usize>()) % 97 {
+            0 => says("503 Service Unavailable"),
+            1 => Does::Closes,
+            _ => says("200 OK"),
+        }),
+    ];
+    let running = thread::scope(|scope| {
+        let most = scope.spawn(|| watch(&server, &hooks, count));
+        let tasks = begin(&server, count, &hooks);
+        let running = go_on(&server, tasks);
+        let streamed: Vec<(String, Vec<Value>)> = running.into_iter().map(read).collect();
+        let most = most.join().unwrap();
+        let is_counted = std::env::var_os("ASAN_OPTIONS").is_none();
+        assert!(!is_counted || most <= MEMORY_MIB * 1024, "{most} KiB were resident");
+        eprintln!("{count} tasks: {most} KiB were resident at most");
+        streamed
+    });
+    let told: Vec<HashMap<String, Vec<Received>>> = hooks.iter().map(Receiver::by_path).collect();
+    for (n, (task, streamed)) in running.iter().enumerate() {
+        let path = format!("/{n}");
+        // The stream begins with the task as it is; then it says what is new.
+        let news = &streamed[1..];
+        assert_eq!(streamed[0]["task"]["id"], **task);
+        for (hook, posts) in told.iter().enumerate() {
+            let told = bodies(&posts[&path]);
+            // The first was there from the beginning.
+            let (before, after) = told.split_at(told.len() - news.len());
+            assert_eq!(after, news, "{path} of {hook}");
+            assert_eq!(!before.is_empty(), hook == 0, "{path} of {hook}: {before:?}");
+        }
+    }
+    server.assert_lives();
+}
+
+fn read(running: Running) -> (String, Vec<Value>) {
+    let Running { task, mut stream } = running;
+    let reply = stream.reply();
+    (task, reply.events().iter().map(|event| event.result().clone()).collect())
+}
+
+/// The most that is resident until every webhook was told of the end of its task, in KiB.
+fn watch(server: &Binary, hooks: &[Receiver], count: usize) -> u64 {
+    let mut most = 0;
+    patiently("all are told of the end", || {
+        let line = server.status("VmRSS").expect("a line");
+        most = most.max(line.split(' ').next().unwrap().parse().expect("a number"));
+        hooks.iter().all(|hook| hook.completed() >= count)
+    });
+    most
+}
