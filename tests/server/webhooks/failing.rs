@@ -171,8 +171,7 @@ fn a_receiver_that_fails_most_of_the_time_is_told_everything_in_order() {
             (path, events)
         })
         .collect();
-    let posts: usize =
-        told.iter().map(|(path, events)| receiver.assert_told(path, events)).sum();
+    let posts: usize = told.iter().map(|(path, events)| receiver.assert_told(path, events)).sum();
     let events: usize = told.iter().map(|(_, events)| events.len()).sum();
     assert!(posts > events, "{posts} posts, {events} events");
     end(server);
@@ -189,8 +188,7 @@ fn server_config(issued: Issued) -> ServerConfig {
 fn a_wrong_certificate_is_told_nothing_until_it_is_right() {
     let (trusted, strange) =
         (Authority::new("webhooks-trusted"), Authority::new("webhooks-strange"));
-    let server =
-        quick(ClientTls::default().without_system_authorities().authority(trusted.file()));
+    let server = quick(ClientTls::default().without_system_authorities().authority(trusted.file()));
     let other_name = rcgen::CertificateParams::new(["other.example".to_owned()]).unwrap();
     let wrong = [strange.server("strange"), trusted.issue("other", other_name)];
     let receiver = Receiver::over_tls(server_config(strange.server("first")));

@@ -96,7 +96,15 @@ pub struct Receiver {
 impl Receiver {
     /// One on 127.0.0.1 that follows a plan: what becomes of the n-th post of a path, from 0.
     pub fn new(plan: impl Fn(usize, &Received) -> Does + Send + Sync + 'static) -> Receiver {
-        Receiver::at("127.0.0.1:0".parse().unwrap(), Receiver::shared(Box::new(plan)))
+        Receiver::bound("127.0.0.1:0".parse().unwrap(), plan)
+    }
+
+    /// The same at another address.
+    pub fn bound(
+        addr: SocketAddr,
+        plan: impl Fn(usize, &Received) -> Does + Send + Sync + 'static,
+    ) -> Receiver {
+        Receiver::at(addr, Receiver::shared(Box::new(plan)))
     }
 
     /// One that takes everything.
