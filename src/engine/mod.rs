@@ -30,7 +30,7 @@ pub use crate::{
         ws::is_origin,
     },
     dialect::{FirstCall, card::CardForm, first_call},
-    http::{FieldLines, RequestParts},
+    http::{FieldLines, FieldLinesBuf, RequestParts},
     json::Source,
     op::{AgentChange, AgentError, Agents},
     service::Start,

@@ -19,12 +19,14 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use crate::{
     dialect::{push_body, push_head},
     engine::Engine,
+    http::FieldLinesBuf,
     model::{PushConfig, PushForm, uuid},
     op::{Core, ShownPost},
     push::{
-        FailedPost, NextPost, Post, TargetError, Webhooks, fields, origin_of,
+        FailedPost, NextPost, Post, TargetError, Webhooks, fields,
         outbox::{NextRequest, Outbox, PostOutcome, PostRequest},
         signature::{self, PostSigner, SignedPost},
+        url_origin,
     },
     service::{Now, tap::Tap},
 };
@@ -132,11 +134,17 @@ impl CoreOutbox {
         let names = NotificationNames::new(shown.bits, config, post, shown.upto);
         put_head(&mut request.fields, post.form, &names);
         fields::put(&mut request.fields, config);
+        // An answer that is coded in an unknown way would hide its status, and all codings are
+        // welcome where none is named (RFC 9110 §12.5.3).
+        let is_said = |(name, _): (&str, _)| name.eq_ignore_ascii_case("Accept-Encoding");
+        if !request.fields.get().iter().any(is_said) {
+            request.fields.push("Accept-Encoding", "identity");
+        }
         let signed = SignedPost {
             id: str::from_utf8(&names.notification).unwrap_or_default(),
             unix_ms: now.unix_ms,
             task_id: &task_id,
-            audience: origin_of(&request.url),
+            audience: url_origin(&request.url),
             body: &request.body,
         };
         signature::put(&mut request.fields, config, &signed, self.signer.as_deref());
@@ -193,7 +201,7 @@ impl Outbox for CoreOutbox {
         let PostRequest { place, upto, has_more, .. } = *request;
         match outcome {
             PostOutcome::Delivered => {
-                webhooks.delivered(place, Some(upto), now.mono_ms, has_more);
+                webhooks.delivered(place, upto, now.mono_ms, has_more);
             }
             PostOutcome::Gone => webhooks.gone(place),
             PostOutcome::Failed { why, retry_after_ms } => {
@@ -242,20 +250,15 @@ impl NotificationNames {
 }
 
 /// Appends the fields that every notification has.
-fn put_head(out: &mut Vec<u8>, form: PushForm, names: &NotificationNames) {
+fn put_head(out: &mut FieldLinesBuf, form: PushForm, names: &NotificationNames) {
     let (media, version) = push_head(form);
     let notification = str::from_utf8(&names.notification).unwrap_or_default();
-    let mut line = |name: &str, value: &str| {
-        for part in [name, ": ", value, "\r\n"] {
-            out.extend_from_slice(part.as_bytes());
-        }
-    };
-    line("Content-Type", media);
-    line("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
-    version.into_iter().for_each(|version| line("A2A-Version", version));
-    line("A2A-Notification-Id", notification);
-    line("A2A-Event-Id", &names.event.to_string());
+    out.push("Content-Type", media);
+    out.push("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
+    version.into_iter().for_each(|version| out.push("A2A-Version", version));
+    out.push("A2A-Notification-Id", notification);
+    out.push("A2A-Event-Id", &names.event.to_string());
     let span: String =
         notification.bytes().filter(|byte| *byte != b'-').take(16).map(char::from).collect();
-    line("traceparent", &format!("00-{:032x}-{span}-00", names.trace));
+    out.push("traceparent", &format!("00-{:032x}-{span}-00", names.trace));
 }

@@ -182,14 +182,6 @@ impl PushConfigBuf {
         self
     }
 
-    /// Says which events it gets.
-    #[must_use]
-    pub fn filter(mut self, filter: PushFilter) -> PushConfigBuf {
-        super::build::remove(&mut self.packed, push_tag::FILTER);
-        Packer(&mut self.packed).put(push_tag::FILTER, &[filter.bits()]);
-        self
-    }
-
     /// The configuration.
     pub fn view(&self) -> PushConfig<'_> {
         PushConfig(&self.packed)

@@ -20,4 +20,4 @@ pub use self::registry::{
 pub use self::schedule::{Fate, Pace, PostPlace, Schedule};
 pub use self::settings::PushSettings;
 pub use self::target::{HostRule, NoHostRule, PortRule, PushTargets, TargetError, WebhookUrl};
-pub use self::webhook::origin_of;
+pub use self::webhook::url_origin;

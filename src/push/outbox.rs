@@ -4,7 +4,7 @@
 use std::{net::IpAddr, task::Waker};
 
 use super::{PostPlace, TargetError};
-use crate::service::Now;
+use crate::{http::FieldLinesBuf, service::Now};
 
 /// A `POST` that is ready to be sent.
 #[derive(Debug, Default)]
@@ -13,8 +13,8 @@ pub struct PostRequest {
     pub place: PostPlace,
     /// Where it goes, as [`WebhookUrl`](super::WebhookUrl) has written it.
     pub url: String,
-    /// Header fields without `Host` and `Content-Length`, each with the line end behind it.
-    pub fields: Vec<u8>,
+    /// Header fields without `Host` and `Content-Length`.
+    pub fields: FieldLinesBuf,
     /// The content.
     pub body: Vec<u8>,
     /// The last event that it tells of.
@@ -26,7 +26,7 @@ pub struct PostRequest {
 impl PostRequest {
     /// What it says: URL, fields and content.
     pub fn bytes(&self) -> usize {
-        self.url.len() + self.fields.len() + self.body.len()
+        self.url.len() + self.fields.get().lines().len() + self.body.len()
     }
 
     /// Another request may be made in its place.

@@ -71,7 +71,7 @@ pub struct NoPage;
 /// Where a webhook begins in its task's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushStart {
-    /// The last event that is not posted.
+    /// The last event before those that are posted.
     pub seq: u64,
     /// True: the task as it was then is posted first.
     pub snapshot: bool,
@@ -299,7 +299,8 @@ impl Webhooks {
     }
 
     /// How many there are, and their bytes.
-    pub fn counted(&self) -> (usize, usize) {
+    #[cfg(test)]
+    fn counted(&self) -> (usize, usize) {
         let state = self.lock();
         (state.schedule.len().0, state.counted.bytes)
     }
@@ -494,13 +495,13 @@ mod tests {
         let posts = [next(&webhooks, 0).unwrap(), next(&webhooks, 0).unwrap()];
         assert!(next(&webhooks, 0).is_none());
         assert_eq!(posts[0].start, PushStart { seq: 1, snapshot: false });
-        webhooks.delivered(posts[0].place, Some(5), 1, false);
+        webhooks.delivered(posts[0].place, 5, 1, false);
         changed.wake_by_ref();
         let again = next(&webhooks, 1).unwrap();
         assert_eq!((again.place, again.start.seq), (posts[0].place, 5));
         // The other one is under way, and has something new when it is back.
         assert!(next(&webhooks, 1).is_none());
-        webhooks.delivered(posts[1].place, Some(3), 1, false);
+        webhooks.delivered(posts[1].place, 3, 1, false);
         assert_eq!(next(&webhooks, 1).unwrap().start.seq, 3);
     }
 
@@ -513,7 +514,7 @@ mod tests {
         assert_eq!(post.url.as_deref(), Some("http://localhost:8080/x"));
         assert_eq!(PushConfig(&post.config).url().to_string(), "http://LOCALHOST:8080/x");
         set(&webhooks, 7, 0, "a", "http://localhost:8080/y").unwrap();
-        webhooks.delivered(post.place, Some(9), 0, true);
+        webhooks.delivered(post.place, 9, 0, true);
         webhooks.note(7);
         let post = next(&webhooks, 0).unwrap();
         assert_eq!((post.url, post.start.seq), (None, 1));

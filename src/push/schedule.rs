@@ -136,11 +136,6 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Another pace from now on.
-    pub fn set_pace(&mut self, pace: Pace) {
-        self.pace = pace;
-    }
-
     /// How many webhooks there are at an origin.
     pub fn of_origin(&self, origin: &str) -> usize {
         let host = self.by_origin.get(origin).and_then(|host| self.hosts[*host as usize].as_ref());

@@ -9,7 +9,7 @@ use super::{
     fields,
     standard_webhooks::{self, WebhookSecret},
 };
-use crate::model::PushConfig;
+use crate::{http::FieldLinesBuf, model::PushConfig};
 
 /// The field of the JWT where `Authorization` is the configuration's.
 pub const JWT_FIELD: &str = "X-A2A-Notification-JWT";
@@ -52,30 +52,25 @@ pub trait PostSigner: Send + Sync {
     fn jwks(&self) -> &[u8];
 }
 
-/// Appends the fields that show who sends a post, each with its end of line; none where neither the
-/// operator nor the configuration asks for any.
+/// Appends the fields that show who sends a post; none where neither the operator nor the
+/// configuration asks for any.
 pub fn put(
-    out: &mut Vec<u8>,
+    out: &mut FieldLinesBuf,
     config: PushConfig<'_>,
     post: &SignedPost<'_>,
     signer: Option<&dyn PostSigner>,
 ) {
-    let mut line = |name: &str, value: &str| {
-        for part in [name, ": ", value, "\r\n"] {
-            out.extend_from_slice(part.as_bytes());
-        }
-    };
     if let Some(jwt) = signer.and_then(|signer| signer.jwt(post)) {
         match fields::is_authenticated(config) {
-            true => line(JWT_FIELD, &jwt),
-            false => line("Authorization", &format!("Bearer {jwt}")),
+            true => out.push(JWT_FIELD, &jwt),
+            false => out.push("Authorization", &format!("Bearer {jwt}")),
         }
     }
     let signatures = signatures(config, post, signer);
     if !signatures.is_empty() {
-        line("webhook-id", post.id);
-        line("webhook-timestamp", &post.unix_s().to_string());
-        line("webhook-signature", &signatures.join(" "));
+        out.push("webhook-id", post.id);
+        out.push("webhook-timestamp", &post.unix_s().to_string());
+        out.push("webhook-signature", &signatures.join(" "));
     }
 }
 
@@ -140,12 +135,10 @@ mod tests {
     /// All fields of a post.
     fn lines(config: &PushConfigBuf, signer: Option<&dyn PostSigner>) -> Vec<String> {
         assert_eq!(fields::check(config.view()), Ok(()));
-        let mut out = Vec::new();
+        let mut out = FieldLinesBuf::default();
         fields::put(&mut out, config.view());
         put(&mut out, config.view(), &POST, signer);
-        let text = String::from_utf8(out).unwrap();
-        assert!(text.is_empty() || text.ends_with("\r\n"));
-        text.split_terminator("\r\n").map(str::to_owned).collect()
+        out.get().iter().map(|(name, value)| format!("{name}: {value}")).collect()
     }
 
     fn standard(signatures: &str) -> [String; 3] {

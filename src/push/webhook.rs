@@ -110,7 +110,7 @@ impl Webhook {
             place,
             task_id,
             config_id: config.id().unwrap_or_default().raw().into(),
-            host: origin_of(&url).into(),
+            host: url_origin(&url).into(),
             seq: self.seq,
             why,
             error: self.rest.as_ref().map(|rest| rest.error.clone()).unwrap_or_default(),
@@ -120,7 +120,7 @@ impl Webhook {
 }
 
 /// The origin of a URL: its path may be a secret.
-pub fn origin_of(url: &str) -> &str {
+pub fn url_origin(url: &str) -> &str {
     let start = url.find("://").map_or(0, |at| at + 3);
     let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
     &url[..end]

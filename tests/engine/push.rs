@@ -60,13 +60,8 @@ impl Courier {
             NextRequest::Post => {}
             NextRequest::At(_) | NextRequest::Never => return None,
         }
-        let text = std::str::from_utf8(&request.fields).unwrap();
-        assert!(text.ends_with("\r\n"));
-        let fields = text.lines().map(|line| {
-            let (name, value) = line.split_once(": ").unwrap();
-            (name.to_owned(), value.to_owned())
-        });
-        let fields = fields.collect();
+        let fields = request.fields.get().iter();
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let body = serde_json::from_slice(&request.body).unwrap();
         Some(Received { request, fields, body })
     }

@@ -12,6 +12,11 @@ use crate::{
     push::{TargetError, outbox::PostRequest},
 };
 
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    task::Waker,
+};
+
 use super::*;
 
 /// Has posts in a row, one under way at a time, and keeps what became of them.
@@ -68,7 +73,8 @@ impl Outbox for FakeOutbox {
         posts.made += 1;
         request.url.replace_range(.., &url);
         request.fields.clear();
-        request.fields.extend_from_slice(b"Content-Type: application/json\r\nX-Id: a\r\n");
+        request.fields.push("Content-Type", "application/json");
+        request.fields.push("X-Id", "a");
         request.body.clear();
         request.body.extend_from_slice(b"{\"n\":1}");
         request.upto = posts.made as u64;

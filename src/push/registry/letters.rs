@@ -40,8 +40,7 @@ impl Webhooks {
         let mut state = self.lock();
         for place in state.schedule.give_up(now.mono_ms) {
             state.bury(place, WhyDead::GivenUp, now.unix_ms);
-            let task = state.schedule.get(place).map(|webhook| webhook.task);
-            task.into_iter().for_each(|task| state.settle(task));
+            state.settle_place(place);
         }
     }
 
@@ -185,7 +184,7 @@ mod tests {
         assert_eq!(webhooks.replay(1, 30 * HOUR), ReplayOutcome::Unknown);
         let again = next_behind_looks(&webhooks, 30 * HOUR).unwrap();
         assert_eq!((again.place, again.start), (before.place, before.start));
-        webhooks.delivered(again.place, Some(5), 30 * HOUR, false);
+        webhooks.delivered(again.place, 5, 30 * HOUR, false);
         assert!(letters(&webhooks).is_empty());
         assert_eq!(webhooks.stats(30 * HOUR).outcomes.delivered, 1);
         // It has as long as any other again.
@@ -216,7 +215,7 @@ mod tests {
         }
         webhooks.note(7);
         let posted = next(&webhooks, 0).unwrap();
-        webhooks.delivered(posted.place, Some(9), 0, false);
+        webhooks.delivered(posted.place, 9, 0, false);
         webhooks.task_left(7, 5);
         assert_eq!(letters(&webhooks), [(1, WhyDead::TaskLeft)]);
         assert_eq!(&*webhooks.dead_letter(1).unwrap().config_id, b"b");

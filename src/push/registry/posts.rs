@@ -1,6 +1,6 @@
 //! What became of posts.
 
-use super::Webhooks;
+use super::{PushState, Webhooks};
 use crate::{
     push::{
         dead::WhyDead,
@@ -24,35 +24,22 @@ pub struct FailedPost<'a> {
 
 impl Webhooks {
     /// A post has arrived, up to an event; `has_more`: there are others behind it.
-    pub fn delivered(&self, place: PostPlace, upto: Option<u64>, now_ms: u64, has_more: bool) {
-        self.advance(place, (upto, true), now_ms, has_more);
-    }
-
-    /// There was nothing to post up to an event; see [`Webhooks::delivered`].
-    pub fn passed_over(&self, place: PostPlace, upto: u64, now_ms: u64, has_more: bool) {
-        self.advance(place, (Some(upto), false), now_ms, has_more);
-    }
-
-    fn advance(
-        &self,
-        place: PostPlace,
-        (upto, is_posted): (Option<u64>, bool),
-        now_ms: u64,
-        has_more: bool,
-    ) {
+    pub fn delivered(&self, place: PostPlace, upto: u64, now_ms: u64, has_more: bool) {
         let mut state = self.lock();
-        state.outcomes.delivered += u64::from(is_posted);
-        let mut task = None;
-        if let Some(webhook) = state.schedule.get_mut(place) {
-            task = Some(webhook.task);
-            if let Some(seq) = upto {
-                webhook.posted(seq);
-            }
-        }
+        state.outcomes.delivered += 1;
+        state.advance(place, upto);
         state.schedule.delivered(place, now_ms, has_more);
-        task.into_iter().for_each(|task| state.settle(task));
+        state.settle_place(place);
         drop(state);
         self.changes.wake();
+    }
+
+    /// There was nothing to post up to an event; its host is as it was.
+    pub fn passed_over(&self, place: PostPlace, upto: u64, now_ms: u64, has_more: bool) {
+        let mut state = self.lock();
+        state.advance(place, upto);
+        state.schedule.passed_over(place, now_ms, has_more);
+        state.settle_place(place);
     }
 
     /// A post has not arrived; see [`Schedule::failed`].
@@ -63,11 +50,10 @@ impl Webhooks {
         let fate = state.schedule.failed(place, now.mono_ms, retry_after_ms, random);
         if let Some(webhook) = state.schedule.get_mut(place) {
             webhook.set_error(why);
-            let task = webhook.task;
-            if fate == Fate::GivenUp {
-                state.bury(place, WhyDead::GivenUp, now.unix_ms);
-                state.settle(task);
-            }
+        }
+        if fate == Fate::GivenUp {
+            state.bury(place, WhyDead::GivenUp, now.unix_ms);
+            state.settle_place(place);
         }
         drop(state);
         self.changes.wake();
@@ -84,5 +70,21 @@ impl Webhooks {
         }
         drop(state);
         self.changes.wake();
+    }
+}
+
+impl PushState {
+    /// A webhook has got as far as an event.
+    fn advance(&mut self, place: PostPlace, upto: u64) {
+        if let Some(webhook) = self.schedule.get_mut(place) {
+            webhook.posted(upto);
+        }
+    }
+
+    /// Says whether the task of a webhook is still needed.
+    pub(super) fn settle_place(&mut self, place: PostPlace) {
+        if let Some(task) = self.schedule.get(place).map(|webhook| webhook.task) {
+            self.settle(task);
+        }
     }
 }

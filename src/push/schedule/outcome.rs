@@ -11,10 +11,21 @@ impl<T> Schedule<T> {
         if let Some(host) = &mut self.hosts[number as usize] {
             (host.failures, host.rest) = (0, HostRest::None);
         }
-        if let Some(entry) = self.entry(place) {
-            (entry.failures, entry.since_ms, entry.stage) = (0, now_ms, PostStage::Idle);
+        self.go_on((place, number), now_ms, has_more || is_news);
+    }
+
+    /// There was nothing to post; whether its host is there is as unknown as before.
+    pub fn passed_over(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
+        if let Some((number, is_news)) = self.end_post(place) {
+            self.go_on((place, number), now_ms, has_more || is_news);
         }
-        match has_more || is_news {
+    }
+
+    fn go_on(&mut self, (place, number): (PostPlace, u32), now_ms: u64, has_more: bool) {
+        if let Some(entry) = self.entry(place) {
+            (entry.failures, entry.since_ms) = (0, now_ms);
+        }
+        match has_more {
             true => self.make_ready(place.index),
             false => self.list(number),
         }
