@@ -60,11 +60,20 @@ impl CallContext<'_> {
 
     /// A2A 1.0 §3.3.4: what is not served is refused whatever it says.
     #[inline(always)]
-    fn check_served(&self, op: Op) -> Result<(), Fault> {
+    fn check_served(&mut self, op: Op) -> Result<(), Fault> {
         match op.is_push() && !self.config.push {
-            true => Err(FaultKind::PushNotificationNotSupported.into()),
+            true => Err(self.not_served(op)),
             false => Ok(()),
         }
+    }
+
+    /// Who may not call at all hears that first. Whom the params name is not known yet.
+    #[cold]
+    fn not_served(&mut self, op: Op) -> Fault {
+        self.agent = self.endpoint.agent;
+        self.scratch.tenant.clear();
+        let asked = if self.is_asked() { self.check_call(op) } else { Ok(()) };
+        asked.err().unwrap_or_else(|| FaultKind::PushNotificationNotSupported.into())
     }
 
     /// What a call is read with; from now on nobody is named in it.
