@@ -9,12 +9,8 @@ use std::{
     future::{Future, poll_fn},
     io,
     pin::pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Poll, Waker},
-    thread::JoinHandle,
+    sync::Arc,
+    task::Poll,
     time::Duration,
 };
 
@@ -31,7 +27,12 @@ use crate::{
     service::Now,
 };
 
-use super::{HttpClient, HttpClientError, HttpClientOptions, clock::unix_ms, report};
+use super::{
+    HttpClient, HttpClientError, HttpClientOptions,
+    background::{BackgroundState, BackgroundThread},
+    clock::unix_ms,
+    report,
+};
 
 const FIELDS: FieldLines<'static> = field_lines!("Accept": "application/json");
 
@@ -43,15 +44,7 @@ const LONGEST: Duration = Duration::from_secs(60 * 60);
 /// A server has one by [`Running::fetch_keys`](super::Running::fetch_keys); this is for whoever
 /// serves without one.
 pub struct KeyFetcher {
-    shared: Arc<FetcherState>,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct FetcherState {
-    is_stopped: AtomicBool,
-    /// The thread's own.
-    waker: Mutex<Option<Waker>>,
+    _thread: BackgroundThread,
 }
 
 impl fmt::Debug for KeyFetcher {
@@ -71,37 +64,11 @@ impl KeyFetcher {
         mono_ms: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Result<KeyFetcher, HttpClientError> {
         let client = HttpClient::new(options)?;
+        let mono_ms = Arc::new(mono_ms);
+        let work = |state| Fetching { callers, client, mono_ms, state }.run();
+        let thread = BackgroundThread::start("peregrine-keys", work);
         let no_thread = |error: io::Error| HttpClientError::System(error.to_string());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(no_thread)?;
-        let shared = Arc::<FetcherState>::default();
-        let fetching = Fetching { callers, client, mono_ms: Arc::new(mono_ms), shared };
-        let shared = Arc::clone(&fetching.shared);
-        let work = move || {
-            runtime.block_on(fetching.run());
-            // A name that is being looked up is not waited for.
-            runtime.shutdown_background();
-        };
-        let thread = std::thread::Builder::new().name("peregrine-keys".to_owned()).spawn(work);
-        Ok(KeyFetcher { shared, thread: Some(thread.map_err(no_thread)?) })
-    }
-}
-
-impl Drop for KeyFetcher {
-    fn drop(&mut self) {
-        self.shared.is_stopped.store(true, Ordering::Release);
-        self.shared.wake();
-        if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl FetcherState {
-    fn wake(&self) {
-        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
-        waker.into_iter().for_each(Waker::wake);
+        Ok(KeyFetcher { _thread: thread.map_err(no_thread)? })
     }
 }
 
@@ -110,7 +77,7 @@ struct Fetching {
     callers: Arc<Callers>,
     client: HttpClient,
     mono_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
-    shared: Arc<FetcherState>,
+    state: Arc<BackgroundState>,
 }
 
 impl Fetching {
@@ -118,20 +85,19 @@ impl Fetching {
     async fn run(self) {
         let mut timer = pin!(sleep(Duration::ZERO));
         poll_fn(|cx| {
-            let own = Some(cx.waker().clone());
-            *self.shared.waker.lock().unwrap_or_else(PoisonError::into_inner) = own;
-            if self.shared.is_stopped.load(Ordering::Acquire) {
+            self.state.set_waker(cx.waker());
+            if self.state.is_stopped() {
                 return Poll::Ready(());
             }
             loop {
                 let now = now(&*self.mono_ms);
                 match self.callers.next_fetch(now, cx.waker()) {
                     NextFetch::Fetch(next) => {
-                        let (client, shared) = (self.client.clone(), Arc::clone(&self.shared));
+                        let (client, state) = (self.client.clone(), Arc::clone(&self.state));
                         let mono_ms = Arc::clone(&self.mono_ms);
                         tokio::spawn(async move {
                             fetch(&client, next, &*mono_ms).await;
-                            shared.wake();
+                            state.wake();
                         });
                     }
                     NextFetch::Wait(until_ms) => {

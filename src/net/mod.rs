@@ -7,6 +7,8 @@
 mod accept;
 mod admin;
 mod async_agent;
+#[cfg(any(feature = "auth", feature = "push"))]
+mod background;
 mod bind;
 mod blocking_agent;
 mod blocking_pool;

@@ -14,12 +14,8 @@ use std::{
     future::{Future, poll_fn},
     io,
     pin::pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Poll, Waker},
-    thread::JoinHandle,
+    sync::{Arc, Mutex, PoisonError},
+    task::Poll,
     time::Duration,
 };
 
@@ -34,7 +30,9 @@ use crate::{
 
 use self::post::PostBuffers;
 use super::{
-    ConnectGuard, HttpClient, HttpClientError, HttpClientOptions, Proxies, clock::unix_ms,
+    ConnectGuard, HttpClient, HttpClientError, HttpClientOptions, Proxies,
+    background::{BackgroundState, BackgroundThread},
+    clock::unix_ms,
     own_address::is_own,
 };
 
@@ -49,15 +47,7 @@ const BUFFERS_KEPT_MAX: usize = 16;
 
 /// Posts what an outbox has. Dropping it ends that.
 pub struct WebhookCourier {
-    state: Arc<CourierState>,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct CourierState {
-    is_stopped: AtomicBool,
-    /// The thread's own.
-    waker: Mutex<Option<Waker>>,
+    _thread: BackgroundThread,
 }
 
 impl fmt::Debug for WebhookCourier {
@@ -88,47 +78,12 @@ impl WebhookCourier {
         mono_ms: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Result<WebhookCourier, HttpClientError> {
         let client = HttpClient::new(guarded(options, &outbox))?;
+        let (mono_ms, kept) = (Box::new(mono_ms), Mutex::default());
+        let work =
+            move |state| run(Arc::new(Courier { outbox, client, mono_ms, post_ms, state, kept }));
+        let thread = BackgroundThread::start("peregrine-hooks", work);
         let no_thread = |error: io::Error| HttpClientError::System(error.to_string());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(no_thread)?;
-        let state = Arc::<CourierState>::default();
-        let courier = Arc::new(Courier {
-            outbox,
-            client,
-            mono_ms: Box::new(mono_ms),
-            post_ms,
-            state: Arc::clone(&state),
-            kept: Mutex::default(),
-        });
-        let work = move || {
-            runtime.block_on(run(courier));
-            // A name that is being looked up is not waited for.
-            runtime.shutdown_background();
-        };
-        let thread = std::thread::Builder::new().name("peregrine-hooks".to_owned()).spawn(work);
-        Ok(WebhookCourier { state, thread: Some(thread.map_err(no_thread)?) })
-    }
-}
-
-impl Drop for WebhookCourier {
-    fn drop(&mut self) {
-        self.state.is_stopped.store(true, Ordering::Release);
-        self.state.wake();
-        if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl CourierState {
-    fn is_stopped(&self) -> bool {
-        self.is_stopped.load(Ordering::Acquire)
-    }
-
-    fn wake(&self) {
-        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
-        waker.into_iter().for_each(Waker::wake);
+        Ok(WebhookCourier { _thread: thread.map_err(no_thread)? })
     }
 }
 
@@ -153,7 +108,7 @@ struct Courier {
     client: HttpClient,
     mono_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     post_ms: u64,
-    state: Arc<CourierState>,
+    state: Arc<BackgroundState>,
     kept: Mutex<Vec<PostBuffers>>,
 }
 
@@ -161,8 +116,7 @@ struct Courier {
 async fn run(courier: Arc<Courier>) {
     let mut timer = pin!(sleep(Duration::ZERO));
     poll_fn(|cx| {
-        let own = Some(cx.waker().clone());
-        *courier.state.waker.lock().unwrap_or_else(PoisonError::into_inner) = own;
+        courier.state.set_waker(cx.waker());
         loop {
             if courier.state.is_stopped() {
                 return Poll::Ready(());

@@ -1,0 +1,78 @@
+//! A thread of its own for work that mostly waits. It ends with its owner, whatever is under way.
+
+use std::{
+    future::Future,
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Waker,
+    thread::JoinHandle,
+};
+
+/// A thread with a runtime. Dropping it stops the work and waits for the thread.
+pub(super) struct BackgroundThread {
+    state: Arc<BackgroundState>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a thread and its owner share.
+#[derive(Default)]
+pub(super) struct BackgroundState {
+    is_stopped: AtomicBool,
+    /// The thread's own.
+    waker: Mutex<Option<Waker>>,
+}
+
+impl BackgroundState {
+    /// True when the owner is gone: then the work ends.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    /// From now on this one is woken.
+    pub fn set_waker(&self, waker: &Waker) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+    }
+
+    /// Wakes the work, once.
+    pub fn wake(&self) {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl BackgroundThread {
+    /// Starts a thread of that name. The work sets its waker whenever it is polled, and ends when
+    /// it is told to.
+    ///
+    /// # Errors
+    /// The system gives no runtime or no thread.
+    pub fn start<F: Future<Output = ()>>(
+        name: &str,
+        work: impl FnOnce(Arc<BackgroundState>) -> F + Send + 'static,
+    ) -> io::Result<BackgroundThread> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let state = Arc::<BackgroundState>::default();
+        let shared = Arc::clone(&state);
+        let run = move || {
+            runtime.block_on(work(shared));
+            // A name that is being looked up is not waited for.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        Ok(BackgroundThread { state, thread: Some(thread) })
+    }
+}
+
+impl Drop for BackgroundThread {
+    fn drop(&mut self) {
+        self.state.is_stopped.store(true, Ordering::Release);
+        self.state.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
