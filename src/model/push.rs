@@ -10,6 +10,7 @@ use super::{
     build::put_text,
     pack::{PackedFields, Packer},
     push_filter::PushFilter,
+    state::Generation,
     text::{RawText, Text},
 };
 
@@ -248,6 +249,17 @@ pub enum PushForm {
     /// Evo AI: the task's id, its state and when it was entered. Such a configuration names no task
     /// and is about those that are made from then on.
     EvoAi,
+}
+
+impl PushForm {
+    /// What a webhook gets that is configured in the words of a generation.
+    pub const fn of(generation: Generation) -> PushForm {
+        match generation {
+            Generation::V1 => PushForm::StreamResponse,
+            Generation::V03 => PushForm::Task03,
+            Generation::V01 => PushForm::Task01,
+        }
+    }
 }
 
 /// An operation on push configurations, as a server gets it.

@@ -54,7 +54,7 @@ pub(super) fn read<'p>(
             (false, _) => "name",
         }));
     }
-    let form = form(generation);
+    let form = PushForm::of(generation);
     if cx.op == Op::PushSet {
         if said.url.is_empty() {
             return Err(missing("url"));
@@ -108,13 +108,6 @@ pub(super) fn of_send(
     let start = pack.len();
     said.pack(pack);
     Ok(Some((start, pack.len())))
-}
-
-fn form(generation: Generation) -> PushForm {
-    match generation {
-        Generation::V1 => PushForm::StreamResponse,
-        Generation::V01 | Generation::V03 => PushForm::Task03,
-    }
 }
 
 impl PushFields<'_> {

@@ -31,17 +31,6 @@ slots!(HeadersSlots {
     headers: "headers";
 });
 
-impl Rules {
-    /// What a webhook that is configured by this family gets.
-    fn push_form(&self) -> PushForm {
-        match self.generation {
-            Generation::V1 => PushForm::StreamResponse,
-            Generation::V03 => PushForm::Task03,
-            Generation::V01 => PushForm::Task01,
-        }
-    }
-}
-
 /// Reads the params of an operation on configurations.
 pub(super) fn read<'p>(
     rules: &Rules,
@@ -49,7 +38,7 @@ pub(super) fn read<'p>(
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
 ) -> Result<PushRequest<'p>, Fault> {
-    let form = rules.push_form();
+    let form = PushForm::of(rules.generation);
     let call = match cx.op {
         Op::PushSet => return set(rules, cx, params, pack),
         Op::PushList => list(rules, cx, params, pack)?,
@@ -77,7 +66,7 @@ fn set<'p>(
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
 ) -> Result<PushRequest<'p>, Fault> {
-    let form = rules.push_form();
+    let form = PushForm::of(rules.generation);
     let mut fields = match params {
         Some(params) => fields(cx, params)?,
         None => ConfigFields::default(),

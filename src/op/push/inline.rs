@@ -3,7 +3,7 @@
 
 use crate::{
     fault::{Fault, FaultKind},
-    model::{Generation, PushForm, Send},
+    model::{PushForm, Send},
     op::{Core, send::FIRST_SEQ},
     push::PushStart,
     service::CallCx,
@@ -25,12 +25,7 @@ impl Core {
         let Some(config) = send.push else { return Ok(None) };
         let push = self.webhooks()?;
         push.check_caller(cx)?;
-        let form = match send.generation {
-            Generation::V1 => PushForm::StreamResponse,
-            Generation::V03 => PushForm::Task03,
-            Generation::V01 => PushForm::Task01,
-        };
-        push.check(cx, config, form).map(Some)
+        push.check(cx, config, PushForm::of(send.generation)).map(Some)
     }
 
     /// Takes the webhooks of a task that is about to be made: that of its scope, and the one that
