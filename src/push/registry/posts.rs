@@ -42,7 +42,7 @@ impl Webhooks {
         state.settle_place(place);
     }
 
-    /// A post has not arrived; see [`Schedule::failed`].
+    /// A post has not arrived; see `Schedule::failed`.
     pub fn failed(&self, failed: &FailedPost<'_>, now: Now) -> Fate {
         let FailedPost { place, why, retry_after_ms, random } = *failed;
         let mut state = self.lock();

@@ -394,7 +394,10 @@ fn drip(peer: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
 fn read_post(peer: &mut impl Read) -> Option<Received> {
     let (mut bytes, mut some) = (Vec::new(), [0; 4096]);
     let mut more = |bytes: &mut Vec<u8>| match peer.read(&mut some) {
-        Ok(count @ 1..) => Some(bytes.extend_from_slice(&some[..count])),
+        Ok(count @ 1..) => {
+            bytes.extend_from_slice(&some[..count]);
+            Some(())
+        }
         _ => None,
     };
     let end = loop {
