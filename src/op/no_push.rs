@@ -46,7 +46,7 @@ impl Core {
         &self,
         _cx: &mut CallCx<'_>,
         send: &Send<'p>,
-    ) -> Result<Option<NoWebhook<'p>>, Fault> {
+    ) -> Result<Option<Box<NoWebhook<'p>>>, Fault> {
         match send.push {
             Some(_) => Err(FaultKind::PushNotificationNotSupported.into()),
             None => Ok(None),
@@ -59,8 +59,8 @@ impl Core {
         _cx: &CallCx<'_>,
         _reserved: &'c Reserved<'c>,
         _webhook: Option<&NoWebhook<'_>>,
-    ) -> Result<[Option<NoWatch>; 2], Fault> {
-        Ok([None, None])
+    ) -> Result<Option<Box<[NoWatch]>>, Fault> {
+        Ok(None)
     }
 
     pub(super) fn watch_next(

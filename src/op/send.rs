@@ -44,7 +44,7 @@ impl Core {
         let webhook = if send.push.is_some() { self.check_inline(cx, send)? } else { None };
         check_extensions(registered, cx.caller.extensions)?;
         check_media(registered, send.message)?;
-        let by = (&current, registered, webhook.as_ref());
+        let by = (&current, registered, webhook.as_deref());
         let to = (answer, first);
         let Some(id) = send.task_id else { return self.send_new(cx, by, send, to) };
         match self.store.find(cx.caller.scope, id.raw()) {

@@ -69,7 +69,10 @@ pub(super) fn read<'p>(
     let (task_id, context_id) = targets(rules, cx, (params, &slots), ids)?;
     let task_id = task_id.map(|id| keep(pack, id));
     let context_id = context_id.map(|id| keep(pack, id));
-    let push = options.push.map(|push| pack_push(cx, push, pack)).transpose()?.flatten();
+    let push = match options.push {
+        Some(push) => pack_push(cx, push, pack)?,
+        None => None,
+    };
     let pack: &'p [u8] = pack;
     let bytes = |kept: Option<Kept<'p>>| kept.map(|kept| kept.bytes(pack));
     Ok(Call::Send(Send {

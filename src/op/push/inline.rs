@@ -21,11 +21,12 @@ impl Core {
         &self,
         cx: &mut CallCx<'_>,
         send: &Send<'p>,
-    ) -> Result<Option<CheckedWebhook<'p>>, Fault> {
+    ) -> Result<Option<Box<CheckedWebhook<'p>>>, Fault> {
         let Some(config) = send.push else { return Ok(None) };
         let push = self.webhooks()?;
         push.check_caller(cx)?;
-        push.check(cx, config, PushForm::of(send.generation)).map(Some)
+        let webhook = push.check(cx, config, PushForm::of(send.generation))?;
+        Ok(Some(Box::new(webhook)))
     }
 
     /// Takes the webhooks of a task that is about to be made: that of its scope, and the one that
@@ -40,14 +41,28 @@ impl Core {
         cx: &CallCx<'_>,
         reserved: &'c Reserved<'c>,
         webhook: Option<&CheckedWebhook<'_>>,
-    ) -> Result<[Option<InlineWatch<'c>>; 2], Fault> {
-        let of_scope = self.watch_scope(cx, reserved);
-        let Some(webhook) = webhook else { return Ok([of_scope, None]) };
-        let start = PushStart { seq: FIRST_SEQ, snapshot: true };
-        Ok([of_scope, Some(self.watch_reserved(cx, reserved, start, webhook)?)])
+    ) -> Result<Option<Box<[InlineWatch<'c>]>>, Fault> {
+        match (self.has_scopes(), webhook) {
+            (false, None) => Ok(None),
+            (_, webhook) => self.watch_both(cx, reserved, webhook).map(Some),
+        }
     }
 
     #[cold]
+    fn watch_both<'c>(
+        &'c self,
+        cx: &CallCx<'_>,
+        reserved: &'c Reserved<'c>,
+        webhook: Option<&CheckedWebhook<'_>>,
+    ) -> Result<Box<[InlineWatch<'c>]>, Fault> {
+        let mut watches = Vec::from_iter(self.watch_scope(cx, reserved));
+        if let Some(webhook) = webhook {
+            let start = PushStart { seq: FIRST_SEQ, snapshot: true };
+            watches.push(self.watch_reserved(cx, reserved, start, webhook)?);
+        }
+        Ok(watches.into())
+    }
+
     pub(super) fn watch_reserved<'c>(
         &'c self,
         cx: &CallCx<'_>,

@@ -119,27 +119,19 @@ impl CorePush {
 }
 
 impl Core {
+    /// Whether any scope has a webhook.
+    #[inline(always)]
+    pub(super) fn has_scopes(&self) -> bool {
+        self.push.get().is_some_and(|push| push.scopes.count.load(Ordering::Acquire) > 0)
+    }
+
     /// Takes the webhook of the scope in which a task is made, if there is one.
-    #[inline(always)] // Hardly any scope has one.
     pub(super) fn watch_scope<'c>(
         &'c self,
         cx: &CallCx<'_>,
         reserved: &'c Reserved<'c>,
     ) -> Option<InlineWatch<'c>> {
         let push = self.push.get()?;
-        match push.scopes.count.load(Ordering::Acquire) {
-            0 => None,
-            _ => self.watch_by_scope(push, cx, reserved),
-        }
-    }
-
-    #[cold]
-    fn watch_by_scope<'c>(
-        &'c self,
-        push: &CorePush,
-        cx: &CallCx<'_>,
-        reserved: &'c Reserved<'c>,
-    ) -> Option<InlineWatch<'c>> {
         let ScopeWebhook { config, url } = push.scopes.get(&ScopeName::of(cx)?)?;
         let config = PushConfig(&config);
         let is_its = config.context_id().is_none_or(|id| id.raw() == reserved.context_id());

@@ -46,6 +46,9 @@ fn memory_mib(count: usize) -> u64 {
     300 + count as u64 / 10
 }
 
+/// What a configuration takes at most, with its URL.
+const CONFIG_BYTES_MAX: usize = 500;
+
 struct Running {
     task: String,
     stream: Tcp,
@@ -96,8 +99,12 @@ fn every_webhook_of_many_tasks_is_told_everything_in_order() {
     std::fs::write(&script, SCRIPT).unwrap();
     let (agent, memory) =
         (format!("script:{}", script.display()), format!("{}M", memory_mib(count)));
-    let server =
-        Binary::start(&["--push-allow", "localhost", "--agent", &agent, "--memory", &memory]);
+    let room = format!("push_bytes_max={}", count * 3 * CONFIG_BYTES_MAX);
+    #[rustfmt::skip]
+    let flags = [
+        "--push-allow", "localhost", "--agent", &agent, "--memory", &memory, "--limit", &room,
+    ];
+    let server = Binary::start(&flags);
     // One takes all, one is slow now and then, one fails now and then.
     let hooks = [
         Receiver::willing(),
