@@ -10,7 +10,7 @@ use crate::{
     store::{Reserved, TaskKey},
 };
 
-pub(super) use {NoWatch as InlineWatch, NoWebhook as CheckedWebhook};
+pub(super) use NoWebhook as CheckedWebhook;
 
 enum Never {}
 
@@ -18,13 +18,7 @@ enum Never {}
 pub(super) struct NoWebhook<'p>(Never, PhantomData<&'p ()>);
 
 /// There is none.
-pub(super) struct NoWatch(Never);
-
-impl NoWatch {
-    pub fn keep(self) {
-        match self.0 {}
-    }
-}
+pub(super) enum NoWatch {}
 
 impl Core {
     pub(super) fn has_push(&self) -> bool {
@@ -63,12 +57,22 @@ impl Core {
         Ok(None)
     }
 
-    pub(super) fn watch_next(
+    pub(super) fn check_next(
         &self,
         _cx: &CallCx<'_>,
         _key: TaskKey,
         webhook: &NoWebhook<'_>,
-    ) -> Result<Option<NoWatch>, Fault> {
+    ) -> Result<(), Fault> {
+        match webhook.0 {}
+    }
+
+    pub(super) fn watch_next(
+        &self,
+        _cx: &CallCx<'_>,
+        _task: (TaskKey, &[u8]),
+        _seq: u64,
+        webhook: &NoWebhook<'_>,
+    ) {
         match webhook.0 {}
     }
 

@@ -7,7 +7,7 @@ mod inline;
 mod outgoing;
 mod scope;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     fault::{Fault, FaultKind},
@@ -20,9 +20,10 @@ use crate::{
     },
     service::{Answer, CallCx, Outcome},
     store::TaskKey,
+    watch::TaskWatch,
 };
 
-pub(super) use inline::InlineWatch;
+use inline::InlineWatch;
 pub use outgoing::ShownPost;
 use scope::ScopeWebhooks;
 
@@ -133,11 +134,20 @@ impl Core {
         start: PushStart,
         webhook: &CheckedWebhook<'_>,
     ) -> Result<(), Fault> {
-        let task = key.handle().key;
-        let CheckedWebhook { id, config, url, form } = webhook;
-        let (config, form, owner) = (*config, *form, cx.caller.scope.owner.0);
-        let new = NewWebhook { task, task_id, owner, id, config, url, form, start };
+        let new = webhook.of_task(cx, (key, task_id), start);
         let watch = push.webhooks.set(&new).map_err(refusal)?;
+        self.watch_task(push, key, start, watch)
+    }
+
+    /// Has the store tell a watch of a task.
+    fn watch_task(
+        &self,
+        push: &CorePush,
+        key: TaskKey,
+        start: PushStart,
+        watch: Arc<TaskWatch>,
+    ) -> Result<(), Fault> {
+        let task = key.handle().key;
         match self.store.watch(key, watch) {
             Some(seq) if seq > start.seq => push.webhooks.note(task),
             Some(_) => {}
@@ -163,6 +173,20 @@ pub(super) struct CheckedWebhook<'p> {
     config: PushConfig<'p>,
     url: WebhookUrl,
     form: PushForm,
+}
+
+impl CheckedWebhook<'_> {
+    /// It, for a task, from there on.
+    fn of_task<'a>(
+        &'a self,
+        cx: &CallCx<'_>,
+        (key, task_id): (TaskKey, &'a [u8]),
+        start: PushStart,
+    ) -> NewWebhook<'a> {
+        let CheckedWebhook { id, config, url, form } = self;
+        let (task, owner) = (key.handle().key, cx.caller.scope.owner.0);
+        NewWebhook { task, task_id, owner, id, config: *config, url, form: *form, start }
+    }
 }
 
 impl CorePush {

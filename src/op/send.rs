@@ -15,7 +15,7 @@ use crate::{
         handover::By,
         host::{NewTurn, NextTurn, TurnCall},
         idempotency::{FirstSend, SentTask},
-        push::{CheckedWebhook, InlineWatch},
+        push::CheckedWebhook,
     },
     service::{Answer, CallCx, CallLink, Caller, Cursor, Now, Outcome, WaitHandle},
     store::{NewTask, StoredTask, TaskKey},
@@ -141,16 +141,17 @@ impl Core {
         (answer, first): AnswerTo<'_, '_, '_>,
     ) -> Result<Outcome, Fault> {
         let incarnation = registered.incarnation;
-        let watch = match webhook {
-            Some(webhook) => self.watch_next(cx, key, webhook)?,
-            None => None,
-        };
+        if let Some(webhook) = webhook {
+            self.check_next(cx, key, webhook)?;
+        }
         let Some(continued) = self.continue_task(cx.now, (key, incarnation), send)? else {
             // There was a change, of which the task or this call does not know yet.
             self.hand_over(cx.caller.scope.agent, key, By::Call);
             return self.send_again(cx, send, answer, first);
         };
-        watch.into_iter().for_each(InlineWatch::keep);
+        if let (Some(webhook), Some(id)) = (webhook, send.task_id) {
+            self.watch_next(cx, (key, id.raw()), continued.seq, webhook);
+        }
         let mut ending = Ending::Returned;
         cx.events.clear();
         let (seq, generation) = (continued.seq, continued.generation);

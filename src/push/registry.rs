@@ -167,44 +167,32 @@ impl Webhooks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a configuration in, in place of the one with its id. Whoever has the task gives it to
-    /// the watcher from now on; what has happened since [`NewWebhook::start`] is for the caller to
-    /// say ([`Webhooks::note`]).
+    /// Whether there is room for a configuration.
+    ///
+    /// # Errors
+    /// [`PushRefused`]
+    pub fn check(&self, new: &NewWebhook<'_>) -> Result<(), PushRefused> {
+        let state = self.lock();
+        state.check(new, &new.url.origin(), Webhook::new(new).bytes())
+    }
+
+    /// Takes a configuration in, in place of the one with its id, which it goes on for: what was
+    /// not posted to that is posted to it. Whoever has the task gives it to the watcher from now
+    /// on; what has happened since [`NewWebhook::start`] is for the caller to say
+    /// ([`Webhooks::note`]).
     ///
     /// # Errors
     /// [`PushRefused`]; the one before, if there was one, is still there.
     pub fn set(&self, new: &NewWebhook<'_>) -> Result<Arc<TaskWatch>, PushRefused> {
         let mut state = self.lock();
-        let state = &mut *state;
-        let webhook = Webhook::new(new);
-        let bytes = webhook.bytes();
-        let before = state.find(new.task, new.id);
-        let origin = new.url.origin();
-        state.check(new, &origin, bytes, before)?;
-        if let Some(before) = before {
-            state.remove(new.task, before);
-        }
-        let place = state.schedule.add(&origin, new.owner, webhook);
-        let task = state.tasks.entry(new.task).or_insert_with(|| {
-            TaskWebhooks::new(Arc::new(TaskWatch::new(new.task, new.task_id, &self.changes)))
-        });
-        task.count += 1;
-        let watch = Arc::clone(&task.watch);
-        // In the order in which they came, which is that of a list.
-        match task.first {
-            None => task.first = Some(place),
-            Some(mut at) => {
-                while let Some(next) = state.schedule.get(at).and_then(Webhook::next) {
-                    at = next;
-                }
-                if let Some(webhook) = state.schedule.get_mut(at) {
-                    webhook.set_next(Some(place));
-                }
-            }
-        }
-        state.counted.bytes += bytes;
-        *state.counted.by_owner.entry(new.owner).or_default() += 1;
-        Ok(watch)
+        state.check(new, &new.url.origin(), Webhook::new(new).bytes())?;
+        Ok(state.put(new, &self.changes))
+    }
+
+    /// The same where [`Webhooks::check`] has found room for it: as many as are checked at a time
+    /// may be beyond the bounds.
+    pub fn set_checked(&self, new: &NewWebhook<'_>) -> Arc<TaskWatch> {
+        self.lock().put(new, &self.changes)
     }
 
     /// Shows a configuration of a task; without an id the one that has none of its own is meant, or

@@ -142,6 +142,13 @@ impl<T> Schedule<T> {
         host.map_or(0, |host| host.entries as usize)
     }
 
+    /// The origin of one; `None`: it is gone.
+    pub fn origin(&self, place: PostPlace) -> Option<&str> {
+        let entry = self.entries.get(place.index as usize)?.as_ref();
+        let host = entry.filter(|entry| entry.check == place.check)?.host;
+        self.hosts.get(host as usize)?.as_ref().map(|host| &*host.origin)
+    }
+
     /// Takes one in that has nothing to post yet, at an origin such as `https://a.example:443`, for
     /// an owner; 0: nobody in particular.
     pub fn add(&mut self, origin: &str, owner: u32, value: T) -> PostPlace {

@@ -73,10 +73,14 @@ impl Webhook {
         self.next = next.unwrap_or(PostPlace::NONE);
     }
 
+    /// How far it has got.
+    pub fn start(&self) -> PushStart {
+        PushStart { seq: self.seq, snapshot: self.snapshot }
+    }
+
     /// What is to be posted to it, which is at that place.
     pub fn post(&self, place: PostPlace) -> Post {
-        let start = PushStart { seq: self.seq, snapshot: self.snapshot };
-        let (task, form) = (self.task, self.form);
+        let (task, form, start) = (self.task, self.form, self.start());
         let (config, url) = (self.config.clone(), self.url().map(Into::into));
         Post { place, task, start, form, config, url }
     }

@@ -394,6 +394,55 @@ fn nothing_is_kept_where_no_task_comes_of_a_message() {
     }
 }
 
+#[test]
+fn a_message_that_is_refused_leaves_the_webhooks_of_its_task_as_they_were() {
+    let mut lab = lab();
+    let task = long_task(&mut lab);
+    let courier = Courier::of(&lab);
+    courier.deliver(&lab);
+    let before = json!({"url": URL, "token": "before"});
+    let set = json!({"taskId": task, "pushNotificationConfig": before});
+    lab.result("tasks/pushNotificationConfig/set", &set);
+    let list = |lab: &mut Lab| lab.result("tasks/pushNotificationConfig/list", &json!({"id": task}));
+    let listed = list(&mut lab);
+    // Without an id of its own it has that of the one that is there.
+    let mut params = with_webhook(V03, "more", json!({"url": "https://other.example/"}));
+    params["message"]["taskId"] = json!(task);
+    params["message"]["contextId"] = json!("of-another");
+    assert_eq!(lab.call(V03.send(), &params)["error"]["code"], -32602);
+    assert_eq!(list(&mut lab), listed);
+    // One that is taken brings another in its place.
+    params["message"].as_object_mut().unwrap().remove("contextId");
+    params["configuration"]["blocking"] = json!(false);
+    lab.result(V03.send(), &params);
+    assert_ne!(list(&mut lab), listed);
+    lab.pass(20_000);
+    let posts = courier.deliver(&lab);
+    assert!(posts.iter().all(|post| post.request.url == "https://other.example/"));
+    assert_eq!(state_of(&posts.last().unwrap().body), "completed");
+}
+
+#[test]
+fn one_that_takes_the_place_of_another_gets_what_was_not_posted_to_that() {
+    let mut lab = lab();
+    let mut params = with_webhook(V1, "stream:3", json!({"url": URL, "id": "mine"}));
+    params["configuration"]["returnImmediately"] = json!(true);
+    let task = lab.result(V1.send(), &params)["task"]["id"].as_str().unwrap().to_owned();
+    let courier = Courier::of(&lab);
+    let first = courier.next(&lab).unwrap();
+    courier.done(&lab, &first, PostOutcome::Delivered);
+    let second = courier.next(&lab).unwrap();
+    courier.done(&lab, &second, failed("HTTP status 401"));
+    let params = json!({"taskId": task, "id": "mine", "url": URL, "token": "new"});
+    lab.result("CreateTaskPushNotificationConfig", &params);
+    let posts = courier.deliver(&lab);
+    assert_eq!(posts[0].body, second.body);
+    assert_eq!(posts[0].field("A2A-Notification-Id"), second.field("A2A-Notification-Id"));
+    assert!(posts.iter().all(|post| post.field("X-A2A-Notification-Token") == Some("new")));
+    assert_eq!(state_of(&posts.last().unwrap().body), "TASK_STATE_COMPLETED");
+    assert_eq!(posts.len(), 3);
+}
+
 /// Defers each turn, and says later what comes of it.
 #[derive(Default)]
 struct Later(std::sync::Mutex<Vec<Deferred>>);
@@ -776,6 +825,8 @@ fn push_configs_host_max() {
     assert!(set(&mut lab, "b", "https://two.example/")["result"].is_object());
     let beyond = set(&mut lab, "c", "https://ONE.example:443/other");
     assert!(beyond["error"].to_string().contains("push_configs_host_max"), "{beyond}");
+    // In place of its own there is room.
+    assert!(set(&mut lab, "a", "https://one.example/other")["result"].is_object());
 }
 
 #[test]

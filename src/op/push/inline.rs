@@ -10,7 +10,7 @@ use crate::{
     store::{Reserved, TaskKey},
 };
 
-use super::CheckedWebhook;
+use super::{CheckedWebhook, refusal};
 
 impl Core {
     /// Checks the configuration that comes with a message, before anything is done with that.
@@ -70,64 +70,56 @@ impl Core {
         start: PushStart,
         webhook: &CheckedWebhook<'_>,
     ) -> Result<InlineWatch<'c>, Fault> {
-        let (key, id) = (reserved.key(), webhook.id.as_ref().into());
-        self.watch(self.webhooks()?, cx, (key, reserved.id()), start, webhook)?;
-        Ok(InlineWatch { core: self, key, id, unless: Unless::Stored(reserved) })
+        self.watch(self.webhooks()?, cx, (reserved.key(), reserved.id()), start, webhook)?;
+        Ok(InlineWatch { core: self, id: webhook.id.as_ref().into(), reserved })
     }
 
-    /// The same for a task that there is; one that has ended takes no message, which the call is
-    /// told next. Unless it is kept, the webhook is gone with what this returns.
+    /// Whether there is room for the webhook that comes with a message to a task that there is.
     ///
     /// # Errors
     /// `TaskNotFound`, `Overloaded`, `RateLimited`.
     #[cold]
-    pub(in crate::op) fn watch_next(
+    pub(in crate::op) fn check_next(
         &self,
         cx: &CallCx<'_>,
         key: TaskKey,
         webhook: &CheckedWebhook<'_>,
-    ) -> Result<Option<InlineWatch<'_>>, Fault> {
-        let has_ended = self.store.read(key, |task| task.state().is_terminal());
-        if has_ended.ok_or(FaultKind::TaskNotFound)? {
-            return Ok(None);
-        }
-        self.set_webhook(self.webhooks()?, cx, key, webhook)?;
-        let id = webhook.id.as_ref().into();
-        Ok(Some(InlineWatch { core: self, key, id, unless: Unless::Kept(false) }))
+    ) -> Result<(), Fault> {
+        let task_id = self.store.read(key, |task| Box::<[u8]>::from(task.id()));
+        let task_id = task_id.ok_or(FaultKind::TaskNotFound)?;
+        let new = webhook.of_task(cx, (key, &task_id), PushStart::default());
+        self.webhooks()?.webhooks.check(&new).map_err(refusal)
+    }
+
+    /// Takes it when the task has taken the message, of which `seq` is the last event before it.
+    #[cold]
+    pub(in crate::op) fn watch_next(
+        &self,
+        cx: &CallCx<'_>,
+        (key, task_id): (TaskKey, &[u8]),
+        seq: u64,
+        webhook: &CheckedWebhook<'_>,
+    ) {
+        let Some(push) = self.push.get() else { return };
+        let start = PushStart { seq, snapshot: false };
+        let watch = push.webhooks.set_checked(&webhook.of_task(cx, (key, task_id), start));
+        // Of a task that has left meanwhile its message hears next.
+        let _ = self.watch_task(push, key, start, watch);
     }
 }
 
-/// The webhook of a message of which nothing may come.
+/// The webhooks of a task that may not come to be.
 pub(in crate::op) struct InlineWatch<'c> {
     core: &'c Core,
-    key: TaskKey,
     id: Box<[u8]>,
-    unless: Unless<'c>,
-}
-
-/// When the webhook of a message stays.
-enum Unless<'c> {
-    /// When its task is stored, or will be.
-    Stored(&'c Reserved<'c>),
-    /// When the message was taken.
-    Kept(bool),
-}
-
-impl InlineWatch<'_> {
-    /// The webhook stays.
-    pub fn keep(mut self) {
-        self.unless = Unless::Kept(true);
-    }
+    reserved: &'c Reserved<'c>,
 }
 
 impl Drop for InlineWatch<'_> {
+    /// It stays when its task is stored, or will be.
     fn drop(&mut self) {
-        let stays = match self.unless {
-            Unless::Stored(reserved) => reserved.is_kept(),
-            Unless::Kept(is_kept) => is_kept,
-        };
-        if let (false, Some(push)) = (stays, self.core.push.get()) {
-            push.webhooks.delete(self.key.handle().key, Some(&self.id));
+        if let (false, Some(push)) = (self.reserved.is_kept(), self.core.push.get()) {
+            push.webhooks.delete(self.reserved.key().handle().key, Some(&self.id));
         }
     }
 }

@@ -1,9 +1,15 @@
 //! The webhooks of a task: a list, the oldest first.
 
-use std::collections::hash_map;
+use std::{collections::hash_map, sync::Arc, task::Wake};
 
 use super::{NewWebhook, PushRefused, PushState};
-use crate::push::{schedule::PostPlace, webhook::Webhook};
+use crate::{
+    push::{
+        schedule::PostPlace,
+        webhook::{TaskWebhooks, Webhook},
+    },
+    watch::{Changes, TaskWatch},
+};
 
 impl PushState {
     /// The webhook of a task with that id.
@@ -70,14 +76,14 @@ impl PushState {
         count
     }
 
-    /// Whether there is room for one, in place of another.
+    /// Whether there is room for one, in place of the one with its id.
     pub(super) fn check(
         &self,
         new: &NewWebhook<'_>,
         origin: &str,
         bytes: usize,
-        before: Option<PostPlace>,
     ) -> Result<(), PushRefused> {
+        let before = self.find(new.task, new.id);
         let freed = before.and_then(|before| self.schedule.get(before));
         let of_task = self.tasks.get(&new.task).map_or(0, |task| task.count as usize);
         if freed.is_none() && of_task >= self.bounds.per_task {
@@ -87,10 +93,50 @@ impl PushState {
         if freed.is_none() && new.owner != 0 && of_owner >= self.bounds.per_owner {
             return Err(PushRefused::OwnerFull);
         }
-        if self.schedule.of_origin(origin) >= self.bounds.per_host {
+        let is_there = before.is_some_and(|before| self.schedule.origin(before) == Some(origin));
+        if !is_there && self.schedule.of_origin(origin) >= self.bounds.per_host {
             return Err(PushRefused::HostFull);
         }
         let after = self.counted.bytes + bytes - freed.map_or(0, Webhook::bytes);
         if after > self.bounds.bytes_max { Err(PushRefused::Full) } else { Ok(()) }
+    }
+
+    /// Takes one in, in place of the one with its id, as the youngest of its task.
+    pub(super) fn put(&mut self, new: &NewWebhook<'_>, changes: &Arc<Changes>) -> Arc<TaskWatch> {
+        let before = self.find(new.task, new.id);
+        let goes_on = before.and_then(|before| self.schedule.get(before)).map(Webhook::start);
+        let webhook = Webhook::new(&NewWebhook { start: goes_on.unwrap_or(new.start), ..*new });
+        let task = self.tasks.entry(new.task).or_insert_with(|| {
+            TaskWebhooks::new(Arc::new(TaskWatch::new(new.task, new.task_id, changes)))
+        });
+        let watch = Arc::clone(&task.watch);
+        // Before the other one is removed: with its last a task would lose its watch.
+        task.count += 1;
+        self.counted.bytes += webhook.bytes();
+        *self.counted.by_owner.entry(new.owner).or_default() += 1;
+        let place = self.schedule.add(&new.url.origin(), new.owner, webhook);
+        if let Some(before) = before {
+            self.remove(new.task, before);
+        }
+        self.append(new.task, place);
+        if goes_on.is_some() {
+            watch.wake_by_ref();
+        }
+        watch
+    }
+
+    /// Puts one at the end of its task's list.
+    fn append(&mut self, key: u64, place: PostPlace) {
+        let Some(task) = self.tasks.get_mut(&key) else { return };
+        let Some(mut at) = task.first else {
+            task.first = Some(place);
+            return;
+        };
+        while let Some(next) = self.schedule.get(at).and_then(Webhook::next) {
+            at = next;
+        }
+        if let Some(last) = self.schedule.get_mut(at) {
+            last.set_next(Some(place));
+        }
     }
 }
