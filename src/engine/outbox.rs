@@ -20,6 +20,7 @@ use crate::{
     dialect::{push_body, push_head},
     engine::Engine,
     http::FieldLinesBuf,
+    json,
     model::{PushConfig, PushForm, uuid},
     op::{Core, ShownPost},
     push::{
@@ -117,28 +118,30 @@ impl CoreOutbox {
     /// Makes the request of a post; `None`: there is nothing to post.
     fn make(&self, post: &Post, now: Now, request: &mut PostRequest) -> Option<ShownPost> {
         request.clear();
+        let is_challenged = self.core.push_settings().is_some_and(|settings| settings.challenge);
+        if is_challenged && !post.is_proven {
+            return self.challenge(post, request);
+        }
         let mut task_id = String::new();
         let shown = self.core.show_post(post, &mut |item| {
             task_id.push_str(&item.task_id().to_str());
             push_body(&mut request.body, post.form, &item, now.unix_ms);
+            if self.signer.is_some() {
+                make_compact(&mut request.body);
+            }
         })?;
         if !shown.is_news {
             return Some(shown);
         }
         let config = PushConfig(&post.config);
         (request.place, request.upto, request.has_more) = (post.place, shown.upto, shown.has_more);
-        match &post.url {
-            Some(url) => request.url.push_str(url),
-            None => request.url.push_str(&config.url().to_str()),
-        }
+        put_url(&mut request.url, post);
         let names = NotificationNames::new(shown.bits, config, post, shown.upto);
         put_head(&mut request.fields, post.form, &names);
         fields::put(&mut request.fields, config);
-        // An answer that is coded in an unknown way would hide its status, and all codings are
-        // welcome where none is named (RFC 9110 §12.5.3).
-        let is_said = |(name, _): (&str, _)| name.eq_ignore_ascii_case("Accept-Encoding");
+        let is_said = |(name, _): (&str, _)| name.eq_ignore_ascii_case(ANY_CODING.0);
         if !request.fields.get().iter().any(is_said) {
-            request.fields.push("Accept-Encoding", "identity");
+            request.fields.push(ANY_CODING.0, ANY_CODING.1);
         }
         let signed = SignedPost {
             id: str::from_utf8(&names.notification).unwrap_or_default(),
@@ -150,6 +153,43 @@ impl CoreOutbox {
         signature::put(&mut request.fields, config, &signed, self.signer.as_deref());
         Some(shown)
     }
+
+    /// Makes the challenge of a webhook (wire §6, the sample of 0.1): whoever answers it hears
+    /// nothing else yet, and no secret.
+    fn challenge(&self, post: &Post, request: &mut PostRequest) -> Option<ShownPost> {
+        let bits = self.core.bits_of(post.task)?;
+        let id = PushConfig(&post.config).id().unwrap_or_default().raw();
+        let token = uuid(hash_of(bits, &[b"challenge", id]));
+        request.place = post.place;
+        put_url(&mut request.url, post);
+        request.url.push(if request.url.contains('?') { '&' } else { '?' });
+        request.expects.push_str(str::from_utf8(&token).unwrap_or_default());
+        request.url.push_str("validationToken=");
+        request.url.push_str(&request.expects);
+        request.fields.push(USER_AGENT.0, USER_AGENT.1);
+        request.fields.push(ANY_CODING.0, ANY_CODING.1);
+        let upto = post.start.seq;
+        Some(ShownPost { upto, is_news: true, has_more: true, record: 0, bits })
+    }
+}
+
+/// An answer that is coded in an unknown way would hide its status, and all codings are welcome
+/// where none is named (RFC 9110 §12.5.3).
+const ANY_CODING: (&str, &str) = ("Accept-Encoding", "identity");
+
+const USER_AGENT: (&str, &str) = ("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
+
+fn put_url(out: &mut String, post: &Post) {
+    match &post.url {
+        Some(url) => out.push_str(url),
+        None => out.push_str(&PushConfig(&post.config).url().to_str()),
+    }
+}
+
+/// Wire §6: receivers that check the hash of a JWT write again what they have parsed.
+fn make_compact(body: &mut Vec<u8>) {
+    let written = std::mem::take(body);
+    json::write::push_compact(body, str::from_utf8(&written).unwrap_or_default());
 }
 
 impl Outbox for CoreOutbox {
@@ -200,6 +240,9 @@ impl Outbox for CoreOutbox {
         self.under_way.fetch_sub(request.bytes(), Ordering::Release);
         let PostRequest { place, upto, has_more, .. } = *request;
         match outcome {
+            PostOutcome::Delivered if !request.expects.is_empty() => {
+                webhooks.proven(place, now.mono_ms);
+            }
             PostOutcome::Delivered => {
                 webhooks.delivered(place, upto, now.mono_ms, has_more);
             }
@@ -230,23 +273,25 @@ struct NotificationNames {
 
 impl NotificationNames {
     fn new(bits: u128, config: PushConfig<'_>, post: &Post, upto: u64) -> NotificationNames {
-        let hash = |parts: &[&[u8]]| {
-            let mut hasher = SipHasher24::new_with_key(&bits.to_be_bytes());
-            parts.iter().for_each(|part| {
-                hasher.write_usize(part.len());
-                hasher.write(part);
-            });
-            hasher.finish128().as_u128()
-        };
         let id = config.id().unwrap_or_default().raw();
         let kind = [u8::from(post.start.snapshot)];
-        let notification = hash(&[b"notification", id, &upto.to_be_bytes(), &kind]);
+        let notification = hash_of(bits, &[b"notification", id, &upto.to_be_bytes(), &kind]);
         NotificationNames {
             notification: uuid(notification),
             event: upto,
-            trace: hash(&[b"trace"]),
+            trace: hash_of(bits, &[b"trace"]),
         }
     }
+}
+
+/// What nobody can guess who does not know these bits.
+fn hash_of(bits: u128, parts: &[&[u8]]) -> u128 {
+    let mut hasher = SipHasher24::new_with_key(&bits.to_be_bytes());
+    parts.iter().for_each(|part| {
+        hasher.write_usize(part.len());
+        hasher.write(part);
+    });
+    hasher.finish128().as_u128()
 }
 
 /// Appends the fields that every notification has.
@@ -254,7 +299,7 @@ fn put_head(out: &mut FieldLinesBuf, form: PushForm, names: &NotificationNames) 
     let (media, version) = push_head(form);
     let notification = str::from_utf8(&names.notification).unwrap_or_default();
     out.push("Content-Type", media);
-    out.push("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
+    out.push(USER_AGENT.0, USER_AGENT.1);
     version.into_iter().for_each(|version| out.push("A2A-Version", version));
     out.push("A2A-Notification-Id", notification);
     out.push("A2A-Event-Id", &names.event.to_string());

@@ -76,6 +76,34 @@ pub fn canonical_raw(raw: &str) -> Cow<'_, str> {
     }
 }
 
+/// Appends JSON without space between its tokens, its strings as [`canonical_raw`] has them.
+/// Numbers stay as they are written.
+///
+/// `json` is valid: what is not is appended in part.
+pub fn push_compact(out: &mut Vec<u8>, json: &str) {
+    let is_space = |c: char| matches!(c, ' ' | '\n' | '\r' | '\t');
+    let mut rest = json;
+    loop {
+        let (tokens, string) = rest.split_at(rest.find('"').unwrap_or(rest.len()));
+        out.extend(tokens.split(is_space).flat_map(str::bytes));
+        let Some(string) = string.strip_prefix('"') else { return };
+        let raw = &string[..string_end(string.as_bytes())];
+        out.push(b'"');
+        out.extend_from_slice(canonical_raw(raw).as_bytes());
+        out.push(b'"');
+        rest = string.get(raw.len() + 1..).unwrap_or_default();
+    }
+}
+
+/// Where the string ends that begins there.
+fn string_end(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at).filter(|byte| **byte != b'"') {
+        at += if *byte == b'\\' { 2 } else { 1 };
+    }
+    at.min(bytes.len())
+}
+
 /// `00` to `99`.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
@@ -169,5 +197,15 @@ mod tests {
     fn canonical_spelling() {
         assert!(matches!(canonical_raw("a/\u{e9}"), Cow::Borrowed("a/\u{e9}")));
         assert_eq!(canonical_raw(r"a\/\u00e9\u0041\u000A\t\u0022"), "a/\u{e9}A\\n\\t\\\"");
+    }
+    #[test]
+    fn compact_is_as_others_write_what_they_have_parsed() {
+        let spaced = " { \"a \\u00e9\\/\" : [ 1.50 , -0 ,\t\"\\\\\" , \"\\\"\\ud83d\\ude00\" ] ,\r\n\"b\":{ } }\n";
+        let compact = "{\"a \u{e9}/\":[1.50,-0,\"\\\\\",\"\\\"\u{1f600}\"],\"b\":{}}";
+        assert_eq!(written(|out| push_compact(out, spaced)), compact);
+        assert_eq!(written(|out| push_compact(out, compact)), compact);
+        for torn in ["\"", "\"a", "\"\\", "\"\\\"", "\"\u{e9}\\"] {
+            written(|out| push_compact(out, torn));
+        }
     }
 }

@@ -122,7 +122,12 @@ impl Core {
         let found = self.store.read(key, |task| (task.seq(), Box::<[u8]>::from(task.id())));
         let (seq, task_id) = found.ok_or(FaultKind::TaskNotFound)?;
         let start = PushStart { seq, snapshot: false };
-        self.watch(push, cx, (key, &task_id), start, webhook)
+        self.watch(push, cx, (key, &task_id), start, webhook)?;
+        if push.settings.challenge {
+            // It is asked at once, whether or not there is something new.
+            push.webhooks.note(key.handle().key);
+        }
+        Ok(())
     }
 
     /// Takes a webhook, which begins there, and has the store tell of its task.

@@ -6,7 +6,7 @@ use std::{net::IpAddr, task::Waker};
 use super::{PostPlace, TargetError};
 use crate::{http::FieldLinesBuf, service::Now};
 
-/// A `POST` that is ready to be sent.
+/// A request that is ready to be sent: a `POST`, or the `GET` of a challenge.
 #[derive(Debug, Default)]
 pub struct PostRequest {
     /// Its webhook.
@@ -17,6 +17,9 @@ pub struct PostRequest {
     pub fields: FieldLinesBuf,
     /// The content.
     pub body: Vec<u8>,
+    /// The content of the answer by which a challenged receiver shows that it wants posts; empty:
+    /// this is a post, and no challenge.
+    pub expects: String,
     /// The last event that it tells of.
     pub upto: u64,
     /// True: when it has arrived there is another one.
@@ -31,10 +34,11 @@ impl PostRequest {
 
     /// Another request may be made in its place.
     pub fn clear(&mut self) {
-        let PostRequest { url, fields, body, .. } = self;
+        let PostRequest { url, fields, body, expects, .. } = self;
         url.clear();
         fields.clear();
         body.clear();
+        expects.clear();
     }
 }
 
@@ -52,7 +56,7 @@ pub enum NextRequest {
 /// What became of a post.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PostOutcome {
-    /// A status of 2xx, in time.
+    /// A status of 2xx, in time, and to a challenge the answer that it expects.
     Delivered,
     /// 410: the receiver wants no more of it.
     Gone,

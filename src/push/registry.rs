@@ -109,6 +109,8 @@ pub struct Post {
     pub start: PushStart,
     /// What is posted.
     pub form: PushForm,
+    /// Whether its URL has answered its challenge.
+    pub is_proven: bool,
     /// Where to, and with what: a copy, as it may be replaced meanwhile.
     pub config: Box<[u8]>,
     /// As it is connected to, where that is not how it was written.

@@ -12,6 +12,9 @@ pub struct PushSettings {
     /// True: callers that nobody knows may configure them, too. A server that knows no callers has
     /// no others.
     pub anonymous: bool,
+    /// True: a webhook is posted nothing until its URL has answered a token that it was asked for
+    /// (wire §6, the sample of 0.1).
+    pub challenge: bool,
     /// Which events webhooks get that do not say so themselves.
     pub filter: PushFilter,
     /// How posts are repeated, and how many there are at a time.

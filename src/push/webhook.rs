@@ -23,6 +23,8 @@ pub(super) struct Webhook {
     seq: u64,
     snapshot: bool,
     form: PushForm,
+    /// False: it was not challenged with success.
+    is_proven: bool,
     /// Who counts for it.
     pub owner: u32,
     /// The next one of its task; none names itself.
@@ -48,7 +50,21 @@ impl Webhook {
         let rest = (!is_same).then(|| Box::new(RareParts { url, error: Box::default() }));
         let NewWebhook { task, owner, form, start: PushStart { seq, snapshot }, .. } = *new;
         let (next, config) = (PostPlace::NONE, new.config.under(new.id));
-        Webhook { task, seq, snapshot, form, owner, next, config, rest }
+        Webhook { task, seq, snapshot, form, is_proven: false, owner, next, config, rest }
+    }
+
+    /// Goes on for the one that it takes the place of: with what was not posted to that.
+    pub fn go_on_for(&mut self, before: &Webhook) {
+        (self.seq, self.snapshot) = (before.seq, before.snapshot);
+        let url = |webhook: &Webhook| webhook.url().map(str::to_owned);
+        let is_same = self.config().url().raw() == before.config().url().raw();
+        self.is_proven = before.is_proven && is_same && url(self) == url(before);
+    }
+
+    /// Its URL has answered its challenge.
+    pub fn prove(&mut self) {
+        self.is_proven = true;
+        self.forget_error();
     }
 
     pub fn config(&self) -> PushConfig<'_> {
@@ -73,21 +89,21 @@ impl Webhook {
         self.next = next.unwrap_or(PostPlace::NONE);
     }
 
-    /// How far it has got.
-    pub fn start(&self) -> PushStart {
-        PushStart { seq: self.seq, snapshot: self.snapshot }
-    }
-
     /// What is to be posted to it, which is at that place.
     pub fn post(&self, place: PostPlace) -> Post {
-        let (task, form, start) = (self.task, self.form, self.start());
+        let start = PushStart { seq: self.seq, snapshot: self.snapshot };
+        let (task, form, is_proven) = (self.task, self.form, self.is_proven);
         let (config, url) = (self.config.clone(), self.url().map(Into::into));
-        Post { place, task, start, form, config, url }
+        Post { place, task, start, form, is_proven, config, url }
     }
 
     /// It was posted up to this event.
     pub fn posted(&mut self, seq: u64) {
         (self.seq, self.snapshot) = (seq, false);
+        self.forget_error();
+    }
+
+    fn forget_error(&mut self) {
         if let Some(rest) = &mut self.rest {
             rest.error = Box::default();
         }

@@ -11,6 +11,7 @@ use peregrine::{
     },
     limits::Limits,
     model::{MessageBuf, PartsBuf, PushFilter, TaskState},
+    push::signature::{PostSigner, SignedPost},
 };
 use serde_json::{Value, json};
 
@@ -403,7 +404,8 @@ fn a_message_that_is_refused_leaves_the_webhooks_of_its_task_as_they_were() {
     let before = json!({"url": URL, "token": "before"});
     let set = json!({"taskId": task, "pushNotificationConfig": before});
     lab.result("tasks/pushNotificationConfig/set", &set);
-    let list = |lab: &mut Lab| lab.result("tasks/pushNotificationConfig/list", &json!({"id": task}));
+    let list =
+        |lab: &mut Lab| lab.result("tasks/pushNotificationConfig/list", &json!({"id": task}));
     let listed = list(&mut lab);
     // Without an id of its own it has that of the one that is there.
     let mut params = with_webhook(V03, "more", json!({"url": "https://other.example/"}));
@@ -441,6 +443,77 @@ fn one_that_takes_the_place_of_another_gets_what_was_not_posted_to_that() {
     assert!(posts.iter().all(|post| post.field("X-A2A-Notification-Token") == Some("new")));
     assert_eq!(state_of(&posts.last().unwrap().body), "TASK_STATE_COMPLETED");
     assert_eq!(posts.len(), 3);
+}
+
+#[test]
+fn what_is_challenged_is_asked_at_once_and_posted_when_it_has_answered() {
+    let settings = PushSettings { challenge: true, ..PushSettings::default() };
+    let mut lab = Lab::new(Setup { push: Some(settings), ..Setup::default() });
+    let task = long_task(&mut lab);
+    let courier = Courier::of(&lab);
+    let ask = |lab: &Lab| {
+        let mut request = PostRequest::default();
+        let next = courier.0.next(lab.now, Waker::noop(), &mut request);
+        (next == NextRequest::Post).then_some(request)
+    };
+    let params = json!({"taskId": task, "id": "c", "url": URL, "token": "secret",
+        "authentication": {"scheme": "Bearer", "credentials": "secret"}});
+    lab.result("CreateTaskPushNotificationConfig", &params);
+    let challenge = ask(&lab).unwrap();
+    assert_eq!(challenge.url, format!("{URL}?validationToken={}", challenge.expects));
+    assert!(challenge.body.is_empty());
+    assert!(challenge.fields.get().iter().all(|(_, value)| !value.contains("secret")));
+    assert!(ask(&lab).is_none());
+    courier.0.done(&challenge, failed("wrong"), lab.now, 1 << 60);
+    lab.pass(1_000);
+    let again = ask(&lab).unwrap();
+    assert_eq!(again.expects, challenge.expects);
+    courier.0.done(&again, PostOutcome::Delivered, lab.now, 0);
+    lab.pass(20_000);
+    let told = courier.deliver(&lab);
+    assert_eq!(state_of(&told.last().unwrap().body), "TASK_STATE_COMPLETED");
+    // Where only its credentials change it is the same receiver.
+    let params = json!({"taskId": task, "id": "c", "url": URL, "token": "other"});
+    lab.result("CreateTaskPushNotificationConfig", &params);
+    assert!(ask(&lab).is_none());
+    let params = json!({"taskId": task, "id": "c", "url": "https://hooks.example/other"});
+    lab.result("CreateTaskPushNotificationConfig", &params);
+    assert!(!ask(&lab).unwrap().expects.is_empty());
+}
+
+/// Signs with a word.
+struct Word;
+
+impl PostSigner for Word {
+    fn jwt(&self, post: &SignedPost<'_>) -> Option<String> {
+        Some(format!("{}-bytes", post.body.len()))
+    }
+
+    fn signature(&self, _: &[u8]) -> Option<String> {
+        None
+    }
+
+    fn jwks(&self) -> &[u8] {
+        b"{\"keys\":[]}"
+    }
+}
+
+#[test]
+fn what_is_signed_is_as_receivers_write_again_what_they_have_parsed() {
+    let mut setup = setup();
+    setup.webhook_signer = Some(Arc::new(Word));
+    let mut lab = Lab::new(setup);
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{
+        "message": {"messageId": "m", "role": "user", "kind": "message",
+            "parts": [{"kind": "text", "text": "stream:1"}],
+            "metadata": { "k\/": [ 1.50, "\u00e9 \ud83d\ude00" ] }},
+        "configuration": {"pushNotificationConfig": {"url": "https://hooks.example/a2a"}}}}"#;
+    let answer = lab.ask(&post("/", &[], body)).json();
+    assert!(answer["result"].is_object(), "{answer}");
+    let told = Courier::of(&lab).next(&lab).unwrap();
+    let text = str::from_utf8(&told.request.body).unwrap();
+    assert!(text.contains(r#""metadata":{"k/":[1.50,"é 😀"]}"#), "{text}");
+    assert_eq!(told.field("Authorization"), Some(&*format!("Bearer {}-bytes", text.len())));
 }
 
 /// Defers each turn, and says later what comes of it.

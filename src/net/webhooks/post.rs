@@ -47,9 +47,21 @@ impl PostBuffers {
                 self.answer.clear();
                 // What is left unread costs the connection and nothing else.
                 let _ = timeout_at(due, read_away(&mut response, &mut self.answer)).await;
-                outcome
+                match outcome {
+                    PostOutcome::Delivered if !self.is_answered() => {
+                        let why = "the challenge was not answered with its token".to_owned();
+                        PostOutcome::Failed { why, retry_after_ms: None }
+                    }
+                    outcome => outcome,
+                }
             }
         }
+    }
+
+    /// Whether a challenge got the answer that it expects; nothing else expects any.
+    fn is_answered(&self) -> bool {
+        let expects = self.request.expects.as_bytes();
+        expects.is_empty() || self.answer.trim_ascii() == expects
     }
 
     /// Sends the request, until the head of the answer has come.
@@ -58,10 +70,10 @@ impl PostBuffers {
         client: &HttpClient,
         post_ms: u64,
     ) -> Result<HttpClientResponse, String> {
-        let PostRequest { url, fields, body, .. } = &self.request;
+        let PostRequest { url, fields, body, expects, .. } = &self.request;
         let url = HttpOrigin::parse(url).map_err(|error| error.to_string())?;
         let request = HttpRequest {
-            method: HttpMethod::Post,
+            method: if expects.is_empty() { HttpMethod::Post } else { HttpMethod::Get },
             origin: &url.origin,
             target: &url.path,
             fields: fields.get(),

@@ -41,6 +41,12 @@ impl Core {
         self.store.read(TaskKey::of(&handle), |_| ()).is_some()
     }
 
+    /// The bits of a task ([`ShownPost::bits`]); `None`: it has left.
+    pub fn bits_of(&self, task: u64) -> Option<u128> {
+        let handle = Handle { key: task, ..Handle::default() };
+        self.has_task(task).then(|| self.store.bits_of(TaskKey::of(&handle), u32::MAX))
+    }
+
     /// Shows what is to be posted, at most one item: the next event, or the task as it is.
     /// `None`: the task has left.
     pub fn show_post(

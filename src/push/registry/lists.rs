@@ -104,8 +104,10 @@ impl PushState {
     /// Takes one in, in place of the one with its id, as the youngest of its task.
     pub(super) fn put(&mut self, new: &NewWebhook<'_>, changes: &Arc<Changes>) -> Arc<TaskWatch> {
         let before = self.find(new.task, new.id);
-        let goes_on = before.and_then(|before| self.schedule.get(before)).map(Webhook::start);
-        let webhook = Webhook::new(&NewWebhook { start: goes_on.unwrap_or(new.start), ..*new });
+        let mut webhook = Webhook::new(new);
+        if let Some(before) = before.and_then(|before| self.schedule.get(before)) {
+            webhook.go_on_for(before);
+        }
         let task = self.tasks.entry(new.task).or_insert_with(|| {
             TaskWebhooks::new(Arc::new(TaskWatch::new(new.task, new.task_id, changes)))
         });
@@ -119,7 +121,7 @@ impl PushState {
             self.remove(new.task, before);
         }
         self.append(new.task, place);
-        if goes_on.is_some() {
+        if before.is_some() {
             watch.wake_by_ref();
         }
         watch

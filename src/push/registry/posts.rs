@@ -34,6 +34,17 @@ impl Webhooks {
         self.changes.wake();
     }
 
+    /// Its receiver has answered its challenge: what there is for it is posted from now on.
+    pub fn proven(&self, place: PostPlace, now_ms: u64) {
+        let mut state = self.lock();
+        if let Some(webhook) = state.schedule.get_mut(place) {
+            webhook.prove();
+        }
+        state.schedule.delivered(place, now_ms, true);
+        drop(state);
+        self.changes.wake();
+    }
+
     /// There was nothing to post up to an event; its host is as it was.
     pub fn passed_over(&self, place: PostPlace, upto: u64, now_ms: u64, has_more: bool) {
         let mut state = self.lock();

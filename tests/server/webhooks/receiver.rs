@@ -49,7 +49,7 @@ pub fn says(status: &str) -> Does {
 /// A post as it came.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Received {
-    /// Path and query.
+    /// Path and query; behind `GET ` where it is no post but a challenge, which has no ids.
     pub path: String,
     /// `A2A-Notification-Id`
     pub id: String,
@@ -409,18 +409,21 @@ fn read_post(peer: &mut impl Read) -> Option<Received> {
     let head = std::str::from_utf8(&bytes[..end]).unwrap();
     let mut lines = head.split("\r\n");
     let start = lines.next()?;
-    let path = start.strip_prefix("POST ")?.strip_suffix(" HTTP/1.1")?.to_owned();
+    let target = start.strip_suffix(" HTTP/1.1")?;
+    let is_challenge = target.starts_with("GET ");
+    let path = target.strip_prefix("POST ").unwrap_or(target).to_owned();
     let fields: BTreeMap<String, String> = lines
         .map(|line| line.split_once(": ").unwrap())
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
-    let length: usize = fields["content-length"].parse().unwrap();
+    let field = |name: &str| if is_challenge { "0" } else { &*fields[name] };
+    let length: usize = field("content-length").parse().unwrap();
     while bytes.len() < end + 4 + length {
         more(&mut bytes)?;
     }
     assert_eq!(bytes.len(), end + 4 + length, "more than a post");
     let body = bytes.split_off(end + 4);
-    let id = fields["a2a-notification-id"].clone();
-    let event = fields["a2a-event-id"].parse().unwrap();
+    let id = field("a2a-notification-id").to_owned();
+    let event = field("a2a-event-id").parse().unwrap();
     Some(Received { path, id, event, fields, body, is_taken: false })
 }

@@ -43,6 +43,13 @@ const KEYS: &[Key] = &[
          leads to is what counts",
     ),
     key(
+        "challenge",
+        Shape::Switch,
+        "false",
+        "They are posted nothing until their URL, asked by GET with ?validationToken=T, has \
+         answered T",
+    ),
+    key(
         "events",
         Shape::Texts,
         "[]",
@@ -91,6 +98,7 @@ pub fn read(root: &ConfigSection) -> Result<Option<PushSettings>, Wrong> {
     let settings = PushSettings {
         targets,
         anonymous: is_on("anonymous"),
+        challenge: is_on("challenge"),
         filter: events(section)?.with(coalesce),
         ..PushSettings::default()
     };

@@ -1,0 +1,53 @@
+//! The challenge of 0.1's sample (wire §6): who does not answer with its token is posted nothing.
+
+use super::{
+    failing::stream,
+    receiver::{Does, Receiver, says},
+};
+use crate::support::binary::Binary;
+
+const CHALLENGE: &str = "GET /hook?k=1&validationToken=";
+
+fn answers(text: &str) -> Does {
+    Does::Says(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()))
+}
+
+#[test]
+fn a_webhook_is_posted_nothing_until_its_url_has_answered_with_the_token() {
+    let config = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("challenge.toml");
+    std::fs::write(&config, "[push]\nchallenge = true\nallow = [\"localhost\"]\n").unwrap();
+    let server = Binary::start(&["--config", config.to_str().unwrap()]);
+    let wrong = std::sync::atomic::AtomicUsize::new(0);
+    let receiver = Receiver::new(move |_, post| match post.path.strip_prefix(CHALLENGE) {
+        // A redirect, another text, and nothing are no answers.
+        Some(token) => match wrong.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => answers("another"),
+            1 => says("204 No Content"),
+            2 => Does::Says(
+                "HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            ),
+            _ => answers(&format!("{token}\n")),
+        },
+        None => says("200 OK"),
+    });
+    let mut url = receiver.url("/hook?k=1");
+    let events = stream(server.addr(), "stream:3", &url);
+    receiver.assert_told("/hook?k=1", &events);
+    let paths = receiver.by_path();
+    let challenges: Vec<_> = paths.iter().filter(|(path, _)| path.starts_with(CHALLENGE)).collect();
+    let (path, asked) = challenges[0];
+    assert_eq!((challenges.len(), asked.len()), (1, 4), "{path}");
+    assert!(path.len() >= CHALLENGE.len() + 36, "{path}");
+    for secret in ["authorization", "x-a2a-notification-token", "a2a-notification-id"] {
+        assert!(asked.iter().all(|get| !get.fields.contains_key(secret)));
+    }
+    // The posts came behind the answer.
+    assert_eq!(receiver.count(), 4 + events.len());
+    // Who answers nothing else is posted nothing.
+    let silent = Receiver::willing();
+    url = silent.url("/hook");
+    stream(server.addr(), "stream:3", &url);
+    super::receiver::patiently("a second challenge", || silent.count() >= 2);
+    assert!(silent.all("/hook").is_empty());
+    server.assert_lives();
+}
