@@ -72,6 +72,17 @@ pub(super) fn keys_not_fetched(url: &str, why: &dyn Display) {
     }
 }
 
+/// Says that a post to a webhook has failed, or that its receiver wants no more, at most once a
+/// second; of its URL the origin alone.
+#[cfg(feature = "push")]
+pub(super) fn not_posted(origin: &str, why: &dyn Display) {
+    static FAILED: Mutex<OncePerSecond> = Mutex::new(OncePerSecond::NEVER);
+    let passes = FAILED.lock().unwrap_or_else(PoisonError::into_inner).lets_pass(Instant::now());
+    if let Some(others) = passes {
+        note(&format_args!("a webhook at {origin} took no post: {why}{}", and_others(others)));
+    }
+}
+
 /// Says that the collector of traces does not take spans, at most once a second.
 #[cfg(feature = "otlp")]
 pub(super) fn traces_lost(why: &dyn Display) {
@@ -109,7 +120,7 @@ struct OncePerSecond {
 }
 
 impl OncePerSecond {
-    #[cfg(any(feature = "tls", feature = "otlp"))]
+    #[cfg(any(feature = "tls", feature = "otlp", feature = "client"))]
     const NEVER: OncePerSecond = OncePerSecond { last: None, others: 0 };
 
     /// Whether a line may pass now; if so, how many could not since the last one.
@@ -153,7 +164,12 @@ pub(super) fn draining(server: &ServerState) {
 pub(super) fn drained(server: &ServerState) {
     let cut = server.cut.get().copied().unwrap_or_default();
     let seconds = seconds(server.live.drain_ms());
-    let lost = count(server.engine.unfinished_tasks(), "unfinished task");
+    let mut lost = count(server.engine.unfinished_tasks(), "unfinished task");
+    #[cfg(feature = "push")]
+    if let Some(pending @ 1..) = server.engine.webhooks().map(|webhooks| webhooks.stats(0).pending)
+    {
+        lost.push_str(&format!(", {} with something to post", count(pending, "webhook")));
+    }
     if cut == Waiting::default() {
         say(&format_args!("drained; {lost} in memory"));
     } else {

@@ -103,6 +103,12 @@ impl Running {
         self.server.engine.limits()
     }
 
+    /// Whether webhooks are posted.
+    #[cfg(feature = "push")]
+    pub fn has_push(&self) -> bool {
+        self.server.engine.webhooks().is_some()
+    }
+
     /// How many workers there are.
     pub fn workers(&self) -> usize {
         self.workers

@@ -22,6 +22,8 @@ pub struct Banner {
     pub places: Places,
     /// The connections that were asked for.
     pub connections_max: usize,
+    /// Whether webhooks were asked for.
+    pub has_push: bool,
     /// Whether the terms of the memory sum are listed.
     pub shows_memory: bool,
 }
@@ -41,6 +43,7 @@ impl Banner {
             let _ = writeln!(text, "  admin   {admin}");
         }
         text.push_str(&self.places.lines(url));
+        let _ = writeln!(text, "  push    {}", push(self.has_push, running.has_push()));
         if limits.connections_max < self.connections_max {
             let _ = writeln!(
                 text,
@@ -52,6 +55,18 @@ impl Banner {
         text.push_str(&memory(limits, workers, is_secure, self.shows_memory));
         text.push_str(&glance(limits));
         text
+    }
+}
+
+/// Whether webhooks are posted, and why not.
+fn push(is_wanted: bool, is_on: bool) -> &'static str {
+    match (is_wanted, is_on) {
+        (_, true) => "webhooks are posted (docs/guide/webhooks.md)",
+        (false, false) => "webhooks are off",
+        (true, false) => {
+            "webhooks are off: anybody reaches this server, and nobody is known \
+             (push.anonymous = true has them all the same)"
+        }
     }
 }
 

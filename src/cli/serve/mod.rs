@@ -103,7 +103,8 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
     let places = Places::of(&setup, asks_clients);
     let (connections_max, is_extended) =
         (setup.limits.connections_max, setup.extended_card && callers.is_none() && !asks_clients);
-    let banner = Banner { places, connections_max, shows_memory };
+    let has_push = setup.push.is_some();
+    let banner = Banner { places, connections_max, has_push, shows_memory };
     let mut server = Server::with(setup).workers(workers).logs(logs.level, logs.access);
     if counts_calls {
         server = server.metrics();

@@ -8,7 +8,7 @@ use peregrine::{
 };
 use zeroize::Zeroizing;
 
-/// Reads the keys, and has posts signed with them.
+/// Reads the keys, and has posts signed with them, if there are any.
 ///
 /// # Errors
 /// A file that cannot be read, or holds no key that signs; a key that signs cards.
@@ -26,6 +26,8 @@ pub fn sign(setup: &mut Setup, files: &[PathBuf], card_keys: &SigningKeys) -> Re
             return Err(format!("{shown}: the key signs cards: webhooks need one of their own"));
         }
     }
-    setup.webhook_signer = Some(Arc::new(keys));
+    if setup.push.is_some() {
+        setup.webhook_signer = Some(Arc::new(keys));
+    }
     Ok(())
 }

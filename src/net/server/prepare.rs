@@ -64,6 +64,8 @@ impl Server {
         let knows_callers = self.setup.authenticator.is_some() || self.knows_clients();
         if is_public && !knows_callers && self.setup.push.as_ref().is_some_and(|p| !p.anonymous) {
             self.setup.push = None;
+            // Nothing is signed with its keys, so nobody is shown them.
+            self.setup.webhook_signer = None;
         }
     }
 

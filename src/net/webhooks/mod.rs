@@ -24,7 +24,10 @@ use tokio::time::{Instant, sleep};
 use crate::{
     client::Transport,
     limits::webhooks::{WEBHOOK_IDLE_PER_ORIGIN_MAX, WEBHOOK_ORIGINS_MAX, WEBHOOK_POST_MS},
-    push::outbox::{NextRequest, Outbox, PostOutcome},
+    push::{
+        outbox::{NextRequest, Outbox, PostOutcome},
+        url_origin,
+    },
     service::Now,
 };
 
@@ -34,6 +37,7 @@ use super::{
     background::{BackgroundState, BackgroundThread},
     clock::unix_ms,
     own_address::is_own,
+    report,
 };
 
 /// The longest that one timer is set for; then it is looked at again.
@@ -178,6 +182,12 @@ impl PostUnderWay {
     fn tell(&mut self, outcome: PostOutcome) {
         self.is_told = true;
         let courier = &*self.courier;
+        let origin = url_origin(&self.buffers.request.url);
+        match &outcome {
+            PostOutcome::Delivered => {}
+            PostOutcome::Gone => report::not_posted(origin, &"it wants no more (410)"),
+            PostOutcome::Failed { why, .. } => report::not_posted(origin, why),
+        }
         let random = courier.client.random() as u64;
         courier.outbox.done(&self.buffers.request, outcome, courier.now(), random);
         courier.keep_buffers(std::mem::take(&mut self.buffers));
