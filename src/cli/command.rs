@@ -253,16 +253,23 @@ fn push_config() -> Command {
 }
 
 const DEAD_HELP: &str = "\
-A server that gives a webhook up, or lets its task go before everything was posted, keeps a dead \
-letter of it. Exit codes: 0 it is done; 1 failure, such as no dead letter of this number; 2 wrong \
-usage; 3 nobody answers.";
+The server must have been started with --admin, and is asked there. It keeps a dead letter of each \
+webhook that has stopped. Reasons: given_up, the receiver has failed for a day; task_left, the task \
+has left before everything was posted, so that no replay is possible. Exit codes: 0 it is done; 1 \
+failure, such as no dead letter of this number, or one whose task or configuration is gone; 2 wrong \
+usage; 3 nobody answers; 5 --timeout is over.";
+
+/// The client waits for ever; these do not.
+const DEAD_TIMEOUT: &str = "How long to wait before giving up [default: 30s]";
 
 fn dead_letters() -> Command {
     let admin = "Where the server has its --admin [default: the variable PEREGRINE_ADMIN]";
     let one = |name: &'static str, about: &'static str| {
         let command = Command::new(name).about(about).arg(flag("admin", "ADDR|unix:PATH", admin));
         let json = switch("json", "Print JSON: the same as -o json");
-        with_only(command.arg(json), &["output", "timeout"]).after_help(DEAD_HELP)
+        with_only(command.arg(json), &["output", "timeout"])
+            .mut_arg("timeout", |arg| arg.help(DEAD_TIMEOUT))
+            .after_help(DEAD_HELP)
     };
     let number = || word("number", "N", "Its number");
     let many = |name, about| {

@@ -202,6 +202,20 @@ fn a_slip_of_the_fingers_is_answered_with_the_command_that_was_meant() {
 }
 
 #[test]
+fn the_help_of_dead_letters_says_where_they_are_and_how_long_is_waited() {
+    let user = User::new();
+    for command in ["list", "show", "replay", "drop"] {
+        let help = user.ok(&["push", "dead", command, "--help"]).out;
+        for said in ["[default: 30s]", "started with --admin", "given_up", "task_left"] {
+            assert!(help.contains(said), "{said} in {help}");
+        }
+        assert!(!help.contains("for ever"), "{help}");
+    }
+    let serve = user.ok(&["serve", "--help"]).out;
+    assert!(serve.contains("/push/dead") && serve.contains("up to four"), "{serve}");
+}
+
+#[test]
 fn the_short_help_has_what_its_command_needs_first() {
     let user = User::new();
     let short = |words: &[&str]| user.ok(&[words, &["-h"]].concat()).out;

@@ -68,8 +68,9 @@ const ROWS: &[Row] = &[
     (
         "push-sign-key",
         "FILE",
-        "Signs posts to webhooks with this private key (PEM, PKCS#8): RSA or P-256 for JWTs, \
-         Ed25519 for Standard Webhooks; may be repeated",
+        "Signs posts to webhooks with this private key (PEM, PKCS#8): RSA of 2048 to 4096 bits or \
+         P-256 for JWTs, Ed25519 for Standard Webhooks; may be repeated, up to four; of each kind \
+         the first signs; none that signs cards",
     ),
     ("strict", "", "--strict-version, and a message without messageId is refused"),
     ("strict-version", "", "A 1.0 method without the A2A-Version header is refused"),
@@ -97,8 +98,9 @@ const ROWS: &[Row] = &[
     (
         "admin",
         "ADDR|unix:PATH",
-        "Serves /healthz, /readyz and /metrics here alone, to whoever reaches it [default: with \
-         the agents; metrics to this machine alone]",
+        "Serves /healthz, /readyz and /metrics here alone, and dead letters of webhooks at \
+         /push/dead, to whoever reaches it [default: with the agents; metrics to this machine \
+         alone; dead letters nowhere]",
     ),
     ("no-push", "", "Push notifications are not served"),
     (

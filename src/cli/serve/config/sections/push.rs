@@ -67,8 +67,9 @@ const KEYS: &[Key] = &[
         "sign_keys",
         Shape::Texts,
         "[]",
-        "Files of private keys that sign posts to webhooks (PEM, PKCS#8): RSA and P-256 make JWTs, \
-     Ed25519 signatures of Standard Webhooks; of each kind the first one signs",
+        "Files of private keys that sign posts to webhooks (PEM, PKCS#8), up to four: RSA of 2048 \
+         to 4096 bits and P-256 make JWTs, Ed25519 signatures of Standard Webhooks; of each kind \
+         the first one signs. No key that signs cards",
     )
     .flag("push-sign-key"),
 ];
