@@ -53,7 +53,9 @@ impl WebhookKeys {
     /// Adds the first private key of a document in PEM (PKCS#8), under its thumbprint (RFC 7638).
     ///
     /// # Errors
-    /// [`SigningKeyError`].
+    /// [`SigningKeyError::NoKey`], [`SigningKeyError::KindOrRsa`]: the document holds no key that
+    /// signs. [`SigningKeyError::SameKid`]: the key is there already. [`SigningKeyError::TooMany`]:
+    /// there are four.
     pub fn add(&mut self, pem: &[u8]) -> Result<(), SigningKeyError> {
         let key = SigningKey::read(pem, None, true, &self.random)?;
         signing_key::add(&mut self.keys, key)?;

@@ -117,8 +117,10 @@ pub struct Setup {
     /// Who signs cards (A2A 1.0 §8.4), as `client::card::SigningKeys` does: those that name
     /// `public_url` or one of `allow_hosts`. The public keys are at `/.well-known/jwks.json`.
     pub card_signer: Option<Arc<dyn CardSigner>>,
-    /// Webhooks, which a courier posts ([`Engine::outbox`]); `None`: there are none. A `service`
-    /// serves its own, or none ([`Service::has_push`]).
+    /// Webhooks; `None`: there are none. They are configured from then on, and posted by whoever
+    /// takes [`Engine::outbox`]: `net::Server` has a courier, and an engine without one posts nothing,
+    /// though its cards say that it does. A `service` serves its own, or none
+    /// ([`Service::has_push`]).
     #[cfg(feature = "push")]
     pub push: Option<PushSettings>,
     /// Who signs posts to webhooks, as `client::WebhookKeys` does, beside what their configurations

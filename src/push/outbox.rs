@@ -76,7 +76,9 @@ pub trait Outbox: Send + Sync {
     /// one earlier than this says.
     fn next(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest;
 
-    /// Takes what became of a request; `random`: fresh bits.
+    /// Takes what became of a request that [`Outbox::next`] has made, as it was made: once for each,
+    /// since its bytes are under way until then. Where its webhook is gone or was replaced meanwhile,
+    /// nothing follows from it. `random`: fresh bits.
     fn done(&self, request: &PostRequest, outcome: PostOutcome, now: Now, random: u64);
 
     /// Whether a host may be connected to at an address: asked at each connect, of each address

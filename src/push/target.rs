@@ -118,16 +118,22 @@ impl PortRule {
 }
 
 /// Where webhooks may go; by default wherever is publicly reachable, over https.
+///
+/// The ports are looked at first, whatever the host. Then [`PushTargets::deny`] is: what it names is
+/// refused, also where it is allowed. Then [`PushTargets::allow`]: what it names is taken, public or
+/// not. Of what is left nothing is taken with [`PushTargets::only_allowed`], and otherwise what is
+/// public. Names are looked at when a webhook is configured, addresses at each connect as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushTargets {
     /// Hosts that may be at any address and be asked over plain http, and addresses that may be
-    /// connected to.
+    /// connected to. A host named here is at any address but those of [`PushTargets::deny`].
     pub allow: Vec<HostRule>,
     /// Hosts and addresses that are refused, also where they are allowed.
     pub deny: Vec<HostRule>,
-    /// True: no other host than those that are allowed.
+    /// True: no other host than those that are allowed, by their names or by the addresses that
+    /// they turn out to have.
     pub only_allowed: bool,
-    /// True: plain http to everybody.
+    /// True: plain http to everybody, and not to those alone that are allowed.
     pub plain_http: bool,
     /// Ports.
     pub ports: PortRule,

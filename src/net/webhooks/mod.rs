@@ -65,7 +65,9 @@ impl WebhookCourier {
     /// left out, since behind one nobody sees an address; their guard is asked before the outbox.
     ///
     /// # Errors
-    /// [`HttpClientError`]
+    /// [`HttpClientError::File`]: certificates or keys that `options` name cannot be used.
+    /// [`HttpClientError::System`]: the system gives no random bits or no thread, or TLS cannot be
+    /// set up.
     pub fn start(
         outbox: Arc<dyn Outbox>,
         options: HttpClientOptions,
