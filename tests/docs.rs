@@ -54,6 +54,15 @@ fn the_pages_quote_their_programs() {
     assert_quotes(page, include_str!("../docs/examples/engine.rs"));
 }
 
+/// What a receiver verifies with is shown as the official clients' receivers run it.
+#[test]
+fn the_page_on_webhooks_shows_the_programs_that_verify() {
+    let page = include_str!("../docs/guide/webhooks.md");
+    let [python, js] = ["python", "js"].map(|language| blocks(page, language));
+    assert!(python.contains(&include_str!("clients/verify_webhook.py")));
+    assert!(js.contains(&include_str!("clients/verify_webhook.mjs")));
+}
+
 /// Sends a message and reads until the server closes.
 fn post(addr: SocketAddr, path: &str, method: &str, message: Value) -> String {
     call(addr, path, method, &json!({ "message": message }))

@@ -8,14 +8,21 @@
 // (X-A2A-Notification-Token), and the ids that it has seen: a server signs for whoever configures it.
 
 import { createHash, createPublicKey, verify as verifySignature } from "node:crypto";
-import { pathToFileURL } from "node:url";
 
 import { createRemoteJWKSet, jwtVerify } from "jose";
 import { Webhook } from "standardwebhooks";
 
 const JWT_ALGORITHMS = ["RS256", "ES256"];
-const TOLERANCE_S = 300;
 const REQUIRED = ["aud", "exp", "iat", "jti", "request_body_sha256", "taskId"];
+const TOLERANCE_S = 300;
+
+// Each keeps the keys that it has fetched for some minutes.
+const keySets = new Map();
+
+function keySet(url) {
+  if (!keySets.has(url)) keySets.set(url, createRemoteJWKSet(new URL(url)));
+  return keySets.get(url);
+}
 
 /** `headers`: an object whose names may have any case; `body`: a Buffer as it came. */
 export async function verify(said, body, { secret, jwksUrl, audience }) {
@@ -25,13 +32,11 @@ export async function verify(said, body, { secret, jwksUrl, audience }) {
   if (!secret && !jwksUrl) throw new Error("name a secret or the URL of keys");
   if (secret) new Webhook(secret).verify(body, headers, { jsonParse: false });
   if (!jwksUrl) return null;
-  // jose looks at it only where it is said.
   if (!audience) throw new Error("name the origin of the receiver");
-  const token = jwtOf(headers);
-  const signatures = ed25519Of(headers);
+  const [keys, token, signatures] = [keySet(jwksUrl), jwtOf(headers), ed25519Of(headers)];
   if (!token && signatures.length === 0) throw new Error("the server has signed nothing");
-  if (signatures.length > 0) await verifyEd25519(headers, body, signatures, jwksUrl);
-  return token ? await verifyJwt(token, body, jwksUrl, audience) : null;
+  if (signatures.length > 0) await verifyEd25519(headers, body, signatures, keys);
+  return token ? await verifyJwt(token, body, keys, audience) : null;
 }
 
 /** Where the configuration has an authentication of its own, `Authorization` is that. */
@@ -41,8 +46,8 @@ function jwtOf(headers) {
   return scheme.toLowerCase() === "bearer" && token.split(".").length === 3 ? token : null;
 }
 
-async function verifyJwt(token, body, jwksUrl, audience) {
-  const { payload } = await jwtVerify(token, createRemoteJWKSet(new URL(jwksUrl)), {
+async function verifyJwt(token, body, keys, audience) {
+  const { payload } = await jwtVerify(token, keys, {
     algorithms: JWT_ALGORITHMS,
     audience,
     maxTokenAge: TOLERANCE_S,
@@ -60,24 +65,16 @@ function ed25519Of(headers) {
 }
 
 /** The libraries of Standard Webhooks have HMAC alone. */
-async function verifyEd25519(headers, body, signatures, jwksUrl) {
+async function verifyEd25519(headers, body, signatures, keys) {
   const stamp = headers["webhook-timestamp"];
   const age = Math.abs(Date.now() / 1000 - Number(stamp));
   if (!(age <= TOLERANCE_S)) throw new Error("the post is too old");
   const content = Buffer.concat([Buffer.from(`${headers["webhook-id"]}.${stamp}.`), body]);
-  const { keys } = await (await fetch(jwksUrl)).json();
-  const signing = keys.filter((key) => key.kty === "OKP" && key.crv === "Ed25519");
+  if (!keys.fresh) await keys.reload();
+  const signing = keys.jwks().keys.filter((key) => key.kty === "OKP" && key.crv === "Ed25519");
   const isGood = signing.some((jwk) => {
     const key = createPublicKey({ key: jwk, format: "jwk" });
     return signatures.some((one) => verifySignature(null, content, key, one));
   });
   if (!isGood) throw new Error("no key of Ed25519 has signed the post");
-}
-
-if (import.meta.url === pathToFileURL(process.argv[1]).href) {
-  // A post as JSON on stdin: headers, body, and what `verify` is told.
-  let text = "";
-  for await (const piece of process.stdin) text += piece;
-  const { headers, body, secret, jwks_url: jwksUrl, audience } = JSON.parse(text);
-  console.log(JSON.stringify(await verify(headers, Buffer.from(body), { secret, jwksUrl, audience })));
 }

@@ -9,9 +9,8 @@ It returns the claims of the JWT, or None. Beyond that a receiver knows the post
 """
 
 import base64
+import functools
 import hashlib
-import json
-import sys
 import time
 
 import jwt
@@ -19,20 +18,25 @@ from cryptography.exceptions import InvalidSignature
 from standardwebhooks import Webhook
 
 JWT_ALGORITHMS = ["RS256", "ES256"]
+REQUIRED = ["aud", "exp", "iat", "jti", "request_body_sha256", "taskId"]
 TOLERANCE_S = 300
+
+# It keeps the keys that it has fetched for some minutes.
+key_set = functools.cache(jwt.PyJWKClient)
 
 
 def verify(headers, body, *, secret=None, jwks_url=None, audience=None):
     """`headers`: a mapping whose names may have any case; `body`: the bytes as they came."""
     headers = {name.lower(): value for name, value in headers.items()}
-    if secret is None and jwks_url is None:
+    if not secret and not jwks_url:
         raise ValueError("name a secret or the URL of keys")
-    if secret is not None:
+    if secret:
         Webhook(secret).verify(body, headers, json_parse=False)
-    if jwks_url is None:
+    if not jwks_url:
         return None
-    keys = jwt.PyJWKClient(jwks_url)
-    token, signatures = jwt_of(headers), ed25519_of(headers)
+    if not audience:
+        raise ValueError("name the origin of the receiver")
+    keys, token, signatures = key_set(jwks_url), jwt_of(headers), ed25519_of(headers)
     if token is None and not signatures:
         raise ValueError("the server has signed nothing")
     if signatures:
@@ -51,10 +55,8 @@ def jwt_of(headers):
 
 def verify_jwt(token, body, keys, audience):
     key = keys.get_signing_key_from_jwt(token)
-    required = ["aud", "exp", "iat", "jti", "request_body_sha256", "taskId"]
-    claims = jwt.decode(
-        token, key, algorithms=JWT_ALGORITHMS, audience=audience, options={"require": required}
-    )
+    options = {"require": REQUIRED}
+    claims = jwt.decode(token, key, algorithms=JWT_ALGORITHMS, audience=audience, options=options)
     if claims["request_body_sha256"] != hashlib.sha256(body).hexdigest():
         raise ValueError("the JWT is about another body")
     if claims["iat"] < time.time() - TOLERANCE_S:
@@ -73,18 +75,10 @@ def verify_ed25519(headers, body, signatures, keys):
     if abs(time.time() - int(stamp)) > TOLERANCE_S:
         raise ValueError("the post is too old")
     content = f"{headers['webhook-id']}.{stamp}.".encode() + body
-    signing = [key.key for key in keys.get_signing_keys() if key.key_type == "OKP"]
-    for key in signing:
-        for signature in signatures:
+    for key in keys.get_signing_keys():
+        for signature in signatures if key.key_type == "OKP" else ():
             try:
-                return key.verify(signature, content)
+                return key.key.verify(signature, content)
             except InvalidSignature:
                 continue
     raise ValueError("no key of Ed25519 has signed the post")
-
-
-if __name__ == "__main__":
-    # A post as JSON on stdin: headers, body, and what `verify` is told.
-    post = json.load(sys.stdin)
-    told = {name: post.get(name) for name in ("secret", "jwks_url", "audience")}
-    print(json.dumps(verify(post["headers"], post["body"].encode(), **told)))
