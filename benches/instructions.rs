@@ -12,6 +12,8 @@ mod callers;
 mod counted;
 #[path = "support/engine.rs"]
 mod engine;
+#[path = "support/posts.rs"]
+mod posts;
 
 use peregrine::engine::Setup;
 
@@ -57,6 +59,8 @@ const CASES: &[(&str, u64, u64)] = &[
     ("rest_get", 4_400, 1),
     // Sixteen tasks in turn: every target is a new one.
     ("rest_get_any", 4_660, 16),
+    // An event for a webhook: the request is made, and told of as delivered. There is no socket.
+    ("webhook", 10_000, 1),
 ];
 
 /// The same with some more lines, in which [`ANOTHER`] is to be replaced.
@@ -113,6 +117,9 @@ fn knows_callers(case: &str) -> bool {
 }
 
 fn run(case: &str, count: u64) {
+    if case == "webhook" {
+        return posts::run(count);
+    }
     let mut bench = match case {
         "get_counted" => {
             let observer = Some(peregrine::net::counting(1, 1_024));

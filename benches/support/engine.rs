@@ -76,6 +76,11 @@ impl Bench {
         Bench { engine, worker, conn, out, begins: b"HTTP/1.1 200 OK\r\n" }
     }
 
+    /// The engine, which outlives its connection.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// The same on a WebSocket.
     pub fn upgrade(&mut self) {
         self.begins = b"HTTP/1.1 101 ";

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const SERVER: &str = env!("CARGO_BIN_EXE_peregrine");
+pub const SERVER: &str = env!("CARGO_BIN_EXE_peregrine");
 
 /// What goes before a program whose user-space instructions are to be counted.
 pub const VALGRIND: [&str; 3] = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];

@@ -1,0 +1,88 @@
+//! The floor of a delivery: connections on which prepared posts are written, each when the one before
+//! it was answered, on one tokio `current_thread` runtime.
+
+use std::{future::poll_fn, io, pin::Pin, rc::Rc, task::ready};
+
+use memchr::memmem::find;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    task::{LocalSet, spawn_local},
+};
+
+/// Posts so many times on as many connections, twice; says what `cpu_ns` has grown by meanwhile the
+/// second time.
+pub fn run(
+    (port, connections): (u16, usize),
+    posts: Vec<Vec<u8>>,
+    (warm, count): (usize, usize),
+    cpu_ns: fn() -> u64,
+) -> u64 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let posts = Rc::new(posts);
+    LocalSet::new().block_on(&runtime, async {
+        let mut streams = Vec::new();
+        for _ in 0..connections {
+            let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            streams.push(stream);
+        }
+        let streams = round(streams, &posts, warm).await;
+        let before = cpu_ns();
+        round(streams, &posts, count).await;
+        cpu_ns() - before
+    })
+}
+
+/// So many posts, spread over the connections.
+async fn round(streams: Vec<TcpStream>, posts: &Rc<Vec<Vec<u8>>>, count: usize) -> Vec<TcpStream> {
+    let step = streams.len();
+    let tasks = streams.into_iter().enumerate().map(|(first, mut stream)| {
+        let posts = Rc::clone(posts);
+        spawn_local(async move {
+            let mut input = vec![0; 1 << 16];
+            for at in (first..count).step_by(step) {
+                deliver(&mut stream, &posts[at % posts.len()], &mut input).await.unwrap();
+            }
+            stream
+        })
+    });
+    let mut streams = Vec::new();
+    for task in tasks.collect::<Vec<_>>() {
+        streams.push(task.await.unwrap());
+    }
+    streams
+}
+
+/// Writes a post, and reads until its answer is whole.
+async fn deliver(stream: &mut TcpStream, post: &[u8], input: &mut [u8]) -> io::Result<()> {
+    let (mut sent, mut filled) = (0, 0);
+    poll_fn(|cx| {
+        while sent < post.len() {
+            sent += ready!(Pin::new(&mut *stream).poll_write(cx, &post[sent..]))?;
+        }
+        loop {
+            let mut room = ReadBuf::new(&mut input[filled..]);
+            ready!(Pin::new(&mut *stream).poll_read(cx, &mut room))?;
+            match room.filled().len() {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()).into(),
+                count => filled += count,
+            }
+            if is_whole(&input[..filled]) {
+                return Ok(()).into();
+            }
+        }
+    })
+    .await
+}
+
+/// Whether an answer of success is there to its end.
+fn is_whole(input: &[u8]) -> bool {
+    let Some(head) = find(input, b"\r\n\r\n") else { return false };
+    assert!(input.starts_with(b"HTTP/1.1 2"));
+    let length = find(&input[..head], b"Content-Length: ").map_or(0, |at| {
+        let digits = input[at + 16..].iter().take_while(|byte| byte.is_ascii_digit());
+        digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'))
+    });
+    input.len() >= head + 4 + length
+}

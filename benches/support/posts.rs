@@ -1,0 +1,64 @@
+//! An engine whose tasks have webhooks, with everything that there is of them still to be posted.
+
+#![allow(dead_code)]
+
+use std::{sync::Arc, task::Waker};
+
+use peregrine::{
+    engine::{Outbox, Setup},
+    push::{
+        Pace, PushSettings, PushTargets,
+        outbox::{NextRequest, PostOutcome, PostRequest},
+    },
+    service::Now,
+};
+
+use crate::engine::{Bench, post, with_room};
+
+/// Posts of each task: as it begins, at work, six pieces of its artifact, completed.
+pub const OF_A_TASK: usize = 9;
+
+/// What is configured of a webhook beside its URL.
+pub const BEARER: &str = r#""authentication":{"scheme":"Bearer","credentials":"0123456789abcdef"}"#;
+
+/// The same, where posts are signed (Standard Webhooks) and nothing is told.
+pub const SIGNED: &str = r#""authentication":{"scheme":"StandardWebhooks","credentials":
+    "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}"#;
+
+/// SendMessage with that text and a webhook.
+pub fn hooked(text: &str, url: &str, with: &str) -> String {
+    let message = format!(
+        r#"{{"messageId":"0123456789abcdef","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}"#
+    );
+    let push = format!(r#"{{"taskPushNotificationConfig":{{"url":"{url}",{with}}}}}"#);
+    format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{message},"configuration":{push}}}}}"#
+    )
+}
+
+/// Tasks that are completed, each with a webhook at that URL; so many posts at a time.
+pub fn outbox(tasks: usize, (url, with): (&str, &str), at_a_time: u32) -> Arc<dyn Outbox> {
+    let targets = PushTargets { allow: vec!["localhost".parse().unwrap()], ..Default::default() };
+    let pace = Pace { per_host: at_a_time, ..Pace::default() };
+    let push = Some(PushSettings { targets, pace, ..PushSettings::default() });
+    let mut bench = Bench::with(Setup { push, ..Setup::default() });
+    let (mut input, length) = with_room(post(&hooked("stream:8", url, with)));
+    for _ in 0..tasks {
+        bench.round(&mut input, length);
+        assert!(bench.text().contains("TASK_STATE_COMPLETED"), "{}", bench.text());
+    }
+    bench.engine().outbox().unwrap()
+}
+
+/// Makes so many requests of posts, each of which is delivered before the next one is made.
+pub fn run(count: u64) {
+    let outbox = outbox(100, ("http://localhost:9999/hooks/a2a", BEARER), 8);
+    let now = Now { mono_ms: 2, unix_ms: 1_790_000_000_001 };
+    let mut request = PostRequest::default();
+    for turn in 0..count {
+        let next = outbox.next(now, Waker::noop(), &mut request);
+        assert_eq!(next, NextRequest::Post, "{turn}");
+        outbox.done(&request, PostOutcome::Delivered, now, 0);
+    }
+    assert!(request.body.starts_with(b"{\""), "{request:?}");
+}

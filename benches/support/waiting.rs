@@ -1,0 +1,129 @@
+//! Two servers with as many tasks: those of one have webhooks whose receiver is dead, those of the
+//! other have none.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    thread::sleep,
+    time::Duration,
+};
+
+use crate::{
+    engine, posts,
+    served::{self, Served},
+};
+
+const TASKS: usize = 100_000;
+/// While instructions are counted: that takes a while.
+const FEW_TASKS: usize = 20_000;
+
+const CONNECTIONS: usize = 16;
+const ROUNDS: usize = 31;
+/// Calls of a slice.
+const SLICE: usize = 1_600;
+const QUIET: Duration = Duration::from_secs(20);
+
+struct Load {
+    served: Served,
+    streams: Vec<TcpStream>,
+}
+
+impl Load {
+    fn start(prefix: &[&str]) -> Load {
+        #[rustfmt::skip]
+        let words = [
+            served::SERVER, "serve", "--workers", "1", "--listen", "127.0.0.1:PORT", "--memory", "8G",
+            "--push-allow", "localhost", "--limit", "push_bytes_max=128MiB",
+            "--limit", "tasks_max=1000000",
+        ];
+        let served = Served::start(&[prefix, &words].concat());
+        let streams = (0..CONNECTIONS).map(|_| served.connect()).collect();
+        Load { served, streams }
+    }
+
+    /// So many calls, each of which makes a task.
+    fn run(&mut self, request: &[u8], count: usize) {
+        let mut answer = [0; 1 << 14];
+        for _ in 0..count / CONNECTIONS {
+            for stream in &mut self.streams {
+                stream.write_all(request).unwrap();
+            }
+            for stream in &mut self.streams {
+                // Head and content come in one write.
+                let length = stream.read(&mut answer).unwrap();
+                let is_done = memchr::memmem::find(&answer[..length], b"TASK_STATE_COMPLETED");
+                assert!(is_done.is_some(), "{}", String::from_utf8_lossy(&answer[..length]));
+            }
+        }
+    }
+
+    /// CPU microseconds of a call without a webhook.
+    fn slice(&mut self) -> f64 {
+        let before = self.served.cpu_ns();
+        self.run(&plain(), SLICE);
+        (self.served.cpu_ns() - before) as f64 / SLICE as f64 / 1_000.0
+    }
+}
+
+fn plain() -> Vec<u8> {
+    engine::send("SendMessage", engine::TEXT)
+}
+
+/// The same with a webhook at a port where nobody listens.
+fn hooked() -> Vec<u8> {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("http://localhost:{port}/hooks/a2a");
+    engine::post(&posts::hooked(engine::TEXT, &url, posts::BEARER))
+}
+
+fn pair(prefix: &[&str], tasks: usize) -> [Load; 2] {
+    [plain(), hooked()].map(|request| {
+        let mut load = Load::start(prefix);
+        load.run(&request, tasks);
+        load
+    })
+}
+
+/// CPU time while nothing happens, memory, and CPU time of a SendMessage.
+pub fn cpu() {
+    let [mut without, mut with] = pair(&[], TASKS);
+    sleep(Duration::from_secs(2));
+    let grown = with.served.resident_bytes().saturating_sub(without.served.resident_bytes());
+    println!("waiting  {} bytes resident for each webhook", grown / TASKS as u64);
+    let before = [&without, &with].map(|load| load.served.cpu_ns());
+    sleep(QUIET);
+    let after = [&without, &with].map(|load| load.served.cpu_ns());
+    let [none, some] = [0, 1].map(|at| (after[at] - before[at]) as f64 / 1_000_000.0);
+    println!("waiting  {some:.1} ms of CPU in 20 s, {none:.1} ms without webhooks");
+    let mut rounds: Vec<[f64; 3]> = (0..ROUNDS)
+        .map(|_| {
+            let (none, some) = (without.slice(), with.slice());
+            [some / none, none, some]
+        })
+        .collect();
+    rounds.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    let [ratio, none, some] = rounds[ROUNDS / 2];
+    println!(
+        "waiting  SendMessage ratio {ratio:.3} (at most 1.05), {some:.2} of {none:.2} us, {:.2} to \
+         {:.2}",
+        rounds[0][0],
+        rounds[ROUNDS - 1][0]
+    );
+}
+
+/// User-space instructions of the whole server for a SendMessage: two runs, subtracted.
+pub fn instructions() {
+    let (few, many) = (480, 3_680);
+    let counted = |count: usize| {
+        pair(&served::VALGRIND, FEW_TASKS).map(|mut load| {
+            load.run(&plain(), count);
+            drop(load.streams);
+            load.served.end_counted()
+        })
+    };
+    let (before, after) = (counted(few), counted(many));
+    let [none, some] = [0, 1].map(|at| (after[at] - before[at]) / (many - few) as u64);
+    println!(
+        "waiting  SendMessage {some} instructions beside {FEW_TASKS} webhooks, {none} without"
+    );
+}
