@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     client::{
-        HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpVersion, Transport,
-        retry::retry_after_ms,
+        HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpUrl, HttpVersion, Transport,
+        UrlError, retry::retry_after_ms,
     },
     limits::webhooks::WEBHOOK_ANSWER_BYTES_MAX,
     net::{HttpClient, HttpClientResponse},
@@ -27,6 +27,28 @@ pub(super) struct PostBuffers {
     pub(super) request: PostRequest,
     /// What the receiver has answered.
     answer: Vec<u8>,
+    /// Where the last one went: most often the next one goes there, too.
+    known: Option<KnownOrigin>,
+}
+
+/// An origin, and what URLs of it begin with.
+struct KnownOrigin {
+    /// Up to the path; empty where the URL was not in the parser's spelling.
+    text: Box<str>,
+    url: HttpUrl,
+}
+
+impl KnownOrigin {
+    fn read(url: &str) -> Result<KnownOrigin, UrlError> {
+        let read = HttpOrigin::parse(url)?;
+        let text = url.strip_suffix(&*read.path).unwrap_or_default().into();
+        Ok(KnownOrigin { text, url: read })
+    }
+
+    /// What is asked of the origin, if a URL is one of it.
+    fn target<'u>(&self, url: &'u str) -> Option<&'u str> {
+        url.strip_prefix(&*self.text).filter(|rest| rest.starts_with('/'))
+    }
 }
 
 impl PostBuffers {
@@ -43,7 +65,7 @@ impl PostBuffers {
         match self.ask(client, post_ms).await {
             Err(why) => PostOutcome::Failed { why, retry_after_ms: None },
             Ok(mut response) => {
-                let outcome = outcome(&response, client.now().unix_ms);
+                let outcome = outcome(&response, client);
                 self.answer.clear();
                 // What is left unread costs the connection and nothing else.
                 let _ = timeout_at(due, read_away(&mut response, &mut self.answer)).await;
@@ -71,11 +93,15 @@ impl PostBuffers {
         post_ms: u64,
     ) -> Result<HttpClientResponse, String> {
         let PostRequest { url, fields, body, expects, .. } = &self.request;
-        let url = HttpOrigin::parse(url).map_err(|error| error.to_string())?;
+        let known = match self.known.take().filter(|known| known.target(url).is_some()) {
+            Some(known) => known,
+            None => KnownOrigin::read(url).map_err(|error| error.to_string())?,
+        };
+        let known = &*self.known.insert(known);
         let request = HttpRequest {
             method: if expects.is_empty() { HttpMethod::Post } else { HttpMethod::Get },
-            origin: &url.origin,
-            target: &url.path,
+            origin: &known.url.origin,
+            target: known.target(url).unwrap_or(&known.url.path),
             fields: fields.get(),
             body,
             version: HttpVersion::Any,
@@ -90,13 +116,13 @@ impl PostBuffers {
 }
 
 /// What the head of an answer says.
-fn outcome(response: &HttpClientResponse, unix_ms: u64) -> PostOutcome {
+fn outcome(response: &HttpClientResponse, client: &HttpClient) -> PostOutcome {
     match response.status() {
         200..=299 => PostOutcome::Delivered,
         410 => PostOutcome::Gone,
         status => {
             let asked = response.field("retry-after");
-            let asked_ms = asked.and_then(|text| retry_after_ms(text, unix_ms));
+            let asked_ms = asked.and_then(|text| retry_after_ms(text, client.now().unix_ms));
             PostOutcome::Failed {
                 why: format!("HTTP status {status}"),
                 // Who wants it at once asks for nothing: the pause is the outbox's own.

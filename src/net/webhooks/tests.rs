@@ -220,6 +220,23 @@ fn a_connection_is_for_the_host_that_it_was_opened_for() {
 }
 
 #[test]
+fn an_origin_that_is_known_is_taken_for_no_other_and_each_url_has_its_own_path() {
+    let hook = Hook::answering(&[OK]);
+    let outbox = Arc::new(FakeOutbox::default());
+    let _courier = courier(&outbox, LONG_MS);
+    let url = |path: &str| format!("http://{}{path}", hook.addr);
+    // The port of the second is that of the others and one digit, which is none or nobody's.
+    let urls = [url("/a?b=/c"), url("0/a"), url("/"), url("#x"), url("?x"), url("/d")];
+    let outcomes = outbox.post(&urls.each_ref().map(|url| &**url));
+    for (at, outcome) in outcomes.iter().enumerate() {
+        assert_eq!(*outcome == Delivered, at != 1, "{outcome:?}");
+    }
+    let targets: Vec<String> = hook.requests.try_iter().collect();
+    let targets: Vec<&str> = targets.iter().filter_map(|text| text.split(' ').nth(1)).collect();
+    assert_eq!(targets, ["/a?b=/c", "/", "/", "/?x", "/d"]);
+}
+
+#[test]
 fn what_fails_says_why_and_when_to_come_again() {
     let hook = Hook::answering(&[
         "HTTP/1.1 500 Oh\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",
