@@ -190,7 +190,7 @@ impl Senders {
         let file = format!("{}/posts-{}", env!("CARGO_TARGET_TMPDIR"), case.name);
         let senders = Senders { name: case.name, receiver, file };
         senders.post(&[], (9, KEPT, KEPT + 100));
-        assert_eq!(senders.receiver.connections(), case.at_a_time as usize);
+        assert!(senders.receiver.connections() <= case.at_a_time as usize);
         write_posts(&senders.file, &senders.receiver.kept());
         senders
     }

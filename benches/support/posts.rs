@@ -19,10 +19,11 @@ use crate::engine::{Bench, post, with_room};
 pub const OF_A_TASK: usize = 9;
 
 /// What is configured of a webhook beside its URL.
-pub const BEARER: &str = r#""authentication":{"scheme":"Bearer","credentials":"0123456789abcdef"}"#;
+pub const BEARER: &str =
+    r#","authentication":{"scheme":"Bearer","credentials":"0123456789abcdef"}"#;
 
 /// The same, where posts are signed (Standard Webhooks) and nothing is told.
-pub const SIGNED: &str = r#""authentication":{"scheme":"StandardWebhooks","credentials":
+pub const SIGNED: &str = r#","authentication":{"scheme":"StandardWebhooks","credentials":
     "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}"#;
 
 /// SendMessage with that text and a webhook.
@@ -30,7 +31,7 @@ pub fn hooked(text: &str, url: &str, with: &str) -> String {
     let message = format!(
         r#"{{"messageId":"0123456789abcdef","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}"#
     );
-    let push = format!(r#"{{"taskPushNotificationConfig":{{"url":"{url}",{with}}}}}"#);
+    let push = format!(r#"{{"taskPushNotificationConfig":{{"url":"{url}"{with}}}}}"#);
     format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{message},"configuration":{push}}}}}"#
     )

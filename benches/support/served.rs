@@ -55,6 +55,13 @@ impl Served {
         Served::start(&[prefix, &words].concat())
     }
 
+    /// Has callgrind count from now on, or no more; it was started with `--instr-atstart=no`.
+    pub fn count_instructions(&self, is_on: bool) {
+        let (id, word) = (self.child.id().to_string(), if is_on { "on" } else { "off" });
+        let done = Command::new("callgrind_control").args(["-i", word, &id]).output();
+        assert!(done.expect("callgrind_control").status.success());
+    }
+
     /// Nanoseconds of CPU that all threads have had.
     pub fn cpu_ns(&self) -> u64 {
         let folder = format!("/proc/{}/task", self.child.id());

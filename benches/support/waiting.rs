@@ -14,14 +14,16 @@ use crate::{
 };
 
 const TASKS: usize = 100_000;
-/// While instructions are counted: that takes a while.
-const FEW_TASKS: usize = 20_000;
 
 const CONNECTIONS: usize = 16;
-const ROUNDS: usize = 31;
+const ROUNDS: usize = 61;
 /// Calls of a slice.
 const SLICE: usize = 1_600;
 const QUIET: Duration = Duration::from_secs(20);
+/// When memory that was freed is given back, and the receiver is known to be dead.
+const SETTLED: Duration = Duration::from_secs(2);
+/// Calls whose instructions are counted.
+const COUNTED: usize = 8_000;
 
 struct Load {
     served: Served,
@@ -69,15 +71,19 @@ fn plain() -> Vec<u8> {
     engine::send("SendMessage", engine::TEXT)
 }
 
-/// The same with a webhook at a port where nobody listens.
-fn hooked() -> Vec<u8> {
+/// The same with a webhook, of which nothing but its URL is said.
+fn hooked(url: &str) -> Vec<u8> {
+    engine::post(&posts::hooked(engine::TEXT, url, ""))
+}
+
+/// A URL at a port where nobody listens.
+fn dead_url() -> String {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let url = format!("http://localhost:{port}/hooks/a2a");
-    engine::post(&posts::hooked(engine::TEXT, &url, posts::BEARER))
+    format!("http://localhost:{port}/hooks/a2a")
 }
 
 fn pair(prefix: &[&str], tasks: usize) -> [Load; 2] {
-    [plain(), hooked()].map(|request| {
+    [plain(), hooked(&dead_url())].map(|request| {
         let mut load = Load::start(prefix);
         load.run(&request, tasks);
         load
@@ -87,9 +93,10 @@ fn pair(prefix: &[&str], tasks: usize) -> [Load; 2] {
 /// CPU time while nothing happens, memory, and CPU time of a SendMessage.
 pub fn cpu() {
     let [mut without, mut with] = pair(&[], TASKS);
-    sleep(Duration::from_secs(2));
+    sleep(SETTLED);
     let grown = with.served.resident_bytes().saturating_sub(without.served.resident_bytes());
-    println!("waiting  {} bytes resident for each webhook", grown / TASKS as u64);
+    let (bytes, url) = (grown / TASKS as u64, dead_url().len());
+    println!("waiting  {bytes} bytes resident for each webhook, with its URL of {url}");
     let before = [&without, &with].map(|load| load.served.cpu_ns());
     sleep(QUIET);
     let after = [&without, &with].map(|load| load.served.cpu_ns());
@@ -111,19 +118,17 @@ pub fn cpu() {
     );
 }
 
-/// User-space instructions of the whole server for a SendMessage: two runs, subtracted.
+/// User-space instructions of the whole server for a SendMessage. Nothing is counted before, as what
+/// the courier does meanwhile depends on the time.
 pub fn instructions() {
-    let (few, many) = (480, 3_680);
-    let counted = |count: usize| {
-        pair(&served::VALGRIND, FEW_TASKS).map(|mut load| {
-            load.run(&plain(), count);
-            drop(load.streams);
-            load.served.end_counted()
-        })
-    };
-    let (before, after) = (counted(few), counted(many));
-    let [none, some] = [0, 1].map(|at| (after[at] - before[at]) / (many - few) as u64);
-    println!(
-        "waiting  SendMessage {some} instructions beside {FEW_TASKS} webhooks, {none} without"
-    );
+    let prefix = [&served::VALGRIND[..], &["--instr-atstart=no"]].concat();
+    let [none, some] = pair(&prefix, TASKS).map(|mut load| {
+        sleep(SETTLED);
+        load.served.count_instructions(true);
+        load.run(&plain(), COUNTED);
+        load.served.count_instructions(false);
+        drop(load.streams);
+        load.served.end_counted() / COUNTED as u64
+    });
+    println!("waiting  SendMessage {some} instructions beside {TASKS} webhooks, {none} without");
 }
