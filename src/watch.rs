@@ -19,6 +19,7 @@ pub struct TaskWatch {
     id: TaskName,
     is_noted: AtomicBool,
     is_needed: AtomicBool,
+    is_over: AtomicBool,
     changes: Arc<Changes>,
 }
 
@@ -33,8 +34,8 @@ impl TaskWatch {
     /// A watch of the task that its store knows by that key, and clients by that raw id.
     pub fn new(key: u64, id: &[u8], changes: &Arc<Changes>) -> TaskWatch {
         let id = uuid_bits(id).map_or_else(|| TaskName::Raw(id.into()), TaskName::Uuid);
-        let (is_noted, is_needed) = (AtomicBool::new(false), AtomicBool::new(false));
-        TaskWatch { key, id, is_noted, is_needed, changes: Arc::clone(changes) }
+        let (is_noted, is_needed, is_over) = Default::default();
+        TaskWatch { key, id, is_noted, is_needed, is_over, changes: Arc::clone(changes) }
     }
 
     /// The task's raw id.
@@ -57,7 +58,12 @@ impl TaskWatch {
 
     /// Whether the task is still needed.
     pub fn is_needed(&self) -> bool {
-        self.is_needed.load(Ordering::Acquire)
+        self.is_needed.load(Ordering::Acquire) && !self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Nobody watches any more, whoever still has it: nothing is noted, and no task is needed.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
     }
 }
 
@@ -67,7 +73,7 @@ impl Wake for TaskWatch {
     }
 
     fn wake_by_ref(self: &Arc<TaskWatch>) {
-        if !self.is_noted.swap(true, Ordering::AcqRel) {
+        if !self.is_over.load(Ordering::Acquire) && !self.is_noted.swap(true, Ordering::AcqRel) {
             self.set_needed(true);
             self.changes.note(self.key);
         }
@@ -150,5 +156,17 @@ mod tests {
             assert_eq!(*watch.task_id(), *id.as_bytes());
         }
         assert_eq!(size_of::<TaskName>(), 24);
+    }
+
+    #[test]
+    fn who_has_ended_needs_nothing_and_notes_nothing() {
+        let changes = Arc::new(Changes::default());
+        let watch = Arc::new(TaskWatch::new(1, b"t", &changes));
+        watch.wake_by_ref();
+        assert!(watch.is_needed() && changes.noted() == 1);
+        watch.look();
+        watch.end();
+        watch.wake_by_ref();
+        assert!(!watch.is_needed() && changes.noted() == 1);
     }
 }

@@ -249,6 +249,7 @@ impl Webhooks {
             Some(id) => {
                 let Some(place) = state.find(task, id) else { return false };
                 state.remove(task, place);
+                state.settle(task);
                 true
             }
             None => state.remove_all(task) > 0,
@@ -323,8 +324,8 @@ impl PushState {
                 is_busy |= self.schedule.is_busy(place);
                 at = self.schedule.get(place).and_then(Webhook::next);
             }
+            task.watch.set_needed(is_busy);
             if !is_busy {
-                task.watch.set_needed(false);
                 self.stopped.push(*key);
             }
         }

@@ -379,6 +379,31 @@ fn a_webhook_that_was_given_up_holds_no_task_and_leaves_with_it() {
 }
 
 #[test]
+fn a_task_whose_webhook_was_deleted_or_is_gone_leaves_for_its_age() {
+    for is_gone in [false, true] {
+        let mut setup = setup();
+        setup.limits.task_ttl_ms = 5_000;
+        let mut lab = Lab::new(setup);
+        let config = json!({"url": URL, "id": "w"});
+        let result = lab.result(V1.send(), &with_webhook(V1, "stream:3", config));
+        let id = result["task"]["id"].as_str().unwrap().to_owned();
+        let courier = Courier::of(&lab);
+        let first = courier.next(&lab).unwrap();
+        if is_gone {
+            courier.done(&lab, &first, PostOutcome::Gone);
+        } else {
+            let config = json!({"taskId": id, "id": "w"});
+            lab.result("DeleteTaskPushNotificationConfig", &config);
+            courier.done(&lab, &first, PostOutcome::Delivered);
+        }
+        for _ in 0..4 {
+            lab.pass(5_000);
+        }
+        assert_eq!(lab.code(V1.get(), &json!({"id": id})), -32001, "{is_gone}");
+    }
+}
+
+#[test]
 fn nothing_is_kept_where_no_task_comes_of_a_message() {
     let mut lab = lab();
     let configured = |text: &str| with_webhook(V1, text, json!({"url": URL}));

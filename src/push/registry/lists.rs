@@ -38,6 +38,7 @@ impl PushState {
         let Some(task) = self.tasks.get_mut(&key) else { return };
         task.count -= 1;
         if task.count == 0 {
+            task.watch.end();
             self.tasks.remove(&key);
             return;
         }
@@ -121,7 +122,8 @@ impl PushState {
             self.remove(new.task, before);
         }
         self.append(new.task, place);
-        if before.is_some() {
+        // A task that is about to be made has nothing to post yet.
+        if before.is_some() && !new.start.snapshot {
             watch.wake_by_ref();
         }
         watch
