@@ -239,6 +239,7 @@ impl Outbox for CoreOutbox {
         let Some(webhooks) = self.core.registry() else { return };
         self.under_way.fetch_sub(request.bytes(), Ordering::Release);
         let PostRequest { place, upto, has_more, .. } = *request;
+        let is_host_there = matches!(outcome, PostOutcome::Refused { .. });
         match outcome {
             PostOutcome::Delivered if !request.expects.is_empty() => {
                 webhooks.proven(place, now.mono_ms);
@@ -246,9 +247,14 @@ impl Outbox for CoreOutbox {
             PostOutcome::Delivered => {
                 webhooks.delivered(place, upto, now.mono_ms, has_more);
             }
-            PostOutcome::Gone => webhooks.gone(place),
-            PostOutcome::Failed { why, retry_after_ms } => {
-                webhooks.failed(&FailedPost { place, why: &why, retry_after_ms, random }, now);
+            PostOutcome::Gone => {
+                let gone = webhooks.gone(place);
+                gone.into_iter().for_each(|config| self.core.forget_scopes(&config));
+            }
+            PostOutcome::Refused { why, retry_after_ms }
+            | PostOutcome::Failed { why, retry_after_ms } => {
+                let failed = FailedPost { place, why: &why, retry_after_ms, is_host_there, random };
+                webhooks.failed(&failed, now);
             }
         }
     }

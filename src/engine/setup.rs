@@ -118,8 +118,8 @@ pub struct Setup {
     /// `public_url` or one of `allow_hosts`. The public keys are at `/.well-known/jwks.json`.
     pub card_signer: Option<Arc<dyn CardSigner>>,
     /// Webhooks; `None`: there are none. They are configured from then on, and posted by whoever
-    /// takes [`Engine::outbox`]: `net::Server` has a courier, and an engine without one posts nothing,
-    /// though its cards say that it does. A `service` serves its own, or none
+    /// takes [`Engine::outbox`]: `net::Server` has a courier, and an engine without one posts
+    /// nothing, though its cards say that it does. A `service` serves its own, or none
     /// ([`Service::has_push`]).
     #[cfg(feature = "push")]
     pub push: Option<PushSettings>,

@@ -200,7 +200,8 @@ mod tests {
     }
     #[test]
     fn compact_is_as_others_write_what_they_have_parsed() {
-        let spaced = " { \"a \\u00e9\\/\" : [ 1.50 , -0 ,\t\"\\\\\" , \"\\\"\\ud83d\\ude00\" ] ,\r\n\"b\":{ } }\n";
+        let spaced = " { \"a \\u00e9\\/\" : [ 1.50 , -0 ,\t\"\\\\\" , \
+            \"\\\"\\ud83d\\ude00\" ] ,\r\n\"b\":{ } }\n";
         let compact = "{\"a \u{e9}/\":[1.50,-0,\"\\\\\",\"\\\"\u{1f600}\"],\"b\":{}}";
         assert_eq!(written(|out| push_compact(out, spaced)), compact);
         assert_eq!(written(|out| push_compact(out, compact)), compact);

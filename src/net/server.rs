@@ -170,13 +170,13 @@ impl Server {
     }
 
     /// Serves push notifications: they are posted on a thread of its own, with what `options` say
-    /// of TLS and of limits; proxies are not used. Where an address is not of loopback, and nobody is
-    /// known (no authenticator, no [`Tls`] that demands certificates), there are none without
-    /// [`PushSettings::anonymous`], as if this had not been said: cards say so, and calls about them
-    /// are `PushNotificationNotSupported`.
+    /// of TLS and of limits; proxies are not used. Where an address is not of loopback, and nobody
+    /// is known (no authenticator, no [`Tls`] that demands certificates), there are none without
+    /// [`PushSettings::anonymous`], as if this had not been said: cards say so, and calls about
+    /// them are `PushNotificationNotSupported`.
     ///
-    /// [`Server::start`] fails with [`ServerError::System`] where `options` cannot be used, or there
-    /// is no thread to post on.
+    /// [`Server::start`] fails with [`ServerError::System`] where `options` cannot be used, or
+    /// there is no thread to post on.
     #[cfg(feature = "push")]
     #[must_use]
     pub fn push(mut self, settings: PushSettings, options: super::HttpClientOptions) -> Server {

@@ -60,7 +60,15 @@ pub enum PostOutcome {
     Delivered,
     /// 410: the receiver wants no more of it.
     Gone,
-    /// Anything else.
+    /// A status by which the receiver does not take this post, though its host is there: 3xx, and
+    /// 4xx but 408, 410 and 429; or a wrong answer to a challenge.
+    Refused {
+        /// Why, in one line and without what is secret of the URL.
+        why: String,
+        /// For how long the receiver wants to be left alone, in ms.
+        retry_after_ms: Option<u64>,
+    },
+    /// Anything else: no connection, no answer, or one that says that the host is not well.
     Failed {
         /// Why, in one line and without what is secret of the URL.
         why: String,
@@ -76,9 +84,9 @@ pub trait Outbox: Send + Sync {
     /// one earlier than this says.
     fn next(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest;
 
-    /// Takes what became of a request that [`Outbox::next`] has made, as it was made: once for each,
-    /// since its bytes are under way until then. Where its webhook is gone or was replaced meanwhile,
-    /// nothing follows from it. `random`: fresh bits.
+    /// Takes what became of a request that [`Outbox::next`] has made, as it was made: once for
+    /// each, since its bytes are under way until then. Where its webhook is gone or was replaced
+    /// meanwhile, nothing follows from it. `random`: fresh bits.
     fn done(&self, request: &PostRequest, outcome: PostOutcome, now: Now, random: u64);
 
     /// Whether a host may be connected to at an address: asked at each connect, of each address

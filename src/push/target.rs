@@ -119,10 +119,11 @@ impl PortRule {
 
 /// Where webhooks may go; by default wherever is publicly reachable, over https.
 ///
-/// The ports are looked at first, whatever the host. Then [`PushTargets::deny`] is: what it names is
-/// refused, also where it is allowed. Then [`PushTargets::allow`]: what it names is taken, public or
-/// not. Of what is left nothing is taken with [`PushTargets::only_allowed`], and otherwise what is
-/// public. Names are looked at when a webhook is configured, addresses at each connect as well.
+/// The ports are looked at first, whatever the host. Then [`PushTargets::deny`] is: what it names
+/// is refused, also where it is allowed. Then [`PushTargets::allow`]: what it names is taken,
+/// public or not. Of what is left nothing is taken with [`PushTargets::only_allowed`], and
+/// otherwise what is public. Names are looked at when a webhook is configured, addresses at each
+/// connect as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushTargets {
     /// Hosts that may be at any address and be asked over plain http, and addresses that may be

@@ -733,6 +733,13 @@ fn the_webhook_of_evo_ai_is_about_tasks_that_its_scope_makes_from_then_on() {
     call_as(&mut lab, "/", "alice", V1.send(), &in_context);
     let posts = courier.deliver(&lab);
     assert_eq!((posts.len(), posts[0].field("Authorization")), (1, None));
+    // A receiver that wants no more of it hears of no other task, either.
+    in_context["message"]["messageId"] = json!("m-10");
+    call_as(&mut lab, "/", "alice", V1.send(), &in_context);
+    let post = courier.next(&lab).unwrap();
+    courier.done(&lab, &post, PostOutcome::Gone);
+    let none = call_as(&mut lab, EVO, "alice", EVO_GET, &json!({}));
+    assert_eq!(none["result"], json!({"config": null}));
 }
 
 #[test]

@@ -188,7 +188,9 @@ impl PostUnderWay {
         match &outcome {
             PostOutcome::Delivered => {}
             PostOutcome::Gone => report::not_posted(origin, &"it wants no more (410)"),
-            PostOutcome::Failed { why, .. } => report::not_posted(origin, why),
+            PostOutcome::Refused { why, .. } | PostOutcome::Failed { why, .. } => {
+                report::not_posted(origin, why);
+            }
         }
         let random = courier.client.random() as u64;
         courier.outbox.done(&self.buffers.request, outcome, courier.now(), random);

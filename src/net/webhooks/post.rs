@@ -72,7 +72,7 @@ impl PostBuffers {
                 match outcome {
                     PostOutcome::Delivered if !self.is_answered() => {
                         let why = "the challenge was not answered with its token".to_owned();
-                        PostOutcome::Failed { why, retry_after_ms: None }
+                        PostOutcome::Refused { why, retry_after_ms: None }
                     }
                     outcome => outcome,
                 }
@@ -123,10 +123,13 @@ fn outcome(response: &HttpClientResponse, client: &HttpClient) -> PostOutcome {
         status => {
             let asked = response.field("retry-after");
             let asked_ms = asked.and_then(|text| retry_after_ms(text, client.now().unix_ms));
-            PostOutcome::Failed {
-                why: format!("HTTP status {status}"),
-                // Who wants it at once asks for nothing: the pause is the outbox's own.
-                retry_after_ms: asked_ms.filter(|ms| *ms > 0),
+            // Who wants it at once asks for nothing: the pause is the outbox's own.
+            let retry_after_ms = asked_ms.filter(|ms| *ms > 0);
+            let why = format!("HTTP status {status}");
+            match status {
+                408 | 429 => PostOutcome::Failed { why, retry_after_ms },
+                300..=499 => PostOutcome::Refused { why, retry_after_ms },
+                _ => PostOutcome::Failed { why, retry_after_ms },
             }
         }
     }

@@ -183,6 +183,10 @@ fn failed(why: &str) -> PostOutcome {
     PostOutcome::Failed { why: why.to_owned(), retry_after_ms: None }
 }
 
+fn refused(why: &str) -> PostOutcome {
+    PostOutcome::Refused { why: why.to_owned(), retry_after_ms: None }
+}
+
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const EMPTY: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
@@ -262,7 +266,7 @@ fn what_fails_says_why_and_when_to_come_again() {
             Gone,
         ]
     );
-    let PostOutcome::Failed { why, retry_after_ms: Some(ms) } = later else { panic!("{later:?}") };
+    let PostOutcome::Refused { why, retry_after_ms: Some(ms) } = later else { panic!("{later:?}") };
     assert_eq!(why, "HTTP status 404");
     assert!(ms > 1_000_000_000_000, "{ms}");
 }
@@ -283,7 +287,7 @@ fn a_redirect_leads_nowhere() {
     let _courier = courier(&outbox, LONG_MS);
     let outcomes = outbox.post(&[&*hook.url(); 5]);
     let statuses = [301, 302, 303, 307, 308];
-    assert_eq!(outcomes, statuses.map(|status| failed(&format!("HTTP status {status}"))));
+    assert_eq!(outcomes, statuses.map(|status| refused(&format!("HTTP status {status}"))));
     assert_eq!(other.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 

@@ -79,6 +79,13 @@ impl ScopeWebhooks {
         Ok(())
     }
 
+    /// Lets those go that were configured so.
+    fn forget(&self, config: &[u8]) {
+        let mut scopes = self.lock();
+        scopes.retain(|_, webhook| *webhook.config != *config);
+        self.count.store(scopes.len(), Ordering::Release);
+    }
+
     fn get(&self, name: &ScopeName) -> Option<ScopeWebhook> {
         self.lock().get(name).cloned()
     }
@@ -119,6 +126,16 @@ impl CorePush {
 }
 
 impl Core {
+    /// What was posted of a task is wanted no more: neither is it of those that its scope makes
+    /// from now on.
+    pub fn forget_scopes(&self, config: &[u8]) {
+        if self.has_scopes()
+            && let Some(push) = self.push.get()
+        {
+            push.scopes.forget(config);
+        }
+    }
+
     /// Whether any scope has a webhook.
     #[inline(always)]
     pub(super) fn has_scopes(&self) -> bool {

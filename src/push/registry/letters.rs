@@ -130,6 +130,13 @@ mod tests {
 
     const HOUR: u64 = 60 * 60 * 1_000;
     const URL: &str = "https://hooks.example/secret?token=1";
+    const FAILED: FailedPost<'_> = FailedPost {
+        place: PostPlace::NONE,
+        why: "",
+        retry_after_ms: None,
+        is_host_there: false,
+        random: 0,
+    };
 
     fn at(mono_ms: u64) -> Now {
         Now { mono_ms, unix_ms: 1_000_000 + mono_ms }
@@ -137,7 +144,7 @@ mod tests {
 
     /// Fails a post that was tried for long enough.
     fn fail(webhooks: &Webhooks, post: &Post, why: &str, now_ms: u64) {
-        let failed = FailedPost { place: post.place, why, retry_after_ms: None, random: 0 };
+        let failed = FailedPost { place: post.place, why, ..FAILED };
         assert_eq!(webhooks.failed(&failed, at(now_ms)), Fate::GivenUp);
     }
 
@@ -190,7 +197,7 @@ mod tests {
         // It has as long as any other again.
         webhooks.note(7);
         let post = next(&webhooks, 31 * HOUR).unwrap();
-        let failed = FailedPost { place: post.place, why: "", retry_after_ms: None, random: 0 };
+        let failed = FailedPost { place: post.place, ..FAILED };
         assert_eq!(webhooks.failed(&failed, at(32 * HOUR)), Fate::Repeated);
         let stats = webhooks.stats(33 * HOUR);
         assert_eq!((stats.pending, stats.oldest_pending_ms), (1, 2 * HOUR));

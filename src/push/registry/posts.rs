@@ -18,6 +18,8 @@ pub struct FailedPost<'a> {
     pub why: &'a str,
     /// When the receiver wants to be asked again.
     pub retry_after_ms: Option<u64>,
+    /// True: it says nothing against its host, on which others may have webhooks, too.
+    pub is_host_there: bool,
     /// Fresh bits.
     pub random: u64,
 }
@@ -55,10 +57,13 @@ impl Webhooks {
 
     /// A post has not arrived; see `Schedule::failed`.
     pub fn failed(&self, failed: &FailedPost<'_>, now: Now) -> Fate {
-        let FailedPost { place, why, retry_after_ms, random } = *failed;
+        let FailedPost { place, why, retry_after_ms, is_host_there, random } = *failed;
         let mut state = self.lock();
         state.outcomes.failed += 1;
-        let fate = state.schedule.failed(place, now.mono_ms, retry_after_ms, random);
+        let fate = match is_host_there {
+            true => state.schedule.refused(place, now.mono_ms, retry_after_ms, random),
+            false => state.schedule.failed(place, now.mono_ms, retry_after_ms, random),
+        };
         if let Some(webhook) = state.schedule.get_mut(place) {
             webhook.set_error(why);
         }
@@ -71,16 +76,18 @@ impl Webhooks {
         fate
     }
 
-    /// Lets one go that its receiver does not want any more.
-    pub fn gone(&self, place: PostPlace) {
+    /// Lets one go that its receiver does not want any more; says what it was configured with.
+    pub fn gone(&self, place: PostPlace) -> Option<Box<[u8]>> {
         let mut state = self.lock();
         state.outcomes.gone += 1;
+        let config = state.schedule.get(place).map(|webhook| webhook.config().0.into());
         if let Some(task) = state.schedule.get(place).map(|webhook| webhook.task) {
             state.remove(task, place);
             state.settle(task);
         }
         drop(state);
         self.changes.wake();
+        config
     }
 }
 

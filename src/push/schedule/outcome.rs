@@ -8,9 +8,7 @@ impl<T> Schedule<T> {
     /// A post has arrived; `has_more`: there is something behind it already.
     pub fn delivered(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
         let Some((number, is_news)) = self.end_post(place) else { return };
-        if let Some(host) = &mut self.hosts[number as usize] {
-            (host.failures, host.rest) = (0, HostRest::None);
-        }
+        self.note_life(number);
         self.go_on((place, number), now_ms, has_more || is_news);
     }
 
@@ -40,9 +38,40 @@ impl<T> Schedule<T> {
         retry_after_ms: Option<u64>,
         random: u64,
     ) -> Fate {
-        let pace = self.pace;
         let Some((number, _)) = self.end_post(place) else { return Fate::Repeated };
         let is_resting = self.note_failure(number, now_ms, random);
+        self.repeat((place, number, is_resting), now_ms, retry_after_ms, random)
+    }
+
+    /// The same for a post that its receiver has refused: its host is there, for all others.
+    pub fn refused(
+        &mut self,
+        place: PostPlace,
+        now_ms: u64,
+        retry_after_ms: Option<u64>,
+        random: u64,
+    ) -> Fate {
+        let Some((number, _)) = self.end_post(place) else { return Fate::Repeated };
+        self.note_life(number);
+        self.repeat((place, number, false), now_ms, retry_after_ms, random)
+    }
+
+    /// A host has answered.
+    fn note_life(&mut self, number: u32) {
+        if let Some(host) = &mut self.hosts[number as usize] {
+            (host.failures, host.rest) = (0, HostRest::None);
+        }
+    }
+
+    /// Has one that has failed wait, or stop.
+    fn repeat(
+        &mut self,
+        (place, number, is_resting): (PostPlace, u32, bool),
+        now_ms: u64,
+        retry_after_ms: Option<u64>,
+        random: u64,
+    ) -> Fate {
+        let pace = self.pace;
         let Some(entry) = self.entry(place) else { return Fate::Repeated };
         entry.failures = entry.failures.saturating_add(1);
         if now_ms.saturating_sub(entry.since_ms) >= pace.give_up_ms {

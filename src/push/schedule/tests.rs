@@ -288,3 +288,22 @@ fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
     let hosts: std::collections::HashSet<_> = places.values().map(|(origin, _)| origin).collect();
     assert_eq!(schedule.len(), (places.len(), hosts.len()));
 }
+
+#[test]
+fn who_refuses_what_it_is_posted_makes_no_host_rest_for_others() {
+    let mut schedule = Schedule::new(Pace::default());
+    let missing: Vec<_> = (0..30).map(|_| schedule.add("https://a", 1, ())).collect();
+    missing.iter().for_each(|place| schedule.note(*place, 0));
+    let mut refused = 0;
+    while let Some(place) = schedule.next(0) {
+        assert_eq!(schedule.refused(place, 0, None, u64::MAX), Fate::Repeated);
+        refused += 1;
+    }
+    assert_eq!(refused, 30);
+    let other = schedule.add("https://a", 2, ());
+    schedule.note(other, 1);
+    assert_eq!(all(&mut schedule, 1), [other]);
+    schedule.delivered(other, 2, false);
+    // Each is tried again after a pause of its own, and given up in its time.
+    assert!(all(&mut schedule, 10_000).len() >= 8);
+}
