@@ -1,13 +1,13 @@
-//! What a delivery to a webhook costs, beside a floor that writes the same bytes and reads the answer,
-//! and what webhooks cost that wait for a receiver which is away.
+//! What a delivery to a webhook costs, beside a floor that writes the same bytes and reads the
+//! answer, and what webhooks cost that wait for a receiver which is away.
 //!
-//! `cargo bench --bench webhooks [-- CASE...]`: `ratio` is the CPU time that the courier needs for a
-//! post over a kept connection, kernel included, divided by that of the floor, the median of
-//! interleaved rounds; `instructions` are those of user space. Both sides are processes of their own
-//! on core 0, the receiver has core 1. `waiting` has 100,000 tasks with a dead receiver: the CPU time
-//! of 20 s in which nothing is asked, the resident memory of each, and what a SendMessage costs beside
-//! them; `waiting_instructions` the same as instructions. Needs Linux, `taskset` and, for
-//! instructions, `valgrind`.
+//! `cargo bench --bench webhooks [-- CASE...]`: `ratio` is the CPU time that the courier needs for
+//! a post over a kept connection, kernel included, divided by that of the floor, the median of
+//! interleaved rounds; `instructions` are those of user space. Both sides are processes of their
+//! own on core 0, the receiver has core 1. `waiting` has 100,000 tasks with a dead receiver: the
+//! CPU time of 20 s in which nothing is asked, the resident memory of each, and what a SendMessage
+//! costs beside them; `waiting_instructions` the same as instructions. Needs Linux, `taskset` and,
+//! for instructions, `valgrind`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, dead_code)]
 
@@ -226,8 +226,8 @@ fn ratios(case: &Case) {
     let bytes = posts.iter().map(Vec::len).sum::<usize>() / posts.len();
     let bound = case.at_most.map_or("no bound".to_owned(), |most| format!("at most {most:.1}"));
     println!(
-        "{:<8} ratio {ratio:.2} ({bound}), {ours:.2} of {floor:.2} us a post of {bytes} bytes, {:.2} \
-         to {:.2}",
+        "{:<8} ratio {ratio:.2} ({bound}), {ours:.2} of {floor:.2} us a post of {bytes} bytes, \
+         {:.2} to {:.2}",
         case.name,
         rounds[0][0],
         rounds[ROUNDS - 1][0]

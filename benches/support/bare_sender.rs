@@ -1,5 +1,5 @@
-//! The floor of a delivery: connections on which prepared posts are written, each when the one before
-//! it was answered, on one tokio `current_thread` runtime.
+//! The floor of a delivery: connections on which prepared posts are written, each when the one
+//! before it was answered, on one tokio `current_thread` runtime.
 
 use std::{future::poll_fn, io, pin::Pin, rc::Rc, task::ready};
 

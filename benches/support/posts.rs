@@ -32,9 +32,8 @@ pub fn hooked(text: &str, url: &str, with: &str) -> String {
         r#"{{"messageId":"0123456789abcdef","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}"#
     );
     let push = format!(r#"{{"taskPushNotificationConfig":{{"url":"{url}"{with}}}}}"#);
-    format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{message},"configuration":{push}}}}}"#
-    )
+    let params = format!(r#"{{"message":{message},"configuration":{push}}}"#);
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{params}}}"#)
 }
 
 /// Tasks that are completed, each with a webhook at that URL; so many posts at a time.

@@ -34,8 +34,8 @@ impl Load {
     fn start(prefix: &[&str]) -> Load {
         #[rustfmt::skip]
         let words = [
-            served::SERVER, "serve", "--workers", "1", "--listen", "127.0.0.1:PORT", "--memory", "8G",
-            "--push-allow", "localhost", "--limit", "push_bytes_max=128MiB",
+            served::SERVER, "serve", "--workers", "1", "--listen", "127.0.0.1:PORT",
+            "--memory", "8G", "--push-allow", "localhost", "--limit", "push_bytes_max=128MiB",
             "--limit", "tasks_max=1000000",
         ];
         let served = Served::start(&[prefix, &words].concat());
@@ -118,8 +118,8 @@ pub fn cpu() {
     );
 }
 
-/// User-space instructions of the whole server for a SendMessage. Nothing is counted before, as what
-/// the courier does meanwhile depends on the time.
+/// User-space instructions of the whole server for a SendMessage. Nothing is counted before, as
+/// what the courier does meanwhile depends on the time.
 pub fn instructions() {
     let prefix = [&served::VALGRIND[..], &["--instr-atstart=no"]].concat();
     let [none, some] = pair(&prefix, TASKS).map(|mut load| {
