@@ -80,6 +80,7 @@ pub fn canonical_raw(raw: &str) -> Cow<'_, str> {
 /// Numbers stay as they are written.
 ///
 /// `json` is valid: what is not is appended in part.
+#[cfg(any(feature = "push", test))]
 pub fn push_compact(out: &mut Vec<u8>, json: &str) {
     let is_space = |c: char| matches!(c, ' ' | '\n' | '\r' | '\t');
     let mut rest = json;
@@ -96,6 +97,7 @@ pub fn push_compact(out: &mut Vec<u8>, json: &str) {
 }
 
 /// Where the string ends that begins there.
+#[cfg(any(feature = "push", test))]
 fn string_end(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(byte) = bytes.get(at).filter(|byte| **byte != b'"') {

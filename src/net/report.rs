@@ -164,17 +164,26 @@ pub(super) fn draining(server: &ServerState) {
 pub(super) fn drained(server: &ServerState) {
     let cut = server.cut.get().copied().unwrap_or_default();
     let seconds = seconds(server.live.drain_ms());
-    let mut lost = count(server.engine.unfinished_tasks(), "unfinished task");
-    #[cfg(feature = "push")]
-    if let Some(pending @ 1..) = server.engine.webhooks().map(|webhooks| webhooks.stats(0).pending)
-    {
-        lost.push_str(&format!(", {} with something to post", count(pending, "webhook")));
-    }
+    let lost = count(server.engine.unfinished_tasks(), "unfinished task") + &unposted(server);
     if cut == Waiting::default() {
         say(&format_args!("drained; {lost} in memory"));
     } else {
         say(&format_args!("{seconds} were not enough: {} cut; {lost} in memory", list(&cut)));
     }
+}
+
+/// Webhooks that are lost with something to post.
+#[cfg(feature = "push")]
+fn unposted(server: &ServerState) -> String {
+    match server.engine.webhooks().map(|webhooks| webhooks.stats(0).pending) {
+        Some(pending @ 1..) => format!(", {} with something to post", count(pending, "webhook")),
+        _ => String::new(),
+    }
+}
+
+#[cfg(not(feature = "push"))]
+fn unposted(_: &ServerState) -> String {
+    String::new()
 }
 
 fn list(waiting: &Waiting) -> String {
