@@ -3,7 +3,7 @@
 //! The law of this file: the strict forms hold only fields of their own schema; the hybrid form is
 //! the 1.0 card plus the keys of 0.3, which never collide (wire §7.3), so that clients of every
 //! generation read one document. Of several interfaces the 1.0 ones come first. Nothing is
-//! promised that the server does not do: push notifications are off until they are built.
+//! promised that the server does not do.
 
 use crate::{
     dialect::card_security::{SecurityWords, asked_by_skill},
