@@ -328,12 +328,13 @@ limits! {
     push_configs_task_max: usize = 100;
     /// Push configurations of the tasks of one owner.
     push_configs_owner_max: usize = 10_000;
-    /// Push configurations with URLs of one host.
+    /// Push configurations with URLs of one host, whatever its ports.
     push_configs_host_max: usize = 250_000;
     /// Scopes (agent, tenant, owner) with a push configuration for all of their tasks (dialect
     /// evo_ai).
     push_scopes_max: usize = 1_024;
-    /// Bytes of all push configurations: 250 for each, beside its URL and what it is posted with.
+    /// Bytes of all push configurations: 250 for each, beside its URL and what it is posted with,
+    /// and 400 for each host; a quarter of them of one owner.
     push_bytes_max: usize = 64 * 1024 * 1024;
     /// Bytes of posts to webhooks that are under way; one may go beyond it.
     push_posts_bytes_max: usize = 32 * 1024 * 1024;

@@ -279,6 +279,11 @@ fn refusal(refused: PushRefused) -> Fault {
                 "the caller has as many push configurations as may be (push_configs_owner_max)";
             Fault::because(FaultKind::RateLimited, detail)
         }
+        PushRefused::OwnerBytesFull => {
+            let detail = "the caller's push configurations have as many bytes as may be \
+                          (a share of push_bytes_max)";
+            Fault::because(FaultKind::RateLimited, detail)
+        }
         PushRefused::HostFull => Fault::at_limit("push_configs_host_max"),
         PushRefused::Full => Fault::at_limit("push_bytes_max"),
     }

@@ -8,6 +8,7 @@ mod counts;
 mod letters;
 mod lists;
 mod posts;
+mod quotas;
 
 use std::{
     collections::HashMap,
@@ -28,6 +29,8 @@ use crate::{
     watch::{Changes, TaskWatch},
 };
 
+use quotas::PushCounts;
+
 pub use counts::{PushOutcomes, PushStats};
 pub use letters::ReplayOutcome;
 pub use posts::FailedPost;
@@ -43,9 +46,10 @@ pub struct PushBounds {
     pub per_task: usize,
     /// Of one owner.
     pub per_owner: usize,
-    /// Of one host.
+    /// Of one host, whatever its ports.
     pub per_host: usize,
-    /// Bytes of all, with [`CONFIG_BYTES`] for each.
+    /// Bytes of all, with [`CONFIG_BYTES`] for each, and those of their hosts; a quarter of them
+    /// of one owner, and three quarters of those who are none.
     pub bytes_max: usize,
     /// Dead letters that are kept.
     pub dead_max: usize,
@@ -58,6 +62,8 @@ pub enum PushRefused {
     TaskFull,
     /// Its owner has as many as it may have.
     OwnerFull,
+    /// Its owner has as many bytes as it may have.
+    OwnerBytesFull,
     /// Its host has as many as it may have.
     HostFull,
     /// There is no room for more.
@@ -129,12 +135,6 @@ pub enum NextPost {
     At(u64),
     /// Not before the waker is woken.
     Never,
-}
-
-#[derive(Default)]
-struct PushCounts {
-    bytes: usize,
-    by_owner: HashMap<u32, usize, RandomState>,
 }
 
 struct PushState {
@@ -293,7 +293,7 @@ impl Webhooks {
     #[cfg(test)]
     fn counted(&self) -> (usize, usize) {
         let state = self.lock();
-        (state.schedule.len().0, state.counted.bytes)
+        (state.schedule.len().0, state.bytes())
     }
 }
 
@@ -344,7 +344,7 @@ mod tests {
     };
 
     pub const BOUNDS: PushBounds =
-        PushBounds { per_task: 3, per_owner: 5, per_host: 100, bytes_max: 4_000, dead_max: 3 };
+        PushBounds { per_task: 3, per_owner: 5, per_host: 7, bytes_max: 8_000, dead_max: 3 };
 
     pub fn webhooks() -> Webhooks {
         Webhooks::new(BOUNDS, Pace::default())
@@ -425,7 +425,11 @@ mod tests {
         assert!(webhooks.delete(8, Some(b"a")));
         assert_eq!(webhooks.counted(), (0, 0));
         let state = webhooks.lock();
-        assert!(state.tasks.is_empty() && state.counted.by_owner.is_empty());
+        assert!(
+            state.tasks.is_empty()
+                && state.counted.by_owner.is_empty()
+                && state.counted.by_host.is_empty()
+        );
     }
 
     #[test]
@@ -456,12 +460,25 @@ mod tests {
         set(&webhooks, 4, 3, "a", "https://h.example/longer").unwrap();
         set(&webhooks, 9, 4, "a", "https://h.example/").unwrap();
         let before = webhooks.counted();
-        let long = format!("https://h.example/{}", "x".repeat(3_000));
-        assert_eq!(set(&webhooks, 9, 4, "b", &long).err(), Some(PushRefused::Full));
-        assert_eq!(webhooks.counted(), before);
-        assert_eq!(set(&webhooks, 9, 4, "a", &long).err(), Some(PushRefused::Full));
-        assert_eq!(ids(&webhooks, 9), ["a"]);
         assert_eq!(before.0, 6);
+        // Of one owner, and of one who is none.
+        let url = |bytes: usize| format!("https://h.example/{}", "x".repeat(bytes));
+        let refused = |task, owner, id, bytes| {
+            let refused = set(&webhooks, task, owner, id, &url(bytes)).err();
+            assert_eq!(webhooks.counted(), before);
+            refused
+        };
+        assert_eq!(refused(9, 4, "b", 1_800), Some(PushRefused::OwnerBytesFull));
+        assert_eq!(refused(9, 4, "a", 1_800), Some(PushRefused::OwnerBytesFull));
+        assert_eq!(refused(8, 0, "a", 5_800), Some(PushRefused::OwnerBytesFull));
+        assert_eq!(refused(8, 0, "a", 5_600), Some(PushRefused::Full));
+        assert_eq!(ids(&webhooks, 9), ["a"]);
+        // Of one host, at whatever port, but in place of one of its own.
+        set(&webhooks, 8, 0, "a", "https://h.example:8443/").unwrap();
+        let full = set(&webhooks, 8, 0, "b", "https://H.example:9443/").err();
+        assert_eq!(full, Some(PushRefused::HostFull));
+        set(&webhooks, 8, 0, "a", "https://h.example:9443/").unwrap();
+        set(&webhooks, 8, 0, "b", "https://other.example/").unwrap();
     }
 
     #[test]

@@ -1,29 +1,36 @@
 //! When which webhook is posted next: who is ready, who waits after a failure, and which hosts are
 //! given a rest.
 //!
-//! Laws: of one webhook one post is under way at most, so its events arrive in order. A host has a
-//! bounded number of posts at a time, and hosts take turns, so a slow one holds up nobody else.
-//! When a host has failed often in a row, one post at a time finds out whether it is back, and all
-//! others wait in line without a timer: who waits costs nothing until then.
+//! Laws: of one webhook one post is under way at most, so its events arrive in order; whoever takes
+//! its place waits until that has ended. A host and an owner have a bounded number of posts at a
+//! time, and a post counts until it has ended, whatever becomes of its webhook. Hosts take turns,
+//! and so do the owners of a host, so a slow one holds up nobody else. When a host has failed often
+//! in a row, one post at a time finds out whether it is back, and all others wait in line without a
+//! timer: who waits costs nothing until then.
 
+mod hosts;
 mod outcome;
-mod owners;
 mod pace;
 mod pending;
+mod turns;
 mod upkeep;
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
+    collections::{BinaryHeap, HashMap},
 };
 
 use foldhash::fast::RandomState;
 
-use self::owners::Owners;
+use self::{
+    hosts::Hosts,
+    turns::{Lane, LaneKey, OwnerPosts},
+};
 
+pub(super) use self::hosts::host_bytes;
 pub use self::pace::{Pace, PostPlace};
 
-/// Places and timers of those that have left which are not looked for.
+/// Places, turns and timers of those that have left which are not looked for.
 const SPARE: usize = 64;
 
 /// What became of a post that failed.
@@ -39,10 +46,14 @@ pub enum Fate {
 enum PostStage {
     /// There is nothing that was not posted.
     Idle,
-    /// In the line of its host.
+    /// In its lane.
     Ready,
+    /// Its host and its owner have a place for it; it waits for one among all posts.
+    Granted,
     /// Under way; true: there is something new since it began.
     Posting(bool),
+    /// Until the post of the one whose place it has taken has ended.
+    Behind,
     /// Until its pause is over.
     Paused,
     /// Until somebody has it go on.
@@ -64,37 +75,19 @@ struct Scheduled<T> {
     due_ms: u64,
 }
 
-/// Whether a host is left alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HostRest {
-    None,
-    /// Until its timer rings.
-    Now,
-    /// One post finds out whether it is back.
-    Over,
-}
-
-/// Where posts go.
-struct PostHost {
-    origin: Box<str>,
-    /// Webhooks that go there.
-    entries: u32,
-    posting: u32,
-    /// Places whose turn comes; of those that have left meanwhile some are still in it.
-    line: VecDeque<PostPlace>,
-    /// In a row.
-    failures: u32,
-    rest: HostRest,
-    rests_until_ms: u64,
-    /// True: it is in the line of hosts.
-    is_listed: bool,
+/// A post under way, whose webhook may have left.
+struct OpenPost {
+    lane: LaneKey,
+    /// Who waits for its end.
+    successor: Option<PostPlace>,
 }
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Pause(u32, u32),
-    Rest(u32),
+    /// The circuit of a host lets one post through.
+    Probe(u32),
 }
 
 /// See the module. `T` is what is kept of each.
@@ -103,15 +96,14 @@ pub struct Schedule<T> {
     entries: Vec<Option<Scheduled<T>>>,
     free: Vec<u32>,
     checks: u32,
-    hosts: Vec<Option<PostHost>>,
-    free_hosts: Vec<u32>,
-    by_origin: HashMap<Box<str>, u32, RandomState>,
+    hosts: Hosts,
     /// Those of whom there is something under way.
-    owners: Owners,
-    /// Hosts whose lines are not empty, and which may have another post.
-    line: VecDeque<u32>,
+    owners: HashMap<u32, OwnerPosts, RandomState>,
+    /// Of each owner at each host: who waits there.
+    lanes: HashMap<LaneKey, Lane, RandomState>,
+    tickets: u32,
+    under_way: HashMap<PostPlace, OpenPost, RandomState>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
-    posting: u32,
 }
 
 impl<T> Schedule<T> {
@@ -126,39 +118,36 @@ impl<T> Schedule<T> {
             entries: Vec::new(),
             free: Vec::new(),
             checks: 0,
-            hosts: Vec::new(),
-            free_hosts: Vec::new(),
-            by_origin: HashMap::default(),
-            owners: Owners::default(),
-            line: VecDeque::new(),
+            hosts: Hosts::default(),
+            owners: HashMap::default(),
+            lanes: HashMap::default(),
+            tickets: 0,
+            under_way: HashMap::default(),
             timers: BinaryHeap::new(),
-            posting: 0,
         }
-    }
-
-    /// How many webhooks there are at an origin.
-    pub fn of_origin(&self, origin: &str) -> usize {
-        let host = self.by_origin.get(origin).and_then(|host| self.hosts[*host as usize].as_ref());
-        host.map_or(0, |host| host.entries as usize)
     }
 
     /// The origin of one; `None`: it is gone.
     pub fn origin(&self, place: PostPlace) -> Option<&str> {
         let entry = self.entries.get(place.index as usize)?.as_ref();
         let host = entry.filter(|entry| entry.check == place.check)?.host;
-        self.hosts.get(host as usize)?.as_ref().map(|host| &*host.origin)
+        self.hosts.get(host).map(|host| &*host.origin)
+    }
+
+    /// Whether anybody is at an origin.
+    pub fn has_origin(&self, origin: &str) -> bool {
+        self.hosts.number(origin).is_some()
+    }
+
+    /// What all hosts take.
+    pub fn host_bytes(&self) -> usize {
+        self.hosts.bytes()
     }
 
     /// Takes one in that has nothing to post yet, at an origin such as `https://a.example:443`, for
     /// an owner; 0: nobody in particular.
     pub fn add(&mut self, origin: &str, owner: u32, value: T) -> PostPlace {
-        let host = match self.by_origin.get(origin) {
-            Some(host) => *host,
-            None => self.add_host(origin),
-        };
-        if let Some(host) = &mut self.hosts[host as usize] {
-            host.entries += 1;
-        }
+        let host = self.hosts.enter(origin);
         self.checks = self.checks.wrapping_add(1);
         let check = self.checks;
         let stage = PostStage::Idle;
@@ -185,51 +174,44 @@ impl<T> Schedule<T> {
         PostPlace { index, check }
     }
 
-    fn add_host(&mut self, origin: &str) -> u32 {
-        let host = Some(PostHost {
-            origin: origin.into(),
-            entries: 0,
-            posting: 0,
-            line: VecDeque::new(),
-            failures: 0,
-            rest: HostRest::None,
-            rests_until_ms: 0,
-            is_listed: false,
-        });
-        let number = match self.free_hosts.pop() {
-            Some(number) => {
-                self.hosts[number as usize] = host;
-                number
-            }
-            None => {
-                self.hosts.push(host);
-                (self.hosts.len() - 1) as u32
-            }
+    /// Takes one in that has the place of another, which is yet to be removed: as long as a post of
+    /// that is under way it waits.
+    pub fn add_behind(
+        &mut self,
+        before: PostPlace,
+        origin: &str,
+        owner: u32,
+        value: T,
+    ) -> PostPlace {
+        let place = self.add(origin, owner, value);
+        let since_ms = self.entry(before).map(|entry| entry.since_ms);
+        let is_its = |(of, post): &(&PostPlace, &mut OpenPost)| {
+            **of == before || post.successor == Some(before)
         };
-        self.by_origin.insert(origin.into(), number);
-        number
+        if let (Some(since_ms), Some((_, post))) =
+            (since_ms, self.under_way.iter_mut().find(is_its))
+        {
+            post.successor = Some(place);
+            if let Some(entry) = self.entry(place) {
+                (entry.stage, entry.since_ms) = (PostStage::Behind, since_ms);
+            }
+        }
+        place
     }
 
-    /// Lets one go, whatever it was about; what is under way is nobody's then.
+    /// Lets one go, whatever it was about. A post of it that is under way counts until it has
+    /// ended.
     pub fn remove(&mut self, place: PostPlace) -> Option<T> {
         self.entry(place)?;
         let entry = self.entries[place.index as usize].take()?;
         self.free.push(place.index);
-        if let PostStage::Posting(_) = entry.stage {
-            self.count_end(entry.host, entry.owner);
+        let lane = LaneKey { host: entry.host, owner: entry.owner };
+        match entry.stage {
+            PostStage::Ready => self.leave_lane(lane),
+            PostStage::Granted => self.release(lane),
+            _ => {}
         }
-        let host = self.hosts[entry.host as usize].as_mut()?;
-        host.entries -= 1;
-        if host.entries == 0 {
-            let origin = std::mem::take(&mut host.origin);
-            self.by_origin.remove(&origin);
-            self.hosts[entry.host as usize] = None;
-            self.free_hosts.push(entry.host);
-            self.line.retain(|number| *number != entry.host);
-        } else {
-            self.tidy_line(entry.host);
-            self.list(entry.host);
-        }
+        self.hosts.leave(entry.host);
         Some(entry.value)
     }
 
@@ -262,98 +244,25 @@ impl<T> Schedule<T> {
         match entry.stage {
             PostStage::Idle => {
                 entry.since_ms = now_ms;
-                self.make_ready(place.index);
+                self.make_ready(place);
             }
             PostStage::Posting(_) => entry.stage = PostStage::Posting(true),
-            PostStage::Ready | PostStage::Paused | PostStage::Stopped => {}
+            // What is posted is what there is then.
+            PostStage::Ready
+            | PostStage::Granted
+            | PostStage::Behind
+            | PostStage::Paused
+            | PostStage::Stopped => {}
         }
     }
 
-    /// Has one that was given up, or waits, go on at once.
+    /// Has one that was given up, or waits, go on at once; if its host has a rest, this one finds
+    /// out whether it is back.
     pub fn resume(&mut self, place: PostPlace, now_ms: u64) {
         let Some(entry) = self.entry(place) else { return };
         if matches!(entry.stage, PostStage::Idle | PostStage::Paused | PostStage::Stopped) {
             (entry.failures, entry.since_ms) = (0, now_ms);
-            self.make_ready(place.index);
-        }
-    }
-
-    fn make_ready(&mut self, index: u32) {
-        let Some(entry) = &mut self.entries[index as usize] else { return };
-        entry.stage = PostStage::Ready;
-        let (number, place) = (entry.host, PostPlace { index, check: entry.check });
-        if let Some(host) = &mut self.hosts[number as usize] {
-            host.line.push_back(place);
-        }
-        self.list(number);
-    }
-
-    /// Puts a host in line if it may have another post.
-    fn list(&mut self, number: u32) {
-        let per_host = self.pace.per_host;
-        let Some(host) = &mut self.hosts[number as usize] else { return };
-        let may_post = match host.rest {
-            HostRest::None => host.posting < per_host,
-            HostRest::Now => false,
-            HostRest::Over => host.posting == 0,
-        };
-        if may_post && !host.line.is_empty() && !host.is_listed {
-            host.is_listed = true;
-            self.line.push_back(number);
-        }
-    }
-
-    /// The next one to post, which is then under way.
-    pub fn next(&mut self, now_ms: u64) -> Option<PostPlace> {
-        self.ring(now_ms);
-        if self.posting >= self.pace.posts_max {
-            return None;
-        }
-        while let Some(number) = self.line.pop_front() {
-            let Some(host) = &mut self.hosts[number as usize] else { continue };
-            host.is_listed = false;
-            let entries = &mut self.entries;
-            let place = std::iter::from_fn(|| host.line.pop_front());
-            let Some(place) = { place }.find(|place| is_ready(entries, *place)) else { continue };
-            let Some(entry) = &mut entries[place.index as usize] else { continue };
-            let (owner, most) = (entry.owner, self.pace.per_owner);
-            let is_begun = self.owners.begin(owner, place, most, |place| is_ready(entries, place));
-            if let (true, Some(entry)) = (is_begun, &mut entries[place.index as usize]) {
-                entry.stage = PostStage::Posting(false);
-                host.posting += 1;
-                self.posting += 1;
-            }
-            self.list(number);
-            if is_begun {
-                return Some(place);
-            }
-        }
-        None
-    }
-
-    /// Whoever's time has come goes into line.
-    fn ring(&mut self, now_ms: u64) {
-        while let Some(Reverse((due_ms, timer))) = self.timers.peek().copied() {
-            if due_ms > now_ms {
-                return;
-            }
-            self.timers.pop();
-            match timer {
-                Timer::Pause(index, check) => {
-                    let Some(entry) = self.entry(PostPlace { index, check }) else { continue };
-                    if entry.stage == PostStage::Paused && entry.due_ms <= now_ms {
-                        self.make_ready(index);
-                    }
-                }
-                Timer::Rest(number) => {
-                    let Some(host) = &mut self.hosts[number as usize] else { continue };
-                    // Another host may have its number by now, and have no rest.
-                    if host.rest == HostRest::Now && host.rests_until_ms <= now_ms {
-                        host.rest = HostRest::Over;
-                        self.list(number);
-                    }
-                }
-            }
+            self.make_first(place);
         }
     }
 
@@ -364,19 +273,19 @@ impl<T> Schedule<T> {
 
     /// Posts under way.
     pub fn posting(&self) -> u32 {
-        self.posting
+        self.under_way.len() as u32
     }
 
     /// Webhooks, and hosts.
     pub fn len(&self) -> (usize, usize) {
-        (self.entries.len() - self.free.len(), self.by_origin.len())
+        (self.entries.len() - self.free.len(), self.hosts.len())
     }
 }
 
-/// Whether the turn of a place comes, which is in a line.
-fn is_ready<T>(entries: &[Option<Scheduled<T>>], place: PostPlace) -> bool {
+/// Whether one is at a stage.
+fn is_at<T>(entries: &[Option<Scheduled<T>>], place: PostPlace, stage: PostStage) -> bool {
     let entry = entries.get(place.index as usize).and_then(Option::as_ref);
-    entry.is_some_and(|entry| entry.check == place.check && entry.stage == PostStage::Ready)
+    entry.is_some_and(|entry| entry.check == place.check && entry.stage == stage)
 }
 
 #[cfg(test)]

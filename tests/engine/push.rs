@@ -985,7 +985,7 @@ fn push_configs_task_max() {
 #[test]
 fn push_bytes_max() {
     let mut setup = setup();
-    setup.limits = Limits { push_bytes_max: 700, ..Limits::default() };
+    setup.limits = Limits { push_bytes_max: 1_200, ..Limits::default() };
     let mut lab = Lab::new(setup);
     let task = long_task(&mut lab);
     assert!(set_v1(&mut lab, &task, "a")["result"].is_object());

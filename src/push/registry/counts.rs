@@ -46,7 +46,7 @@ impl PushOutcomes {
 pub struct PushStats {
     /// Configurations.
     pub configs: usize,
-    /// Their bytes, as `push_bytes_max` counts them.
+    /// Their bytes and those of their hosts, as `push_bytes_max` counts them.
     pub config_bytes: usize,
     /// Those with something that was not posted, which go on.
     pub pending: usize,
@@ -67,7 +67,7 @@ impl Webhooks {
         let (pending, oldest_ms) = state.schedule.pending();
         PushStats {
             configs: state.schedule.len().0,
-            config_bytes: state.counted.bytes,
+            config_bytes: state.bytes(),
             pending,
             oldest_pending_ms: oldest_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms)),
             in_flight: state.schedule.posting() as usize,

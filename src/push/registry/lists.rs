@@ -1,11 +1,11 @@
 //! The webhooks of a task: a list, the oldest first.
 
-use std::{collections::hash_map, sync::Arc, task::Wake};
+use std::{sync::Arc, task::Wake};
 
-use super::{NewWebhook, PushRefused, PushState};
+use super::{NewWebhook, PushRefused, PushState, quotas::host_name};
 use crate::{
     push::{
-        schedule::PostPlace,
+        schedule::{PostPlace, host_bytes},
         webhook::{TaskWebhooks, Webhook},
     },
     watch::{Changes, TaskWatch},
@@ -27,14 +27,10 @@ impl PushState {
 
     /// Takes one out of its task's list, and the task with its last.
     pub(super) fn remove(&mut self, key: u64, place: PostPlace) {
+        let host = self.schedule.origin(place).map(host_name).unwrap_or_default();
+        self.counted.leave_host(host);
         let Some(webhook) = self.schedule.remove(place) else { return };
-        self.counted.bytes -= webhook.bytes();
-        if let hash_map::Entry::Occupied(mut count) = self.counted.by_owner.entry(webhook.owner) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
+        self.counted.leave_owner(webhook.owner, webhook.bytes());
         let Some(task) = self.tasks.get_mut(&key) else { return };
         task.count -= 1;
         if task.count == 0 {
@@ -90,15 +86,24 @@ impl PushState {
         if freed.is_none() && of_task >= self.bounds.per_task {
             return Err(PushRefused::TaskFull);
         }
-        let of_owner = self.counted.by_owner.get(&new.owner).copied().unwrap_or(0);
-        if freed.is_none() && new.owner != 0 && of_owner >= self.bounds.per_owner {
+        let freed_bytes = freed.map_or(0, Webhook::bytes);
+        let of_owner = self.counted.by_owner.get(&new.owner).copied().unwrap_or_default();
+        let is_its = freed.is_some_and(|freed| freed.owner == new.owner);
+        if !is_its && new.owner != 0 && of_owner.configs >= self.bounds.per_owner {
             return Err(PushRefused::OwnerFull);
         }
-        let is_there = before.is_some_and(|before| self.schedule.origin(before) == Some(origin));
-        if !is_there && self.schedule.of_origin(origin) >= self.bounds.per_host {
+        let owner_bytes = of_owner.bytes + bytes - if is_its { freed_bytes } else { 0 };
+        if owner_bytes > self.bounds.owner_bytes_max(new.owner) {
+            return Err(PushRefused::OwnerBytesFull);
+        }
+        let host = host_name(origin);
+        let before_host = before.and_then(|before| self.schedule.origin(before)).map(host_name);
+        let of_host = self.counted.by_host.get(host).copied().unwrap_or(0);
+        if before_host != Some(host) && of_host >= self.bounds.per_host {
             return Err(PushRefused::HostFull);
         }
-        let after = self.counted.bytes + bytes - freed.map_or(0, Webhook::bytes);
+        let of_new_host = if self.schedule.has_origin(origin) { 0 } else { host_bytes(origin) };
+        let after = self.bytes() + bytes + of_new_host - freed_bytes;
         if after > self.bounds.bytes_max { Err(PushRefused::Full) } else { Ok(()) }
     }
 
@@ -115,12 +120,16 @@ impl PushState {
         let watch = Arc::clone(&task.watch);
         // Before the other one is removed: with its last a task would lose its watch.
         task.count += 1;
-        self.counted.bytes += webhook.bytes();
-        *self.counted.by_owner.entry(new.owner).or_default() += 1;
-        let place = self.schedule.add(&new.url.origin(), new.owner, webhook);
-        if let Some(before) = before {
-            self.remove(new.task, before);
-        }
+        let origin = new.url.origin();
+        self.counted.enter(new.owner, webhook.bytes(), host_name(&origin));
+        let place = match before {
+            Some(before) => {
+                let place = self.schedule.add_behind(before, &origin, new.owner, webhook);
+                self.remove(new.task, before);
+                place
+            }
+            None => self.schedule.add(&origin, new.owner, webhook),
+        };
         self.append(new.task, place);
         // A task that is about to be made has nothing to post yet.
         if before.is_some() && !new.start.snapshot {

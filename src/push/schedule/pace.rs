@@ -5,7 +5,8 @@
 pub struct Pace {
     /// Posts of one host at a time.
     pub per_host: u32,
-    /// Posts for one owner at a time, whatever hosts they go to.
+    /// Posts for one owner at a time, whatever hosts they go to. Nobody in particular may have
+    /// three quarters of all.
     pub per_owner: u32,
     /// Posts of all hosts at a time.
     pub posts_max: u32,
@@ -18,8 +19,8 @@ pub struct Pace {
     /// How long a webhook is tried, since its last post that arrived, or since there was something
     /// to post, if that is later, or since it was replayed. Then it stops.
     pub give_up_ms: u64,
-    /// Failures in a row after which a host is given a rest: from then on one post at a time is
-    /// tried, after pauses as those of a webhook, until one arrives.
+    /// Failures in a row, not of one webhook alone, after which a host is given a rest: from then
+    /// on one post at a time is tried, after pauses as those of a webhook, until one arrives.
     pub rest_after: u32,
 }
 
@@ -38,6 +39,15 @@ impl Default for Pace {
 }
 
 impl Pace {
+    /// Posts for an owner at a time; 0: nobody in particular.
+    pub(super) fn posts_of_owner(&self, owner: u32) -> u32 {
+        let most = match owner {
+            0 => self.posts_max - self.posts_max / 4,
+            _ => self.per_owner,
+        };
+        most.max(1)
+    }
+
     /// A pause after so many failures in a row: anything up to what has doubled with each of them.
     pub(super) fn pause_ms(&self, failures: u32, random: u64) -> u64 {
         let doubled = self.pause_ms_min.saturating_mul(1 << failures.saturating_sub(1).min(32));

@@ -10,7 +10,11 @@ impl<T> Schedule<T> {
         for entry in self.entries.iter().flatten() {
             match entry.stage {
                 PostStage::Idle | PostStage::Stopped => {}
-                PostStage::Ready | PostStage::Posting(_) | PostStage::Paused => {
+                PostStage::Ready
+                | PostStage::Granted
+                | PostStage::Posting(_)
+                | PostStage::Behind
+                | PostStage::Paused => {
                     count += 1;
                     let before_ms = oldest_ms.unwrap_or(u64::MAX);
                     oldest_ms = Some(entry.since_ms.min(before_ms));

@@ -36,9 +36,9 @@ fn what_is_new_is_posted_once_and_what_came_meanwhile_after_it() {
 #[test]
 fn hosts_take_turns_and_have_so_many_posts_at_a_time() {
     let mut schedule = Schedule::new(Pace { posts_max: 11, ..Pace::default() });
-    let slow: Vec<_> = (0..20).map(|_| schedule.add("https://slow", 0, ())).collect();
+    let slow: Vec<_> = (0..20).map(|_| schedule.add("https://slow", 1, ())).collect();
     slow.iter().for_each(|place| schedule.note(*place, 0));
-    let quick: Vec<_> = (0..20).map(|_| schedule.add("https://quick", 0, ())).collect();
+    let quick: Vec<_> = (0..20).map(|_| schedule.add("https://quick", 2, ())).collect();
     quick.iter().for_each(|place| schedule.note(*place, 0));
     let first = all(&mut schedule, 0);
     assert_eq!(first.len(), 11);
@@ -69,9 +69,12 @@ fn an_owner_has_so_many_posts_at_a_time_whatever_hosts_they_go_to() {
     assert_eq!(all(&mut schedule, 0), [places[0], places[1], other]);
     schedule.delivered(places[0], 1, false);
     assert_eq!(all(&mut schedule, 1), [places[2]]);
-    // One that leaves while it waits, and one that leaves under way, make room for the others.
+    // One that leaves while it waits is passed over, and one that leaves under way makes room for
+    // the others when its post has ended.
     schedule.remove(places[3]);
     schedule.remove(places[1]);
+    assert_eq!(all(&mut schedule, 1), []);
+    schedule.delivered(places[1], 1, false);
     assert_eq!(all(&mut schedule, 1), [places[4]]);
     fail(&mut schedule, places[4], 1);
     assert_eq!(all(&mut schedule, 1), [places[5]]);
@@ -191,15 +194,24 @@ fn those_who_leave_while_they_wait_leave_nothing_that_grows() {
         }
         schedule.remove(place);
         schedule.remove(other);
-        let lines = schedule.hosts.iter().flatten().map(|host| host.line.len());
-        assert!(lines.sum::<usize>() <= SPARE + 4 && schedule.timers.len() <= SPARE + 10);
+        let lanes = schedule.lanes.values().map(|lane| lane.places.len());
+        let lines = schedule.hosts.all().map(|host| host.line.len());
+        assert!(lanes.sum::<usize>() <= SPARE + 4 && lines.sum::<usize>() <= 2 * SPARE);
+        assert!(schedule.timers.len() <= SPARE + 10 && schedule.owners.len() <= 1);
     }
     schedule.remove(stays);
+    end_all(&mut schedule);
     assert_eq!(schedule.len(), (0, 0));
 }
 
+/// Ends what is under way, also of those that have left.
+fn end_all(schedule: &mut Schedule<()>) {
+    let places: Vec<_> = schedule.under_way.keys().copied().collect();
+    places.into_iter().for_each(|place| schedule.delivered(place, 0, false));
+}
+
 #[test]
-fn who_leaves_takes_nothing_with_it() {
+fn who_leaves_takes_nothing_with_it_but_its_post_counts_until_it_has_ended() {
     let mut schedule = Schedule::new(Pace { per_host: 1, ..Pace::default() });
     let [first, second, third] = [(); 3].map(|()| schedule.add("https://a", 0, ()));
     for place in [first, second, third] {
@@ -208,85 +220,347 @@ fn who_leaves_takes_nothing_with_it() {
     assert_eq!(all(&mut schedule, 0), [first]);
     schedule.remove(second);
     schedule.remove(first);
-    assert_eq!(all(&mut schedule, 0), [third]);
+    assert_eq!((all(&mut schedule, 0), schedule.posting()), (vec![], 1));
     schedule.delivered(first, 0, true);
+    assert_eq!(all(&mut schedule, 0), [third]);
     assert_eq!(fail(&mut schedule, second, 0), Fate::Repeated);
     let again = schedule.add("https://a", 0, ());
     assert!(again != first && again != second);
     schedule.remove(first);
     schedule.remove(third);
     schedule.remove(again);
+    assert_eq!((schedule.len(), schedule.posting()), ((0, 1), 1));
+    assert_eq!(fail(&mut schedule, third, 0), Fate::Repeated);
     assert_eq!((schedule.len(), schedule.posting()), ((0, 0), 0));
     assert_eq!(all(&mut schedule, HOUR), []);
 }
 
-/// Whatever happens in which order: at most one post of each is under way, no more of a host
-/// and of all than may be, and in the end everything has arrived.
 #[test]
-fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
-    let pace = Pace { per_host: 3, posts_max: 7, rest_after: 4, ..Pace::default() };
-    let (mut schedule, mut random) = (Schedule::new(pace), 7u64);
-    let mut next = move || {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        random >> 33
+fn setting_and_deleting_makes_no_room_beyond_the_bounds_and_failures_still_count() {
+    let pace = Pace { per_host: 3, per_owner: 5, posts_max: 100, ..Pace::default() };
+    let mut schedule = Schedule::new(pace);
+    let mut under_way = Vec::new();
+    for round in 0..100 {
+        let place = schedule.add(&format!("https://h{}", round % 4), 7, ());
+        schedule.note(place, 0);
+        under_way.extend(all(&mut schedule, 0));
+        schedule.remove(place);
+    }
+    assert_eq!((under_way.len(), schedule.posting()), (5, 5));
+    under_way.into_iter().for_each(|place| drop(fail(&mut schedule, place, 0)));
+    assert_eq!((schedule.len(), schedule.posting(), schedule.owners.len()), ((0, 0), 0, 0));
+    // Of a host that stays the circuit opens.
+    let stays = schedule.add("https://a", 7, ());
+    for _ in 0..8 {
+        let place = schedule.add("https://a", 7, ());
+        schedule.note(place, 0);
+        assert_eq!(all(&mut schedule, 0), [place]);
+        schedule.remove(place);
+        fail(&mut schedule, place, 0);
+    }
+    schedule.note(stays, 0);
+    assert_eq!(all(&mut schedule, 0), []);
+}
+
+#[test]
+fn who_takes_the_place_of_another_waits_until_the_post_of_that_has_ended() {
+    let mut schedule = Schedule::new(Pace::default());
+    let first = schedule.add("https://a", 7, ());
+    schedule.note(first, 3);
+    assert_eq!(all(&mut schedule, 3), [first]);
+    let mut replace = |before, origin| {
+        let place = schedule.add_behind(before, origin, 7, ());
+        schedule.remove(before);
+        schedule.note(place, 4);
+        (place, all(&mut schedule, 4))
     };
-    let origins = ["https://a", "https://b", "https://c", "https://d"];
-    let mut places: HashMap<PostPlace, (&str, u64)> = HashMap::new();
-    let mut under_way: Vec<PostPlace> = Vec::new();
+    let (second, none) = replace(first, "https://b");
+    assert_eq!(none, []);
+    let (third, none) = replace(second, "https://c");
+    assert_eq!(none, []);
+    assert!(schedule.is_busy(third) && schedule.pending() == (1, Some(3)));
+    fail(&mut schedule, first, 5);
+    assert_eq!(all(&mut schedule, 5), [third]);
+    schedule.delivered(third, 6, false);
+    // One that was idle is replaced by one that is.
+    let fourth = schedule.add_behind(third, "https://c", 7, ());
+    schedule.remove(third);
+    assert!(!schedule.is_busy(fourth) && schedule.len() == (1, 1));
+    // Who has left meanwhile is not waited for.
+    schedule.note(fourth, 7);
+    assert_eq!(all(&mut schedule, 7), [fourth]);
+    let fifth = schedule.add_behind(fourth, "https://c", 7, ());
+    schedule.remove(fourth);
+    schedule.remove(fifth);
+    schedule.delivered(fourth, 8, false);
+    assert_eq!((schedule.len(), schedule.posting()), ((0, 0), 0));
+}
+
+#[test]
+fn owners_take_turns_at_a_host_also_when_it_is_asked_whether_it_is_back() {
+    let mut schedule = Schedule::new(Pace { per_host: 2, ..Pace::default() });
+    let many: Vec<_> = (0..1_000).map(|_| schedule.add("https://a", 1, ())).collect();
+    many.iter().for_each(|place| schedule.note(*place, 0));
+    let few = [schedule.add("https://a", 2, ()), schedule.add("https://a", 3, ())];
+    few.iter().for_each(|place| schedule.note(*place, 0));
+    assert_eq!(all(&mut schedule, 0), [many[0], many[1]]);
+    schedule.delivered(many[0], 0, false);
+    schedule.delivered(many[1], 0, false);
+    let next = all(&mut schedule, 0);
+    assert!(next.contains(&few[0]) && next.len() == 2, "{next:?}");
+    next.into_iter().for_each(|place| schedule.delivered(place, 0, false));
+    assert!(all(&mut schedule, 0).contains(&few[1]));
+    // Those of the first owner fail, and the others find out soon that the host is there.
+    let mut schedule = Schedule::new(Pace::default());
+    let many: Vec<_> = (0..1_000).map(|_| schedule.add("https://a", 1, ())).collect();
+    many.iter().for_each(|place| schedule.note(*place, 0));
+    let other = schedule.add("https://a", 2, ());
     let mut now_ms = 0;
-    for _ in 0..40_000 {
-        now_ms += next() % 2_000;
-        let some = places.keys().nth(next() as usize % places.len().max(1)).copied();
-        match (next() % 10, some) {
+    for round in 0..3 {
+        schedule.note(other, now_ms);
+        let mut failed = 0;
+        loop {
+            let Some(place) = schedule.next(now_ms) else {
+                now_ms = schedule.due_ms().unwrap();
+                continue;
+            };
+            if place == other {
+                break;
+            }
+            fail(&mut schedule, place, now_ms);
+            failed += 1;
+        }
+        assert!(failed <= 8 + 2, "{round} {failed}");
+        schedule.delivered(other, now_ms, false);
+    }
+}
+
+#[test]
+fn a_place_of_an_owner_is_given_to_one_whose_host_has_one() {
+    let pace = Pace { per_host: 1, per_owner: 1, rest_after: 1, ..Pace::default() };
+    let mut schedule = Schedule::new(pace);
+    let [a, b, c] = ["https://a", "https://b", "https://c"].map(|at| schedule.add(at, 7, ()));
+    let [a2, b2] = ["https://a", "https://b"].map(|at| schedule.add(at, 8, ()));
+    [a, b, c].iter().for_each(|place| schedule.note(*place, 0));
+    schedule.note(b2, 0);
+    assert_eq!(all(&mut schedule, 0), [a, b2]);
+    // The host of the one that waits first for its owner opens its circuit, or the one leaves.
+    fail(&mut schedule, b2, 0);
+    schedule.delivered(a, 0, false);
+    assert_eq!(all(&mut schedule, 0), [c]);
+    schedule.note(a, 0);
+    schedule.note(a2, 0);
+    schedule.remove(a);
+    schedule.delivered(c, 0, false);
+    assert_eq!(all(&mut schedule, 0), [a2]);
+    let probe = schedule.due_ms().unwrap();
+    assert_eq!(all(&mut schedule, probe).len(), 1);
+}
+
+#[test]
+fn one_that_fails_alone_leaves_the_circuit_of_its_host_closed() {
+    let mut schedule = Schedule::new(Pace::default());
+    let broken = schedule.add("https://a", 1, ());
+    let other = schedule.add("https://a", 2, ());
+    schedule.note(broken, 0);
+    let mut now_ms = 0;
+    for _ in 0..20 {
+        now_ms = schedule.due_ms().unwrap_or(now_ms);
+        assert_eq!(all(&mut schedule, now_ms), [broken]);
+        fail(&mut schedule, broken, now_ms);
+    }
+    schedule.note(other, now_ms);
+    assert_eq!(all(&mut schedule, now_ms), [other]);
+}
+
+#[test]
+fn one_that_is_told_to_go_on_asks_a_host_that_has_a_rest() {
+    let mut schedule = Schedule::new(Pace { give_up_ms: HOUR, ..Pace::default() });
+    let places: Vec<_> = (0..20).map(|_| schedule.add("https://a", 1, ())).collect();
+    places.iter().for_each(|place| schedule.note(*place, 0));
+    let mut now_ms = 0;
+    let given_up = loop {
+        now_ms = schedule.due_ms().unwrap_or(now_ms);
+        let next = all(&mut schedule, now_ms);
+        let is_over = |place: &PostPlace| fail(&mut schedule, *place, now_ms) == Fate::GivenUp;
+        if let Some(place) = next.into_iter().find(is_over) {
+            break place;
+        }
+    };
+    assert_eq!(all(&mut schedule, now_ms), []);
+    schedule.resume(given_up, now_ms);
+    assert_eq!(all(&mut schedule, now_ms), [given_up]);
+    schedule.delivered(given_up, now_ms, false);
+    assert_eq!(all(&mut schedule, now_ms).len(), 8);
+}
+
+#[test]
+fn what_was_granted_is_taken_back_when_its_host_fails() {
+    let mut schedule = Schedule::new(Pace { posts_max: 8, ..Pace::default() });
+    let places: Vec<_> = (0..30).map(|_| schedule.add("https://a", 1, ())).collect();
+    places[..8].iter().for_each(|place| schedule.note(*place, 0));
+    let first = all(&mut schedule, 0);
+    assert_eq!(first.len(), 8);
+    places[8..].iter().for_each(|place| schedule.note(*place, 0));
+    first.into_iter().for_each(|place| drop(fail(&mut schedule, place, 0)));
+    assert_eq!((all(&mut schedule, 0), schedule.posting()), (vec![], 0));
+    let probe = schedule.due_ms().unwrap();
+    let asked = all(&mut schedule, probe);
+    assert_eq!(asked.len(), 1);
+    schedule.delivered(asked[0], probe, false);
+    assert_eq!(all(&mut schedule, probe).len(), 8);
+}
+
+/// Numbers that look random, the same each time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+/// A webhook, as the test knows it.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    origin: usize,
+    owner: u32,
+    /// Something that was not posted.
+    waiting: u32,
+    /// The one in whose place it is, while a post of that is under way.
+    behind: Option<PostPlace>,
+}
+
+#[derive(Default)]
+struct Model {
+    places: HashMap<PostPlace, Known>,
+    under_way: HashMap<PostPlace, Known>,
+}
+
+const ORIGINS: [&str; 5] = ["https://a", "https://b", "https://c", "https://d", "https://e"];
+
+impl Model {
+    fn some(&self, numbers: &mut Numbers) -> Option<PostPlace> {
+        let mut places: Vec<_> = self.places.keys().copied().collect();
+        places.sort_unstable_by_key(|place| place.check);
+        (!places.is_empty()).then(|| places[numbers.below(places.len())])
+    }
+
+    fn change(&mut self, schedule: &mut Schedule<()>, numbers: &mut Numbers, now_ms: u64) {
+        let new = Known {
+            origin: numbers.below(ORIGINS.len()),
+            owner: numbers.below(4) as u32,
+            ..Known::default()
+        };
+        match (numbers.below(12), self.some(numbers)) {
             (0, _) | (_, None) => {
-                let origin = origins[next() as usize % origins.len()];
-                places.insert(schedule.add(origin, 0, ()), (origin, 0));
+                self.places.insert(schedule.add(ORIGINS[new.origin], new.owner, ()), new);
             }
-            (1, Some(place)) if places.len() > 40 => {
+            (1 | 2, Some(place)) if self.places.len() > 30 => {
                 schedule.remove(place);
-                places.remove(&place);
-                under_way.retain(|other| *other != place);
+                self.places.remove(&place);
             }
-            (2..=5, Some(place)) => {
+            (3, Some(before)) => {
+                let known = self.places.remove(&before).unwrap();
+                let place = schedule.add_behind(before, ORIGINS[new.origin], new.owner, ());
+                schedule.remove(before);
+                let is_posting = self.under_way.contains_key(&before);
+                let behind = if is_posting { Some(before) } else { known.behind };
+                self.places.insert(place, Known { waiting: 1, behind, ..new });
                 schedule.note(place, now_ms);
-                places.get_mut(&place).unwrap().1 += 1;
+            }
+            (4..=7, Some(place)) => {
+                schedule.note(place, now_ms);
+                self.places.get_mut(&place).unwrap().waiting += 1;
             }
             _ => {}
         }
+    }
+
+    /// Takes all that may be posted; no bound is exceeded, and nobody overtakes himself.
+    fn post(&mut self, schedule: &mut Schedule<()>, now_ms: u64) {
         while let Some(place) = schedule.next(now_ms) {
-            assert!(!under_way.contains(&place));
-            under_way.push(place);
-            // What it has by now goes with it.
-            places.get_mut(&place).unwrap().1 = 0;
+            let known = self.places.get_mut(&place).unwrap();
+            known.waiting = 0;
+            assert!(known.behind.is_none_or(|before| !self.under_way.contains_key(&before)));
+            assert!(self.under_way.insert(place, *known).is_none());
         }
-        for origin in origins {
-            assert!(under_way.iter().filter(|place| places[place].0 == origin).count() <= 3);
+        let count = |is_its: &dyn Fn(&Known) -> bool| {
+            self.under_way.values().filter(|known| is_its(known)).count()
+        };
+        for origin in 0..ORIGINS.len() {
+            assert!(count(&|known| known.origin == origin) <= 3);
         }
-        assert!(under_way.len() <= 7 && schedule.posting() as usize == under_way.len());
-        if let Some(place) = under_way.pop_if(|_| next() % 3 == 0) {
-            match next() % 2 {
-                0 => schedule.delivered(place, now_ms, false),
-                _ => {
-                    places.get_mut(&place).unwrap().1 += 1;
-                    let fate = schedule.failed(place, now_ms, None, next() << 32);
-                    if fate == Fate::GivenUp {
-                        schedule.resume(place, now_ms);
-                    }
-                }
-            }
+        assert!((1..4).all(|owner| count(&|known| known.owner == owner) <= 4));
+        assert!(count(&|known| known.owner == 0) <= 8 && self.under_way.len() <= 10);
+        assert_eq!(schedule.posting() as usize, self.under_way.len());
+    }
+
+    fn end(&mut self, schedule: &mut Schedule<()>, numbers: &mut Numbers, now_ms: u64) {
+        let mut places: Vec<_> = self.under_way.keys().copied().collect();
+        places.sort_unstable_by_key(|place| place.check);
+        let Some(place) = places.get(numbers.below(places.len().max(1))).copied() else { return };
+        self.under_way.remove(&place);
+        match numbers.below(5) {
+            0 | 1 => return schedule.delivered(place, now_ms, false),
+            2 => return schedule.passed_over(place, now_ms, false),
+            _ => {}
+        }
+        if let Some(known) = self.places.get_mut(&place) {
+            known.waiting += 1;
+        }
+        let random = numbers.below(usize::MAX) as u64;
+        let fate = match numbers.below(3) {
+            0 => schedule.refused(place, now_ms, None, random << 32),
+            _ => schedule.failed(place, now_ms, None, random << 32),
+        };
+        if fate == Fate::GivenUp {
+            schedule.resume(place, now_ms);
         }
     }
-    for _ in 0..10_000 {
+
+    /// Nobody waits for a place that is free.
+    fn check_places(&self, schedule: &Schedule<()>) {
+        for (key, lane) in &schedule.lanes {
+            assert!(lane.ready > 0);
+            let is_free = schedule.hosts.get(key.host).unwrap().has_place(&schedule.pace);
+            let posting = schedule.owners.get(&key.owner).map_or(0, |owner| owner.posting());
+            assert!(!is_free || posting >= schedule.pace.posts_of_owner(key.owner));
+        }
+    }
+}
+
+/// Whatever happens in which order: at most one post of each is under way, no more of a host, of an
+/// owner and of all than may be, nobody waits for a free place, and in the end everything has
+/// arrived.
+#[test]
+fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
+    let pace = Pace { per_host: 3, per_owner: 4, posts_max: 10, rest_after: 4, ..Pace::default() };
+    let (mut schedule, mut numbers) = (Schedule::new(pace), Numbers(7));
+    let (mut model, mut now_ms) = (Model::default(), 0);
+    for _ in 0..30_000 {
+        now_ms += numbers.below(2_000) as u64;
+        model.change(&mut schedule, &mut numbers, now_ms);
+        model.post(&mut schedule, now_ms);
+        model.check_places(&schedule);
+        if numbers.below(3) == 0 {
+            model.end(&mut schedule, &mut numbers, now_ms);
+            model.check_places(&schedule);
+        }
+    }
+    for _ in 0..1_000 {
         now_ms += HOUR;
-        under_way.extend(all(&mut schedule, now_ms));
-        for place in under_way.drain(..) {
-            places.get_mut(&place).unwrap().1 = 0;
-            schedule.delivered(place, now_ms, false);
-        }
+        model.post(&mut schedule, now_ms);
+        let ended: Vec<_> = model.under_way.drain().map(|(place, _)| place).collect();
+        ended.into_iter().for_each(|place| schedule.delivered(place, now_ms, false));
     }
-    assert!(places.values().all(|(_, waiting)| *waiting == 0));
-    let hosts: std::collections::HashSet<_> = places.values().map(|(origin, _)| origin).collect();
-    assert_eq!(schedule.len(), (places.len(), hosts.len()));
+    assert!(model.places.values().all(|known| known.waiting == 0));
+    assert!(schedule.lanes.is_empty() && schedule.owners.is_empty() && schedule.posting() == 0);
+    let hosts: std::collections::HashSet<_> =
+        model.places.values().map(|known| known.origin).collect();
+    assert_eq!(schedule.len(), (model.places.len(), hosts.len()));
+    assert_eq!(schedule.host_bytes(), hosts.len() * host_bytes(ORIGINS[0]));
 }
 
 #[test]

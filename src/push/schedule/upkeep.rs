@@ -3,44 +3,37 @@
 
 use std::cmp::Reverse;
 
-use super::{HostRest, PostPlace, PostStage, SPARE, Schedule, Timer, is_ready};
+use super::{PostPlace, PostStage, SPARE, Schedule, Timer, hosts::Circuit, is_at};
 
 impl<T> Schedule<T> {
-    /// Takes those out of a host's line that have left, when they are more than the others.
-    pub(super) fn tidy_line(&mut self, number: u32) {
-        let Some(host) = &mut self.hosts[number as usize] else { return };
-        if host.line.len() > 2 * host.entries as usize + SPARE {
-            let entries = &self.entries;
-            host.line.retain(|place| is_ready(entries, *place));
-        }
-    }
-
-    /// The same for timers.
+    /// Takes the timers out of those that have left, when they are more than the others.
     pub(super) fn tidy_timers(&mut self) {
-        let (entries, hosts) = self.len();
-        if self.timers.len() > 2 * (entries + hosts) + SPARE {
-            let entries = &self.entries;
+        let (webhooks, hosts) = self.len();
+        if self.timers.len() > 2 * (webhooks + hosts) + SPARE {
+            let (entries, hosts) = (&self.entries, &self.hosts);
             self.timers.retain(|Reverse((due_ms, timer))| match *timer {
                 Timer::Pause(index, check) => {
                     let entry = entries.get(index as usize).and_then(Option::as_ref);
                     entry.is_some_and(|entry| entry.check == check && entry.due_ms == *due_ms)
                 }
-                Timer::Rest(number) => {
-                    let host = self.hosts.get(number as usize).and_then(Option::as_ref);
-                    host.is_some_and(|host| host.rests_until_ms == *due_ms)
+                Timer::Probe(number) => {
+                    hosts.get(number).is_some_and(|host| host.open_until_ms == *due_ms)
                 }
             });
         }
     }
 
-    /// Those in the line of a resting host that were tried for as long as they may be, of all hosts
-    /// that have a rest: they stop.
+    /// Those that wait for hosts which have a rest, and were tried for as long as they may be: they
+    /// stop. It looks at all that wait there.
     pub fn give_up(&mut self, now_ms: u64) -> Vec<PostPlace> {
         let (mut given_up, give_up_ms) = (Vec::new(), self.pace.give_up_ms);
-        let entries = &mut self.entries;
-        for host in self.hosts.iter_mut().flatten().filter(|host| host.rest != HostRest::None) {
-            host.line.retain(|place| {
-                if !is_ready(entries, *place) {
+        let (entries, hosts) = (&mut self.entries, &self.hosts);
+        self.lanes.retain(|key, lane| {
+            if hosts.get(key.host).is_none_or(|host| host.circuit == Circuit::Closed) {
+                return true;
+            }
+            lane.places.retain(|place| {
+                if !is_at(entries, *place, PostStage::Ready) {
                     return false;
                 }
                 let Some(entry) = &mut entries[place.index as usize] else { return false };
@@ -51,7 +44,9 @@ impl<T> Schedule<T> {
                 }
                 !is_over
             });
-        }
+            lane.ready = lane.places.len();
+            lane.ready > 0
+        });
         given_up
     }
 }
