@@ -3,7 +3,7 @@
 //!
 //! Laws: of one webhook one post is under way at most, so its events arrive in order; whoever takes
 //! its place waits until that has ended. A host and an owner have a bounded number of posts at a
-//! time, and a post counts until it has ended, whatever becomes of its webhook. Hosts take turns,
+//! time, and a post counts until it has ended, whatever becomes of its webhook. PostHosts take turns,
 //! and so do the owners of a host, so a slow one holds up nobody else. When a host has failed often
 //! in a row, one post at a time finds out whether it is back, and all others wait in line without a
 //! timer: who waits costs nothing until then.
@@ -23,7 +23,7 @@ use std::{
 use foldhash::fast::RandomState;
 
 use self::{
-    hosts::Hosts,
+    hosts::PostHosts,
     turns::{Lane, LaneKey, OwnerPosts},
 };
 
@@ -96,7 +96,7 @@ pub struct Schedule<T> {
     entries: Vec<Option<Scheduled<T>>>,
     free: Vec<u32>,
     checks: u32,
-    hosts: Hosts,
+    hosts: PostHosts,
     /// Those of whom there is something under way.
     owners: HashMap<u32, OwnerPosts, RandomState>,
     /// Of each owner at each host: who waits there.
@@ -118,7 +118,7 @@ impl<T> Schedule<T> {
             entries: Vec::new(),
             free: Vec::new(),
             checks: 0,
-            hosts: Hosts::default(),
+            hosts: PostHosts::default(),
             owners: HashMap::default(),
             lanes: HashMap::default(),
             tickets: 0,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use foldhash::fast::RandomState;
 
-use super::{Pace, PostPlace, turns::Turn};
+use super::{Pace, PostPlace, turns::LaneTurn};
 
 /// Whether posts go to a host: its circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) struct PostHost {
     /// Posts that are under way or granted.
     pub posting: u32,
     /// Owners that wait for the host, in turns.
-    pub line: VecDeque<Turn>,
+    pub line: VecDeque<LaneTurn>,
     /// Those whose turn has come, which wait for a place among the posts of all hosts; some have
     /// left meanwhile.
     granted: VecDeque<PostPlace>,
@@ -82,7 +82,7 @@ pub(in crate::push) fn host_bytes(origin: &str) -> usize {
 
 /// All hosts, by number.
 #[derive(Default)]
-pub(super) struct Hosts {
+pub(super) struct PostHosts {
     hosts: Vec<Option<PostHost>>,
     free: Vec<u32>,
     by_origin: HashMap<Box<str>, u32, RandomState>,
@@ -92,7 +92,7 @@ pub(super) struct Hosts {
     bytes: usize,
 }
 
-impl Hosts {
+impl PostHosts {
     pub fn get(&self, number: u32) -> Option<&PostHost> {
         self.hosts.get(number as usize)?.as_ref()
     }

@@ -35,7 +35,7 @@ pub(super) struct Lane {
 
 /// The turn of a lane; another ticket than its lane has: it is over.
 #[derive(Clone, Copy)]
-pub(super) struct Turn {
+pub(super) struct LaneTurn {
     lane: LaneKey,
     ticket: u32,
 }
@@ -46,7 +46,7 @@ pub(super) struct OwnerPosts {
     /// Posts that are under way or granted.
     posting: u32,
     /// Lanes that wait for the owner.
-    line: VecDeque<Turn>,
+    line: VecDeque<LaneTurn>,
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ impl<T> Schedule<T> {
     }
 
     /// Gives a lane a turn in the line of its host, in place of the one that it has.
-    fn take_turn(&mut self, lane: LaneKey, put: fn(&mut VecDeque<Turn>, Turn)) {
+    fn take_turn(&mut self, lane: LaneKey, put: fn(&mut VecDeque<LaneTurn>, LaneTurn)) {
         let turn = self.new_turn(lane);
         let Some(host) = self.hosts.get_mut(lane.host) else { return };
         put(&mut host.line, turn);
@@ -122,13 +122,13 @@ impl<T> Schedule<T> {
         }
     }
 
-    fn new_turn(&mut self, key: LaneKey) -> Turn {
+    fn new_turn(&mut self, key: LaneKey) -> LaneTurn {
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = self.tickets;
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.ticket = ticket;
         }
-        Turn { lane: key, ticket }
+        LaneTurn { lane: key, ticket }
     }
 
     /// One that has waited in a lane has left it.
@@ -152,7 +152,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    fn next_turn(&mut self, number: u32) -> Option<Turn> {
+    fn next_turn(&mut self, number: u32) -> Option<LaneTurn> {
         let pace = &self.pace;
         let host = self.hosts.get_mut(number).filter(|host| host.has_place(pace))?;
         host.line.pop_front()
@@ -166,7 +166,7 @@ impl<T> Schedule<T> {
             if owner.posting >= most {
                 return;
             }
-            let Some(Turn { lane: key, ticket }) = owner.line.pop_front() else { break };
+            let Some(LaneTurn { lane: key, ticket }) = owner.line.pop_front() else { break };
             if self.lanes.get(&key).is_none_or(|lane| lane.ticket != ticket) {
                 continue;
             }
@@ -272,7 +272,7 @@ impl<T> Schedule<T> {
     }
 }
 
-impl Turn {
+impl LaneTurn {
     fn is_of(self, lane: &Lane) -> bool {
         lane.ticket == self.ticket
     }
