@@ -3,7 +3,7 @@
 //!
 //! Laws: of one webhook one post is under way at most, so its events arrive in order; whoever takes
 //! its place waits until that has ended. A host and an owner have a bounded number of posts at a
-//! time, and a post counts until it has ended, whatever becomes of its webhook. PostHosts take turns,
+//! time, and a post counts until it has ended, whatever becomes of its webhook. Hosts take turns,
 //! and so do the owners of a host, so a slow one holds up nobody else. When a host has failed often
 //! in a row, one post at a time finds out whether it is back, and all others wait in line without a
 //! timer: who waits costs nothing until then.
