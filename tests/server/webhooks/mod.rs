@@ -1,5 +1,6 @@
 //! Webhooks over real sockets: what receivers are told, whatever they do, and whom nobody reaches.
 
+mod bounds;
 mod challenge;
 mod failing;
 mod forbidden;

@@ -184,6 +184,11 @@ impl Receiver {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
+    /// Connections that are open.
+    pub fn open(&self) -> usize {
+        self.shared.open.lock().unwrap().iter().filter(|open| open.strong_count() > 0).count()
+    }
+
     /// All posts of a path so far, repeated ones, too.
     pub fn all(&self, path: &str) -> Vec<Received> {
         let posts = self.shared.posts.lock().unwrap();

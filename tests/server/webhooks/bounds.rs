@@ -1,0 +1,63 @@
+//! How many posts there are at a time, whatever clients do with their configurations.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::{
+    failing::{call, stream},
+    receiver::{Does, Receiver, patiently},
+};
+use crate::support::{
+    ask::{V1, say},
+    binary::Binary,
+};
+
+/// Posts of a host at a time (`Pace::per_host`), and as many whose end the receiver has not seen
+/// yet.
+const MOST: usize = 2 * 8;
+
+#[test]
+fn a_receiver_that_hangs_has_few_posts_whatever_becomes_of_the_configurations() {
+    let server = Binary::start(&["--push-allow", "localhost"]);
+    let deleted = Receiver::new(|_, _| Does::Hangs);
+    let replaced = Receiver::new(|_, _| Does::Hangs);
+    for _ in 0..40 {
+        let task = begin(server.addr(), &deleted);
+        let gone = json!({"taskId": task, "id": "a"});
+        let answer = call(server.addr(), "DeleteTaskPushNotificationConfig", &gone);
+        assert!(answer["error"].is_null(), "{answer}");
+        assert!(deleted.open() <= MOST, "{}", deleted.open());
+    }
+    assert!(deleted.count() >= 8);
+    // What was not posted goes to the one that takes its place.
+    for round in 0..10 {
+        let task = begin(server.addr(), &replaced);
+        for path in 0..4 {
+            let url = replaced.url(&format!("/{round}/{path}"));
+            let config = json!({"taskId": task, "id": "a", "url": url});
+            let set = call(server.addr(), "CreateTaskPushNotificationConfig", &config);
+            assert!(set["result"].is_object(), "{set}");
+            assert!(replaced.open() <= MOST, "{}", replaced.open());
+        }
+    }
+    assert!(replaced.count() >= 8);
+    // Nobody else is held up.
+    let willing = Receiver::willing();
+    let events = stream(server.addr(), "stream:3", &willing.url("/hook"));
+    willing.assert_told("/hook", &events);
+    server.assert_lives();
+}
+
+/// A task with a webhook `a`, of which a post is under way if there is a place for it.
+fn begin(addr: SocketAddr, receiver: &Receiver) -> Value {
+    let before = receiver.count();
+    let mut params = V1.params(say("stream:3"));
+    let config = json!({"id": "a", "url": receiver.url("/hook")});
+    params["configuration"]["taskPushNotificationConfig"] = config;
+    let task = call(addr, V1.send(), &params)["result"]["task"]["id"].clone();
+    if before < 8 {
+        patiently("a post is under way", || receiver.count() > before);
+    }
+    task
+}
