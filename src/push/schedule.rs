@@ -24,7 +24,7 @@ use foldhash::fast::RandomState;
 
 use self::{
     hosts::PostHosts,
-    turns::{Lane, LaneKey, OwnerPosts},
+    turns::{LaneKey, Lanes, OwnerPosts},
 };
 
 pub(super) use self::hosts::host_bytes;
@@ -100,7 +100,7 @@ pub struct Schedule<T> {
     /// Those of whom there is something under way.
     owners: HashMap<u32, OwnerPosts, RandomState>,
     /// Of each owner at each host: who waits there.
-    lanes: HashMap<LaneKey, Lane, RandomState>,
+    lanes: Lanes,
     tickets: u32,
     under_way: HashMap<PostPlace, OpenPost, RandomState>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
@@ -208,7 +208,10 @@ impl<T> Schedule<T> {
         let lane = LaneKey { host: entry.host, owner: entry.owner };
         match entry.stage {
             PostStage::Ready => self.leave_lane(lane),
-            PostStage::Granted => self.release(lane),
+            PostStage::Granted => {
+                self.hosts.withdraw(lane.host, place);
+                self.release(lane);
+            }
             _ => {}
         }
         self.hosts.leave(entry.host);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use foldhash::fast::RandomState;
 
-use super::{Pace, PostPlace, turns::LaneTurn};
+use super::{Pace, PostPlace, turns::LaneLine};
 
 /// Whether posts go to a host: its circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +25,8 @@ pub(super) struct PostHost {
     /// Posts that are under way or granted.
     pub posting: u32,
     /// Owners that wait for the host, in turns.
-    pub line: VecDeque<LaneTurn>,
-    /// Those whose turn has come, which wait for a place among the posts of all hosts; some have
-    /// left meanwhile.
+    pub line: LaneLine,
+    /// Those whose turn has come, which wait for a place among the posts of all hosts.
     granted: VecDeque<PostPlace>,
     pub circuit: Circuit,
     /// In a row.
@@ -44,7 +43,7 @@ impl PostHost {
             origin: origin.into(),
             entries: 0,
             posting: 0,
-            line: VecDeque::new(),
+            line: LaneLine::default(),
             granted: VecDeque::new(),
             circuit: Circuit::Closed,
             failures: 0,
@@ -161,7 +160,16 @@ impl PostHosts {
         }
     }
 
-    /// The next one of those; it may have left.
+    /// One of those has left.
+    pub fn withdraw(&mut self, number: u32, place: PostPlace) {
+        let Some(host) = self.get_mut(number) else { return };
+        host.granted.retain(|granted| *granted != place);
+        if host.granted.is_empty() {
+            self.line.retain(|listed| *listed != number);
+        }
+    }
+
+    /// The next one of those.
     pub fn next_granted(&mut self) -> Option<PostPlace> {
         let number = self.line.pop_front()?;
         let host = self.get_mut(number)?;
@@ -177,9 +185,6 @@ impl PostHosts {
         let is_unused = |host: &mut PostHost| host.entries == 0 && host.posting == 0;
         let host = self.hosts.get_mut(number as usize);
         if let Some(host) = host.and_then(|host| host.take_if(is_unused)) {
-            if !host.granted.is_empty() {
-                self.line.retain(|listed| *listed != number);
-            }
             self.bytes -= host_bytes(&host.origin);
             self.by_origin.remove(&host.origin);
             self.free.push(number);

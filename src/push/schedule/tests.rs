@@ -195,7 +195,7 @@ fn those_who_leave_while_they_wait_leave_nothing_that_grows() {
         schedule.remove(place);
         schedule.remove(other);
         let lanes = schedule.lanes.values().map(|lane| lane.places.len());
-        let lines = schedule.hosts.all().map(|host| host.line.len());
+        let lines = schedule.hosts.all().map(|host| host.line.turns.len());
         assert!(lanes.sum::<usize>() <= SPARE + 4 && lines.sum::<usize>() <= 2 * SPARE);
         assert!(schedule.timers.len() <= SPARE + 10 && schedule.owners.len() <= 1);
     }
@@ -408,7 +408,19 @@ fn what_was_granted_is_taken_back_when_its_host_fails() {
     let asked = all(&mut schedule, probe);
     assert_eq!(asked.len(), 1);
     schedule.delivered(asked[0], probe, false);
-    assert_eq!(all(&mut schedule, probe).len(), 8);
+    let under_way = all(&mut schedule, probe);
+    assert_eq!(under_way.len(), 8);
+    // Who leaves when its turn has come leaves nothing behind.
+    for round in 0..100 {
+        let place = schedule.add(&format!("https://h{round}"), 2, ());
+        schedule.note(place, probe);
+        schedule.remove(place);
+    }
+    let other = schedule.add("https://other", 2, ());
+    schedule.note(other, probe);
+    assert_eq!((schedule.len().1, schedule.next(probe)), (2, None));
+    schedule.delivered(under_way[0], probe, false);
+    assert_eq!(all(&mut schedule, probe), [other]);
 }
 
 /// Numbers that look random, the same each time.

@@ -7,7 +7,12 @@
 //! while somebody waits for it alone. Each turn lets one through, and who has more goes to the end
 //! of the line.
 
-use std::{cmp::Reverse, collections::VecDeque};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, VecDeque},
+};
+
+use foldhash::fast::RandomState;
 
 use super::{
     OpenPost, PostPlace, PostStage, SPARE, Schedule, Timer,
@@ -33,11 +38,32 @@ pub(super) struct Lane {
     ticket: u32,
 }
 
+/// All lanes.
+pub(super) type Lanes = HashMap<LaneKey, Lane, RandomState>;
+
 /// The turn of a lane; another ticket than its lane has: it is over.
 #[derive(Clone, Copy)]
 pub(super) struct LaneTurn {
     lane: LaneKey,
     ticket: u32,
+}
+
+/// Lanes in turns; of some the turn is over.
+#[derive(Default)]
+pub(super) struct LaneLine {
+    pub turns: VecDeque<LaneTurn>,
+    /// How many there may be before those are looked for whose turn is over.
+    most: usize,
+}
+
+impl LaneLine {
+    /// Takes those out whose turn is over, when they may be more than the others.
+    fn tidy(&mut self, lanes: &Lanes) {
+        if self.turns.len() > self.most.max(SPARE) {
+            self.turns.retain(|turn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane)));
+            self.most = 2 * self.turns.len();
+        }
+    }
 }
 
 /// What is posted for one owner.
@@ -46,7 +72,7 @@ pub(super) struct OwnerPosts {
     /// Posts that are under way or granted.
     posting: u32,
     /// Lanes that wait for the owner.
-    line: VecDeque<LaneTurn>,
+    line: LaneLine,
 }
 
 #[cfg(test)]
@@ -103,11 +129,9 @@ impl<T> Schedule<T> {
     /// Gives a lane a turn in the line of its host, in place of the one that it has.
     fn take_turn(&mut self, lane: LaneKey, put: fn(&mut VecDeque<LaneTurn>, LaneTurn)) {
         let turn = self.new_turn(lane);
-        let Some(host) = self.hosts.get_mut(lane.host) else { return };
-        put(&mut host.line, turn);
-        if host.line.len() >= SPARE && host.line.len().is_power_of_two() {
-            let lanes = &self.lanes;
-            host.line.retain(|turn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane)));
+        if let Some(host) = self.hosts.get_mut(lane.host) {
+            put(&mut host.line.turns, turn);
+            host.line.tidy(&self.lanes);
         }
     }
 
@@ -115,11 +139,8 @@ impl<T> Schedule<T> {
     fn wait_for_owner(&mut self, lane: LaneKey) {
         let turn = self.new_turn(lane);
         let owner = self.owners.entry(lane.owner).or_default();
-        owner.line.push_back(turn);
-        if owner.line.len() >= SPARE && owner.line.len().is_power_of_two() {
-            let lanes = &self.lanes;
-            owner.line.retain(|turn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane)));
-        }
+        owner.line.turns.push_back(turn);
+        owner.line.tidy(&self.lanes);
     }
 
     fn new_turn(&mut self, key: LaneKey) -> LaneTurn {
@@ -155,7 +176,7 @@ impl<T> Schedule<T> {
     fn next_turn(&mut self, number: u32) -> Option<LaneTurn> {
         let pace = &self.pace;
         let host = self.hosts.get_mut(number).filter(|host| host.has_place(pace))?;
-        host.line.pop_front()
+        host.line.turns.pop_front()
     }
 
     /// The same for an owner.
@@ -166,7 +187,7 @@ impl<T> Schedule<T> {
             if owner.posting >= most {
                 return;
             }
-            let Some(LaneTurn { lane: key, ticket }) = owner.line.pop_front() else { break };
+            let Some(LaneTurn { lane: key, ticket }) = owner.line.turns.pop_front() else { break };
             if self.lanes.get(&key).is_none_or(|lane| lane.ticket != ticket) {
                 continue;
             }
@@ -228,9 +249,6 @@ impl<T> Schedule<T> {
         self.ring(now_ms);
         while self.posting() < self.pace.posts_max {
             let place = self.hosts.next_granted()?;
-            if !is_at(&self.entries, place, PostStage::Granted) {
-                continue;
-            }
             let Some(entry) = self.entry(place) else { continue };
             entry.stage = PostStage::Posting(false);
             let lane = LaneKey { host: entry.host, owner: entry.owner };
