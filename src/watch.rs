@@ -118,11 +118,6 @@ impl Changes {
         std::mem::take(&mut changes.0)
     }
 
-    /// From now on this one is who looks.
-    pub fn set_waker(&self, wake: &Waker) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(wake.clone());
-    }
-
     /// Wakes who looks.
     pub fn wake(&self) {
         let waker = self.0.lock().unwrap_or_else(PoisonError::into_inner).1.take();

@@ -9,7 +9,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     task::Waker,
 };
@@ -25,6 +25,7 @@ use crate::{
     op::{Core, ShownPost},
     push::{
         FailedPost, NextPost, Post, TargetError, Webhooks, fields,
+        large::LargePosts,
         outbox::{NextRequest, Outbox, PostOutcome, PostRequest},
         signature::{self, PostSigner, SignedPost},
         url_origin,
@@ -36,14 +37,14 @@ impl Engine {
     /// What is posted to webhooks, for a courier; `None`: there are none.
     pub fn outbox(&self) -> Option<Arc<dyn Outbox>> {
         let core = self.agents.as_ref()?.core();
-        core.push_settings()?;
+        let posts_max = core.push_settings()?.pace.posts_max;
+        let bytes_max = self.config.limits.push_posts_bytes_max;
         Some(Arc::new(CoreOutbox {
             core: Arc::clone(core),
             tap: self.tap.clone(),
             signer: self.webhook_signer.clone(),
             held: Mutex::default(),
-            under_way: AtomicUsize::new(0),
-            bytes_max: self.config.limits.push_posts_bytes_max,
+            large: Mutex::new(LargePosts::new(bytes_max, posts_max)),
             looked_ms: AtomicU64::new(0),
         }))
     }
@@ -65,9 +66,7 @@ struct CoreOutbox {
     /// Requests that wait for a record, the one that has waited longest first. Each is a post that
     /// is under way, of which there is a bounded number.
     held: Mutex<VecDeque<(u64, PostRequest)>>,
-    /// Bytes of posts that are under way, and how many there may be.
-    under_way: AtomicUsize,
-    bytes_max: usize,
+    large: Mutex<LargePosts>,
     /// When somebody looked last for those who were tried for too long, in ms of the monotonic
     /// clock.
     looked_ms: AtomicU64,
@@ -102,9 +101,29 @@ impl CoreOutbox {
         false
     }
 
-    /// True: as many bytes are under way as may be.
-    fn is_full(&self) -> bool {
-        self.under_way.load(Ordering::Acquire) >= self.bytes_max
+    fn large(&self) -> MutexGuard<'_, LargePosts> {
+        self.large.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request that is made; false: it is large, there is no room for it now, and its
+    /// webhook waits until there is.
+    fn count(&self, webhooks: &Webhooks, request: &PostRequest, now: Now) -> bool {
+        let mut large = self.large();
+        let Some(size) = large.size(request) else { return true };
+        if large.has_room(&size) {
+            large.enter(&size);
+            return true;
+        }
+        drop(large);
+        webhooks.set_aside(request.place, size, now.mono_ms);
+        // Another may have ended meanwhile.
+        self.bring_back(webhooks);
+        false
+    }
+
+    /// Lets those go on that have waited for others to end.
+    fn bring_back(&self, webhooks: &Webhooks) {
+        webhooks.bring_back(|size| self.large().has_room(size));
     }
 
     fn give_up(&self, webhooks: &Webhooks, now: Now) {
@@ -134,7 +153,8 @@ impl CoreOutbox {
             return Some(shown);
         }
         let config = PushConfig(&post.config);
-        (request.place, request.upto, request.has_more) = (post.place, shown.upto, shown.has_more);
+        (request.place, request.owner) = (post.place, post.owner);
+        (request.upto, request.has_more) = (shown.upto, shown.has_more);
         put_url(&mut request.url, post);
         let names = NotificationNames::new(shown.bits, config, post, shown.upto);
         put_head(&mut request.fields, post.form, &names);
@@ -160,7 +180,7 @@ impl CoreOutbox {
         let bits = self.core.bits_of(post.task)?;
         let id = PushConfig(&post.config).id().unwrap_or_default().raw();
         let token = uuid(hash_of(bits, &[b"challenge", id]));
-        request.place = post.place;
+        (request.place, request.owner) = (post.place, post.owner);
         put_url(&mut request.url, post);
         request.url.push(if request.url.contains('?') { '&' } else { '?' });
         request.expects.push_str(str::from_utf8(&token).unwrap_or_default());
@@ -202,13 +222,6 @@ impl Outbox for CoreOutbox {
         let Some(webhooks) = self.core.registry() else { return NextRequest::Never };
         self.give_up(webhooks, now);
         loop {
-            if self.is_full() {
-                // Before the second look, so that one which is done meanwhile is not missed.
-                webhooks.wake_by_next(wake);
-                if self.is_full() {
-                    return NextRequest::Never;
-                }
-            }
             let post = match webhooks.next(now.mono_ms, wake) {
                 NextPost::Post(post) => post,
                 NextPost::Look(task) => {
@@ -222,8 +235,8 @@ impl Outbox for CoreOutbox {
             };
             match self.make(&post, now, request) {
                 Some(shown) if shown.is_news => {
-                    self.under_way.fetch_add(request.bytes(), Ordering::Relaxed);
-                    if self.hold(shown.record, wake, request) {
+                    if self.count(webhooks, request, now) && self.hold(shown.record, wake, request)
+                    {
                         return NextRequest::Post;
                     }
                 }
@@ -237,7 +250,7 @@ impl Outbox for CoreOutbox {
 
     fn done(&self, request: &PostRequest, outcome: PostOutcome, now: Now, random: u64) {
         let Some(webhooks) = self.core.registry() else { return };
-        self.under_way.fetch_sub(request.bytes(), Ordering::Release);
+        let size = self.large().size(request);
         let PostRequest { place, upto, has_more, .. } = *request;
         let is_host_there = matches!(outcome, PostOutcome::Refused { .. });
         match outcome {
@@ -256,6 +269,10 @@ impl Outbox for CoreOutbox {
                 let failed = FailedPost { place, why: &why, retry_after_ms, is_host_there, random };
                 webhooks.failed(&failed, now);
             }
+        }
+        if let Some(size) = size {
+            self.large().leave(&size);
+            self.bring_back(webhooks);
         }
     }
 

@@ -3,6 +3,7 @@
 pub mod address;
 mod dead;
 pub mod fields;
+pub mod large;
 pub mod outbox;
 mod registry;
 mod schedule;

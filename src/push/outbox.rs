@@ -11,6 +11,8 @@ use crate::{http::FieldLinesBuf, service::Now};
 pub struct PostRequest {
     /// Its webhook.
     pub place: PostPlace,
+    /// Who counts for it; 0: nobody in particular.
+    pub owner: u32,
     /// Where it goes, as [`WebhookUrl`](super::WebhookUrl) has written it.
     pub url: String,
     /// Header fields without `Host` and `Content-Length`.

@@ -4,6 +4,7 @@
 //! that has webhooks notes the task once, until it is looked at, so what is noted is bounded by
 //! what is configured. Everything is counted in bytes, and taken back with its task.
 
+mod aside;
 mod counts;
 mod letters;
 mod lists;
@@ -11,7 +12,7 @@ mod posts;
 mod quotas;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Wake, Waker},
 };
@@ -21,6 +22,7 @@ use foldhash::fast::RandomState;
 use super::{
     WebhookUrl,
     dead::DeadLetters,
+    large::PostSize,
     schedule::{Pace, PostPlace, Schedule},
     webhook::{TaskWebhooks, Webhook},
 };
@@ -109,6 +111,8 @@ pub struct NewWebhook<'a> {
 pub struct Post {
     /// The webhook.
     pub place: PostPlace,
+    /// Who counts for it; 0: nobody in particular.
+    pub owner: u32,
     /// Its task.
     pub task: u64,
     /// How far it has got.
@@ -146,6 +150,8 @@ struct PushState {
     outcomes: PushOutcomes,
     /// Tasks that have changed, and of which all webhooks have stopped: they may have left.
     stopped: Vec<u64>,
+    /// Those that wait until there is room for their posts, the one that has waited longest first.
+    aside: VecDeque<(PostPlace, PostSize)>,
 }
 
 /// The webhooks of all tasks of a service.
@@ -160,8 +166,8 @@ impl Webhooks {
         let schedule = Schedule::new(pace);
         let (tasks, counted) = (HashMap::default(), PushCounts::default());
         let dead = DeadLetters::new(bounds.dead_max);
-        let (outcomes, stopped) = Default::default();
-        let state = PushState { schedule, tasks, counted, bounds, dead, outcomes, stopped };
+        let (outcomes, stopped, aside) = Default::default();
+        let state = PushState { schedule, tasks, counted, bounds, dead, outcomes, stopped, aside };
         Webhooks { state: Mutex::new(state), changes: Arc::default() }
     }
 
@@ -282,11 +288,6 @@ impl Webhooks {
                 return state.schedule.due_ms().map_or(NextPost::Never, NextPost::At);
             }
         }
-    }
-
-    /// Has a waker woken when a post is done, or something is noted.
-    pub fn wake_by_next(&self, wake: &Waker) {
-        self.changes.set_waker(wake);
     }
 
     /// How many there are, and their bytes.

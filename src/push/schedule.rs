@@ -54,6 +54,8 @@ enum PostStage {
     Posting(bool),
     /// Until the post of the one whose place it has taken has ended.
     Behind,
+    /// Until there is room for its post, which is a large one.
+    Aside,
     /// Until its pause is over.
     Paused,
     /// Until somebody has it go on.
@@ -254,6 +256,7 @@ impl<T> Schedule<T> {
             PostStage::Ready
             | PostStage::Granted
             | PostStage::Behind
+            | PostStage::Aside
             | PostStage::Paused
             | PostStage::Stopped => {}
         }

@@ -94,7 +94,7 @@ impl Webhook {
         let start = PushStart { seq: self.seq, snapshot: self.snapshot };
         let (task, form, is_proven) = (self.task, self.form, self.is_proven);
         let (config, url) = (self.config.clone(), self.url().map(Into::into));
-        Post { place, task, start, form, is_proven, config, url }
+        Post { place, owner: self.owner, task, start, form, is_proven, config, url }
     }
 
     /// It was posted up to this event.

@@ -19,11 +19,16 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
 
 use crate::{
     client::Transport,
-    limits::webhooks::{WEBHOOK_IDLE_PER_ORIGIN_MAX, WEBHOOK_ORIGINS_MAX, WEBHOOK_POST_MS},
+    limits::webhooks::{
+        WEBHOOK_IDLE_PER_ORIGIN_MAX, WEBHOOK_ORIGINS_MAX, WEBHOOK_POST_MS, WEBHOOK_RESTS_MAX,
+    },
     push::{
         outbox::{NextRequest, Outbox, PostOutcome},
         url_origin,
@@ -85,8 +90,9 @@ impl WebhookCourier {
     ) -> Result<WebhookCourier, HttpClientError> {
         let client = HttpClient::new(guarded(options, &outbox))?;
         let (mono_ms, kept) = (Box::new(mono_ms), Mutex::default());
-        let work =
-            move |state| run(Arc::new(Courier { outbox, client, mono_ms, post_ms, state, kept }));
+        let rests = Semaphore::new(WEBHOOK_RESTS_MAX);
+        let courier = move |state| Courier { outbox, client, mono_ms, post_ms, state, kept, rests };
+        let work = move |state| run(Arc::new(courier(state)));
         let thread = BackgroundThread::start("peregrine-hooks", work);
         let no_thread = |error: io::Error| HttpClientError::System(error.to_string());
         Ok(WebhookCourier { _thread: thread.map_err(no_thread)? })
@@ -116,6 +122,8 @@ struct Courier {
     post_ms: u64,
     state: Arc<BackgroundState>,
     kept: Mutex<Vec<PostBuffers>>,
+    /// Of answers that are read to their end while nobody waits for them.
+    rests: Semaphore,
 }
 
 /// Until the owner is gone. The outbox says how many posts there are at a time.
@@ -177,8 +185,13 @@ struct PostUnderWay {
 
 impl PostUnderWay {
     async fn run(mut self) {
-        let outcome = self.buffers.post(&self.courier.client, self.courier.post_ms).await;
+        let courier = Arc::clone(&self.courier);
+        let (outcome, rest) = self.buffers.post(&courier.client, courier.post_ms).await;
         self.tell(outcome);
+        drop(self);
+        if let (Some(rest), Ok(_permit)) = (rest, courier.rests.try_acquire()) {
+            rest.read_away().await;
+        }
     }
 
     fn tell(&mut self, outcome: PostOutcome) {

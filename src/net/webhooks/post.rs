@@ -1,10 +1,15 @@
 //! One post: a request, and what its receiver says to it.
 //!
-//! Laws: a post ends by its deadline, with everything that belongs to it. What counts is the
-//! status; a redirect is not followed, and what else a receiver says is thrown away. No word of an
-//! error is one of the path or query of the URL, which may be secret.
+//! Laws: a post ends by its deadline, and with the head of the answer, whose status is what counts:
+//! a receiver that goes on holds its connection for a little while, and nothing else. A redirect is
+//! not followed, and what else a receiver says is thrown away. No word of an error is one of the
+//! path or query of the URL, which may be secret.
 
-use std::{future::poll_fn, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use tokio::time::{Instant, timeout_at};
 
@@ -13,7 +18,7 @@ use crate::{
         HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpUrl, HttpVersion, Transport,
         UrlError, retry::retry_after_ms,
     },
-    limits::webhooks::WEBHOOK_ANSWER_BYTES_MAX,
+    limits::webhooks::{WEBHOOK_ANSWER_BYTES_MAX, WEBHOOK_REST_MS},
     net::{HttpClient, HttpClientResponse},
     push::outbox::{PostOutcome, PostRequest},
 };
@@ -59,31 +64,44 @@ impl PostBuffers {
         request + self.answer.capacity() <= KEPT_BYTES_MAX
     }
 
-    /// Posts the request, and says what came of it within so many ms.
-    pub(super) async fn post(&mut self, client: &HttpClient, post_ms: u64) -> PostOutcome {
+    /// Posts the request, and says what came of it within so many ms, and what is left of the
+    /// answer.
+    pub(super) async fn post(
+        &mut self,
+        client: &HttpClient,
+        post_ms: u64,
+    ) -> (PostOutcome, Option<AnswerRest>) {
         let due = Instant::now() + Duration::from_millis(post_ms);
-        match self.ask(client, post_ms).await {
-            Err(why) => PostOutcome::Failed { why, retry_after_ms: None },
-            Ok(mut response) => {
-                let outcome = outcome(&response, client);
-                self.answer.clear();
-                // What is left unread costs the connection and nothing else.
-                let _ = timeout_at(due, read_away(&mut response, &mut self.answer)).await;
-                match outcome {
-                    PostOutcome::Delivered if !self.is_answered() => {
-                        let why = "the challenge was not answered with its token".to_owned();
-                        PostOutcome::Refused { why, retry_after_ms: None }
-                    }
-                    outcome => outcome,
-                }
+        let mut response = match self.ask(client, post_ms).await {
+            Err(why) => return (PostOutcome::Failed { why, retry_after_ms: None }, None),
+            Ok(response) => response,
+        };
+        let outcome = outcome(&response, client);
+        self.answer.clear();
+        if self.request.expects.is_empty() {
+            // Most answers are there as a whole, and their connections are free at once.
+            let is_read = poll_fn(|cx| {
+                Poll::Ready(poll_read_away(&mut response, &mut self.answer, cx).is_ready())
+            });
+            let is_read = is_read.await;
+            let bytes = self.answer.len();
+            return (outcome, (!is_read).then_some(AnswerRest { response, bytes }));
+        }
+        // What is left unread costs the connection and nothing else.
+        let answer = poll_fn(|cx| poll_read_away(&mut response, &mut self.answer, cx));
+        let _ = timeout_at(due, answer).await;
+        match outcome {
+            PostOutcome::Delivered if !self.is_answered() => {
+                let why = "the challenge was not answered with its token".to_owned();
+                (PostOutcome::Refused { why, retry_after_ms: None }, None)
             }
+            outcome => (outcome, None),
         }
     }
 
-    /// Whether a challenge got the answer that it expects; nothing else expects any.
+    /// Whether a challenge got the answer that it expects.
     fn is_answered(&self) -> bool {
-        let expects = self.request.expects.as_bytes();
-        expects.is_empty() || self.answer.trim_ascii() == expects
+        self.answer.trim_ascii() == self.request.expects.as_bytes()
     }
 
     /// Sends the request, until the head of the answer has come.
@@ -135,17 +153,34 @@ fn outcome(response: &HttpClientResponse, client: &HttpClient) -> PostOutcome {
     }
 }
 
+/// What a receiver has yet to say of which the status is known.
+pub(super) struct AnswerRest {
+    response: HttpClientResponse,
+    /// That were read.
+    bytes: usize,
+}
+
+impl AnswerRest {
+    /// Reads it away for a little while, so that its connection may be used again.
+    pub(super) async fn read_away(mut self) {
+        let mut answer = vec![0; self.bytes];
+        let read = poll_fn(|cx| poll_read_away(&mut self.response, &mut answer, cx));
+        let _ = timeout_at(Instant::now() + Duration::from_millis(WEBHOOK_REST_MS), read).await;
+    }
+}
+
 /// Reads the content to its end, or until it is too much.
-async fn read_away(response: &mut HttpClientResponse, answer: &mut Vec<u8>) {
+fn poll_read_away(
+    response: &mut HttpClientResponse,
+    answer: &mut Vec<u8>,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
     const MOST: usize = WEBHOOK_ANSWER_BYTES_MAX;
-    poll_fn(|cx| {
-        loop {
-            match response.poll_read(cx, answer, MOST - answer.len()) {
-                Poll::Ready(Ok(true)) if answer.len() < MOST => {}
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => return Poll::Pending,
-            }
+    loop {
+        match response.poll_read(cx, answer, MOST - answer.len()) {
+            Poll::Ready(Ok(true)) if answer.len() < MOST => {}
+            Poll::Ready(_) => return Poll::Ready(()),
+            Poll::Pending => return Poll::Pending,
         }
-    })
-    .await;
+    }
 }

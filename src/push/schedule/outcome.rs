@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::{
-    Fate, OpenPost, PostPlace, PostStage, Schedule, Timer, hosts::Circuit, turns::LaneKey,
+    Fate, OpenPost, PostPlace, PostStage, Schedule, Timer, hosts::Circuit, is_at, turns::LaneKey,
 };
 
 impl<T> Schedule<T> {
@@ -20,6 +20,27 @@ impl<T> Schedule<T> {
         let Some(post) = self.under_way.remove(&place) else { return };
         self.go_on(place, now_ms, has_more);
         self.end(post, now_ms);
+    }
+
+    /// A post is not sent for now; false: it is nobody's any more. Whether its host is there is as
+    /// unknown as before.
+    pub fn set_aside(&mut self, place: PostPlace, now_ms: u64) -> bool {
+        let Some(post) = self.under_way.remove(&place) else { return false };
+        let entry = self.entry(place).map(|entry| entry.stage = PostStage::Aside);
+        self.end(post, now_ms);
+        entry.is_some()
+    }
+
+    /// Whether one waits because of [`Schedule::set_aside`].
+    pub fn is_aside(&self, place: PostPlace) -> bool {
+        is_at(&self.entries, place, PostStage::Aside)
+    }
+
+    /// Lets it go on.
+    pub fn bring_back(&mut self, place: PostPlace) {
+        if self.is_aside(place) {
+            self.make_ready(place);
+        }
     }
 
     /// A post has not arrived. `retry_after_ms`: the receiver has said when to come again;

@@ -247,7 +247,9 @@ fn setting_and_deleting_makes_no_room_beyond_the_bounds_and_failures_still_count
         schedule.remove(place);
     }
     assert_eq!((under_way.len(), schedule.posting()), (5, 5));
-    under_way.into_iter().for_each(|place| drop(fail(&mut schedule, place, 0)));
+    for place in under_way {
+        fail(&mut schedule, place, 0);
+    }
     assert_eq!((schedule.len(), schedule.posting(), schedule.owners.len()), ((0, 0), 0, 0));
     // Of a host that stays the circuit opens.
     let stays = schedule.add("https://a", 7, ());
@@ -402,7 +404,9 @@ fn what_was_granted_is_taken_back_when_its_host_fails() {
     let first = all(&mut schedule, 0);
     assert_eq!(first.len(), 8);
     places[8..].iter().for_each(|place| schedule.note(*place, 0));
-    first.into_iter().for_each(|place| drop(fail(&mut schedule, place, 0)));
+    for place in first {
+        fail(&mut schedule, place, 0);
+    }
     assert_eq!((all(&mut schedule, 0), schedule.posting()), (vec![], 0));
     let probe = schedule.due_ms().unwrap();
     let asked = all(&mut schedule, probe);

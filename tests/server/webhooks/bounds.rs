@@ -61,3 +61,21 @@ fn begin(addr: SocketAddr, receiver: &Receiver) -> Value {
     }
     task
 }
+
+#[test]
+fn large_posts_to_a_receiver_that_hangs_hold_up_nobody_elses() {
+    let config = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("large_posts.toml");
+    let text = "[limits]\npush_posts_bytes_max = 262_144\n[push]\nallow = [\"localhost\"]\n";
+    std::fs::write(&config, text).unwrap();
+    let server = Binary::start(&["--config", config.to_str().unwrap()]);
+    let (hanging, willing) = (Receiver::new(|_, _| Does::Hangs), Receiver::willing());
+    let large = "x".repeat(40_000);
+    for _ in 0..8 {
+        stream(server.addr(), &large, &hanging.url("/hook"));
+    }
+    let events = stream(server.addr(), &large, &willing.url("/hook"));
+    willing.assert_told("/hook", &events);
+    // A quarter of what large posts may hold is one of these; and one may have ended.
+    assert!((1..=3).contains(&hanging.open()), "{}", hanging.open());
+    server.assert_lives();
+}
