@@ -109,7 +109,12 @@ impl Outbox for Clocked {
         }
     }
 
-    fn check_address(&self, host: &str, address: IpAddr, is_own: bool) -> Result<(), TargetError> {
+    fn check_address(
+        &self,
+        host: &str,
+        address: IpAddr,
+        is_own: &dyn Fn(IpAddr) -> bool,
+    ) -> Result<(), TargetError> {
         self.outbox.check_address(host, address, is_own)
     }
 }

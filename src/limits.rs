@@ -336,8 +336,8 @@ limits! {
     /// Bytes of all push configurations: 250 for each, beside its URL and what it is posted with,
     /// and 400 for each host; a quarter of them of one owner.
     push_bytes_max: usize = 64 * 1024 * 1024;
-    /// Bytes of posts to webhooks that are under way, half of them for small ones; one may go beyond
-    /// it.
+    /// Bytes of posts to webhooks that are under way, half of them for small ones; one may go
+    /// beyond it.
     push_posts_bytes_max: usize = 32 * 1024 * 1024;
     /// Bytes of one task: a 4 MiB body twice, as history and artifact, and as much again.
     task_bytes_max: usize = 16 * 1024 * 1024;

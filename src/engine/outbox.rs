@@ -276,7 +276,12 @@ impl Outbox for CoreOutbox {
         }
     }
 
-    fn check_address(&self, host: &str, address: IpAddr, is_own: bool) -> Result<(), TargetError> {
+    fn check_address(
+        &self,
+        host: &str,
+        address: IpAddr,
+        is_own: &dyn Fn(IpAddr) -> bool,
+    ) -> Result<(), TargetError> {
         match self.core.push_settings() {
             Some(settings) => settings.targets.check_address(Some(host), address, is_own),
             None => Err(TargetError::Denied),

@@ -1,4 +1,23 @@
-//! What a receiver of webhooks may take of the server that posts to it.
+//! What a receiver of webhooks may take of the server that posts to it, and what a configuration
+//! may say.
+
+/// Bytes of the URL of a configuration, as it was written.
+pub const PUSH_URL_BYTES_MAX: usize = 2_048;
+
+/// Bytes of a token, and of credentials: JWTs are shorter.
+pub const PUSH_SECRET_BYTES_MAX: usize = 4 * 1_024;
+
+/// Bytes of the name of a scheme.
+pub const PUSH_SCHEME_BYTES_MAX: usize = 64;
+
+/// Bytes of the id of a configuration.
+pub const PUSH_ID_BYTES_MAX: usize = 256;
+
+/// Header fields of its own that a configuration may have (Evo AI).
+pub const PUSH_HEADERS_MAX: usize = 16;
+
+/// Their bytes, names and values.
+pub const PUSH_HEADER_BYTES_MAX: usize = 4 * 1_024;
 
 /// Milliseconds of one post, from the name of its receiver to the end of the answer. A receiver is
 /// to answer first and work then; GitHub gives 10 s as well.

@@ -102,7 +102,7 @@ const V6: &[(Ipv6Addr, u32, Option<AddressKind>)] = &[
     (Ipv6Addr::UNSPECIFIED, 96, Some(Embedded)),
     (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, Some(Embedded)),
     (Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, 0, 0), 96, Some(Embedded)),
-    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, Some(Embedded)),
+    (LOCAL_NAT64, 48, Some(Embedded)),
     (Ipv6Addr::new(0x2001, 1, 0, 0, 0, 0, 0, 1), 128, None),
     (Ipv6Addr::new(0x2001, 1, 0, 0, 0, 0, 0, 2), 128, None),
     (Ipv6Addr::new(0x2001, 1, 0, 0, 0, 0, 0, 3), 128, None),
@@ -153,6 +153,34 @@ pub fn refused_kind(address: IpAddr, translators: &[Network]) -> Option<AddressK
     }
 }
 
+/// The prefix of translators that a network has for itself (RFC 8215), at whatever length.
+const LOCAL_NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0);
+
+/// The addresses of IPv4 that may be reached by way of one: mapped, compatible, translated
+/// (RFC 2765, RFC 6052, RFC 8215), 6to4, and both of Teredo. `translators`: see [`refused_kind`].
+pub fn carried(address: IpAddr, translators: &[Network]) -> Vec<Ipv4Addr> {
+    let IpAddr::V6(address) = address else { return Vec::new() };
+    let bits = address.to_bits();
+    let own = translators.iter().filter(|network| network.contains(IpAddr::V6(address)));
+    let mut found: Vec<Ipv4Addr> = own.map(|network| inside(bits, network.prefix_bits())).collect();
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => {
+            found.push(inside(bits, 96));
+        }
+        [0x2001, 0, ..] => {
+            found.push(Ipv4Addr::from_bits((bits >> 64) as u32));
+            found.push(Ipv4Addr::from_bits(!(bits as u32)));
+        }
+        [0x2002, ..] => found.push(Ipv4Addr::from_bits((bits >> 80) as u32)),
+        _ if is_in(bits, NAT64.to_bits(), 96, 128) => found.push(inside(bits, 96)),
+        _ if is_in(bits, LOCAL_NAT64.to_bits(), 48, 128) => {
+            found.extend([48, 56, 64, 96].map(|prefix| inside(bits, prefix)));
+        }
+        _ => {}
+    }
+    found
+}
+
 fn v4_kind(address: Ipv4Addr) -> Option<AddressKind> {
     let bits = u128::from(address.to_bits());
     let row = V4.iter().find(|(net, prefix, _)| is_in(bits, net.to_bits().into(), *prefix, 32));
@@ -183,6 +211,31 @@ mod tests {
 
     fn kind(text: &str) -> Option<AddressKind> {
         refused_kind(text.parse().unwrap(), &[])
+    }
+
+    #[test]
+    fn what_an_address_carries_is_found_in_every_form() {
+        let networks: Vec<Network> =
+            ["2001:db8::/32", "fd00:64:ff9b::/96"].map(|net| net.parse().unwrap()).into();
+        for (address, inside) in [
+            ("::ffff:10.1.2.3", "10.1.2.3"),
+            ("::10.1.2.3", "10.1.2.3"),
+            ("::ffff:0:10.1.2.3", "10.1.2.3"),
+            ("64:ff9b::10.1.2.3", "10.1.2.3"),
+            ("64:ff9b:1::10.1.2.3", "10.1.2.3"),
+            ("64:ff9b:1:a01:2:300::", "10.1.2.3"),
+            ("2002:a01:203::1", "10.1.2.3"),
+            ("2001:0:a01:203::1", "10.1.2.3"),
+            ("2001::f5fe:fdfc", "10.1.2.3"),
+            ("2001:db8:a01:203::", "10.1.2.3"),
+            ("fd00:64:ff9b::10.1.2.3", "10.1.2.3"),
+        ] {
+            let found = carried(address.parse().unwrap(), &networks);
+            assert!(found.contains(&inside.parse().unwrap()), "{address} {found:?}");
+        }
+        for address in ["10.1.2.3", "2606:4700::a01:203", "fe80::10.1.2.3"] {
+            assert!(carried(address.parse().unwrap(), &networks).is_empty(), "{address}");
+        }
     }
 
     #[test]

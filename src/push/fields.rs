@@ -7,20 +7,19 @@ use std::borrow::Cow;
 
 use zeroize::Zeroizing;
 
-use super::{signature::JWT_FIELD, standard_webhooks};
+use super::standard_webhooks;
 use crate::{
     http::FieldLinesBuf,
     json::write::unescape,
+    limits::webhooks::{
+        PUSH_HEADER_BYTES_MAX, PUSH_HEADERS_MAX, PUSH_ID_BYTES_MAX, PUSH_SCHEME_BYTES_MAX,
+        PUSH_SECRET_BYTES_MAX,
+    },
     model::{PushConfig, RawText},
 };
 
-/// Header fields of its own that a configuration may have (Evo AI), and their bytes.
-pub const HEADERS_MAX: usize = 16;
-/// See [`HEADERS_MAX`]: names and values.
-pub const HEADER_BYTES_MAX: usize = 4 * 1_024;
-
 /// Names that are the sender's to write, in lower case; those that begin with one of
-/// [`OWN_PREFIXES`] are, too.
+/// [`OWN_PREFIXES`] are, too. With `_` for `-` they are the same to many receivers.
 const OWN: &[&str] = &[
     "host",
     "transfer-encoding",
@@ -31,8 +30,10 @@ const OWN: &[&str] = &[
     "upgrade",
     "expect",
     "forwarded",
+    "traceparent",
+    "tracestate",
 ];
-const OWN_PREFIXES: &[&str] = &["content-", "proxy-", "x-forwarded-", "webhook-"];
+const OWN_PREFIXES: &[&str] = &["content-", "proxy-", "x-forwarded-", "webhook-", "a2a-", "x-a2a-"];
 
 /// Which member of a configuration cannot be a header field, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +52,21 @@ const NO_CONTROL: &str = "must be visible ASCII and spaces";
 /// [`FieldError`]
 pub fn check(config: PushConfig<'_>) -> Result<(), FieldError> {
     let value = |text: Option<RawText<'_>>, member| match text {
+        Some(text) if text.raw().len() > PUSH_SECRET_BYTES_MAX => {
+            Err(FieldError { member, must: "must have at most 4096 bytes" })
+        }
         Some(text) if !is_value(&plain(text)) => Err(FieldError { member, must: NO_CONTROL }),
         Some(_) | None => Ok(()),
     };
+    if config.id().is_some_and(|id| id.raw().len() > PUSH_ID_BYTES_MAX) {
+        return Err(FieldError { member: "id", must: "must have at most 256 bytes" });
+    }
     value(config.token(), "token")?;
     value(config.credentials(), "authentication.credentials")?;
-    if config.scheme().is_some_and(|scheme| !is_token(&plain(scheme))) {
-        let must = "must be the name of a scheme";
+    let is_scheme =
+        |text: RawText<'_>| text.raw().len() <= PUSH_SCHEME_BYTES_MAX && is_token(&plain(text));
+    if config.scheme().is_some_and(|scheme| !is_scheme(scheme)) {
+        let must = "must be the name of a scheme, of at most 64 characters";
         return Err(FieldError { member: "authentication.scheme", must });
     }
     if is_standard_webhooks(config) {
@@ -74,11 +83,8 @@ fn check_headers(config: PushConfig<'_>) -> Result<(), FieldError> {
         if !is_token(&name) {
             return wrong("must have names of header fields");
         }
-        let name = name.to_ascii_lowercase();
-        let is_own =
-            OWN.contains(&&*name) || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-        let is_own = is_own || name.eq_ignore_ascii_case(JWT_FIELD);
-        if is_own {
+        let name = name.to_ascii_lowercase().replace('_', "-");
+        if OWN.contains(&&*name) || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
             return wrong("must not have a field that is the sender's to write");
         }
         if !is_value(&value) {
@@ -86,10 +92,10 @@ fn check_headers(config: PushConfig<'_>) -> Result<(), FieldError> {
         }
         (count, bytes) = (count + 1, bytes + name.len() + value.len());
     }
-    if count > HEADERS_MAX {
+    if count > PUSH_HEADERS_MAX {
         return wrong("must have at most 16 fields");
     }
-    if bytes > HEADER_BYTES_MAX {
+    if bytes > PUSH_HEADER_BYTES_MAX {
         return wrong("must have at most 4096 bytes");
     }
     Ok(())
@@ -199,6 +205,14 @@ mod tests {
             "Webhook-Id",
             "webhook-signature",
             "x-a2a-notification-jwt",
+            "X-A2A-Notification-Token",
+            "A2A-Notification-Id",
+            "a2a_version",
+            "Traceparent",
+            "tracestate",
+            "Transfer_Encoding",
+            "content_length",
+            "X_Forwarded_For",
         ] {
             assert_eq!(refused(&config().header(own, "x")), "config.headers", "{own}");
         }
@@ -215,6 +229,18 @@ mod tests {
         let long = |bytes: usize| config().header("a", &*"x".repeat(bytes - 1));
         assert_eq!(check(long(4_096).view()), Ok(()));
         assert_eq!(refused(&long(4_097)), "config.headers");
+    }
+
+    #[test]
+    fn what_is_sent_with_each_post_is_short() {
+        let text = |bytes: usize| "x".repeat(bytes);
+        let long = config().token(&*text(4_096)).bearer(&*text(4_096)).id(&*text(256));
+        assert_eq!(check(long.view()), Ok(()));
+        assert_eq!(refused(&config().token(&*text(4_097))), "token");
+        assert_eq!(refused(&config().bearer(&*text(4_097))), "authentication.credentials");
+        assert_eq!(refused(&config().id(&*text(257))), "id");
+        assert_eq!(check(config().authentication(&*text(64), "x").view()), Ok(()));
+        assert_eq!(refused(&config().authentication(&*text(65), "x")), "authentication.scheme");
     }
 
     #[test]

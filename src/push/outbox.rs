@@ -92,9 +92,14 @@ pub trait Outbox: Send + Sync {
     fn done(&self, request: &PostRequest, outcome: PostOutcome, now: Now, random: u64);
 
     /// Whether a host may be connected to at an address: asked at each connect, of each address
-    /// that the host has; `is_own`: the address is one of this machine.
+    /// that the host has; `is_own` says whether an address is one of this machine.
     ///
     /// # Errors
     /// [`TargetError`]: why not.
-    fn check_address(&self, host: &str, address: IpAddr, is_own: bool) -> Result<(), TargetError>;
+    fn check_address(
+        &self,
+        host: &str,
+        address: IpAddr,
+        is_own: &dyn Fn(IpAddr) -> bool,
+    ) -> Result<(), TargetError>;
 }

@@ -359,9 +359,19 @@ mod tests {
         id: &str,
         url: &str,
     ) -> Result<Arc<TaskWatch>, PushRefused> {
+        set_with_token(webhooks, (task, owner, id), url, "k")
+    }
+
+    /// The same with a token.
+    fn set_with_token(
+        webhooks: &Webhooks,
+        (task, owner, id): (u64, u32, &str),
+        url: &str,
+        token: &str,
+    ) -> Result<Arc<TaskWatch>, PushRefused> {
         let allow: Vec<HostRule> = vec!["localhost".parse().unwrap()];
         let url_read = PushTargets { allow, ..PushTargets::default() }.read(url).unwrap();
-        let config = PushConfigBuf::new(url).id("ignored").task_id("ignored").token("k");
+        let config = PushConfigBuf::new(url).id("ignored").task_id("ignored").token(token);
         webhooks.set(&NewWebhook {
             task,
             task_id: format!("t{task}").as_bytes(),
@@ -463,9 +473,9 @@ mod tests {
         let before = webhooks.counted();
         assert_eq!(before.0, 6);
         // Of one owner, and of one who is none.
-        let url = |bytes: usize| format!("https://h.example/{}", "x".repeat(bytes));
         let refused = |task, owner, id, bytes| {
-            let refused = set(&webhooks, task, owner, id, &url(bytes)).err();
+            let (key, token) = ((task, owner, id), "x".repeat(bytes));
+            let refused = set_with_token(&webhooks, key, "https://h.example/", &token).err();
             assert_eq!(webhooks.counted(), before);
             refused
         };

@@ -13,8 +13,8 @@ use std::{
 
 use url::{Host, Url};
 
-use super::address::{AddressKind, refused_kind};
-use crate::network::Network;
+use super::address::{AddressKind, carried, refused_kind};
+use crate::{limits::webhooks::PUSH_URL_BYTES_MAX, network::Network};
 
 /// A host or a network that the operator names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +161,8 @@ pub enum TargetError {
     /// It is no absolute URL of http or https, or has what none may have: white space, controls, a
     /// backslash.
     NoUrl(&'static str),
+    /// It is longer than [`PUSH_URL_BYTES_MAX`].
+    Long,
     /// It is not https.
     PlainHttp,
     /// It has a user name or a password.
@@ -177,6 +179,7 @@ impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TargetError::NoUrl(why) => f.write_str(why),
+            TargetError::Long => write!(f, "must have at most {PUSH_URL_BYTES_MAX} bytes"),
             TargetError::PlainHttp => f.write_str("must be https"),
             TargetError::UserInfo => f.write_str("must have no user name and no password"),
             TargetError::Port(port) => write!(f, "must not have the port {port}"),
@@ -244,6 +247,9 @@ impl PushTargets {
     /// # Errors
     /// [`TargetError`]
     pub fn read(&self, text: &str) -> Result<WebhookUrl, TargetError> {
+        if text.len() > PUSH_URL_BYTES_MAX {
+            return Err(TargetError::Long);
+        }
         // The parser of browsers leaves them out, or takes them for something else.
         if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f || byte == b'\\') {
             return Err(TargetError::NoUrl("must have no white space, control or backslash"));
@@ -256,6 +262,10 @@ impl PushTargets {
             return Err(TargetError::UserInfo);
         }
         url.set_fragment(None);
+        // What is no ASCII takes more when it is written as the parser does.
+        if url.as_str().len() > 2 * PUSH_URL_BYTES_MAX {
+            return Err(TargetError::Long);
+        }
         let url = WebhookUrl { url };
         let host = url.host().ok_or(TargetError::NoUrl("must have a host"))?;
         if !self.ports.allows(url.port()) {
@@ -272,7 +282,7 @@ impl PushTargets {
     fn check_host(&self, host: HostView<'_>) -> Result<bool, TargetError> {
         match host {
             HostView::Address(address) => {
-                self.check_address(None, address, false)?;
+                self.check_address(None, address, &|_| false)?;
                 Ok(self.allow.iter().any(|rule| rule.has(address)))
             }
             HostView::Name(name) => {
@@ -303,7 +313,9 @@ impl PushTargets {
     }
 
     /// Checks an address that is about to be connected to, for the host of that name; `None`: the
-    /// URL has the address itself. `is_own`: this host has the address, public or not.
+    /// URL has the address itself. `is_own` says whether this host has an address, public or not;
+    /// it is asked about such as are taken otherwise. What is denied, or is this host's own, is so
+    /// by way of a translator, too.
     ///
     /// # Errors
     /// [`TargetError::Denied`], [`TargetError::Address`].
@@ -311,12 +323,12 @@ impl PushTargets {
         &self,
         name: Option<&str>,
         address: IpAddr,
-        is_own: bool,
+        is_own: &dyn Fn(IpAddr) -> bool,
     ) -> Result<(), TargetError> {
         let name = name.map(without_dot);
-        // A mapped address reaches what the one inside reaches, so it is denied with that.
-        let inside = address.to_canonical();
-        if self.deny.iter().any(|rule| rule.has(address) || rule.has(inside)) {
+        let carried = carried(address, &self.translators);
+        let mut reached = std::iter::once(address).chain(carried.into_iter().map(IpAddr::V4));
+        if reached.clone().any(|address| self.deny.iter().any(|rule| rule.has(address))) {
             return Err(TargetError::Denied);
         }
         if name.is_some_and(|name| self.allows_name(name))
@@ -326,8 +338,8 @@ impl PushTargets {
         }
         match refused_kind(address, &self.translators) {
             Some(kind) => Err(TargetError::Address(kind)),
-            None if is_own => Err(TargetError::Address(AddressKind::Own)),
             None if self.only_allowed => Err(TargetError::Denied),
+            None if reached.any(is_own) => Err(TargetError::Address(AddressKind::Own)),
             None => Ok(()),
         }
     }
@@ -455,20 +467,28 @@ mod tests {
             assert!(targets.read(text).is_err(), "{text}");
         }
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
-        assert!(targets.check_address(Some("hooks.corp."), address("192.168.0.1"), false).is_ok());
-        assert!(targets.check_address(Some("x.example"), address("10.1.255.255"), false).is_ok());
-        assert!(targets.check_address(Some("x.example"), address("192.168.0.1"), false).is_err());
+        assert!(
+            targets.check_address(Some("hooks.corp."), address("192.168.0.1"), &|_| false).is_ok()
+        );
+        assert!(
+            targets.check_address(Some("x.example"), address("10.1.255.255"), &|_| false).is_ok()
+        );
+        assert!(
+            targets.check_address(Some("x.example"), address("192.168.0.1"), &|_| false).is_err()
+        );
         let deny = rules(&["*.evil.example", "hooks.corp", "8.8.0.0/16"]);
         let targets = PushTargets { deny, ..targets };
         for text in ["https://a.evil.example/", "http://hooks.corp/", "https://8.8.8.8/"] {
             assert_eq!(targets.read(text), Err(TargetError::Denied), "{text}");
         }
         assert!(targets.read("https://evil.example/").is_ok());
-        let mapped = address("::ffff:8.8.8.8");
-        assert_eq!(
-            targets.check_address(Some("a.example"), mapped, false),
-            Err(TargetError::Denied)
-        );
+        for carrying in ["::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1"] {
+            assert_eq!(
+                targets.check_address(Some("a.example"), address(carrying), &|_| false),
+                Err(TargetError::Denied),
+                "{carrying}"
+            );
+        }
     }
 
     #[test]
@@ -482,10 +502,10 @@ mod tests {
         assert!(targets.read("https://other.example/").is_ok());
         let other = "9.9.9.9".parse().unwrap();
         assert_eq!(
-            targets.check_address(Some("other.example"), other, false),
+            targets.check_address(Some("other.example"), other, &|_| false),
             Err(TargetError::Denied)
         );
-        assert!(targets.check_address(Some("a.example.com"), other, false).is_ok());
+        assert!(targets.check_address(Some("a.example.com"), other, &|_| false).is_ok());
         let targets = PushTargets { only_allowed, ..allowing(&["*.example.com"]) };
         assert_eq!(targets.read("https://example.com/"), Err(TargetError::Denied));
     }
@@ -496,20 +516,23 @@ mod tests {
         let is_own = Err(TargetError::Address(AddressKind::Own));
         let targets = PushTargets::default();
         for name in [None, Some("a.example")] {
-            assert_eq!(targets.check_address(name, own, true), is_own);
-            assert!(targets.check_address(name, own, false).is_ok());
+            assert_eq!(targets.check_address(name, own, &|_| true), is_own);
+            assert!(targets.check_address(name, own, &|_| false).is_ok());
         }
+        // By way of a translator, too.
+        let translated = "64:ff9b::9.9.9.9".parse().unwrap();
+        assert_eq!(targets.check_address(None, translated, &|address| address == own), is_own);
         let targets = allowing(&["a.example", "9.9.9.0/24"]);
-        assert!(targets.check_address(Some("a.example"), own, true).is_ok());
-        assert!(targets.check_address(Some("b.example"), own, true).is_ok());
+        assert!(targets.check_address(Some("a.example"), own, &|_| true).is_ok());
+        assert!(targets.check_address(Some("b.example"), own, &|_| true).is_ok());
         let other = "8.8.8.8".parse().unwrap();
-        assert!(targets.check_address(Some("a.example."), other, true).is_ok());
-        assert_eq!(targets.check_address(Some("b.example"), other, true), is_own);
+        assert!(targets.check_address(Some("a.example."), other, &|_| true).is_ok());
+        assert_eq!(targets.check_address(Some("b.example"), other, &|_| true), is_own);
         let targets = PushTargets { deny: rules(&["9.9.9.9"]), ..targets };
-        let denied = targets.check_address(Some("a.example"), own, true);
+        let denied = targets.check_address(Some("a.example"), own, &|_| true);
         assert_eq!(denied, Err(TargetError::Denied));
         let private = "10.0.0.1".parse().unwrap();
-        let refused = targets.check_address(None, private, true).unwrap_err();
+        let refused = targets.check_address(None, private, &|_| true).unwrap_err();
         assert_eq!(refused, TargetError::Address(AddressKind::Private));
         let own = TargetError::Address(AddressKind::Own).to_string();
         assert!(own.ends_with("it is an address of this server"), "{own}");

@@ -27,6 +27,9 @@ use super::options::ConnectGuard;
 /// Addresses of a name that are tried; who has more has enough.
 const ADDRESSES_MAX: usize = 8;
 
+/// Addresses that a name may have for a guard that is shown all of them.
+const ADDRESSES_SHOWN_MAX: usize = 64;
+
 /// How long an attempt has before the next one begins beside it (RFC 8305 §8: 250 ms).
 const HEAD_START: Duration = Duration::from_millis(250);
 
@@ -54,16 +57,25 @@ fn allowed(
     all: Vec<SocketAddr>,
     guard: &ConnectGuard,
 ) -> Result<Vec<SocketAddr>, TransportError> {
-    let (mut allowed, mut refused) = (all, None);
-    allowed.retain(|address| match guard.check(origin, *address) {
-        Ok(()) => true,
-        Err(why) => {
-            refused.get_or_insert_with(|| format!("{address}: {why}"));
-            false
+    if guard.is_strict() && all.len() > ADDRESSES_SHOWN_MAX {
+        let why = format!("it has more than {ADDRESSES_SHOWN_MAX} addresses");
+        return Err(TransportError::Refused(why));
+    }
+    let (mut allowed, mut refused) = (Vec::new(), None);
+    for address in all {
+        match guard.check(origin, address) {
+            Ok(()) => allowed.push(address),
+            Err(why) => {
+                let why = format!("{address}: {why}");
+                if guard.is_strict() {
+                    return Err(TransportError::Refused(why));
+                }
+                refused.get_or_insert(why);
+            }
         }
-    });
+    }
     match refused {
-        Some(why) if allowed.is_empty() || guard.is_strict() => Err(TransportError::Refused(why)),
+        Some(why) if allowed.is_empty() => Err(TransportError::Refused(why)),
         Some(_) | None => Ok(allowed),
     }
 }
@@ -231,6 +243,10 @@ mod tests {
             assert_eq!(refused, TransportError::Refused(why));
         }
         assert_eq!(allowed(&origin, vec![good], &guard.clone().strict()), Ok(vec![good]));
+        // Nobody is asked about so many.
+        let many = vec![good; ADDRESSES_SHOWN_MAX + 1];
+        assert!(allowed(&origin, many.clone(), &guard.clone().strict()).is_err());
+        assert_eq!(allowed(&origin, many.clone(), &guard), Ok(many));
         assert!(allowed(&origin, vec![bad], &guard).is_err());
     }
 

@@ -109,7 +109,7 @@ fn guarded(options: HttpClientOptions, outbox: &Arc<dyn Outbox>) -> HttpClientOp
     let guard = ConnectGuard::new(move |origin, address| {
         guard.check(origin, address)?;
         let (name, address) = (origin.host_name(), address.ip());
-        outbox.check_address(name, address, is_own(address)).map_err(|error| error.to_string())
+        outbox.check_address(name, address, &is_own).map_err(|error| error.to_string())
     });
     HttpClientOptions { limits, tls, proxies: Proxies::none(), guard: guard.strict() }
 }

@@ -89,8 +89,13 @@ impl Outbox for FakeOutbox {
         self.changed.notify_all();
     }
 
-    fn check_address(&self, host: &str, address: IpAddr, is_own: bool) -> Result<(), TargetError> {
-        self.asked.lock().unwrap().push((host.to_owned(), address, is_own));
+    fn check_address(
+        &self,
+        host: &str,
+        address: IpAddr,
+        is_own: &dyn Fn(IpAddr) -> bool,
+    ) -> Result<(), TargetError> {
+        self.asked.lock().unwrap().push((host.to_owned(), address, is_own(address)));
         if self.is_closed { Err(TargetError::Denied) } else { Ok(()) }
     }
 }
@@ -470,8 +475,13 @@ fn a_pause_is_waited_for() {
         fn done(&self, request: &PostRequest, outcome: PostOutcome, now: Now, random: u64) {
             self.0.done(request, outcome, now, random);
         }
-        fn check_address(&self, host: &str, address: IpAddr, own: bool) -> Result<(), TargetError> {
-            self.0.check_address(host, address, own)
+        fn check_address(
+            &self,
+            host: &str,
+            address: IpAddr,
+            is_own: &dyn Fn(IpAddr) -> bool,
+        ) -> Result<(), TargetError> {
+            self.0.check_address(host, address, is_own)
         }
     }
     let hook = Hook::answering(&[OK]);
