@@ -21,10 +21,10 @@ use crate::{
     engine::Engine,
     http::FieldLinesBuf,
     json,
-    model::{PushConfig, PushForm, uuid},
+    model::{PushConfig, PushFilter, PushForm, uuid},
     op::{Core, ShownPost},
     push::{
-        FailedPost, NextPost, Post, TargetError, Webhooks, fields,
+        FailedPost, NextPost, Post, PostPlace, TargetError, Webhooks, fields,
         large::LargePosts,
         outbox::{NextRequest, Outbox, PostOutcome, PostRequest},
         signature::{self, PostSigner, SignedPost},
@@ -233,6 +233,7 @@ impl Outbox for CoreOutbox {
                 NextPost::At(due_ms) => return NextRequest::At(due_ms),
                 NextPost::Never => return NextRequest::Never,
             };
+            let _unmade = UnmadePost { webhooks, place: post.place, now };
             match self.make(&post, now, request) {
                 Some(shown) if shown.is_news => {
                     if self.count(webhooks, request, now) && self.hold(shown.record, wake, request)
@@ -289,6 +290,25 @@ impl Outbox for CoreOutbox {
     }
 }
 
+/// A post that is being made. Whoever panics over it has it posted again later: its webhook would
+/// be under way for ever.
+struct UnmadePost<'a> {
+    webhooks: &'a Webhooks,
+    place: PostPlace,
+    now: Now,
+}
+
+impl Drop for UnmadePost<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (place, why) = (self.place, "the post could not be made");
+            let (retry_after_ms, is_host_there, random) = (None, true, u64::MAX);
+            let failed = FailedPost { place, why, retry_after_ms, is_host_there, random };
+            self.webhooks.failed(&failed, self.now);
+        }
+    }
+}
+
 /// What a notification is known by.
 struct NotificationNames {
     /// The same when it is posted again.
@@ -302,7 +322,10 @@ struct NotificationNames {
 impl NotificationNames {
     fn new(bits: u128, config: PushConfig<'_>, post: &Post, upto: u64) -> NotificationNames {
         let id = config.id().unwrap_or_default().raw();
-        let kind = [u8::from(post.start.snapshot)];
+        // In another form it is something else, though its webhook has the same id.
+        let is_coalesced = config.filter().is_some_and(|filter| filter.has(PushFilter::COALESCE));
+        let is_task = [post.start.snapshot, is_coalesced].map(u8::from);
+        let kind = [is_task[0], is_task[1], post.form as u8];
         let notification = hash_of(bits, &[b"notification", id, &upto.to_be_bytes(), &kind]);
         NotificationNames {
             notification: uuid(notification),
@@ -331,7 +354,15 @@ fn put_head(out: &mut FieldLinesBuf, form: PushForm, names: &NotificationNames) 
     version.into_iter().for_each(|version| out.push("A2A-Version", version));
     out.push("A2A-Notification-Id", notification);
     out.push("A2A-Event-Id", &names.event.to_string());
-    let span: String =
-        notification.bytes().filter(|byte| *byte != b'-').take(16).map(char::from).collect();
-    out.push("traceparent", &format!("00-{:032x}-{span}-00", names.trace));
+    let trace = uuid(names.trace);
+    let [t1, t2, t3, t4, t5] = digits(&trace);
+    let [s1, s2, s3, ..] = digits(&names.notification);
+    out.push_pieces("traceparent", &["00-", t1, t2, t3, t4, t5, "-", s1, s2, s3, "-00"]);
+}
+
+/// The digits of a UUID: 8, 4, 4, 4 and 12.
+fn digits(uuid: &[u8; 36]) -> [&str; 5] {
+    let text = str::from_utf8(uuid).unwrap_or_default();
+    let mut groups = text.split('-');
+    [(); 5].map(|()| groups.next().unwrap_or_default())
 }

@@ -86,11 +86,20 @@ impl FieldLinesBuf {
 
     /// Appends a field. Its value holds no end of a line, and no other control byte.
     pub fn push(&mut self, name: &str, value: &str) {
-        debug_assert!(!value.bytes().any(|byte| byte.is_ascii_control()), "{name}: {value:?}");
+        self.push_pieces(name, &[value]);
+    }
+
+    /// The same with a value in pieces.
+    pub fn push_pieces(&mut self, name: &str, value: &[&str]) {
+        let is_control = |piece: &&str| piece.bytes().any(|byte| byte.is_ascii_control());
+        debug_assert!(!value.iter().any(is_control), "{name}: {value:?}");
+        let bytes = value.iter().map(|piece| piece.len()).sum();
         let lines = self.lines.to_mut();
-        lines.reserve(name.len() + SEPARATOR.len() + value.len() + END.len());
-        lines.extend([name, SEPARATOR, value, END]);
-        self.parts.to_mut().push((name.len(), value.len()));
+        lines.reserve(name.len() + SEPARATOR.len() + bytes + END.len());
+        lines.extend([name, SEPARATOR]);
+        lines.extend(value.iter().copied());
+        lines.push_str(END);
+        self.parts.to_mut().push((name.len(), bytes));
     }
 
     /// Forgets all fields, and keeps the memory.

@@ -108,7 +108,8 @@ pub fn put(out: &mut FieldLinesBuf, config: PushConfig<'_>) {
     let pair = (config.scheme(), config.credentials());
     if let (Some(scheme), Some(credentials), false) = (pair.0, pair.1, is_standard_webhooks(config))
     {
-        out.push("Authorization", &format!("{} {}", plain(scheme), plain(credentials).trim()));
+        let (scheme, credentials) = (plain(scheme), plain(credentials));
+        out.push_pieces("Authorization", &[&scheme, " ", credentials.trim()]);
     }
     if let Some(token) = config.token() {
         out.push("X-A2A-Notification-Token", plain(token).trim());
@@ -133,7 +134,8 @@ pub fn webhook_secret(config: PushConfig<'_>) -> Option<Zeroizing<String>> {
     Some(Zeroizing::new(plain(credentials).into_owned()))
 }
 
-fn is_standard_webhooks(config: PushConfig<'_>) -> bool {
+/// Whether a configuration has a secret that signs its posts.
+pub fn is_standard_webhooks(config: PushConfig<'_>) -> bool {
     let is_it = |scheme| plain(scheme).eq_ignore_ascii_case(standard_webhooks::SCHEME);
     config.scheme().is_some_and(is_it)
 }

@@ -60,10 +60,13 @@ pub fn put(
     post: &SignedPost<'_>,
     signer: Option<&dyn PostSigner>,
 ) {
+    if signer.is_none() && !fields::is_standard_webhooks(config) {
+        return;
+    }
     if let Some(jwt) = signer.and_then(|signer| signer.jwt(post)) {
         match fields::is_authenticated(config) {
             true => out.push(JWT_FIELD, &jwt),
-            false => out.push("Authorization", &format!("Bearer {jwt}")),
+            false => out.push_pieces("Authorization", &["Bearer ", &jwt]),
         }
     }
     let signatures = signatures(config, post, signer);

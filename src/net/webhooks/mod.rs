@@ -13,9 +13,10 @@ use std::{
     fmt,
     future::{Future, poll_fn},
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
-    task::Poll,
+    task::{Poll, Waker},
     time::Duration,
 };
 
@@ -30,7 +31,7 @@ use crate::{
         WEBHOOK_IDLE_PER_ORIGIN_MAX, WEBHOOK_ORIGINS_MAX, WEBHOOK_POST_MS, WEBHOOK_RESTS_MAX,
     },
     push::{
-        outbox::{NextRequest, Outbox, PostOutcome},
+        outbox::{NextRequest, Outbox, PostOutcome, PostRequest},
         url_origin,
     },
     service::Now,
@@ -50,6 +51,9 @@ const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 /// The shortest: an outbox whose clock is a little behind is not asked without end.
 const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Until an outbox is asked again that has panicked.
+const AFTER_PANIC_MS: u64 = 1_000;
 
 /// Buffers that are kept for the next posts.
 const BUFFERS_KEPT_MAX: usize = 16;
@@ -136,7 +140,7 @@ async fn run(courier: Arc<Courier>) {
                 return Poll::Ready(());
             }
             let (now, mut buffers) = (courier.now(), courier.take_buffers());
-            match courier.outbox.next(now, cx.waker(), &mut buffers.request) {
+            match courier.next_request(now, cx.waker(), &mut buffers.request) {
                 NextRequest::Post => {
                     let courier = Arc::clone(&courier);
                     tokio::spawn(PostUnderWay { courier, buffers, is_told: false }.run());
@@ -160,6 +164,14 @@ async fn run(courier: Arc<Courier>) {
 }
 
 impl Courier {
+    /// What the outbox has next. One that panics is asked again a little later: its other webhooks
+    /// have no other courier.
+    fn next_request(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest {
+        let next = || self.outbox.next(now, wake, request);
+        let later = |_| NextRequest::At(now.mono_ms + AFTER_PANIC_MS);
+        catch_unwind(AssertUnwindSafe(next)).unwrap_or_else(later)
+    }
+
     fn now(&self) -> Now {
         Now { mono_ms: (self.mono_ms)(), unix_ms: unix_ms() }
     }

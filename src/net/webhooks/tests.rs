@@ -461,13 +461,14 @@ fn what_is_under_way_is_cut_with_its_courier_and_told_to_nobody() {
     assert_eq!(Arc::strong_count(&outbox), 1);
 }
 
-/// Says `At` until its time has come.
+/// Says `At` until its time has come, or panics instead.
 #[test]
-fn a_pause_is_waited_for() {
-    struct Late(FakeOutbox, AtomicBool);
+fn a_pause_is_waited_for_also_after_a_panic() {
+    struct Late(FakeOutbox, AtomicBool, bool);
     impl Outbox for Late {
         fn next(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest {
             match self.1.swap(true, Ordering::Relaxed) {
+                false if self.2 => panic!("of a test"),
                 false => NextRequest::At(now.mono_ms + 20),
                 true => self.0.next(now, wake, request),
             }
@@ -484,11 +485,13 @@ fn a_pause_is_waited_for() {
             self.0.check_address(host, address, is_own)
         }
     }
-    let hook = Hook::answering(&[OK]);
-    let outbox = Arc::new(Late(FakeOutbox::default(), AtomicBool::new(false)));
-    outbox.0.put(&hook.url());
-    let options = HttpClientOptions::default();
-    let shared = Arc::clone(&outbox);
-    let _courier = WebhookCourier::start(shared, options, || 1).unwrap();
-    assert_eq!(outbox.0.outcomes(1), [Delivered]);
+    for panics in [false, true] {
+        let hook = Hook::answering(&[OK]);
+        let outbox = Arc::new(Late(FakeOutbox::default(), AtomicBool::new(false), panics));
+        outbox.0.put(&hook.url());
+        let options = HttpClientOptions::default();
+        let shared = Arc::clone(&outbox);
+        let _courier = WebhookCourier::start(shared, options, || 1).unwrap();
+        assert_eq!(outbox.0.outcomes(1), [Delivered]);
+    }
 }
