@@ -8,7 +8,7 @@
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Wake, Waker},
 };
@@ -20,6 +20,8 @@ pub struct TaskWatch {
     is_noted: AtomicBool,
     is_needed: AtomicBool,
     is_over: AtomicBool,
+    /// The last event of a task that has left; 0: it has not.
+    left: AtomicU64,
     changes: Arc<Changes>,
 }
 
@@ -34,8 +36,8 @@ impl TaskWatch {
     /// A watch of the task that its store knows by that key, and clients by that raw id.
     pub fn new(key: u64, id: &[u8], changes: &Arc<Changes>) -> TaskWatch {
         let id = uuid_bits(id).map_or_else(|| TaskName::Raw(id.into()), TaskName::Uuid);
-        let (is_noted, is_needed, is_over) = Default::default();
-        TaskWatch { key, id, is_noted, is_needed, is_over, changes: Arc::clone(changes) }
+        let (is_noted, is_needed, is_over, left) = Default::default();
+        TaskWatch { key, id, is_noted, is_needed, is_over, left, changes: Arc::clone(changes) }
     }
 
     /// The task's raw id.
@@ -59,6 +61,21 @@ impl TaskWatch {
     /// Whether the task is still needed.
     pub fn is_needed(&self) -> bool {
         self.is_needed.load(Ordering::Acquire) && !self.is_over.load(Ordering::Acquire)
+    }
+
+    /// The task has left, with that last event. It is noted by waking the watch.
+    pub fn leave(&self, seq: u64) {
+        self.left.store(seq.max(1), Ordering::Release);
+    }
+
+    /// The last event of the task, if it has left.
+    pub fn left(&self) -> Option<u64> {
+        Some(self.left.load(Ordering::Acquire)).filter(|seq| *seq > 0)
+    }
+
+    /// Whether nobody watches any more.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// Nobody watches any more, whoever still has it: nothing is noted, and no task is needed.

@@ -115,7 +115,7 @@ impl CoreOutbox {
             return true;
         }
         drop(large);
-        webhooks.set_aside(request.place, size, now.mono_ms);
+        webhooks.set_aside(request.place, size, now);
         // Another may have ended meanwhile.
         self.bring_back(webhooks);
         false
@@ -222,14 +222,8 @@ impl Outbox for CoreOutbox {
         let Some(webhooks) = self.core.registry() else { return NextRequest::Never };
         self.give_up(webhooks, now);
         loop {
-            let post = match webhooks.next(now.mono_ms, wake) {
+            let post = match webhooks.next(now, wake) {
                 NextPost::Post(post) => post,
-                NextPost::Look(task) => {
-                    if !self.core.has_task(task) {
-                        webhooks.task_left(task, now.unix_ms);
-                    }
-                    continue;
-                }
                 NextPost::At(due_ms) => return NextRequest::At(due_ms),
                 NextPost::Never => return NextRequest::Never,
             };
@@ -242,9 +236,9 @@ impl Outbox for CoreOutbox {
                     }
                 }
                 Some(ShownPost { upto, has_more, .. }) => {
-                    webhooks.passed_over(post.place, upto, now.mono_ms, has_more);
+                    webhooks.passed_over(post.place, upto, now, has_more);
                 }
-                None => webhooks.task_left(post.task, now.unix_ms),
+                None => webhooks.task_left(post.place, now),
             }
         }
     }
@@ -256,10 +250,10 @@ impl Outbox for CoreOutbox {
         let is_host_there = matches!(outcome, PostOutcome::Refused { .. });
         match outcome {
             PostOutcome::Delivered if !request.expects.is_empty() => {
-                webhooks.proven(place, now.mono_ms);
+                webhooks.proven(place, now);
             }
             PostOutcome::Delivered => {
-                webhooks.delivered(place, upto, now.mono_ms, has_more);
+                webhooks.delivered(place, upto, now, has_more);
             }
             PostOutcome::Gone => {
                 let gone = webhooks.gone(place);

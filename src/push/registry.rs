@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     model::{PushConfig, PushForm},
+    service::Now,
     watch::{Changes, TaskWatch},
 };
 
@@ -132,9 +133,6 @@ pub struct Post {
 pub enum NextPost {
     /// Now.
     Post(Box<Post>),
-    /// Nothing, unless this task has left ([`Webhooks::task_left`]): it has changed, and its
-    /// webhooks have stopped.
-    Look(u64),
     /// Not before then, in ms of the monotonic clock, unless the waker is woken.
     At(u64),
     /// Not before the waker is woken.
@@ -148,8 +146,6 @@ struct PushState {
     bounds: PushBounds,
     dead: DeadLetters,
     outcomes: PushOutcomes,
-    /// Tasks that have changed, and of which all webhooks have stopped: they may have left.
-    stopped: Vec<u64>,
     /// Those that wait until there is room for their posts, the one that has waited longest first.
     aside: VecDeque<(PostPlace, PostSize)>,
 }
@@ -166,8 +162,8 @@ impl Webhooks {
         let schedule = Schedule::new(pace);
         let (tasks, counted) = (HashMap::default(), PushCounts::default());
         let dead = DeadLetters::new(bounds.dead_max);
-        let (outcomes, stopped, aside) = Default::default();
-        let state = PushState { schedule, tasks, counted, bounds, dead, outcomes, stopped, aside };
+        let (outcomes, aside) = Default::default();
+        let state = PushState { schedule, tasks, counted, bounds, dead, outcomes, aside };
         Webhooks { state: Mutex::new(state), changes: Arc::default() }
     }
 
@@ -270,21 +266,17 @@ impl Webhooks {
 
     /// What is to be posted next; it is under way then, until [`Webhooks::delivered`] or
     /// [`Webhooks::failed`] is told of it.
-    pub fn next(&self, now_ms: u64, wake: &Waker) -> NextPost {
+    pub fn next(&self, now: Now, wake: &Waker) -> NextPost {
         loop {
             let changed = self.changes.take(wake);
-            let is_quiet = changed.is_empty();
             let mut state = self.lock();
-            state.note_changed(&changed, now_ms);
-            if let Some(task) = state.stopped.pop() {
-                return NextPost::Look(task);
-            }
-            if let Some(place) = state.schedule.next(now_ms)
+            state.note_changed(&changed, now);
+            if let Some(place) = state.schedule.next(now.mono_ms)
                 && let Some(webhook) = state.schedule.get(place)
             {
                 return NextPost::Post(Box::new(webhook.post(place)));
             }
-            if is_quiet {
+            if changed.is_empty() {
                 return state.schedule.due_ms().map_or(NextPost::Never, NextPost::At);
             }
         }
@@ -314,21 +306,22 @@ impl PushState {
         task.watch.set_needed(is_needed);
     }
 
-    fn note_changed(&mut self, changed: &[u64], now_ms: u64) {
+    fn note_changed(&mut self, changed: &[u64], now: Now) {
         for key in changed {
             let Some(task) = self.tasks.get(key) else { continue };
             // Before it is looked at: what happens from now on is noted again.
             task.watch.look();
+            if task.watch.left().is_some() {
+                self.end_left(*key, now.unix_ms);
+                continue;
+            }
             let (mut at, mut is_busy) = (task.first, false);
             while let Some(place) = at {
-                self.schedule.note(place, now_ms);
+                self.schedule.note(place, now.mono_ms);
                 is_busy |= self.schedule.is_busy(place);
                 at = self.schedule.get(place).and_then(Webhook::next);
             }
             task.watch.set_needed(is_busy);
-            if !is_busy {
-                self.stopped.push(*key);
-            }
         }
     }
 }
@@ -392,10 +385,14 @@ mod tests {
         ids
     }
 
+    pub fn at(mono_ms: u64) -> Now {
+        Now { mono_ms, unix_ms: 1_000_000 + mono_ms }
+    }
+
     pub fn next(webhooks: &Webhooks, now_ms: u64) -> Option<Box<Post>> {
-        match webhooks.next(now_ms, Waker::noop()) {
+        match webhooks.next(at(now_ms), Waker::noop()) {
             NextPost::Post(post) => Some(post),
-            NextPost::Look(_) | NextPost::At(_) | NextPost::Never => None,
+            NextPost::At(_) | NextPost::Never => None,
         }
     }
 
@@ -505,7 +502,7 @@ mod tests {
         let courier = Waker::from(Arc::clone(&counter));
         let changed = set(&webhooks, 7, 0, "a", "https://h.example/").unwrap();
         set(&webhooks, 7, 0, "b", "https://i.example/").unwrap();
-        assert!(matches!(webhooks.next(0, &courier), NextPost::Never));
+        assert!(matches!(webhooks.next(at(0), &courier), NextPost::Never));
         for _ in 0..100 {
             changed.wake_by_ref();
         }
@@ -514,13 +511,13 @@ mod tests {
         let posts = [next(&webhooks, 0).unwrap(), next(&webhooks, 0).unwrap()];
         assert!(next(&webhooks, 0).is_none());
         assert_eq!(posts[0].start, PushStart { seq: 1, snapshot: false });
-        webhooks.delivered(posts[0].place, 5, 1, false);
+        webhooks.delivered(posts[0].place, 5, at(1), false);
         changed.wake_by_ref();
         let again = next(&webhooks, 1).unwrap();
         assert_eq!((again.place, again.start.seq), (posts[0].place, 5));
         // The other one is under way, and has something new when it is back.
         assert!(next(&webhooks, 1).is_none());
-        webhooks.delivered(posts[1].place, 3, 1, false);
+        webhooks.delivered(posts[1].place, 3, at(1), false);
         assert_eq!(next(&webhooks, 1).unwrap().start.seq, 3);
     }
 
@@ -533,7 +530,7 @@ mod tests {
         assert_eq!(post.url.as_deref(), Some("http://localhost:8080/x"));
         assert_eq!(PushConfig(&post.config).url().to_string(), "http://LOCALHOST:8080/x");
         set(&webhooks, 7, 0, "a", "http://localhost:8080/y").unwrap();
-        webhooks.delivered(post.place, 9, 0, true);
+        webhooks.delivered(post.place, 9, at(0), true);
         webhooks.note(7);
         let post = next(&webhooks, 0).unwrap();
         assert_eq!((post.url, post.start.seq), (None, 1));

@@ -243,6 +243,16 @@ impl<T> Schedule<T> {
         entry.is_some_and(|entry| !matches!(entry.stage, PostStage::Idle | PostStage::Stopped))
     }
 
+    /// Whether a post of one is under way.
+    pub fn is_posting(&self, place: PostPlace) -> bool {
+        self.get(place).is_some() && self.under_way.contains_key(&place)
+    }
+
+    /// Whether one was given up, and has not gone on since.
+    pub fn is_stopped(&self, place: PostPlace) -> bool {
+        is_at(&self.entries, place, PostStage::Stopped)
+    }
+
     /// Says that there is something new for one.
     pub fn note(&mut self, place: PostPlace, now_ms: u64) {
         let Some(entry) = self.entry(place) else { return };

@@ -97,6 +97,11 @@ impl Webhook {
         Post { place, owner: self.owner, task, start, form, is_proven, config, url }
     }
 
+    /// Whether something of a task with that last event was not posted.
+    pub fn lacks(&self, last_seq: u64) -> bool {
+        self.snapshot || self.seq < last_seq
+    }
+
     /// It was posted up to this event.
     pub fn posted(&mut self, seq: u64) {
         (self.seq, self.snapshot) = (seq, false);

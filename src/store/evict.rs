@@ -22,6 +22,9 @@ use crate::service::Now;
 /// Finished tasks that one [`Store::sweep`] evicts from one shard at most.
 const SWEEP: usize = 64;
 
+/// Spared tasks of a shard that one sweep looks at: hosts that are away for a day may spare many.
+const SPARED_LOOKS: usize = 64;
+
 /// How much earlier a task of another group must have ended to go before those of this one.
 const LEAD_MS: u64 = 1_000;
 
@@ -61,7 +64,9 @@ impl Store {
                 let mut wakes = Wakes::default();
                 let mut shard = self.lock(at);
                 self.expire(at, &mut shard, now, &mut wakes, SWEEP);
-                is_more |= shard.is_expired(self.budget.ttl_ms, now.mono_ms);
+                self.evict_released(at, &mut shard, &mut wakes);
+                let Shard { finished, slab, .. } = &*shard;
+                is_more |= finished.has_expired(slab, self.budget.ttl_ms, now.mono_ms);
             }
         }
         is_more
@@ -77,12 +82,21 @@ impl Store {
         most: usize,
     ) {
         for _ in 0..most {
-            if !shard.is_expired(self.budget.ttl_ms, now.mono_ms) {
+            let Shard { finished, slab, .. } = &mut *shard;
+            if !finished.has_expired(slab, self.budget.ttl_ms, now.mono_ms) {
                 break;
             }
-            if !shard.spare_oldest(now.mono_ms) {
-                self.evict_from(at, shard, group_of(at), Eviction::Ttl, wakes);
+            if let Some(index) = finished.take_expired(slab) {
+                self.evict_task((at, index), shard, group_of(at), Eviction::Ttl, wakes);
             }
+        }
+    }
+
+    /// Evicts tasks of a shard that were spared and are needed no more, after so many looks.
+    fn evict_released(&self, at: usize, shard: &mut Shard, wakes: &mut Wakes) {
+        let mut looks = SPARED_LOOKS;
+        while let Some(index) = shard.finished.take_released(&shard.slab, &mut looks) {
+            self.evict_task((at, index), shard, group_of(at), Eviction::Ttl, wakes);
         }
     }
 
@@ -230,9 +244,26 @@ impl Store {
         why: Eviction,
         wakes: &mut Wakes,
     ) -> bool {
-        let evicted = shard.evict(at, &self.door, wakes);
+        let index = shard.finished.take_first(&mut shard.slab);
+        if let Some(index) = index {
+            self.evict_task((at, index), shard, group, why, wakes);
+        } else {
+            self.group(at).note_oldest(at, shard.oldest_stamp());
+        }
+        index.is_some()
+    }
+
+    /// Evicts a task that was taken out of the finished ones, and gives its room to a group.
+    fn evict_task(
+        &self,
+        (at, index): (usize, u32),
+        shard: &mut Shard,
+        group: usize,
+        why: Eviction,
+        wakes: &mut Wakes,
+    ) {
+        let evicted = shard.evict(index, at, &self.door, wakes);
         self.group(at).note_oldest(at, shard.oldest_stamp());
-        let Some(evicted) = evicted else { return false };
         let group = &self.groups[group];
         self.budget.bytes.release(&group.bytes, evicted.bytes);
         self.budget.tasks.release(&group.tasks, 1);
@@ -241,6 +272,5 @@ impl Store {
         if let Some((scope, task)) = &evicted.chosen {
             self.unchoose(self.chosen_hash(*scope, task.id()));
         }
-        true
     }
 }

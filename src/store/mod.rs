@@ -13,6 +13,7 @@ mod budget;
 mod door;
 mod edit;
 mod evict;
+mod finished;
 mod follow;
 mod group;
 mod held;

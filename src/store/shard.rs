@@ -16,6 +16,7 @@ use std::{
 
 use super::{
     door::Door,
+    finished::FinishedTasks,
     order::Order,
     scopes::Scopes,
     slab::{NONE, Slab},
@@ -103,9 +104,7 @@ pub(super) struct Shard {
     contexts: HashedMap,
     /// Orders of the contexts with many tasks.
     large_contexts: HashedMap<Box<Orders>>,
-    /// Finished tasks, oldest first: what can be evicted.
-    oldest: u32,
-    youngest: u32,
+    pub finished: FinishedTasks,
     survivors: Survivors,
     /// Wakers that are registered.
     pub waiting: usize,
@@ -118,8 +117,7 @@ impl Shard {
             scopes: Scopes::default(),
             contexts: HashedMap::default(),
             large_contexts: HashedMap::default(),
-            oldest: NONE,
-            youngest: NONE,
+            finished: FinishedTasks::new(),
             survivors: Survivors::default(),
             waiting: 0,
         }
@@ -201,11 +199,7 @@ impl Shard {
         }
         self.survivors.listed(is_new_and_runs, &self.slab, index, stamp);
         if state.is_terminal() {
-            match self.youngest {
-                NONE => self.oldest = index,
-                youngest => self.slab[youngest].next = index,
-            }
-            self.youngest = index;
+            self.finished.push(&mut self.slab, index);
         }
     }
 
@@ -303,20 +297,15 @@ impl Shard {
 
     /// Stamp of the task that would be evicted first; `u64::MAX` when there is none.
     pub fn oldest_stamp(&self) -> u64 {
-        self.slab.slot(self.oldest).map_or(u64::MAX, |slot| slot.stamp)
+        self.finished.first_stamp(&self.slab)
     }
 
-    /// Evicts the task that ended first; `None`: no task has ended.
+    /// Lets a task go that was taken out of the finished ones.
     ///
     /// Owners will be asked first: the oldest task of one who is over its share of this shard.
-    pub fn evict(&mut self, at: usize, door: &Door, wakes: &mut Wakes) -> Option<Evicted> {
-        let index = self.oldest;
-        let slot = self.slab.slot(index)?;
-        let (scope, next, stamp) = (slot.scope, slot.next, slot.stamp);
-        self.oldest = next;
-        if next == NONE {
-            self.youngest = NONE;
-        }
+    pub fn evict(&mut self, index: u32, at: usize, door: &Door, wakes: &mut Wakes) -> Evicted {
+        let slot = &self.slab[index];
+        let (scope, stamp) = (slot.scope, slot.stamp);
         if let Some(state) = slot.listed {
             let orders = self.scopes.orders_mut(scope);
             orders[state as usize].remove(stamp);
@@ -324,18 +313,13 @@ impl Shard {
         self.scopes.leave(scope);
         self.leave(index);
         self.forget(index, wakes);
+        self.slab[index].end_watch();
         let task = door.evict((at, index), &mut self.slab);
         let is_chosen = self.slab[index].is_chosen;
         let slots = self.slab.release(index);
         self.survivors.left(&mut self.slab, stamp);
         let bytes = task.as_ref().map_or(0, Task::heap_bytes);
-        Some(Evicted { bytes, slots, chosen: task.filter(|_| is_chosen).map(|task| (scope, task)) })
-    }
-
-    /// True when the oldest finished task has outlived its time, whatever the wall clock did.
-    pub fn is_expired(&self, ttl_ms: u64, mono_ms: u64) -> bool {
-        let oldest = self.slab.slot(self.oldest);
-        oldest.is_some_and(|slot| mono_ms.saturating_sub(slot.ended_ms) > ttl_ms)
+        Evicted { bytes, slots, chosen: task.filter(|_| is_chosen).map(|task| (scope, task)) }
     }
 
     /// Wakes those who wait with a task.
@@ -362,26 +346,14 @@ impl Shard {
         }
     }
 
-    /// Keeps the task that ended first from leaving for its age, if somebody needs it: it has ended
-    /// now, as far as its age goes. False: it may leave.
-    pub fn spare_oldest(&mut self, mono_ms: u64) -> bool {
-        let index = self.oldest;
-        let Some(slot) = self.slab.slot_mut(index).filter(|slot| slot.is_held()) else {
-            return false;
-        };
-        slot.ended_ms = mono_ms;
-        if index != self.youngest {
-            let next = std::mem::replace(&mut slot.next, NONE);
-            self.slab[self.youngest].next = index;
-            (self.oldest, self.youngest) = (next, index);
-        }
-        true
-    }
-
-    /// Has a task watched, in place of whoever has watched it before.
+    /// Has a task watched, in place of whoever has watched it before. One that has ended takes the
+    /// place of none: it may come late, from a call that another has overtaken.
     #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
     pub fn watch(&mut self, index: u32, watch: Arc<TaskWatch>) {
-        self.slab[index].watch = Some(watch);
+        let before = &mut self.slab[index].watch;
+        if before.is_none() || !watch.is_over() {
+            *before = Some(watch);
+        }
     }
 
     /// Registers one who waits with a task.

@@ -73,6 +73,13 @@ impl Slot {
         self.watch.as_ref().is_some_and(|watch| watch.is_needed())
     }
 
+    /// Tells who watches the task that it leaves.
+    pub fn end_watch(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            watch.leave(self.task.get().map_or(0, Task::seq));
+        }
+    }
+
     fn free(check: u32, next: u32) -> Slot {
         Slot {
             task: TaskInSlot::default(),

@@ -1,7 +1,10 @@
 //! Webhooks whose next post is too large for now.
 
 use super::Webhooks;
-use crate::push::{large::PostSize, schedule::PostPlace};
+use crate::{
+    push::{large::PostSize, schedule::PostPlace},
+    service::Now,
+};
 
 /// Posts that are made anew at a time, of which not all may find room.
 const BROUGHT_BACK_MAX: usize = 8;
@@ -9,10 +12,11 @@ const BROUGHT_BACK_MAX: usize = 8;
 impl Webhooks {
     /// A post that was made is not sent: its webhook waits until there is room for so many bytes,
     /// and holds up nobody meanwhile.
-    pub fn set_aside(&self, place: PostPlace, size: PostSize, now_ms: u64) {
+    pub fn set_aside(&self, place: PostPlace, size: PostSize, now: Now) {
         let mut state = self.lock();
-        if state.schedule.set_aside(place, now_ms) {
+        if state.schedule.set_aside(place, now.mono_ms) {
             state.aside.push_back((place, size));
+            state.settle_place(place, now);
         }
     }
 

@@ -21,15 +21,16 @@ pub enum ReplayOutcome {
 }
 
 impl Webhooks {
-    /// A task has left: what was not posted of it becomes dead letters.
-    pub fn task_left(&self, task: u64, unix_ms: u64) {
+    /// There is nothing to post: its task has left. What was not posted of it becomes dead letters.
+    pub fn task_left(&self, place: PostPlace, now: Now) {
         let mut state = self.lock();
-        for place in state.places(task) {
-            if state.schedule.is_busy(place) {
-                state.bury(place, WhyDead::TaskLeft, unix_ms);
-            }
+        let Some(key) = state.schedule.get(place).map(|webhook| webhook.task) else { return };
+        state.schedule.passed_over(place, now.mono_ms, false);
+        if let Some(task) = state.tasks.get(&key).filter(|task| task.watch.left().is_none()) {
+            // Whoever had the watch has not said up to where it was.
+            task.watch.leave(u64::MAX);
         }
-        state.remove_all(task);
+        state.end_left(key, now.unix_ms);
         drop(state);
         self.changes.wake();
     }
@@ -40,7 +41,7 @@ impl Webhooks {
         let mut state = self.lock();
         for place in state.schedule.give_up(now.mono_ms) {
             state.bury(place, WhyDead::GivenUp, now.unix_ms);
-            state.settle_place(place);
+            state.settle_place(place, now);
         }
     }
 
@@ -107,6 +108,24 @@ impl PushState {
         ReplayOutcome::Resumed
     }
 
+    /// Lets the webhooks of a task go that has left. What one lacks becomes a dead letter; one of
+    /// which a post is under way stays until it is known whether that has arrived.
+    pub(super) fn end_left(&mut self, key: u64, unix_ms: u64) {
+        let left = self.tasks.get(&key).and_then(|task| task.watch.left());
+        let Some(last_seq) = left else { return };
+        for place in self.places(key) {
+            let lacks = self.schedule.get(place).is_some_and(|webhook| webhook.lacks(last_seq));
+            if self.schedule.is_posting(place) {
+                continue;
+            }
+            // One that was given up has its letter.
+            if lacks && !self.schedule.is_stopped(place) {
+                self.bury(place, WhyDead::TaskLeft, unix_ms);
+            }
+            self.remove(key, place);
+        }
+    }
+
     /// Keeps what is known of a webhook that does not go on.
     pub(super) fn bury(&mut self, place: PostPlace, why: WhyDead, unix_ms: u64) {
         let Some(webhook) = self.schedule.get(place) else { return };
@@ -120,12 +139,12 @@ impl PushState {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::task::Waker;
+    use std::task::Wake;
 
     use super::*;
     use crate::push::{
-        FailedPost, Fate, NextPost, Post, PushOutcomes,
-        registry::tests::{BOUNDS, next, set, webhooks},
+        FailedPost, Fate, Post, PushOutcomes,
+        registry::tests::{BOUNDS, at, next, set, webhooks},
     };
 
     const HOUR: u64 = 60 * 60 * 1_000;
@@ -137,10 +156,6 @@ mod tests {
         is_host_there: false,
         random: 0,
     };
-
-    fn at(mono_ms: u64) -> Now {
-        Now { mono_ms, unix_ms: 1_000_000 + mono_ms }
-    }
 
     /// Fails a post that was tried for long enough.
     fn fail(webhooks: &Webhooks, post: &Post, why: &str, now_ms: u64) {
@@ -155,6 +170,13 @@ mod tests {
         let post = next(webhooks, 0).unwrap();
         fail(webhooks, &post, "connection refused", 25 * HOUR);
         post
+    }
+
+    /// Has a task leave with that last event.
+    fn leave(webhooks: &Webhooks, task: u64, seq: u64) {
+        webhooks.lock().tasks[&task].watch.leave(seq);
+        webhooks.note(task);
+        assert!(next(webhooks, 0).is_none());
     }
 
     fn letters(webhooks: &Webhooks) -> Vec<(u64, WhyDead)> {
@@ -189,9 +211,9 @@ mod tests {
         webhooks.note(7);
         assert_eq!(webhooks.replay(1, 30 * HOUR), ReplayOutcome::Resumed);
         assert_eq!(webhooks.replay(1, 30 * HOUR), ReplayOutcome::Unknown);
-        let again = next_behind_looks(&webhooks, 30 * HOUR).unwrap();
+        let again = next(&webhooks, 30 * HOUR).unwrap();
         assert_eq!((again.place, again.start), (before.place, before.start));
-        webhooks.delivered(again.place, 5, 30 * HOUR, false);
+        webhooks.delivered(again.place, 5, at(30 * HOUR), false);
         assert!(letters(&webhooks).is_empty());
         assert_eq!(webhooks.stats(30 * HOUR).outcomes.delivered, 1);
         // It has as long as any other again.
@@ -203,17 +225,6 @@ mod tests {
         assert_eq!((stats.pending, stats.oldest_pending_ms), (1, 2 * HOUR));
     }
 
-    /// The next post, behind tasks that are there.
-    fn next_behind_looks(webhooks: &Webhooks, now_ms: u64) -> Option<Box<Post>> {
-        loop {
-            match webhooks.next(now_ms, Waker::noop()) {
-                NextPost::Post(post) => return Some(post),
-                NextPost::Look(_) => {}
-                NextPost::At(_) | NextPost::Never => return None,
-            }
-        }
-    }
-
     #[test]
     fn a_task_that_leaves_makes_letters_of_what_was_not_posted_which_stay() {
         let webhooks = webhooks();
@@ -222,8 +233,8 @@ mod tests {
         }
         webhooks.note(7);
         let posted = next(&webhooks, 0).unwrap();
-        webhooks.delivered(posted.place, 9, 0, false);
-        webhooks.task_left(7, 5);
+        webhooks.delivered(posted.place, 9, at(0), false);
+        leave(&webhooks, 7, 9);
         assert_eq!(letters(&webhooks), [(1, WhyDead::TaskLeft)]);
         assert_eq!(&*webhooks.dead_letter(1).unwrap().config_id, b"b");
         assert_eq!(webhooks.replay(1, 0), ReplayOutcome::Gone);
@@ -239,7 +250,7 @@ mod tests {
         for task in 1..=3 {
             given_up(&webhooks, task);
         }
-        webhooks.task_left(1, 0);
+        leave(&webhooks, 1, 9);
         set(&webhooks, 2, 0, "a", URL).unwrap();
         assert_eq!(webhooks.replay(1, 0), ReplayOutcome::Gone);
         assert_eq!(webhooks.replay(2, 0), ReplayOutcome::Gone);
@@ -265,18 +276,67 @@ mod tests {
     }
 
     #[test]
-    fn a_task_whose_webhooks_have_all_stopped_is_looked_at_when_it_changes() {
+    fn what_has_everything_leaves_no_letter_and_what_is_under_way_is_waited_for() {
         let webhooks = webhooks();
-        given_up(&webhooks, 7);
+        for id in ["idle", "late", "lost"] {
+            set(&webhooks, 7, 0, id, &format!("https://{id}.example/")).unwrap();
+        }
         webhooks.note(7);
-        let is_needed = || webhooks.lock().tasks[&7].watch.is_needed();
-        assert!(is_needed());
-        assert!(matches!(webhooks.next(0, Waker::noop()), NextPost::Look(7)));
-        assert!(!is_needed());
-        assert!(matches!(webhooks.next(0, Waker::noop()), NextPost::Never));
-        webhooks.task_left(7, 0);
-        // It had its letter.
-        assert_eq!(letters(&webhooks), [(1, WhyDead::GivenUp)]);
+        let posts = [(); 3].map(|()| next(&webhooks, 0).unwrap());
+        webhooks.delivered(posts[0].place, 4, at(0), false);
+        leave(&webhooks, 7, 4);
+        assert!(letters(&webhooks).is_empty());
+        assert_eq!(webhooks.counted().0, 2);
+        webhooks.delivered(posts[1].place, 4, at(0), false);
+        assert!(letters(&webhooks).is_empty());
+        let failed = FailedPost { place: posts[2].place, why: "it is away", ..FAILED };
+        webhooks.failed(&failed, at(0));
+        assert_eq!(letters(&webhooks), [(1, WhyDead::TaskLeft)]);
+        assert_eq!(&*webhooks.dead_letter(1).unwrap().error, "it is away");
         assert_eq!(webhooks.counted(), (0, 0));
+        assert!(next(&webhooks, HOUR).is_none());
+    }
+
+    #[test]
+    fn one_that_waits_for_an_hour_has_its_letter_when_its_task_leaves() {
+        let webhooks = webhooks();
+        set(&webhooks, 7, 0, "a", URL).unwrap();
+        webhooks.note(7);
+        let post = next(&webhooks, 0).unwrap();
+        let failed =
+            FailedPost { place: post.place, retry_after_ms: Some(HOUR), why: "", ..FAILED };
+        assert_eq!(webhooks.failed(&failed, at(0)), Fate::Repeated);
+        leave(&webhooks, 7, 4);
+        assert_eq!(letters(&webhooks), [(1, WhyDead::TaskLeft)]);
+        // One of which nobody has said that its task has left finds out at its turn.
+        set(&webhooks, 8, 0, "a", URL).unwrap();
+        webhooks.note(8);
+        let post = next(&webhooks, 0).unwrap();
+        webhooks.task_left(post.place, at(0));
+        assert_eq!(letters(&webhooks).len(), 2);
+        // One that was given up had its letter.
+        given_up(&webhooks, 9);
+        leave(&webhooks, 9, 4);
+        assert_eq!(letters(&webhooks).len(), 3);
+        assert_eq!(webhooks.counted(), (0, 0));
+    }
+
+    #[test]
+    fn a_task_is_needed_until_its_webhooks_have_everything_or_have_stopped() {
+        let webhooks = webhooks();
+        let watch = set(&webhooks, 7, 0, "a", URL).unwrap();
+        assert!(!watch.is_needed());
+        watch.wake_by_ref();
+        assert!(watch.is_needed());
+        let post = next(&webhooks, 0).unwrap();
+        webhooks.delivered(post.place, 4, at(0), false);
+        assert!(!watch.is_needed());
+        watch.wake_by_ref();
+        let post = next(&webhooks, 0).unwrap();
+        assert!(watch.is_needed());
+        fail(&webhooks, &post, "", 25 * HOUR);
+        assert!(!watch.is_needed());
+        watch.wake_by_ref();
+        assert!(next(&webhooks, 26 * HOUR).is_none() && !watch.is_needed());
     }
 }

@@ -26,33 +26,34 @@ pub struct FailedPost<'a> {
 
 impl Webhooks {
     /// A post has arrived, up to an event; `has_more`: there are others behind it.
-    pub fn delivered(&self, place: PostPlace, upto: u64, now_ms: u64, has_more: bool) {
+    pub fn delivered(&self, place: PostPlace, upto: u64, now: Now, has_more: bool) {
         let mut state = self.lock();
         state.outcomes.delivered += 1;
         state.advance(place, upto);
-        state.schedule.delivered(place, now_ms, has_more);
-        state.settle_place(place);
+        state.schedule.delivered(place, now.mono_ms, has_more);
+        state.settle_place(place, now);
         drop(state);
         self.changes.wake();
     }
 
     /// Its receiver has answered its challenge: what there is for it is posted from now on.
-    pub fn proven(&self, place: PostPlace, now_ms: u64) {
+    pub fn proven(&self, place: PostPlace, now: Now) {
         let mut state = self.lock();
         if let Some(webhook) = state.schedule.get_mut(place) {
             webhook.prove();
         }
-        state.schedule.delivered(place, now_ms, true);
+        state.schedule.delivered(place, now.mono_ms, true);
+        state.settle_place(place, now);
         drop(state);
         self.changes.wake();
     }
 
     /// There was nothing to post up to an event; its host is as it was.
-    pub fn passed_over(&self, place: PostPlace, upto: u64, now_ms: u64, has_more: bool) {
+    pub fn passed_over(&self, place: PostPlace, upto: u64, now: Now, has_more: bool) {
         let mut state = self.lock();
         state.advance(place, upto);
-        state.schedule.passed_over(place, now_ms, has_more);
-        state.settle_place(place);
+        state.schedule.passed_over(place, now.mono_ms, has_more);
+        state.settle_place(place, now);
     }
 
     /// A post has not arrived; see `Schedule::failed`.
@@ -69,8 +70,8 @@ impl Webhooks {
         }
         if fate == Fate::GivenUp {
             state.bury(place, WhyDead::GivenUp, now.unix_ms);
-            state.settle_place(place);
         }
+        state.settle_place(place, now);
         drop(state);
         self.changes.wake();
         fate
@@ -99,10 +100,12 @@ impl PushState {
         }
     }
 
-    /// Says whether the task of a webhook is still needed.
-    pub(super) fn settle_place(&mut self, place: PostPlace) {
+    /// Says whether the task of a webhook is still needed, or lets go what has waited for the end
+    /// of a post.
+    pub(super) fn settle_place(&mut self, place: PostPlace, now: Now) {
         if let Some(task) = self.schedule.get(place).map(|webhook| webhook.task) {
             self.settle(task);
+            self.end_left(task, now.unix_ms);
         }
     }
 }

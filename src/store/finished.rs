@@ -1,0 +1,98 @@
+//! The finished tasks of a shard, by their end: what can be evicted.
+//!
+//! Laws: for room the one leaves that ended first, whoever needs it. Whoever has outlived its time
+//! leaves for its age, unless somebody who watches it needs it: then it is spared until nobody
+//! does, and of those that are spared a bounded number is looked at at a time. Each is spared once.
+
+use std::{
+    collections::BTreeMap,
+    ops::Bound::{Excluded, Unbounded},
+};
+
+use super::slab::{NONE, Slab};
+
+/// Finished tasks in the order of their ends: a list through their slots, and before it those that
+/// are spared.
+pub(super) struct FinishedTasks {
+    oldest: u32,
+    youngest: u32,
+    /// By their stamps.
+    spared: BTreeMap<u64, u32>,
+    /// The stamp of the one among them that was looked at last.
+    looked: u64,
+}
+
+impl FinishedTasks {
+    pub fn new() -> FinishedTasks {
+        FinishedTasks { oldest: NONE, youngest: NONE, spared: BTreeMap::new(), looked: 0 }
+    }
+
+    /// Takes one in that has just ended.
+    pub fn push(&mut self, slab: &mut Slab, index: u32) {
+        match self.youngest {
+            NONE => self.oldest = index,
+            youngest => slab[youngest].next = index,
+        }
+        self.youngest = index;
+    }
+
+    /// Stamp of the one that leaves first; `u64::MAX` when there is none.
+    pub fn first_stamp(&self, slab: &Slab) -> u64 {
+        let listed = || slab.slot(self.oldest).map_or(u64::MAX, |slot| slot.stamp);
+        self.spared.first_key_value().map_or_else(listed, |(stamp, _)| *stamp)
+    }
+
+    /// Takes the one out that ended first; `None`: there is none.
+    pub fn take_first(&mut self, slab: &mut Slab) -> Option<u32> {
+        match self.spared.pop_first() {
+            Some((_, index)) => Some(index),
+            None => self.take_listed(slab),
+        }
+    }
+
+    fn take_listed(&mut self, slab: &mut Slab) -> Option<u32> {
+        let index = self.oldest;
+        self.oldest = std::mem::replace(&mut slab.slot_mut(index)?.next, NONE);
+        if self.oldest == NONE {
+            self.youngest = NONE;
+        }
+        Some(index)
+    }
+
+    /// True when there is one that has outlived its time and was not spared, whatever the wall
+    /// clock did.
+    pub fn has_expired(&self, slab: &Slab, ttl_ms: u64, mono_ms: u64) -> bool {
+        let oldest = slab.slot(self.oldest);
+        oldest.is_some_and(|slot| mono_ms.saturating_sub(slot.ended_ms) > ttl_ms)
+    }
+
+    /// Takes the first of those out; `None`: it is spared, since somebody needs it.
+    pub fn take_expired(&mut self, slab: &mut Slab) -> Option<u32> {
+        let index = self.take_listed(slab)?;
+        let slot = &slab[index];
+        if slot.is_held() {
+            self.spared.insert(slot.stamp, index);
+            return None;
+        }
+        Some(index)
+    }
+
+    /// Takes one out that was spared and that nobody needs any more, after at most so many looks;
+    /// the next call goes on behind it.
+    pub fn take_released(&mut self, slab: &Slab, looks: &mut usize) -> Option<u32> {
+        while *looks > 0 {
+            let mut behind = self.spared.range((Excluded(self.looked), Unbounded));
+            let Some((stamp, index)) = behind.next().map(|(stamp, index)| (*stamp, *index)) else {
+                (self.looked, *looks) = (0, 0);
+                return None;
+            };
+            *looks -= 1;
+            self.looked = stamp;
+            if !slab[index].is_held() {
+                self.spared.remove(&stamp);
+                return Some(index);
+            }
+        }
+        None
+    }
+}
