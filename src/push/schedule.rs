@@ -99,7 +99,7 @@ pub struct Schedule<T> {
     free: Vec<u32>,
     checks: u32,
     hosts: PostHosts,
-    /// Those of whom there is something under way.
+    /// Those of whom something is under way, or was lately.
     owners: HashMap<u32, OwnerPosts, RandomState>,
     /// Of each owner at each host: who waits there.
     lanes: Lanes,

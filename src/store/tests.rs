@@ -3,6 +3,7 @@
 mod pages;
 mod room;
 mod shares;
+mod spared;
 mod workers;
 
 use std::{

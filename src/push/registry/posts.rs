@@ -104,8 +104,10 @@ impl PushState {
     /// of a post.
     pub(super) fn settle_place(&mut self, place: PostPlace, now: Now) {
         if let Some(task) = self.schedule.get(place).map(|webhook| webhook.task) {
-            self.settle(task);
-            self.end_left(task, now.unix_ms);
+            match self.tasks.get(&task).is_some_and(|task| task.watch.left().is_some()) {
+                true => self.end_left(task, now.unix_ms),
+                false => self.settle(task),
+            }
         }
     }
 }

@@ -250,6 +250,7 @@ fn setting_and_deleting_makes_no_room_beyond_the_bounds_and_failures_still_count
     for place in under_way {
         fail(&mut schedule, place, 0);
     }
+    schedule.give_up(0);
     assert_eq!((schedule.len(), schedule.posting(), schedule.owners.len()), ((0, 0), 0, 0));
     // Of a host that stays the circuit opens.
     let stays = schedule.add("https://a", 7, ());
@@ -572,6 +573,7 @@ fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
         ended.into_iter().for_each(|place| schedule.delivered(place, now_ms, false));
     }
     assert!(model.places.values().all(|known| known.waiting == 0));
+    schedule.give_up(now_ms);
     assert!(schedule.lanes.is_empty() && schedule.owners.is_empty() && schedule.posting() == 0);
     let hosts: std::collections::HashSet<_> =
         model.places.values().map(|known| known.origin).collect();

@@ -75,21 +75,46 @@ pub(super) struct OwnerPosts {
     line: LaneLine,
 }
 
-#[cfg(test)]
 impl OwnerPosts {
+    /// Whether nothing is posted for it and nobody waits.
+    pub fn is_idle(&self) -> bool {
+        self.posting == 0 && self.line.turns.is_empty()
+    }
+
+    #[cfg(test)]
     pub fn posting(&self) -> u32 {
         self.posting
     }
 }
 
 impl<T> Schedule<T> {
-    /// Puts one at the end of its lane.
+    /// Grants one its post if there are places, or else puts it at the end of its lane.
     pub(super) fn make_ready(&mut self, place: PostPlace) {
-        let Some((key, ready)) = self.enter_lane(place, VecDeque::push_back) else { return };
-        if ready == 1 {
+        if self.grant_at_once(place).is_some() {
+            return;
+        }
+        if let Some((key, 1)) = self.enter_lane(place, VecDeque::push_back) {
             self.take_turn(key, VecDeque::push_back);
             self.open_host(key.host);
         }
+    }
+
+    /// Where a host and an owner have places nobody waits for them.
+    fn grant_at_once(&mut self, place: PostPlace) -> Option<()> {
+        let entry = self.entries.get_mut(place.index as usize)?.as_mut()?;
+        let entry = Some(entry).filter(|entry| entry.check == place.check)?;
+        let pace = &self.pace;
+        let host = self.hosts.get_mut(entry.host).filter(|host| host.has_place(pace))?;
+        let owner = self.owners.entry(entry.owner).or_default();
+        if owner.posting >= pace.posts_of_owner(entry.owner) {
+            return None;
+        }
+        entry.stage = PostStage::Granted;
+        host.posting += 1;
+        owner.posting += 1;
+        let number = entry.host;
+        self.hosts.grant(number, place);
+        Some(())
     }
 
     /// Puts one before all others that wait for its host, and asks the host at once.
@@ -187,7 +212,7 @@ impl<T> Schedule<T> {
             if owner.posting >= most {
                 return;
             }
-            let Some(LaneTurn { lane: key, ticket }) = owner.line.turns.pop_front() else { break };
+            let Some(LaneTurn { lane: key, ticket }) = owner.line.turns.pop_front() else { return };
             if self.lanes.get(&key).is_none_or(|lane| lane.ticket != ticket) {
                 continue;
             }
@@ -198,9 +223,6 @@ impl<T> Schedule<T> {
             } else {
                 self.take_turn(key, VecDeque::push_back);
             }
-        }
-        if self.owners.get(&number).is_some_and(|owner| owner.posting == 0) {
-            self.owners.remove(&number);
         }
     }
 
