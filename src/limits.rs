@@ -333,6 +333,8 @@ limits! {
     /// Scopes (agent, tenant, owner) with a push configuration for all of their tasks (dialect
     /// evo_ai).
     push_scopes_max: usize = 1_024;
+    /// Scopes of one owner among them.
+    push_scopes_owner_max: usize = 16;
     /// Bytes of all push configurations: 250 for each, beside its URL and what it is posted with,
     /// and 400 for each host; a quarter of them of one owner.
     push_bytes_max: usize = 64 * 1024 * 1024;

@@ -43,7 +43,7 @@ impl CorePush {
             bytes_max: limits.push_bytes_max,
             dead_max: PUSH_DEAD_LETTERS_MAX,
         };
-        let scopes = ScopeWebhooks::new(limits.push_scopes_max);
+        let scopes = ScopeWebhooks::new(limits);
         CorePush { webhooks: Webhooks::new(bounds, settings.pace), settings, scopes }
     }
 }
@@ -274,17 +274,15 @@ impl CorePush {
 fn refusal(refused: PushRefused) -> Fault {
     match refused {
         PushRefused::TaskFull => Fault::at_limit("push_configs_task_max"),
-        PushRefused::OwnerFull => {
-            let detail =
-                "the caller has as many push configurations as may be (push_configs_owner_max)";
-            Fault::because(FaultKind::RateLimited, detail)
-        }
-        PushRefused::OwnerBytesFull => {
-            let detail = "the caller's push configurations have as many bytes as may be \
-                          (a share of push_bytes_max)";
-            Fault::because(FaultKind::RateLimited, detail)
-        }
+        PushRefused::OwnerFull => owner_full("push_configs_owner_max"),
+        PushRefused::OwnerBytesFull => owner_full("a share of push_bytes_max"),
         PushRefused::HostFull => Fault::at_limit("push_configs_host_max"),
         PushRefused::Full => Fault::at_limit("push_bytes_max"),
     }
+}
+
+/// A caller has as many configurations as this limit allows.
+fn owner_full(limit: &'static str) -> Fault {
+    let detail = format!("the caller has as many push configurations as may be ({limit})");
+    Fault::because(FaultKind::RateLimited, detail)
 }

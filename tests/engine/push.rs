@@ -4,7 +4,7 @@
 use std::{sync::Arc, task::Waker};
 
 use peregrine::{
-    agent::{Agent, Deferred, Profile, Turn},
+    agent::{Agent, Deferred, Profile, Turn, echo::Echo},
     auth::{AuthRules, Authenticator, Callers, KeyRule, KnownCaller, SecretDigest},
     engine::{
         NextRequest, Outbox, Pace, PostOutcome, PostRequest, PushSettings, PushTargets, Setup,
@@ -673,6 +673,10 @@ const EVO: &str = "/api/v1/a2a/echo";
 
 /// A server that knows these keys.
 fn lab_with_keys(limits: Limits) -> Lab {
+    Lab::new(setup_with_keys(limits))
+}
+
+fn setup_with_keys(limits: Limits) -> Setup {
     let rule = |key: &str| KeyRule {
         digest: SecretDigest::of(key.as_bytes()),
         caller: KnownCaller { name: key.to_owned(), ..KnownCaller::default() },
@@ -681,7 +685,7 @@ fn lab_with_keys(limits: Limits) -> Lab {
     let api_keys = vec![rule("alice"), rule("bob")];
     let callers = Callers::new(AuthRules { api_keys, ..AuthRules::default() }).unwrap();
     let authenticator = Some(Arc::new(callers) as Arc<dyn Authenticator>);
-    Lab::new(Setup { authenticator, limits, ..setup() })
+    Setup { authenticator, limits, ..setup() }
 }
 
 /// Calls as somebody.
@@ -740,6 +744,28 @@ fn the_webhook_of_evo_ai_is_about_tasks_that_its_scope_makes_from_then_on() {
     courier.done(&lab, &post, PostOutcome::Gone);
     let none = call_as(&mut lab, EVO, "alice", EVO_GET, &json!({}));
     assert_eq!(none["result"], json!({"config": null}));
+}
+
+#[test]
+fn who_sets_none_for_a_scope_of_evo_ai_takes_back_what_was_set() {
+    let mut lab = lab_with_keys(Limits::default());
+    let courier = Courier::of(&lab);
+    let config = json!({"config": {"url": URL}});
+    for none in [json!({"config": null}), json!({"pushNotificationConfig": null})] {
+        for key in ["alice", "bob"] {
+            call_as(&mut lab, EVO, key, EVO_SET, &config);
+        }
+        for _ in 0..2 {
+            let unset = call_as(&mut lab, EVO, "alice", EVO_SET, &none);
+            assert_eq!(unset["result"], json!({"config": null}), "{unset}");
+        }
+        let shown = call_as(&mut lab, EVO, "alice", EVO_GET, &json!({}));
+        assert_eq!(shown["result"], json!({"config": null}));
+        let of_bob = call_as(&mut lab, EVO, "bob", EVO_GET, &json!({}));
+        assert_eq!(of_bob["result"]["config"]["url"], URL, "another scope keeps its own");
+        call_as(&mut lab, "/", "alice", V1.send(), &V1.params(say("hi")));
+        assert!(courier.next(&lab).is_none());
+    }
 }
 
 #[test]
@@ -944,6 +970,32 @@ fn push_scopes_max() {
     }
     let beyond = call_as(&mut lab, EVO, "bob", EVO_SET, &config);
     assert!(beyond["error"].to_string().contains("push_scopes_max"), "{beyond}");
+    // One that is taken back makes room.
+    call_as(&mut lab, EVO, "alice", EVO_SET, &json!({"config": null}));
+    let set = call_as(&mut lab, EVO, "bob", EVO_SET, &config);
+    assert!(set["result"].is_object(), "{set}");
+}
+
+#[test]
+fn push_scopes_owner_max() {
+    let mut setup = setup_with_keys(Limits { push_scopes_owner_max: 1, ..Limits::default() });
+    let agent = |name| (Profile::new(name, "An echo."), Arc::new(Echo) as Arc<dyn Agent>);
+    setup.agents = vec![agent("a"), agent("b")];
+    let mut lab = Lab::new(setup);
+    let config = json!({"config": {"url": URL}});
+    let mut set = |agent: &str, key: &str, config: &Value| {
+        let (path, body) = (format!("/api/v1/a2a/{agent}"), rpc(EVO_SET, config));
+        let reply = lab.ask(&post(&path, &[("x-api-key", key)], &body));
+        (reply.status, reply.text().to_owned())
+    };
+    for key in ["alice", "alice", "bob"] {
+        assert_eq!(set("a", key, &config).0, 200);
+    }
+    // Its own share is full, whichever the agent.
+    let (status, beyond) = set("b", "alice", &config);
+    assert!(status == 429 && beyond.contains("push_scopes_owner_max"), "{status} {beyond}");
+    set("a", "alice", &json!({"config": null}));
+    assert_eq!(set("b", "alice", &config).0, 200);
 }
 
 #[test]

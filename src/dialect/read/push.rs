@@ -26,7 +26,13 @@ slots!(RefSlots {
     tenant: "tenant";
 });
 
+slots!(ScopeSlots {
+    config = "config" | "pushNotificationConfig" | "push_notification_config";
+    context_id: "contextId" | "context_id";
+});
+
 slots!(HeadersSlots {
+    context_id: "contextId" | "context_id";
     url: "url";
     headers: "headers";
 });
@@ -163,12 +169,19 @@ pub(in crate::dialect) fn read_headers<'p>(
 ) -> Result<PushRequest<'p>, Fault> {
     pack.clear();
     let form = PushForm::EvoAi;
+    let task_id = RawText::default();
     if cx.op != Op::PushSet {
-        let task_id = RawText::default();
         return Ok(PushRequest { call: PushCall::Get { task_id, id: None }, form });
     }
     let params = params.ok_or_else(|| missing("config"))?;
-    let config = object(params.get("config"), "config")?.ok_or_else(|| missing("config"))?;
+    let mut around = ScopeSlots::default();
+    around.fill(params);
+    let config = params.at(around.config).ok_or_else(|| missing("config"))?;
+    if config.is_null() {
+        // As in 0.1, it means that there is to be none.
+        return Ok(PushRequest { call: PushCall::Delete { task_id, id: None }, form });
+    }
+    let config = object(Some(config), "config")?.unwrap_or(config);
     let mut slots = HeadersSlots::default();
     slots.fill(config);
     let most = cx.limits.string_bytes_max;
@@ -177,7 +190,7 @@ pub(in crate::dialect) fn read_headers<'p>(
     if url.is_empty() {
         return Err(missing("config.url"));
     }
-    let context_id = params.get("contextId").or(config.get("contextId"));
+    let context_id = params.at(around.context_id).or(config.at(slots.context_id));
     let context_id = identifier(context_id, "contextId", cx)?;
     Packer(pack).put(push_tag::URL, &url);
     Packer(pack).put_some(push_tag::CONTEXT_ID, context_id.as_deref());

@@ -2,7 +2,8 @@
 //! (wire §8).
 //!
 //! Law: a scope is an agent, a tenant and an owner by their names, and has one webhook. Who sets it
-//! again sets another in its place; tasks that there are keep that which they began with.
+//! again sets another in its place, and who sets none takes it back; tasks that there are keep that
+//! which they began with.
 
 use std::{
     collections::HashMap,
@@ -16,6 +17,7 @@ use foldhash::fast::RandomState;
 
 use crate::{
     fault::{Fault, FaultKind},
+    limits::Limits,
     model::{PushCall, PushConfig, PushForm, PushReply, PushRequest, RawText, Reply},
     op::{Core, send::FIRST_SEQ},
     push::{PushStart, WebhookUrl},
@@ -23,7 +25,7 @@ use crate::{
     store::Reserved,
 };
 
-use super::{CheckedWebhook, CorePush, InlineWatch};
+use super::{CheckedWebhook, CorePush, InlineWatch, owner_full};
 
 /// The id of what a scope's webhook is for each task.
 const ID: &[u8] = b"evo_ai";
@@ -58,11 +60,18 @@ pub(super) struct ScopeWebhooks {
     /// How many there are, for those who make tasks.
     count: AtomicUsize,
     most: usize,
+    /// How many of them are one owner's at most.
+    owner_most: usize,
 }
 
 impl ScopeWebhooks {
-    pub fn new(most: usize) -> ScopeWebhooks {
-        ScopeWebhooks { scopes: Mutex::default(), count: AtomicUsize::new(0), most }
+    pub fn new(limits: &Limits) -> ScopeWebhooks {
+        ScopeWebhooks {
+            scopes: Mutex::default(),
+            count: AtomicUsize::new(0),
+            most: limits.push_scopes_max,
+            owner_most: limits.push_scopes_owner_max,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ScopeName, ScopeWebhook, RandomState>> {
@@ -71,12 +80,24 @@ impl ScopeWebhooks {
 
     fn set(&self, name: ScopeName, webhook: ScopeWebhook) -> Result<(), Fault> {
         let mut scopes = self.lock();
-        if scopes.len() >= self.most && !scopes.contains_key(&name) {
-            return Err(Fault::at_limit("push_scopes_max"));
+        if !scopes.contains_key(&name) {
+            let own = scopes.keys().filter(|other| other.owner == name.owner).count();
+            if own >= self.owner_most {
+                return Err(owner_full("push_scopes_owner_max"));
+            }
+            if scopes.len() >= self.most {
+                return Err(Fault::at_limit("push_scopes_max"));
+            }
         }
         scopes.insert(name, webhook);
         self.count.store(scopes.len(), Ordering::Release);
         Ok(())
+    }
+
+    fn unset(&self, name: &ScopeName) {
+        let mut scopes = self.lock();
+        scopes.remove(name);
+        self.count.store(scopes.len(), Ordering::Release);
     }
 
     /// Lets those go that were configured so.
@@ -92,7 +113,7 @@ impl ScopeWebhooks {
 }
 
 impl CorePush {
-    /// Sets or shows the webhook of the scope of a call.
+    /// Sets, unsets or shows the webhook of the scope of a call.
     pub(super) fn of_scope(
         &self,
         cx: &mut CallCx<'_>,
@@ -111,7 +132,11 @@ impl CorePush {
                 self.scopes.set(name, webhook)?;
                 answer(Reply::Push(PushReply::Config { task_id, config }));
             }
-            PushCall::Get { .. } | PushCall::List { .. } | PushCall::Delete { .. } => {
+            PushCall::Delete { .. } => {
+                self.scopes.unset(&name);
+                answer(Reply::Push(PushReply::NoConfig { task_id }));
+            }
+            PushCall::Get { .. } | PushCall::List { .. } => {
                 let found = self.scopes.get(&name);
                 answer(Reply::Push(match &found {
                     Some(webhook) => {
