@@ -20,6 +20,7 @@ mod json_out;
 mod pre_v1;
 #[cfg(feature = "push")]
 mod push_body;
+mod push_name;
 mod push_out;
 mod read;
 pub mod rest;
@@ -41,6 +42,7 @@ use crate::{
 
 #[cfg(feature = "push")]
 pub use push_body::{push_body, push_head};
+pub use push_name::{push_ids, push_name};
 #[cfg(feature = "client")]
 pub use read::{ReplyCx, read_fault, read_item, read_reply};
 pub use standard::DIALECT as STANDARD;

@@ -2,9 +2,9 @@
 //!
 //! Law: credentials are never written: whoever has set them knows them, and nobody else shall.
 
-use crate::model::{PushConfig, PushFilter, PushReply, RawText};
+use crate::model::{PushConfig, PushReply, RawText};
 
-use super::json_out;
+use super::{json_out, push_name};
 
 /// What stands for a value that is not shown.
 const HIDDEN: &[u8] = b"***";
@@ -36,13 +36,13 @@ fn v1_config(out: &mut Vec<u8>, task_id: RawText<'_>, config: PushConfig<'_>) {
     out.push(b'}');
 }
 
-/// Which events it gets, of one that says so.
-fn filter(out: &mut Vec<u8>, config: PushConfig<'_>) {
+/// Appends which events it gets, of one that says so, behind its other members.
+pub(super) fn filter(out: &mut Vec<u8>, config: PushConfig<'_>) {
     let Some(filter) = config.filter() else { return };
     json_out::list(out, b",\"events\":[", filter.kinds(), true, |out, kind| {
         json_out::text(out, b"\"", kind.as_bytes());
     });
-    if filter.has(PushFilter::COALESCE) {
+    if filter.is_coalesced() {
         json_out::flag(out, b",\"coalesce\":", true);
     }
 }
@@ -100,10 +100,8 @@ pub(super) fn v01(out: &mut Vec<u8>, reply: &PushReply<'_>) {
 /// Appends what HTTP+JSON of 0.3 says: a configuration has a resource name.
 pub(super) fn v03_rest(out: &mut Vec<u8>, reply: &PushReply<'_>) {
     let config_out = |out: &mut Vec<u8>, task_id: RawText<'_>, config: PushConfig<'_>| {
-        json_out::text(out, b"{\"name\":\"tasks/", task_id.raw());
-        out.pop();
-        let id = config.id().unwrap_or_default();
-        json_out::text(out, b"/pushNotificationConfigs/", id.raw());
+        let name = push_name(task_id.raw(), config.id().map(RawText::raw));
+        json_out::text(out, b"{\"name\":\"", &name);
         out.extend_from_slice(b",\"pushNotificationConfig\":");
         old_config(out, config, true);
         out.push(b'}');
@@ -150,16 +148,10 @@ pub(super) fn evo_ai(out: &mut Vec<u8>, reply: &PushReply<'_>) {
     };
     json_out::text(out, b"{\"config\":{\"url\":\"", config.url().raw());
     json_out::text_some(out, b",\"contextId\":\"", config.context_id());
-    out.extend_from_slice(b",\"headers\":");
-    let start = out.len();
-    json_out::list(out, b"{", config.headers(), true, |out, (name, _)| {
-        json_out::text(out, b"\"", name.raw());
+    out.extend_from_slice(b",\"headers\":{");
+    for (at, (name, _)) in config.headers().enumerate() {
+        json_out::text(out, if at == 0 { b"\"" } else { b",\"" }, name.raw());
         json_out::text(out, b":\"", HIDDEN);
-    });
-    // The list ends as one, and these are members.
-    debug_assert!(out.len() > start);
-    if let Some(last) = out.last_mut() {
-        *last = b'}';
     }
-    out.extend_from_slice(b"}}");
+    out.extend_from_slice(b"}}}");
 }

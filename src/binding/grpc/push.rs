@@ -1,7 +1,7 @@
 //! Push configurations over gRPC: the requests about them, and what is said of them (wire §4.2).
 
 use crate::{
-    dialect::ReadCx,
+    dialect::{ReadCx, push_ids, push_name},
     fault::Fault,
     model::{
         Call, Generation, Op, PushCall, PushConfig, PushForm, PushReply, PushRequest, RawText,
@@ -16,9 +16,6 @@ use super::{
     message::{canonical, missing},
     read::{Asked, malformed},
 };
-
-/// What stands between the ids in the name of a configuration of 0.3.
-const BETWEEN: &[u8] = b"/pushNotificationConfigs";
 
 /// What a request or a configuration says; each text is spelled as between the quotes of JSON.
 #[derive(Default)]
@@ -98,7 +95,7 @@ pub(super) fn of_send(
 ) -> Result<Option<(usize, usize)>, Fault> {
     let mut said = PushFields::default();
     match generation {
-        Generation::V1 => request_v1(cx, config, &mut said)?,
+        Generation::V1 => config_v1(cx, config, &mut said)?,
         Generation::V01 | Generation::V03 => config_v03(cx, config, &mut said)?,
     }
     if said.url.is_empty() {
@@ -134,35 +131,51 @@ fn text(
     canonical(field, value, most, place)
 }
 
-/// A request of 1.0, or its configuration: they number their fields differently.
+/// A request of 1.0: it is a configuration where one is set.
 fn request_v1<'p>(cx: &ReadCx<'_>, body: &'p [u8], said: &mut PushFields<'p>) -> Result<(), Fault> {
     use v1::{
         get_task_push_notification_config_request as one,
         list_task_push_notification_configs_request as list,
-        task_push_notification_config as config,
     };
-    let (id_most, most) = (cx.limits.identifier_bytes_max, cx.limits.string_bytes_max);
+    let most = cx.limits.identifier_bytes_max;
+    let is_list = match cx.op {
+        Op::PushSet => return config_v1(cx, body, said),
+        op => op == Op::PushList,
+    };
     for found in Fields(body) {
         let (number, value) = found.map_err(malformed)?;
-        match (cx.op, number) {
-            (Op::PushGet | Op::PushDelete, one::TENANT) | (Op::PushList, list::TENANT) => {
+        match (is_list, number) {
+            (false, one::TENANT) | (true, list::TENANT) => {
                 said.tenant = value.text().map_err(malformed)?;
             }
-            (Op::PushGet | Op::PushDelete, one::TASK_ID) | (Op::PushList, list::TASK_ID) => {
-                text("taskId", value, id_most, &mut said.task_id)?;
+            (false, one::TASK_ID) | (true, list::TASK_ID) => {
+                text("taskId", value, most, &mut said.task_id)?;
             }
-            (Op::PushGet | Op::PushDelete, one::ID) => text("id", value, id_most, &mut said.id)?,
-            (Op::PushList, list::PAGE_SIZE) => said.page_size = value.int32().map_err(malformed)?,
-            (Op::PushList, list::PAGE_TOKEN) => {
-                text("pageToken", value, id_most, &mut said.page_token)?;
-            }
-            (Op::PushGet | Op::PushDelete | Op::PushList, _) => {}
-            (_, config::TENANT) => said.tenant = value.text().map_err(malformed)?,
-            (_, config::ID) => text("id", value, id_most, &mut said.id)?,
-            (_, config::TASK_ID) => text("taskId", value, id_most, &mut said.task_id)?,
-            (_, config::URL) => text("url", value, most, &mut said.url)?,
-            (_, config::TOKEN) => text("token", value, most, &mut said.token)?,
-            (_, config::AUTHENTICATION) => {
+            (false, one::ID) => text("id", value, most, &mut said.id)?,
+            (true, list::PAGE_SIZE) => said.page_size = value.int32().map_err(malformed)?,
+            (true, list::PAGE_TOKEN) => text("pageToken", value, most, &mut said.page_token)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn config_v1<'p>(
+    cx: &ReadCx<'_>,
+    config: &'p [u8],
+    said: &mut PushFields<'p>,
+) -> Result<(), Fault> {
+    use v1::task_push_notification_config as field;
+    let (id_most, most) = (cx.limits.identifier_bytes_max, cx.limits.string_bytes_max);
+    for found in Fields(config) {
+        let (number, value) = found.map_err(malformed)?;
+        match number {
+            field::TENANT => said.tenant = value.text().map_err(malformed)?,
+            field::ID => text("id", value, id_most, &mut said.id)?,
+            field::TASK_ID => text("taskId", value, id_most, &mut said.task_id)?,
+            field::URL => text("url", value, most, &mut said.url)?,
+            field::TOKEN => text("token", value, most, &mut said.token)?,
+            field::AUTHENTICATION => {
                 let value = value.bytes().map_err(malformed)?;
                 authentication(cx, value, v1::authentication_info::CREDENTIALS, said)?;
             }
@@ -252,19 +265,16 @@ fn authentication(
     Ok(())
 }
 
-/// The ids in `tasks/{t}/pushNotificationConfigs/{c}`, or in `tasks/{t}`.
+/// The ids in the name of a configuration, or of its task.
 fn resource(cx: &ReadCx<'_>, value: Value<'_>, said: &mut PushFields<'_>) -> Result<(), Fault> {
-    let name = value.bytes().map_err(malformed)?;
-    let rest = name.strip_prefix(b"tasks/").unwrap_or(name);
-    let at = rest.windows(BETWEEN.len()).rposition(|window| window == BETWEEN);
-    let (task_id, behind) = rest.split_at(at.unwrap_or(rest.len()));
+    let (task_id, id) = push_ids(value.bytes().map_err(malformed)?);
     let most = cx.limits.identifier_bytes_max;
     text("name", Value::Bytes(task_id), most, &mut said.task_id)?;
-    match behind.strip_prefix(BETWEEN).and_then(|behind| behind.strip_prefix(b"/")) {
-        // An id that is said by itself counts before it.
-        Some(id) if said.id.is_empty() => text("name", Value::Bytes(id), most, &mut said.id),
-        Some(_) | None => Ok(()),
+    // An id that is said by itself counts before it.
+    if !id.is_empty() && said.id.is_empty() {
+        text("name", Value::Bytes(id), most, &mut said.id)?;
     }
+    Ok(())
 }
 
 /// Appends what is said of configurations; credentials never are.
@@ -319,8 +329,7 @@ fn put_config(
         }
         Generation::V01 | Generation::V03 => {
             use v03::{push_notification_config as field, task_push_notification_config as named};
-            let name = [b"tasks/", task_id.raw(), BETWEEN, b"/", id.raw()].concat();
-            text_field(writer, named::NAME, &name);
+            text_field(writer, named::NAME, &push_name(task_id.raw(), Some(id.raw())));
             let nested = writer.open(named::PUSH_NOTIFICATION_CONFIG, config.packed().len() + 16);
             text_field(writer, field::ID, id.raw());
             text_field(writer, field::URL, config.url().raw());
@@ -413,6 +422,9 @@ mod tests {
         assert_eq!(said(Op::PushDelete, name), r#" Delete { task_id: "t", id: Some("p") }"#);
         assert_eq!(said(Op::PushGet, &[(1, b"tasks/t")]), r#" Get { task_id: "t", id: None }"#);
         assert_eq!(said(Op::PushDelete, &[(1, b"tasks/t")]), "name");
+        assert_eq!(said(Op::PushGet, &[(1, b"t")]), r#" Get { task_id: "t", id: None }"#);
+        let other = said(Op::PushGet, &[(1, b"tasks/t/pushNotificationConfigsX")]);
+        assert_eq!(other, r#" Get { task_id: "t/pushNotificationConfigsX", id: None }"#);
         assert_eq!((said(Op::PushGet, &[]), said(Op::PushList, &[])), {
             ("name".to_owned(), "parent".to_owned())
         });

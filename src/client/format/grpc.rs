@@ -16,10 +16,14 @@ use crate::{
     dialect::{
         self,
         calls::{ALL_HISTORY, CallOut, Calls},
+        push_name,
     },
     http::media,
     json::{Parser, write::push_u64},
-    model::{Generation, NotExpressible, Op, OutgoingCall, PushCall, RawText, ReadError, Received},
+    model::{
+        Generation, NotExpressible, Op, OutgoingCall, PushCall, PushConfig, RawText, ReadError,
+        Received,
+    },
     pb::{Fields, Writer},
 };
 
@@ -160,11 +164,28 @@ pub(super) fn write(
     // Our own text, so it is JSON; what a caller gave as JSON is part of it.
     let no_json = NotExpressible { what: "what is no JSON", by: BY };
     let value = parser.parse(json, usize::MAX).map_err(|_| no_json)?;
+    if pushed(call).is_some_and(|config| config.filter().is_some()) {
+        return Err(NotExpressible { what: "the events of a push configuration", by: BY });
+    }
     push_message(body, schema, value)
         .map_err(|NoField(_)| NotExpressible { what: "a member without a field", by: BY })?;
     frame::finish(body, start);
     out.content_type = Some(media::GRPC);
     Ok(())
+}
+
+/// The push configuration that a call has.
+fn pushed<'c>(call: &OutgoingCall<'c>) -> Option<PushConfig<'c>> {
+    match *call {
+        OutgoingCall::Send(ref send) => send.push,
+        OutgoingCall::Push(PushCall::Set(config)) => Some(config),
+        OutgoingCall::Push(_)
+        | OutgoingCall::Get(_)
+        | OutgoingCall::List(_)
+        | OutgoingCall::Cancel(_)
+        | OutgoingCall::Subscribe(_)
+        | OutgoingCall::ExtendedCard => None,
+    }
 }
 
 /// The params of 0.3 in ProtoJSON: those that HTTP+JSON has in its paths are named here.
@@ -187,12 +208,8 @@ fn params_v03(
         }
     };
     out.truncate(start);
-    out.extend_from_slice(format!("{{\"{member}\":\"tasks/").as_bytes());
-    out.extend_from_slice(task_id.raw());
-    if let Some(id) = id {
-        out.extend_from_slice(b"/pushNotificationConfigs/");
-        out.extend_from_slice(id.raw());
-    }
+    out.extend_from_slice(format!("{{\"{member}\":\"").as_bytes());
+    out.extend_from_slice(&push_name(task_id.raw(), id.map(RawText::raw)));
     out.push(b'"');
     match *call {
         OutgoingCall::Get(get) => {

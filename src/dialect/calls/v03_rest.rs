@@ -6,7 +6,7 @@ use crate::model::{
 };
 
 use super::{
-    super::{json_out::TaskRef, v03_rest},
+    super::{json_out::TaskRef, push_name, v03_rest},
     CallOut, has_id, message_with_ids,
     object::ObjectOut,
     only, plain_config, plain_parts, pre_v1, without_references,
@@ -74,12 +74,10 @@ fn set(params: &mut ObjectOut<'_>, config: PushConfig<'_>) -> Result<(), NotExpr
     let what = "a push configuration without its id";
     let id = config.id().ok_or(NotExpressible { what, by: BY })?;
     plain_config(config, BY)?;
-    let parent = [b"tasks/", task_id.raw()].concat();
-    let name = [&parent, &b"/pushNotificationConfigs/"[..], id.raw()].concat();
-    params.raw("parent", &parent);
+    params.raw("parent", &push_name(task_id.raw(), None));
     params.raw("configId", id.raw());
     let mut resource = ObjectOut::open(params.key("config"));
-    resource.raw("name", &name);
+    resource.raw("name", &push_name(task_id.raw(), Some(id.raw())));
     pre_v1::old_config(resource.key("pushNotificationConfig"), config);
     resource.close();
     Ok(())

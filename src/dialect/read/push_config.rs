@@ -9,7 +9,10 @@ use crate::{
     model::{PushFilter, pack::Packer, push::push_tag},
 };
 
-use super::{RawString, ReadCx, boolean, canonical, identifier, object, set, slots, too_long};
+use super::{
+    super::push_ids, RawString, ReadCx, boolean, canonical, identifier, object, set, slots,
+    too_long,
+};
 
 slots!(ConfigSlots {
     id: "id";
@@ -79,15 +82,18 @@ pub(super) fn fields<'p>(cx: &ReadCx<'_>, value: Value<'p>) -> Result<ConfigFiel
         }
         let id = identifier(at.at(slots.id), "id", cx)?;
         put_some(&mut read.task_id, identifier(at.at(slots.task_id), "taskId", cx)?);
+        let inner = at.at(slots.inner);
+        if inner.is_some() {
+            // Around a configuration an id is the task's, as in 0.1.
+            put_some(&mut read.task_id, id.clone());
+        }
         for name in [slots.name, slots.parent] {
             if let Some(name) = at.at(name).and_then(|name| name.string_canonical()) {
                 resource(cx, name, &mut read)?;
             }
         }
         put_some(&mut read.id, identifier(at.at(slots.config_id), "configId", cx)?);
-        if let Some(inner) = at.at(slots.inner) {
-            // Around a configuration an id is the task's, as in 0.1.
-            put_some(&mut read.task_id, id);
+        if let Some(inner) = inner {
             if inner.is_null() {
                 read.is_null = true;
                 return Ok(read);
@@ -133,7 +139,7 @@ fn filter(at: Value<'_>, slots: &ConfigSlots) -> Result<Option<PushFilter>, Faul
     if events.is_none() && coalesce.is_none() {
         return Ok(None);
     }
-    let mut filter = PushFilter::ALL;
+    let mut filter = PushFilter::ALL.coalesced(coalesce == Some(true));
     if let Some(events) = events {
         let wrong = || Fault::param("events", "must be a list of status, artifacts and final");
         if events.kind() != Kind::Array {
@@ -141,12 +147,10 @@ fn filter(at: Value<'_>, slots: &ConfigSlots) -> Result<Option<PushFilter>, Faul
         }
         for event in events.elements() {
             let name = event.as_str().ok_or_else(wrong)?;
-            let kind = PushFilter::KINDS.into_iter().find(|(kind, _)| *kind == name);
-            filter = filter.with(kind.ok_or_else(wrong)?.1);
+            filter = filter.with(PushFilter::named(&name).ok_or_else(wrong)?);
         }
     }
-    let coalesce = if coalesce == Some(true) { PushFilter::COALESCE } else { PushFilter::ALL };
-    Ok(Some(filter.with(coalesce)))
+    Ok(Some(filter))
 }
 
 fn put_some<T>(place: &mut Option<T>, found: Option<T>) {
@@ -166,19 +170,13 @@ fn text<'p>(
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
-/// The ids in `tasks/{t}/pushNotificationConfigs/{c}` (wire §4.2).
+/// The ids in the name of a configuration.
 fn resource<'p>(
     cx: &ReadCx<'_>,
     name: RawString<'p>,
     read: &mut ConfigFields<'p>,
 ) -> Result<(), Fault> {
-    const BETWEEN: &[u8] = b"/pushNotificationConfigs/";
-    let Some(rest) = name.strip_prefix(b"tasks/") else { return Ok(()) };
-    let between = rest.windows(BETWEEN.len()).rposition(|window| window == BETWEEN);
-    let (task_id, id) = match between {
-        Some(at) => (&rest[..at], &rest[at + BETWEEN.len()..]),
-        None => (rest.strip_suffix(b"/pushNotificationConfigs").unwrap_or(rest), &b""[..]),
-    };
+    let (task_id, id) = push_ids(&name);
     let most = cx.limits.identifier_bytes_max;
     for (place, id) in [(&mut read.task_id, task_id), (&mut read.id, id)] {
         if id.len() > most {

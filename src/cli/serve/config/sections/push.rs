@@ -95,12 +95,11 @@ pub fn read(root: &ConfigSection) -> Result<Option<PushSettings>, Wrong> {
         ports: if ports.is_empty() { PortRule::Usual } else { PortRule::Only(ports) },
         translators: all(section, "translators", "a network, as 2001:db8::/96")?,
     };
-    let coalesce = if is_on("coalesce") { PushFilter::COALESCE } else { PushFilter::ALL };
     let settings = PushSettings {
         targets,
         anonymous: is_on("anonymous"),
         challenge: is_on("challenge"),
-        filter: events(section)?.with(coalesce),
+        filter: events(section)?.coalesced(is_on("coalesce")),
         ..PushSettings::default()
     };
     Ok(section.switch("enabled").unwrap_or(true).then_some(settings))
@@ -110,8 +109,7 @@ pub fn read(root: &ConfigSection) -> Result<Option<PushSettings>, Wrong> {
 fn events(section: &ConfigSection) -> Result<PushFilter, Wrong> {
     let mut filter = PushFilter::ALL;
     for (index, item) in section.texts("events").unwrap_or_default().iter().enumerate() {
-        let kind = PushFilter::KINDS.into_iter().find(|(name, _)| *name == item.text);
-        let Some((_, kind)) = kind else {
+        let Some(kind) = PushFilter::named(&item.text) else {
             let message = format!("{:?} is not status, artifacts or final", item.text);
             return Err(section.wrong_item("events", index, message));
         };

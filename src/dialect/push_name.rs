@@ -1,0 +1,49 @@
+//! The names that 0.3 gives to push configurations, `tasks/{t}/pushNotificationConfigs/{c}`
+//! (wire §4.2).
+
+const TASKS: &[u8] = b"tasks/";
+const CONFIGS: &[u8] = b"/pushNotificationConfigs";
+
+/// The name of a configuration; `None`: that of its task.
+pub fn push_name(task_id: &[u8], id: Option<&[u8]>) -> Vec<u8> {
+    let mut name = [TASKS, task_id].concat();
+    if let Some(id) = id {
+        name.extend_from_slice(CONFIGS);
+        name.push(b'/');
+        name.extend_from_slice(id);
+    }
+    name
+}
+
+/// The ids of a task and of its configuration in a name; the second is empty where the name is the
+/// task's, or that of all its configurations. A bare id is the task's.
+pub fn push_ids(name: &[u8]) -> (&[u8], &[u8]) {
+    let rest = name.strip_prefix(TASKS).unwrap_or(name);
+    let behind = |at: usize| rest[at..].strip_prefix(CONFIGS)?.strip_prefix(b"/");
+    let found = (0..rest.len()).rev().find_map(|at| Some((&rest[..at], behind(at)?)));
+    found.unwrap_or((rest.strip_suffix(CONFIGS).unwrap_or(rest), b""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_the_ids_that_it_was_made_of() {
+        for (name, task_id, id) in [
+            ("tasks/t/pushNotificationConfigs/c", "t", "c"),
+            ("tasks/t/pushNotificationConfigs/c/d", "t", "c/d"),
+            ("tasks/t/pushNotificationConfigs/", "t", ""),
+            ("tasks/t/pushNotificationConfigs", "t", ""),
+            ("tasks/t/pushNotificationConfigsX", "t/pushNotificationConfigsX", ""),
+            ("tasks/t", "t", ""),
+            ("t", "t", ""),
+            ("tasks/", "", ""),
+            ("", "", ""),
+        ] {
+            assert_eq!(push_ids(name.as_bytes()), (task_id.as_bytes(), id.as_bytes()), "{name}");
+        }
+        assert_eq!(push_name(b"t", Some(b"c")), b"tasks/t/pushNotificationConfigs/c");
+        assert_eq!(push_name(b"t", None), b"tasks/t");
+    }
+}
