@@ -238,6 +238,7 @@ fn task() -> Command {
 fn push_config() -> Command {
     let create = "Have an agent post the events of a task to a URL";
     let id = "Its name [default: the agent's choice; one of ours where 0.3 wants one]";
+    let events = "Only these, as status,artifacts,final [default: what the agent posts]";
     group("push-config", "Where an agent tells of a task")
         .subcommand(
             client("task push-config create", &["TASK"], create)
@@ -245,7 +246,9 @@ fn push_config() -> Command {
                 .arg(flag("id", "ID", id))
                 .arg(flag("token", "TOKEN", "What the agent shows there"))
                 .arg(flag("auth-scheme", "SCHEME", "How the agent authenticates there, as Bearer"))
-                .arg(flag("auth-credentials", "TEXT", "With what")),
+                .arg(flag("auth-credentials", "TEXT", "With what"))
+                .arg(flag("events", "KINDS", events))
+                .arg(switch("coalesce", "One post of the task for events that wait together")),
         )
         .subcommand(client("task push-config get", &["TASK", "CONFIG"], "Show one"))
         .subcommand(client("task push-config list", &["TASK"], "List those of a task"))

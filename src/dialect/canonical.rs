@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    json_out,
+    json_out, push_out,
     v1::{self, Artifacts},
 };
 
@@ -107,6 +107,7 @@ pub(super) fn push_config(out: &mut Vec<u8>, config: PushConfig<'_>, tenant: Opt
         json_out::text_some(out, b",\"credentials\":\"", config.credentials());
         out.push(b'}');
     }
+    push_out::filter(out, config);
     out.push(b'}');
     // The comma of the first member, of which there is one: the URL.
     if let Some(first) = out.get_mut(start) {

@@ -171,6 +171,15 @@ impl PushConfigBuf {
         self.authentication("Bearer", credentials)
     }
 
+    /// Names the events that it shall get, where the agent has the extension
+    /// [`PUSH_EVENTS`](super::Extension::PUSH_EVENTS); others take no notice. Not over gRPC.
+    #[must_use]
+    pub fn filter(mut self, filter: PushFilter) -> PushConfigBuf {
+        super::build::remove(&mut self.packed, push_tag::FILTER);
+        Packer(&mut self.packed).put(push_tag::FILTER, &[filter.bits()]);
+        self
+    }
+
     /// Gives a header field of its own, beside those before (Evo AI).
     #[must_use]
     pub fn header<'t>(
@@ -288,6 +297,14 @@ mod tests {
         assert!(view.credentials().is_some_and(|secret| secret == "hush\n"));
         let printed = format!("{view:?}");
         assert!(printed.contains("a.example") && !printed.contains("hush"), "{printed}");
+    }
+
+    #[test]
+    fn a_configuration_has_the_filter_that_was_set_last() {
+        let config = PushConfigBuf::new("https://a.example");
+        assert_eq!(config.view().filter(), None);
+        let config = config.filter(PushFilter::STATUS).filter(PushFilter::FINAL.coalesced(true));
+        assert_eq!(config.view().filter(), Some(PushFilter::FINAL.coalesced(true)));
     }
 
     #[test]

@@ -161,8 +161,8 @@ fn push_configs_are_not_asked_for_where_the_card_has_none() {
 
 #[test]
 fn push_configs_are_made_read_listed_and_deleted() {
-    let config =
-        json!({ "taskId": "t-1", "id": "c-1", "url": "https://h.example/hook", "token": "x" });
+    let config = json!({ "taskId": "t-1", "id": "c-1", "url": "https://h.example/hook", "token": "x",
+            "events": ["status", "final"], "coalesce": true });
     let answered = config.clone();
     let fake = Fake::start(move |heard, _, url| match heard.rpc() {
         "" => {
@@ -190,12 +190,17 @@ fn push_configs_are_made_read_listed_and_deleted() {
         "Bearer",
         "--auth-credentials",
         "y",
+        "--events",
+        "status,final",
+        "--coalesce",
     ]);
     assert_eq!(made, config);
     let sent = fake.heard().pop().unwrap().body;
     assert_eq!(sent["method"], "CreateTaskPushNotificationConfig");
     assert_eq!(sent["params"]["url"], url, "{sent}");
     assert_eq!(sent["params"]["authentication"], json!({ "scheme": "Bearer", "credentials": "y" }));
+    assert_eq!(sent["params"]["events"], json!(["status", "final"]));
+    assert_eq!(sent["params"]["coalesce"], true);
     assert_eq!(user.json(&["task", "push-config", "get", "t-1", "c-1"]), config);
     let list = user.json(&["task", "push-config", "list", "t-1"]);
     assert_eq!(list["configs"], json!([config]));
@@ -203,6 +208,7 @@ fn push_configs_are_made_read_listed_and_deleted() {
     let said = user.ok(&["task", "push-config", "list", &fake.url, "t-1"]);
     assert_floor(&said.out);
     assert_eq!((said.field("Push config"), said.field("Token")), ("c-1", "***"));
+    assert_eq!((said.field("Events"), said.field("Coalesce")), ("status,final", "yes"));
     let said = user.ok(&["task", "push-config", "delete", "t-1", "c-1"]);
     assert_eq!((said.field("Task"), said.field("Deleted")), ("t-1", "c-1"));
 }

@@ -28,8 +28,8 @@ use peregrine::{
     json::{Kind, Parser, Value},
     model::{
         Artifact, Call, CallBuf, Generation, JsonObject, Message, Op, OutgoingCall, Profile,
-        PushCall, PushConfig, PushConfigBuf, PushForm, PushReply, PushRequest, RawText, Received,
-        ReceivedKind, Reply, Send, SendMode, Target, TaskBuf, TaskEvent, TaskState,
+        PushCall, PushConfig, PushConfigBuf, PushFilter, PushForm, PushReply, PushRequest, RawText,
+        Received, ReceivedKind, Reply, Send, SendMode, Target, TaskBuf, TaskEvent, TaskState,
         call::{Get, List},
         pack::{Packer, artifact_tag, part_tag},
     },
@@ -952,7 +952,9 @@ fn operations_on_push_configurations_arrive_and_their_answers_come_back() {
     // A path may not hide a slash, so those of HTTP+JSON cannot say every id.
     let texts = ["[a-zé ~_-]{1,12}", "[a-zé ~_-]{1,12}", "[a-z/?=%]{0,12}"];
     let optional = [prop::option::of(identifier()), prop::option::of(identifier())];
-    check(48, (texts, optional), |(texts, [token, credentials])| {
+    let chosen = (prop::option::of(0..8_u8), prop::bool::ANY);
+    check(48, (texts, optional, chosen), |(texts, [token, credentials], (kinds, coalesce))| {
+        let filter = kinds.map(|kinds| filter(kinds, coalesce));
         let [task_id, id, path] = texts.each_ref().map(|text| raw(text));
         let url = format!("https://h/{}", path.raw_str());
         for (at, spoken) in all.iter().enumerate() {
@@ -970,6 +972,11 @@ fn operations_on_push_configurations_arrive_and_their_answers_come_back() {
             }
             if let Some(credentials) = &credentials {
                 config = config.authentication("Bearer", raw(credentials));
+            }
+            if let Some(filter) = filter
+                && !spoken.is_struct()
+            {
+                config = config.filter(filter);
             }
             let view = config.view();
             let named = Some(id).filter(|_| !is_v01);
@@ -1037,13 +1044,21 @@ fn the_configuration_of_evo_ai_has_headers_and_no_task() {
     }
 }
 
+/// The kinds of events of these bits.
+fn filter(kinds: u8, coalesce: bool) -> PushFilter {
+    let all = [PushFilter::STATUS, PushFilter::ARTIFACTS, PushFilter::FINAL];
+    let named = all.into_iter().enumerate().filter(|(at, _)| kinds & 1 << at != 0);
+    named.fold(PushFilter::ALL, |filter, (_, kind)| filter.with(kind)).coalesced(coalesce)
+}
+
 /// All that a call on configurations says.
 fn told(call: &PushCall<'_>) -> String {
     match call {
         PushCall::Set(config) => {
             let ids = (text(config.id()), text(config.task_id()));
             let secrets = (text(config.token()), text(config.credentials()));
-            format!("{ids:?} {} {:?} {secrets:?}", config.url(), text(config.scheme()))
+            let (scheme, filter) = (text(config.scheme()), config.filter());
+            format!("{ids:?} {} {scheme:?} {secrets:?} {filter:?}", config.url())
         }
         other => format!("{other:?}"),
     }
@@ -1152,6 +1167,14 @@ fn what_cannot_be_said_is_named_before_anything_is_sent() {
         OutgoingCall::Get(Get { id: raw("t"), context_id: None, history: Some(11), wait: None });
     let config = PushConfigBuf::new("https://h").task_id("t");
     let set = OutgoingCall::Push(PushCall::Set(config.view()));
+    let filtered = config.clone().id("c").filter(PushFilter::FINAL);
+    let set_filtered = OutgoingCall::Push(PushCall::Set(filtered.view()));
+    for generation in [V1, V03] {
+        assert_eq!(
+            refused(Format::standard(Binding::Grpc, generation), &set_filtered, None),
+            "the events of a push configuration cannot be said in A2A gRPC"
+        );
+    }
     assert_eq!(refused(rpc(V03), &list, None), "ListTasks cannot be said in A2A 0.3");
     assert_eq!(refused(rpc(V01), &list, None), "ListTasks cannot be said in A2A 0.1");
     assert_eq!(

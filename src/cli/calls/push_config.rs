@@ -2,7 +2,7 @@
 
 use peregrine::{
     client::{Answer, Binding, HttpOrigin, Transport, card::ChosenInterface},
-    model::{Generation, PushConfig, PushConfigBuf, uuid},
+    model::{Generation, PushConfig, PushConfigBuf, PushFilter, uuid},
 };
 
 use super::{
@@ -60,7 +60,30 @@ pub fn wanted(on: &Invocation<'_>) -> Result<PushConfigBuf, CommandFailure> {
         }
         (None, None) => {}
     }
-    Ok(config)
+    Ok(match filter(on)? {
+        Some(filter) => config.filter(filter),
+        None => config,
+    })
+}
+
+/// Which events the flags name; `None`: they say nothing of that.
+///
+/// # Errors
+/// A [`CommandFailure`] of usage.
+fn filter(on: &Invocation<'_>) -> Result<Option<PushFilter>, CommandFailure> {
+    let (events, coalesce) = (on.flag("events"), on.flags.get_flag("coalesce"));
+    if events.is_none() && !coalesce {
+        return Ok(None);
+    }
+    let mut filter = PushFilter::ALL.coalesced(coalesce);
+    for name in events.into_iter().flat_map(|events| events.split(',')) {
+        let kind = PushFilter::named(name.trim()).ok_or_else(|| {
+            let wrong = format!("--events: {name:?} is not status, artifacts or final");
+            CommandFailure::usage(wrong)
+        })?;
+        filter = filter.with(kind);
+    }
+    Ok(Some(filter))
 }
 
 /// Shows one configuration.
@@ -135,6 +158,11 @@ fn config_text(output: &mut TextOutput, config: PushConfig<'_>, task: Option<&st
     if config.scheme().is_some() {
         output.field("Authentication", &text(config.scheme()));
     }
+    if let Some(filter) = config.filter() {
+        let kinds = filter.kinds().collect::<Vec<_>>().join(",");
+        output.field("Events", if kinds.is_empty() { "all" } else { &kinds });
+        output.field("Coalesce", if filter.is_coalesced() { "yes" } else { "no" });
+    }
 }
 
 #[cfg(test)]
@@ -152,5 +180,8 @@ mod tests {
             "Task: t-1\nPush config: c-1\nURL: https://a.example/hook\nToken: ***\n\
              Authentication: Bearer\n"
         );
+        let config = config.filter(PushFilter::FINAL.with(PushFilter::STATUS));
+        config_text(&mut output, config.view(), None);
+        assert!(output.text.ends_with("Events: status,final\nCoalesce: no\n"), "{}", output.text);
     }
 }

@@ -9,6 +9,7 @@ use super::{
     super::{
         json_out::{self, TaskRef},
         pre_v1::{self, Spelling},
+        push_out,
     },
     CallOut, has_id, message_with_ids,
     object::ObjectOut,
@@ -283,6 +284,12 @@ pub(super) fn old_config(out: &mut Vec<u8>, config: PushConfig<'_>) {
         authentication.close();
     }
     object.close();
+    if config.filter().is_some() {
+        // Behind the last member of what was just written.
+        out.pop();
+        push_out::filter(out, config);
+        out.push(b'}');
+    }
 }
 
 /// Wire §8, Evo AI: a URL and headers, of no task.
@@ -294,6 +301,7 @@ fn headers(
     only(config.task_id(), "the task of a push configuration", by)?;
     only(config.id(), "the id of a push configuration", by)?;
     only(config.token(), "the token of a push configuration", by)?;
+    only(config.filter(), "the events of a push configuration", by)?;
     let mut object = ObjectOut::open(params.key("config"));
     object.raw("url", config.url().raw());
     let authorization = config.scheme().zip(config.credentials());
