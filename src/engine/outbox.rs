@@ -21,7 +21,7 @@ use crate::{
     engine::Engine,
     http::FieldLinesBuf,
     json,
-    model::{PushConfig, PushFilter, PushForm, uuid},
+    model::{PushConfig, PushForm, uuid},
     op::{Core, ShownPost},
     push::{
         FailedPost, NextPost, Post, PostPlace, TargetError, Webhooks, fields,
@@ -163,14 +163,17 @@ impl CoreOutbox {
         if !request.fields.get().iter().any(is_said) {
             request.fields.push(ANY_CODING.0, ANY_CODING.1);
         }
-        let signed = SignedPost {
-            id: str::from_utf8(&names.notification).unwrap_or_default(),
-            unix_ms: now.unix_ms,
-            task_id: &task_id,
-            audience: url_origin(&request.url),
-            body: &request.body,
-        };
-        signature::put(&mut request.fields, config, &signed, self.signer.as_deref());
+        let signer = self.signer.as_deref();
+        if signature::is_asked_for(config, signer) {
+            let signed = SignedPost {
+                id: str::from_utf8(&names.notification).unwrap_or_default(),
+                unix_ms: now.unix_ms,
+                task_id: &task_id,
+                audience: url_origin(&request.url),
+                body: &request.body,
+            };
+            signature::put(&mut request.fields, config, &signed, signer);
+        }
         Some(shown)
     }
 
@@ -227,8 +230,10 @@ impl Outbox for CoreOutbox {
                 NextPost::At(due_ms) => return NextRequest::At(due_ms),
                 NextPost::Never => return NextRequest::Never,
             };
-            let _unmade = UnmadePost { webhooks, place: post.place, now };
-            match self.make(&post, now, request) {
+            let unmade = UnmadePost { webhooks, place: post.place, now };
+            let shown = self.make(&post, now, request);
+            std::mem::forget(unmade);
+            match shown {
                 Some(shown) if shown.is_news => {
                     if self.count(webhooks, request, now) && self.hold(shown.record, wake, request)
                     {
@@ -294,12 +299,10 @@ struct UnmadePost<'a> {
 
 impl Drop for UnmadePost<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            let (place, why) = (self.place, "the post could not be made");
-            let (retry_after_ms, is_host_there, random) = (None, true, u64::MAX);
-            let failed = FailedPost { place, why, retry_after_ms, is_host_there, random };
-            self.webhooks.failed(&failed, self.now);
-        }
+        let (place, why) = (self.place, "the post could not be made");
+        let (retry_after_ms, is_host_there, random) = (None, true, u64::MAX);
+        let failed = FailedPost { place, why, retry_after_ms, is_host_there, random };
+        self.webhooks.failed(&failed, self.now);
     }
 }
 
@@ -317,7 +320,7 @@ impl NotificationNames {
     fn new(bits: u128, config: PushConfig<'_>, post: &Post, upto: u64) -> NotificationNames {
         let id = config.id().unwrap_or_default().raw();
         // In another form it is something else, though its webhook has the same id.
-        let is_coalesced = config.filter().is_some_and(|filter| filter.has(PushFilter::COALESCE));
+        let is_coalesced = config.filter().is_some_and(|filter| filter.is_coalesced());
         let is_task = [post.start.snapshot, is_coalesced].map(u8::from);
         let kind = [is_task[0], is_task[1], post.form as u8];
         let notification = hash_of(bits, &[b"notification", id, &upto.to_be_bytes(), &kind]);
@@ -357,6 +360,5 @@ fn put_head(out: &mut FieldLinesBuf, form: PushForm, names: &NotificationNames) 
 /// The digits of a UUID: 8, 4, 4, 4 and 12.
 fn digits(uuid: &[u8; 36]) -> [&str; 5] {
     let text = str::from_utf8(uuid).unwrap_or_default();
-    let mut groups = text.split('-');
-    [(); 5].map(|()| groups.next().unwrap_or_default())
+    [0..8, 9..13, 14..18, 19..23, 24..36].map(|group| text.get(group).unwrap_or_default())
 }

@@ -52,6 +52,11 @@ pub trait PostSigner: Send + Sync {
     fn jwks(&self) -> &[u8];
 }
 
+/// Whether anybody asks for signatures.
+pub fn is_asked_for(config: PushConfig<'_>, signer: Option<&dyn PostSigner>) -> bool {
+    signer.is_some() || fields::is_standard_webhooks(config)
+}
+
 /// Appends the fields that show who sends a post; none where neither the operator nor the
 /// configuration asks for any.
 pub fn put(
@@ -60,9 +65,6 @@ pub fn put(
     post: &SignedPost<'_>,
     signer: Option<&dyn PostSigner>,
 ) {
-    if signer.is_none() && !fields::is_standard_webhooks(config) {
-        return;
-    }
     if let Some(jwt) = signer.and_then(|signer| signer.jwt(post)) {
         match fields::is_authenticated(config) {
             true => out.push(JWT_FIELD, &jwt),
