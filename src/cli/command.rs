@@ -259,8 +259,8 @@ const DEAD_HELP: &str = "\
 The server must have been started with --admin, and is asked there. It keeps a dead letter of \
 each webhook that has stopped. Reasons: given_up, the receiver has failed for a day; task_left, \
 the task has left before everything was posted, so that no replay is possible. Exit codes: 0 it is \
-done; 1 failure, such as no dead letter of this number, or one whose task or configuration is \
-gone; 2 wrong usage; 3 nobody answers; 5 --timeout is over.";
+done; 1 failure, such as a dead letter whose task or configuration is gone; 2 wrong usage; 3 \
+nobody answers, or there is no dead letter of this number; 5 --timeout is over.";
 
 /// The client waits for ever; these do not.
 const DEAD_TIMEOUT: &str = "How long to wait before giving up [default: 30s]";

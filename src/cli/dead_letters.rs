@@ -178,12 +178,15 @@ impl AdminAddress {
     /// What a status other than 200 means.
     fn refusal(&self, status: u16, text: &str) -> CommandFailure {
         let said = serde_json::from_str(text).unwrap_or(Value::Null);
-        let line = match said["error"].as_str() {
-            Some(error) => error.to_owned(),
-            None if status == 404 => format!("{self} is no --admin of a server with webhooks"),
-            None => format!("{self} says no more than HTTP status {status}"),
+        let failure = match (said["error"].as_str(), status) {
+            (Some(error), 404) => {
+                CommandFailure::new(FailureCode::NotFound, error).hint("peregrine push dead list")
+            }
+            (Some(error), _) => internal(error.to_owned()),
+            (None, 404) => internal(format!("{self} is no --admin of a server with webhooks")),
+            (None, _) => internal(format!("{self} says no more than HTTP status {status}")),
         };
-        CommandFailure { a2a_code: Some(status.into()), ..internal(line) }
+        CommandFailure { a2a_code: Some(status.into()), ..failure }
     }
 }
 
@@ -203,7 +206,7 @@ const COLUMNS: [(&str, &str); 8] = [
     ("taskId", "Task"),
     ("configId", "Push config"),
     ("sequence", "Sequence"),
-    ("host", "Host"),
+    ("origin", "Origin"),
     ("error", "Error"),
 ];
 
@@ -270,7 +273,7 @@ mod tests {
     #[test]
     fn letters_are_a_table_and_steer_nothing() {
         let letter = json!({"number": 12, "time": "2026-01-31T12:00:00.000Z", "reason": "given_up",
-            "taskId": "t\u{1b}[31m", "configId": "c", "sequence": 3, "host": "https://a.example",
+            "taskId": "t\u{1b}[31m", "configId": "c", "sequence": 3, "origin": "https://a.example",
             "error": ""});
         let text = shown("list", &json!([letter]));
         let lines: Vec<&str> = text.lines().collect();

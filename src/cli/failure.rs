@@ -32,6 +32,8 @@ pub enum FailureCode {
     CardNotFound,
     /// The card cannot be read, or the agent cannot be called by it.
     CardInvalid,
+    /// A server of ours has no such thing; a code of our own.
+    NotFound,
     /// Nobody answers.
     Unreachable,
     /// The agent wants credentials, and there are none.
@@ -59,6 +61,7 @@ impl FailureCode {
             FailureCode::Usage => "A2ACLI_ERR_USAGE",
             FailureCode::CardNotFound => "A2ACLI_ERR_CARD_NOT_FOUND",
             FailureCode::CardInvalid => "A2ACLI_ERR_CARD_INVALID",
+            FailureCode::NotFound => "PEREGRINE_ERR_NOT_FOUND",
             FailureCode::Unreachable => "A2ACLI_ERR_UNREACHABLE",
             FailureCode::CredentialsMissing => "A2ACLI_ERR_CREDENTIALS_MISSING",
             FailureCode::AuthFailed => "A2ACLI_ERR_AUTH_FAILED",
@@ -80,7 +83,7 @@ impl FailureCode {
             | FailureCode::Internal
             | FailureCode::Protocol(_) => 1,
             FailureCode::Usage => 2,
-            FailureCode::CardNotFound | FailureCode::Unreachable => 3,
+            FailureCode::CardNotFound | FailureCode::NotFound | FailureCode::Unreachable => 3,
             FailureCode::CredentialsMissing | FailureCode::AuthFailed => 4,
             FailureCode::Timeout => 5,
             // What shells say of a process that SIGINT ended.

@@ -112,7 +112,7 @@ fn list(webhooks: &Webhooks, out: &mut Vec<u8>) -> u16 {
 }
 
 fn write(letter: &DeadLetter, out: &mut Vec<u8>) {
-    let DeadLetter { number, task_id, config_id, host, seq, why, error, unix_ms, .. } = letter;
+    let DeadLetter { number, task_id, config_id, origin, seq, why, error, unix_ms, .. } = letter;
     out.extend_from_slice(format!("{{\"number\":{number}").as_bytes());
     for (name, raw) in [("taskId", task_id), ("configId", config_id)] {
         out.extend_from_slice(format!(",\"{name}\":\"").as_bytes());
@@ -120,8 +120,8 @@ fn write(letter: &DeadLetter, out: &mut Vec<u8>) {
         out.extend_from_slice(raw);
         out.push(b'"');
     }
-    out.extend_from_slice(b",\"host\":");
-    push_string(out, host);
+    out.extend_from_slice(b",\"origin\":");
+    push_string(out, origin);
     out.extend_from_slice(format!(",\"sequence\":{seq},\"reason\":").as_bytes());
     push_string(out, why.name());
     out.extend_from_slice(b",\"error\":");

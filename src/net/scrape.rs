@@ -112,14 +112,20 @@ fn of_traces(traces: &super::traces::Traces) -> [Family; 2] {
 
 #[cfg(feature = "push")]
 fn of_webhooks(stats: &crate::push::PushStats) -> Vec<Family> {
-    let help = "Posts to webhooks by outcome, and webhooks that have stopped";
+    let help = "Posts to webhooks by outcome";
     let mut outcomes = Family::new(FamilyKind::Counter, "peregrine_push_deliveries", help);
-    for (outcome, count) in stats.outcomes.by_name() {
+    for (outcome, count) in stats.outcomes.posts() {
         outcomes = outcomes.with(vec![("outcome", outcome.to_owned())], count);
+    }
+    let help = "Webhooks that have stopped, by the reason";
+    let mut stopped = Family::new(FamilyKind::Counter, "peregrine_push_dead_letters", help);
+    for (reason, count) in stats.outcomes.stopped() {
+        stopped = stopped.with(vec![("reason", reason.to_owned())], count);
     }
     let gauge = |name, help, number| Family::one(FamilyKind::Gauge, name, help, number);
     vec![
         outcomes,
+        stopped,
         gauge("peregrine_push_configs", "Configurations of webhooks", stats.configs as u64),
         gauge("peregrine_push_config_bytes", "Bytes of them", stats.config_bytes as u64),
         gauge(

@@ -38,7 +38,7 @@ pub struct DeadLetter {
     /// Raw id of the configuration.
     pub config_id: Box<[u8]>,
     /// Scheme, host and port of its URL.
-    pub host: Box<str>,
+    pub origin: Box<str>,
     /// The last event that was posted.
     pub seq: u64,
     /// Why it does not go on.

@@ -135,7 +135,7 @@ impl Webhook {
             place,
             task_id,
             config_id: config.id().unwrap_or_default().raw().into(),
-            host: url_origin(&url).into(),
+            origin: url_origin(&url).into(),
             seq: self.seq,
             why,
             error: self.rest.as_ref().map(|rest| rest.error.clone()).unwrap_or_default(),

@@ -1,15 +1,14 @@
 //! Dead letters over real sockets: a receiver that has failed for too long, an operator who looks,
 //! and the receiver that comes back.
 
+#[cfg(feature = "cli")]
+use std::process::Command;
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    process::Command,
+    net::SocketAddr,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
-    thread,
 };
 
 use peregrine::{
@@ -25,64 +24,20 @@ use crate::support::{
     binary::{PATH, Tcp, eventually},
     reply::Reply,
 };
+use crate::webhooks::receiver::{Receiver, says};
 
-/// A receiver that fails until it is told not to; it keeps the id of each notification, and whether
-/// that was taken.
-struct Receiver {
-    addr: SocketAddr,
-    is_back: Arc<AtomicBool>,
-    seen: Arc<Mutex<Vec<(String, bool)>>>,
-}
+/// Where webhooks go.
+const HOOK: &str = "/hook?secret=1";
 
-impl Receiver {
-    fn new() -> Receiver {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = listener.local_addr().unwrap();
-        let (is_back, seen) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<_>>>::default());
-        let (asked, keep) = (Arc::clone(&is_back), Arc::clone(&seen));
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let Some(id) = notification(&stream) else { continue };
-                let takes = asked.load(SeqCst);
-                // Before the answer, so that who has it finds the post.
-                keep.lock().unwrap().push((id, takes));
-                let status = if takes { "200 OK" } else { "503 Service Unavailable" };
-                let answer =
-                    format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-                // A server that ends wants no answer.
-                let _ = stream.write_all(answer.as_bytes());
-            }
-        });
-        Receiver { addr, is_back, seen }
-    }
-
-    fn seen(&self) -> Vec<(String, bool)> {
-        self.seen.lock().unwrap().clone()
-    }
-}
-
-/// Reads a request; its `A2A-Notification-Id`.
-fn notification(stream: &TcpStream) -> Option<String> {
-    let mut reader = BufReader::new(stream);
-    let (mut id, mut length) = (None, 0);
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let Some((name, value)) = line.trim_end().split_once(": ") else {
-            match line.trim_end().is_empty() {
-                true => break,
-                false => continue,
-            }
-        };
-        match name.to_ascii_lowercase().as_str() {
-            "a2a-notification-id" => id = Some(value.to_owned()),
-            "content-length" => length = value.parse().unwrap(),
-            _ => {}
-        }
-    }
-    reader.read_exact(&mut vec![0; length]).ok()?;
-    id
+/// A receiver that fails until it is told not to.
+fn failing() -> (Receiver, Arc<AtomicBool>) {
+    let is_back = Arc::<AtomicBool>::default();
+    let asked = Arc::clone(&is_back);
+    let receiver = Receiver::new(move |_, _| match asked.load(SeqCst) {
+        true => says("200 OK"),
+        false => says("503 Service Unavailable"),
+    });
+    (receiver, is_back)
 }
 
 /// A server that gives a webhook up at once.
@@ -100,8 +55,8 @@ fn server(admin: &str) -> Running {
 /// Sends a message with a webhook; the id of its task.
 fn send(running: &Running, receiver: &Receiver) -> Value {
     let mut params = V1.params(say("hi"));
-    let url = format!("http://{}/hook?secret=1", receiver.addr);
-    params["configuration"]["taskPushNotificationConfig"] = json!({ "id": "mine", "url": url });
+    let config = json!({ "id": "mine", "url": receiver.url(HOOK) });
+    params["configuration"]["taskPushNotificationConfig"] = config;
     let mut tcp = Tcp::to(running.addrs()[0]);
     tcp.write(&post("/", &[], &rpc(V1.send(), &params)));
     tcp.reply().result()["task"]["id"].clone()
@@ -140,16 +95,20 @@ fn deliveries(admin: SocketAddr, outcome: &str) -> u64 {
     metric(admin, &format!("peregrine_push_deliveries_total{{outcome=\"{outcome}\"}}"))
 }
 
+fn stopped(admin: SocketAddr, reason: &str) -> u64 {
+    metric(admin, &format!("peregrine_push_dead_letters_total{{reason=\"{reason}\"}}"))
+}
+
 #[test]
 fn a_dead_letter_is_replayed_when_its_receiver_is_back() {
-    let (running, receiver) = (server("127.0.0.1:0"), Receiver::new());
+    let (running, (receiver, is_back)) = (server("127.0.0.1:0"), failing());
     let admin = admin(&running);
     assert!(letters(admin).is_empty());
     let task = send(&running, &receiver);
     let letter = wait_for_letters(admin, 1).remove(0);
     let number = letter["number"].as_u64().unwrap();
     assert_eq!((&letter["taskId"], &letter["configId"]), (&task, &json!("mine")));
-    assert_eq!(letter["host"], format!("http://{}", receiver.addr));
+    assert_eq!(letter["origin"], receiver.url(""));
     assert_eq!(
         (&letter["reason"], &letter["error"]),
         (&json!("given_up"), &json!("HTTP status 503"))
@@ -159,22 +118,25 @@ fn a_dead_letter_is_replayed_when_its_receiver_is_back() {
     let one = format!("/push/dead/{number}");
     assert_eq!(ask(admin, "GET", &one).json(), letter);
     assert_eq!(metric(admin, "peregrine_push_dead_letters"), 1);
-    assert_eq!((deliveries(admin, "failed"), deliveries(admin, "dead_given_up")), (1, 1));
+    assert_eq!((deliveries(admin, "failed"), stopped(admin, "given_up")), (1, 1));
+    assert_eq!(stopped(admin, "task_left"), 0);
+    let page = ask(admin, "GET", "/metrics");
+    assert!(!page.text().contains("outcome=\"dead"), "{}", page.text());
     assert_eq!(metric(admin, "peregrine_push_configs"), 1);
     assert!(metric(admin, "peregrine_push_config_bytes") > 0);
     assert_eq!(metric(admin, "peregrine_push_pending"), 0);
 
-    let before = receiver.seen();
+    let before = receiver.all(HOOK);
     assert_eq!(before.len(), 1);
-    receiver.is_back.store(true, SeqCst);
+    is_back.store(true, SeqCst);
     let replayed = ask(admin, "POST", &format!("{one}/replay"));
     assert_eq!((replayed.status, replayed.json()), (200, json!({ "replayed": 1 })));
     eventually("all events arrive", || {
-        receiver.seen().len() > 1 && metric(admin, "peregrine_push_pending") == 0
+        receiver.count() > 1 && metric(admin, "peregrine_push_pending") == 0
     });
-    let after = receiver.seen();
-    assert_eq!(after[1], (before[0].0.clone(), true));
-    assert!(after[2..].iter().all(|(id, takes)| *takes && *id != before[0].0));
+    let after = receiver.all(HOOK);
+    assert_eq!((&after[1].id, after[1].is_taken), (&before[0].id, true));
+    assert!(after[2..].iter().all(|post| post.is_taken && post.id != before[0].id));
     assert_eq!(deliveries(admin, "delivered"), after.len() as u64 - 1);
     assert!(letters(admin).is_empty());
     assert_eq!(metric(admin, "peregrine_push_in_flight"), 0);
@@ -186,7 +148,7 @@ fn a_dead_letter_is_replayed_when_its_receiver_is_back() {
 
 #[test]
 fn letters_are_the_admin_listeners_alone_and_say_what_cannot_be_done() {
-    let (running, receiver) = (server("127.0.0.1:0"), Receiver::new());
+    let (running, (receiver, _)) = (server("127.0.0.1:0"), failing());
     let (admin, agents) = (admin(&running), running.addrs()[0]);
     send(&running, &receiver);
     let number = wait_for_letters(admin, 1)[0]["number"].as_u64().unwrap();
@@ -257,7 +219,7 @@ fn whoever_runs_the_server_has_commands_for_its_letters() {
     let folder = std::env::temp_dir().join(format!("peregrine-dead-{}", std::process::id()));
     let unix = format!("unix:{}", folder.display());
     for place in ["127.0.0.1:0", unix.as_str()] {
-        let (running, receiver) = (server(place), Receiver::new());
+        let (running, (receiver, is_back)) = (server(place), failing());
         let admin = running.admin().unwrap().to_owned();
         let json = |words: &[&str]| -> Value {
             let (code, text) = run(&admin, words);
@@ -280,12 +242,15 @@ fn whoever_runs_the_server_has_commands_for_its_letters() {
         assert_eq!(run(&admin, &["drop", "1"]), (Some(0), "Dropped: 1\n".to_owned()));
         for words in [&["drop", "1"][..], &["show", "1"], &["replay", "1", "--json"]] {
             let (code, text) = run(&admin, words);
-            assert!(code == Some(1) && text.contains("no dead letter"), "{words:?} {text}");
+            assert!(code == Some(3) && text.contains("no dead letter"), "{words:?} {text}");
+            assert!(text.contains("PEREGRINE_ERR_NOT_FOUND"), "{words:?} {text}");
         }
-        receiver.is_back.store(true, SeqCst);
+        is_back.store(true, SeqCst);
         assert_eq!(json(&["replay", "2", "--json"]), json!({ "replayed": 1 }));
         assert_eq!(json(&["replay", "--all", "--json"]), json!({ "replayed": 1, "gone": 0 }));
-        eventually("both arrive", || receiver.seen().iter().filter(|(_, took)| *took).count() >= 2);
+        eventually("both arrive", || {
+            receiver.all(HOOK).iter().filter(|post| post.is_taken).count() >= 2
+        });
         assert_eq!(run(&admin, &["drop", "--all"]), (Some(0), "Dropped: 0\n".to_owned()));
         running.shutdown();
         running.join();

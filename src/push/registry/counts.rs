@@ -6,7 +6,7 @@
 use super::Webhooks;
 use crate::push::dead::WhyDead;
 
-/// What came of posts since the start.
+/// What came of posts, and which webhooks have stopped, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushOutcomes {
     /// They have arrived.
@@ -29,15 +29,15 @@ impl PushOutcomes {
         }
     }
 
-    /// Each with its name.
-    pub const fn by_name(self) -> [(&'static str, u64); 5] {
-        [
-            ("delivered", self.delivered),
-            ("failed", self.failed),
-            ("gone", self.gone),
-            ("dead_given_up", self.given_up),
-            ("dead_task_left", self.task_left),
-        ]
+    /// Posts by what came of them.
+    pub const fn posts(self) -> [(&'static str, u64); 3] {
+        [("delivered", self.delivered), ("failed", self.failed), ("gone", self.gone)]
+    }
+
+    /// Webhooks that have stopped, by the reason.
+    pub const fn stopped(self) -> [(&'static str, u64); 2] {
+        let (given_up, task_left) = (self.given_up, self.task_left);
+        [(WhyDead::GivenUp.name(), given_up), (WhyDead::TaskLeft.name(), task_left)]
     }
 }
 
@@ -56,7 +56,7 @@ pub struct PushStats {
     pub in_flight: usize,
     /// Dead letters that are kept.
     pub dead_letters: usize,
-    /// What came of posts.
+    /// What came of posts, and which webhooks have stopped.
     pub outcomes: PushOutcomes,
 }
 

@@ -191,7 +191,7 @@ mod tests {
         given_up(&webhooks, 7);
         let letter = webhooks.dead_letter(1).unwrap();
         assert_eq!((&*letter.task_id, &*letter.config_id), (&b"t7"[..], &b"a"[..]));
-        assert_eq!((&*letter.host, letter.seq), ("https://hooks.example", 1));
+        assert_eq!((&*letter.origin, letter.seq), ("https://hooks.example", 1));
         assert_eq!((&*letter.error, letter.why), ("connection refused", WhyDead::GivenUp));
         assert_eq!(letter.unix_ms, 1_000_000 + 25 * HOUR);
         assert!(webhooks.dead_letter(2).is_none());
