@@ -64,11 +64,12 @@ fail() {
 # --- Packages ------------------------------------------------------------------------------------
 
 apt_install() { # PACKAGE...
-    local as_root=()
-    if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
-    export DEBIAN_FRONTEND=noninteractive
-    "${as_root[@]}" apt-get update -q
-    "${as_root[@]}" apt-get install -q -y --no-install-recommends "$@"
+    as_root apt-get update -q
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+}
+
+as_root() { # COMMAND...
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }

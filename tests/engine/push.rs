@@ -1,16 +1,19 @@
 //! Push configurations and what is posted because of them (A2A 1.0 §3.1.7 to §3.1.10, §4.3.3): the
 //! test is the courier.
 
-use std::{sync::Arc, task::Waker};
+use std::{
+    sync::{Arc, Mutex},
+    task::Waker,
+};
 
 use peregrine::{
-    agent::{Agent, Deferred, Profile, Turn, echo::Echo},
+    agent::{Agent, Deferred, Job, Profile, Turn, echo::Echo},
     auth::{AuthRules, Authenticator, Callers, KeyRule, KnownCaller, SecretDigest},
     engine::{
         NextRequest, Outbox, Pace, PostOutcome, PostRequest, PushSettings, PushTargets, Setup,
     },
     limits::Limits,
-    model::{MessageBuf, PartsBuf, PushFilter, TaskState},
+    model::{ArtifactBuf, MessageBuf, PartsBuf, PushFilter, TaskState},
     push::signature::{PostSigner, SignedPost},
 };
 use serde_json::{Value, json};
@@ -300,30 +303,45 @@ fn a_receiver_that_fails_gets_the_same_again_and_nothing_out_of_order() {
     assert!(courier.next(&lab).is_none());
 }
 
-/// Says often that it is at work, and is done then.
-struct Busy;
+/// Gives the job of each turn to the test.
+#[derive(Clone, Default)]
+struct Keep(Arc<Mutex<Vec<Job>>>);
 
-impl Agent for Busy {
-    fn start(&self, mut turn: Turn<'_>) {
-        for _ in 0..500 {
-            turn.status(TaskState::Working);
-        }
-        turn.status(TaskState::Completed);
+impl Agent for Keep {
+    fn start(&self, turn: Turn<'_>) {
+        self.0.lock().unwrap().extend(turn.detach().ok());
     }
+}
+
+/// A server whose agent gives its jobs to the test.
+fn keeping(setup: Setup) -> (Lab, Keep) {
+    let keep = Keep::default();
+    let agent = Arc::new(keep.clone()) as Arc<dyn Agent>;
+    let agents = vec![(Profile::new("keep", "Keeps its jobs."), agent)];
+    (Lab::new(Setup { agents, ..setup }), keep)
 }
 
 #[test]
 fn what_has_lagged_behind_the_replay_window_gets_the_task_and_what_follows() {
-    let agent = (Profile::new("busy", "Is at work."), Arc::new(Busy) as Arc<dyn Agent>);
-    let mut setup = Setup { agents: vec![agent], ..setup() };
+    let mut setup = setup();
     setup.limits.event_ring_max = 8;
-    let mut lab = Lab::new(setup);
-    let config = json!({"url": URL});
-    lab.result(V1.send(), &with_webhook(V1, "hi", config));
-    let posts = Courier::of(&lab).deliver(&lab);
-    assert!(posts.len() < 500, "{}", posts.len());
-    assert!(posts[0].body["task"].is_object());
-    assert_eq!(state_of(&posts.last().unwrap().body), "TASK_STATE_COMPLETED");
+    let (mut lab, keep) = keeping(setup);
+    let mut params = with_webhook(V1, "hi", json!({"url": URL}));
+    params["configuration"]["returnImmediately"] = json!(true);
+    lab.result(V1.send(), &params);
+    let mut job = keep.0.lock().unwrap().pop().unwrap();
+    let courier = Courier::of(&lab);
+    assert_eq!(courier.deliver(&lab).len(), 1);
+    for _ in 0..500 {
+        job.status(TaskState::Working, None).unwrap();
+    }
+    let lagged = courier.deliver(&lab);
+    assert_eq!((lagged.len(), state_of(&lagged[0].body)), (1, "TASK_STATE_WORKING"));
+    assert!(lagged[0].body["task"].is_object());
+    job.status(TaskState::Completed, None).unwrap();
+    let posts = courier.deliver(&lab);
+    assert_eq!((posts.len(), state_of(&posts[0].body)), (1, "TASK_STATE_COMPLETED"));
+    assert!(posts[0].body["statusUpdate"].is_object());
 }
 
 #[test]
@@ -909,18 +927,42 @@ fn a_webhook_gets_the_events_that_it_names_or_the_operator_or_all() {
 
 #[test]
 fn tasks_before_1_0_are_posted_when_something_is_new_that_was_named() {
-    for (events, posts) in [(json!(["final"]), 1), (json!(["artifacts"]), 1), (json!([]), 1)] {
-        let mut lab = lab();
-        let config = json!({"url": URL, "events": events});
-        lab.result(V03.send(), &with_webhook(V03, "stream:4", config));
-        assert_eq!(Courier::of(&lab).deliver(&lab).len(), posts, "{events}");
+    for (events, got) in [
+        (json!(null), "submitted working artifact completed"),
+        (json!([]), "submitted working artifact completed"),
+        (json!(["status"]), "submitted working completed"),
+        (json!(["artifacts"]), "artifact"),
+        (json!(["final"]), "completed"),
+        (json!(["final", "artifacts"]), "artifact completed"),
+    ] {
+        let (mut lab, keep) = keeping(setup());
+        let courier = Courier::of(&lab);
+        let mut params = with_webhook(V03, "hi", json!({"url": URL, "events": events}));
+        params["configuration"]["blocking"] = json!(false);
+        lab.result(V03.send(), &params);
+        let mut job = keep.0.lock().unwrap().pop().unwrap();
+        let mut posted = Vec::new();
+        for step in ["submitted", "working", "artifact", "completed"] {
+            match step {
+                "working" => job.status(TaskState::Working, None).unwrap(),
+                "artifact" => {
+                    job.artifact(&ArtifactBuf::new("a", &PartsBuf::new().text("x"))).unwrap()
+                }
+                "completed" => job.status(TaskState::Completed, None).unwrap(),
+                _ => {}
+            }
+            posted.extend(courier.deliver(&lab).iter().map(|_| step));
+        }
+        assert_eq!(posted.join(" "), got, "{events}");
     }
+    // One that comes later has nothing of what was there before.
     let mut lab = lab();
     let task = long_task(&mut lab);
     let config = json!({"url": URL, "events": ["final"]});
     let set = json!({"taskId": task, "pushNotificationConfig": config});
     lab.result(EVO_SET, &set);
     let courier = Courier::of(&lab);
+    assert!(courier.next(&lab).is_none());
     lab.pass(10_000);
     assert_eq!(courier.deliver(&lab).len(), 1);
 }

@@ -11,7 +11,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::receiver::{Receiver, patiently, says};
+use super::{
+    cannot_run,
+    receiver::{Receiver, patiently, says},
+};
 use crate::support::{
     ask::{Say, V1, post, rpc, say},
     binary::{Binary, PATH, Tcp},
@@ -339,8 +342,7 @@ fn a_resolver_that_changes_its_answers_leads_nowhere_forbidden() {
     };
     let veth = "unshare -rnm ip link add a0 type veth peer name b0".split(' ');
     if !have(&veth.collect::<Vec<_>>()) || !have(&["python3", "--version"]) {
-        eprintln!("skipped: this machine has no namespaces for us, or no ip or python3");
-        return;
+        return cannot_run("this machine has no namespaces for us, or no ip or python3");
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/webhooks/rebinding.py");
     let output = Command::new("unshare").args(["-rnm", "python3", script, PATH]).output().unwrap();
