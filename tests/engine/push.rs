@@ -561,7 +561,7 @@ fn what_is_signed_is_as_receivers_write_again_what_they_have_parsed() {
 
 /// Defers each turn, and says later what comes of it.
 #[derive(Default)]
-struct Later(std::sync::Mutex<Vec<Deferred>>);
+struct Later(Mutex<Vec<Deferred>>);
 
 impl Agent for Later {
     fn start(&self, turn: Turn<'_>) {
