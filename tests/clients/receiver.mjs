@@ -1,6 +1,7 @@
 // A receiver of webhooks on loopback, which verifies each post and keeps it.
 
 import { createServer } from "node:http";
+import { mock } from "node:test";
 import { verify } from "./verify_webhook.mjs";
 
 const WAIT_MS = 15_000;
@@ -10,6 +11,7 @@ export const SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 export async function receive(baseUrl) {
   const posts = [];
   const wrong = [];
+  let last;
   const jwksUrl = new URL("/.well-known/jwks.json", baseUrl).href;
   const server = createServer(async (request, response) => {
     const pieces = [];
@@ -19,6 +21,7 @@ export async function receive(baseUrl) {
     const secret = path.startsWith("/secret") ? SECRET : undefined;
     try {
       const claims = await verify(headers, body, { secret, jwksUrl, audience: origin });
+      last = { headers, body };
       posts.push({ path, headers, claims, body: JSON.parse(body) });
       response.writeHead(204).end();
     } catch (error) {
@@ -39,5 +42,14 @@ export async function receive(baseUrl) {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   }
-  return { origin, wait, close: () => server.closeAllConnections() ?? server.close() };
+  /** What came last, by a clock that is so far ahead. */
+  async function verifyAgain(seconds) {
+    mock.timers.enable({ apis: ["Date"], now: Date.now() + seconds * 1000 });
+    try {
+      await verify(last.headers, last.body, { jwksUrl, audience: origin });
+    } finally {
+      mock.timers.reset();
+    }
+  }
+  return { origin, wait, verifyAgain, close: () => server.closeAllConnections() ?? server.close() };
 }

@@ -4,7 +4,9 @@ import hashlib
 import json
 import threading
 import time
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest.mock import patch
 from urllib.parse import urlsplit
 
 from verify_webhook import verify
@@ -53,7 +55,20 @@ class Receiver:
             text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
             if claims["request_body_sha256"] != hashlib.sha256(text.encode()).hexdigest():
                 raise ValueError("the content is not as it is written again")
+        self.last = (headers, body)
         self.posts.append((path, headers, content, claims))
+
+    def verify_again(self, seconds):
+        """What came last, by a clock that is so far ahead."""
+        now = time.time() + seconds
+
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz=None):
+                return datetime.fromtimestamp(now, tz)
+
+        with patch("jwt.api_jwt.datetime", Clock), patch("time.time", lambda: now):
+            verify(*self.last, jwks_url=self.jwks, audience=self.origin)
 
     def wait(self, path, is_enough):
         """All posts to a path, with their headers, when they are enough."""

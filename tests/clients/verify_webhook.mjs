@@ -14,7 +14,10 @@ import { Webhook } from "standardwebhooks";
 
 const JWT_ALGORITHMS = ["RS256", "ES256"];
 const REQUIRED = ["aud", "exp", "iat", "jti", "request_body_sha256", "taskId"];
+// How old a post may be: that of Standard Webhooks, and of the server's JWTs.
 const TOLERANCE_S = 300;
+// By how much the clocks of both sides may differ where a JWT says when it holds.
+const LEEWAY_S = 60;
 
 // Each keeps the keys that it has fetched for some minutes.
 const keySets = new Map();
@@ -50,6 +53,7 @@ async function verifyJwt(token, body, keys, audience) {
   const { payload } = await jwtVerify(token, keys, {
     algorithms: JWT_ALGORITHMS,
     audience,
+    clockTolerance: LEEWAY_S,
     maxTokenAge: TOLERANCE_S,
     requiredClaims: REQUIRED,
   });

@@ -19,7 +19,10 @@ from standardwebhooks import Webhook
 
 JWT_ALGORITHMS = ["RS256", "ES256"]
 REQUIRED = ["aud", "exp", "iat", "jti", "request_body_sha256", "taskId"]
+# How old a post may be: that of Standard Webhooks, and of the server's JWTs.
 TOLERANCE_S = 300
+# By how much the clocks of both sides may differ where a JWT says when it holds.
+LEEWAY_S = 60
 
 # It keeps the keys that it has fetched for some minutes.
 key_set = functools.cache(jwt.PyJWKClient)
@@ -56,10 +59,17 @@ def jwt_of(headers):
 def verify_jwt(token, body, keys, audience):
     key = keys.get_signing_key_from_jwt(token)
     options = {"require": REQUIRED}
-    claims = jwt.decode(token, key, algorithms=JWT_ALGORITHMS, audience=audience, options=options)
+    claims = jwt.decode(
+        token,
+        key,
+        algorithms=JWT_ALGORITHMS,
+        audience=audience,
+        leeway=LEEWAY_S,
+        options=options,
+    )
     if claims["request_body_sha256"] != hashlib.sha256(body).hexdigest():
         raise ValueError("the JWT is about another body")
-    if claims["iat"] < time.time() - TOLERANCE_S:
+    if claims["iat"] < time.time() - TOLERANCE_S - LEEWAY_S:
         raise ValueError("the JWT is too old")
     return claims
 

@@ -80,6 +80,26 @@ await main(`webhooks-js1 ${BINDING}`, process.argv[2], {
     await raises("TaskNotFoundError", call, "no task");
   },
 
+  async clocksMayDiffer(baseUrl) {
+    const receiver = await receive(baseUrl);
+    const client = await connect(baseUrl);
+    await drain(client.sendMessageStream(request("hi", config(`${receiver.origin}/clock`))));
+    await receiver.wait("/clock", (all) => all.length > 0);
+    receiver.close();
+    for (const [seconds, isGood] of [
+      [-45, true],
+      [45, true],
+      [-120, false],
+      [400, false],
+    ]) {
+      const error = await receiver.verifyAgain(seconds).then(
+        () => undefined,
+        (refusal) => refusal,
+      );
+      assert.equal(error === undefined, isGood, `${seconds} s: ${error}`);
+    }
+  },
+
   async postsAreWhatAStreamSays(baseUrl) {
     const receiver = await receive(baseUrl);
     const client = await connect(baseUrl);

@@ -116,6 +116,25 @@ async def posts_are_what_a_stream_says(base_url):
 
 
 @case
+async def clocks_may_differ(base_url):
+    """By a minute where a JWT holds; what is older than five is refused."""
+    receiver = Receiver(base_url)
+    async with Session(base_url, True) as s:
+        request = SendMessageRequest(message=message("hi"))
+        request.configuration.task_push_notification_config.url = receiver.origin + "/clock"
+        await drain(s.client.send_message(request))
+        await received(receiver, "/clock", len)
+    receiver.close()
+    for seconds, is_good in ((-45, True), (45, True), (-120, False), (400, False)):
+        try:
+            receiver.verify_again(seconds)
+            error = None
+        except Exception as refusal:
+            error = refusal
+        equal(error is None, is_good, f"{seconds} s: {error!r}")
+
+
+@case
 async def a_running_task_is_told_of(base_url):
     receiver = Receiver(base_url)
     async with Session(base_url, False) as s:
