@@ -83,6 +83,19 @@ pub(super) fn not_posted(origin: &str, why: &dyn Display) {
     }
 }
 
+/// Says that a webhook has stopped, at most once a second.
+#[cfg(feature = "push")]
+pub(super) fn webhook_stopped(letter: &crate::push::DeadLetter) {
+    static STOPPED: Mutex<OncePerSecond> = Mutex::new(OncePerSecond::NEVER);
+    let passes = STOPPED.lock().unwrap_or_else(PoisonError::into_inner).lets_pass(Instant::now());
+    let Some(others) = passes else { return };
+    let crate::push::DeadLetter { number, origin, why, error, .. } = letter;
+    let (why, others) = (why.name(), and_others(others));
+    note(&format_args!(
+        "a webhook at {origin} has stopped ({why}), dead letter {number}: {error}{others}"
+    ));
+}
+
 /// Says that the collector of traces does not take spans, at most once a second.
 #[cfg(feature = "otlp")]
 pub(super) fn traces_lost(why: &dyn Display) {

@@ -272,6 +272,9 @@ impl ServerState {
         options: super::HttpClientOptions,
     ) -> Result<(), super::HttpClientError> {
         let Some(outbox) = self.engine.outbox() else { return Ok(()) };
+        if let Some(webhooks) = self.engine.webhooks() {
+            webhooks.tell_of_letters(super::report::webhook_stopped);
+        }
         let epoch = self.epoch;
         let mono_ms = move || epoch.elapsed().as_millis() as u64;
         let courier = super::WebhookCourier::start(outbox, options, mono_ms)?;

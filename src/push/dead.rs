@@ -62,14 +62,19 @@ impl DeadLetters {
         DeadLetters { letters: VecDeque::new(), most, last: 0 }
     }
 
-    /// Takes one in, under the next number.
-    pub fn push(&mut self, letter: DeadLetter) {
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
         self.last += 1;
+        self.last
+    }
+
+    /// Takes one in, of the number that came last.
+    pub fn push(&mut self, letter: DeadLetter) {
         if self.letters.len() >= self.most {
             self.letters.pop_front();
         }
         if self.most > 0 {
-            self.letters.push_back(DeadLetter { number: self.last, ..letter });
+            self.letters.push_back(letter);
         }
     }
 

@@ -21,7 +21,7 @@ use foldhash::fast::RandomState;
 
 use super::{
     WebhookUrl,
-    dead::DeadLetters,
+    dead::{DeadLetter, DeadLetters},
     large::PostSize,
     schedule::{Pace, PostPlace, Schedule},
     webhook::{TaskWebhooks, Webhook},
@@ -145,6 +145,8 @@ struct PushState {
     counted: PushCounts,
     bounds: PushBounds,
     dead: DeadLetters,
+    /// Who is told of each letter.
+    told: Option<fn(&DeadLetter)>,
     outcomes: PushOutcomes,
     /// Those that wait until there is room for their posts, the one that has waited longest first.
     aside: VecDeque<(PostPlace, PostSize)>,
@@ -162,8 +164,8 @@ impl Webhooks {
         let schedule = Schedule::new(pace);
         let (tasks, counted) = (HashMap::default(), PushCounts::default());
         let dead = DeadLetters::new(bounds.dead_max);
-        let (outcomes, aside) = Default::default();
-        let state = PushState { schedule, tasks, counted, bounds, dead, outcomes, aside };
+        let (told, outcomes, aside) = Default::default();
+        let state = PushState { schedule, tasks, counted, bounds, dead, told, outcomes, aside };
         Webhooks { state: Mutex::new(state), changes: Arc::default() }
     }
 

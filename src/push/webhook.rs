@@ -123,7 +123,7 @@ impl Webhook {
     /// What is known of it when it stops.
     pub fn letter(
         &self,
-        place: PostPlace,
+        (number, place): (u64, PostPlace),
         task_id: Box<[u8]>,
         why: WhyDead,
         unix_ms: u64,
@@ -131,7 +131,7 @@ impl Webhook {
         let config = self.config();
         let url = self.url().map_or_else(|| config.url().to_string(), str::to_owned);
         DeadLetter {
-            number: 0,
+            number,
             place,
             task_id,
             config_id: config.id().unwrap_or_default().raw().into(),

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     ask::{V1, post, rpc, say},
-    binary::{PATH, Tcp, eventually},
+    binary::{Binary, PATH, Tcp, eventually},
     reply::Reply,
 };
 use crate::webhooks::receiver::{Receiver, says};
@@ -52,11 +52,17 @@ fn server(admin: &str) -> Running {
     server.listen("127.0.0.1:0").start().unwrap()
 }
 
-/// Sends a message with a webhook; the id of its task.
-fn send(running: &Running, receiver: &Receiver) -> Value {
+/// Params of a message with a webhook.
+fn configured(receiver: &Receiver) -> Value {
     let mut params = V1.params(say("hi"));
     let config = json!({ "id": "mine", "url": receiver.url(HOOK) });
     params["configuration"]["taskPushNotificationConfig"] = config;
+    params
+}
+
+/// Sends a message with a webhook; the id of its task.
+fn send(running: &Running, receiver: &Receiver) -> Value {
+    let params = configured(receiver);
     let mut tcp = Tcp::to(running.addrs()[0]);
     tcp.write(&post("/", &[], &rpc(V1.send(), &params)));
     tcp.reply().result()["task"]["id"].clone()
@@ -257,4 +263,27 @@ fn whoever_runs_the_server_has_commands_for_its_letters() {
         let (code, text) = run(&admin, &["list"]);
         assert!(code == Some(3) && text.contains("A2ACLI_ERR_UNREACHABLE"), "{text}");
     }
+}
+
+#[test]
+#[cfg(feature = "logs")]
+fn a_webhook_that_stops_has_a_line_in_the_log() {
+    let path = std::env::temp_dir().join(format!("peregrine-stopped-{}", std::process::id()));
+    let stderr = std::fs::File::create(&path).unwrap();
+    let flags = ["--push-allow", "localhost", "--limit", "tasks_max=4"];
+    let server = Binary::start_with(&flags, stderr.into());
+    let (receiver, _) = failing();
+    let mut tcp = server.connect();
+    tcp.write(&post("/", &[], &rpc(V1.send(), &configured(&receiver))));
+    tcp.reply();
+    let line =
+        format!("a webhook at {} has stopped (task_left), dead letter 1: ", receiver.url(""));
+    // Its task makes room for others.
+    eventually("the line is there", || {
+        tcp.write(&post("/", &[], &rpc(V1.send(), &V1.params(say("hi")))));
+        tcp.reply();
+        std::fs::read_to_string(&path).unwrap().contains(&line)
+    });
+    std::fs::remove_file(path).unwrap();
+    server.assert_lives();
 }

@@ -45,6 +45,12 @@ impl Webhooks {
         }
     }
 
+    /// From now on `told` is called with each letter when its webhook stops, and keeps others
+    /// waiting meanwhile.
+    pub fn tell_of_letters(&self, told: fn(&DeadLetter)) {
+        self.lock().told = Some(told);
+    }
+
     /// Dead letters, the oldest first.
     pub fn dead(&self, mut each: impl FnMut(&DeadLetter)) {
         self.lock().dead.iter().for_each(&mut each);
@@ -132,14 +138,18 @@ impl PushState {
         self.outcomes.count_dead(why);
         let task = self.tasks.get(&webhook.task);
         let task_id = task.map(|task| task.watch.task_id()).unwrap_or_default();
-        self.dead.push(webhook.letter(place, task_id, why, unix_ms));
+        let letter = webhook.letter((self.dead.number(), place), task_id, why, unix_ms);
+        if let Some(told) = self.told {
+            told(&letter);
+        }
+        self.dead.push(letter);
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::task::Wake;
+    use std::{sync::Mutex, task::Wake};
 
     use super::*;
     use crate::push::{
@@ -183,6 +193,22 @@ mod tests {
         let mut all = Vec::new();
         webhooks.dead(|letter| all.push((letter.number, letter.why)));
         all
+    }
+
+    #[test]
+    fn whoever_wants_to_hears_of_each_letter_when_it_is_written() {
+        static NUMBERS: Mutex<Vec<(u64, WhyDead)>> = Mutex::new(Vec::new());
+        let webhooks = webhooks();
+        webhooks
+            .tell_of_letters(|letter| NUMBERS.lock().unwrap().push((letter.number, letter.why)));
+        given_up(&webhooks, 7);
+        given_up(&webhooks, 8);
+        set(&webhooks, 9, 0, "a", URL).unwrap();
+        webhooks.note(9);
+        let post = next(&webhooks, 0).unwrap();
+        webhooks.task_left(post.place, at(0));
+        let (given_up, left) = (WhyDead::GivenUp, WhyDead::TaskLeft);
+        assert_eq!(*NUMBERS.lock().unwrap(), [(1, given_up), (2, given_up), (3, left)]);
     }
 
     #[test]
