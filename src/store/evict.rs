@@ -82,13 +82,19 @@ impl Store {
         most: usize,
     ) {
         for _ in 0..most {
-            let Shard { finished, slab, .. } = &mut *shard;
+            let Shard { finished, slab, .. } = &*shard;
             if !finished.has_expired(slab, self.budget.ttl_ms, now.mono_ms) {
                 break;
             }
-            if let Some(index) = finished.take_expired(slab) {
-                self.evict_task((at, index), shard, group_of(at), Eviction::Ttl, wakes);
-            }
+            self.expire_one(at, shard, wakes);
+        }
+    }
+
+    /// Evicts the task of a shard whose time is over, unless it is spared.
+    #[cold]
+    fn expire_one(&self, at: usize, shard: &mut Shard, wakes: &mut Wakes) {
+        if let Some(index) = shard.finished.take_expired(&mut shard.slab) {
+            self.evict_task((at, index), shard, group_of(at), Eviction::Ttl, wakes);
         }
     }
 
@@ -254,6 +260,7 @@ impl Store {
     }
 
     /// Evicts a task that was taken out of the finished ones, and gives its room to a group.
+    #[inline(never)]
     fn evict_task(
         &self,
         (at, index): (usize, u32),

@@ -28,6 +28,7 @@ impl FinishedTasks {
     }
 
     /// Takes one in that has just ended.
+    #[inline]
     pub fn push(&mut self, slab: &mut Slab, index: u32) {
         match self.youngest {
             NONE => self.oldest = index,
@@ -37,9 +38,17 @@ impl FinishedTasks {
     }
 
     /// Stamp of the one that leaves first; `u64::MAX` when there is none.
+    #[inline]
     pub fn first_stamp(&self, slab: &Slab) -> u64 {
-        let listed = || slab.slot(self.oldest).map_or(u64::MAX, |slot| slot.stamp);
-        self.spared.first_key_value().map_or_else(listed, |(stamp, _)| *stamp)
+        if self.spared.is_empty() {
+            return slab.slot(self.oldest).map_or(u64::MAX, |slot| slot.stamp);
+        }
+        self.first_spared()
+    }
+
+    #[cold]
+    fn first_spared(&self) -> u64 {
+        self.spared.first_key_value().map_or(u64::MAX, |(stamp, _)| *stamp)
     }
 
     /// Takes the one out that ended first; `None`: there is none.
@@ -61,6 +70,7 @@ impl FinishedTasks {
 
     /// True when there is one that has outlived its time and was not spared, whatever the wall
     /// clock did.
+    #[inline]
     pub fn has_expired(&self, slab: &Slab, ttl_ms: u64, mono_ms: u64) -> bool {
         let oldest = slab.slot(self.oldest);
         oldest.is_some_and(|slot| mono_ms.saturating_sub(slot.ended_ms) > ttl_ms)
