@@ -220,9 +220,9 @@ pub enum PushCall<'a> {
     List {
         /// The task.
         task_id: RawText<'a>,
-        /// At most this many; 1.0 alone has pages.
+        /// At most this many; 1.0 and the proto of 0.3 have pages.
         page_size: Option<u32>,
-        /// Where to go on; 1.0 alone has pages.
+        /// Where to go on; 1.0 and the proto of 0.3 have pages.
         page_token: Option<RawText<'a>>,
     },
     /// Deletes one.

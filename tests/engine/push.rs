@@ -269,6 +269,20 @@ fn http_json_and_websocket_have_the_same_operations() {
     assert_eq!((read.status, &read.json()["taskId"]), (200, &json!(task)));
     let listed = lab.ask(&get(&format!("{configs}?pageSize=1")));
     assert_eq!(listed.json()["configs"].as_array().unwrap().len(), 1);
+    // The proto of 0.3 has pages, too.
+    set_v1(&mut lab, &task, "s");
+    let (mut names, mut token) = (Vec::new(), String::new());
+    loop {
+        let page = lab.ask(&get(&format!("/v1{configs}?page_size=1&pageToken={token}"))).json();
+        let [config] = page["configs"].as_array().unwrap().as_slice() else { panic!("{page}") };
+        names.push(config["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned());
+        match page["nextPageToken"].as_str() {
+            Some(next) => token = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(names, ["r", "s"]);
+    assert_eq!(lab.ask(&get(&format!("/v1{configs}?pageToken=x"))).status, 422);
     let socket = lab.socket("/", "");
     let method = "GetTaskPushNotificationConfig";
     let said = lab.say(socket, &rpc(method, &json!({"taskId": task, "id": "r"})));

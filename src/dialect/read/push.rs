@@ -110,7 +110,8 @@ fn list<'p>(
     pack: &'p mut Vec<u8>,
 ) -> Result<PushCall<'p>, Fault> {
     let (mut page_size, mut page_token) = (None, None);
-    if let (Some(params), Generation::V1) = (params, rules.generation) {
+    let has_pages = rules.generation == Generation::V1 || rules.proto;
+    if let (Some(params), true) = (params, has_pages) {
         let mut slots = RefSlots::default();
         slots.fill(params);
         page_size = count(params.at(slots.page_size), "pageSize", 0..=i32::MAX as u32)?;
