@@ -118,7 +118,7 @@ fn of_webhooks(stats: &crate::push::PushStats) -> Vec<Family> {
         outcomes = outcomes.with(vec![("outcome", outcome.to_owned())], count);
     }
     let help = "Webhooks that have stopped, by the reason";
-    let mut stopped = Family::new(FamilyKind::Counter, "peregrine_push_dead_letters", help);
+    let mut stopped = Family::new(FamilyKind::Counter, "peregrine_push_stopped", help);
     for (reason, count) in stats.outcomes.stopped() {
         stopped = stopped.with(vec![("reason", reason.to_owned())], count);
     }

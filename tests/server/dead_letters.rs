@@ -102,7 +102,7 @@ fn deliveries(admin: SocketAddr, outcome: &str) -> u64 {
 }
 
 fn stopped(admin: SocketAddr, reason: &str) -> u64 {
-    metric(admin, &format!("peregrine_push_dead_letters_total{{reason=\"{reason}\"}}"))
+    metric(admin, &format!("peregrine_push_stopped_total{{reason=\"{reason}\"}}"))
 }
 
 #[test]
