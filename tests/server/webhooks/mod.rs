@@ -10,6 +10,6 @@ pub mod receiver;
 /// Notes that this machine lacks what a test needs; where everything must be tested, it fails.
 #[track_caller]
 fn cannot_run(why: &str) {
-    assert!(std::env::var_os("CI").is_none(), "{why}");
+    assert!(std::env::var_os("PEREGRINE_NAMESPACES").is_none(), "{why}");
     eprintln!("skipped: {why}");
 }
