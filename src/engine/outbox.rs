@@ -261,7 +261,7 @@ impl Outbox for CoreOutbox {
                 webhooks.delivered(place, upto, now, has_more);
             }
             PostOutcome::Gone => {
-                let gone = webhooks.gone(place);
+                let gone = webhooks.gone(place, now);
                 gone.into_iter().for_each(|config| self.core.forget_scopes(&config));
             }
             PostOutcome::Refused { why, retry_after_ms }

@@ -536,11 +536,32 @@ mod tests {
         webhooks.note(7);
         let post = next(&webhooks, 0).unwrap();
         assert_eq!((post.url, post.start.seq), (None, 1));
-        webhooks.gone(post.place);
+        webhooks.gone(post.place, at(0));
         webhooks.note(7);
         assert!(next(&webhooks, 0).is_none() && ids(&webhooks, 7).is_empty());
         changed.wake();
         assert!(next(&webhooks, 0).is_none());
+    }
+
+    #[test]
+    fn a_post_ends_with_its_outcome_whatever_became_of_its_webhook() {
+        let webhooks = webhooks();
+        let posting = || webhooks.stats(0).in_flight;
+        for round in 0..3 {
+            set(&webhooks, 7, 3, "a", "https://h.example/").unwrap();
+            webhooks.note(7);
+            let post = next(&webhooks, 0).unwrap();
+            assert_eq!(posting(), 1);
+            if round > 0 {
+                webhooks.delete(7, None);
+            }
+            match round {
+                2 => webhooks.task_left(post.place, at(0)),
+                _ => drop(webhooks.gone(post.place, at(0))),
+            }
+            assert_eq!((posting(), webhooks.counted()), (0, (0, 0)));
+        }
+        assert_eq!(webhooks.lock().schedule.len(), (0, 0));
     }
 
     #[test]

@@ -24,8 +24,8 @@ impl Webhooks {
     /// There is nothing to post: its task has left. What was not posted of it becomes dead letters.
     pub fn task_left(&self, place: PostPlace, now: Now) {
         let mut state = self.lock();
-        let Some(key) = state.schedule.get(place).map(|webhook| webhook.task) else { return };
         state.schedule.passed_over(place, now.mono_ms, false);
+        let Some(key) = state.schedule.get(place).map(|webhook| webhook.task) else { return };
         if let Some(task) = state.tasks.get(&key).filter(|task| task.watch.left().is_none()) {
             // Whoever had the watch has not said up to where it was.
             task.watch.leave(u64::MAX);

@@ -77,11 +77,13 @@ impl Webhooks {
         fate
     }
 
-    /// Lets one go that its receiver does not want any more; says what it was configured with.
-    pub fn gone(&self, place: PostPlace) -> Option<Box<[u8]>> {
+    /// A post has arrived, and its receiver does not want any more: lets its webhook go; says what
+    /// it was configured with.
+    pub fn gone(&self, place: PostPlace, now: Now) -> Option<Box<[u8]>> {
         let mut state = self.lock();
         state.outcomes.gone += 1;
         let config = state.schedule.get(place).map(|webhook| webhook.config().0.into());
+        state.schedule.delivered(place, now.mono_ms, false);
         if let Some(task) = state.schedule.get(place).map(|webhook| webhook.task) {
             state.remove(task, place);
             state.settle(task);
