@@ -48,9 +48,11 @@ impl TaskWatch {
         }
     }
 
-    /// It is looked at: what happens from now on is noted again.
+    /// It is looked at: what happens from now on is noted again, and what has happened before, when
+    /// it was noted already, is seen by whoever looks now.
     pub fn look(&self) {
-        self.is_noted.store(false, Ordering::Release);
+        // A swap, which sees what was done before the swap that found it noted.
+        self.is_noted.swap(false, Ordering::AcqRel);
     }
 
     /// Says whether the task is still needed: one that is does not leave for its age alone.
@@ -58,9 +60,11 @@ impl TaskWatch {
         self.is_needed.store(is_needed, Ordering::Release);
     }
 
-    /// Whether the task is still needed.
+    /// Whether the task is still needed; one that is noted is, until it is looked at.
     pub fn is_needed(&self) -> bool {
-        self.is_needed.load(Ordering::Acquire) && !self.is_over.load(Ordering::Acquire)
+        let [is_noted, is_needed, is_over] =
+            [&self.is_noted, &self.is_needed, &self.is_over].map(|is| is.load(Ordering::Acquire));
+        (is_needed || is_noted) && !is_over
     }
 
     /// The task has left, with that last event. It is noted by waking the watch.
@@ -168,6 +172,46 @@ mod tests {
             assert_eq!(*watch.task_id(), *id.as_bytes());
         }
         assert_eq!(size_of::<TaskName>(), 24);
+    }
+
+    #[test]
+    fn whoever_looks_misses_no_task_that_leaves_meanwhile() {
+        let changes = Arc::new(Changes::default());
+        let turn = AtomicU64::new(0);
+        let wait = |until: u64| while turn.load(Ordering::Acquire) < until {};
+        let watches: Vec<_> =
+            (0..50_000).map(|key| Arc::new(TaskWatch::new(key, b"t", &changes))).collect();
+        watches.iter().for_each(Wake::wake_by_ref);
+        let _ = changes.take(Waker::noop());
+        let missed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for (watch, round) in watches.iter().zip(1..) {
+                    wait(2 * round - 1);
+                    watch.leave(7);
+                    watch.wake_by_ref();
+                    turn.fetch_add(1, Ordering::AcqRel);
+                }
+            });
+            let looked = watches.iter().zip(1u64..).filter(|(watch, round)| {
+                turn.fetch_add(1, Ordering::AcqRel);
+                watch.look();
+                let is_seen = watch.left().is_some();
+                wait(2 * round);
+                !is_seen && changes.take(Waker::noop()).is_empty()
+            });
+            looked.count()
+        });
+        assert_eq!(missed, 0);
+    }
+
+    #[test]
+    fn who_is_noted_is_needed_whatever_was_said_before() {
+        let watch = Arc::new(TaskWatch::new(1, b"t", &Arc::new(Changes::default())));
+        watch.wake_by_ref();
+        watch.set_needed(false);
+        assert!(watch.is_needed());
+        watch.look();
+        assert!(!watch.is_needed());
     }
 
     #[test]
