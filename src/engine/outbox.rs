@@ -116,14 +116,19 @@ impl CoreOutbox {
         }
         drop(large);
         webhooks.set_aside(request.place, size, now);
-        // Another may have ended meanwhile.
-        self.bring_back(webhooks);
         false
     }
 
-    /// Lets those go on that have waited for others to end.
-    fn bring_back(&self, webhooks: &Webhooks) {
-        webhooks.bring_back(|size| self.large().has_room(size));
+    /// Lets those go on that have waited for others to end; says how many.
+    fn bring_back(&self, webhooks: &Webhooks) -> usize {
+        webhooks.bring_back(|size| self.large().has_room(size))
+    }
+
+    /// The same where no large post is under way, whose end would do so: those that were let go on
+    /// may have left since, or wait for their hosts.
+    fn has_brought_back(&self, webhooks: &Webhooks) -> bool {
+        let is_idle = self.large().is_idle();
+        is_idle && self.bring_back(webhooks) > 0
     }
 
     fn give_up(&self, webhooks: &Webhooks, now: Now) {
@@ -227,6 +232,7 @@ impl Outbox for CoreOutbox {
         loop {
             let post = match webhooks.next(now, wake) {
                 NextPost::Post(post) => post,
+                _ if self.has_brought_back(webhooks) => continue,
                 NextPost::At(due_ms) => return NextRequest::At(due_ms),
                 NextPost::Never => return NextRequest::Never,
             };

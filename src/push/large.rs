@@ -53,10 +53,15 @@ impl LargePosts {
         };
         // Nobody in particular may be everybody.
         let of_owner = self.large_max / if size.owner == 0 { 1 } else { 2 };
-        self.held == 0
+        self.is_idle()
             || (self.held.saturating_add(size.bytes) <= self.large_max
                 && share(self.by_owner.get(&size.owner), of_owner)
                 && share(self.by_origin.get(&size.origin), self.large_max / 4))
+    }
+
+    /// Whether none is under way.
+    pub fn is_idle(&self) -> bool {
+        self.held == 0
     }
 
     /// Counts one that is under way.

@@ -1077,6 +1077,30 @@ fn push_posts_bytes_max() {
 }
 
 #[test]
+fn whoever_waits_for_room_goes_on_though_those_that_had_it_have_left() {
+    let mut setup = setup();
+    setup.limits.push_posts_bytes_max = 2;
+    let mut lab = Lab::new(setup);
+    let config = json!({"url": URL, "id": "a"});
+    let tasks: Vec<Value> = (0..20)
+        .map(|_| {
+            let result = lab.result(V1.send(), &with_webhook(V1, "hi", config.clone()));
+            result["task"]["id"].clone()
+        })
+        .collect();
+    let courier = Courier::of(&lab);
+    let only = courier.next(&lab).unwrap();
+    assert_eq!(only.body["task"]["id"], tasks[0]);
+    assert!(courier.next(&lab).is_none());
+    // It has arrived, and as many go on as do at a time: all of these are deleted.
+    courier.done(&lab, &only, PostOutcome::Delivered);
+    for task in &tasks[..9] {
+        lab.result("DeleteTaskPushNotificationConfig", &json!({"taskId": task, "id": "a"}));
+    }
+    assert_eq!(courier.deliver(&lab).len(), 11 * 3);
+}
+
+#[test]
 fn push_configs_task_max() {
     let mut setup = setup();
     setup.limits.push_configs_task_max = 2;
