@@ -52,7 +52,8 @@ pub struct PushBounds {
     /// Of one host, whatever its ports.
     pub per_host: usize,
     /// Bytes of all, with [`CONFIG_BYTES`] for each, and those of their hosts; a quarter of them
-    /// of one owner, and three quarters of those who are none.
+    /// of one owner, with the hosts that it has named first, and three quarters of those who are
+    /// none.
     pub bytes_max: usize,
     /// Dead letters that are kept.
     pub dead_max: usize,
@@ -489,6 +490,28 @@ mod tests {
         assert_eq!(full, Some(PushRefused::HostFull));
         set(&webhooks, 8, 0, "a", "https://h.example:9443/").unwrap();
         set(&webhooks, 8, 0, "b", "https://other.example/").unwrap();
+    }
+
+    #[test]
+    fn an_owner_counts_for_the_hosts_that_it_has_named_first() {
+        let webhooks = webhooks();
+        let set = |task, owner, host: &str| {
+            set(&webhooks, task, owner, "a", &format!("https://{host}.example/")).err()
+        };
+        assert_eq!((set(1, 3, "one"), set(2, 3, "two")), (None, None));
+        let before = webhooks.counted();
+        assert_eq!(set(3, 3, "three"), Some(PushRefused::OwnerBytesFull));
+        assert_eq!(webhooks.counted(), before);
+        assert_eq!(set(3, 4, "three"), None);
+        // Where another has named it, it takes no more.
+        assert_eq!(set(4, 3, "three"), None);
+        // And for as long as somebody's webhook goes there.
+        assert_eq!(set(5, 4, "two"), None);
+        (1..5).for_each(|task| drop(webhooks.delete(task, None)));
+        assert_ne!(webhooks.lock().schedule.host_bytes_of(3), 0);
+        webhooks.delete(5, None);
+        let state = webhooks.lock();
+        assert_eq!((state.schedule.host_bytes_of(3), state.bytes()), (0, 0));
     }
 
     #[test]

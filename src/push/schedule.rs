@@ -146,10 +146,15 @@ impl<T> Schedule<T> {
         self.hosts.bytes()
     }
 
+    /// What the hosts take that an owner has named first.
+    pub fn host_bytes_of(&self, owner: u32) -> usize {
+        self.hosts.bytes_of(owner)
+    }
+
     /// Takes one in that has nothing to post yet, at an origin such as `https://a.example:443`, for
     /// an owner; 0: nobody in particular.
     pub fn add(&mut self, origin: &str, owner: u32, value: T) -> PostPlace {
-        let host = self.hosts.enter(origin);
+        let host = self.hosts.enter(origin, owner);
         self.checks = self.checks.wrapping_add(1);
         let check = self.checks;
         let stage = PostStage::Idle;

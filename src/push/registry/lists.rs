@@ -92,7 +92,9 @@ impl PushState {
         if !is_its && new.owner != 0 && of_owner.configs >= self.bounds.per_owner {
             return Err(PushRefused::OwnerFull);
         }
-        let owner_bytes = of_owner.bytes + bytes - if is_its { freed_bytes } else { 0 };
+        let of_new_host = if self.schedule.has_origin(origin) { 0 } else { host_bytes(origin) };
+        let owner_bytes = of_owner.bytes + self.schedule.host_bytes_of(new.owner);
+        let owner_bytes = owner_bytes + bytes + of_new_host - if is_its { freed_bytes } else { 0 };
         if owner_bytes > self.bounds.owner_bytes_max(new.owner) {
             return Err(PushRefused::OwnerBytesFull);
         }
@@ -102,7 +104,6 @@ impl PushState {
         if before_host != Some(host) && of_host >= self.bounds.per_host {
             return Err(PushRefused::HostFull);
         }
-        let of_new_host = if self.schedule.has_origin(origin) { 0 } else { host_bytes(origin) };
         let after = self.bytes() + bytes + of_new_host - freed_bytes;
         if after > self.bounds.bytes_max { Err(PushRefused::Full) } else { Ok(()) }
     }

@@ -20,6 +20,8 @@ pub(super) enum Circuit {
 /// Where posts go: scheme, host and port.
 pub(super) struct PostHost {
     pub origin: Box<str>,
+    /// Who has named it first, and counts for it until nobody's webhook goes there; 0: nobody.
+    payer: u32,
     /// Webhooks that go there.
     entries: u32,
     /// Posts that are under way or granted.
@@ -38,9 +40,10 @@ pub(super) struct PostHost {
 }
 
 impl PostHost {
-    fn new(origin: &str) -> PostHost {
+    fn new(origin: &str, payer: u32) -> PostHost {
         PostHost {
             origin: origin.into(),
+            payer,
             entries: 0,
             posting: 0,
             line: LaneLine::default(),
@@ -89,6 +92,8 @@ pub(super) struct PostHosts {
     line: VecDeque<u32>,
     /// Of all, by [`host_bytes`].
     bytes: usize,
+    /// Of those that each has named first.
+    bytes_by_payer: HashMap<u32, usize, RandomState>,
 }
 
 impl PostHosts {
@@ -112,14 +117,20 @@ impl PostHosts {
         self.bytes
     }
 
+    /// Of those that one has named first.
+    pub fn bytes_of(&self, payer: u32) -> usize {
+        self.bytes_by_payer.get(&payer).copied().unwrap_or(0)
+    }
+
     #[cfg(test)]
     pub fn all(&self) -> impl Iterator<Item = &PostHost> {
         self.hosts.iter().flatten()
     }
 
-    /// Counts a webhook of an origin; the number of the host.
-    pub fn enter(&mut self, origin: &str) -> u32 {
-        let number = self.number(origin).unwrap_or_else(|| self.add(PostHost::new(origin)));
+    /// Counts a webhook of an origin, which an owner has named; the number of the host.
+    pub fn enter(&mut self, origin: &str, owner: u32) -> u32 {
+        let number = self.number(origin);
+        let number = number.unwrap_or_else(|| self.add(PostHost::new(origin, owner)));
         if let Some(host) = self.get_mut(number) {
             host.entries += 1;
         }
@@ -129,6 +140,7 @@ impl PostHosts {
     fn add(&mut self, host: PostHost) -> u32 {
         let origin = host.origin.clone();
         self.bytes += host_bytes(&origin);
+        *self.bytes_by_payer.entry(host.payer).or_default() += host_bytes(&origin);
         let number = match self.free.pop() {
             Some(number) => {
                 self.hosts[number as usize] = Some(host);
@@ -186,8 +198,19 @@ impl PostHosts {
         let host = self.hosts.get_mut(number as usize);
         if let Some(host) = host.and_then(|host| host.take_if(is_unused)) {
             self.bytes -= host_bytes(&host.origin);
+            self.release_payer(&host);
             self.by_origin.remove(&host.origin);
             self.free.push(number);
+        }
+    }
+
+    /// A host is gone for which somebody counted.
+    fn release_payer(&mut self, host: &PostHost) {
+        if let Some(bytes) = self.bytes_by_payer.get_mut(&host.payer) {
+            *bytes -= host_bytes(&host.origin);
+            if *bytes == 0 {
+                self.bytes_by_payer.remove(&host.payer);
+            }
         }
     }
 }
