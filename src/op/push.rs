@@ -153,11 +153,11 @@ impl Core {
         watch: Arc<TaskWatch>,
     ) -> Result<(), Fault> {
         let task = key.handle().key;
-        match self.store.watch(key, watch) {
+        match self.store.watch(key, Arc::clone(&watch)) {
             Some(seq) if seq > start.seq => push.webhooks.note(task),
             Some(_) => {}
             None => {
-                push.webhooks.delete(task, None);
+                push.webhooks.unwatched(task, &watch);
                 return Err(FaultKind::TaskNotFound.into());
             }
         }

@@ -261,6 +261,14 @@ impl Webhooks {
         }
     }
 
+    /// There is no task for a watch that [`Webhooks::set`] has given. If it has left meanwhile its
+    /// webhooks go as those of any that leaves, or else at once.
+    pub fn unwatched(&self, task: u64, watch: &TaskWatch) {
+        if watch.left().is_none() {
+            self.delete(task, None);
+        }
+    }
+
     /// Says that a task has changed.
     pub fn note(&self, task: u64) {
         let watch = self.lock().tasks.get(&task).map(|task| Arc::clone(&task.watch));

@@ -324,6 +324,34 @@ mod tests {
     }
 
     #[test]
+    fn whoever_sets_one_of_a_task_that_leaves_meanwhile_takes_no_letters_away() {
+        let webhooks = webhooks();
+        set(&webhooks, 7, 0, "late", URL).unwrap();
+        set(&webhooks, 7, 0, "posting", URL).unwrap();
+        webhooks.note(7);
+        let late = next(&webhooks, 0).unwrap();
+        let posting = next(&webhooks, 0).unwrap();
+        let failed = FailedPost { place: late.place, retry_after_ms: Some(HOUR), ..FAILED };
+        webhooks.failed(&failed, at(0));
+        let watch = set(&webhooks, 7, 0, "new", URL).unwrap();
+        watch.leave(2);
+        webhooks.note(7);
+        webhooks.unwatched(7, &watch);
+        assert!(next(&webhooks, 0).is_none());
+        assert_eq!(letters(&webhooks).len(), 2);
+        assert_eq!(&*webhooks.dead_letter(1).unwrap().config_id, b"late");
+        // One that came too late even for that goes with the end of the post that is waited for.
+        set(&webhooks, 7, 0, "last", URL).unwrap();
+        webhooks.unwatched(7, &watch);
+        webhooks.gone(posting.place, at(0));
+        assert_eq!(webhooks.counted(), (0, 0));
+        // Without a watch that was told there never was a task.
+        let watch = set(&webhooks, 8, 0, "a", URL).unwrap();
+        webhooks.unwatched(8, &watch);
+        assert_eq!(webhooks.counted(), (0, 0));
+    }
+
+    #[test]
     fn one_that_waits_for_an_hour_has_its_letter_when_its_task_leaves() {
         let webhooks = webhooks();
         set(&webhooks, 7, 0, "a", URL).unwrap();

@@ -86,7 +86,7 @@ impl Webhooks {
         state.schedule.delivered(place, now.mono_ms, false);
         if let Some(task) = state.schedule.get(place).map(|webhook| webhook.task) {
             state.remove(task, place);
-            state.settle(task);
+            state.settle_task(task, now);
         }
         drop(state);
         self.changes.wake();
@@ -102,14 +102,18 @@ impl PushState {
         }
     }
 
-    /// Says whether the task of a webhook is still needed, or lets go what has waited for the end
-    /// of a post.
+    /// The same of the task of a webhook.
     pub(super) fn settle_place(&mut self, place: PostPlace, now: Now) {
         if let Some(task) = self.schedule.get(place).map(|webhook| webhook.task) {
-            match self.tasks.get(&task).is_some_and(|task| task.watch.left().is_some()) {
-                true => self.end_left(task, now.unix_ms),
-                false => self.settle(task),
-            }
+            self.settle_task(task, now);
+        }
+    }
+
+    /// Says whether a task is still needed, or lets go what has waited for the end of a post.
+    fn settle_task(&mut self, task: u64, now: Now) {
+        match self.tasks.get(&task).is_some_and(|task| task.watch.left().is_some()) {
+            true => self.end_left(task, now.unix_ms),
+            false => self.settle(task),
         }
     }
 }

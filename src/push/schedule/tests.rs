@@ -453,6 +453,8 @@ struct Known {
 struct Model {
     places: HashMap<PostPlace, Known>,
     under_way: HashMap<PostPlace, Known>,
+    /// Those whose posts are too large for now, also some that have left.
+    aside: Vec<PostPlace>,
 }
 
 const ORIGINS: [&str; 5] = ["https://a", "https://b", "https://c", "https://d", "https://e"];
@@ -491,6 +493,11 @@ impl Model {
                 schedule.note(place, now_ms);
                 self.places.get_mut(&place).unwrap().waiting += 1;
             }
+            (8, _) => self.aside.drain(..).for_each(|place| schedule.bring_back(place)),
+            (9, _) if numbers.below(10) == 0 => {
+                let stopped = schedule.give_up(now_ms);
+                stopped.into_iter().for_each(|place| schedule.resume(place, now_ms));
+            }
             _ => {}
         }
     }
@@ -519,13 +526,18 @@ impl Model {
         places.sort_unstable_by_key(|place| place.check);
         let Some(place) = places.get(numbers.below(places.len().max(1))).copied() else { return };
         self.under_way.remove(&place);
-        match numbers.below(5) {
+        let aside = match numbers.below(6) {
             0 | 1 => return schedule.delivered(place, now_ms, false),
             2 => return schedule.passed_over(place, now_ms, false),
-            _ => {}
-        }
+            kind => kind == 3,
+        };
         if let Some(known) = self.places.get_mut(&place) {
             known.waiting += 1;
+        }
+        if aside {
+            let is_there = schedule.set_aside(place, now_ms);
+            assert_eq!(is_there, self.places.contains_key(&place));
+            return self.aside.push(place);
         }
         let random = numbers.below(usize::MAX) as u64;
         let fate = match numbers.below(3) {
@@ -568,6 +580,7 @@ fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
     }
     for _ in 0..1_000 {
         now_ms += HOUR;
+        model.aside.drain(..).for_each(|place| schedule.bring_back(place));
         model.post(&mut schedule, now_ms);
         let ended: Vec<_> = model.under_way.drain().map(|(place, _)| place).collect();
         ended.into_iter().for_each(|place| schedule.delivered(place, now_ms, false));
