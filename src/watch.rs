@@ -20,8 +20,9 @@ pub struct TaskWatch {
     is_noted: AtomicBool,
     is_needed: AtomicBool,
     is_over: AtomicBool,
-    /// The last event of a task that has left; 0: it has not.
-    left: AtomicU64,
+    /// The last event of which somebody was woken.
+    seq: AtomicU64,
+    has_left: AtomicBool,
     changes: Arc<Changes>,
 }
 
@@ -36,8 +37,9 @@ impl TaskWatch {
     /// A watch of the task that its store knows by that key, and clients by that raw id.
     pub fn new(key: u64, id: &[u8], changes: &Arc<Changes>) -> TaskWatch {
         let id = uuid_bits(id).map_or_else(|| TaskName::Raw(id.into()), TaskName::Uuid);
-        let (is_noted, is_needed, is_over, left) = Default::default();
-        TaskWatch { key, id, is_noted, is_needed, is_over, left, changes: Arc::clone(changes) }
+        let (is_noted, is_needed, is_over, seq, has_left) = Default::default();
+        let changes = Arc::clone(changes);
+        TaskWatch { key, id, is_noted, is_needed, is_over, seq, has_left, changes }
     }
 
     /// The task's raw id.
@@ -67,14 +69,25 @@ impl TaskWatch {
         (is_needed || is_noted) && !is_over
     }
 
+    /// The task has come to that event. It is noted by waking the watch.
+    pub fn reach(&self, seq: u64) {
+        self.seq.fetch_max(seq, Ordering::Relaxed);
+    }
+
+    /// The last event that is known; 0: none is.
+    pub fn seq(&self) -> u64 {
+        self.seq.load(Ordering::Relaxed)
+    }
+
     /// The task has left, with that last event. It is noted by waking the watch.
     pub fn leave(&self, seq: u64) {
-        self.left.store(seq.max(1), Ordering::Release);
+        self.reach(seq);
+        self.has_left.store(true, Ordering::Release);
     }
 
     /// The last event of the task, if it has left.
     pub fn left(&self) -> Option<u64> {
-        Some(self.left.load(Ordering::Acquire)).filter(|seq| *seq > 0)
+        self.has_left.load(Ordering::Acquire).then(|| self.seq())
     }
 
     /// Whether nobody watches any more.

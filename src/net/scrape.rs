@@ -139,6 +139,11 @@ fn of_webhooks(stats: &crate::push::PushStats) -> Vec<Family> {
             "For how long the one has waited that has waited longest",
             stats.oldest_pending_ms / 1_000,
         ),
+        gauge(
+            "peregrine_push_lag_events",
+            "Events that the one has not got that is furthest behind its task",
+            stats.lag_events,
+        ),
         gauge("peregrine_push_dead_letters", "Dead letters", stats.dead_letters as u64),
     ]
 }

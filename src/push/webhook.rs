@@ -97,6 +97,11 @@ impl Webhook {
         Post { place, owner: self.owner, task, start, form, is_proven, config, url }
     }
 
+    /// How many events of a task with that last one were not posted.
+    pub fn lag(&self, last_seq: u64) -> u64 {
+        last_seq.saturating_sub(self.seq)
+    }
+
     /// Whether something of a task with that last event was not posted.
     pub fn lacks(&self, last_seq: u64) -> bool {
         self.snapshot || self.seq < last_seq

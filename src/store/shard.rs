@@ -328,18 +328,14 @@ impl Shard {
         if let Some(waiters) = &slot.waiters {
             waiters.wake(wakes);
         }
-        if let Some(watch) = &slot.watch {
-            wakes.add(watch);
-        }
+        slot.wake_watch(wakes);
     }
 
     /// Wakes those who wait with a task for the last time: it has ended, or is evicted. Who watches
     /// it goes on until then.
     pub fn forget(&mut self, index: u32, wakes: &mut Wakes) {
         let slot = &mut self.slab[index];
-        if let Some(watch) = &slot.watch {
-            wakes.add(watch);
-        }
+        slot.wake_watch(wakes);
         if let Some(waiters) = slot.waiters.take() {
             waiters.wake(wakes);
             self.waiting -= waiters.len();

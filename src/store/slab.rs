@@ -9,7 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{door::TaskInSlot, waiters::Waiters};
+use super::{
+    door::TaskInSlot,
+    waiters::{Waiters, Wakes},
+};
 use crate::{
     model::{Task, TaskState},
     service::{AgentIndex, Scope},
@@ -71,6 +74,14 @@ impl Slot {
     /// Whether somebody needs the task who watches it.
     pub fn is_held(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.is_needed())
+    }
+
+    /// Has who watches the task woken with others.
+    pub fn wake_watch(&self, wakes: &mut Wakes) {
+        if let Some(watch) = &self.watch {
+            watch.reach(self.task.get().map_or(0, Task::seq));
+            wakes.add(watch);
+        }
     }
 
     /// Tells who watches the task that it leaves.

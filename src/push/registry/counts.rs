@@ -3,7 +3,7 @@
 //! Law: counting takes no lock of its own. What can be seen of the webhooks is looked at when
 //! somebody asks, and no id and no host is told.
 
-use super::Webhooks;
+use super::{PushState, Webhooks};
 use crate::push::dead::WhyDead;
 
 /// What came of posts, and which webhooks have stopped, since the start.
@@ -52,6 +52,8 @@ pub struct PushStats {
     pub pending: usize,
     /// For how long the one among them has waited that has waited longest, in ms.
     pub oldest_pending_ms: u64,
+    /// How many events of its task the one among them has not got that is furthest behind.
+    pub lag_events: u64,
     /// Posts under way.
     pub in_flight: usize,
     /// Dead letters that are kept.
@@ -70,9 +72,27 @@ impl Webhooks {
             config_bytes: state.bytes(),
             pending,
             oldest_pending_ms: oldest_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms)),
+            lag_events: state.lag_events(),
             in_flight: state.schedule.posting() as usize,
             dead_letters: state.dead.len(),
             outcomes: state.outcomes,
         }
+    }
+}
+
+impl PushState {
+    fn lag_events(&self) -> u64 {
+        let mut most = 0;
+        for task in self.tasks.values().filter(|task| task.watch.left().is_none()) {
+            let mut at = task.first;
+            while let Some((place, webhook)) = at.and_then(|at| Some((at, self.schedule.get(at)?)))
+            {
+                if self.schedule.is_busy(place) {
+                    most = most.max(webhook.lag(task.watch.seq()));
+                }
+                at = webhook.next();
+            }
+        }
+        most
     }
 }

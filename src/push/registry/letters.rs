@@ -376,6 +376,26 @@ mod tests {
     }
 
     #[test]
+    fn the_lag_is_that_of_the_one_that_is_furthest_behind_and_goes_on() {
+        let webhooks = webhooks();
+        let lag = || webhooks.stats(0).lag_events;
+        for (task, seq) in [(7, 5), (8, 9), (9, 40)] {
+            let watch = set(&webhooks, task, 0, "a", URL).unwrap();
+            watch.reach(seq);
+            watch.wake();
+        }
+        assert_eq!(lag(), 0, "nobody has looked");
+        let posts = [(); 3].map(|()| next(&webhooks, 0).unwrap());
+        assert_eq!(lag(), 39);
+        fail(&webhooks, &posts[2], "", 25 * HOUR);
+        assert_eq!(lag(), 8);
+        webhooks.delivered(posts[1].place, 9, at(0), false);
+        assert_eq!(lag(), 4);
+        webhooks.delivered(posts[0].place, 4, at(0), true);
+        assert_eq!(lag(), 1);
+    }
+
+    #[test]
     fn a_task_is_needed_until_its_webhooks_have_everything_or_have_stopped() {
         let webhooks = webhooks();
         let watch = set(&webhooks, 7, 0, "a", URL).unwrap();

@@ -73,3 +73,14 @@ fn a_watch_that_has_ended_takes_the_place_of_no_other() {
     apply(&store, key, &status(TaskState::Completed));
     assert_eq!(changes.noted(), 1);
 }
+
+#[test]
+fn a_watch_knows_how_far_its_task_has_come() {
+    let store = Store::new(&limits(10), 7);
+    let key = make(&store, 1, TaskState::Submitted, at(1_000)).unwrap();
+    let watch = watched(&store, key);
+    for state in [TaskState::Working, TaskState::InputRequired, TaskState::Completed] {
+        let seq = apply(&store, key, &status(state)).unwrap().unwrap();
+        assert_eq!((watch.seq(), watch.left()), (seq, None));
+    }
+}
