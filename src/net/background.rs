@@ -49,7 +49,7 @@ impl BackgroundThread {
     ///
     /// # Errors
     /// The system gives no runtime or no thread.
-    pub fn start<F: Future<Output = ()>>(
+    pub fn start<F: Future<Output = ()> + Send + 'static>(
         name: &str,
         work: impl FnOnce(Arc<BackgroundState>) -> F + Send + 'static,
     ) -> io::Result<BackgroundThread> {
@@ -57,7 +57,9 @@ impl BackgroundThread {
         let state = Arc::<BackgroundState>::default();
         let shared = Arc::clone(&state);
         let run = move || {
-            runtime.block_on(work(shared));
+            // A task that is woken costs no look at the sockets, as the runtime's own future does.
+            let work = runtime.spawn(work(shared));
+            let _ = runtime.block_on(work);
             // A name that is being looked up is not waited for.
             runtime.shutdown_background();
         };
