@@ -9,14 +9,14 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::{outbox::PostRequest, url_origin};
+use super::{outbox::PostRequest, schedule::host_name, url_origin};
 
 /// Whose a large post is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostSize {
     /// Who counts for it; 0: nobody in particular.
     owner: u32,
-    origin: Box<str>,
+    host: Box<str>,
     bytes: usize,
 }
 
@@ -27,7 +27,7 @@ pub struct LargePosts {
     large_max: usize,
     held: usize,
     by_owner: HashMap<u32, usize, RandomState>,
-    by_origin: HashMap<Box<str>, usize, RandomState>,
+    by_host: HashMap<Box<str>, usize, RandomState>,
 }
 
 impl LargePosts {
@@ -35,15 +35,15 @@ impl LargePosts {
     pub fn new(bytes_max: usize, posts_max: u32) -> LargePosts {
         let large_max = bytes_max / 2;
         let small_max = large_max / (posts_max as usize).max(1);
-        let (held, by_owner, by_origin) = Default::default();
-        LargePosts { small_max, large_max, held, by_owner, by_origin }
+        let (held, by_owner, by_host) = Default::default();
+        LargePosts { small_max, large_max, held, by_owner, by_host }
     }
 
     /// What is counted of a request; `None`: it is small.
     pub fn size(&self, request: &PostRequest) -> Option<PostSize> {
         let bytes = request.bytes();
-        let origin = || url_origin(&request.url).into();
-        (bytes > self.small_max).then(|| PostSize { owner: request.owner, origin: origin(), bytes })
+        let host = || host_name(url_origin(&request.url)).into();
+        (bytes > self.small_max).then(|| PostSize { owner: request.owner, host: host(), bytes })
     }
 
     /// Whether there is room for one.
@@ -56,7 +56,7 @@ impl LargePosts {
         self.is_idle()
             || (self.held.saturating_add(size.bytes) <= self.large_max
                 && share(self.by_owner.get(&size.owner), of_owner)
-                && share(self.by_origin.get(&size.origin), self.large_max / 4))
+                && share(self.by_host.get(&size.host), self.large_max / 4))
     }
 
     /// Whether none is under way.
@@ -68,7 +68,7 @@ impl LargePosts {
     pub fn enter(&mut self, size: &PostSize) {
         self.held += size.bytes;
         *self.by_owner.entry(size.owner).or_default() += size.bytes;
-        *self.by_origin.entry(size.origin.clone()).or_default() += size.bytes;
+        *self.by_host.entry(size.host.clone()).or_default() += size.bytes;
     }
 
     /// It has ended.
@@ -80,10 +80,10 @@ impl LargePosts {
                 self.by_owner.remove(&size.owner);
             }
         }
-        if let Some(held) = self.by_origin.get_mut(&size.origin) {
+        if let Some(held) = self.by_host.get_mut(&size.host) {
             *held -= size.bytes;
             if *held == 0 {
-                self.by_origin.remove(&size.origin);
+                self.by_host.remove(&size.host);
             }
         }
     }
@@ -109,7 +109,7 @@ mod tests {
             size(1, "https://a/2?x", 1_900),
             size(1, "https://b/", 1_900),
             size(1, "https://c/", 1_900),
-            size(2, "https://a/", 1_900),
+            size(2, "http://a:81/", 1_900),
             size(0, "https://d/", 2_300),
         ];
         let huge_of_other = size(2, "https://e/", 7_000);
@@ -119,7 +119,7 @@ mod tests {
         posts.leave(&huge);
         posts.enter(&a);
         assert!(!posts.has_room(&a), "a host has a quarter");
-        assert!(!posts.has_room(&d), "whoever it is for");
+        assert!(!posts.has_room(&d), "whoever it is for, at whatever port");
         posts.enter(&b);
         assert!(!posts.has_room(&c), "an owner has half");
         assert!(!posts.has_room(&huge_of_other));
@@ -127,6 +127,6 @@ mod tests {
         posts.enter(&e);
         assert!(!posts.has_room(&e));
         [&a, &b, &e].into_iter().for_each(|size| posts.leave(size));
-        assert!(posts.held == 0 && posts.by_owner.is_empty() && posts.by_origin.is_empty());
+        assert!(posts.held == 0 && posts.by_owner.is_empty() && posts.by_host.is_empty());
     }
 }

@@ -349,7 +349,7 @@ mod tests {
     };
 
     pub const BOUNDS: PushBounds =
-        PushBounds { per_task: 3, per_owner: 5, per_host: 7, bytes_max: 8_000, dead_max: 3 };
+        PushBounds { per_task: 3, per_owner: 5, per_host: 7, bytes_max: 8_400, dead_max: 3 };
 
     pub fn webhooks() -> Webhooks {
         Webhooks::new(BOUNDS, Pace::default())
@@ -447,7 +447,7 @@ mod tests {
         assert!(
             state.tasks.is_empty()
                 && state.counted.by_owner.is_empty()
-                && state.counted.by_host.is_empty()
+                && state.schedule.len() == (0, 0)
         );
     }
 
@@ -487,10 +487,10 @@ mod tests {
             assert_eq!(webhooks.counted(), before);
             refused
         };
-        assert_eq!(refused(9, 4, "b", 1_800), Some(PushRefused::OwnerBytesFull));
-        assert_eq!(refused(9, 4, "a", 1_800), Some(PushRefused::OwnerBytesFull));
-        assert_eq!(refused(8, 0, "a", 5_800), Some(PushRefused::OwnerBytesFull));
-        assert_eq!(refused(8, 0, "a", 5_600), Some(PushRefused::Full));
+        assert_eq!(refused(9, 4, "b", 1_900), Some(PushRefused::OwnerBytesFull));
+        assert_eq!(refused(9, 4, "a", 1_900), Some(PushRefused::OwnerBytesFull));
+        assert_eq!(refused(8, 0, "a", 6_100), Some(PushRefused::OwnerBytesFull));
+        assert_eq!(refused(8, 0, "a", 5_900), Some(PushRefused::Full));
         assert_eq!(ids(&webhooks, 9), ["a"]);
         // Of one host, at whatever port, but in place of one of its own.
         set(&webhooks, 8, 0, "a", "https://h.example:8443/").unwrap();
@@ -518,10 +518,10 @@ mod tests {
         for task in 1..5 {
             webhooks.delete(task, None);
         }
-        assert_ne!(webhooks.lock().schedule.host_bytes_of(3), 0);
+        assert_ne!(webhooks.lock().schedule.origin_bytes_of(3), 0);
         webhooks.delete(5, None);
         let state = webhooks.lock();
-        assert_eq!((state.schedule.host_bytes_of(3), state.bytes()), (0, 0));
+        assert_eq!((state.schedule.origin_bytes_of(3), state.bytes()), (0, 0));
     }
 
     #[test]

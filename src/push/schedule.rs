@@ -1,14 +1,15 @@
-//! When which webhook is posted next: who is ready, who waits after a failure, and which hosts are
-//! given a rest.
+//! When which webhook is posted next: who is ready, who waits after a failure, and which origins
+//! are given a rest.
 //!
 //! Laws: of one webhook one post is under way at most, so its events arrive in order; whoever takes
 //! its place waits until that has ended. A host and an owner have a bounded number of posts at a
-//! time, and a post counts until it has ended, whatever becomes of its webhook. Hosts take turns,
-//! and so do the owners of a host, so a slow one holds up nobody else. When a host has failed often
-//! in a row, one post at a time finds out whether it is back, and all others wait in line without a
-//! timer: who waits costs nothing until then.
+//! time, and a post counts until it has ended, whatever becomes of its webhook. Origins take turns,
+//! those of one host also among themselves, and so do the owners of an origin, so a slow one holds
+//! up nobody else. When an origin has failed often in a row, one post at a time finds out whether
+//! it is back, and all others wait in line without a timer: who waits costs nothing until then.
 
 mod hosts;
+mod origins;
 mod outcome;
 mod pace;
 mod pending;
@@ -23,12 +24,12 @@ use std::{
 use foldhash::fast::RandomState;
 
 use self::{
-    hosts::PostHosts,
+    origins::PostOrigins,
     turns::{LaneKey, Lanes, OwnerPosts},
 };
 
-pub(super) use self::hosts::host_bytes;
 pub use self::pace::{Pace, PostPlace};
+pub(super) use self::{hosts::host_name, origins::origin_bytes};
 
 /// Places, turns and timers of those that have left which are not looked for.
 const SPARE: usize = 64;
@@ -65,7 +66,7 @@ enum PostStage {
 /// One that is posted to.
 struct Scheduled<T> {
     value: T,
-    host: u32,
+    origin: u32,
     /// Who counts for it; 0: nobody.
     owner: u32,
     check: u32,
@@ -88,7 +89,7 @@ struct OpenPost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Pause(u32, u32),
-    /// The circuit of a host lets one post through.
+    /// The circuit of an origin lets one post through.
     Probe(u32),
 }
 
@@ -98,10 +99,10 @@ pub struct Schedule<T> {
     entries: Vec<Option<Scheduled<T>>>,
     free: Vec<u32>,
     checks: u32,
-    hosts: PostHosts,
+    origins: PostOrigins,
     /// Those of whom something is under way, or was lately.
     owners: HashMap<u32, OwnerPosts, RandomState>,
-    /// Of each owner at each host: who waits there.
+    /// Of each owner at each origin: who waits there.
     lanes: Lanes,
     tickets: u32,
     under_way: HashMap<PostPlace, OpenPost, RandomState>,
@@ -120,7 +121,7 @@ impl<T> Schedule<T> {
             entries: Vec::new(),
             free: Vec::new(),
             checks: 0,
-            hosts: PostHosts::default(),
+            origins: PostOrigins::default(),
             owners: HashMap::default(),
             lanes: HashMap::default(),
             tickets: 0,
@@ -132,35 +133,40 @@ impl<T> Schedule<T> {
     /// The origin of one; `None`: it is gone.
     pub fn origin(&self, place: PostPlace) -> Option<&str> {
         let entry = self.entries.get(place.index as usize)?.as_ref();
-        let host = entry.filter(|entry| entry.check == place.check)?.host;
-        self.hosts.get(host).map(|host| &*host.origin)
+        let origin = entry.filter(|entry| entry.check == place.check)?.origin;
+        self.origins.get(origin).map(|origin| &*origin.text)
     }
 
     /// Whether anybody is at an origin.
     pub fn has_origin(&self, origin: &str) -> bool {
-        self.hosts.number(origin).is_some()
+        self.origins.number(origin).is_some()
     }
 
-    /// What all hosts take.
-    pub fn host_bytes(&self) -> usize {
-        self.hosts.bytes()
+    /// Webhooks of a host, whatever its schemes and ports.
+    pub fn entries_of_host(&self, name: &str) -> usize {
+        self.origins.entries_of_host(name)
     }
 
-    /// What the hosts take that an owner has named first.
-    pub fn host_bytes_of(&self, owner: u32) -> usize {
-        self.hosts.bytes_of(owner)
+    /// What all origins take.
+    pub fn origin_bytes(&self) -> usize {
+        self.origins.bytes()
+    }
+
+    /// What the origins take that an owner has named first.
+    pub fn origin_bytes_of(&self, owner: u32) -> usize {
+        self.origins.bytes_of(owner)
     }
 
     /// Takes one in that has nothing to post yet, at an origin such as `https://a.example:443`, for
     /// an owner; 0: nobody in particular.
     pub fn add(&mut self, origin: &str, owner: u32, value: T) -> PostPlace {
-        let host = self.hosts.enter(origin, owner);
+        let origin = self.origins.enter(origin, owner);
         self.checks = self.checks.wrapping_add(1);
         let check = self.checks;
         let stage = PostStage::Idle;
         let entry = Some(Scheduled {
             value,
-            host,
+            origin,
             owner,
             check,
             stage,
@@ -212,16 +218,16 @@ impl<T> Schedule<T> {
         self.entry(place)?;
         let entry = self.entries[place.index as usize].take()?;
         self.free.push(place.index);
-        let lane = LaneKey { host: entry.host, owner: entry.owner };
+        let lane = LaneKey { origin: entry.origin, owner: entry.owner };
         match entry.stage {
             PostStage::Ready => self.leave_lane(lane),
             PostStage::Granted => {
-                self.hosts.withdraw(lane.host, place);
+                self.origins.withdraw(lane.origin, place);
                 self.release(lane);
             }
             _ => {}
         }
-        self.hosts.leave(entry.host);
+        self.origins.leave(entry.origin);
         Some(entry.value)
     }
 
@@ -277,7 +283,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Has one that was given up, or waits, go on at once; if its host has a rest, this one finds
+    /// Has one that was given up, or waits, go on at once; if its origin has a rest, this one finds
     /// out whether it is back.
     pub fn resume(&mut self, place: PostPlace, now_ms: u64) {
         let Some(entry) = self.entry(place) else { return };
@@ -297,9 +303,9 @@ impl<T> Schedule<T> {
         self.under_way.len() as u32
     }
 
-    /// Webhooks, and hosts.
+    /// Webhooks, and origins.
     pub fn len(&self) -> (usize, usize) {
-        (self.entries.len() - self.free.len(), self.hosts.len())
+        (self.entries.len() - self.free.len(), self.origins.len())
     }
 }
 

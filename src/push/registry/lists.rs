@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, task::Wake};
 
-use super::{NewWebhook, PushRefused, PushState, quotas::host_name};
+use super::{NewWebhook, PushRefused, PushState};
 use crate::{
     push::{
-        schedule::{PostPlace, host_bytes},
+        schedule::{PostPlace, host_name, origin_bytes},
         webhook::{TaskWebhooks, Webhook},
     },
     watch::{Changes, TaskWatch},
@@ -27,10 +27,8 @@ impl PushState {
 
     /// Takes one out of its task's list, and the task with its last.
     pub(super) fn remove(&mut self, key: u64, place: PostPlace) {
-        let host = self.schedule.origin(place).map(host_name).unwrap_or_default();
-        self.counted.leave_host(host);
         let Some(webhook) = self.schedule.remove(place) else { return };
-        self.counted.leave_owner(webhook.owner, webhook.bytes());
+        self.counted.leave(webhook.owner, webhook.bytes());
         let Some(task) = self.tasks.get_mut(&key) else { return };
         task.count -= 1;
         if task.count == 0 {
@@ -92,19 +90,20 @@ impl PushState {
         if !is_its && new.owner != 0 && of_owner.configs >= self.bounds.per_owner {
             return Err(PushRefused::OwnerFull);
         }
-        let of_new_host = if self.schedule.has_origin(origin) { 0 } else { host_bytes(origin) };
-        let owner_bytes = of_owner.bytes + self.schedule.host_bytes_of(new.owner);
-        let owner_bytes = owner_bytes + bytes + of_new_host - if is_its { freed_bytes } else { 0 };
+        let of_new_origin = if self.schedule.has_origin(origin) { 0 } else { origin_bytes(origin) };
+        let owner_bytes = of_owner.bytes + self.schedule.origin_bytes_of(new.owner);
+        let owner_bytes =
+            owner_bytes + bytes + of_new_origin - if is_its { freed_bytes } else { 0 };
         if owner_bytes > self.bounds.owner_bytes_max(new.owner) {
             return Err(PushRefused::OwnerBytesFull);
         }
         let host = host_name(origin);
         let before_host = before.and_then(|before| self.schedule.origin(before)).map(host_name);
-        let of_host = self.counted.by_host.get(host).copied().unwrap_or(0);
+        let of_host = self.schedule.entries_of_host(host);
         if before_host != Some(host) && of_host >= self.bounds.per_host {
             return Err(PushRefused::HostFull);
         }
-        let after = self.bytes() + bytes + of_new_host - freed_bytes;
+        let after = self.bytes() + bytes + of_new_origin - freed_bytes;
         if after > self.bounds.bytes_max { Err(PushRefused::Full) } else { Ok(()) }
     }
 
@@ -122,7 +121,7 @@ impl PushState {
         // Before the other one is removed: with its last a task would lose its watch.
         task.count += 1;
         let origin = new.url.origin();
-        self.counted.enter(new.owner, webhook.bytes(), host_name(&origin));
+        self.counted.enter(new.owner, webhook.bytes());
         let place = match before {
             Some(before) => {
                 let place = self.schedule.add_behind(before, &origin, new.owner, webhook);

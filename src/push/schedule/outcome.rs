@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::{
-    Fate, OpenPost, PostPlace, PostStage, Schedule, Timer, hosts::Circuit, is_at, turns::LaneKey,
+    Fate, OpenPost, PostPlace, PostStage, Schedule, Timer, is_at, origins::Circuit, turns::LaneKey,
 };
 
 impl<T> Schedule<T> {
@@ -15,14 +15,14 @@ impl<T> Schedule<T> {
         self.end(post, now_ms);
     }
 
-    /// There was nothing to post; whether its host is there is as unknown as before.
+    /// There was nothing to post; whether its origin is there is as unknown as before.
     pub fn passed_over(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
         let Some(post) = self.under_way.remove(&place) else { return };
         self.go_on(place, now_ms, has_more);
         self.end(post, now_ms);
     }
 
-    /// A post is not sent for now; false: it is nobody's any more. Whether its host is there is as
+    /// A post is not sent for now; false: it is nobody's any more. Whether its origin is there is as
     /// unknown as before.
     pub fn set_aside(&mut self, place: PostPlace, now_ms: u64) -> bool {
         let Some(post) = self.under_way.remove(&place) else { return false };
@@ -59,7 +59,7 @@ impl<T> Schedule<T> {
         fate
     }
 
-    /// The same for a post that its receiver has refused: its host is there, for all others.
+    /// The same for a post that its receiver has refused: its origin is there, for all others.
     pub fn refused(
         &mut self,
         place: PostPlace,
@@ -95,11 +95,11 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// A host has answered.
+    /// An origin has answered.
     fn note_life(&mut self, lane: LaneKey) {
-        if let Some(host) = self.hosts.get_mut(lane.host) {
-            (host.failures, host.failed) = (0, PostPlace::NONE);
-            host.circuit = Circuit::Closed;
+        if let Some(origin) = self.origins.get_mut(lane.origin) {
+            (origin.failures, origin.failed) = (0, PostPlace::NONE);
+            origin.circuit = Circuit::Closed;
         }
     }
 
@@ -119,7 +119,7 @@ impl<T> Schedule<T> {
             return Fate::GivenUp;
         }
         match retry_after_ms {
-            // Behind all others of its owner that wait for the host.
+            // Behind all others of its owner that wait for the origin.
             None if is_open => self.make_ready(place),
             retry_after_ms => {
                 let own_ms = pace.pause_ms(entry.failures, random.rotate_left(32));
@@ -138,25 +138,25 @@ impl<T> Schedule<T> {
         self.tidy_timers();
     }
 
-    /// Counts a failure of a host; true: its circuit is not closed.
+    /// Counts a failure of an origin; true: its circuit is not closed.
     fn note_failure(&mut self, lane: LaneKey, place: PostPlace, now_ms: u64, random: u64) -> bool {
         let pace = self.pace;
-        let Some(host) = self.hosts.get_mut(lane.host) else { return false };
+        let Some(origin) = self.origins.get_mut(lane.origin) else { return false };
         // One that fails alone says nothing about the others, and has pauses of its own.
-        if host.circuit == Circuit::Closed && host.failed == place {
+        if origin.circuit == Circuit::Closed && origin.failed == place {
             return false;
         }
-        host.failed = place;
-        host.failures = host.failures.saturating_add(1);
-        let Some(beyond) = (host.failures + 1).checked_sub(pace.rest_after).filter(|n| *n > 0)
+        origin.failed = place;
+        origin.failures = origin.failures.saturating_add(1);
+        let Some(beyond) = (origin.failures + 1).checked_sub(pace.rest_after).filter(|n| *n > 0)
         else {
             return false;
         };
         // Those that were under way when it opened do not keep it open for longer.
-        if host.circuit != Circuit::Open {
-            host.circuit = Circuit::Open;
-            host.open_until_ms = now_ms.saturating_add(pace.pause_ms(beyond, random));
-            self.timers.push(Reverse((host.open_until_ms, Timer::Probe(lane.host))));
+        if origin.circuit != Circuit::Open {
+            origin.circuit = Circuit::Open;
+            origin.open_until_ms = now_ms.saturating_add(pace.pause_ms(beyond, random));
+            self.timers.push(Reverse((origin.open_until_ms, Timer::Probe(lane.origin))));
         }
         true
     }

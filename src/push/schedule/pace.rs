@@ -3,23 +3,23 @@
 /// How posts are repeated, and how many there are at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Posts of one host at a time.
+    /// Posts of one origin at a time.
     pub per_host: u32,
-    /// Posts for one owner at a time, whatever hosts they go to. Nobody in particular may have
+    /// Posts for one owner at a time, whatever origins they go to. Nobody in particular may have
     /// three quarters of all.
     pub per_owner: u32,
-    /// Posts of all hosts at a time.
+    /// Posts of all origins at a time.
     pub posts_max: u32,
     /// The longest first pause after a failure; it doubles with each. A pause is anything up to
     /// that.
     pub pause_ms_min: u64,
-    /// The longest pause of all, of a webhook and of a host; a receiver's `Retry-After` is cut to
+    /// The longest pause of all, of a webhook and of an origin; a receiver's `Retry-After` is cut to
     /// it.
     pub pause_ms_max: u64,
     /// How long a webhook is tried, since its last post that arrived, or since there was something
     /// to post, if that is later, or since it was replayed. Then it stops.
     pub give_up_ms: u64,
-    /// Failures in a row, not of one webhook alone, after which a host is given a rest: from then
+    /// Failures in a row, not of one webhook alone, after which an origin is given a rest: from then
     /// on one post at a time is tried, after pauses as those of a webhook, until one arrives.
     pub rest_after: u32,
 }
@@ -39,6 +39,14 @@ impl Default for Pace {
 }
 
 impl Pace {
+    /// Posts of an origin at a time, at a host that has so many.
+    pub(super) fn posts_of_origin(&self, origins: u32) -> u32 {
+        match origins {
+            0 | 1 => self.per_host,
+            _ => self.per_host - self.per_host / 4,
+        }
+    }
+
     /// Posts for an owner at a time; 0: nobody in particular.
     pub(super) fn posts_of_owner(&self, owner: u32) -> u32 {
         let most = match owner {

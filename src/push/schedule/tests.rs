@@ -34,7 +34,7 @@ fn what_is_new_is_posted_once_and_what_came_meanwhile_after_it() {
 }
 
 #[test]
-fn hosts_take_turns_and_have_so_many_posts_at_a_time() {
+fn origins_take_turns_and_have_so_many_posts_at_a_time() {
     let mut schedule = Schedule::new(Pace { posts_max: 11, ..Pace::default() });
     let slow: Vec<_> = (0..20).map(|_| schedule.add("https://slow", 1, ())).collect();
     slow.iter().for_each(|place| schedule.note(*place, 0));
@@ -58,7 +58,47 @@ fn hosts_take_turns_and_have_so_many_posts_at_a_time() {
 }
 
 #[test]
-fn an_owner_has_so_many_posts_at_a_time_whatever_hosts_they_go_to() {
+fn origins_of_one_host_take_turns_and_leave_places_to_each_other() {
+    let mut schedule = Schedule::new(Pace::default());
+    let add = |schedule: &mut Schedule<()>, origin: &str| {
+        let places: Vec<_> = (0..20).map(|_| schedule.add(origin, 0, ())).collect();
+        places.iter().for_each(|place| schedule.note(*place, 0));
+        places
+    };
+    // One alone has all places of its host.
+    let alone = add(&mut schedule, "https://alone:443");
+    assert_eq!(all(&mut schedule, 0), alone[..8]);
+    let slow = add(&mut schedule, "https://h:1");
+    assert_eq!(all(&mut schedule, 0), slow[..8]);
+    let [quick, http] = ["https://h:2", "http://h:1"].map(|origin| add(&mut schedule, origin));
+    assert_eq!(all(&mut schedule, 0), []);
+    // What becomes free goes to the others, in turns.
+    for (ended, next) in slow.iter().zip([quick[0], http[0], quick[1]]) {
+        schedule.delivered(*ended, 0, false);
+        assert_eq!(all(&mut schedule, 0), [next]);
+    }
+    // When the others have no more the slow one has six, and never the rest.
+    let mut under_way = vec![quick[0], http[0], quick[1]];
+    while let Some(ended) = under_way.pop() {
+        schedule.delivered(ended, 0, false);
+        under_way.extend(all(&mut schedule, 0).iter().filter(|place| !slow.contains(place)));
+    }
+    let posting = slow.iter().filter(|place| schedule.is_posting(**place)).count();
+    assert_eq!(posting, 6);
+    assert!(quick.iter().chain(&http).all(|place| !schedule.is_busy(*place)));
+    // A circuit is of one origin.
+    let mut failing: Vec<_> = slow.iter().copied().filter(|at| schedule.is_posting(*at)).collect();
+    while let Some(place) = failing.pop() {
+        fail(&mut schedule, place, 0);
+        failing.extend(all(&mut schedule, 0));
+    }
+    assert_eq!(schedule.posting(), 8);
+    schedule.note(quick[0], 0);
+    assert_eq!(schedule.next(0), Some(quick[0]));
+}
+
+#[test]
+fn an_owner_has_so_many_posts_at_a_time_whatever_origins_they_go_to() {
     let mut schedule = Schedule::new(Pace { per_owner: 2, ..Pace::default() });
     let mut places = Vec::new();
     for at in 0..6 {
@@ -133,7 +173,7 @@ fn it_is_given_up_after_a_day_and_goes_on_when_it_is_told_to() {
 }
 
 #[test]
-fn a_host_that_fails_is_asked_by_one_at_a_time_and_costs_no_timer_for_the_others() {
+fn a_origin_that_fails_is_asked_by_one_at_a_time_and_costs_no_timer_for_the_others() {
     let mut schedule = Schedule::new(Pace::default());
     let places: Vec<_> = (0..100_000).map(|_| schedule.add("https://dead", 0, ())).collect();
     let other = schedule.add("https://alive", 0, ());
@@ -161,7 +201,7 @@ fn a_host_that_fails_is_asked_by_one_at_a_time_and_costs_no_timer_for_the_others
 }
 
 #[test]
-fn those_in_the_line_of_a_dead_host_are_given_up_together() {
+fn those_in_the_line_of_a_dead_origin_are_given_up_together() {
     let mut schedule = Schedule::new(Pace::default());
     let places: Vec<_> = (0..1_000).map(|_| schedule.add("https://dead", 0, ())).collect();
     places.iter().for_each(|place| schedule.note(*place, 0));
@@ -195,7 +235,7 @@ fn those_who_leave_while_they_wait_leave_nothing_that_grows() {
         schedule.remove(place);
         schedule.remove(other);
         let lanes = schedule.lanes.values().map(|lane| lane.places.len());
-        let lines = schedule.hosts.all().map(|host| host.line.turns.len());
+        let lines = schedule.origins.all().map(|origin| origin.line.turns.len());
         assert!(lanes.sum::<usize>() <= SPARE + 4 && lines.sum::<usize>() <= 2 * SPARE);
         assert!(schedule.timers.len() <= SPARE + 10 && schedule.owners.len() <= 1);
     }
@@ -252,7 +292,7 @@ fn setting_and_deleting_makes_no_room_beyond_the_bounds_and_failures_still_count
     }
     schedule.give_up(0);
     assert_eq!((schedule.len(), schedule.posting(), schedule.owners.len()), ((0, 0), 0, 0));
-    // Of a host that stays the circuit opens.
+    // Of an origin that stays the circuit opens.
     let stays = schedule.add("https://a", 7, ());
     for _ in 0..8 {
         let place = schedule.add("https://a", 7, ());
@@ -300,7 +340,7 @@ fn who_takes_the_place_of_another_waits_until_the_post_of_that_has_ended() {
 }
 
 #[test]
-fn owners_take_turns_at_a_host_also_when_it_is_asked_whether_it_is_back() {
+fn owners_take_turns_at_a_origin_also_when_it_is_asked_whether_it_is_back() {
     let mut schedule = Schedule::new(Pace { per_host: 2, ..Pace::default() });
     let many: Vec<_> = (0..1_000).map(|_| schedule.add("https://a", 1, ())).collect();
     many.iter().for_each(|place| schedule.note(*place, 0));
@@ -313,7 +353,7 @@ fn owners_take_turns_at_a_host_also_when_it_is_asked_whether_it_is_back() {
     assert!(next.contains(&few[0]) && next.len() == 2, "{next:?}");
     next.into_iter().for_each(|place| schedule.delivered(place, 0, false));
     assert!(all(&mut schedule, 0).contains(&few[1]));
-    // Those of the first owner fail, and the others find out soon that the host is there.
+    // Those of the first owner fail, and the others find out soon that the origin is there.
     let mut schedule = Schedule::new(Pace::default());
     let many: Vec<_> = (0..1_000).map(|_| schedule.add("https://a", 1, ())).collect();
     many.iter().for_each(|place| schedule.note(*place, 0));
@@ -339,7 +379,7 @@ fn owners_take_turns_at_a_host_also_when_it_is_asked_whether_it_is_back() {
 }
 
 #[test]
-fn a_place_of_an_owner_is_given_to_one_whose_host_has_one() {
+fn a_place_of_an_owner_is_given_to_one_whose_origin_has_one() {
     let pace = Pace { per_host: 1, per_owner: 1, rest_after: 1, ..Pace::default() };
     let mut schedule = Schedule::new(pace);
     let [a, b, c] = ["https://a", "https://b", "https://c"].map(|at| schedule.add(at, 7, ()));
@@ -347,7 +387,7 @@ fn a_place_of_an_owner_is_given_to_one_whose_host_has_one() {
     [a, b, c].iter().for_each(|place| schedule.note(*place, 0));
     schedule.note(b2, 0);
     assert_eq!(all(&mut schedule, 0), [a, b2]);
-    // The host of the one that waits first for its owner opens its circuit, or the one leaves.
+    // The origin of the one that waits first for its owner opens its circuit, or the one leaves.
     fail(&mut schedule, b2, 0);
     schedule.delivered(a, 0, false);
     assert_eq!(all(&mut schedule, 0), [c]);
@@ -361,7 +401,7 @@ fn a_place_of_an_owner_is_given_to_one_whose_host_has_one() {
 }
 
 #[test]
-fn one_that_fails_alone_leaves_the_circuit_of_its_host_closed() {
+fn one_that_fails_alone_leaves_the_circuit_of_its_origin_closed() {
     let mut schedule = Schedule::new(Pace::default());
     let broken = schedule.add("https://a", 1, ());
     let other = schedule.add("https://a", 2, ());
@@ -377,7 +417,7 @@ fn one_that_fails_alone_leaves_the_circuit_of_its_host_closed() {
 }
 
 #[test]
-fn one_that_is_told_to_go_on_asks_a_host_that_has_a_rest() {
+fn one_that_is_told_to_go_on_asks_a_origin_that_has_a_rest() {
     let mut schedule = Schedule::new(Pace { give_up_ms: HOUR, ..Pace::default() });
     let places: Vec<_> = (0..20).map(|_| schedule.add("https://a", 1, ())).collect();
     places.iter().for_each(|place| schedule.note(*place, 0));
@@ -398,7 +438,7 @@ fn one_that_is_told_to_go_on_asks_a_host_that_has_a_rest() {
 }
 
 #[test]
-fn what_was_granted_is_taken_back_when_its_host_fails() {
+fn what_was_granted_is_taken_back_when_its_origin_fails() {
     let mut schedule = Schedule::new(Pace { posts_max: 8, ..Pace::default() });
     let places: Vec<_> = (0..30).map(|_| schedule.add("https://a", 1, ())).collect();
     places[..8].iter().for_each(|place| schedule.note(*place, 0));
@@ -457,7 +497,9 @@ struct Model {
     aside: Vec<PostPlace>,
 }
 
-const ORIGINS: [&str; 5] = ["https://a", "https://b", "https://c", "https://d", "https://e"];
+/// Three of one host.
+const ORIGINS: [&str; 5] =
+    ["https://a:1", "https://a:2", "https://a:3", "https://d:1", "https://e:1"];
 
 impl Model {
     fn some(&self, numbers: &mut Numbers) -> Option<PostPlace> {
@@ -513,8 +555,8 @@ impl Model {
         let count = |is_its: &dyn Fn(&Known) -> bool| {
             self.under_way.values().filter(|known| is_its(known)).count()
         };
-        for origin in 0..ORIGINS.len() {
-            assert!(count(&|known| known.origin == origin) <= 3);
+        for host in ["https://a", "https://d", "https://e"] {
+            assert!(count(&|known| ORIGINS[known.origin].starts_with(host)) <= 4);
         }
         assert!((1..4).all(|owner| count(&|known| known.owner == owner) <= 4));
         assert!(count(&|known| known.owner == 0) <= 8 && self.under_way.len() <= 10);
@@ -553,19 +595,23 @@ impl Model {
     fn check_places(&self, schedule: &Schedule<()>) {
         for (key, lane) in &schedule.lanes {
             assert!(lane.ready > 0);
-            let is_free = schedule.hosts.get(key.host).unwrap().has_place(&schedule.pace);
+            let of_origin = schedule.origins.get(key.origin).unwrap().posting;
+            // One whose host has no other origin any more takes the rest of its places when a post
+            // ends.
+            let is_free = of_origin < schedule.pace.posts_of_origin(2)
+                && schedule.origins.has_place(key.origin, &schedule.pace);
             let posting = schedule.owners.get(&key.owner).map_or(0, |owner| owner.posting());
             assert!(!is_free || posting >= schedule.pace.posts_of_owner(key.owner));
         }
     }
 }
 
-/// Whatever happens in which order: at most one post of each is under way, no more of a host, of an
-/// owner and of all than may be, nobody waits for a free place, and in the end everything has
+/// Whatever happens in which order: at most one post of each is under way, no more of a host, of
+/// an owner and of all than may be, nobody waits for a free place, and in the end everything has
 /// arrived.
 #[test]
 fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
-    let pace = Pace { per_host: 3, per_owner: 4, posts_max: 10, rest_after: 4, ..Pace::default() };
+    let pace = Pace { per_host: 4, per_owner: 4, posts_max: 10, rest_after: 4, ..Pace::default() };
     let (mut schedule, mut numbers) = (Schedule::new(pace), Numbers(7));
     let (mut model, mut now_ms) = (Model::default(), 0);
     for _ in 0..30_000 {
@@ -588,14 +634,22 @@ fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
     assert!(model.places.values().all(|known| known.waiting == 0));
     schedule.give_up(now_ms);
     assert!(schedule.lanes.is_empty() && schedule.owners.is_empty() && schedule.posting() == 0);
-    let hosts: std::collections::HashSet<_> =
+    let origins: std::collections::HashSet<_> =
         model.places.values().map(|known| known.origin).collect();
-    assert_eq!(schedule.len(), (model.places.len(), hosts.len()));
-    assert_eq!(schedule.host_bytes(), hosts.len() * host_bytes(ORIGINS[0]));
+    assert_eq!(schedule.len(), (model.places.len(), origins.len()));
+    assert_eq!(schedule.origin_bytes(), origins.len() * origin_bytes(ORIGINS[0]));
+    let hosts: std::collections::HashSet<_> =
+        origins.iter().map(|origin| host_name(ORIGINS[*origin])).collect();
+    let all_hosts = schedule.origins.hosts();
+    assert_eq!(all_hosts.len(), hosts.len());
+    assert_eq!(all_hosts.entries("a"), {
+        model.places.values().filter(|known| known.origin < 3).count()
+    });
+    assert!(all_hosts.all().all(|host| host.posting == 0 && host.line.is_empty()));
 }
 
 #[test]
-fn who_refuses_what_it_is_posted_makes_no_host_rest_for_others() {
+fn who_refuses_what_it_is_posted_makes_no_origin_rest_for_others() {
     let mut schedule = Schedule::new(Pace::default());
     let missing: Vec<_> = (0..30).map(|_| schedule.add("https://a", 1, ())).collect();
     missing.iter().for_each(|place| schedule.note(*place, 0));

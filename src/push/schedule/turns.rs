@@ -1,11 +1,11 @@
 //! Whose turn it is.
 //!
-//! A lane has what waits of one owner for one host. Laws: a lane in which somebody waits has one
-//! turn, in the line of its host or in that of its owner. In the line of a host somebody waits only
-//! while the host has no place, and in that of an owner only while the owner has none: whatever
-//! makes a place lets the next ones of the line through until it is taken. So no place is free
-//! while somebody waits for it alone. Each turn lets one through, and who has more goes to the end
-//! of the line.
+//! A lane has what waits of one owner for one origin. Laws: a lane in which somebody waits has one
+//! turn, in the line of its origin or in that of its owner. In the line of an origin somebody waits
+//! only while the origin or its host has no place, and in that of an owner only while the owner has
+//! none; where the host has none, the origin is in the line of the host. Whatever makes a place lets
+//! the next ones of the line through until it is taken. So no place is free while somebody waits
+//! for it alone. Each turn lets one through, and who has more goes to the end of the line.
 
 use std::{
     cmp::Reverse,
@@ -15,15 +15,14 @@ use std::{
 use foldhash::fast::RandomState;
 
 use super::{
-    OpenPost, PostPlace, PostStage, SPARE, Schedule, Timer,
-    hosts::{Circuit, PostHost},
-    is_at,
+    OpenPost, PostPlace, PostStage, SPARE, Schedule, Timer, is_at,
+    origins::{Circuit, PostOrigin},
 };
 
-/// An owner at a host.
+/// An owner at an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LaneKey {
-    pub host: u32,
+    pub origin: u32,
     pub owner: u32,
 }
 
@@ -95,41 +94,40 @@ impl<T> Schedule<T> {
         }
         if let Some((key, 1)) = self.enter_lane(place, VecDeque::push_back) {
             self.take_turn(key, VecDeque::push_back);
-            self.open_host(key.host);
+            self.open_origin(key.origin);
         }
     }
 
-    /// Where a host and an owner have places nobody waits for them.
+    /// Where an origin and an owner have places nobody waits for them.
     fn grant_at_once(&mut self, place: PostPlace) -> Option<()> {
         let entry = self.entries.get_mut(place.index as usize)?.as_mut()?;
         let entry = Some(entry).filter(|entry| entry.check == place.check)?;
         let pace = &self.pace;
-        let host = self.hosts.get_mut(entry.host).filter(|host| host.has_place(pace))?;
         let owner = self.owners.entry(entry.owner).or_default();
-        if owner.posting >= pace.posts_of_owner(entry.owner) {
+        if owner.posting >= pace.posts_of_owner(entry.owner)
+            || !self.origins.has_place(entry.origin, pace)
+        {
             return None;
         }
         entry.stage = PostStage::Granted;
-        host.posting += 1;
         owner.posting += 1;
-        let number = entry.host;
-        self.hosts.grant(number, place);
+        self.origins.take(entry.origin, place);
         Some(())
     }
 
-    /// Puts one before all others that wait for its host, and asks the host at once.
+    /// Puts one before all others that wait for its origin, and asks the origin at once.
     pub(super) fn make_first(&mut self, place: PostPlace) {
-        let Some(number) = self.entry(place).map(|entry| entry.host) else { return };
-        if let Some(host) = self.hosts.get_mut(number)
-            && host.circuit == Circuit::Open
+        let Some(number) = self.entry(place).map(|entry| entry.origin) else { return };
+        if let Some(origin) = self.origins.get_mut(number)
+            && origin.circuit == Circuit::Open
         {
-            host.circuit = Circuit::HalfOpen;
+            origin.circuit = Circuit::HalfOpen;
         }
         self.put_back(place);
-        self.open_host(number);
+        self.open_origin(number);
     }
 
-    /// Puts one at the head of its lane, and the lane at the head of its host's line.
+    /// Puts one at the head of its lane, and the lane at the head of its origin's line.
     fn put_back(&mut self, place: PostPlace) {
         if let Some((key, _)) = self.enter_lane(place, VecDeque::push_front) {
             self.take_turn(key, VecDeque::push_front);
@@ -144,19 +142,19 @@ impl<T> Schedule<T> {
     ) -> Option<(LaneKey, usize)> {
         let entry = self.entry(place)?;
         entry.stage = PostStage::Ready;
-        let key = LaneKey { host: entry.host, owner: entry.owner };
+        let key = LaneKey { origin: entry.origin, owner: entry.owner };
         let lane = self.lanes.entry(key).or_default();
         put(&mut lane.places, place);
         lane.ready += 1;
         Some((key, lane.ready))
     }
 
-    /// Gives a lane a turn in the line of its host, in place of the one that it has.
+    /// Gives a lane a turn in the line of its origin, in place of the one that it has.
     fn take_turn(&mut self, lane: LaneKey, put: fn(&mut VecDeque<LaneTurn>, LaneTurn)) {
         let turn = self.new_turn(lane);
-        if let Some(host) = self.hosts.get_mut(lane.host) {
-            put(&mut host.line.turns, turn);
-            host.line.tidy(&self.lanes);
+        if let Some(origin) = self.origins.get_mut(lane.origin) {
+            put(&mut origin.line.turns, turn);
+            origin.line.tidy(&self.lanes);
         }
     }
 
@@ -189,19 +187,27 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Lets those through who wait for a host, as long as it has places.
-    pub(super) fn open_host(&mut self, number: u32) {
-        while let Some(turn) = self.next_turn(number) {
-            if self.lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane)) {
-                self.serve(turn.lane);
+    /// Lets those through who wait for an origin or for others of its host, as long as they have
+    /// places; the origins of a host take turns.
+    pub(super) fn open_origin(&mut self, number: u32) {
+        let Some(host) = self.origins.wait_for_host(number) else { return };
+        while let Some(number) = self.origins.next_in_line(host, &self.pace) {
+            if let Some(lane) = self.next_turn(number) {
+                self.serve(lane);
+                self.origins.wait_for_host(number);
             }
         }
     }
 
-    fn next_turn(&mut self, number: u32) -> Option<LaneTurn> {
-        let pace = &self.pace;
-        let host = self.hosts.get_mut(number).filter(|host| host.has_place(pace))?;
-        host.line.turns.pop_front()
+    /// The lane whose turn it is at an origin, if that has a place.
+    fn next_turn(&mut self, number: u32) -> Option<LaneKey> {
+        if !self.origins.has_place(number, &self.pace) {
+            return None;
+        }
+        let (origin, lanes) = (self.origins.get_mut(number)?, &self.lanes);
+        let mut turns = std::iter::from_fn(|| origin.line.turns.pop_front());
+        let next = turns.find(|turn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane)));
+        next.map(|turn| turn.lane)
     }
 
     /// The same for an owner.
@@ -216,17 +222,18 @@ impl<T> Schedule<T> {
             if self.lanes.get(&key).is_none_or(|lane| lane.ticket != ticket) {
                 continue;
             }
-            if self.hosts.get(key.host).is_some_and(|host| host.has_place(&self.pace)) {
+            if self.origins.has_place(key.origin, &self.pace) {
                 self.serve(key);
                 // It may have more places, for which the lane now waits with others.
-                self.open_host(key.host);
+                self.open_origin(key.origin);
             } else {
                 self.take_turn(key, VecDeque::push_back);
+                self.origins.wait_for_host(key.origin);
             }
         }
     }
 
-    /// The turn of a lane, whose host has a place.
+    /// The turn of a lane, whose origin has a place.
     fn serve(&mut self, key: LaneKey) {
         let most = self.pace.posts_of_owner(key.owner);
         let owner = self.owners.entry(key.owner).or_default();
@@ -239,13 +246,11 @@ impl<T> Schedule<T> {
         let next = waiting.find(|place| is_at(entries, *place, PostStage::Ready));
         if let Some(place) = next
             && let Some(entry) = &mut entries[place.index as usize]
-            && let Some(host) = self.hosts.get_mut(key.host)
         {
             entry.stage = PostStage::Granted;
             lane.ready -= 1;
             owner.posting += 1;
-            host.posting += 1;
-            self.hosts.grant(key.host, place);
+            self.origins.take(key.origin, place);
         }
         match lane.ready {
             0 => drop(self.lanes.remove(&key)),
@@ -253,28 +258,26 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// A host and an owner have a place again.
+    /// An origin and an owner have a place again.
     pub(super) fn release(&mut self, key: LaneKey) {
-        if let Some(host) = self.hosts.get_mut(key.host) {
-            host.posting -= 1;
-        }
+        self.origins.give_back(key.origin);
         if let Some(owner) = self.owners.get_mut(&key.owner) {
             owner.posting -= 1;
         }
         self.open_owner(key.owner);
-        self.open_host(key.host);
-        self.hosts.forget_unused(key.host);
+        self.open_origin(key.origin);
+        self.origins.forget_unused(key.origin);
     }
 
     /// The next one to post, which is then under way.
     pub fn next(&mut self, now_ms: u64) -> Option<PostPlace> {
         self.ring(now_ms);
         while self.posting() < self.pace.posts_max {
-            let place = self.hosts.next_granted()?;
+            let place = self.origins.next_granted()?;
             let Some(entry) = self.entry(place) else { continue };
             entry.stage = PostStage::Posting(false);
-            let lane = LaneKey { host: entry.host, owner: entry.owner };
-            if self.hosts.get(lane.host).is_some_and(PostHost::lets_through) {
+            let lane = LaneKey { origin: entry.origin, owner: entry.owner };
+            if self.origins.get(lane.origin).is_some_and(PostOrigin::lets_through) {
                 self.under_way.insert(place, OpenPost { lane, successor: None });
                 return Some(place);
             }
@@ -300,11 +303,11 @@ impl<T> Schedule<T> {
                     }
                 }
                 Timer::Probe(number) => {
-                    let Some(host) = self.hosts.get_mut(number) else { continue };
-                    // Another host may have its number by now, and be well.
-                    if host.circuit == Circuit::Open && host.open_until_ms <= now_ms {
-                        host.circuit = Circuit::HalfOpen;
-                        self.open_host(number);
+                    let Some(origin) = self.origins.get_mut(number) else { continue };
+                    // Another origin may have its number by now, and be well.
+                    if origin.circuit == Circuit::Open && origin.open_until_ms <= now_ms {
+                        origin.circuit = Circuit::HalfOpen;
+                        self.open_origin(number);
                     }
                 }
             }

@@ -3,34 +3,34 @@
 
 use std::cmp::Reverse;
 
-use super::{PostPlace, PostStage, SPARE, Schedule, Timer, hosts::Circuit, is_at};
+use super::{PostPlace, PostStage, SPARE, Schedule, Timer, is_at, origins::Circuit};
 
 impl<T> Schedule<T> {
     /// Takes the timers out of those that have left, when they are more than the others.
     pub(super) fn tidy_timers(&mut self) {
-        let (webhooks, hosts) = self.len();
-        if self.timers.len() > 2 * (webhooks + hosts) + SPARE {
-            let (entries, hosts) = (&self.entries, &self.hosts);
+        let (webhooks, origins) = self.len();
+        if self.timers.len() > 2 * (webhooks + origins) + SPARE {
+            let (entries, origins) = (&self.entries, &self.origins);
             self.timers.retain(|Reverse((due_ms, timer))| match *timer {
                 Timer::Pause(index, check) => {
                     let entry = entries.get(index as usize).and_then(Option::as_ref);
                     entry.is_some_and(|entry| entry.check == check && entry.due_ms == *due_ms)
                 }
                 Timer::Probe(number) => {
-                    hosts.get(number).is_some_and(|host| host.open_until_ms == *due_ms)
+                    origins.get(number).is_some_and(|origin| origin.open_until_ms == *due_ms)
                 }
             });
         }
     }
 
-    /// Those that wait for hosts which have a rest, and were tried for as long as they may be: they
+    /// Those that wait for origins which have a rest, and were tried for as long as they may be: they
     /// stop. It looks at all that wait there, and forgets owners for whom nothing is posted.
     pub fn give_up(&mut self, now_ms: u64) -> Vec<PostPlace> {
         self.owners.retain(|_, owner| !owner.is_idle());
         let (mut given_up, give_up_ms) = (Vec::new(), self.pace.give_up_ms);
-        let (entries, hosts) = (&mut self.entries, &self.hosts);
+        let (entries, origins) = (&mut self.entries, &self.origins);
         self.lanes.retain(|key, lane| {
-            if hosts.get(key.host).is_none_or(|host| host.circuit == Circuit::Closed) {
+            if origins.get(key.origin).is_none_or(|origin| origin.circuit == Circuit::Closed) {
                 return true;
             }
             lane.places.retain(|place| {

@@ -63,6 +63,23 @@ fn begin(addr: SocketAddr, receiver: &Receiver) -> Value {
 }
 
 #[test]
+fn a_host_that_hangs_at_many_ports_holds_up_no_other() {
+    let server = Binary::start(&["--push-allow", "localhost"]);
+    let hanging: Vec<_> = (0..12).map(|_| Receiver::new(|_, _| Does::Hangs)).collect();
+    let open = || hanging.iter().map(Receiver::open).sum::<usize>();
+    for receiver in hanging.iter().chain(&hanging) {
+        stream(server.addr(), "stream:3", &receiver.url("/hook"));
+        assert!(open() <= 8, "{}", open());
+    }
+    patiently("it has what it may have", || open() == 8);
+    let willing = Receiver::willing();
+    let url = willing.url("/hook").replace("localhost", "127.0.0.1");
+    let events = stream(server.addr(), "stream:3", &url);
+    willing.assert_told("/hook", &events);
+    server.assert_lives();
+}
+
+#[test]
 fn large_posts_to_a_receiver_that_hangs_hold_up_nobody_elses() {
     let config = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("large_posts.toml");
     let text = "[limits]\npush_posts_bytes_max = 262_144\n[push]\nallow = [\"localhost\"]\n";

@@ -1,0 +1,294 @@
+//! Where posts go: how many are under way to each origin and its host, and whether it is well.
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
+
+use super::{
+    Pace, PostPlace,
+    hosts::{PostHosts, host_name},
+    turns::LaneLine,
+};
+
+/// Whether posts go to an origin: its circuit breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Circuit {
+    /// As many as may be at a time.
+    Closed,
+    /// None until its timer rings: it has failed often in a row.
+    Open,
+    /// One finds out whether it is back.
+    HalfOpen,
+}
+
+/// Where posts go: scheme, host and port.
+pub(super) struct PostOrigin {
+    pub text: Box<str>,
+    /// The number of its host.
+    host: u32,
+    /// Whether it is in the line of its host.
+    is_in_line: bool,
+    /// Who has named it first, and counts for it until nobody's webhook goes there; 0: nobody.
+    payer: u32,
+    /// Webhooks that go there.
+    entries: u32,
+    /// Posts that are under way or granted.
+    pub posting: u32,
+    /// Owners that wait for the origin, in turns.
+    pub line: LaneLine,
+    /// Those whose turn has come, which wait for a place among the posts of all origins.
+    granted: VecDeque<PostPlace>,
+    pub circuit: Circuit,
+    /// In a row.
+    pub failures: u32,
+    /// The one that has failed last.
+    pub failed: PostPlace,
+    /// Until when the circuit is open.
+    pub open_until_ms: u64,
+}
+
+impl PostOrigin {
+    fn new(origin: &str, host: u32, payer: u32) -> PostOrigin {
+        PostOrigin {
+            text: origin.into(),
+            host,
+            is_in_line: false,
+            payer,
+            entries: 0,
+            posting: 0,
+            line: LaneLine::default(),
+            granted: VecDeque::new(),
+            circuit: Circuit::Closed,
+            failures: 0,
+            failed: PostPlace::NONE,
+            open_until_ms: 0,
+        }
+    }
+
+    /// Whether it may have another post, as far as it is about itself; of the origins of one host
+    /// there are so many.
+    fn has_place(&self, pace: &Pace, origins: u32) -> bool {
+        match self.circuit {
+            Circuit::Closed => self.posting < pace.posts_of_origin(origins),
+            Circuit::Open => false,
+            Circuit::HalfOpen => self.posting == 0,
+        }
+    }
+
+    /// Whether one that was granted may be posted: a circuit may have opened since.
+    pub fn lets_through(&self) -> bool {
+        match self.circuit {
+            Circuit::Closed => true,
+            Circuit::Open => false,
+            Circuit::HalfOpen => self.posting <= 1,
+        }
+    }
+}
+
+/// What an origin takes beside its text: its entry and that of its host, their shares of maps, and a
+/// timer.
+const ORIGIN_BYTES: usize = 500;
+
+/// What is counted for an origin, of which the text is written at three places.
+pub(in crate::push) fn origin_bytes(origin: &str) -> usize {
+    ORIGIN_BYTES + 3 * origin.len()
+}
+
+/// All origins, by number.
+#[derive(Default)]
+pub(super) struct PostOrigins {
+    origins: Vec<Option<PostOrigin>>,
+    free: Vec<u32>,
+    by_origin: HashMap<Box<str>, u32, RandomState>,
+    hosts: PostHosts,
+    /// Those that have granted a post, in turns.
+    line: VecDeque<u32>,
+    /// Of all, by [`origin_bytes`].
+    bytes: usize,
+    /// Of those that each has named first.
+    bytes_by_payer: HashMap<u32, usize, RandomState>,
+}
+
+impl PostOrigins {
+    pub fn get(&self, number: u32) -> Option<&PostOrigin> {
+        self.origins.get(number as usize)?.as_ref()
+    }
+
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut PostOrigin> {
+        self.origins.get_mut(number as usize)?.as_mut()
+    }
+
+    pub fn number(&self, origin: &str) -> Option<u32> {
+        self.by_origin.get(origin).copied()
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_origin.len()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Of those that one has named first.
+    pub fn bytes_of(&self, payer: u32) -> usize {
+        self.bytes_by_payer.get(&payer).copied().unwrap_or(0)
+    }
+
+    #[cfg(test)]
+    pub fn hosts(&self) -> &PostHosts {
+        &self.hosts
+    }
+
+    #[cfg(test)]
+    pub fn all(&self) -> impl Iterator<Item = &PostOrigin> {
+        self.origins.iter().flatten()
+    }
+
+    /// Webhooks of a host, whatever its schemes and ports.
+    pub fn entries_of_host(&self, name: &str) -> usize {
+        self.hosts.entries(name)
+    }
+
+    /// Counts a webhook of an origin, which an owner has named; the number of the origin.
+    pub fn enter(&mut self, text: &str, owner: u32) -> u32 {
+        let number = self.number(text).unwrap_or_else(|| self.add(text, owner));
+        self.count_entry(number, 1);
+        number
+    }
+
+    fn add(&mut self, text: &str, payer: u32) -> u32 {
+        let host = self.hosts.enter(host_name(text));
+        self.bytes += origin_bytes(text);
+        *self.bytes_by_payer.entry(payer).or_default() += origin_bytes(text);
+        let origin = Some(PostOrigin::new(text, host, payer));
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.origins[number as usize] = origin;
+                number
+            }
+            None => {
+                self.origins.push(origin);
+                (self.origins.len() - 1) as u32
+            }
+        };
+        self.by_origin.insert(text.into(), number);
+        number
+    }
+
+    /// A webhook less goes there.
+    pub fn leave(&mut self, number: u32) {
+        self.count_entry(number, -1);
+        self.forget_unused(number);
+    }
+
+    fn count_entry(&mut self, number: u32, change: i32) {
+        let Some(Some(origin)) = self.origins.get_mut(number as usize) else { return };
+        origin.entries = origin.entries.wrapping_add_signed(change);
+        if let Some(host) = self.hosts.get_mut(origin.host) {
+            host.entries = host.entries.wrapping_add_signed(change);
+        }
+    }
+
+    /// Whether an origin may have another post.
+    pub fn has_place(&self, number: u32, pace: &Pace) -> bool {
+        let Some(origin) = self.get(number) else { return false };
+        let host = self.hosts.get(origin.host);
+        host.is_some_and(|host| {
+            host.posting < pace.per_host && origin.has_place(pace, host.origins)
+        })
+    }
+
+    /// Takes a place at an origin and its host, for a post that is kept until its turn among those
+    /// of all.
+    pub fn take(&mut self, number: u32, place: PostPlace) {
+        self.count_post(number, 1);
+        self.grant(number, place);
+    }
+
+    /// Gives one back.
+    pub fn give_back(&mut self, number: u32) {
+        self.count_post(number, -1);
+    }
+
+    fn count_post(&mut self, number: u32, change: i32) {
+        let Some(Some(origin)) = self.origins.get_mut(number as usize) else { return };
+        origin.posting = origin.posting.wrapping_add_signed(change);
+        if let Some(host) = self.hosts.get_mut(origin.host) {
+            host.posting = host.posting.wrapping_add_signed(change);
+        }
+    }
+
+    /// Puts an origin at the end of its host's line, if somebody waits for it; says the host.
+    pub fn wait_for_host(&mut self, number: u32) -> Option<u32> {
+        let origin = self.origins.get_mut(number as usize)?.as_mut()?;
+        let host = self.hosts.get_mut(origin.host)?;
+        if !origin.is_in_line && !origin.line.turns.is_empty() {
+            origin.is_in_line = true;
+            host.line.push_back(number);
+        }
+        Some(origin.host)
+    }
+
+    /// The next origin in the line of a host, if that has a place.
+    pub fn next_in_line(&mut self, host: u32, pace: &Pace) -> Option<u32> {
+        let host = self.hosts.get_mut(host).filter(|host| host.posting < pace.per_host)?;
+        let number = host.line.pop_front()?;
+        if let Some(origin) = self.get_mut(number) {
+            origin.is_in_line = false;
+        }
+        Some(number)
+    }
+
+    /// Keeps a post of an origin until its turn among those of all origins.
+    fn grant(&mut self, number: u32, place: PostPlace) {
+        let Some(origin) = self.get_mut(number) else { return };
+        origin.granted.push_back(place);
+        if origin.granted.len() == 1 {
+            self.line.push_back(number);
+        }
+    }
+
+    /// One of those has left.
+    pub fn withdraw(&mut self, number: u32, place: PostPlace) {
+        let Some(origin) = self.get_mut(number) else { return };
+        origin.granted.retain(|granted| *granted != place);
+        if origin.granted.is_empty() {
+            self.line.retain(|listed| *listed != number);
+        }
+    }
+
+    /// The next one of those.
+    pub fn next_granted(&mut self) -> Option<PostPlace> {
+        let number = self.line.pop_front()?;
+        let origin = self.get_mut(number)?;
+        let place = origin.granted.pop_front();
+        if !origin.granted.is_empty() {
+            self.line.push_back(number);
+        }
+        place
+    }
+
+    /// Lets an origin go that has no webhook, when no post to it is under way.
+    pub fn forget_unused(&mut self, number: u32) {
+        let is_unused = |origin: &mut PostOrigin| origin.entries == 0 && origin.posting == 0;
+        let origin = self.origins.get_mut(number as usize);
+        if let Some(origin) = origin.and_then(|origin| origin.take_if(is_unused)) {
+            self.bytes -= origin_bytes(&origin.text);
+            self.release_payer(&origin);
+            self.by_origin.remove(&origin.text);
+            self.hosts.leave(origin.host, host_name(&origin.text), number);
+            self.free.push(number);
+        }
+    }
+
+    /// An origin is gone for which somebody counted.
+    fn release_payer(&mut self, origin: &PostOrigin) {
+        if let Some(bytes) = self.bytes_by_payer.get_mut(&origin.payer) {
+            *bytes -= origin_bytes(&origin.text);
+            if *bytes == 0 {
+                self.bytes_by_payer.remove(&origin.payer);
+            }
+        }
+    }
+}
