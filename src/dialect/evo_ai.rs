@@ -22,7 +22,7 @@ use super::{
     pre_v1::Spelling,
     push_out,
     read::{self, sizes::Sizes},
-    v01, v03,
+    v01,
 };
 
 /// Evo AI.
@@ -79,6 +79,8 @@ static SPELLING: Spelling = Spelling {
     state: v01::state_name,
 };
 
+const RULES: read::Rules = read::Rules { push_headers: true, ..read::Rules::of(Generation::V03) };
+
 fn read<'p>(
     cx: &ReadCx<'_>,
     params: Option<Value<'p>>,
@@ -93,7 +95,7 @@ fn read<'p>(
     }
     match cx.op {
         Op::PushSet | Op::PushGet => read::push_headers(cx, params, pack).map(Call::Push),
-        _ => v03::read_lenient(cx, params, pack),
+        _ => read::call(&RULES, cx, params, pack),
     }
 }
 

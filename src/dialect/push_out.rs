@@ -148,6 +148,12 @@ pub(super) fn evo_ai(out: &mut Vec<u8>, reply: &PushReply<'_>) {
     };
     json_out::text(out, b"{\"config\":{\"url\":\"", config.url().raw());
     json_out::text_some(out, b",\"contextId\":\"", config.context_id());
+    json_out::text_some(out, b",\"token\":\"", config.token());
+    if let Some(scheme) = config.scheme() {
+        json_out::text(out, b",\"authentication\":{\"schemes\":[\"", scheme.raw());
+        out.extend_from_slice(b"]}");
+    }
+    filter(out, config);
     out.extend_from_slice(b",\"headers\":{");
     for (at, (name, _)) in config.headers().enumerate() {
         json_out::text(out, if at == 0 { b"\"" } else { b",\"" }, name.raw());

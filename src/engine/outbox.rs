@@ -162,11 +162,12 @@ impl CoreOutbox {
         (request.upto, request.has_more) = (shown.upto, shown.has_more);
         put_url(&mut request.url, post);
         let names = NotificationNames::new(shown.bits, config, post, shown.upto);
-        put_head(&mut request.fields, post.form, &names);
+        put_head(&mut request.fields, post.form, &names, config.trace());
         fields::put(&mut request.fields, config);
-        let is_said = |(name, _): (&str, _)| name.eq_ignore_ascii_case(ANY_CODING.0);
-        if !request.fields.get().iter().any(is_said) {
-            request.fields.push(ANY_CODING.0, ANY_CODING.1);
+        for (name, value) in [USER_AGENT, ANY_CODING] {
+            if !fields::has(config, name) {
+                request.fields.push(name, value);
+            }
         }
         let signer = self.signer.as_deref();
         if signature::is_asked_for(config, signer) {
@@ -268,7 +269,7 @@ impl Outbox for CoreOutbox {
             }
             PostOutcome::Gone => {
                 let gone = webhooks.gone(place, now);
-                gone.into_iter().for_each(|config| self.core.forget_scopes(&config));
+                gone.into_iter().for_each(|config| self.core.forget_scope(PushConfig(&config)));
             }
             PostOutcome::Refused { why, retry_after_ms }
             | PostOutcome::Failed { why, retry_after_ms } => {
@@ -349,14 +350,21 @@ fn hash_of(bits: u128, parts: &[&[u8]]) -> u128 {
 }
 
 /// Appends the fields that every notification has.
-fn put_head(out: &mut FieldLinesBuf, form: PushForm, names: &NotificationNames) {
+fn put_head(
+    out: &mut FieldLinesBuf,
+    form: PushForm,
+    names: &NotificationNames,
+    trace: Option<&str>,
+) {
     let (media, version) = push_head(form);
     let notification = str::from_utf8(&names.notification).unwrap_or_default();
     out.push("Content-Type", media);
-    out.push(USER_AGENT.0, USER_AGENT.1);
     version.into_iter().for_each(|version| out.push("A2A-Version", version));
     out.push("A2A-Notification-Id", notification);
     out.push("A2A-Event-Id", &names.event.to_string());
+    if let Some(trace) = trace {
+        return out.push("traceparent", trace);
+    }
     let trace = uuid(names.trace);
     let [t1, t2, t3, t4, t5] = digits(&trace);
     let [s1, s2, s3, ..] = digits(&names.notification);

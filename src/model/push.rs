@@ -28,6 +28,12 @@ pub(crate) mod push_tag {
     pub const HEADER_VALUE: u8 = 11;
     /// One byte.
     pub const FILTER: u8 = 12;
+    /// The `traceparent` of the call that it is for; a server's own.
+    #[cfg(feature = "push")]
+    pub const TRACE: u8 = 13;
+    /// Which setting of a scope's webhook it is, 8 bytes; a server's own.
+    #[cfg(feature = "push")]
+    pub const SETTING: u8 = 14;
 }
 
 /// A packed push configuration (`TaskPushNotificationConfig`; wire §1.6).
@@ -84,6 +90,39 @@ impl<'a> PushConfig<'a> {
     pub fn filter(self) -> Option<PushFilter> {
         let bits = PackedFields(self.0).first(push_tag::FILTER)?;
         bits.first().map(|bits| PushFilter::of_bits(*bits))
+    }
+
+    /// The trace in which it was set, as `traceparent` has it (W3C Trace Context §3.2).
+    #[cfg(feature = "push")]
+    pub(crate) fn trace(self) -> Option<&'a str> {
+        self.text(push_tag::TRACE).map(RawText::raw_str)
+    }
+
+    /// A copy in this trace.
+    #[cfg(feature = "push")]
+    pub(crate) fn in_trace(self, traceparent: &[u8]) -> Vec<u8> {
+        self.with(push_tag::TRACE, traceparent)
+    }
+
+    /// Which setting of a scope's webhook it is.
+    #[cfg(feature = "push")]
+    pub(crate) fn setting(self) -> Option<u64> {
+        let bytes = PackedFields(self.0).first(push_tag::SETTING)?;
+        bytes.first_chunk().copied().map(u64::from_be_bytes)
+    }
+
+    /// A copy that is this setting.
+    #[cfg(feature = "push")]
+    pub(crate) fn of_setting(self, setting: u64) -> Vec<u8> {
+        self.with(push_tag::SETTING, &setting.to_be_bytes())
+    }
+
+    #[cfg(feature = "push")]
+    fn with(self, tag: u8, bytes: &[u8]) -> Vec<u8> {
+        let mut packed = Vec::with_capacity(self.0.len() + bytes.len() + 8);
+        packed.extend_from_slice(self.0);
+        Packer(&mut packed).put(tag, bytes);
+        packed
     }
 
     /// A copy under this id, which stands as between quotes, and without its task.

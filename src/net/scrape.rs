@@ -123,9 +123,13 @@ fn of_webhooks(stats: &crate::push::PushStats) -> Vec<Family> {
         stopped = stopped.with(vec![("reason", reason.to_owned())], count);
     }
     let gauge = |name, help, number| Family::one(FamilyKind::Gauge, name, help, number);
+    let help = "Tasks without the webhook of their scope, since a limit was reached";
+    let (kind, count) = (FamilyKind::Counter, stats.outcomes.left_out);
+    let left_out = Family::one(kind, "peregrine_push_left_out", help, count);
     vec![
         outcomes,
         stopped,
+        left_out,
         gauge("peregrine_push_configs", "Configurations of webhooks", stats.configs as u64),
         gauge("peregrine_push_config_bytes", "Bytes of them", stats.config_bytes as u64),
         gauge(

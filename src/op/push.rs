@@ -7,7 +7,13 @@ mod inline;
 mod outgoing;
 mod scope;
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    hash::Hasher,
+    sync::{Arc, OnceLock},
+};
+
+use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::{
     fault::{Fault, FaultKind},
@@ -18,7 +24,7 @@ use crate::{
         DEFAULT_ID, NewWebhook, PostPlace, PushBounds, PushRefused, PushSettings, PushStart,
         WebhookUrl, Webhooks, fields,
     },
-    service::{Answer, CallCx, Outcome},
+    service::{Answer, CallCx, Outcome, trace::ParentSpan},
     store::TaskKey,
     watch::TaskWatch,
 };
@@ -32,6 +38,8 @@ pub(super) struct CorePush {
     webhooks: Webhooks,
     settings: PushSettings,
     scopes: ScopeWebhooks,
+    /// For ids that are made of what a configuration says.
+    id_key: OnceLock<u128>,
 }
 
 impl CorePush {
@@ -43,8 +51,8 @@ impl CorePush {
             bytes_max: limits.push_bytes_max,
             dead_max: PUSH_DEAD_LETTERS_MAX,
         };
-        let scopes = ScopeWebhooks::new(limits);
-        CorePush { webhooks: Webhooks::new(bounds, settings.pace), settings, scopes }
+        let (scopes, id_key) = (ScopeWebhooks::new(limits), OnceLock::new());
+        CorePush { webhooks: Webhooks::new(bounds, settings.pace), settings, scopes, id_key }
     }
 }
 
@@ -81,7 +89,7 @@ impl Core {
         let task = key.handle().key;
         match request.call {
             PushCall::Set(config) => {
-                let webhook = push.check(cx, config, request.form)?;
+                let webhook = push.check(cx, config, request.form, false)?;
                 self.set_webhook(push, cx, key, &webhook)?;
                 push.show(task, Some(&webhook.id), task_id, answer)
                     .ok_or(FaultKind::TaskNotFound)?;
@@ -175,9 +183,18 @@ impl Core {
 /// A configuration that may be taken.
 pub(super) struct CheckedWebhook<'p> {
     id: Cow<'p, [u8]>,
-    config: PushConfig<'p>,
+    /// Packed.
+    config: Cow<'p, [u8]>,
     url: WebhookUrl,
     form: PushForm,
+}
+
+/// A configuration, packed, in the trace of the call that it is for.
+fn traced<'p>(cx: &CallCx<'_>, config: PushConfig<'p>) -> Cow<'p, [u8]> {
+    match ParentSpan::of(cx.caller.fields) {
+        Some(span) => config.in_trace(&span.text()).into(),
+        None => config.packed().into(),
+    }
 }
 
 impl CheckedWebhook<'_> {
@@ -190,7 +207,8 @@ impl CheckedWebhook<'_> {
     ) -> NewWebhook<'a> {
         let CheckedWebhook { id, config, url, form } = self;
         let (task, owner) = (key.handle().key, cx.caller.scope.owner.0);
-        NewWebhook { task, task_id, owner, id, config: *config, url, form: *form, start }
+        let config = PushConfig(config);
+        NewWebhook { task, task_id, owner, id, config, url, form: *form, start }
     }
 }
 
@@ -205,24 +223,38 @@ impl CorePush {
         Ok(())
     }
 
-    /// Checks a configuration: its URL, what becomes a header field, and its id.
+    /// Checks a configuration: its URL, what becomes a header field, and its id; `is_inline`: it
+    /// comes with a message.
     fn check<'p>(
         &self,
         cx: &mut CallCx<'_>,
         config: PushConfig<'p>,
         form: PushForm,
+        is_inline: bool,
     ) -> Result<CheckedWebhook<'p>, Fault> {
         let url = self.settings.targets.read(&config.url().to_str());
         let url = url.map_err(|why| Fault::param("url", why.to_string()))?;
         fields::check(config).map_err(|wrong| Fault::param(wrong.member, wrong.must))?;
         let id = match (config.id().filter(|id| !id.is_empty()), form) {
             (Some(id), _) => Cow::Borrowed(id.raw()),
+            // What comes again with each message of a task is one webhook, and not many.
+            (None, PushForm::StreamResponse) if is_inline => {
+                Cow::Owned(uuid(self.id_of(cx, config)).to_vec())
+            }
             (None, PushForm::StreamResponse) => Cow::Owned(uuid(cx.entropy.bits()).to_vec()),
             (None, PushForm::Task03 | PushForm::Task01 | PushForm::EvoAi) => {
                 Cow::Borrowed(DEFAULT_ID)
             }
         };
-        Ok(CheckedWebhook { id, config, url, form })
+        Ok(CheckedWebhook { id, config: traced(cx, config), url, form })
+    }
+
+    /// An id that configurations have which say the same; it does not tell what they say.
+    fn id_of(&self, cx: &mut CallCx<'_>, config: PushConfig<'_>) -> u128 {
+        let key = self.id_key.get_or_init(|| cx.entropy.bits());
+        let mut hasher = SipHasher24::new_with_key(&key.to_be_bytes());
+        hasher.write(config.packed());
+        hasher.finish128().as_u128()
     }
 
     /// Answers with a configuration, if there is one.

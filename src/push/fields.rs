@@ -77,7 +77,11 @@ pub fn check(config: PushConfig<'_>) -> Result<(), FieldError> {
 
 fn check_headers(config: PushConfig<'_>) -> Result<(), FieldError> {
     let wrong = |must| Err(FieldError { member: "config.headers", must });
-    let (mut count, mut bytes) = (0, 0);
+    let is_authorized = config.scheme().is_some() && config.credentials().is_some();
+    if is_authorized && has(config, "authorization") {
+        return wrong("must not have an Authorization beside an authentication");
+    }
+    let (mut names, mut bytes) = (Vec::new(), 0);
     for (name, value) in config.headers() {
         let (name, value) = (plain(name), plain(value));
         if !is_token(&name) {
@@ -90,10 +94,14 @@ fn check_headers(config: PushConfig<'_>) -> Result<(), FieldError> {
         if !is_value(&value) {
             return wrong("must have values of visible ASCII and spaces");
         }
-        (count, bytes) = (count + 1, bytes + name.len() + value.len());
-    }
-    if count > PUSH_HEADERS_MAX {
-        return wrong("must have at most 16 fields");
+        if names.contains(&name) {
+            return wrong("must not have a field twice");
+        }
+        bytes += name.len() + value.len();
+        names.push(name);
+        if names.len() > PUSH_HEADERS_MAX {
+            return wrong("must have at most 16 fields");
+        }
     }
     if bytes > PUSH_HEADER_BYTES_MAX {
         return wrong("must have at most 4096 bytes");
@@ -119,12 +127,15 @@ pub fn put(out: &mut FieldLinesBuf, config: PushConfig<'_>) {
     }
 }
 
+/// Whether a configuration has a header field of this name.
+pub fn has(config: PushConfig<'_>, name: &str) -> bool {
+    config.headers().any(|(own, _)| plain(own).eq_ignore_ascii_case(name))
+}
+
 /// Whether a configuration says how its receiver knows the sender: by a scheme with credentials, or
 /// by an `Authorization` of its own.
 pub fn is_authenticated(config: PushConfig<'_>) -> bool {
-    let mut names = config.headers().map(|(name, _)| name);
-    config.scheme().is_some() && config.credentials().is_some()
-        || names.any(|name| plain(name).eq_ignore_ascii_case("authorization"))
+    config.scheme().is_some() && config.credentials().is_some() || has(config, "authorization")
 }
 
 /// What a configuration signs its posts with, which may be no secret at all where it was not
@@ -224,8 +235,23 @@ mod tests {
     }
 
     #[test]
+    fn no_field_is_sent_twice() {
+        for again in ["X-Key", "x-key", "X_Key"] {
+            assert_eq!(
+                refused(&config().header("X-Key", "a").header(again, "b")),
+                "config.headers"
+            );
+        }
+        let own = config().header("authorization", "Bearer a");
+        assert_eq!(check(own.view()), Ok(()));
+        assert_eq!(refused(&own.bearer("b")), "config.headers");
+    }
+
+    #[test]
     fn headers_are_few_and_short() {
-        let many = |count: usize| (0..count).fold(config(), |config, _| config.header("a", "b"));
+        let many = |count: usize| {
+            (0..count).fold(config(), |config, at| config.header(&*format!("x{at}"), "b"))
+        };
         assert_eq!(check(many(16).view()), Ok(()));
         assert_eq!(refused(&many(17)), "config.headers");
         let long = |bytes: usize| config().header("a", &*"x".repeat(bytes - 1));

@@ -41,6 +41,20 @@ pub struct ParentSpan {
 }
 
 impl ParentSpan {
+    /// That of a call, as its fields say it: of one that is traced its own.
+    pub fn of(fields: RequestFields<'_>) -> Option<ParentSpan> {
+        ParentSpan::parse(&fields.value(TRACEPARENT)?)
+    }
+
+    /// As `traceparent` has it, in version 00.
+    pub fn text(&self) -> [u8; PARENT_BYTES] {
+        let ParentSpan { trace_id, span_id, is_sampled } = *self;
+        let text = format!("00-{trace_id:032x}-{span_id:016x}-{:02x}", u8::from(is_sampled));
+        let mut bytes = [0; PARENT_BYTES];
+        bytes.copy_from_slice(text.as_bytes());
+        bytes
+    }
+
     /// Reads a `traceparent`: `version-traceid-parentid-flags` in lower-case hex (W3C Trace Context
     /// §3.2.2). `None`: it is not that, and its trace goes no further.
     pub fn parse(text: &str) -> Option<ParentSpan> {
@@ -161,9 +175,7 @@ pub struct SpanFields<'f> {
 impl<'f> SpanFields<'f> {
     /// The fields of a call of this span, in which the span with this id works.
     pub fn new(fields: RequestFields<'f>, call: CallSpan, span_id: u64) -> SpanFields<'f> {
-        let text = format!("00-{:032x}-{span_id:016x}-01", call.trace_id);
-        let mut parent = [0; PARENT_BYTES];
-        parent.copy_from_slice(text.as_bytes());
+        let parent = ParentSpan { trace_id: call.trace_id, span_id, is_sampled: true }.text();
         SpanFields { fields, call, parent }
     }
 }

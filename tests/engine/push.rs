@@ -154,6 +154,58 @@ fn events_of_a_new_task_are_posted_in_order_as_a_stream_would_bring_them() {
 }
 
 #[test]
+fn a_webhook_that_comes_with_each_message_of_a_task_is_one() {
+    let mut lab = lab();
+    let task = long_task(&mut lab);
+    let mut send = |id: &str, config: Value| {
+        let mut params = with_webhook(V1, "hold:10000:4", config);
+        params["message"]["messageId"] = json!(id);
+        params["message"]["taskId"] = json!(task);
+        params["configuration"]["returnImmediately"] = json!(true);
+        lab.result(V1.send(), &params);
+        let listed = lab.result("ListTaskPushNotificationConfigs", &json!({"taskId": task}));
+        let ids = listed["configs"].as_array().unwrap().iter().map(|config| config["id"].clone());
+        ids.collect::<Vec<_>>()
+    };
+    let first = send("m-1", json!({"url": URL, "token": "a"}));
+    assert_eq!(send("m-2", json!({"url": URL, "token": "a"})), first);
+    // What says something else is another one, and so is one that is set without an id.
+    let both = send("m-3", json!({"url": URL, "token": "b"}));
+    assert_eq!((both.len(), &both[0]), (2, &first[0]));
+    let params = json!({"taskId": task, "url": URL, "token": "a"});
+    let set = lab.result("CreateTaskPushNotificationConfig", &params);
+    assert!(!both.contains(&set["id"]), "{set}");
+}
+
+#[test]
+fn posts_are_in_the_trace_of_the_call_that_has_set_their_webhook() {
+    let mut lab = lab();
+    let courier = Courier::of(&lab);
+    let trace = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331";
+    let mut parents = |said: Option<&str>| {
+        let body = rpc(V1.send(), &with_webhook(V1, "hi", json!({"url": URL})));
+        let said: Vec<_> = said.map(|said| ("traceparent", said)).into_iter().collect();
+        assert_eq!(lab.ask(&post("/", &said, &body)).status, 200);
+        let posts = courier.deliver(&lab);
+        assert!(posts.len() > 1);
+        posts.iter().map(|post| post.field("traceparent").unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for flags in ["00", "01"] {
+        let said = format!("00-{trace}-{flags}");
+        assert!(parents(Some(&said)).iter().all(|parent| *parent == said));
+    }
+    // Flags that nobody knows, and what is no trace, go no further.
+    assert_eq!(parents(Some(&format!("00-{trace}-ff")))[0], format!("00-{trace}-01"));
+    for none in [None, Some("00-x"), Some("")] {
+        let parents = parents(none);
+        // One trace for a task, and a span for each post.
+        assert!(parents.iter().all(|parent| parent.len() == 55 && parent.ends_with("-00")));
+        assert_eq!(parents[0][..36], parents[1][..36]);
+        assert_ne!(parents[0], parents[1]);
+    }
+}
+
+#[test]
 fn before_1_0_the_task_is_posted_as_it_is_so_what_has_lagged_is_one_post() {
     for (generation, version) in [(V03, "0.3"), (V01, "0.1")] {
         let mut lab = lab();
@@ -798,6 +850,96 @@ fn who_sets_none_for_a_scope_of_evo_ai_takes_back_what_was_set() {
         call_as(&mut lab, "/", "alice", V1.send(), &V1.params(say("hi")));
         assert!(courier.next(&lab).is_none());
     }
+}
+
+#[test]
+fn a_receiver_that_is_gone_ends_the_scope_of_its_own_task_alone() {
+    let mut setup = setup_with_keys(Limits::default());
+    let agent = |name| (Profile::new(name, "An echo."), Arc::new(Echo) as Arc<dyn Agent>);
+    setup.agents = vec![agent("a"), agent("b")];
+    let mut lab = Lab::new(setup);
+    let courier = Courier::of(&lab);
+    let scopes = [("alice", "/api/v1/a2a/a"), ("alice", "/api/v1/a2a/b"), ("bob", "/api/v1/a2a/a")];
+    let urls = |lab: &mut Lab| {
+        scopes.map(|(key, path)| {
+            let read = call_as(lab, path, key, EVO_GET, &json!({}));
+            read["result"]["config"]["url"].as_str().map(str::to_owned)
+        })
+    };
+    let config = json!({"config": {"url": URL}});
+    for (key, path) in scopes {
+        call_as(&mut lab, path, key, EVO_SET, &config);
+    }
+    let gone = |lab: &mut Lab, params: &Value| {
+        let made = call_as(lab, "/", "bob", V1.send(), params);
+        assert!(made["error"].is_null(), "{made}");
+        let post = courier.next(lab).unwrap();
+        courier.done(lab, &post, PostOutcome::Gone);
+    };
+    let send = |id: &str| V1.params(Say { id, ..say("hi") });
+    gone(&mut lab, &send("m-1"));
+    assert_eq!(urls(&mut lab), [Some(URL.to_owned()), Some(URL.to_owned()), None]);
+    // Neither does one that looks the same.
+    let mut inline = send("m-2");
+    inline["configuration"]["taskPushNotificationConfig"] = json!({"url": URL, "id": "evo_ai"});
+    gone(&mut lab, &inline);
+    assert_eq!(urls(&mut lab), [Some(URL.to_owned()), Some(URL.to_owned()), None]);
+    // What was set since is another one.
+    let (key, path) = scopes[0];
+    call_as(&mut lab, "/", key, V1.send(), &send("m-3"));
+    let post = courier.next(&lab).unwrap();
+    call_as(&mut lab, path, key, EVO_SET, &config);
+    courier.done(&lab, &post, PostOutcome::Gone);
+    assert_eq!(urls(&mut lab), [Some(URL.to_owned()), Some(URL.to_owned()), None]);
+}
+
+#[test]
+fn what_evo_ai_configures_may_say_all_that_others_say() {
+    let mut lab = lab_with_keys(Limits::default());
+    let courier = Courier::of(&lab);
+    let set = |lab: &mut Lab, config: Value| {
+        call_as(lab, EVO, "alice", EVO_SET, &json!({"config": config}))
+    };
+    let config = json!({"url": URL, "token": "tell", "events": ["final"],
+        "authentication": {"schemes": ["Bearer"], "credentials": "secret"},
+        "headers": {"User-Agent": "mine", "X-A": "1"}});
+    let made = set(&mut lab, config.clone());
+    let shown = &made["result"]["config"];
+    assert_eq!((&shown["token"], &shown["events"]), (&json!("tell"), &json!(["final"])), "{made}");
+    assert_eq!(shown["authentication"], json!({"schemes": ["Bearer"]}));
+    let mut params = V1.params(say("hold:1000:4"));
+    params["configuration"]["returnImmediately"] = json!(true);
+    call_as(&mut lab, "/", "alice", V1.send(), &params);
+    assert!(courier.next(&lab).is_none(), "it has not ended");
+    lab.pass(10_000);
+    let posts = courier.deliver(&lab);
+    let [post] = posts.as_slice() else { panic!("{}", posts.len()) };
+    assert_eq!(post.body["status"], "completed");
+    assert_eq!(post.field("X-A2A-Notification-Token"), Some("tell"));
+    assert_eq!(post.field("Authorization"), Some("Bearer secret"));
+    let agents = post.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("user-agent"));
+    assert_eq!(agents.map(|(_, value)| &**value).collect::<Vec<_>>(), ["mine"]);
+    // What is wrong is wrong here, too; and no field is there twice.
+    for (member, wrong) in [
+        ("events", json!(["nonsense"])),
+        ("token", json!("a\nb")),
+        ("headers", json!({"X-A": "1", "x_a": "2"})),
+        ("headers", json!({"authorization": "Bearer x"})),
+    ] {
+        let mut config = config.clone();
+        config[member] = wrong;
+        assert_eq!(set(&mut lab, config)["error"]["code"], -32602, "{member}");
+    }
+    // With a message it is as in 0.3, with header fields.
+    set(&mut lab, Value::Null);
+    let mut params = json!({"message": {"role": "user", "messageId": "m-9",
+        "parts": [{"type": "text", "text": "hi"}]}});
+    params["configuration"]["pushNotificationConfig"] =
+        json!({"url": URL, "headers": {"X-A": "2"}});
+    let sent = call_as(&mut lab, EVO, "alice", "message/send", &params);
+    let posts = courier.deliver(&lab);
+    assert_eq!(posts.last().unwrap().body["id"], sent["result"]["id"], "{sent}");
+    assert_eq!(posts.last().unwrap().field("X-A"), Some("2"));
 }
 
 #[test]

@@ -20,8 +20,9 @@ use peregrine::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    ask::{V1, post, rpc, say},
+    ask::{Say, V1, post, rpc, say},
     binary::{Binary, PATH, Tcp, eventually},
+    callers::ByName,
     reply::Reply,
 };
 use crate::webhooks::receiver::{Receiver, says};
@@ -42,14 +43,18 @@ fn failing() -> (Receiver, Arc<AtomicBool>) {
 
 /// A server that gives a webhook up at once.
 fn server(admin: &str) -> Running {
+    with_push(admin, Limits { tasks_max: 4, ..Limits::default() }, |server| server)
+}
+
+/// The same, changed.
+fn with_push(admin: &str, limits: Limits, change: impl FnOnce(Server) -> Server) -> Running {
     let pace = Pace { give_up_ms: 0, ..Pace::default() };
     let allow = vec!["localhost".parse().unwrap()];
     let targets = PushTargets { allow, ..PushTargets::default() };
     let push = PushSettings { targets, pace, ..PushSettings::default() };
     let server = Server::new().agent(Echo::profile(), Echo).allow_host("*").workers(1).metrics();
-    let server = server.limits(Limits { tasks_max: 4, ..Limits::default() });
-    let server = server.push(push, HttpClientOptions::default()).admin(admin);
-    server.listen("127.0.0.1:0").start().unwrap()
+    let server = server.limits(limits).push(push, HttpClientOptions::default()).admin(admin);
+    change(server).listen("127.0.0.1:0").start().unwrap()
 }
 
 /// Params of a message with a webhook.
@@ -103,6 +108,27 @@ fn deliveries(admin: SocketAddr, outcome: &str) -> u64 {
 
 fn stopped(admin: SocketAddr, reason: &str) -> u64 {
     metric(admin, &format!("peregrine_push_stopped_total{{reason=\"{reason}\"}}"))
+}
+
+#[test]
+fn tasks_that_the_webhook_of_their_scope_does_not_cover_are_counted() {
+    let limits = Limits { push_configs_owner_max: 1, ..Limits::default() };
+    let running =
+        with_push("127.0.0.1:0", limits, |server| server.authenticator(Arc::<ByName>::default()));
+    let (admin, receiver) = (admin(&running), Receiver::new(|_, _| says("200 OK")));
+    let ask = |path: &str, method: &str, params: &Value| {
+        let mut tcp = Tcp::to(running.addrs()[0]);
+        tcp.write(&post(path, &[("x-api-key", "alice")], &rpc(method, params)));
+        let reply = tcp.reply();
+        assert!(reply.json()["result"].is_object(), "{reply:?}");
+    };
+    let config = json!({"config": {"url": receiver.url(HOOK)}});
+    ask("/api/v1/a2a/echo", "tasks/pushNotificationConfig/set", &config);
+    // There is room for the first.
+    for (id, left_out) in [("m-1", 0), ("m-2", 1), ("m-3", 2)] {
+        ask("/", V1.send(), &V1.params(Say { id, ..say("hi") }));
+        assert_eq!(metric(admin, "peregrine_push_left_out_total"), left_out);
+    }
 }
 
 #[test]

@@ -61,6 +61,8 @@ pub(super) struct Rules {
     /// True: a message needs its id, and a part that names its kind one that there is. False:
     /// what clients are known to leave out or to call otherwise is taken as it is meant.
     pub strict: bool,
+    /// True: push configurations have header fields of their own, also those of messages.
+    pub push_headers: bool,
 }
 
 impl Rules {
@@ -73,6 +75,7 @@ impl Rules {
             history_max: INT32_MAX,
             proto: false,
             strict: false,
+            push_headers: false,
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::{
 };
 
 use super::{
-    Kept, ReadCx, Rules, canonical, count, identifier, keep, missing, object,
-    push_config::{ConfigFields, fields},
+    Kept, ReadCx, Rules, count, identifier, keep, missing, object,
+    push_config::{ConfigFields, fields, nameless, pack_headers},
     slots,
     target::named,
 };
@@ -31,10 +31,8 @@ slots!(ScopeSlots {
     context_id: "contextId" | "context_id";
 });
 
-slots!(HeadersSlots {
+slots!(ContextSlots {
     context_id: "contextId" | "context_id";
-    url: "url";
-    headers: "headers";
 });
 
 /// Reads the params of an operation on configurations.
@@ -162,7 +160,7 @@ fn reference<'p>(
 }
 
 /// Reads what Evo AI says of its one configuration, which names no task: `{config: {url, headers}}`
-/// (wire §8).
+/// (wire §8), and what else a configuration may have.
 pub(in crate::dialect) fn read_headers<'p>(
     cx: &ReadCx<'_>,
     params: Option<Value<'p>>,
@@ -183,24 +181,16 @@ pub(in crate::dialect) fn read_headers<'p>(
         return Ok(PushRequest { call: PushCall::Delete { task_id, id: None }, form });
     }
     let config = object(Some(config), "config")?.unwrap_or(config);
-    let mut slots = HeadersSlots::default();
-    slots.fill(config);
-    let most = cx.limits.string_bytes_max;
-    let url = config.at(slots.url).ok_or_else(|| missing("config.url"))?;
-    let url = canonical(url, "config.url", most)?;
-    if url.is_empty() {
+    let fields = nameless(cx, config)?;
+    if fields.url.is_none() {
         return Err(missing("config.url"));
     }
+    let mut slots = ContextSlots::default();
+    slots.fill(config);
     let context_id = params.at(around.context_id).or(config.at(slots.context_id));
     let context_id = identifier(context_id, "contextId", cx)?;
-    Packer(pack).put(push_tag::URL, &url);
+    fields.pack(pack);
     Packer(pack).put_some(push_tag::CONTEXT_ID, context_id.as_deref());
-    if let Some(headers) = object(config.at(slots.headers), "config.headers")? {
-        for (name, value) in headers.members() {
-            let value = canonical(value, "config.headers", most)?;
-            Packer(pack).put(push_tag::HEADER_NAME, name.raw());
-            Packer(pack).put(push_tag::HEADER_VALUE, &value);
-        }
-    }
+    pack_headers(cx, fields.headers, pack)?;
     Ok(PushRequest { call: PushCall::Set(PushConfig(pack)), form })
 }

@@ -25,6 +25,7 @@ slots!(ConfigSlots {
     authentication: "authentication";
     events: "events";
     coalesce: "coalesce";
+    headers: "headers";
     tenant: "tenant";
     inner = "pushNotificationConfig" | "push_notification_config" | "pushNotification" | "config";
 });
@@ -48,6 +49,8 @@ pub(super) struct ConfigFields<'p> {
     pub scheme: Option<RawString<'p>>,
     pub credentials: Option<RawString<'p>>,
     pub filter: Option<PushFilter>,
+    /// Header fields of its own, which only Evo AI knows: they are not packed with the others.
+    pub headers: Option<Value<'p>>,
     /// True: there is a member for the configuration, and it is `null`.
     pub is_null: bool,
 }
@@ -109,6 +112,17 @@ pub(super) fn fields<'p>(cx: &ReadCx<'_>, value: Value<'p>) -> Result<ConfigFiel
     Ok(read)
 }
 
+/// Reads a configuration that names neither itself nor a task.
+///
+/// # Errors
+/// `InvalidParams` with the member that is wrong.
+pub(super) fn nameless<'p>(cx: &ReadCx<'_>, value: Value<'p>) -> Result<ConfigFields<'p>, Fault> {
+    let (mut read, mut slots) = (ConfigFields::default(), ConfigSlots::default());
+    slots.fill(value);
+    texts(cx, value, &slots, &mut read)?;
+    Ok(read)
+}
+
 /// Reads what a configuration has beside ids.
 fn texts<'p>(
     cx: &ReadCx<'_>,
@@ -120,6 +134,7 @@ fn texts<'p>(
     read.url = text(at.at(slots.url), "url", most)?;
     read.token = text(at.at(slots.token), "token", most)?;
     read.filter = filter(at, slots)?;
+    read.headers = at.at(slots.headers);
     let authentication = object(at.at(slots.authentication), "authentication")?;
     if let Some(authentication) = authentication {
         let mut slots = AuthenticationSlots::default();
@@ -151,6 +166,24 @@ fn filter(at: Value<'_>, slots: &ConfigSlots) -> Result<Option<PushFilter>, Faul
         }
     }
     Ok(Some(filter))
+}
+
+/// Packs header fields of a configuration behind what it has else (wire §8).
+///
+/// # Errors
+/// `InvalidParams`.
+pub(super) fn pack_headers(
+    cx: &ReadCx<'_>,
+    headers: Option<Value<'_>>,
+    pack: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    let Some(headers) = object(headers, "config.headers")? else { return Ok(()) };
+    for (name, value) in headers.members() {
+        let value = canonical(value, "config.headers", cx.limits.string_bytes_max)?;
+        Packer(pack).put(push_tag::HEADER_NAME, name.raw());
+        Packer(pack).put(push_tag::HEADER_VALUE, &value);
+    }
+    Ok(())
 }
 
 fn put_some<T>(place: &mut Option<T>, found: Option<T>) {

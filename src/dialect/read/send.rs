@@ -70,7 +70,7 @@ pub(super) fn read<'p>(
     let task_id = task_id.map(|id| keep(pack, id));
     let context_id = context_id.map(|id| keep(pack, id));
     let push = match options.push {
-        Some(push) => pack_push(cx, push, pack)?,
+        Some(push) => pack_push(rules, cx, push, pack)?,
         None => None,
     };
     let pack: &'p [u8] = pack;
@@ -185,6 +185,7 @@ fn send_options<'p>(
 #[cold] // Hardly anybody sends one.
 #[inline(never)]
 fn pack_push(
+    rules: &Rules,
     cx: &ReadCx<'_>,
     value: Value<'_>,
     pack: &mut Vec<u8>,
@@ -199,5 +200,8 @@ fn pack_push(
     }
     let start = pack.len();
     fields.pack(pack);
+    if rules.push_headers {
+        push_config::pack_headers(cx, fields.headers, pack)?;
+    }
     Ok(Some(start))
 }

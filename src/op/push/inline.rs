@@ -25,7 +25,7 @@ impl Core {
         let Some(config) = send.push else { return Ok(None) };
         let push = self.webhooks()?;
         push.check_caller(cx)?;
-        let webhook = push.check(cx, config, PushForm::of(send.generation))?;
+        let webhook = push.check(cx, config, PushForm::of(send.generation), true)?;
         Ok(Some(Box::new(webhook)))
     }
 

@@ -9,7 +9,7 @@ use std::{
     collections::HashMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -25,7 +25,7 @@ use crate::{
     store::Reserved,
 };
 
-use super::{CheckedWebhook, CorePush, InlineWatch, owner_full};
+use super::{CheckedWebhook, CorePush, InlineWatch, owner_full, traced};
 
 /// The id of what a scope's webhook is for each task.
 const ID: &[u8] = b"evo_ai";
@@ -59,6 +59,8 @@ pub(super) struct ScopeWebhooks {
     scopes: Mutex<HashMap<ScopeName, ScopeWebhook, RandomState>>,
     /// How many there are, for those who make tasks.
     count: AtomicUsize,
+    /// How often one was set.
+    settings: AtomicU64,
     most: usize,
     /// How many of them are one owner's at most.
     owner_most: usize,
@@ -69,6 +71,7 @@ impl ScopeWebhooks {
         ScopeWebhooks {
             scopes: Mutex::default(),
             count: AtomicUsize::new(0),
+            settings: AtomicU64::new(0),
             most: limits.push_scopes_max,
             owner_most: limits.push_scopes_owner_max,
         }
@@ -100,10 +103,10 @@ impl ScopeWebhooks {
         self.count.store(scopes.len(), Ordering::Release);
     }
 
-    /// Lets those go that were configured so.
-    fn forget(&self, config: &[u8]) {
+    /// Lets the one go that was set so.
+    fn forget(&self, setting: u64) {
         let mut scopes = self.lock();
-        scopes.retain(|_, webhook| *webhook.config != *config);
+        scopes.retain(|_, webhook| PushConfig(&webhook.config).setting() != Some(setting));
         self.count.store(scopes.len(), Ordering::Release);
     }
 
@@ -127,8 +130,10 @@ impl CorePush {
         let task_id = RawText::default();
         match request.call {
             PushCall::Set(config) => {
-                let CheckedWebhook { url, .. } = self.check(cx, config, request.form)?;
-                let webhook = ScopeWebhook { config: config.under(ID), url };
+                let CheckedWebhook { url, .. } = self.check(cx, config, request.form, false)?;
+                let setting = self.scopes.settings.fetch_add(1, Ordering::Relaxed);
+                let config_set = PushConfig(&config.under(ID)).of_setting(setting).into();
+                let webhook = ScopeWebhook { config: config_set, url };
                 self.scopes.set(name, webhook)?;
                 answer(Reply::Push(PushReply::Config { task_id, config }));
             }
@@ -151,13 +156,11 @@ impl CorePush {
 }
 
 impl Core {
-    /// What was posted of a task is wanted no more: neither is it of those that its scope makes
-    /// from now on.
-    pub fn forget_scopes(&self, config: &[u8]) {
-        if self.has_scopes()
-            && let Some(push) = self.push.get()
-        {
-            push.scopes.forget(config);
+    /// What was posted because of a configuration is wanted no more: if it was that of a scope,
+    /// neither is it of tasks that the scope makes from now on.
+    pub fn forget_scope(&self, config: PushConfig<'_>) {
+        if let (Some(push), Some(setting)) = (self.push.get(), config.setting()) {
+            push.scopes.forget(setting);
         }
     }
 
@@ -176,10 +179,14 @@ impl Core {
         let push = self.push.get()?;
         let ScopeWebhook { config, url } = push.scopes.get(&ScopeName::of(cx)?)?;
         let config = PushConfig(&config);
-        let is_its = config.context_id().is_none_or(|id| id.raw() == reserved.context_id());
-        let webhook = CheckedWebhook { id: ID.into(), config, url, form: PushForm::EvoAi };
+        if config.context_id().is_some_and(|id| id.raw() != reserved.context_id()) {
+            return None;
+        }
+        let (config, form) = (traced(cx, config), PushForm::EvoAi);
+        let webhook = CheckedWebhook { id: ID.into(), config, url, form };
         let start = PushStart { seq: FIRST_SEQ, snapshot: true };
+        let watch = self.watch_reserved(cx, reserved, start, &webhook);
         // A task is made whether or not there is room for the webhook.
-        is_its.then(|| self.watch_reserved(cx, reserved, start, &webhook).ok()).flatten()
+        watch.inspect_err(|_| push.webhooks.count_left_out()).ok()
     }
 }

@@ -19,6 +19,8 @@ pub struct PushOutcomes {
     pub given_up: u64,
     /// Webhooks of which the task has left before everything was posted.
     pub task_left: u64,
+    /// Tasks that the webhook of their scope does not cover, since a limit was reached.
+    pub left_out: u64,
 }
 
 impl PushOutcomes {
@@ -63,6 +65,11 @@ pub struct PushStats {
 }
 
 impl Webhooks {
+    /// A task is made without the webhook of its scope.
+    pub fn count_left_out(&self) {
+        self.lock().outcomes.left_out += 1;
+    }
+
     /// Looks at all webhooks once.
     pub fn stats(&self, now_ms: u64) -> PushStats {
         let state = self.lock();

@@ -85,8 +85,8 @@ impl PostOrigin {
     }
 }
 
-/// What an origin takes beside its text: its entry and that of its host, their shares of maps, and a
-/// timer.
+/// What an origin takes beside its text: its entry and that of its host, their shares of maps, and
+/// a timer.
 const ORIGIN_BYTES: usize = 500;
 
 /// What is counted for an origin, of which the text is written at three places.

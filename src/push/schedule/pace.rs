@@ -13,14 +13,14 @@ pub struct Pace {
     /// The longest first pause after a failure; it doubles with each. A pause is anything up to
     /// that.
     pub pause_ms_min: u64,
-    /// The longest pause of all, of a webhook and of an origin; a receiver's `Retry-After` is cut to
-    /// it.
+    /// The longest pause of all, of a webhook and of an origin; a receiver's `Retry-After` is cut
+    /// to it.
     pub pause_ms_max: u64,
     /// How long a webhook is tried, since its last post that arrived, or since there was something
     /// to post, if that is later, or since it was replayed. Then it stops.
     pub give_up_ms: u64,
-    /// Failures in a row, not of one webhook alone, after which an origin is given a rest: from then
-    /// on one post at a time is tried, after pauses as those of a webhook, until one arrives.
+    /// Failures in a row, not of one webhook alone, after which an origin is given a rest: from
+    /// then on one post at a time is tried, after pauses as those of a webhook, until one arrives.
     pub rest_after: u32,
 }
 

@@ -3,9 +3,9 @@
 //! A lane has what waits of one owner for one origin. Laws: a lane in which somebody waits has one
 //! turn, in the line of its origin or in that of its owner. In the line of an origin somebody waits
 //! only while the origin or its host has no place, and in that of an owner only while the owner has
-//! none; where the host has none, the origin is in the line of the host. Whatever makes a place lets
-//! the next ones of the line through until it is taken. So no place is free while somebody waits
-//! for it alone. Each turn lets one through, and who has more goes to the end of the line.
+//! none; where the host has none, the origin is in the line of the host. Whatever makes a place
+//! lets the next ones of the line through until it is taken. So no place is free while somebody
+//! waits for it alone. Each turn lets one through, and who has more goes to the end of the line.
 
 use std::{
     cmp::Reverse,

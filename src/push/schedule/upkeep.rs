@@ -23,8 +23,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Those that wait for origins which have a rest, and were tried for as long as they may be: they
-    /// stop. It looks at all that wait there, and forgets owners for whom nothing is posted.
+    /// Those that wait for origins which have a rest, and were tried for as long as they may be:
+    /// they stop. It looks at all that wait there, and forgets owners for whom nothing is posted.
     pub fn give_up(&mut self, now_ms: u64) -> Vec<PostPlace> {
         self.owners.retain(|_, owner| !owner.is_idle());
         let (mut given_up, give_up_ms) = (Vec::new(), self.pace.give_up_ms);
