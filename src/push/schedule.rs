@@ -259,6 +259,16 @@ impl<T> Schedule<T> {
         self.get(place).is_some() && self.under_way.contains_key(&place)
     }
 
+    /// Whether one waits for the end of a post of the one before in its place.
+    pub fn is_behind(&self, place: PostPlace) -> bool {
+        is_at(&self.entries, place, PostStage::Behind)
+    }
+
+    /// Who waits for the end of a post that is under way.
+    pub fn successor(&self, place: PostPlace) -> Option<PostPlace> {
+        self.under_way.get(&place)?.successor
+    }
+
     /// Whether one was given up, and has not gone on since.
     pub fn is_stopped(&self, place: PostPlace) -> bool {
         is_at(&self.entries, place, PostStage::Stopped)

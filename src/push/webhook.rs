@@ -25,6 +25,8 @@ pub(super) struct Webhook {
     form: PushForm,
     /// False: it was not challenged with success.
     is_proven: bool,
+    /// Whether what was posted to the one before in its place was posted to it.
+    is_same_receiver: bool,
     /// Who counts for it.
     pub owner: u32,
     /// The next one of its task; none names itself.
@@ -50,15 +52,36 @@ impl Webhook {
         let rest = (!is_same).then(|| Box::new(RareParts { url, error: Box::default() }));
         let NewWebhook { task, owner, form, start: PushStart { seq, snapshot }, .. } = *new;
         let (next, config) = (PostPlace::NONE, new.config.under(new.id));
-        Webhook { task, seq, snapshot, form, is_proven: false, owner, next, config, rest }
+        let (is_proven, is_same_receiver) = (false, false);
+        Webhook {
+            task,
+            seq,
+            snapshot,
+            form,
+            is_proven,
+            is_same_receiver,
+            owner,
+            next,
+            config,
+            rest,
+        }
     }
 
     /// Goes on for the one that it takes the place of: with what was not posted to that.
-    pub fn go_on_for(&mut self, before: &Webhook) {
+    /// `is_behind`: that waits itself for the end of a post of one before.
+    pub fn go_on_for(&mut self, before: &Webhook, is_behind: bool) {
         (self.seq, self.snapshot) = (before.seq, before.snapshot);
         let url = |webhook: &Webhook| webhook.url().map(str::to_owned);
         let is_same = self.config().url().raw() == before.config().url().raw();
-        self.is_proven = before.is_proven && is_same && url(self) == url(before);
+        let is_same = is_same && url(self) == url(before);
+        self.is_proven = before.is_proven && is_same;
+        let is_its = !is_behind || before.is_same_receiver;
+        self.is_same_receiver = is_same && self.form == before.form && is_its;
+    }
+
+    /// Whether what was posted to the one before in its place was posted to it.
+    pub fn is_same_receiver(&self) -> bool {
+        self.is_same_receiver
     }
 
     /// Its URL has answered its challenge.

@@ -39,10 +39,10 @@ impl Webhooks {
     /// be.
     pub fn give_up(&self, now: Now) {
         let mut state = self.lock();
-        for place in state.schedule.give_up(now.mono_ms) {
-            state.bury(place, WhyDead::GivenUp, now.unix_ms);
-            state.settle_place(place, now);
-        }
+        let given_up = state.schedule.give_up(now.mono_ms);
+        given_up.iter().for_each(|at| state.bury(*at, WhyDead::GivenUp, now.unix_ms));
+        // When all have their letters: a task that has left takes those away that have stopped.
+        given_up.iter().for_each(|at| state.settle_place(*at, now));
     }
 
     /// From now on `told` is called with each letter when its webhook stops, and keeps others
@@ -115,13 +115,14 @@ impl PushState {
     }
 
     /// Lets the webhooks of a task go that has left. What one lacks becomes a dead letter; one of
-    /// which a post is under way stays until it is known whether that has arrived.
+    /// which a post is under way, or of the one before in its place, stays until it is known
+    /// whether that has arrived.
     pub(super) fn end_left(&mut self, key: u64, unix_ms: u64) {
         let left = self.tasks.get(&key).and_then(|task| task.watch.left());
         let Some(last_seq) = left else { return };
         for place in self.places(key) {
             let lacks = self.schedule.get(place).is_some_and(|webhook| webhook.lacks(last_seq));
-            if self.schedule.is_posting(place) {
+            if self.schedule.is_posting(place) || self.schedule.is_behind(place) {
                 continue;
             }
             // One that was given up has its letter.
@@ -149,11 +150,14 @@ impl PushState {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::{sync::Mutex, task::Wake};
+    use std::{
+        sync::{Arc, Mutex},
+        task::Wake,
+    };
 
     use super::*;
     use crate::push::{
-        FailedPost, Fate, Post, PushOutcomes,
+        FailedPost, Fate, Pace, Post, PushOutcomes,
         registry::tests::{BOUNDS, at, next, set, webhooks},
     };
 
@@ -393,6 +397,64 @@ mod tests {
         assert_eq!(lag(), 4);
         webhooks.delivered(posts[0].place, 4, at(0), true);
         assert_eq!(lag(), 1);
+    }
+
+    #[test]
+    fn each_of_those_that_are_given_up_together_has_a_letter_though_their_task_leaves() {
+        let webhooks =
+            Webhooks::new(BOUNDS, Pace { rest_after: 1, give_up_ms: 9, ..Pace::default() });
+        let set = |id| set(&webhooks, 7, 0, id, "https://h.example/").unwrap();
+        let [watch, ..] = ["x", "y", "z"].map(set);
+        watch.reach(2);
+        Arc::clone(&watch).wake();
+        while let Some(post) = next(&webhooks, 0) {
+            webhooks.failed(&FailedPost { place: post.place, ..FAILED }, at(0));
+        }
+        watch.leave(2);
+        Arc::clone(&watch).wake();
+        // Before anybody has looked at the task.
+        webhooks.give_up(at(9));
+        assert_eq!(webhooks.stats(0).outcomes.given_up, 3);
+        assert!(next(&webhooks, 9).is_none());
+        let stats = webhooks.stats(0);
+        assert_eq!((stats.configs, stats.dead_letters, stats.outcomes.task_left), (0, 3, 0));
+    }
+
+    #[test]
+    fn what_the_one_before_has_posted_is_not_posted_again_and_no_letter() {
+        let webhooks = webhooks();
+        let put = |url: &str| set(&webhooks, 7, 0, "a", url).unwrap();
+        let begin = |seq| {
+            let watch = put("https://h.example/x");
+            watch.reach(seq);
+            Arc::clone(&watch).wake();
+            (watch, next(&webhooks, 0).unwrap())
+        };
+        // Two take its place while its post is under way.
+        let (_, post) = begin(2);
+        put("https://h.example/x");
+        put("https://h.example/x");
+        webhooks.delivered(post.place, 2, at(0), false);
+        let post = next(&webhooks, 0).unwrap();
+        assert_eq!(post.start.seq, 2);
+        webhooks.passed_over(post.place, 2, at(0), false);
+        // Its task leaves meanwhile.
+        let (watch, post) = begin(3);
+        put("https://h.example/x");
+        watch.leave(3);
+        Arc::clone(&watch).wake();
+        assert!(next(&webhooks, 0).is_none());
+        webhooks.delivered(post.place, 3, at(0), false);
+        if let Some(post) = next(&webhooks, 0) {
+            webhooks.task_left(post.place, at(0));
+        }
+        assert_eq!((webhooks.counted(), webhooks.stats(0).dead_letters), ((0, 0), 0));
+        // Another receiver has not got it.
+        let (_, post) = begin(4);
+        put("https://h.example/y");
+        put("https://h.example/x");
+        webhooks.delivered(post.place, 4, at(0), false);
+        assert_eq!(next(&webhooks, 0).unwrap().start.seq, 1);
     }
 
     #[test]

@@ -111,8 +111,8 @@ impl PushState {
     pub(super) fn put(&mut self, new: &NewWebhook<'_>, changes: &Arc<Changes>) -> Arc<TaskWatch> {
         let before = self.find(new.task, new.id);
         let mut webhook = Webhook::new(new);
-        if let Some(before) = before.and_then(|before| self.schedule.get(before)) {
-            webhook.go_on_for(before);
+        if let Some((at, before)) = before.and_then(|at| Some((at, self.schedule.get(at)?))) {
+            webhook.go_on_for(before, self.schedule.is_behind(at));
         }
         let task = self.tasks.entry(new.task).or_insert_with(|| {
             TaskWebhooks::new(Arc::new(TaskWatch::new(new.task, new.task_id, changes)))

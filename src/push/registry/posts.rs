@@ -30,6 +30,7 @@ impl Webhooks {
         let mut state = self.lock();
         state.outcomes.delivered += 1;
         state.advance(place, upto);
+        state.advance_successor(place, upto);
         state.schedule.delivered(place, now.mono_ms, has_more);
         state.settle_place(place, now);
         drop(state);
@@ -98,6 +99,17 @@ impl PushState {
     /// A webhook has got as far as an event.
     fn advance(&mut self, place: PostPlace, upto: u64) {
         if let Some(webhook) = self.schedule.get_mut(place) {
+            webhook.posted(upto);
+        }
+    }
+
+    /// The same for the one that has taken its place while the post was under way, if its receiver
+    /// is the same.
+    fn advance_successor(&mut self, place: PostPlace, upto: u64) {
+        if let Some(successor) = self.schedule.successor(place)
+            && let Some(webhook) = self.schedule.get_mut(successor)
+            && webhook.is_same_receiver()
+        {
             webhook.posted(upto);
         }
     }
