@@ -24,7 +24,7 @@ use crate::{
     model::{PushConfig, PushForm, uuid},
     op::{Core, ShownPost},
     push::{
-        FailedPost, NextPost, Post, PostPlace, TargetError, Webhooks, fields,
+        FailedPost, FailureKind, NextPost, Post, PostPlace, TargetError, Webhooks, fields,
         large::LargePosts,
         outbox::{NextRequest, Outbox, PostOutcome, PostRequest},
         signature::{self, PostSigner, SignedPost},
@@ -259,7 +259,11 @@ impl Outbox for CoreOutbox {
         let Some(webhooks) = self.core.registry() else { return };
         let size = self.large().size(request);
         let PostRequest { place, upto, has_more, .. } = *request;
-        let is_host_there = matches!(outcome, PostOutcome::Refused { .. });
+        let kind = match outcome {
+            PostOutcome::Refused { .. } => FailureKind::Refused,
+            PostOutcome::Unwell { .. } => FailureKind::Unwell,
+            _ => FailureKind::NoAnswer,
+        };
         match outcome {
             PostOutcome::Delivered if !request.expects.is_empty() => {
                 webhooks.proven(place, now);
@@ -272,8 +276,9 @@ impl Outbox for CoreOutbox {
                 gone.into_iter().for_each(|config| self.core.forget_scope(PushConfig(&config)));
             }
             PostOutcome::Refused { why, retry_after_ms }
+            | PostOutcome::Unwell { why, retry_after_ms }
             | PostOutcome::Failed { why, retry_after_ms } => {
-                let failed = FailedPost { place, why: &why, retry_after_ms, is_host_there, random };
+                let failed = FailedPost { place, why: &why, retry_after_ms, kind, random };
                 webhooks.failed(&failed, now);
             }
         }
@@ -307,8 +312,8 @@ struct UnmadePost<'a> {
 impl Drop for UnmadePost<'_> {
     fn drop(&mut self) {
         let (place, why) = (self.place, "the post could not be made");
-        let (retry_after_ms, is_host_there, random) = (None, true, u64::MAX);
-        let failed = FailedPost { place, why, retry_after_ms, is_host_there, random };
+        let (retry_after_ms, kind, random) = (None, FailureKind::Refused, u64::MAX);
+        let failed = FailedPost { place, why, retry_after_ms, kind, random };
         self.webhooks.failed(&failed, self.now);
     }
 }

@@ -18,7 +18,7 @@ pub use self::registry::{
     CONFIG_BYTES, DEFAULT_ID, FailedPost, NewWebhook, NextPost, NoPage, Post, PushBounds,
     PushOutcomes, PushRefused, PushStart, PushStats, ReplayOutcome, Webhooks,
 };
-pub use self::schedule::{Fate, Pace, PostPlace, Schedule};
+pub use self::schedule::{FailureKind, Fate, Pace, PostPlace, Schedule};
 pub use self::settings::PushSettings;
 pub use self::target::{HostRule, NoHostRule, PortRule, PushTargets, TargetError, WebhookUrl};
 pub use self::webhook::url_origin;

@@ -70,7 +70,14 @@ pub enum PostOutcome {
         /// For how long the receiver wants to be left alone, in ms.
         retry_after_ms: Option<u64>,
     },
-    /// Anything else: no connection, no answer, or one that says that the host is not well.
+    /// 408, 429, 5xx: its host answers, and says that it is not well.
+    Unwell {
+        /// Why, in one line and without what is secret of the URL.
+        why: String,
+        /// For how long the receiver wants to be left alone, in ms.
+        retry_after_ms: Option<u64>,
+    },
+    /// Anything else: no connection, or no answer in time.
     Failed {
         /// Why, in one line and without what is secret of the URL.
         why: String,

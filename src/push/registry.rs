@@ -502,7 +502,8 @@ mod tests {
 
     #[test]
     fn an_owner_counts_for_the_hosts_that_it_has_named_first() {
-        let webhooks = webhooks();
+        let bounds = PushBounds { bytes_max: 9_200, ..BOUNDS };
+        let webhooks = Webhooks::new(bounds, Pace::default());
         let set = |task, owner, host: &str| {
             set(&webhooks, task, owner, "a", &format!("https://{host}.example/")).err()
         };

@@ -5,8 +5,9 @@
 //! its place waits until that has ended. A host and an owner have a bounded number of posts at a
 //! time, and a post counts until it has ended, whatever becomes of its webhook. Origins take turns,
 //! those of one host also among themselves, and so do the owners of an origin, so a slow one holds
-//! up nobody else. When an origin has failed often in a row, one post at a time finds out whether
-//! it is back, and all others wait in line without a timer: who waits costs nothing until then.
+//! up nobody else; nor do those that have failed, with which others take turns. When an origin has
+//! failed often in a row, one post at a time finds out whether it is back, and all others wait in
+//! line without a timer: who waits costs nothing until then.
 
 mod hosts;
 mod origins;
@@ -43,6 +44,17 @@ pub enum Fate {
     GivenUp,
 }
 
+/// Why a post has not arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// Its receiver does not take it, though its origin is there: it says nothing about others.
+    Refused,
+    /// Its origin answers, and says that it is not well.
+    Unwell,
+    /// Nobody has answered.
+    NoAnswer,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PostStage {
     /// There is nothing that was not posted.
@@ -76,6 +88,13 @@ struct Scheduled<T> {
     since_ms: u64,
     /// When its pause is over.
     due_ms: u64,
+}
+
+impl<T> Scheduled<T> {
+    /// Where it waits.
+    fn lane(&self) -> LaneKey {
+        LaneKey { origin: self.origin, owner: self.owner, is_tried: self.failures > 0 }
+    }
 }
 
 /// A post under way, whose webhook may have left.
@@ -218,7 +237,7 @@ impl<T> Schedule<T> {
         self.entry(place)?;
         let entry = self.entries[place.index as usize].take()?;
         self.free.push(place.index);
-        let lane = LaneKey { origin: entry.origin, owner: entry.owner };
+        let lane = entry.lane();
         match entry.stage {
             PostStage::Ready => self.leave_lane(lane),
             PostStage::Granted => {

@@ -213,7 +213,9 @@ impl PostUnderWay {
         match &outcome {
             PostOutcome::Delivered => {}
             PostOutcome::Gone => report::not_posted(origin, &"it wants no more (410)"),
-            PostOutcome::Refused { why, .. } | PostOutcome::Failed { why, .. } => {
+            PostOutcome::Refused { why, .. }
+            | PostOutcome::Unwell { why, .. }
+            | PostOutcome::Failed { why, .. } => {
                 report::not_posted(origin, why);
             }
         }

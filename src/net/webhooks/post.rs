@@ -145,9 +145,9 @@ fn outcome(response: &HttpClientResponse, client: &HttpClient) -> PostOutcome {
             let retry_after_ms = asked_ms.filter(|ms| *ms > 0);
             let why = format!("HTTP status {status}");
             match status {
-                408 | 429 => PostOutcome::Failed { why, retry_after_ms },
+                408 | 429 => PostOutcome::Unwell { why, retry_after_ms },
                 300..=499 => PostOutcome::Refused { why, retry_after_ms },
-                _ => PostOutcome::Failed { why, retry_after_ms },
+                _ => PostOutcome::Unwell { why, retry_after_ms },
             }
         }
     }

@@ -184,6 +184,10 @@ fn read_request(stream: &mut TcpStream) -> Option<String> {
     Some(request)
 }
 
+fn unwell(why: &str) -> PostOutcome {
+    PostOutcome::Unwell { why: why.to_owned(), retry_after_ms: None }
+}
+
 fn failed(why: &str) -> PostOutcome {
     PostOutcome::Failed { why: why.to_owned(), retry_after_ms: None }
 }
@@ -264,10 +268,10 @@ fn what_fails_says_why_and_when_to_come_again() {
     assert_eq!(
         outcomes,
         [
-            PostOutcome::Failed { why, retry_after_ms: Some(1_000) },
+            PostOutcome::Unwell { why, retry_after_ms: Some(1_000) },
             Delivered,
-            failed("HTTP status 503"),
-            failed("HTTP status 429"),
+            unwell("HTTP status 503"),
+            unwell("HTTP status 429"),
             Gone,
         ]
     );

@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
     use crate::push::{
-        FailedPost, Fate, Pace, Post, PushOutcomes,
+        FailedPost, FailureKind, Fate, Pace, Post, PushOutcomes,
         registry::tests::{BOUNDS, at, next, set, webhooks},
     };
 
@@ -167,7 +167,7 @@ mod tests {
         place: PostPlace::NONE,
         why: "",
         retry_after_ms: None,
-        is_host_there: false,
+        kind: FailureKind::NoAnswer,
         random: 0,
     };
 

@@ -4,7 +4,7 @@ use super::{PushState, Webhooks};
 use crate::{
     push::{
         dead::WhyDead,
-        schedule::{Fate, PostPlace},
+        schedule::{FailureKind, Fate, PostPlace},
     },
     service::Now,
 };
@@ -18,8 +18,8 @@ pub struct FailedPost<'a> {
     pub why: &'a str,
     /// When the receiver wants to be asked again.
     pub retry_after_ms: Option<u64>,
-    /// True: it says nothing against its host, on which others may have webhooks, too.
-    pub is_host_there: bool,
+    /// What it says about its origin, at which others may have webhooks, too.
+    pub kind: FailureKind,
     /// Fresh bits.
     pub random: u64,
 }
@@ -59,13 +59,10 @@ impl Webhooks {
 
     /// A post has not arrived; see `Schedule::failed`.
     pub fn failed(&self, failed: &FailedPost<'_>, now: Now) -> Fate {
-        let FailedPost { place, why, retry_after_ms, is_host_there, random } = *failed;
+        let FailedPost { place, why, retry_after_ms, kind, random } = *failed;
         let mut state = self.lock();
         state.outcomes.failed += 1;
-        let fate = match is_host_there {
-            true => state.schedule.refused(place, now.mono_ms, retry_after_ms, random),
-            false => state.schedule.failed(place, now.mono_ms, retry_after_ms, random),
-        };
+        let fate = state.schedule.failed(place, kind, now.mono_ms, retry_after_ms, random);
         if let Some(webhook) = state.schedule.get_mut(place) {
             webhook.set_error(why);
         }

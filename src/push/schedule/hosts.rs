@@ -6,6 +6,8 @@ use std::collections::{HashMap, VecDeque};
 
 use foldhash::fast::RandomState;
 
+use super::turns::LaneKey;
+
 /// A host.
 #[derive(Default)]
 pub(super) struct PostHost {
@@ -17,6 +19,8 @@ pub(super) struct PostHost {
     pub posting: u32,
     /// Origins that wait for a place, in turns.
     pub line: VecDeque<u32>,
+    /// For whom one of its places is kept until its owner has one, too.
+    pub reserved: Option<LaneKey>,
 }
 
 /// All hosts, by number.

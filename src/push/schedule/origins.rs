@@ -6,8 +6,8 @@ use foldhash::fast::RandomState;
 
 use super::{
     Pace, PostPlace,
-    hosts::{PostHosts, host_name},
-    turns::LaneLine,
+    hosts::{PostHost, PostHosts, host_name},
+    turns::{LaneKey, LaneLine, LaneTurn},
 };
 
 /// Whether posts go to an origin: its circuit breaker.
@@ -34,8 +34,11 @@ pub(super) struct PostOrigin {
     entries: u32,
     /// Posts that are under way or granted.
     pub posting: u32,
-    /// Owners that wait for the origin, in turns.
-    pub line: LaneLine,
+    /// Lanes that wait for the origin, in turns: those of which nothing was tried since it last
+    /// arrived, and the others.
+    pub lines: [LaneLine; 2],
+    /// Which of the two is next.
+    is_tried_next: bool,
     /// Those whose turn has come, which wait for a place among the posts of all origins.
     granted: VecDeque<PostPlace>,
     pub circuit: Circuit,
@@ -56,7 +59,8 @@ impl PostOrigin {
             payer,
             entries: 0,
             posting: 0,
-            line: LaneLine::default(),
+            lines: Default::default(),
+            is_tried_next: false,
             granted: VecDeque::new(),
             circuit: Circuit::Closed,
             failures: 0,
@@ -75,6 +79,22 @@ impl PostOrigin {
         }
     }
 
+    /// The next turn, of either line in turns, of those that `is_its` knows.
+    pub fn next_turn(&mut self, is_its: impl Fn(&LaneTurn) -> bool) -> Option<LaneTurn> {
+        let first = self.is_tried_next;
+        [first, !first].into_iter().find_map(|is_tried| {
+            let line = &mut self.lines[usize::from(is_tried)];
+            let turn = std::iter::from_fn(|| line.turns.pop_front()).find(&is_its)?;
+            self.is_tried_next = !is_tried;
+            Some(turn)
+        })
+    }
+
+    /// A lane is next, whatever its line.
+    pub fn prefer(&mut self, lane: LaneKey) {
+        self.is_tried_next = lane.is_tried;
+    }
+
     /// Whether one that was granted may be posted: a circuit may have opened since.
     pub fn lets_through(&self) -> bool {
         match self.circuit {
@@ -87,7 +107,7 @@ impl PostOrigin {
 
 /// What an origin takes beside its text: its entry and that of its host, their shares of maps, and
 /// a timer.
-const ORIGIN_BYTES: usize = 500;
+const ORIGIN_BYTES: usize = 600;
 
 /// What is counted for an origin, of which the text is written at three places.
 pub(in crate::push) fn origin_bytes(origin: &str) -> usize {
@@ -223,11 +243,46 @@ impl PostOrigins {
     pub fn wait_for_host(&mut self, number: u32) -> Option<u32> {
         let origin = self.origins.get_mut(number as usize)?.as_mut()?;
         let host = self.hosts.get_mut(origin.host)?;
-        if !origin.is_in_line && !origin.line.turns.is_empty() {
+        if !origin.is_in_line && origin.lines.iter().any(|line| !line.turns.is_empty()) {
             origin.is_in_line = true;
             host.line.push_back(number);
         }
         Some(origin.host)
+    }
+
+    /// Keeps a place at an origin and its host for a lane, whose owner has none, so that both are
+    /// free together some time: one at a host, and none for a lane that has no place there or asks
+    /// whether the origin is back.
+    pub fn reserve(&mut self, lane: LaneKey, pace: &Pace) {
+        let Some(origin) = self.get(lane.origin).filter(|at| at.circuit == Circuit::Closed) else {
+            return;
+        };
+        let number = origin.host;
+        let host = self.hosts.get_mut(number).filter(|host| host.reserved.is_none());
+        if let Some(host) = host.filter(|_| pace.per_host > 1) {
+            host.reserved = Some(lane);
+            self.count_post(lane.origin, 1);
+        }
+    }
+
+    /// A lane needs the place no more that is kept for it; false: there is none.
+    pub fn unreserve(&mut self, lane: LaneKey) -> bool {
+        let Some(number) = self.get(lane.origin).map(|origin| origin.host) else { return false };
+        let host = self.hosts.get_mut(number);
+        let is_its = |host: &&mut PostHost| host.reserved == Some(lane);
+        let Some(host) = host.filter(is_its) else { return false };
+        host.reserved = None;
+        self.count_post(lane.origin, -1);
+        true
+    }
+
+    /// The circuit of an origin opens: no place is kept there.
+    pub fn unreserve_all(&mut self, number: u32) {
+        let host = self.get(number).and_then(|origin| self.hosts.get(origin.host));
+        let reserved = host.and_then(|host| host.reserved);
+        if let Some(lane) = reserved.filter(|lane| lane.origin == number) {
+            self.unreserve(lane);
+        }
     }
 
     /// The next origin in the line of a host, if that has a place.

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 
 use super::{
-    Fate, OpenPost, PostPlace, PostStage, Schedule, Timer, is_at, origins::Circuit, turns::LaneKey,
+    FailureKind, Fate, OpenPost, PostPlace, PostStage, Schedule, Timer, is_at, origins::Circuit,
+    turns::LaneKey,
 };
 
 impl<T> Schedule<T> {
@@ -43,33 +44,30 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// A post has not arrived. `retry_after_ms`: the receiver has said when to come again;
-    /// `random`: fresh bits.
+    /// A post has not arrived, for this reason. `retry_after_ms`: the receiver has said when to
+    /// come again; `random`: fresh bits.
     pub fn failed(
         &mut self,
         place: PostPlace,
+        kind: FailureKind,
         now_ms: u64,
         retry_after_ms: Option<u64>,
         random: u64,
     ) -> Fate {
         let Some(post) = self.under_way.remove(&place) else { return Fate::Repeated };
-        let is_open = self.note_failure(post.lane, place, now_ms, random);
+        let rest_ms_max = match kind {
+            FailureKind::Refused => None,
+            FailureKind::Unwell => Some(self.pace.rest_ms_max),
+            FailureKind::NoAnswer => Some(self.pace.pause_ms_max),
+        };
+        let is_open = match rest_ms_max {
+            Some(most_ms) => self.note_failure(post.lane, place, now_ms, (most_ms, random)),
+            None => {
+                self.note_life(post.lane);
+                false
+            }
+        };
         let fate = self.repeat((place, is_open), now_ms, retry_after_ms, random);
-        self.end(post, now_ms);
-        fate
-    }
-
-    /// The same for a post that its receiver has refused: its origin is there, for all others.
-    pub fn refused(
-        &mut self,
-        place: PostPlace,
-        now_ms: u64,
-        retry_after_ms: Option<u64>,
-        random: u64,
-    ) -> Fate {
-        let Some(post) = self.under_way.remove(&place) else { return Fate::Repeated };
-        self.note_life(post.lane);
-        let fate = self.repeat((place, false), now_ms, retry_after_ms, random);
         self.end(post, now_ms);
         fate
     }
@@ -122,7 +120,8 @@ impl<T> Schedule<T> {
             // Behind all others of its owner that wait for the origin.
             None if is_open => self.make_ready(place),
             retry_after_ms => {
-                let own_ms = pace.pause_ms(entry.failures, random.rotate_left(32));
+                let bits = random.rotate_left(32);
+                let own_ms = pace.pause_ms(entry.failures, pace.pause_ms_max, bits);
                 let pause_ms = retry_after_ms.map_or(own_ms, |ms| ms.clamp(1, pace.pause_ms_max));
                 self.pause(place, now_ms.saturating_add(pause_ms));
             }
@@ -138,8 +137,15 @@ impl<T> Schedule<T> {
         self.tidy_timers();
     }
 
-    /// Counts a failure of an origin; true: its circuit is not closed.
-    fn note_failure(&mut self, lane: LaneKey, place: PostPlace, now_ms: u64, random: u64) -> bool {
+    /// Counts a failure of an origin, whose pause then is at most so long; true: its circuit is not
+    /// closed.
+    fn note_failure(
+        &mut self,
+        lane: LaneKey,
+        place: PostPlace,
+        now_ms: u64,
+        (most_ms, random): (u64, u64),
+    ) -> bool {
         let pace = self.pace;
         let Some(origin) = self.origins.get_mut(lane.origin) else { return false };
         // One that fails alone says nothing about the others, and has pauses of its own.
@@ -155,8 +161,9 @@ impl<T> Schedule<T> {
         // Those that were under way when it opened do not keep it open for longer.
         if origin.circuit != Circuit::Open {
             origin.circuit = Circuit::Open;
-            origin.open_until_ms = now_ms.saturating_add(pace.pause_ms(beyond, random));
+            origin.open_until_ms = now_ms.saturating_add(pace.pause_ms(beyond, most_ms, random));
             self.timers.push(Reverse((origin.open_until_ms, Timer::Probe(lane.origin))));
+            self.origins.unreserve_all(lane.origin);
         }
         true
     }

@@ -22,6 +22,9 @@ pub struct Pace {
     /// Failures in a row, not of one webhook alone, after which an origin is given a rest: from
     /// then on one post at a time is tried, after pauses as those of a webhook, until one arrives.
     pub rest_after: u32,
+    /// The longest pause of an origin that answers and says that it is not well: of another path
+    /// it may say something else.
+    pub rest_ms_max: u64,
 }
 
 impl Default for Pace {
@@ -34,6 +37,7 @@ impl Default for Pace {
             pause_ms_max: 60 * 60 * 1_000,
             give_up_ms: 24 * 60 * 60 * 1_000,
             rest_after: 8,
+            rest_ms_max: 60 * 1_000,
         }
     }
 }
@@ -56,10 +60,11 @@ impl Pace {
         most.max(1)
     }
 
-    /// A pause after so many failures in a row: anything up to what has doubled with each of them.
-    pub(super) fn pause_ms(&self, failures: u32, random: u64) -> u64 {
+    /// A pause after so many failures in a row: anything up to what has doubled with each of them,
+    /// or up to this.
+    pub(super) fn pause_ms(&self, failures: u32, most_ms: u64, random: u64) -> u64 {
         let doubled = self.pause_ms_min.saturating_mul(1 << failures.saturating_sub(1).min(32));
-        let longest = doubled.min(self.pause_ms_max).max(1);
+        let longest = doubled.min(most_ms).min(self.pause_ms_max).max(1);
         1 + ((u128::from(random) * u128::from(longest)) >> 64) as u64
     }
 }

@@ -1,11 +1,14 @@
 //! Whose turn it is.
 //!
-//! A lane has what waits of one owner for one origin. Laws: a lane in which somebody waits has one
-//! turn, in the line of its origin or in that of its owner. In the line of an origin somebody waits
+//! A lane has what waits of one owner for one origin, apart what has failed and what was not tried
+//! yet. Laws: a lane in which somebody waits has one turn, in the line of its origin or in that of
+//! its owner. In the line of an origin somebody waits
 //! only while the origin or its host has no place, and in that of an owner only while the owner has
 //! none; where the host has none, the origin is in the line of the host. Whatever makes a place
 //! lets the next ones of the line through until it is taken. So no place is free while somebody
 //! waits for it alone. Each turn lets one through, and who has more goes to the end of the line.
+//! Where its owner has no place when a lane's turn at an origin comes, one is kept for it there, so
+//! that it gets both though neither is ever free for long.
 
 use std::{
     cmp::Reverse,
@@ -24,6 +27,8 @@ use super::{
 pub(super) struct LaneKey {
     pub origin: u32,
     pub owner: u32,
+    /// Whether its posts have failed, each since the last that arrived.
+    pub is_tried: bool,
 }
 
 /// Who waits there, the one that has waited longest first; of those that have left meanwhile some
@@ -123,15 +128,19 @@ impl<T> Schedule<T> {
         {
             origin.circuit = Circuit::HalfOpen;
         }
-        self.put_back(place);
+        if let Some(lane) = self.put_back(place)
+            && let Some(origin) = self.origins.get_mut(number)
+        {
+            origin.prefer(lane);
+        }
         self.open_origin(number);
     }
 
     /// Puts one at the head of its lane, and the lane at the head of its origin's line.
-    fn put_back(&mut self, place: PostPlace) {
-        if let Some((key, _)) = self.enter_lane(place, VecDeque::push_front) {
-            self.take_turn(key, VecDeque::push_front);
-        }
+    fn put_back(&mut self, place: PostPlace) -> Option<LaneKey> {
+        let (key, _) = self.enter_lane(place, VecDeque::push_front)?;
+        self.take_turn(key, VecDeque::push_front);
+        Some(key)
     }
 
     /// Its lane, and how many wait there now.
@@ -142,7 +151,7 @@ impl<T> Schedule<T> {
     ) -> Option<(LaneKey, usize)> {
         let entry = self.entry(place)?;
         entry.stage = PostStage::Ready;
-        let key = LaneKey { origin: entry.origin, owner: entry.owner };
+        let key = entry.lane();
         let lane = self.lanes.entry(key).or_default();
         put(&mut lane.places, place);
         lane.ready += 1;
@@ -153,8 +162,9 @@ impl<T> Schedule<T> {
     fn take_turn(&mut self, lane: LaneKey, put: fn(&mut VecDeque<LaneTurn>, LaneTurn)) {
         let turn = self.new_turn(lane);
         if let Some(origin) = self.origins.get_mut(lane.origin) {
-            put(&mut origin.line.turns, turn);
-            origin.line.tidy(&self.lanes);
+            let line = &mut origin.lines[usize::from(lane.is_tried)];
+            put(&mut line.turns, turn);
+            line.tidy(&self.lanes);
         }
     }
 
@@ -181,6 +191,9 @@ impl<T> Schedule<T> {
         lane.ready -= 1;
         if lane.ready == 0 {
             self.lanes.remove(&key);
+            if self.origins.unreserve(key) {
+                self.open_origin(key.origin);
+            }
         } else if lane.places.len() > 2 * lane.ready + SPARE {
             let entries = &self.entries;
             lane.places.retain(|place| is_at(entries, *place, PostStage::Ready));
@@ -205,9 +218,8 @@ impl<T> Schedule<T> {
             return None;
         }
         let (origin, lanes) = (self.origins.get_mut(number)?, &self.lanes);
-        let mut turns = std::iter::from_fn(|| origin.line.turns.pop_front());
-        let next = turns.find(|turn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane)));
-        next.map(|turn| turn.lane)
+        let is_its = |turn: &LaneTurn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane));
+        origin.next_turn(is_its).map(|turn| turn.lane)
     }
 
     /// The same for an owner.
@@ -222,13 +234,14 @@ impl<T> Schedule<T> {
             if self.lanes.get(&key).is_none_or(|lane| lane.ticket != ticket) {
                 continue;
             }
+            self.origins.unreserve(key);
             if self.origins.has_place(key.origin, &self.pace) {
                 self.serve(key);
                 // It may have more places, for which the lane now waits with others.
                 self.open_origin(key.origin);
             } else {
                 self.take_turn(key, VecDeque::push_back);
-                self.origins.wait_for_host(key.origin);
+                self.open_origin(key.origin);
             }
         }
     }
@@ -237,7 +250,9 @@ impl<T> Schedule<T> {
     fn serve(&mut self, key: LaneKey) {
         let most = self.pace.posts_of_owner(key.owner);
         let owner = self.owners.entry(key.owner).or_default();
+        self.origins.unreserve(key);
         if owner.posting >= most {
+            self.origins.reserve(key, &self.pace);
             return self.wait_for_owner(key);
         }
         let Some(lane) = self.lanes.get_mut(&key) else { return };
@@ -276,7 +291,7 @@ impl<T> Schedule<T> {
             let place = self.origins.next_granted()?;
             let Some(entry) = self.entry(place) else { continue };
             entry.stage = PostStage::Posting(false);
-            let lane = LaneKey { origin: entry.origin, owner: entry.owner };
+            let lane = entry.lane();
             if self.origins.get(lane.origin).is_some_and(PostOrigin::lets_through) {
                 self.under_way.insert(place, OpenPost { lane, successor: None });
                 return Some(place);
