@@ -4,6 +4,7 @@
 
 use super::{
     FailureKind::{NoAnswer, Refused, Unwell},
+    turns::LaneTurn,
     *,
 };
 
@@ -671,8 +672,24 @@ impl Model {
         }
     }
 
-    /// Nobody waits for a place that is free.
+    /// Nobody waits for a place that is free, and each place is somebody's.
     fn check_places(&self, schedule: &Schedule<()>) {
+        let entries = schedule.entries.iter().flatten();
+        let granted = entries.filter(|entry| entry.stage == PostStage::Granted).count();
+        let hosts = || schedule.origins.hosts().all();
+        let reserved = hosts().filter(|host| host.reserved.is_some()).count();
+        let taken = hosts().map(|host| host.posting as usize).sum::<usize>();
+        assert_eq!(taken, self.under_way.len() + granted + reserved);
+        let of_origins = schedule.origins.all().map(|origin| origin.posting as usize);
+        assert_eq!(of_origins.sum::<usize>(), taken);
+        let of_owners = schedule.owners.values().map(|owner| owner.posting() as usize);
+        assert_eq!(of_owners.sum::<usize>(), self.under_way.len() + granted);
+        let lines = schedule.origins.all().flat_map(|origin| &origin.lines);
+        let lines = lines.chain(schedule.owners.values().map(|owner| owner.line()));
+        let is_live =
+            |turn: &&LaneTurn| schedule.lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane));
+        let turns = lines.flat_map(|line| &line.turns).filter(is_live).count();
+        assert_eq!(turns, schedule.lanes.len(), "each lane has one turn");
         for (key, lane) in &schedule.lanes {
             assert!(lane.ready > 0);
             let of_origin = schedule.origins.get(key.origin).unwrap().posting;
@@ -691,8 +708,12 @@ impl Model {
 /// arrived.
 #[test]
 fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
+    (7..10).for_each(happens);
+}
+
+fn happens(seed: u64) {
     let pace = Pace { per_host: 4, per_owner: 4, posts_max: 10, rest_after: 4, ..Pace::default() };
-    let (mut schedule, mut numbers) = (Schedule::new(pace), Numbers(7));
+    let (mut schedule, mut numbers) = (Schedule::new(pace), Numbers(seed));
     let (mut model, mut now_ms) = (Model::default(), 0);
     for _ in 0..30_000 {
         now_ms += numbers.below(2_000) as u64;

@@ -48,7 +48,7 @@ pub(super) type Lanes = HashMap<LaneKey, Lane, RandomState>;
 /// The turn of a lane; another ticket than its lane has: it is over.
 #[derive(Clone, Copy)]
 pub(super) struct LaneTurn {
-    lane: LaneKey,
+    pub(super) lane: LaneKey,
     ticket: u32,
 }
 
@@ -88,6 +88,11 @@ impl OwnerPosts {
     #[cfg(test)]
     pub fn posting(&self) -> u32 {
         self.posting
+    }
+
+    #[cfg(test)]
+    pub fn line(&self) -> &LaneLine {
+        &self.line
     }
 }
 
@@ -331,7 +336,7 @@ impl<T> Schedule<T> {
 }
 
 impl LaneTurn {
-    fn is_of(self, lane: &Lane) -> bool {
+    pub(super) fn is_of(self, lane: &Lane) -> bool {
         lane.ticket == self.ticket
     }
 }
