@@ -164,8 +164,9 @@ impl CoreOutbox {
         let names = NotificationNames::new(shown.bits, config, post, shown.upto);
         put_head(&mut request.fields, post.form, &names, config.trace());
         fields::put(&mut request.fields, config);
+        let has_own = config.headers().next().is_some();
         for (name, value) in [USER_AGENT, ANY_CODING] {
-            if !fields::has(config, name) {
+            if !(has_own && fields::has(config, name)) {
                 request.fields.push(name, value);
             }
         }

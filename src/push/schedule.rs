@@ -283,11 +283,6 @@ impl<T> Schedule<T> {
         is_at(&self.entries, place, PostStage::Behind)
     }
 
-    /// Who waits for the end of a post that is under way.
-    pub fn successor(&self, place: PostPlace) -> Option<PostPlace> {
-        self.under_way.get(&place)?.successor
-    }
-
     /// Whether one was given up, and has not gone on since.
     pub fn is_stopped(&self, place: PostPlace) -> bool {
         is_at(&self.entries, place, PostStage::Stopped)

@@ -30,8 +30,9 @@ impl Webhooks {
         let mut state = self.lock();
         state.outcomes.delivered += 1;
         state.advance(place, upto);
-        state.advance_successor(place, upto);
-        state.schedule.delivered(place, now.mono_ms, has_more);
+        if let Some(successor) = state.schedule.delivered(place, now.mono_ms, has_more) {
+            state.advance_successor(successor, upto);
+        }
         state.settle_place(place, now);
         drop(state);
         self.changes.wake();
@@ -102,9 +103,8 @@ impl PushState {
 
     /// The same for the one that has taken its place while the post was under way, if its receiver
     /// is the same.
-    fn advance_successor(&mut self, place: PostPlace, upto: u64) {
-        if let Some(successor) = self.schedule.successor(place)
-            && let Some(webhook) = self.schedule.get_mut(successor)
+    fn advance_successor(&mut self, successor: PostPlace, upto: u64) {
+        if let Some(webhook) = self.schedule.get_mut(successor)
             && webhook.is_same_receiver()
         {
             webhook.posted(upto);
