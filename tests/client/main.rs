@@ -18,6 +18,7 @@ mod grpc_repeats;
 mod hostile;
 mod http;
 mod http2;
+mod http2_ends;
 mod identity;
 mod in_process;
 mod items;

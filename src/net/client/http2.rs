@@ -2,22 +2,27 @@
 //!
 //! Laws: of an origin that may speak HTTP/2 only one connection is opened at a time, and the others
 //! wait for it. A request that the server says it has not processed (RFC 9113 §8.7) is made again
-//! on a new connection; one that it may have processed is not, unless the caller allows it.
+//! on a new connection; one that it may have processed is not, unless the caller allows it. A
+//! connection on which nothing at all has come while somebody waited to the end of his time takes
+//! no other request; those that wait there, too, go on to the end of theirs.
 
 mod response;
 mod slot;
 mod watched;
 
 use std::{
+    convert::Infallible,
     future::{Future, poll_fn},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::Poll,
+    time::Duration,
 };
 
 use bytes::Bytes;
 use h2::{Reason, client::SendRequest};
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
+use tokio::{sync::oneshot, time::timeout};
 
 use crate::{
     client::{ClientLimits, HttpMethod, HttpRequest, TransportError},
@@ -40,11 +45,15 @@ use watched::WatchedLink;
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
+/// For how long a connection that nobody uses any more may say so to its server: one that takes
+/// nothing would hold it for ever.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// A connection; clones share it.
 #[derive(Clone)]
 pub(super) struct Http2Sender {
     send: SendRequest<Bytes>,
-    /// Shared with every request: whoever counts knows whether there are any.
+    /// Shared with every request and nobody else: whoever counts knows whether there are any.
     in_use: Arc<Http2Mark>,
 }
 
@@ -65,7 +74,7 @@ pub(super) struct Http2Failure {
 }
 
 /// Begins a connection, which a task of the current runtime drives until its last request is done
-/// and nobody has a sender.
+/// and nobody has a sender, and [`GOODBYE`] longer at most.
 ///
 /// # Errors
 /// [`TransportError::Http2`], [`TransportError::Closed`].
@@ -75,8 +84,8 @@ pub(super) async fn start(
     clock: ClientClock,
 ) -> Result<Http2Sender, TransportError> {
     let head_bytes = u32::try_from(limits.response_head_bytes_max).unwrap_or(u32::MAX);
-    let in_use = Arc::<Http2Mark>::default();
-    let link = WatchedLink::new(link, Arc::clone(&in_use), clock);
+    let (in_use, seen, unused) = Http2Mark::new();
+    let link = WatchedLink::new(link, seen, clock);
     let begun = h2::client::Builder::new()
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW_BYTES)
@@ -85,11 +94,20 @@ pub(super) async fn start(
         .handshake(link)
         .await;
     let (send, connection) = begun.map_err(|error| failure(&error, true))?;
-    tokio::spawn(async move {
-        // What ends it, its requests hear.
-        let _ = connection.await;
-    });
+    tokio::spawn(drive(connection, unused));
     Ok(Http2Sender { send, in_use })
+}
+
+/// Drives a connection to its end. What ends it, its requests hear.
+async fn drive(connection: impl Future, mut unused: oneshot::Receiver<Infallible>) {
+    let mut connection = pin!(connection);
+    let is_left = poll_fn(|cx| match connection.as_mut().poll(cx) {
+        Poll::Ready(_) => Poll::Ready(false),
+        Poll::Pending => Pin::new(&mut unused).poll(cx).map(|_| true),
+    });
+    if is_left.await {
+        let _ = timeout(GOODBYE, connection).await;
+    }
 }
 
 /// Makes a request and waits for the head of its response.
@@ -107,7 +125,11 @@ pub(super) async fn ask(
         Http2Failure { error, may_repeat, is_over }
     })?;
     let Http2Sender { mut send, in_use } = sender;
-    let mut due = Due::default();
+    let (mut due, reads) = (Due::default(), in_use.reads());
+    let late = |what| {
+        let (error, is_over) = (TransportError::Timeout(what), in_use.waited(reads));
+        Http2Failure { error, may_repeat: false, is_over }
+    };
     let failed = |error: &h2::Error, is_repeatable: bool| {
         let why = in_use.cause().unwrap_or_else(|| failure(error, true));
         let is_closed = matches!(why, TransportError::Closed { .. });
@@ -124,10 +146,7 @@ pub(super) async fn ask(
             let may_repeat = failure.error != TransportError::NoHttp2;
             Http2Failure { may_repeat, is_over: true, ..failure }
         })),
-        Poll::Pending => due.poll(cx, clock, request.head_due_ms).map(|()| {
-            let error = TransportError::Timeout("connection");
-            Err(Http2Failure { error, may_repeat: false, is_over: false })
-        }),
+        Poll::Pending => due.poll(cx, clock, request.head_due_ms).map(|()| Err(late("connection"))),
     });
     ready.await?;
     let sent = send.send_request(head, request.body.is_empty());
@@ -138,10 +157,7 @@ pub(super) async fn ask(
     }
     let head = poll_fn(|cx| match Pin::new(&mut response).poll(cx) {
         Poll::Ready(head) => Poll::Ready(head.map_err(|e| failed(&e, request.is_repeatable))),
-        Poll::Pending => due.poll(cx, clock, request.head_due_ms).map(|()| {
-            let error = TransportError::Timeout("response");
-            Err(Http2Failure { error, may_repeat: false, is_over: false })
-        }),
+        Poll::Pending => due.poll(cx, clock, request.head_due_ms).map(|()| Err(late("response"))),
     });
     let (head, body) = head.await?.into_parts();
     if head.headers.len() > limits.response_fields_max {
@@ -188,5 +204,39 @@ fn failure(error: &h2::Error, before_response: bool) -> TransportError {
         }
         Some(_) => TransportError::Closed { before_response },
         None => TransportError::Http2(one_line(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_nobody_uses_ends_although_its_server_takes_no_goodbye() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (mark, _, unused) = Http2Mark::new();
+            let (request, driven) =
+                (Arc::clone(&mark), drive(std::future::pending::<()>(), unused));
+            let mut driven = pin!(driven);
+            drop(mark);
+            let is_driven = timeout(2 * GOODBYE, driven.as_mut()).await.is_err();
+            assert!(is_driven, "a request uses it");
+            drop(request);
+            driven.await;
+        });
+    }
+
+    #[test]
+    fn a_wait_in_which_nothing_came_is_the_last_of_its_connection() {
+        let (mark, seen, _) = Http2Mark::new();
+        let reads = mark.reads();
+        seen.note_read(b"x");
+        assert!(!mark.waited(reads) && !mark.is_over());
+        seen.note_read(b"");
+        assert!(mark.waited(reads + 1) && mark.is_over());
+        // What comes then comes too late.
+        seen.note_read(b"x");
+        assert!(mark.waited(reads) && mark.is_over());
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Http2Response {
     clock: ClientClock,
     idle_ms: u64,
     silent_ms: u64,
+    /// How often bytes had come on the connection when that silence began.
+    silent_reads: u64,
     in_use: Arc<Http2Mark>,
 }
 
@@ -48,7 +50,7 @@ impl Http2Response {
             .iter()
             .any(|name| media.get(..name.len()).is_some_and(|m| m.eq_ignore_ascii_case(name)));
         let left = (!is_stream).then_some(limits.body_bytes_max as u64);
-        let (piece, trailers, is_over, silent_ms) = (Bytes::new(), None, false, 0);
+        let (piece, trailers, is_over) = (Bytes::new(), None, false);
         Http2Response {
             head,
             body,
@@ -59,7 +61,8 @@ impl Http2Response {
             due,
             clock,
             idle_ms,
-            silent_ms,
+            silent_ms: 0,
+            silent_reads: 0,
             in_use,
         }
     }
@@ -140,14 +143,17 @@ impl Http2Response {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when nothing has come for too long.
+    /// Ready when nothing has come for too long; on the whole connection, and it is over.
     fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.idle_ms == NEVER_MS {
             return Poll::Pending;
         }
         if self.silent_ms == 0 {
             self.silent_ms = self.clock.now_ms().saturating_add(self.idle_ms);
+            self.silent_reads = self.in_use.reads();
         }
-        self.due.poll(cx, self.clock, self.silent_ms)
+        ready!(self.due.poll(cx, self.clock, self.silent_ms));
+        self.in_use.waited(self.silent_reads);
+        Poll::Ready(())
     }
 }

@@ -80,12 +80,12 @@ impl Http2Slot {
         poll_fn(|cx| {
             let mut slot = lock(&self.0);
             match &mut slot.phase {
-                SlotPhase::Open { sender, used_ms } => {
+                SlotPhase::Open { sender, used_ms } if !sender.in_use.is_over() => {
                     *used_ms = now_ms.max(*used_ms);
                     Poll::Ready(Claim::Sender(sender.clone()))
                 }
                 SlotPhase::Http1 if !is_required => Poll::Ready(Claim::Http1),
-                SlotPhase::Free | SlotPhase::Http1 => {
+                SlotPhase::Free | SlotPhase::Open { .. } | SlotPhase::Http1 => {
                     slot.phase = SlotPhase::Opening;
                     Poll::Ready(Claim::Opens(Opening { slot: self, becomes: SlotPhase::Free }))
                 }
@@ -115,17 +115,19 @@ impl Http2Slot {
         matches!(lock(&self.0).phase, SlotPhase::Http1)
     }
 
-    /// Closes a connection that nobody has used for so long; whether there is one still.
+    /// Closes a connection that nobody has used for so long, or that is over; whether there is one
+    /// still.
     pub(crate) fn close_old(&self, now_ms: u64, idle_ms: u64) -> bool {
         let mut slot = lock(&self.0);
         let SlotPhase::Open { sender, used_ms } = &mut slot.phase else {
             return matches!(slot.phase, SlotPhase::Opening);
         };
+        // One is the slot's own; no other begins while this one is looked at.
         if Arc::strong_count(&sender.in_use) > 1 {
             // A long request has used it until now.
             *used_ms = now_ms;
         }
-        if now_ms.saturating_sub(*used_ms) >= idle_ms {
+        if sender.in_use.is_over() || now_ms.saturating_sub(*used_ms) >= idle_ms {
             slot.phase = SlotPhase::Free;
             return false;
         }

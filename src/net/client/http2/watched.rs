@@ -5,16 +5,20 @@
 //! of HTTP/1.1 that is asked in HTTP/2 says so in HTTP/1.1, of which h2 only sees broken frames.
 
 use std::{
+    convert::Infallible,
     io,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::oneshot,
+};
 
 use crate::{
     client::TransportError,
@@ -31,28 +35,72 @@ const CONTROL_FRAMES_MAX: u64 = 10_000;
 /// How a line of HTTP/1.x begins.
 const HTTP1: &[u8; 7] = b"HTTP/1.";
 
-/// What was seen on a connection; every request over it has it, which keeps count of them.
+/// What was seen on a connection.
 #[derive(Default)]
-pub(crate) struct Http2Mark {
+pub(super) struct LinkSeen {
     is_http1: AtomicBool,
     is_flooded: AtomicBool,
+    /// How often bytes have come.
+    reads: AtomicU64,
+}
+
+impl LinkSeen {
+    /// These bytes have come.
+    pub(super) fn note_read(&self, bytes: &[u8]) {
+        self.reads.fetch_add(u64::from(!bytes.is_empty()), Relaxed);
+    }
+}
+
+/// A connection, as its users have it: its sender in the slot, and every request over it until the
+/// response is dropped. The link itself is no user, so whoever counts the marks counts requests.
+pub(crate) struct Http2Mark {
+    seen: Arc<LinkSeen>,
+    is_over: AtomicBool,
+    /// Dropped with the last user, which whoever drives the connection hears.
+    _used: oneshot::Sender<Infallible>,
 }
 
 impl Http2Mark {
+    /// A mark, what the link is to note, and what ends when the last user has gone.
+    pub(super) fn new() -> (Arc<Http2Mark>, Arc<LinkSeen>, oneshot::Receiver<Infallible>) {
+        let (seen, (used, unused)) = (Arc::<LinkSeen>::default(), oneshot::channel());
+        let (link_seen, is_over) = (Arc::clone(&seen), AtomicBool::new(false));
+        (Arc::new(Http2Mark { seen, is_over, _used: used }), link_seen, unused)
+    }
+
     /// Why the connection has failed, where that was seen.
     pub(super) fn cause(&self) -> Option<TransportError> {
-        if self.is_http1.load(Relaxed) {
+        if self.seen.is_http1.load(Relaxed) {
             return Some(TransportError::NoHttp2);
         }
         const FLOOD: &str = "the server sends too many frames that carry nothing";
-        self.is_flooded.load(Relaxed).then(|| TransportError::Http2(FLOOD.to_owned()))
+        self.seen.is_flooded.load(Relaxed).then(|| TransportError::Http2(FLOOD.to_owned()))
+    }
+
+    /// How often bytes have come so far.
+    pub(super) fn reads(&self) -> u64 {
+        self.seen.reads.load(Relaxed)
+    }
+
+    /// Somebody has waited in vain since `reads` was that. If nothing at all has come meanwhile,
+    /// the connection is over, for requests that are yet to come; whether it is.
+    pub(super) fn waited(&self, reads: u64) -> bool {
+        if self.reads() == reads {
+            self.is_over.store(true, Relaxed);
+        }
+        self.is_over()
+    }
+
+    /// True: the connection takes no request any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
     }
 }
 
 /// A connection that is watched.
 pub(super) struct WatchedLink {
     link: Link,
-    mark: Arc<Http2Mark>,
+    seen: Arc<LinkSeen>,
     clock: ClientClock,
     allowance: Allowance,
     came: Frames,
@@ -63,20 +111,21 @@ pub(super) struct WatchedLink {
 
 impl WatchedLink {
     /// Nothing has come or gone yet.
-    pub(super) fn new(link: Link, mark: Arc<Http2Mark>, clock: ClientClock) -> WatchedLink {
+    pub(super) fn new(link: Link, seen: Arc<LinkSeen>, clock: ClientClock) -> WatchedLink {
         let allowance = Allowance::new(CONTROL_FRAMES_MAX, clock.now_ms());
         let (came, sent) = (Frames::of_server(), Frames::new());
-        WatchedLink { link, mark, clock, allowance, came, sent, alike: 0 }
+        WatchedLink { link, seen, clock, allowance, came, sent, alike: 0 }
     }
 
     fn watch(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.seen.note_read(bytes);
         let rest = HTTP1.get(self.alike..).unwrap_or_default();
         let same = bytes.iter().zip(rest).take_while(|(byte, wanted)| byte == wanted).count();
         // The first bytes alone are looked at: those that differ end it.
         self.alike =
             if same == bytes.len().min(rest.len()) { self.alike + same } else { HTTP1.len() };
         if !rest.is_empty() && same == rest.len() {
-            self.mark.is_http1.store(true, Relaxed);
+            self.seen.is_http1.store(true, Relaxed);
         }
         let (allowance, now_ms) = (&mut self.allowance, self.clock.now_ms());
         let mut is_flooded = false;
@@ -85,7 +134,7 @@ impl WatchedLink {
             FrameKind::Headers | FrameKind::Control => is_flooded |= !allowance.spend(now_ms),
         });
         if is_flooded {
-            self.mark.is_flooded.store(true, Relaxed);
+            self.seen.is_flooded.store(true, Relaxed);
             return Err(io::Error::other("a flood of frames"));
         }
         Ok(())
