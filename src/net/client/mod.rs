@@ -124,12 +124,13 @@ impl HttpClient {
         };
         Ok(HttpClient { state: Arc::new(state) })
     }
-}
 
-impl Transport for HttpClient {
-    type Response = HttpClientResponse;
-
-    async fn request(
+    /// Makes a request as [`Transport::request`] does, for somebody who does not look at the
+    /// content: whatever its coding, it comes as the server has sent it.
+    ///
+    /// # Errors
+    /// [`TransportError`], but never `Coding`.
+    pub(super) async fn request_as_it_comes(
         &self,
         mut request: HttpRequest<'_>,
     ) -> Result<HttpClientResponse, TransportError> {
@@ -148,6 +149,17 @@ impl Transport for HttpClient {
         }
         // Seldom, and large.
         Box::pin(state.open_and_ask(&pool, &request)).await
+    }
+}
+
+impl Transport for HttpClient {
+    type Response = HttpClientResponse;
+
+    async fn request(
+        &self,
+        request: HttpRequest<'_>,
+    ) -> Result<HttpClientResponse, TransportError> {
+        self.request_as_it_comes(request).await?.decoded(&self.state.limits)
     }
 
     async fn sleep_until(&self, due_ms: u64) {
@@ -212,7 +224,7 @@ impl ClientState {
             self.give_exchange(exchange);
             return Err(AskFailure { error, may_repeat });
         }
-        HttpClientResponse::http1(self, pool, exchange, request.body_idle_ms).map_err(fail)
+        Ok(HttpClientResponse::http1(self, pool, exchange, request.body_idle_ms))
     }
 
     /// Makes a request over a new connection, or over the one of HTTP/2.
@@ -276,7 +288,7 @@ impl ClientState {
             let is_repeatable = request.is_repeatable && is_kept && repeats == 0;
             let request = &HttpRequest { is_repeatable, ..*request };
             match http2::ask(sender, request, self.clock, &self.limits).await {
-                Ok(response) => return HttpClientResponse::http2(self, response).map(Some),
+                Ok(response) => return Ok(Some(HttpClientResponse::http2(response))),
                 Err(failure) => {
                     if failure.is_over {
                         pool.http2.forget(&in_use);

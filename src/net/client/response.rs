@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use crate::client::{HttpResponse, TransportError};
+use crate::client::{ClientLimits, HttpResponse, TransportError};
 
 use super::{
     ClientState,
@@ -38,20 +38,14 @@ pub(super) struct Http1Response {
 }
 
 impl HttpClientResponse {
-    /// A response whose head has come.
-    ///
-    /// # Errors
-    /// [`TransportError::Coding`].
+    /// A response whose head has come, with its content as it comes.
     pub(super) fn http1(
         state: &Arc<ClientState>,
         pool: &Arc<OriginPool>,
         exchange: Box<Http1Exchange>,
         idle_ms: u64,
-    ) -> Result<HttpClientResponse, TransportError> {
-        let head = exchange.response.head();
-        let is_upgrade = head.status() == 101;
-        let coding = head.values("content-encoding");
-        let decoder = decoder(state, coding, || head.field("content-type"), is_upgrade);
+    ) -> HttpClientResponse {
+        let is_upgrade = exchange.response.head().status() == 101;
         let source = ResponseSource::Http1(Http1Response {
             exchange: Some(exchange),
             is_over: false,
@@ -59,38 +53,57 @@ impl HttpClientResponse {
             state: Arc::clone(state),
             pool: Arc::clone(pool),
         });
-        // After an error the exchange goes back, and its connection is closed.
-        Ok(HttpClientResponse { decoder: decoder?, source })
+        HttpClientResponse { decoder: None, source }
     }
 
-    /// A response whose head has come.
+    /// A response whose head has come, with its content as it comes.
+    pub(super) fn http2(response: Http2Response) -> HttpClientResponse {
+        HttpClientResponse { decoder: None, source: ResponseSource::Http2(Box::new(response)) }
+    }
+
+    /// The same with its content decoded.
     ///
     /// # Errors
-    /// [`TransportError::Coding`].
-    pub(super) fn http2(
-        state: &ClientState,
-        response: Http2Response,
+    /// [`TransportError::Coding`]: nobody can decode it. The exchange goes back, and its connection
+    /// is closed.
+    pub(super) fn decoded(
+        mut self,
+        limits: &ClientLimits,
     ) -> Result<HttpClientResponse, TransportError> {
-        let (coding, media_type) =
-            (response.values("content-encoding"), || response.field("content-type"));
-        let decoder = decoder(state, coding, media_type, false)?;
-        Ok(HttpClientResponse { decoder, source: ResponseSource::Http2(Box::new(response)) })
+        self.decoder = match &self.source {
+            ResponseSource::Http1(Http1Response { exchange: None, .. }) => None,
+            ResponseSource::Http1(Http1Response { exchange: Some(exchange), .. }) => {
+                let head = exchange.response.head();
+                match head.status() {
+                    // What comes through an upgraded connection is no content.
+                    101 => None,
+                    _ => {
+                        let codings = head.values("content-encoding");
+                        decoder(limits, codings, || head.field("content-type"))?
+                    }
+                }
+            }
+            ResponseSource::Http2(response) => {
+                let codings = response.values("content-encoding");
+                decoder(limits, codings, || response.field("content-type"))?
+            }
+        };
+        Ok(self)
     }
 }
 
 /// What the content is decoded with. Two codings, one around the other, are what nobody sends.
 fn decoder<'v>(
-    state: &ClientState,
+    limits: &ClientLimits,
     mut codings: impl Iterator<Item = &'v [u8]>,
     media_type: impl FnOnce() -> Option<&'v [u8]>,
-    is_upgrade: bool,
 ) -> Result<Option<Box<Decoder>>, TransportError> {
     let coding = codings.next();
-    if is_upgrade || coding.is_none() {
+    if coding.is_none() {
         return Ok(None);
     }
     match codings.next() {
-        None => Decoder::new(coding, media_type(), &state.limits),
+        None => Decoder::new(coding, media_type(), limits),
         Some(_) => Err(TransportError::Coding("there is more than one")),
     }
 }

@@ -71,7 +71,8 @@ impl fmt::Debug for WebhookCourier {
 
 impl WebhookCourier {
     /// Begins; `mono_ms` is [`Now::mono_ms`], as the outbox has it. Of `options` the proxies are
-    /// left out, since behind one nobody sees an address; their guard is asked before the outbox.
+    /// left out, since behind one nobody sees an address, and `body_bytes_max`, since nobody keeps
+    /// an answer; their guard is asked before the outbox.
     ///
     /// # Errors
     /// [`HttpClientError::File`]: certificates or keys that `options` name cannot be used.
@@ -109,6 +110,8 @@ fn guarded(options: HttpClientOptions, outbox: &Arc<dyn Outbox>) -> HttpClientOp
     let HttpClientOptions { mut limits, tls, proxies: _, guard } = options;
     limits.pool_per_origin_max = limits.pool_per_origin_max.min(WEBHOOK_IDLE_PER_ORIGIN_MAX);
     limits.pool_origins_max = limits.pool_origins_max.min(WEBHOOK_ORIGINS_MAX);
+    // Nothing is held of it, and little is read.
+    limits.body_bytes_max = usize::MAX;
     let outbox = Arc::clone(outbox);
     let guard = ConnectGuard::new(move |origin, address| {
         guard.check(origin, address)?;

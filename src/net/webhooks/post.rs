@@ -1,7 +1,8 @@
 //! One post: a request, and what its receiver says to it.
 //!
 //! Laws: a post ends by its deadline, and with the head of the answer, whose status is what counts:
-//! a receiver that goes on holds its connection for a little while, and nothing else. A redirect is
+//! a receiver that goes on holds its connection for a little while, and nothing else. Content that
+//! nobody looks at is not decoded, and may be of any length and any coding. A redirect is
 //! not followed, and what else a receiver says is thrown away. No word of an error is one of the
 //! path or query of the URL, which may be secret.
 
@@ -129,7 +130,12 @@ impl PostBuffers {
             // kept connection has closed instead of an answer.
             is_repeatable: true,
         };
-        client.request(request).await.map_err(|error| error.to_string())
+        let response = if expects.is_empty() {
+            client.request_as_it_comes(request).await
+        } else {
+            client.request(request).await
+        };
+        response.map_err(|error| error.to_string())
     }
 }
 

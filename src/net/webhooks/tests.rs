@@ -445,6 +445,50 @@ fn an_answer_may_come_byte_by_byte() {
 }
 
 #[test]
+fn content_that_nobody_looks_at_may_be_anything() {
+    let coded = |coding: &str, content: &str| {
+        let length = content.len();
+        format!("Content-Encoding: {coding}\r\nContent-Length: {length}\r\n\r\n{content}")
+    };
+    let answers = [
+        // What is whole frees its connection, whatever it is.
+        (coded("br", "xx"), 1),
+        (coded("gzip", "no gzip"), 1),
+        (coded("gzip\r\nContent-Encoding: br", "xx"), 1),
+        // Above the limit of a body that is held, and beyond all that is believed of a request.
+        ("Content-Length: 100000000\r\n\r\nxx".to_owned(), 2),
+        ("Content-Length: 18446744073709551615\r\n\r\nxx".to_owned(), 2),
+    ];
+    for (answer, connections) in answers {
+        let whole = format!("HTTP/1.1 200 OK\r\n{answer}");
+        let hook = Hook::new(move |_, mut stream, _| {
+            while read_request(&mut stream).is_some() {
+                stream.write_all(whole.as_bytes()).unwrap();
+            }
+        });
+        let outbox = Arc::new(FakeOutbox::default());
+        let _courier = courier(&outbox, LONG_MS);
+        let url = hook.url();
+        assert_eq!(outbox.post(&[&url, &url]), [Delivered, Delivered], "{answer}");
+        assert_eq!(hook.counts().0, connections, "{answer}");
+    }
+}
+
+#[test]
+fn an_answer_of_which_nobody_knows_where_it_ends_is_none() {
+    let hook = Hook::answering(&[
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616\r\n\r\n",
+    ]);
+    let outbox = Arc::new(FakeOutbox::default());
+    let _courier = courier(&outbox, LONG_MS);
+    for outcome in outbox.post(&[&*hook.url(); 3]) {
+        assert!(matches!(outcome, PostOutcome::Failed { .. }), "{outcome:?}");
+    }
+}
+
+#[test]
 fn what_is_under_way_is_cut_with_its_courier_and_told_to_nobody() {
     let (sender, came) = mpsc::channel();
     let hook = Hook::new(move |_, mut stream, _| {
