@@ -327,7 +327,9 @@ fn those_who_leave_while_they_wait_leave_nothing_that_grows() {
 /// Ends what is under way, also of those that have left.
 fn end_all(schedule: &mut Schedule<()>) {
     let places: Vec<_> = schedule.under_way.keys().copied().collect();
-    places.into_iter().for_each(|place| drop(schedule.delivered(place, 0, false)));
+    places.into_iter().for_each(|place| {
+        schedule.delivered(place, 0, false);
+    });
 }
 
 #[test]
@@ -431,7 +433,9 @@ fn owners_take_turns_at_an_origin_also_when_it_is_asked_whether_it_is_back() {
     schedule.delivered(many[1], 0, false);
     let next = all(&mut schedule, 0);
     assert!(next.contains(&few[0]) && next.len() == 2, "{next:?}");
-    next.into_iter().for_each(|place| drop(schedule.delivered(place, 0, false)));
+    next.into_iter().for_each(|place| {
+        schedule.delivered(place, 0, false);
+    });
     assert!(all(&mut schedule, 0).contains(&few[1]));
     // Those of the first owner fail, and the others find out soon that the origin is there.
     let mut schedule = Schedule::new(Pace::default());
@@ -649,7 +653,10 @@ impl Model {
         let Some(place) = places.get(numbers.below(places.len().max(1))).copied() else { return };
         self.under_way.remove(&place);
         let aside = match numbers.below(6) {
-            0 | 1 => return drop(schedule.delivered(place, now_ms, false)),
+            0 | 1 => {
+                schedule.delivered(place, now_ms, false);
+                return;
+            }
             2 => return schedule.passed_over(place, now_ms, false),
             kind => kind == 3,
         };
@@ -730,7 +737,9 @@ fn happens(seed: u64) {
         model.aside.drain(..).for_each(|place| schedule.bring_back(place));
         model.post(&mut schedule, now_ms);
         let ended: Vec<_> = model.under_way.drain().map(|(place, _)| place).collect();
-        ended.into_iter().for_each(|place| drop(schedule.delivered(place, now_ms, false)));
+        ended.into_iter().for_each(|place| {
+            schedule.delivered(place, now_ms, false);
+        });
     }
     assert!(model.places.values().all(|known| known.waiting == 0));
     schedule.give_up(now_ms);
