@@ -163,8 +163,7 @@ impl CoreOutbox {
         put_url(&mut request.url, post);
         let names = NotificationNames::new(shown.bits, config, post, shown.upto);
         put_head(&mut request.fields, post.form, &names, config.trace());
-        fields::put(&mut request.fields, config);
-        let has_own = config.headers().next().is_some();
+        let has_own = fields::put(&mut request.fields, config);
         for (name, value) in [USER_AGENT, ANY_CODING] {
             if !(has_own && fields::has(config, name)) {
                 request.fields.push(name, value);
@@ -372,13 +371,12 @@ fn put_head(
         return out.push("traceparent", trace);
     }
     let trace = uuid(names.trace);
-    let [t1, t2, t3, t4, t5] = digits(&trace);
-    let [s1, s2, s3, ..] = digits(&names.notification);
+    let [t1, t2, t3, t4, t5] = digits(str::from_utf8(&trace).unwrap_or_default());
+    let [s1, s2, s3, ..] = digits(notification);
     out.push_pieces("traceparent", &["00-", t1, t2, t3, t4, t5, "-", s1, s2, s3, "-00"]);
 }
 
 /// The digits of a UUID: 8, 4, 4, 4 and 12.
-fn digits(uuid: &[u8; 36]) -> [&str; 5] {
-    let text = str::from_utf8(uuid).unwrap_or_default();
-    [0..8, 9..13, 14..18, 19..23, 24..36].map(|group| text.get(group).unwrap_or_default())
+fn digits(uuid: &str) -> [&str; 5] {
+    [0..8, 9..13, 14..18, 19..23, 24..36].map(|group| uuid.get(group).unwrap_or_default())
 }

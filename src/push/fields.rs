@@ -110,9 +110,9 @@ fn check_headers(config: PushConfig<'_>) -> Result<(), FieldError> {
 }
 
 /// Appends the fields that a configuration asks for: `Authorization` by its scheme, its token, and
-/// its own. A secret of Standard Webhooks is for signing alone
+/// its own; says whether there are any of those. A secret of Standard Webhooks is for signing alone
 /// ([`signature::put`](super::signature::put)).
-pub fn put(out: &mut FieldLinesBuf, config: PushConfig<'_>) {
+pub fn put(out: &mut FieldLinesBuf, config: PushConfig<'_>) -> bool {
     let pair = (config.scheme(), config.credentials());
     if let (Some(scheme), Some(credentials), false) = (pair.0, pair.1, is_standard_webhooks(config))
     {
@@ -122,9 +122,12 @@ pub fn put(out: &mut FieldLinesBuf, config: PushConfig<'_>) {
     if let Some(token) = config.token() {
         out.push("X-A2A-Notification-Token", plain(token).trim());
     }
+    let mut has_own = false;
     for (name, value) in config.headers() {
         out.push(&plain(name), plain(value).trim());
+        has_own = true;
     }
+    has_own
 }
 
 /// Whether a configuration has a header field of this name.
