@@ -251,7 +251,11 @@ fn push_config() -> Command {
                 .arg(switch("coalesce", "One post of the task for events that wait together")),
         )
         .subcommand(client("task push-config get", &["TASK", "CONFIG"], "Show one"))
-        .subcommand(client("task push-config list", &["TASK"], "List those of a task"))
+        .subcommand(
+            client("task push-config list", &["TASK"], "List those of a task")
+                .arg(flag("page-size", "N", "At most so many: 1 to 100"))
+                .arg(flag("page-token", "TOKEN", "The page that the one before names")),
+        )
         .subcommand(client("task push-config delete", &["TASK", "CONFIG"], "Delete one"))
 }
 

@@ -59,6 +59,11 @@ impl Answer {
         self.said().received.push_configs()
     }
 
+    /// The token of the next page of a list, if there is one.
+    pub fn next_page_token(&self) -> Option<RawText<'_>> {
+        self.said().received.next_page_token().filter(|token| !token.is_empty())
+    }
+
     /// The extended card, as the JSON that it is.
     pub fn card(&self) -> Option<JsonObject<'_>> {
         self.said().received.card()

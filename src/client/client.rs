@@ -8,8 +8,7 @@ use std::sync::{
 use crate::{
     fault::FaultKind,
     model::{
-        Generation, Get, JsonObject, OutgoingCall, PushCall, PushConfigBuf, RawText, Target, Text,
-        uuid,
+        Generation, Get, JsonObject, OutgoingCall, PushCall, PushConfigBuf, RawText, Target, uuid,
     },
 };
 
@@ -249,14 +248,22 @@ impl<T: Transport> Client<T> {
         .await
     }
 
-    /// Lists the push configurations of a task (A2A 1.0 §3.1.9).
+    /// Lists the push configurations of a task (A2A 1.0 §3.1.9): the page of that token
+    /// ([`Answer::next_page_token`]), or the first one, of at most `page_size`, or as many as the
+    /// server likes.
     ///
     /// # Errors
-    /// [`ClientError`].
-    pub async fn list_push_configs(&self, task_id: &str) -> Result<Answer, ClientError> {
+    /// [`ClientError`]; `NotExpressible` where a page is named to an agent whose protocol has none:
+    /// before 1.0 all but HTTP+JSON and gRPC of 0.3.
+    pub async fn list_push_configs(
+        &self,
+        task_id: &str,
+        page_size: Option<u32>,
+        page_token: Option<&str>,
+    ) -> Result<Answer, ClientError> {
         self.push(&|packed| {
-            let task_id = raw(packed, task_id);
-            PushCall::List { task_id, page_size: None, page_token: None }
+            let [task_id, page_token] = two(packed, [Some(task_id), page_token]);
+            PushCall::List { task_id: task_id.unwrap_or_default(), page_size, page_token }
         })
         .await
     }
@@ -345,13 +352,6 @@ impl<T: Transport> SharedClient<T> {
 pub(super) fn not_declared(what: &'static str) -> ClientError {
     let detail = format!("the agent's card does not declare: {what}");
     ClientError::because(ClientErrorKind::NotDeclared(what), detail)
-}
-
-/// An id as raw text in `packed`.
-pub(super) fn raw<'p>(packed: &'p mut Vec<u8>, id: &str) -> RawText<'p> {
-    packed.clear();
-    Text::from(id).push_raw(packed);
-    RawText::known(packed)
 }
 
 pub(super) fn target<'p>(id: RawText<'p>, metadata: Option<JsonObject<'p>>) -> Target<'p> {

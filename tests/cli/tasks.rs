@@ -169,7 +169,11 @@ fn push_configs_are_made_read_listed_and_deleted() {
             let pushes = json!({ "capabilities": { "pushNotifications": true } });
             ok("application/json", &card(url, &pushes))
         }
-        "ListTaskPushNotificationConfigs" => heard.result(&json!({ "configs": [answered] })),
+        "ListTaskPushNotificationConfigs" => {
+            let params = &heard.body["params"];
+            let next = if params["pageToken"] == "p/2" { "" } else { "p/2" };
+            heard.result(&json!({ "configs": [answered], "nextPageToken": next }))
+        }
         "DeleteTaskPushNotificationConfig" => heard.result(&json!({})),
         _ => heard.result(&answered),
     });
@@ -209,6 +213,17 @@ fn push_configs_are_made_read_listed_and_deleted() {
     assert_floor(&said.out);
     assert_eq!((said.field("Push config"), said.field("Token")), ("c-1", "***"));
     assert_eq!((said.field("Events"), said.field("Coalesce")), ("status,final", "yes"));
+    // The command of the next page, until there is none.
+    let said = user.ok(&["task", "push-config", "list", &fake.url, "t-1", "--page-size", "1"]);
+    let next: Vec<&str> = said.field("Next").split(' ').skip(1).collect();
+    assert!(next.contains(&"t-1") && next.contains(&"--page-token"), "{said:?}");
+    let said = user.ok(&next);
+    let sent = fake.heard().pop().unwrap().body;
+    assert_eq!(
+        (&sent["params"]["pageSize"], &sent["params"]["pageToken"]),
+        (&json!(1), &json!("p/2"))
+    );
+    assert!(!said.out.contains("Next: "), "{said:?}");
     let said = user.ok(&["task", "push-config", "delete", "t-1", "c-1"]);
     assert_eq!((said.field("Task"), said.field("Deleted")), ("t-1", "c-1"));
 }

@@ -109,7 +109,7 @@ fn what_the_card_does_not_declare_is_not_asked_for() {
     run(async {
         let client = client(ClientBuilder::new()).await;
         let before = client.transport().requests.load(std::sync::atomic::Ordering::Relaxed);
-        let error = client.list_push_configs("t").await.unwrap_err();
+        let error = client.list_push_configs("t", None, None).await.unwrap_err();
         assert_eq!(error.kind, ClientErrorKind::NotDeclared("push notifications"));
         let error = client.extended_card().await.unwrap_err();
         assert_eq!(error.kind, ClientErrorKind::NotDeclared("extended card"));

@@ -87,7 +87,7 @@ fn every_operation_of_a_client_says_its_trace() {
                 let config = PushConfigBuf::new("https://hook.test").task_id("t");
                 let _ = client.set_push_config(&config).await;
                 let _ = client.get_push_config("t", Some("p")).await;
-                let _ = client.list_push_configs("t").await;
+                let _ = client.list_push_configs("t", None, None).await;
                 let _ = client.delete_push_config("t", "p").await;
                 let _ = client.extended_card().await;
             });

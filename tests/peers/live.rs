@@ -191,7 +191,7 @@ fn push_configurations_are_kept_until_they_are_deleted() {
         }
         let outcome = Outcome::of(client.get_push_config(&id, Some("first")).await);
         check(&peer, Op::PushGet, "whole", &outcome).map_err(|why| format!("get: {why}"))?;
-        let outcome = Outcome::of(client.list_push_configs(&id).await);
+        let outcome = Outcome::of(client.list_push_configs(&id, None, None).await);
         check(&peer, Op::PushList, "both", &outcome).map_err(|why| format!("list: {why}"))?;
         let outcome = Outcome::of(client.delete_push_config(&id, "first").await);
         check(&peer, Op::PushDelete, "first", &outcome).map_err(|why| format!("delete: {why}"))?;

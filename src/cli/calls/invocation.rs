@@ -330,7 +330,7 @@ pub fn last_word(word: &str) -> String {
 }
 
 /// A word as a shell takes it for one.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"@%+=:,./-_".contains(&b);
     if !word.is_empty() && word.bytes().all(is_plain) {
         return word.to_owned();

@@ -9,6 +9,7 @@ use super::{
     super::{failure::CommandFailure, say, settings::OutputFormat, text::TextOutput},
     CalledAgent, Invocation,
     explain::failure,
+    invocation::{flag, quoted},
 };
 
 /// Has an agent post the events of a task to a URL.
@@ -95,12 +96,13 @@ pub async fn get(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Command
     shown(on, agent.client.get_push_config(&on.words[0], id).await)
 }
 
-/// Lists the configurations of a task.
+/// Lists the configurations of a task: a page.
 ///
 /// # Errors
 /// A [`CommandFailure`].
 pub async fn list(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
-    shown(on, agent.client.list_push_configs(&on.words[0]).await)
+    let (size, token) = (on.flag_number("page-size")?, on.flag("page-token"));
+    shown(on, agent.client.list_push_configs(&on.words[0], size, token).await)
 }
 
 /// Deletes one configuration.
@@ -138,6 +140,14 @@ fn shown(
     let mut output = on.text();
     for config in answer.push_configs() {
         config_text(&mut output, config, on.words.first().map(String::as_str));
+    }
+    if let Some(token) = answer.next_page_token() {
+        let task = quoted(&on.words[0]);
+        let mut rest = format!("{task} {}", flag("page-token", &token.to_str()));
+        if let Some(size) = on.flag("page-size") {
+            rest.push_str(&format!(" {}", flag("page-size", size)));
+        }
+        output.field("Next", &on.command("task push-config list", &rest));
     }
     say(&output.text);
     Ok(())

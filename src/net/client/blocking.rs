@@ -187,8 +187,13 @@ impl BlockingClient {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn list_push_configs(&self, task_id: &str) -> Result<Answer, ClientError> {
-        self.runtime.block_on(self.client.list_push_configs(task_id))
+    pub fn list_push_configs(
+        &self,
+        task_id: &str,
+        page_size: Option<u32>,
+        page_token: Option<&str>,
+    ) -> Result<Answer, ClientError> {
+        self.runtime.block_on(self.client.list_push_configs(task_id, page_size, page_token))
     }
 
     /// As [`Client::delete_push_config`].

@@ -6,6 +6,7 @@ mod failing;
 mod forbidden;
 mod load;
 pub mod receiver;
+mod settings;
 
 /// Notes that this machine lacks what a test needs; where everything must be tested, it fails.
 #[track_caller]
