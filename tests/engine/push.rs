@@ -336,12 +336,61 @@ fn http_json_and_websocket_have_the_same_operations() {
     assert_eq!(names, ["r", "s"]);
     assert_eq!(lab.ask(&get(&format!("/v1{configs}?pageToken=x"))).status, 422);
     let socket = lab.socket("/", "");
-    let method = "GetTaskPushNotificationConfig";
-    let said = lab.say(socket, &rpc(method, &json!({"taskId": task, "id": "r"})));
-    assert_eq!(said[0]["result"]["url"], URL);
+    let named = json!({"taskId": task, "id": "r"});
+    let mut said = |method: &str, params: &Value| lab.say(socket, &rpc(method, params)).remove(0);
+    assert_eq!(said("GetTaskPushNotificationConfig", &named)["result"]["url"], URL);
+    let config = json!({"taskId": task, "id": "w", "url": URL});
+    assert_eq!(said("CreateTaskPushNotificationConfig", &config)["result"]["id"], "w");
+    let gone = json!({"taskId": task, "id": "s"});
+    assert!(said("DeleteTaskPushNotificationConfig", &gone)["error"].is_null());
+    let listed = said("ListTaskPushNotificationConfigs", &json!({"taskId": task}));
+    let ids = listed["result"]["configs"].as_array().unwrap().iter().map(|at| at["id"].clone());
+    assert_eq!(ids.collect::<Vec<_>>(), ["r", "w"]);
     let gone = format!("DELETE {configs}/r HTTP/1.1\r\nHost: a.example\r\n\r\n");
     assert_eq!(lab.ask(gone.as_bytes()).status, 200);
     assert_eq!(lab.ask(&get(&format!("{configs}/r"))).status, 404);
+}
+
+#[test]
+fn configurations_are_those_of_a_tenants_task_and_of_each_mount() {
+    let mut lab = lab();
+    let courier = Courier::of(&lab);
+    let mut params = with_webhook(V1, "hi", json!({"url": URL, "id": "a"}));
+    params["tenant"] = json!("acme");
+    let made = lab.result(V1.send(), &params);
+    let task = made["task"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(
+        courier.deliver(&lab).last().map(|post| state_of(&post.body).to_owned()).unwrap(),
+        "TASK_STATE_COMPLETED"
+    );
+    let set = |tenant: Option<&str>| {
+        let mut params = json!({"taskId": task, "id": "b", "url": URL});
+        if let Some(tenant) = tenant {
+            params["tenant"] = json!(tenant);
+        }
+        params
+    };
+    let method = "CreateTaskPushNotificationConfig";
+    assert_eq!(lab.result(method, &set(Some("acme")))["id"], "b");
+    for other in [None, Some("other")] {
+        assert_eq!(lab.code(method, &set(other)), -32001, "{other:?}");
+    }
+    // By the path of the tenant, and of the agent.
+    let configs = format!("/tasks/{task}/pushNotificationConfigs");
+    let listed = lab.ask(&get(&format!("/acme{configs}"))).json();
+    assert_eq!(listed["configs"].as_array().unwrap().len(), 2, "{listed}");
+    assert_eq!(lab.ask(&get(&format!("/other{configs}"))).status, 404);
+    let gone = lab.ask(&post(
+        "/agents/echo",
+        &[],
+        &rpc(
+            "DeleteTaskPushNotificationConfig",
+            &json!({"taskId": task, "id": "b", "tenant": "acme"}),
+        ),
+    ));
+    assert_eq!(gone.status, 200);
+    let listed = lab.ask(&get(&format!("/acme{configs}"))).json();
+    assert_eq!(listed["configs"].as_array().unwrap().len(), 1, "{listed}");
 }
 
 #[test]

@@ -461,6 +461,94 @@ fn json_travels_in_messages() {
     });
 }
 
+#[cfg(feature = "push")]
+#[test]
+fn push_configurations_are_the_same_in_every_family() {
+    let push = peregrine::engine::PushSettings::default();
+    let rig = Rig::with(|setup| setup.push = Some(push));
+    run(async {
+        let (mut new, mut old, mut json) = (rig.v1().await, rig.v03().await, rig.json().await);
+        let task = task(new.send_message(say("hello")).await.unwrap().into_inner()).id;
+        let url = "https://hooks.example/a2a".to_owned();
+        let config = |id: &str| v1::TaskPushNotificationConfig {
+            task_id: task.clone(),
+            id: id.to_owned(),
+            url: url.clone(),
+            token: "tell".to_owned(),
+            ..Default::default()
+        };
+        let set = new.create_task_push_notification_config(config("new")).await.unwrap();
+        assert_eq!(set.into_inner(), config("new"));
+        let inner = v03::PushNotificationConfig { url: url.clone(), ..Default::default() };
+        let name = |id: &str| format!("tasks/{task}/pushNotificationConfigs/{id}");
+        let set = old.create_task_push_notification_config(
+            v03::CreateTaskPushNotificationConfigRequest {
+                parent: format!("tasks/{task}"),
+                config_id: "old".to_owned(),
+                config: Some(v03::TaskPushNotificationConfig {
+                    name: name("old"),
+                    push_notification_config: Some(inner),
+                }),
+            },
+        );
+        assert_eq!(set.await.unwrap().into_inner().name, name("old"));
+        let payload = |value: serde_json::Value| crate::grpc_client::json::JsonPayload {
+            data: value.to_string().into_bytes().into(),
+        };
+        let value = |payload: crate::grpc_client::json::JsonPayload| -> serde_json::Value {
+            serde_json::from_slice(&payload.data).unwrap()
+        };
+        let set = json!({ "taskId": task, "id": "json", "url": url });
+        let set = json.create_task_push_notification_config(payload(set)).await.unwrap();
+        assert_eq!(value(set.into_inner())["id"], "json");
+        // Each sees those of all.
+        let list = v1::ListTaskPushNotificationConfigsRequest {
+            task_id: task.clone(),
+            ..Default::default()
+        };
+        let listed = new.list_task_push_notification_configs(list).await.unwrap().into_inner();
+        let ids: Vec<_> = listed.configs.iter().map(|config| &*config.id).collect();
+        assert_eq!(ids, ["new", "old", "json"]);
+        let list = v03::ListTaskPushNotificationConfigRequest {
+            parent: format!("tasks/{task}"),
+            ..Default::default()
+        };
+        let listed = old.list_task_push_notification_config(list).await.unwrap().into_inner();
+        let names: Vec<_> = listed.configs.into_iter().map(|config| config.name).collect();
+        assert_eq!(names, ["new", "old", "json"].map(name));
+        let listed = payload(json!({ "taskId": task }));
+        let listed =
+            value(json.list_task_push_notification_configs(listed).await.unwrap().into_inner());
+        assert_eq!(listed["configs"].as_array().unwrap().len(), 3);
+        let get = payload(json!({ "taskId": task, "id": "old" }));
+        let got = json.get_task_push_notification_config(get).await.unwrap().into_inner();
+        assert_eq!(value(got)["url"], url);
+        let get = v03::GetTaskPushNotificationConfigRequest { name: name("json") };
+        let got = old.get_task_push_notification_config(get).await.unwrap().into_inner();
+        assert_eq!(got.push_notification_config.unwrap().url, url);
+        // And deletes what another has set.
+        let delete = payload(json!({ "taskId": task, "id": "new" }));
+        json.delete_task_push_notification_config(delete).await.unwrap();
+        let delete = v03::DeleteTaskPushNotificationConfigRequest { name: name("json") };
+        old.delete_task_push_notification_config(delete).await.unwrap();
+        let delete = v1::DeleteTaskPushNotificationConfigRequest {
+            task_id: task.clone(),
+            id: "old".to_owned(),
+            ..Default::default()
+        };
+        new.delete_task_push_notification_config(delete).await.unwrap();
+        for id in ["new", "old", "json"] {
+            let get = v1::GetTaskPushNotificationConfigRequest {
+                task_id: task.clone(),
+                id: id.to_owned(),
+                ..Default::default()
+            };
+            let status = new.get_task_push_notification_config(get).await.unwrap_err();
+            assert_eq!(reason(&status, Code::NotFound), "TASK_NOT_FOUND", "{id}");
+        }
+    });
+}
+
 /// What 0.3 has for every card.
 async fn old_card(rig: &Rig) -> v03::AgentCard {
     let request = v03::GetAgentCardRequest::default();
