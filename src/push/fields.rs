@@ -130,9 +130,10 @@ pub fn put(out: &mut FieldLinesBuf, config: PushConfig<'_>) -> bool {
     has_own
 }
 
-/// Whether a configuration has a header field of this name.
+/// Whether a configuration has a header field of this name, which many receivers know with `_` for
+/// `-`, too.
 pub fn has(config: PushConfig<'_>, name: &str) -> bool {
-    config.headers().any(|(own, _)| plain(own).eq_ignore_ascii_case(name))
+    config.headers().any(|(own, _)| plain(own).replace('_', "-").eq_ignore_ascii_case(name))
 }
 
 /// Whether a configuration says how its receiver knows the sender: by a scheme with credentials, or

@@ -283,6 +283,14 @@ impl<T> Schedule<T> {
         is_at(&self.entries, place, PostStage::Behind)
     }
 
+    /// Who has taken the place of one that is gone, of which a post is under way.
+    pub fn successor(&self, place: PostPlace) -> Option<PostPlace> {
+        match self.get(place) {
+            Some(_) => None,
+            None => self.under_way.get(&place)?.successor,
+        }
+    }
+
     /// Whether one was given up, and has not gone on since.
     pub fn is_stopped(&self, place: PostPlace) -> bool {
         is_at(&self.entries, place, PostStage::Stopped)

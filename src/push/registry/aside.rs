@@ -17,11 +17,12 @@ impl Webhooks {
     /// and holds up nobody meanwhile.
     pub fn set_aside(&self, place: PostPlace, size: PostSize, now: Now) {
         let mut state = self.lock();
+        let settled = state.schedule.successor(place).unwrap_or(place);
         if state.schedule.set_aside(place, now.mono_ms) {
             state.aside.push_back((place, size));
             state.tidy_aside();
-            state.settle_place(place, now);
         }
+        state.settle_place(settled, now);
     }
 
     /// Lets some of those go on for which there is room; says how many.

@@ -24,8 +24,9 @@ impl Webhooks {
     /// There is nothing to post: its task has left. What was not posted of it becomes dead letters.
     pub fn task_left(&self, place: PostPlace, now: Now) {
         let mut state = self.lock();
+        let settled = state.schedule.successor(place).unwrap_or(place);
         state.schedule.passed_over(place, now.mono_ms, false);
-        let Some(key) = state.schedule.get(place).map(|webhook| webhook.task) else { return };
+        let Some(key) = state.schedule.get(settled).map(|webhook| webhook.task) else { return };
         if let Some(task) = state.tasks.get(&key).filter(|task| task.watch.left().is_none()) {
             // Whoever had the watch has not said up to where it was.
             task.watch.leave(u64::MAX);
@@ -445,10 +446,15 @@ mod tests {
         Arc::clone(&watch).wake();
         assert!(next(&webhooks, 0).is_none());
         webhooks.delivered(post.place, 3, at(0), false);
-        if let Some(post) = next(&webhooks, 0) {
-            webhooks.task_left(post.place, at(0));
-        }
         assert_eq!((webhooks.counted(), webhooks.stats(0).dead_letters), ((0, 0), 0));
+        // What has not arrived then is a letter, whoever took the place.
+        let (watch, post) = begin(3);
+        put("https://h.example/x");
+        watch.leave(3);
+        Arc::clone(&watch).wake();
+        assert!(next(&webhooks, 0).is_none());
+        webhooks.failed(&FailedPost { place: post.place, ..FAILED }, at(0));
+        assert_eq!((webhooks.counted(), webhooks.stats(0).dead_letters), ((0, 0), 1));
         // Another receiver has not got it.
         let (_, post) = begin(4);
         put("https://h.example/y");

@@ -30,10 +30,12 @@ impl Webhooks {
         let mut state = self.lock();
         state.outcomes.delivered += 1;
         state.advance(place, upto);
-        if let Some(successor) = state.schedule.delivered(place, now.mono_ms, has_more) {
+        let successor = state.schedule.successor(place);
+        state.schedule.delivered(place, now.mono_ms, has_more);
+        if let Some(successor) = successor {
             state.advance_successor(successor, upto);
         }
-        state.settle_place(place, now);
+        state.settle_place(successor.unwrap_or(place), now);
         drop(state);
         self.changes.wake();
     }
@@ -44,8 +46,9 @@ impl Webhooks {
         if let Some(webhook) = state.schedule.get_mut(place) {
             webhook.prove();
         }
+        let settled = state.schedule.successor(place).unwrap_or(place);
         state.schedule.delivered(place, now.mono_ms, true);
-        state.settle_place(place, now);
+        state.settle_place(settled, now);
         drop(state);
         self.changes.wake();
     }
@@ -54,8 +57,9 @@ impl Webhooks {
     pub fn passed_over(&self, place: PostPlace, upto: u64, now: Now, has_more: bool) {
         let mut state = self.lock();
         state.advance(place, upto);
+        let settled = state.schedule.successor(place).unwrap_or(place);
         state.schedule.passed_over(place, now.mono_ms, has_more);
-        state.settle_place(place, now);
+        state.settle_place(settled, now);
     }
 
     /// A post has not arrived; see `Schedule::failed`.
@@ -63,6 +67,7 @@ impl Webhooks {
         let FailedPost { place, why, retry_after_ms, kind, random } = *failed;
         let mut state = self.lock();
         state.outcomes.failed += 1;
+        let settled = state.schedule.successor(place).unwrap_or(place);
         let fate = state.schedule.failed(place, kind, now.mono_ms, retry_after_ms, random);
         if let Some(webhook) = state.schedule.get_mut(place) {
             webhook.set_error(why);
@@ -70,7 +75,7 @@ impl Webhooks {
         if fate == Fate::GivenUp {
             state.bury(place, WhyDead::GivenUp, now.unix_ms);
         }
-        state.settle_place(place, now);
+        state.settle_place(settled, now);
         drop(state);
         self.changes.wake();
         fate
@@ -82,11 +87,13 @@ impl Webhooks {
         let mut state = self.lock();
         state.outcomes.gone += 1;
         let config = state.schedule.get(place).map(|webhook| webhook.config().0.into());
+        let successor = state.schedule.successor(place);
         state.schedule.delivered(place, now.mono_ms, false);
         if let Some(task) = state.schedule.get(place).map(|webhook| webhook.task) {
             state.remove(task, place);
             state.settle_task(task, now);
         }
+        successor.into_iter().for_each(|at| state.settle_place(at, now));
         drop(state);
         self.changes.wake();
         config

@@ -8,20 +8,12 @@ use super::{
 };
 
 impl<T> Schedule<T> {
-    /// A post has arrived; `has_more`: there is something behind it already. Says who has taken its
-    /// place meanwhile.
-    pub fn delivered(
-        &mut self,
-        place: PostPlace,
-        now_ms: u64,
-        has_more: bool,
-    ) -> Option<PostPlace> {
-        let post = self.under_way.remove(&place)?;
-        let successor = post.successor;
+    /// A post has arrived; `has_more`: there is something behind it already.
+    pub fn delivered(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
+        let Some(post) = self.under_way.remove(&place) else { return };
         self.note_life(post.lane);
         self.go_on(place, now_ms, has_more);
         self.end(post, now_ms);
-        successor
     }
 
     /// There was nothing to post; whether its origin is there is as unknown as before.
