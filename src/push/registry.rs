@@ -349,7 +349,7 @@ mod tests {
     };
 
     pub const BOUNDS: PushBounds =
-        PushBounds { per_task: 3, per_owner: 5, per_host: 7, bytes_max: 8_400, dead_max: 3 };
+        PushBounds { per_task: 3, per_owner: 5, per_host: 7, bytes_max: 8_800, dead_max: 3 };
 
     pub fn webhooks() -> Webhooks {
         Webhooks::new(BOUNDS, Pace::default())
@@ -487,10 +487,10 @@ mod tests {
             assert_eq!(webhooks.counted(), before);
             refused
         };
-        assert_eq!(refused(9, 4, "b", 1_900), Some(PushRefused::OwnerBytesFull));
-        assert_eq!(refused(9, 4, "a", 1_900), Some(PushRefused::OwnerBytesFull));
-        assert_eq!(refused(8, 0, "a", 6_100), Some(PushRefused::OwnerBytesFull));
-        assert_eq!(refused(8, 0, "a", 5_900), Some(PushRefused::Full));
+        assert_eq!(refused(9, 4, "b", 2_000), Some(PushRefused::OwnerBytesFull));
+        assert_eq!(refused(9, 4, "a", 2_000), Some(PushRefused::OwnerBytesFull));
+        assert_eq!(refused(8, 0, "a", 6_400), Some(PushRefused::OwnerBytesFull));
+        assert_eq!(refused(8, 0, "a", 6_200), Some(PushRefused::Full));
         assert_eq!(ids(&webhooks, 9), ["a"]);
         // Of one host, at whatever port, but in place of one of its own.
         set(&webhooks, 8, 0, "a", "https://h.example:8443/").unwrap();
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn an_owner_counts_for_the_hosts_that_it_has_named_first() {
-        let bounds = PushBounds { bytes_max: 9_200, ..BOUNDS };
+        let bounds = PushBounds { bytes_max: 9_900, ..BOUNDS };
         let webhooks = Webhooks::new(bounds, Pace::default());
         let set = |task, owner, host: &str| {
             set(&webhooks, task, owner, "a", &format!("https://{host}.example/")).err()

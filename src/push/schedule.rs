@@ -3,12 +3,13 @@
 //!
 //! Laws: of one webhook one post is under way at most, so its events arrive in order; whoever takes
 //! its place waits until that has ended. A host and an owner have a bounded number of posts at a
-//! time, and a post counts until it has ended, whatever becomes of its webhook. Origins take turns,
-//! those of one host also among themselves, and so do the owners of an origin, so a slow one holds
+//! time, and a post counts until it has ended, whatever becomes of its webhook. Owners take
+//! turns at a host, and so do the origins of each and the owners of an origin, so a slow one holds
 //! up nobody else; nor do those that have failed, with which others take turns. When an origin has
 //! failed often in a row, one post at a time finds out whether it is back, and all others wait in
 //! line without a timer: who waits costs nothing until then.
 
+mod host_line;
 mod hosts;
 mod origins;
 mod outcome;

@@ -1,12 +1,10 @@
 //! The hosts of origins, whatever their schemes and ports: how many posts are under way to each.
-//!
-//! Law: in the line of a host an origin waits at most once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::turns::LaneKey;
+use super::{host_line::HostLine, turns::LaneKey};
 
 /// A host.
 #[derive(Default)]
@@ -17,8 +15,8 @@ pub(super) struct PostHost {
     pub entries: u32,
     /// Posts that are under way or granted.
     pub posting: u32,
-    /// Origins that wait for a place, in turns.
-    pub line: VecDeque<u32>,
+    /// Who waits for a place.
+    pub line: HostLine,
     /// For whom one of its places is kept until its owner has one, too.
     pub reserved: Option<LaneKey>,
 }
@@ -68,10 +66,9 @@ impl PostHosts {
     }
 
     /// An origin of a host is gone, whose name that is.
-    pub fn leave(&mut self, number: u32, name: &str, origin: u32) {
+    pub fn leave(&mut self, number: u32, name: &str) {
         let Some(host) = self.get_mut(number) else { return };
         host.origins -= 1;
-        host.line.retain(|waiting| *waiting != origin);
         if host.origins == 0 {
             *host = PostHost::default();
             self.by_name.remove(name);

@@ -26,8 +26,6 @@ pub(super) struct PostOrigin {
     pub text: Box<str>,
     /// The number of its host.
     host: u32,
-    /// Whether it is in the line of its host.
-    is_in_line: bool,
     /// Who has named it first, and counts for it until nobody's webhook goes there; 0: nobody.
     payer: u32,
     /// Webhooks that go there.
@@ -55,7 +53,6 @@ impl PostOrigin {
         PostOrigin {
             text: origin.into(),
             host,
-            is_in_line: false,
             payer,
             entries: 0,
             posting: 0,
@@ -90,9 +87,26 @@ impl PostOrigin {
         })
     }
 
-    /// A lane is next, whatever its line.
-    pub fn prefer(&mut self, lane: LaneKey) {
-        self.is_tried_next = lane.is_tried;
+    /// Who is next, without its turn; of those that `is_its` knows.
+    pub fn first_in_line(&mut self, is_its: impl Fn(&LaneTurn) -> bool) -> Option<LaneKey> {
+        let first = self.is_tried_next;
+        [first, !first].into_iter().find_map(|is_tried| {
+            let turns = &mut self.lines[usize::from(is_tried)].turns;
+            while turns.front().is_some_and(|turn| !is_its(turn)) {
+                turns.pop_front();
+            }
+            turns.front().map(|turn| turn.lane)
+        })
+    }
+
+    /// Which line is next.
+    pub fn is_tried_next(&self) -> bool {
+        self.is_tried_next
+    }
+
+    /// Says that.
+    pub fn prefer(&mut self, is_tried: bool) {
+        self.is_tried_next = is_tried;
     }
 
     /// Whether one that was granted may be posted: a circuit may have opened since.
@@ -107,7 +121,7 @@ impl PostOrigin {
 
 /// What an origin takes beside its text: its entry and that of its host, their shares of maps, and
 /// a timer.
-const ORIGIN_BYTES: usize = 600;
+const ORIGIN_BYTES: usize = 700;
 
 /// What is counted for an origin, of which the text is written at three places.
 pub(in crate::push) fn origin_bytes(origin: &str) -> usize {
@@ -210,6 +224,13 @@ impl PostOrigins {
         }
     }
 
+    /// Whether an origin may have another post, if its host has a place.
+    pub fn is_open(&self, number: u32, pace: &Pace) -> bool {
+        let Some(origin) = self.get(number) else { return false };
+        let host = self.hosts.get(origin.host);
+        host.is_some_and(|host| origin.has_place(pace, host.origins))
+    }
+
     /// Whether an origin may have another post.
     pub fn has_place(&self, number: u32, pace: &Pace) -> bool {
         let Some(origin) = self.get(number) else { return false };
@@ -239,15 +260,12 @@ impl PostOrigins {
         }
     }
 
-    /// Puts an origin at the end of its host's line, if somebody waits for it; says the host.
-    pub fn wait_for_host(&mut self, number: u32) -> Option<u32> {
-        let origin = self.origins.get_mut(number as usize)?.as_mut()?;
-        let host = self.hosts.get_mut(origin.host)?;
-        if !origin.is_in_line && origin.lines.iter().any(|line| !line.turns.is_empty()) {
-            origin.is_in_line = true;
-            host.line.push_back(number);
+    /// Puts an owner's origin into the line of its host.
+    pub fn wait_for_host(&mut self, number: u32, owner: u32) {
+        let host = self.get(number).map(|origin| origin.host);
+        if let Some(host) = host.and_then(|host| self.hosts.get_mut(host)) {
+            host.line.enter(owner, number);
         }
-        Some(origin.host)
     }
 
     /// Keeps a place at an origin and its host for a lane, whose owner has none, so that both are
@@ -285,14 +303,11 @@ impl PostOrigins {
         }
     }
 
-    /// The next origin in the line of a host, if that has a place.
-    pub fn next_in_line(&mut self, host: u32, pace: &Pace) -> Option<u32> {
+    /// The next owner in the line of an origin's host, and at which origin, if that has a place.
+    pub fn next_in_line(&mut self, number: u32, pace: &Pace) -> Option<(u32, u32)> {
+        let host = self.get(number)?.host;
         let host = self.hosts.get_mut(host).filter(|host| host.posting < pace.per_host)?;
-        let number = host.line.pop_front()?;
-        if let Some(origin) = self.get_mut(number) {
-            origin.is_in_line = false;
-        }
-        Some(number)
+        host.line.next()
     }
 
     /// Keeps a post of an origin until its turn among those of all origins.
@@ -332,7 +347,7 @@ impl PostOrigins {
             self.bytes -= origin_bytes(&origin.text);
             self.release_payer(&origin);
             self.by_origin.remove(&origin.text);
-            self.hosts.leave(origin.host, host_name(&origin.text), number);
+            self.hosts.leave(origin.host, host_name(&origin.text));
             self.free.push(number);
         }
     }

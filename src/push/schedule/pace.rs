@@ -3,7 +3,8 @@
 /// How posts are repeated, and how many there are at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Posts of one origin at a time.
+    /// Posts of one host at a time, whatever its schemes and ports. Of its origins, where there are
+    /// several, each leaves a quarter to others.
     pub per_host: u32,
     /// Posts for one owner at a time, whatever origins they go to. Nobody in particular may have
     /// three quarters of all.
@@ -20,7 +21,8 @@ pub struct Pace {
     /// to post, if that is later, or since it was replayed. Then it stops.
     pub give_up_ms: u64,
     /// Failures in a row, not of one webhook alone, after which an origin is given a rest: from
-    /// then on one post at a time is tried, after pauses as those of a webhook, until one arrives.
+    /// then on one post at a time is tried, after pauses as those of a webhook, until its origin
+    /// answers otherwise than by 408, 429 or 5xx.
     pub rest_after: u32,
     /// The longest pause of an origin that answers and says that it is not well: of another path
     /// it may say something else.

@@ -177,6 +177,33 @@ fn those_that_fail_at_an_origin_hold_up_no_newcomer() {
 }
 
 #[test]
+fn an_owner_with_many_ports_of_a_host_holds_up_no_other() {
+    let mut schedule = Schedule::new(Pace::default());
+    let add = |schedule: &mut Schedule<()>, origin: &str, owner| {
+        let place = schedule.add(origin, owner, ());
+        schedule.note(place, 0);
+        place
+    };
+    let slow: Vec<_> =
+        (0..100).map(|at| add(&mut schedule, &format!("https://h:{}", 1024 + at), 2)).collect();
+    // Also where the other has named its port before.
+    add(&mut schedule, "https://h:443", 2);
+    let mut under_way = all(&mut schedule, 0);
+    assert_eq!(under_way.len(), 8);
+    let mut good: Vec<_> = (0..20).map(|_| add(&mut schedule, "https://h:443", 1)).collect();
+    let mut ends = 0;
+    while !good.is_empty() {
+        let place = under_way.remove(0);
+        schedule.delivered(place, 0, slow.contains(&place));
+        good.retain(|at| *at != place);
+        under_way.extend(all(&mut schedule, 0));
+        ends += 1;
+    }
+    // Every other place is theirs.
+    assert!(ends <= 60, "{ends}");
+}
+
+#[test]
 fn an_owner_has_so_many_posts_at_a_time_whatever_origins_they_go_to() {
     let mut schedule = Schedule::new(Pace { per_owner: 2, ..Pace::default() });
     let mut places = Vec::new();

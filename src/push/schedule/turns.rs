@@ -2,13 +2,14 @@
 //!
 //! A lane has what waits of one owner for one origin, apart what has failed and what was not tried
 //! yet. Laws: a lane in which somebody waits has one turn, in the line of its origin or in that of
-//! its owner. In the line of an origin somebody waits
-//! only while the origin or its host has no place, and in that of an owner only while the owner has
-//! none; where the host has none, the origin is in the line of the host. Whatever makes a place
-//! lets the next ones of the line through until it is taken. So no place is free while somebody
-//! waits for it alone. Each turn lets one through, and who has more goes to the end of the line.
-//! Where its owner has no place when a lane's turn at an origin comes, one is kept for it there, so
-//! that it gets both though neither is ever free for long.
+//! its owner. In the line of an origin somebody waits only while the origin or its host has no
+//! place, and in that of an owner only while the owner has none; where the host has none, owner and
+//! origin are in the line of the host. Whatever makes a place lets the next ones of the line through
+//! until it is taken. So no place is free while somebody waits for it alone; an origin whose host
+//! has no other any more takes the places that it has left to others when its next post ends. Each
+//! turn lets one through, and who has more goes to the end of the line. Where its owner has no place
+//! when a lane's turn at an origin comes, one is kept for it there, so that it gets both though
+//! neither is ever free for long.
 
 use std::{
     cmp::Reverse,
@@ -38,6 +39,8 @@ pub(super) struct Lane {
     pub places: VecDeque<PostPlace>,
     /// How many wait.
     pub ready: usize,
+    /// Whether it is in the line of its owner, and not in that of its origin.
+    waits_for_owner: bool,
     /// Of the turn that it has.
     ticket: u32,
 }
@@ -136,7 +139,7 @@ impl<T> Schedule<T> {
         if let Some(lane) = self.put_back(place)
             && let Some(origin) = self.origins.get_mut(number)
         {
-            origin.prefer(lane);
+            origin.prefer(lane.is_tried);
         }
         self.open_origin(number);
     }
@@ -165,7 +168,8 @@ impl<T> Schedule<T> {
 
     /// Gives a lane a turn in the line of its origin, in place of the one that it has.
     fn take_turn(&mut self, lane: LaneKey, put: fn(&mut VecDeque<LaneTurn>, LaneTurn)) {
-        let turn = self.new_turn(lane);
+        let turn = self.new_turn(lane, false);
+        self.origins.wait_for_host(lane.origin, lane.owner);
         if let Some(origin) = self.origins.get_mut(lane.origin) {
             let line = &mut origin.lines[usize::from(lane.is_tried)];
             put(&mut line.turns, turn);
@@ -175,17 +179,17 @@ impl<T> Schedule<T> {
 
     /// The same in the line of its owner.
     fn wait_for_owner(&mut self, lane: LaneKey) {
-        let turn = self.new_turn(lane);
+        let turn = self.new_turn(lane, true);
         let owner = self.owners.entry(lane.owner).or_default();
         owner.line.turns.push_back(turn);
         owner.line.tidy(&self.lanes);
     }
 
-    fn new_turn(&mut self, key: LaneKey) -> LaneTurn {
+    fn new_turn(&mut self, key: LaneKey, waits_for_owner: bool) -> LaneTurn {
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = self.tickets;
         if let Some(lane) = self.lanes.get_mut(&key) {
-            lane.ticket = ticket;
+            (lane.ticket, lane.waits_for_owner) = (ticket, waits_for_owner);
         }
         LaneTurn { lane: key, ticket }
     }
@@ -206,25 +210,55 @@ impl<T> Schedule<T> {
     }
 
     /// Lets those through who wait for an origin or for others of its host, as long as they have
-    /// places; the origins of a host take turns.
+    /// places: owners in turns, and the origins of each in turns.
     pub(super) fn open_origin(&mut self, number: u32) {
-        let Some(host) = self.origins.wait_for_host(number) else { return };
-        while let Some(number) = self.origins.next_in_line(host, &self.pace) {
-            if let Some(lane) = self.next_turn(number) {
+        loop {
+            self.list(number);
+            let Some((owner, at)) = self.origins.next_in_line(number, &self.pace) else { return };
+            if let Some(lane) = self.next_lane(at, owner) {
                 self.serve(lane);
-                self.origins.wait_for_host(number);
+                if self.origins.get(at).is_some() && self.waiting_lane(at, owner).is_some() {
+                    self.origins.wait_for_host(at, owner);
+                }
             }
+            self.list(at);
         }
     }
 
-    /// The lane whose turn it is at an origin, if that has a place.
-    fn next_turn(&mut self, number: u32) -> Option<LaneKey> {
+    /// Puts the one who is next at an origin into the line of its host, if the origin has a place.
+    fn list(&mut self, number: u32) {
+        let lanes = &self.lanes;
+        let is_its = |turn: &LaneTurn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane));
+        if let Some(origin) = self.origins.get_mut(number)
+            && let Some(lane) = origin.first_in_line(is_its)
+            && self.origins.is_open(number, &self.pace)
+        {
+            self.origins.wait_for_host(number, lane.owner);
+        }
+    }
+
+    /// The lane whose turn it is at an origin that has a place, where it is that owner's; where it
+    /// is asked whether the origin is back, whoever's.
+    fn next_lane(&mut self, number: u32, owner: u32) -> Option<LaneKey> {
         if !self.origins.has_place(number, &self.pace) {
             return None;
+        }
+        if self.origins.get(number)?.circuit == Circuit::Closed {
+            let lane = self.waiting_lane(number, owner)?;
+            self.origins.get_mut(number)?.prefer(!lane.is_tried);
+            return Some(lane);
         }
         let (origin, lanes) = (self.origins.get_mut(number)?, &self.lanes);
         let is_its = |turn: &LaneTurn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane));
         origin.next_turn(is_its).map(|turn| turn.lane)
+    }
+
+    /// A lane of an owner that waits for an origin: what has failed and what has not, in turns.
+    fn waiting_lane(&mut self, number: u32, owner: u32) -> Option<LaneKey> {
+        let first = self.origins.get(number)?.is_tried_next();
+        let lane = [first, !first].map(|is_tried| LaneKey { origin: number, owner, is_tried });
+        let waits = |key: &LaneKey| self.lanes.get(key).is_some_and(|lane| !lane.waits_for_owner);
+        lane.into_iter().find(waits)
     }
 
     /// The same for an owner.

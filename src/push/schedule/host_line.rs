@@ -1,0 +1,66 @@
+//! Who waits for a place of a host.
+//!
+//! Law: owners take turns, and so do the origins of each, so that nobody who names many ports of a
+//! host is before somebody else more than once. An origin is in the line of an owner at most once;
+//! of those that need no place any more some are still in it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The line of a host.
+#[derive(Default)]
+pub(super) struct HostLine {
+    owners: VecDeque<u32>,
+    /// Of each owner that is in line.
+    origins: BTreeMap<u32, VecDeque<u32>>,
+    /// Owners and origins that are in line.
+    listed: BTreeSet<(u32, u32)>,
+}
+
+impl HostLine {
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.owners.is_empty()
+    }
+
+    /// Puts an owner's origin behind its others.
+    pub fn enter(&mut self, owner: u32, origin: u32) {
+        if !self.listed.insert((owner, origin)) {
+            return;
+        }
+        let origins = self.origins.entry(owner).or_default();
+        if origins.is_empty() {
+            self.owners.push_back(owner);
+        }
+        origins.push_back(origin);
+    }
+
+    /// The owner and the origin whose turn it is.
+    pub fn next(&mut self) -> Option<(u32, u32)> {
+        let owner = self.owners.pop_front()?;
+        let origins = self.origins.get_mut(&owner)?;
+        let origin = origins.pop_front()?;
+        match origins.is_empty() {
+            true => drop(self.origins.remove(&owner)),
+            false => self.owners.push_back(owner),
+        }
+        self.listed.remove(&(owner, origin));
+        Some((owner, origin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HostLine;
+
+    #[test]
+    fn owners_take_turns_however_many_origins_they_have() {
+        let mut line = HostLine::default();
+        for origin in [1, 2, 3, 1] {
+            line.enter(7, origin);
+        }
+        line.enter(8, 3);
+        let next: Vec<_> = std::iter::from_fn(|| line.next()).collect();
+        assert_eq!(next, [(7, 1), (8, 3), (7, 2), (7, 3)]);
+        assert!(line.is_empty() && line.origins.is_empty() && line.listed.is_empty());
+    }
+}
