@@ -199,8 +199,8 @@ fn an_owner_with_many_ports_of_a_host_holds_up_no_other() {
         under_way.extend(all(&mut schedule, 0));
         ends += 1;
     }
-    // Every other place is theirs.
-    assert!(ends <= 60, "{ends}");
+    // A third of the places is theirs, or more.
+    assert!(ends <= 75, "{ends}");
 }
 
 #[test]

@@ -5,11 +5,11 @@
 //! its owner. In the line of an origin somebody waits only while the origin or its host has no
 //! place, and in that of an owner only while the owner has none; where the host has none, owner and
 //! origin are in the line of the host. Whatever makes a place lets the next ones of the line
-//! through until it is taken. So no place is free while somebody waits for it alone; an origin whose
-//! host has no other any more takes what it has left to others when its next post ends. Each turn
-//! lets one through, and who has more goes to the end of the line. Where its owner has no place
-//! when a lane's turn at an origin comes, one is kept for it there, so that it gets both though
-//! neither is ever free for long.
+//! through until it is taken. So no place is free while somebody waits for it alone; but an origin
+//! whose host has no other any more takes what it has left to others when its next post ends. Each
+//! turn lets one through, and who has more goes to the end of the line. Where its owner has no
+//! place when a lane's turn at an origin comes, one is kept for it there, so that it gets both
+//! though neither is ever free for long.
 
 use std::{
     cmp::Reverse,
