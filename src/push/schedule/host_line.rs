@@ -43,6 +43,11 @@ impl HostLine {
         }
     }
 
+    /// The origin whose turn it is.
+    pub fn first(&self) -> Option<u32> {
+        self.first.map(|(_, origin)| origin)
+    }
+
     /// The owner and the origin whose turn it is.
     pub fn next(&mut self) -> Option<(u32, u32)> {
         let next = self.first.take()?;

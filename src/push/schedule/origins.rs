@@ -99,9 +99,11 @@ impl PostOrigin {
         })
     }
 
-    /// Which line is next.
-    pub fn is_tried_next(&self) -> bool {
-        self.is_tried_next
+    /// What may wait there, of what has failed (true) and what has not, in turns.
+    pub fn kinds_in_turns(&self) -> [Option<bool>; 2] {
+        let first = self.is_tried_next;
+        [first, !first]
+            .map(|kind| (!self.lines[usize::from(kind)].turns.is_empty()).then_some(kind))
     }
 
     /// Says that.
@@ -222,6 +224,12 @@ impl PostOrigins {
         if let Some(host) = self.hosts.get_mut(origin.host) {
             host.entries = host.entries.wrapping_add_signed(change);
         }
+    }
+
+    /// Whether an origin is the first in the line of its host.
+    pub fn is_first_in_line(&self, number: u32) -> bool {
+        let host = self.get(number).and_then(|origin| self.hosts.get(origin.host));
+        host.is_some_and(|host| host.line.first() == Some(number))
     }
 
     /// Whether an origin may have another post, if its host has a place.

@@ -212,21 +212,21 @@ impl<T> Schedule<T> {
     /// Lets those through who wait for an origin or for others of its host, as long as they have
     /// places: owners in turns, and the origins of each in turns.
     pub(super) fn open_origin(&mut self, number: u32) {
-        loop {
-            self.list(number);
-            let Some((owner, at)) = self.origins.next_in_line(number, &self.pace) else { return };
+        self.list(number);
+        while let Some((owner, at)) = self.origins.next_in_line(number, &self.pace) {
             if let Some(lane) = self.next_lane(at, owner) {
                 self.serve(lane);
-                if self.origins.get(at).is_some() && self.waiting_lane(at, owner).is_some() {
-                    self.origins.wait_for_host(at, owner);
-                }
             }
             self.list(at);
         }
     }
 
-    /// Puts the one who is next at an origin into the line of its host, if the origin has a place.
+    /// Puts the one who is next at an origin into the line of its host, if the origin has a place
+    /// and is not the first there.
     fn list(&mut self, number: u32) {
+        if self.origins.is_first_in_line(number) {
+            return;
+        }
         let lanes = &self.lanes;
         let is_its = |turn: &LaneTurn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane));
         if let Some(origin) = self.origins.get_mut(number)
@@ -244,9 +244,7 @@ impl<T> Schedule<T> {
             return None;
         }
         if self.origins.get(number)?.circuit == Circuit::Closed {
-            let lane = self.waiting_lane(number, owner)?;
-            self.origins.get_mut(number)?.prefer(!lane.is_tried);
-            return Some(lane);
+            return self.waiting_lane(number, owner);
         }
         let (origin, lanes) = (self.origins.get_mut(number)?, &self.lanes);
         let is_its = |turn: &LaneTurn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane));
@@ -255,10 +253,14 @@ impl<T> Schedule<T> {
 
     /// A lane of an owner that waits for an origin: what has failed and what has not, in turns.
     fn waiting_lane(&mut self, number: u32, owner: u32) -> Option<LaneKey> {
-        let first = self.origins.get(number)?.is_tried_next();
-        let lane = [first, !first].map(|is_tried| LaneKey { origin: number, owner, is_tried });
-        let waits = |key: &LaneKey| self.lanes.get(key).is_some_and(|lane| !lane.waits_for_owner);
-        lane.into_iter().find(waits)
+        let origin = self.origins.get_mut(number)?;
+        let next = origin.kinds_in_turns().into_iter().flatten().find(|is_tried| {
+            let key = LaneKey { origin: number, owner, is_tried: *is_tried };
+            self.lanes.get(&key).is_some_and(|lane| !lane.waits_for_owner)
+        });
+        let is_tried = next?;
+        origin.prefer(!is_tried);
+        Some(LaneKey { origin: number, owner, is_tried })
     }
 
     /// The same for an owner.
