@@ -370,13 +370,20 @@ fn put_head(
     if let Some(trace) = trace {
         return out.push("traceparent", trace);
     }
-    let trace = uuid(names.trace);
-    let [t1, t2, t3, t4, t5] = digits(str::from_utf8(&trace).unwrap_or_default());
-    let [s1, s2, s3, ..] = digits(notification);
-    out.push_pieces("traceparent", &["00-", t1, t2, t3, t4, t5, "-", s1, s2, s3, "-00"]);
+    let mut parent = *b"00-................................-................-00";
+    let (trace, span) = (digits(&uuid(names.trace)), digits(&names.notification));
+    parent[3..35].copy_from_slice(&trace);
+    parent[36..52].copy_from_slice(&span[..16]);
+    out.push("traceparent", str::from_utf8(&parent).unwrap_or_default());
 }
 
-/// The digits of a UUID: 8, 4, 4, 4 and 12.
-fn digits(uuid: &str) -> [&str; 5] {
-    [0..8, 9..13, 14..18, 19..23, 24..36].map(|group| uuid.get(group).unwrap_or_default())
+/// The digits of a UUID.
+fn digits(uuid: &[u8; 36]) -> [u8; 32] {
+    let mut digits = [0; 32];
+    digits[..8].copy_from_slice(&uuid[..8]);
+    digits[8..12].copy_from_slice(&uuid[9..13]);
+    digits[12..16].copy_from_slice(&uuid[14..18]);
+    digits[16..20].copy_from_slice(&uuid[19..23]);
+    digits[20..].copy_from_slice(&uuid[24..]);
+    digits
 }

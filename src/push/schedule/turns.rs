@@ -169,6 +169,11 @@ impl<T> Schedule<T> {
     /// Gives a lane a turn in the line of its origin, in place of the one that it has.
     fn take_turn(&mut self, lane: LaneKey, put: fn(&mut VecDeque<LaneTurn>, LaneTurn)) {
         let turn = self.new_turn(lane, false);
+        self.wait_for_origin(turn, put);
+    }
+
+    fn wait_for_origin(&mut self, turn: LaneTurn, put: fn(&mut VecDeque<LaneTurn>, LaneTurn)) {
+        let lane = turn.lane;
         self.origins.wait_for_host(lane.origin, lane.owner);
         if let Some(origin) = self.origins.get_mut(lane.origin) {
             let line = &mut origin.lines[usize::from(lane.is_tried)];
@@ -259,8 +264,11 @@ impl<T> Schedule<T> {
             self.lanes.get(&key).is_some_and(|lane| !lane.waits_for_owner)
         });
         let is_tried = next?;
+        let key = LaneKey { origin: number, owner, is_tried };
         origin.prefer(!is_tried);
-        Some(LaneKey { origin: number, owner, is_tried })
+        // Most often it is the first of its line, too, whose turn is over now.
+        origin.lines[usize::from(is_tried)].turns.pop_front_if(|turn| turn.lane == key);
+        Some(key)
     }
 
     /// The same for an owner.
@@ -308,10 +316,14 @@ impl<T> Schedule<T> {
             owner.posting += 1;
             self.origins.take(key.origin, place);
         }
-        match lane.ready {
-            0 => drop(self.lanes.remove(&key)),
-            _ => self.take_turn(key, VecDeque::push_back),
+        if lane.ready == 0 {
+            self.lanes.remove(&key);
+            return;
         }
+        self.tickets = self.tickets.wrapping_add(1);
+        (lane.ticket, lane.waits_for_owner) = (self.tickets, false);
+        let turn = LaneTurn { lane: key, ticket: lane.ticket };
+        self.wait_for_origin(turn, VecDeque::push_back);
     }
 
     /// An origin and an owner have a place again.
