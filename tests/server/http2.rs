@@ -614,6 +614,8 @@ fn acknowledging_what_was_sent_is_no_flood() {
     });
 }
 
+const WINDOW_UPDATE: u8 = 8;
+
 /// Opens `count` calls, sends each of them `piece` and nothing more, and counts those that are cut.
 fn cut(rig: &Rig, count: u32, fields: &[(&str, &str)], piece: &[u8]) -> usize {
     let call = call_of(fields);
@@ -624,9 +626,18 @@ fn cut(rig: &Rig, count: u32, fields: &[(&str, &str)], piece: &[u8]) -> usize {
             calls.extend(frame(0, 0, 2 * n + 1, piece));
         }
     }
+    let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&[PREFACE, SETTINGS].concat()).unwrap();
+    // The pieces together need the window that is opened by this.
+    read_to(&mut stream, WINDOW_UPDATE);
     // What is answered to the ping behind them has seen them all.
-    let ping = frame(6, 0, 0, b"the last");
-    let (kinds, _) = frames(&raw(rig, &[PREFACE, SETTINGS, &calls, &ping]));
+    calls.extend(frame(6, 0, 0, b"the last"));
+    stream.write_all(&calls).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let (kinds, _) = frames(&answer);
     kinds.iter().filter(|kind| **kind == 3).count()
 }
 
