@@ -336,7 +336,8 @@ limits! {
     /// Scopes of one owner among them.
     push_scopes_owner_max: usize = 16;
     /// Bytes of all push configurations: 250 for each, beside its URL and what it is posted with,
-    /// and 400 for each host; a quarter of them of one owner.
+    /// and 700 for each scheme, host and port, beside three times its text; a quarter of them of
+    /// one owner.
     push_bytes_max: usize = 64 * 1024 * 1024;
     /// Bytes of posts to webhooks that are under way, half of them for small ones; one may go
     /// beyond it.

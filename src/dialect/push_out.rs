@@ -36,14 +36,16 @@ fn v1_config(out: &mut Vec<u8>, task_id: RawText<'_>, config: PushConfig<'_>) {
     out.push(b'}');
 }
 
-/// Appends which events it gets, of one that says so, behind its other members.
+/// Appends what it says of which events it gets, behind its other members.
 pub(super) fn filter(out: &mut Vec<u8>, config: PushConfig<'_>) {
     let Some(filter) = config.filter() else { return };
-    json_out::list(out, b",\"events\":[", filter.kinds(), true, |out, kind| {
-        json_out::text(out, b"\"", kind.as_bytes());
-    });
-    if filter.is_coalesced() {
-        json_out::flag(out, b",\"coalesce\":", true);
+    if let Some(kinds) = filter.kinds() {
+        json_out::list(out, b",\"events\":[", kinds, true, |out, kind| {
+            json_out::text(out, b"\"", kind.as_bytes());
+        });
+    }
+    if let Some(coalesce) = filter.coalesces() {
+        json_out::flag(out, b",\"coalesce\":", coalesce);
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
         signature::{self, PostSigner, SignedPost},
         url_origin,
     },
-    service::{Now, tap::Tap},
+    service::{Now, StreamResponse, tap::Tap},
 };
 
 impl Engine {
@@ -146,9 +146,10 @@ impl CoreOutbox {
         if is_challenged && !post.is_proven {
             return self.challenge(post, request);
         }
-        let mut task_id = String::new();
+        let (mut task_id, mut is_task) = (String::new(), false);
         let shown = self.core.show_post(post, &mut |item| {
             task_id.push_str(&item.task_id().to_str());
+            is_task = matches!(item, StreamResponse::Snapshot(_));
             push_body(&mut request.body, post.form, &item, now.unix_ms);
             if self.signer.is_some() {
                 make_compact(&mut request.body);
@@ -161,7 +162,7 @@ impl CoreOutbox {
         (request.place, request.owner) = (post.place, post.owner);
         (request.upto, request.has_more) = (shown.upto, shown.has_more);
         put_url(&mut request.url, post);
-        let names = NotificationNames::new(shown.bits, config, post, shown.upto);
+        let names = NotificationNames::new(&shown, post, is_task);
         put_head(&mut request.fields, post.form, &names, config.trace());
         let has_own = fields::put(&mut request.fields, config);
         for (name, value) in [USER_AGENT, ANY_CODING] {
@@ -188,9 +189,10 @@ impl CoreOutbox {
     fn challenge(&self, post: &Post, request: &mut PostRequest) -> Option<ShownPost> {
         let bits = self.core.bits_of(post.task)?;
         let id = PushConfig(&post.config).id().unwrap_or_default().raw();
-        let token = uuid(hash_of(bits, &[b"challenge", id]));
         (request.place, request.owner) = (post.place, post.owner);
         put_url(&mut request.url, post);
+        // Whoever was asked at another URL does not know it.
+        let token = uuid(hash_of(bits, &[b"challenge", id, request.url.as_bytes()]));
         request.url.push(if request.url.contains('?') { '&' } else { '?' });
         request.expects.push_str(str::from_utf8(&token).unwrap_or_default());
         request.url.push_str("validationToken=");
@@ -329,12 +331,12 @@ struct NotificationNames {
 }
 
 impl NotificationNames {
-    fn new(bits: u128, config: PushConfig<'_>, post: &Post, upto: u64) -> NotificationNames {
-        let id = config.id().unwrap_or_default().raw();
+    /// Those of a post that shows the task as it is, or else the event itself.
+    fn new(shown: &ShownPost, post: &Post, is_task: bool) -> NotificationNames {
+        let ShownPost { bits, upto, .. } = *shown;
+        let id = PushConfig(&post.config).id().unwrap_or_default().raw();
         // In another form it is something else, though its webhook has the same id.
-        let is_coalesced = config.filter().is_some_and(|filter| filter.is_coalesced());
-        let is_task = [post.start.snapshot, is_coalesced].map(u8::from);
-        let kind = [is_task[0], is_task[1], post.form as u8];
+        let kind = [is_task.into(), post.form as u8];
         let notification = hash_of(bits, &[b"notification", id, &upto.to_be_bytes(), &kind]);
         NotificationNames {
             notification: uuid(notification),

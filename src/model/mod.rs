@@ -21,6 +21,7 @@ mod part;
 mod profile;
 pub mod push;
 mod push_filter;
+mod push_member;
 #[cfg(feature = "client")]
 pub mod received;
 pub mod reply;
@@ -47,6 +48,7 @@ pub use part::{Content, Part};
 pub use profile::{Extension, Profile, Provider, Skill, is_agent_name};
 pub use push::{PushCall, PushConfig, PushConfigBuf, PushForm, PushRequest};
 pub use push_filter::PushFilter;
+pub(crate) use push_member::ConfigPlace;
 #[cfg(feature = "client")]
 pub use received::{ReadError, Received, ReceivedKind};
 pub use reply::{PushReply, Reply};

@@ -252,7 +252,8 @@ pub enum PushCall<'a> {
     Get {
         /// The task.
         task_id: RawText<'a>,
-        /// Which of its configurations; `None`, before 1.0: the only one.
+        /// Which of its configurations; `None`, before 1.0: that for which nobody has chosen an
+        /// id, or else the first.
         id: Option<RawText<'a>>,
     },
     /// Lists those of a task.
@@ -268,7 +269,7 @@ pub enum PushCall<'a> {
     Delete {
         /// The task.
         task_id: RawText<'a>,
-        /// Which of its configurations; `None`, in 0.1: whichever there is.
+        /// Which of its configurations; `None`, in 0.1: the one that a get without an id shows.
         id: Option<RawText<'a>>,
     },
 }

@@ -18,7 +18,9 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use crate::{
     fault::{Fault, FaultKind},
     limits::{Limits, PUSH_DEAD_LETTERS_MAX, PUSH_PAGE_CONFIGS_MAX},
-    model::{PushCall, PushConfig, PushForm, PushReply, PushRequest, RawText, Reply, uuid},
+    model::{
+        ConfigPlace, PushCall, PushConfig, PushForm, PushReply, PushRequest, RawText, Reply, uuid,
+    },
     op::Core,
     push::{
         DEFAULT_ID, NewWebhook, PostPlace, PushBounds, PushRefused, PushSettings, PushStart,
@@ -113,7 +115,11 @@ impl Core {
             }
             PushCall::Delete { id, .. } => {
                 push.webhooks.delete(task, id.map(RawText::raw));
-                answer(Reply::Push(PushReply::Deleted));
+                answer(Reply::Push(match request.form {
+                    // It has no delete: none was set (wire §1.5).
+                    PushForm::Task01 => PushReply::NoConfig { task_id },
+                    _ => PushReply::Deleted,
+                }));
             }
         }
         Ok(Outcome::Answered)
@@ -175,7 +181,7 @@ impl Core {
     /// There will be no task of this key, or it has none of its webhooks any more.
     pub(super) fn forget_webhooks(&self, key: TaskKey) {
         if let Some(push) = self.push.get() {
-            push.webhooks.delete(key.handle().key, None);
+            push.webhooks.delete_all(key.handle().key);
         }
     }
 }
@@ -233,8 +239,10 @@ impl CorePush {
         is_inline: bool,
     ) -> Result<CheckedWebhook<'p>, Fault> {
         let url = self.settings.targets.read(&config.url().to_str());
-        let url = url.map_err(|why| Fault::param("url", why.to_string()))?;
-        fields::check(config).map_err(|wrong| Fault::param(wrong.member, wrong.must))?;
+        let place = ConfigPlace { form, is_inline };
+        let url = url.map_err(|why| Fault::param(place.path("url"), why.to_string()))?;
+        fields::check(config)
+            .map_err(|wrong| Fault::param(place.path(wrong.member), wrong.must))?;
         let id = match (config.id().filter(|id| !id.is_empty()), form) {
             (Some(id), _) => Cow::Borrowed(id.raw()),
             // What comes again with each message of a task is one webhook, and not many.
@@ -305,12 +313,22 @@ impl CorePush {
 
 fn refusal(refused: PushRefused) -> Fault {
     match refused {
-        PushRefused::TaskFull => Fault::at_limit("push_configs_task_max"),
+        PushRefused::TaskFull => {
+            full("the task has as many push configurations as may be", "push_configs_task_max")
+        }
         PushRefused::OwnerFull => owner_full("push_configs_owner_max"),
         PushRefused::OwnerBytesFull => owner_full("a share of push_bytes_max"),
-        PushRefused::HostFull => Fault::at_limit("push_configs_host_max"),
+        PushRefused::HostFull => full(
+            "the host of the URL has as many push configurations as may be",
+            "push_configs_host_max",
+        ),
         PushRefused::Full => Fault::at_limit("push_bytes_max"),
     }
+}
+
+/// What is said has as many configurations as this limit allows.
+fn full(what: &str, limit: &'static str) -> Fault {
+    Fault::because(FaultKind::Overloaded, format!("{what} ({limit})")).of_limit(limit)
 }
 
 /// A caller has as many configurations as this limit allows.

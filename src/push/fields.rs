@@ -38,7 +38,7 @@ const OWN_PREFIXES: &[&str] = &["content-", "proxy-", "x-forwarded-", "webhook-"
 /// Which member of a configuration cannot be a header field, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The member by its name in 1.0; of Evo AI `config.headers`.
+    /// The member by its name in 1.0; of Evo AI `headers`.
     pub member: &'static str,
     /// What it must be.
     pub must: &'static str,
@@ -76,7 +76,7 @@ pub fn check(config: PushConfig<'_>) -> Result<(), FieldError> {
 }
 
 fn check_headers(config: PushConfig<'_>) -> Result<(), FieldError> {
-    let wrong = |must| Err(FieldError { member: "config.headers", must });
+    let wrong = |must| Err(FieldError { member: "headers", must });
     let is_authorized = config.scheme().is_some() && config.credentials().is_some();
     if is_authorized && has(config, "authorization") {
         return wrong("must not have an Authorization beside an authentication");
@@ -190,8 +190,8 @@ mod tests {
             assert_eq!(refused(&config().token(bad)), "token", "{bad:?}");
             assert_eq!(refused(&config().bearer(bad)), "authentication.credentials", "{bad:?}");
             assert_eq!(refused(&config().authentication(bad, "x")), "authentication.scheme");
-            assert_eq!(refused(&config().header("X", bad)), "config.headers", "{bad:?}");
-            assert_eq!(refused(&config().header(bad, "x")), "config.headers", "{bad:?}");
+            assert_eq!(refused(&config().header("X", bad)), "headers", "{bad:?}");
+            assert_eq!(refused(&config().header(bad, "x")), "headers", "{bad:?}");
         }
         for bad in ["Bearer x", "a:b", "a/b", "(a)"] {
             assert_eq!(refused(&config().authentication(bad, "x")), "authentication.scheme");
@@ -231,7 +231,7 @@ mod tests {
             "content_length",
             "X_Forwarded_For",
         ] {
-            assert_eq!(refused(&config().header(own, "x")), "config.headers", "{own}");
+            assert_eq!(refused(&config().header(own, "x")), "headers", "{own}");
         }
         for free in ["Authorization", "X-Api-Key", "Hosts", "Contents", "X-Forwarded", "Webhook"] {
             assert_eq!(check(config().header(free, "x").view()), Ok(()), "{free}");
@@ -241,14 +241,11 @@ mod tests {
     #[test]
     fn no_field_is_sent_twice() {
         for again in ["X-Key", "x-key", "X_Key"] {
-            assert_eq!(
-                refused(&config().header("X-Key", "a").header(again, "b")),
-                "config.headers"
-            );
+            assert_eq!(refused(&config().header("X-Key", "a").header(again, "b")), "headers");
         }
         let own = config().header("authorization", "Bearer a");
         assert_eq!(check(own.view()), Ok(()));
-        assert_eq!(refused(&own.bearer("b")), "config.headers");
+        assert_eq!(refused(&own.bearer("b")), "headers");
     }
 
     #[test]
@@ -257,10 +254,10 @@ mod tests {
             (0..count).fold(config(), |config, at| config.header(&*format!("x{at}"), "b"))
         };
         assert_eq!(check(many(16).view()), Ok(()));
-        assert_eq!(refused(&many(17)), "config.headers");
+        assert_eq!(refused(&many(17)), "headers");
         let long = |bytes: usize| config().header("a", &*"x".repeat(bytes - 1));
         assert_eq!(check(long(4_096).view()), Ok(()));
-        assert_eq!(refused(&long(4_097)), "config.headers");
+        assert_eq!(refused(&long(4_097)), "headers");
     }
 
     #[test]

@@ -206,12 +206,7 @@ impl Webhooks {
     /// else the first. False: there is none.
     pub fn get(&self, task: u64, id: Option<&[u8]>, show: impl FnOnce(PushConfig<'_>)) -> bool {
         let state = self.lock();
-        let place = match id {
-            Some(id) => state.find(task, id),
-            None => state
-                .find(task, DEFAULT_ID)
-                .or_else(|| state.tasks.get(&task).and_then(|task| task.first)),
-        };
+        let place = state.meant(task, id);
         let Some(webhook) = place.and_then(|place| state.schedule.get(place)) else {
             return false;
         };
@@ -247,25 +242,25 @@ impl Webhooks {
         Ok(at)
     }
 
-    /// Lets one go, or with no id all of a task; false: there was none.
+    /// Lets the one go that [`Webhooks::get`] shows; false: there was none.
     pub fn delete(&self, task: u64, id: Option<&[u8]>) -> bool {
         let mut state = self.lock();
-        match id {
-            Some(id) => {
-                let Some(place) = state.find(task, id) else { return false };
-                state.remove(task, place);
-                state.settle(task);
-                true
-            }
-            None => state.remove_all(task) > 0,
-        }
+        let Some(place) = state.meant(task, id) else { return false };
+        state.remove(task, place);
+        state.settle(task);
+        true
+    }
+
+    /// Lets all of a task go.
+    pub fn delete_all(&self, task: u64) {
+        self.lock().remove_all(task);
     }
 
     /// There is no task for a watch that [`Webhooks::set`] has given. If it has left meanwhile its
     /// webhooks go as those of any that leaves, or else at once.
     pub fn unwatched(&self, task: u64, watch: &TaskWatch) {
         if watch.left().is_none() {
-            self.delete(task, None);
+            self.delete_all(task);
         }
     }
 
@@ -439,7 +434,8 @@ mod tests {
         assert_eq!(PostPlace::of_token(&token.token()), Some(token));
         assert!(webhooks.delete(7, Some(b"c")) && !webhooks.delete(7, Some(b"c")));
         assert_eq!(ids(&webhooks, 7), ["b", "a"]);
-        assert!(webhooks.delete(7, None) && !webhooks.delete(7, None));
+        webhooks.delete_all(7);
+        assert!(!webhooks.delete(7, None));
         assert_eq!((ids(&webhooks, 7).len(), ids(&webhooks, 8).len()), (0, 1));
         assert!(webhooks.delete(8, Some(b"a")));
         assert_eq!(webhooks.counted(), (0, 0));
@@ -517,10 +513,10 @@ mod tests {
         // And for as long as somebody's webhook goes there.
         assert_eq!(set(5, 4, "two"), None);
         for task in 1..5 {
-            webhooks.delete(task, None);
+            webhooks.delete_all(task);
         }
         assert_ne!(webhooks.lock().schedule.origin_bytes_of(3), 0);
-        webhooks.delete(5, None);
+        webhooks.delete_all(5);
         let state = webhooks.lock();
         assert_eq!((state.schedule.origin_bytes_of(3), state.bytes()), (0, 0));
     }
@@ -587,7 +583,7 @@ mod tests {
             let post = next(&webhooks, 0).unwrap();
             assert_eq!(posting(), 1);
             if round > 0 {
-                webhooks.delete(7, None);
+                webhooks.delete_all(7);
             }
             match round {
                 2 => webhooks.task_left(post.place, at(0)),

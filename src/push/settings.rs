@@ -15,7 +15,8 @@ pub struct PushSettings {
     /// True: a webhook is posted nothing until its URL has answered a token that it was asked for
     /// (wire §6, the sample of 0.1).
     pub challenge: bool,
-    /// Which events webhooks get that do not say so themselves.
+    /// Which events webhooks get, and whether they are coalesced, as far as they do not say so
+    /// themselves.
     pub filter: PushFilter,
     /// How posts are repeated, and how many there are at a time.
     pub pace: Pace,

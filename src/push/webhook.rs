@@ -120,9 +120,14 @@ impl Webhook {
         Post { place, owner: self.owner, task, start, form, is_proven, config, url }
     }
 
+    /// The last event that was posted: none of a task that is yet to be posted as it was first.
+    fn posted_seq(&self) -> u64 {
+        self.seq.saturating_sub(self.snapshot.into())
+    }
+
     /// How many events of a task with that last one were not posted.
     pub fn lag(&self, last_seq: u64) -> u64 {
-        last_seq.saturating_sub(self.seq)
+        last_seq.saturating_sub(self.posted_seq())
     }
 
     /// Whether something of a task with that last event was not posted.
@@ -164,7 +169,7 @@ impl Webhook {
             task_id,
             config_id: config.id().unwrap_or_default().raw().into(),
             origin: url_origin(&url).into(),
-            seq: self.seq,
+            seq: self.posted_seq(),
             why,
             error: self.rest.as_ref().map(|rest| rest.error.clone()).unwrap_or_default(),
             unix_ms,

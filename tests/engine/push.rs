@@ -301,12 +301,15 @@ fn each_generation_has_its_own_words_and_all_see_the_same() {
     assert_eq!(none["pushNotificationConfig"], Value::Null);
     let set = json!({"id": task, "pushNotificationConfig": {"url": URL}});
     assert_eq!(lab.result("tasks/pushNotification/set", &set)["id"], *task);
+    // In 0.1 none may be set, which takes the one back that a get shows, and no other.
+    set_v1(&mut lab, &task, "of 1.0");
     let clear = json!({"id": task, "pushNotificationConfig": null});
-    lab.result("tasks/pushNotification/set", &clear);
-    assert_eq!(
-        lab.result("ListTaskPushNotificationConfigs", &json!({"taskId": task}))["configs"],
-        json!([])
-    );
+    for left in [json!(["of 1.0"]), json!([]), json!([])] {
+        assert_eq!(lab.result("tasks/pushNotification/set", &clear), clear);
+        let listed = lab.result("ListTaskPushNotificationConfigs", &json!({"taskId": task}));
+        let ids = listed["configs"].as_array().unwrap().iter().map(|config| config["id"].clone());
+        assert_eq!(ids.collect::<Value>(), left);
+    }
 }
 
 #[test]
@@ -636,7 +639,45 @@ fn what_is_challenged_is_asked_at_once_and_posted_when_it_has_answered() {
     assert!(ask(&lab).is_none());
     let params = json!({"taskId": task, "id": "c", "url": "https://hooks.example/other"});
     lab.result("CreateTaskPushNotificationConfig", &params);
-    assert!(!ask(&lab).unwrap().expects.is_empty());
+    // Whoever was asked before does not know what the other one is asked.
+    let other = ask(&lab).unwrap().expects;
+    assert!(!other.is_empty() && other != challenge.expects);
+}
+
+#[test]
+fn what_tells_of_an_event_otherwise_has_another_id() {
+    let filter = PushFilter::default().coalesced(true);
+    let push = Some(PushSettings { filter, ..PushSettings::default() });
+    let mut lab = Lab::new(Setup { push, ..Setup::default() });
+    let courier = Courier::of(&lab);
+    let task = long_task(&mut lab);
+    let set = |lab: &mut Lab, coalesce: Option<bool>| {
+        let mut config = json!({"taskId": task, "id": "c", "url": URL});
+        config["coalesce"] = json!(coalesce);
+        lab.result("CreateTaskPushNotificationConfig", &config);
+    };
+    set(&mut lab, None);
+    lab.pass(20_000);
+    let mut last = [None, Some(false)].map(|coalesce| {
+        set(&mut lab, coalesce);
+        let mut last = None;
+        while let Some(post) = courier.next(&lab) {
+            let is_last = state_of(&post.body) == "TASK_STATE_COMPLETED";
+            let outcome = if is_last { failed("lost") } else { PostOutcome::Delivered };
+            courier.done(&lab, &post, outcome);
+            last = Some(post);
+        }
+        lab.pass(2_000);
+        last.unwrap()
+    });
+    let ids = last.each_ref().map(|post| post.field("A2A-Notification-Id").unwrap().to_owned());
+    let events = last.each_ref().map(|post| post.field("A2A-Event-Id").unwrap().to_owned());
+    assert!(last[0].body["task"].is_object() && last[1].body["statusUpdate"].is_object());
+    assert!(ids[0] != ids[1] && events[0] == events[1]);
+    // Posted again it is the same.
+    let again = courier.next(&lab).unwrap();
+    assert_eq!(again.field("A2A-Notification-Id"), Some(&*ids[1]));
+    assert_eq!(again.body, last[1].body.take());
 }
 
 /// Signs with a word.
@@ -755,6 +796,63 @@ fn urls_and_fields_are_checked_when_they_are_configured() {
         assert_eq!(lab.code("CreateTaskPushNotificationConfig", &params), -32602, "{params}");
     }
     assert!(Courier::of(&lab).next(&lab).is_none());
+}
+
+/// Each caller reads of the member that it has written.
+#[test]
+fn what_is_wrong_with_a_configuration_is_named_as_its_caller_has_it() {
+    let mut lab = lab();
+    let task = long_task(&mut lab);
+    let bad = json!({"url": URL, "authentication": {"schemes": [5]}});
+    let bare = json!({"url": URL, "authentication": {"credentials": "c"}});
+    let url = json!({"url": "nothing"});
+    const V03_SET: &str = "tasks/pushNotificationConfig/set";
+    const V01_SET: &str = "tasks/pushNotification/set";
+    const V1_SET: &str = "CreateTaskPushNotificationConfig";
+    let v1 = |config: &Value| {
+        let mut params = config.clone();
+        params["taskId"] = json!(task);
+        params
+    };
+    let old = |config: &Value| json!({"taskId": task, "pushNotificationConfig": config});
+    let v01 = |config: &Value| json!({"id": task, "pushNotificationConfig": config});
+    let inline = |generation, config: &Value| with_webhook(generation, "hi", config.clone());
+    for (method, params, member) in [
+        (V1_SET, v1(&bare), "authentication.scheme"),
+        (V1_SET, v1(&url), "url"),
+        (V03_SET, old(&bad), "pushNotificationConfig.authentication.schemes"),
+        (V03_SET, old(&bare), "pushNotificationConfig.authentication.schemes"),
+        (V03_SET, json!({"taskId": task}), "pushNotificationConfig.url"),
+        (V03_SET, old(&Value::Null), "pushNotificationConfig.url"),
+        (V03_SET, old(&json!("x")), "pushNotificationConfig"),
+        (V01_SET, v01(&bare), "pushNotificationConfig.authentication.schemes"),
+        (
+            V1.send(),
+            inline(V1, &bare),
+            "configuration.taskPushNotificationConfig.authentication.scheme",
+        ),
+        (V1.send(), inline(V1, &url), "configuration.taskPushNotificationConfig.url"),
+        (
+            V03.send(),
+            inline(V03, &bad),
+            "configuration.pushNotificationConfig.authentication.schemes",
+        ),
+        (V03.send(), inline(V03, &json!("x")), "configuration.pushNotificationConfig"),
+        (V01.send(), inline(V01, &url), "pushNotification.url"),
+        (V01.send(), inline(V01, &bare), "pushNotification.authentication.schemes"),
+    ] {
+        let answer = lab.call(method, &params);
+        assert_eq!(answer["error"]["code"], -32602, "{method} {params}: {answer}");
+        let said = format!("{}{}", answer["error"]["message"], answer["error"]["data"]);
+        assert!(
+            said.contains(&format!("{member}:")) || said.contains(&format!("{member}\"")),
+            "{member}: {answer}"
+        );
+    }
+    // One that stands alone is a scheme, too.
+    let alone = json!({"url": URL, "authentication": {"schemes": "Bearer", "credentials": "c"}});
+    let made = lab.result(V03_SET, &old(&alone));
+    assert_eq!(made["pushNotificationConfig"]["authentication"]["schemes"], json!(["Bearer"]));
 }
 
 #[test]
@@ -971,7 +1069,11 @@ fn what_evo_ai_configures_may_say_all_that_others_say() {
     // What is wrong is wrong here, too; and no field is there twice.
     for (member, wrong) in [
         ("events", json!(["nonsense"])),
+        // It is posted statuses alone.
+        ("events", json!(["artifacts"])),
         ("token", json!("a\nb")),
+        ("authentication", json!({"credentials": "secret"})),
+        ("headers", json!({"X-A": 1})),
         ("headers", json!({"X-A": "1", "x_a": "2"})),
         ("headers", json!({"authorization": "Bearer x"})),
     ] {
@@ -979,6 +1081,10 @@ fn what_evo_ai_configures_may_say_all_that_others_say() {
         config[member] = wrong;
         assert_eq!(set(&mut lab, config)["error"]["code"], -32602, "{member}");
     }
+    // It is about no task in particular.
+    let of_task = json!({"taskId": "t", "pushNotificationConfig": config});
+    let answer = call_as(&mut lab, EVO, "alice", EVO_SET, &of_task);
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
     // With a message it is as in 0.3, with header fields.
     set(&mut lab, Value::Null);
     let mut params = json!({"message": {"role": "user", "messageId": "m-9",
@@ -1103,8 +1209,19 @@ fn a_webhook_gets_the_events_that_it_names_or_the_operator_or_all() {
     let config = json!({"url": URL, "events": ["status"]});
     assert_eq!(kinds(&mut lab, config, "stream:4"), "submitted working completed");
     // What lags may be one post, which is the task as it is then.
-    let config = json!({"url": URL, "coalesce": true});
+    let config = json!({"url": URL, "coalesce": true, "events": []});
     assert_eq!(kinds(&mut lab, config, "stream:40"), "submitted completed");
+    // What says one of the two leaves the other to the operator.
+    let config = json!({"url": URL, "coalesce": false});
+    assert_eq!(kinds(&mut lab, config, "stream:4"), "completed");
+    let filter = PushFilter::default().coalesced(true);
+    let push = Some(PushSettings { filter, ..PushSettings::default() });
+    let mut lab = Lab::new(Setup { push, ..Setup::default() });
+    let config = json!({"url": URL, "events": ["artifacts", "final"]});
+    assert_eq!(kinds(&mut lab, config, "stream:40"), "artifact completed");
+    assert_eq!(kinds(&mut lab, json!({"url": URL}), "stream:40"), "submitted completed");
+    let config = json!({"url": URL, "coalesce": false});
+    assert_eq!(kinds(&mut lab, config, "stream:4"), all);
     let config = json!({"url": URL, "coalesce": true, "events": ["artifacts"], "id": "c"});
     let made = with_webhook(V1, "hold:9:4", config);
     let task = lab.result(V1.send(), &{
@@ -1124,6 +1241,15 @@ fn a_webhook_gets_the_events_that_it_names_or_the_operator_or_all() {
         let mut config = json!({"url": URL});
         config[member] = value;
         assert_eq!(lab.code(V1.send(), &with_webhook(V1, "hi", config)), -32602, "{member}");
+    }
+    // What was not said is not shown.
+    for (member, value, other) in
+        [("coalesce", json!(false), "events"), ("events", json!([]), "coalesce")]
+    {
+        let mut config = json!({"url": URL, "id": member, "taskId": task["task"]["id"]});
+        config[member] = value.clone();
+        let made = lab.result("CreateTaskPushNotificationConfig", &config);
+        assert_eq!((&made[member], made.get(other)), (&value, None), "{made}");
     }
     // The card says so.
     let card = lab.ask(&get("/.well-known/agent-card.json"));

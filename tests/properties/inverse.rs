@@ -952,9 +952,9 @@ fn operations_on_push_configurations_arrive_and_their_answers_come_back() {
     // A path may not hide a slash, so those of HTTP+JSON cannot say every id.
     let texts = ["[a-zé ~_-]{1,12}", "[a-zé ~_-]{1,12}", "[a-z/?=%]{0,12}"];
     let optional = [prop::option::of(identifier()), prop::option::of(identifier())];
-    let chosen = (prop::option::of(0..8_u8), prop::bool::ANY);
+    let chosen = (prop::option::of(0..8_u8), prop::option::of(prop::bool::ANY));
     check(48, (texts, optional, chosen), |(texts, [token, credentials], (kinds, coalesce))| {
-        let filter = kinds.map(|kinds| filter(kinds, coalesce));
+        let filter = (kinds.is_some() || coalesce.is_some()).then(|| filter(kinds, coalesce));
         let [task_id, id, path] = texts.each_ref().map(|text| raw(text));
         let url = format!("https://h/{}", path.raw_str());
         for (at, spoken) in all.iter().enumerate() {
@@ -1044,11 +1044,14 @@ fn the_configuration_of_evo_ai_has_headers_and_no_task() {
     }
 }
 
-/// The kinds of events of these bits.
-fn filter(kinds: u8, coalesce: bool) -> PushFilter {
+/// What says that: the kinds of events of these bits.
+fn filter(kinds: Option<u8>, coalesce: Option<bool>) -> PushFilter {
     let all = [PushFilter::STATUS, PushFilter::ARTIFACTS, PushFilter::FINAL];
-    let named = all.into_iter().enumerate().filter(|(at, _)| kinds & 1 << at != 0);
-    named.fold(PushFilter::ALL, |filter, (_, kind)| filter.with(kind)).coalesced(coalesce)
+    let filter = kinds.map_or(PushFilter::default(), |kinds| {
+        let named = all.into_iter().enumerate().filter(|(at, _)| kinds & 1 << at != 0);
+        named.fold(PushFilter::ALL, |filter, (_, kind)| filter.with(kind))
+    });
+    coalesce.map_or(filter, |coalesce| filter.coalesced(coalesce))
 }
 
 /// All that a call on configurations says.

@@ -76,7 +76,10 @@ fn filter(on: &Invocation<'_>) -> Result<Option<PushFilter>, CommandFailure> {
     if events.is_none() && !coalesce {
         return Ok(None);
     }
-    let mut filter = PushFilter::ALL.coalesced(coalesce);
+    let mut filter = match coalesce {
+        true => PushFilter::default().coalesced(true),
+        false => PushFilter::default(),
+    };
     for name in events.into_iter().flat_map(|events| events.split(',')) {
         let kind = PushFilter::named(name.trim()).ok_or_else(|| {
             let wrong = format!("--events: {name:?} is not status, artifacts or final");
@@ -168,10 +171,13 @@ fn config_text(output: &mut TextOutput, config: PushConfig<'_>, task: Option<&st
     if config.scheme().is_some() {
         output.field("Authentication", &text(config.scheme()));
     }
-    if let Some(filter) = config.filter() {
-        let kinds = filter.kinds().collect::<Vec<_>>().join(",");
+    let filter = config.filter().unwrap_or_default();
+    if let Some(kinds) = filter.kinds() {
+        let kinds = kinds.collect::<Vec<_>>().join(",");
         output.field("Events", if kinds.is_empty() { "all" } else { &kinds });
-        output.field("Coalesce", if filter.is_coalesced() { "yes" } else { "no" });
+    }
+    if let Some(coalesces) = filter.coalesces() {
+        output.field("Coalesce", if coalesces { "yes" } else { "no" });
     }
 }
 
@@ -192,6 +198,9 @@ mod tests {
         );
         let config = config.filter(PushFilter::FINAL.with(PushFilter::STATUS));
         config_text(&mut output, config.view(), None);
-        assert!(output.text.ends_with("Events: status,final\nCoalesce: no\n"), "{}", output.text);
+        assert!(output.text.ends_with("Events: status,final\n"), "{}", output.text);
+        let config = config.filter(PushFilter::default().coalesced(false));
+        config_text(&mut output, config.view(), None);
+        assert!(output.text.ends_with("Authentication: Bearer\nCoalesce: no\n"), "{}", output.text);
     }
 }

@@ -4,8 +4,8 @@ use crate::{
     fault::Fault,
     json::Value,
     model::{
-        Generation, Op, PushCall, PushConfig, PushForm, PushRequest, RawText, pack::Packer,
-        push::push_tag,
+        ConfigPlace, Generation, Op, PushCall, PushConfig, PushForm, PushRequest, RawText,
+        pack::Packer, push::push_tag,
     },
 };
 
@@ -29,6 +29,7 @@ slots!(RefSlots {
 slots!(ScopeSlots {
     config = "config" | "pushNotificationConfig" | "push_notification_config";
     context_id: "contextId" | "context_id";
+    task_id: "taskId" | "task_id";
 });
 
 slots!(ContextSlots {
@@ -71,8 +72,9 @@ fn set<'p>(
     pack: &'p mut Vec<u8>,
 ) -> Result<PushRequest<'p>, Fault> {
     let form = PushForm::of(rules.generation);
+    let place = ConfigPlace::of_set(form);
     let mut fields = match params {
-        Some(params) => fields(cx, params)?,
+        Some(params) => fields(cx, params, place)?,
         None => ConfigFields::default(),
     };
     if let Some(task_id) = cx.task {
@@ -94,8 +96,9 @@ fn set<'p>(
         return Ok(PushRequest { call: PushCall::Delete { task_id, id: None }, form });
     }
     if fields.url.is_none() {
-        return Err(missing("url"));
+        return Err(missing(place.path("url")));
     }
+    fields.check(place)?;
     fields.pack(pack);
     Ok(PushRequest { call: PushCall::Set(PushConfig(pack)), form })
 }
@@ -175,15 +178,25 @@ pub(in crate::dialect) fn read_headers<'p>(
     let params = params.ok_or_else(|| missing("config"))?;
     let mut around = ScopeSlots::default();
     around.fill(params);
+    if params.at(around.task_id).is_some() {
+        let must = "must not be there: this configuration is about all tasks from then on";
+        return Err(Fault::param("taskId", must));
+    }
     let config = params.at(around.config).ok_or_else(|| missing("config"))?;
     if config.is_null() {
         // As in 0.1, it means that there is to be none.
         return Ok(PushRequest { call: PushCall::Delete { task_id, id: None }, form });
     }
     let config = object(Some(config), "config")?.unwrap_or(config);
-    let fields = nameless(cx, config)?;
+    let place = ConfigPlace::of_set(form);
+    let fields = nameless(cx, config, place)?;
     if fields.url.is_none() {
-        return Err(missing("config.url"));
+        return Err(missing(place.path("url")));
+    }
+    fields.check(place)?;
+    if fields.filter.is_some_and(|filter| !filter.takes_any_status()) {
+        let must = "must name status or final: nothing else is posted";
+        return Err(Fault::param(place.path("events"), must));
     }
     let mut slots = ContextSlots::default();
     slots.fill(config);
@@ -191,6 +204,6 @@ pub(in crate::dialect) fn read_headers<'p>(
     let context_id = identifier(context_id, "contextId", cx)?;
     fields.pack(pack);
     Packer(pack).put_some(push_tag::CONTEXT_ID, context_id.as_deref());
-    pack_headers(cx, fields.headers, pack)?;
+    pack_headers(cx, (fields.headers, place), pack)?;
     Ok(PushRequest { call: PushCall::Set(PushConfig(pack)), form })
 }

@@ -6,12 +6,12 @@ use std::borrow::Cow;
 use crate::{
     fault::Fault,
     json::{Kind, Value},
-    model::{PushFilter, pack::Packer, push::push_tag},
+    model::{ConfigPlace, PushFilter, pack::Packer, push::push_tag},
 };
 
 use super::{
-    super::push_ids, RawString, ReadCx, boolean, canonical, identifier, object, set, slots,
-    too_long,
+    super::push_ids, RawString, ReadCx, boolean, canonical, identifier, missing, object, set,
+    slots, too_long,
 };
 
 slots!(ConfigSlots {
@@ -56,6 +56,17 @@ pub(super) struct ConfigFields<'p> {
 }
 
 impl ConfigFields<'_> {
+    /// Checks what it needs besides a URL: nobody is sent credentials whose scheme nobody knows.
+    ///
+    /// # Errors
+    /// `InvalidParams`.
+    pub fn check(&self, place: ConfigPlace) -> Result<(), Fault> {
+        match (&self.scheme, &self.credentials) {
+            (None, Some(_)) => Err(missing(place.path("authentication.scheme"))),
+            _ => Ok(()),
+        }
+    }
+
     /// Appends them packed.
     pub fn pack(&self, pack: &mut Vec<u8>) {
         let mut packer = Packer(pack);
@@ -75,7 +86,11 @@ impl ConfigFields<'_> {
 ///
 /// # Errors
 /// `InvalidParams` with the member that is wrong.
-pub(super) fn fields<'p>(cx: &ReadCx<'_>, value: Value<'p>) -> Result<ConfigFields<'p>, Fault> {
+pub(super) fn fields<'p>(
+    cx: &ReadCx<'_>,
+    value: Value<'p>,
+    place: ConfigPlace,
+) -> Result<ConfigFields<'p>, Fault> {
     let (mut read, mut at) = (ConfigFields::default(), value);
     for depth in 0..DEPTH {
         let mut slots = ConfigSlots::default();
@@ -101,12 +116,12 @@ pub(super) fn fields<'p>(cx: &ReadCx<'_>, value: Value<'p>) -> Result<ConfigFiel
                 read.is_null = true;
                 return Ok(read);
             }
-            at = object(Some(inner), "pushNotificationConfig")?.unwrap_or(inner);
+            at = object(Some(inner), place.whole())?.unwrap_or(inner);
             continue;
         }
         // Its own id counts before one beside it.
         read.id = id.or(read.id);
-        texts(cx, at, &slots, &mut read)?;
+        texts(cx, at, (&slots, place), &mut read)?;
         return Ok(read);
     }
     Ok(read)
@@ -116,10 +131,14 @@ pub(super) fn fields<'p>(cx: &ReadCx<'_>, value: Value<'p>) -> Result<ConfigFiel
 ///
 /// # Errors
 /// `InvalidParams` with the member that is wrong.
-pub(super) fn nameless<'p>(cx: &ReadCx<'_>, value: Value<'p>) -> Result<ConfigFields<'p>, Fault> {
+pub(super) fn nameless<'p>(
+    cx: &ReadCx<'_>,
+    value: Value<'p>,
+    place: ConfigPlace,
+) -> Result<ConfigFields<'p>, Fault> {
     let (mut read, mut slots) = (ConfigFields::default(), ConfigSlots::default());
     slots.fill(value);
-    texts(cx, value, &slots, &mut read)?;
+    texts(cx, value, (&slots, place), &mut read)?;
     Ok(read)
 }
 
@@ -127,36 +146,46 @@ pub(super) fn nameless<'p>(cx: &ReadCx<'_>, value: Value<'p>) -> Result<ConfigFi
 fn texts<'p>(
     cx: &ReadCx<'_>,
     at: Value<'p>,
-    slots: &ConfigSlots,
+    (slots, place): (&ConfigSlots, ConfigPlace),
     read: &mut ConfigFields<'p>,
 ) -> Result<(), Fault> {
-    let most = cx.limits.string_bytes_max;
-    read.url = text(at.at(slots.url), "url", most)?;
-    read.token = text(at.at(slots.token), "token", most)?;
-    read.filter = filter(at, slots)?;
+    let text = |value, member| text(value, place.path(member), cx.limits.string_bytes_max);
+    read.url = text(at.at(slots.url), "url")?;
+    read.token = text(at.at(slots.token), "token")?;
+    read.filter = filter(at, slots, place)?;
     read.headers = at.at(slots.headers);
-    let authentication = object(at.at(slots.authentication), "authentication")?;
+    let authentication = object(at.at(slots.authentication), place.path("authentication"))?;
     if let Some(authentication) = authentication {
         let mut slots = AuthenticationSlots::default();
         slots.fill(authentication);
         let of = |slot| authentication.at(slot);
-        // Of several schemes the first (wire §1.9).
-        let first = of(slots.schemes).and_then(|schemes| schemes.elements().next());
-        read.scheme = text(of(slots.scheme).or(first), "authentication.scheme", most)?;
-        read.credentials = text(of(slots.credentials), "authentication.credentials", most)?;
+        // Of several schemes the first (wire §1.9); one that stands alone is meant, too.
+        let first = of(slots.schemes).and_then(|schemes| match schemes.kind() {
+            Kind::Array => schemes.elements().next(),
+            _ => Some(schemes),
+        });
+        read.scheme = text(of(slots.scheme).or(first), "authentication.scheme")?;
+        read.credentials = text(of(slots.credentials), "authentication.credentials")?;
     }
     Ok(())
 }
 
-/// Which events it gets; `None`: it does not say.
-fn filter(at: Value<'_>, slots: &ConfigSlots) -> Result<Option<PushFilter>, Fault> {
-    let (events, coalesce) = (at.at(slots.events), boolean(at.at(slots.coalesce), "coalesce")?);
+/// Which events it gets; `None`: it says nothing of that.
+fn filter(
+    at: Value<'_>,
+    slots: &ConfigSlots,
+    place: ConfigPlace,
+) -> Result<Option<PushFilter>, Fault> {
+    let coalesce = boolean(at.at(slots.coalesce), place.path("coalesce"))?;
+    let events = at.at(slots.events);
     if events.is_none() && coalesce.is_none() {
         return Ok(None);
     }
-    let mut filter = PushFilter::ALL.coalesced(coalesce == Some(true));
+    let mut filter = PushFilter::default();
     if let Some(events) = events {
-        let wrong = || Fault::param("events", "must be a list of status, artifacts and final");
+        filter = PushFilter::ALL;
+        let must = "must be a list of status, artifacts and final";
+        let wrong = || Fault::param(place.path("events"), must);
         if events.kind() != Kind::Array {
             return Err(wrong());
         }
@@ -165,7 +194,10 @@ fn filter(at: Value<'_>, slots: &ConfigSlots) -> Result<Option<PushFilter>, Faul
             filter = filter.with(PushFilter::named(&name).ok_or_else(wrong)?);
         }
     }
-    Ok(Some(filter))
+    Ok(Some(match coalesce {
+        Some(coalesce) => filter.coalesced(coalesce),
+        None => filter,
+    }))
 }
 
 /// Packs header fields of a configuration behind what it has else (wire §8).
@@ -174,12 +206,16 @@ fn filter(at: Value<'_>, slots: &ConfigSlots) -> Result<Option<PushFilter>, Faul
 /// `InvalidParams`.
 pub(super) fn pack_headers(
     cx: &ReadCx<'_>,
-    headers: Option<Value<'_>>,
+    (headers, place): (Option<Value<'_>>, ConfigPlace),
     pack: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    let Some(headers) = object(headers, "config.headers")? else { return Ok(()) };
+    let path = place.path("headers");
+    let Some(headers) = object(headers, path)? else { return Ok(()) };
     for (name, value) in headers.members() {
-        let value = canonical(value, "config.headers", cx.limits.string_bytes_max)?;
+        if !value.is_string() {
+            return Err(Fault::param(path, "must have strings as values"));
+        }
+        let value = canonical(value, path, cx.limits.string_bytes_max)?;
         Packer(pack).put(push_tag::HEADER_NAME, name.raw());
         Packer(pack).put(push_tag::HEADER_VALUE, &value);
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     json::{Kind, Value},
-    model::{Op, ReadError, Received, ReceivedKind},
+    model::{ConfigPlace, Op, PushForm, ReadError, Received, ReceivedKind},
 };
 
 use super::{
@@ -15,6 +15,9 @@ slots!(ConfigListSlots {
     configs: "configs";
     next: "nextPageToken" | "next_page_token";
 });
+
+/// Its members are named as in 1.0.
+const PLACE: ConfigPlace = ConfigPlace::of_set(PushForm::StreamResponse);
 
 /// Reads the one configuration of a set or a get.
 pub(super) fn one(
@@ -67,7 +70,7 @@ fn config(cx: &ReplyCx<'_>, value: Value<'_>, received: &mut Received) -> Result
     if value.kind() != Kind::Object {
         return Err(ReadError::new("must be an object"));
     }
-    let fields = fields(&cx.read_cx(), value).map_err(wrong)?;
+    let fields = fields(&cx.read_cx(), value, PLACE).map_err(wrong)?;
     if fields.url.is_none() {
         return Ok(false);
     }

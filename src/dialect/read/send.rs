@@ -3,7 +3,10 @@
 use crate::{
     fault::Fault,
     json::{Kind, Value, ValueSlot},
-    model::{Call, Generation, JsonObject, Message, Op, PushConfig, RawText, Send, SendMode},
+    model::{
+        Call, ConfigPlace, Generation, JsonObject, Message, Op, PushConfig, PushForm, RawText,
+        Send, SendMode,
+    },
 };
 
 use super::{
@@ -141,6 +144,7 @@ fn send_options<'p>(
     cx: &ReadCx<'_>,
     (params, slots): (Value<'p>, &SendSlots),
 ) -> Result<SendOptions<'p>, Fault> {
+    let place = ConfigPlace::of_message(PushForm::of(rules.generation));
     let mut push = object(params.at(slots.push), "pushNotification")?;
     let mut history = count(params.at(slots.history), "historyLength", 0..=INT32_MAX)?;
     let (mut at_once, mut blocking, mut modes) = (None, None, None);
@@ -149,7 +153,7 @@ fn send_options<'p>(
         let mut slots = ConfigurationSlots::default();
         slots.fill(configuration);
         let of = |slot| configuration.at(slot);
-        push = object(of(slots.push), "configuration.taskPushNotificationConfig")?.or(push);
+        push = object(of(slots.push), place.whole())?.or(push);
         let own = count(of(slots.history), "configuration.historyLength", 0..=INT32_MAX)?;
         history = own.or(history);
         at_once = boolean(of(slots.at_once), "configuration.returnImmediately")?;
@@ -191,17 +195,19 @@ fn pack_push(
     pack: &mut Vec<u8>,
 ) -> Result<Option<usize>, Fault> {
     let tenant = cx.tenant.get();
-    let mut fields = push_config::fields(cx, value)?;
+    let place = ConfigPlace::of_message(PushForm::of(rules.generation));
+    let mut fields = push_config::fields(cx, value, place)?;
     // The call has a tenant of its own, and says by itself which task it is about.
     cx.tenant.set(tenant);
     fields.task_id = None;
     if fields.url.is_none() {
         return Ok(None);
     }
+    fields.check(place)?;
     let start = pack.len();
     fields.pack(pack);
     if rules.push_headers {
-        push_config::pack_headers(cx, fields.headers, pack)?;
+        push_config::pack_headers(cx, (fields.headers, place), pack)?;
     }
     Ok(Some(start))
 }

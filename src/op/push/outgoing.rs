@@ -56,9 +56,8 @@ impl Core {
     ) -> Option<ShownPost> {
         let handle = Handle { key: post.task, ..Handle::default() };
         let PushStart { seq, snapshot } = post.start;
-        let filter = PushConfig(&post.config).filter();
-        let filter = filter.or_else(|| self.push_settings().map(|push| push.filter));
-        let filter = filter.unwrap_or_default();
+        let usual = self.push_settings().map(|push| push.filter).unwrap_or_default();
+        let filter = PushConfig(&post.config).filter().map_or(usual, |own| own.or(usual));
         let bits = self.store.bits_of(TaskKey::of(&handle), u32::MAX);
         self.store.read(TaskKey::of(&handle), |task| {
             let (newest, record) = (task.seq(), task.record());

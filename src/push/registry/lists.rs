@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, task::Wake};
 
-use super::{NewWebhook, PushRefused, PushState};
+use super::{DEFAULT_ID, NewWebhook, PushRefused, PushState};
 use crate::{
     push::{
         schedule::{PostPlace, host_name, origin_bytes},
@@ -23,6 +23,14 @@ impl PushState {
             at = webhook.next();
         }
         None
+    }
+
+    /// The webhook of a task that this id means, or none: that with no id of its own, or the first.
+    pub(super) fn meant(&self, task: u64, id: Option<&[u8]>) -> Option<PostPlace> {
+        match id {
+            Some(id) => self.find(task, id),
+            None => self.find(task, DEFAULT_ID).or_else(|| self.tasks.get(&task)?.first),
+        }
     }
 
     /// Takes one out of its task's list, and the task with its last.
@@ -61,14 +69,11 @@ impl PushState {
         .collect()
     }
 
-    /// Takes all of a task out; says how many there were.
-    pub(super) fn remove_all(&mut self, key: u64) -> usize {
-        let mut count = 0;
+    /// Takes all of a task out.
+    pub(super) fn remove_all(&mut self, key: u64) {
         while let Some(first) = self.tasks.get(&key).and_then(|task| task.first) {
             self.remove(key, first);
-            count += 1;
         }
-        count
     }
 
     /// Whether there is room for one, in place of the one with its id.

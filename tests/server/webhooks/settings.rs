@@ -65,7 +65,7 @@ fn a_configuration_says_where_webhooks_may_go() {
             [true, false, true, false, true, false, false],
         ),
         ("plain_http", "plain_http = true", [true, true, true, false, true, false, true]),
-        ("ports", "ports = [\"444\"]", [false, false, false, true, false, false, false]),
+        ("ports", "ports = [444]", [false, false, false, true, false, false, false]),
         (
             "translators",
             "translators = [\"2a01:db00:0:64::/96\"]",

@@ -35,6 +35,9 @@ fn property(key: &Key) -> Value {
         // A variable may stand for any of them.
         Shape::Choice(words) => json!({"type": "string", "anyOf": [{"enum": words}, variable()]}),
         Shape::Texts => texts(),
+        Shape::Numbers => {
+            json!({"type": "array", "items": {"anyOf": [{"type": "integer"}, {"type": "string"}]}})
+        }
         Shape::TextsOr(word) => json!({"anyOf": [{"enum": [word]}, variable(), texts()]}),
         Shape::Section(keys) => object(keys()),
         Shape::Sections(keys) => json!({"type": "array", "items": object(keys())}),

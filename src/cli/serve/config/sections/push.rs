@@ -1,6 +1,6 @@
 //! `[push]`: webhooks, and where they may go.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{num::NonZero, path::PathBuf, str::FromStr};
 
 use peregrine::{
     engine::{HostRule, PortRule, PushSettings, PushTargets},
@@ -31,9 +31,10 @@ const KEYS: &[Key] = &[
     key("plain_http", Shape::Switch, "false", "They go to public hosts over plain http, too"),
     key(
         "ports",
-        Shape::Texts,
+        Shape::Numbers,
         "[]",
-        "The ports that they may go to; 443, 80 and those above 1023 unless they are said",
+        "The ports that they may go to, as [443, 8443]; 443, 80 and those above 1023 unless some \
+         are said",
     ),
     key(
         "translators",
@@ -53,15 +54,15 @@ const KEYS: &[Key] = &[
         "events",
         Shape::Texts,
         "[]",
-        "Which events webhooks get that do not say so themselves: status, artifacts, final (a \
+        "Which events webhooks get that do not name any themselves: status, artifacts, final (a \
          status that ends the task, or asks for something); all unless some are said",
     ),
     key(
         "coalesce",
         Shape::Switch,
         "false",
-        "To such webhooks several events that wait at the same time are one: the task as it is \
-         then",
+        "To webhooks that do not say otherwise several events that wait at the same time are one: \
+         the task as it is then",
     ),
     key(
         "sign_keys",
@@ -86,7 +87,8 @@ pub fn keys() -> &'static [Key] {
 pub fn read(root: &ConfigSection) -> Result<Option<PushSettings>, Wrong> {
     let Some(section) = root.section("push") else { return Ok(Some(PushSettings::default())) };
     let is_on = |name| section.switch(name).unwrap_or(false);
-    let ports: Vec<u16> = all(section, "ports", "a port")?;
+    let ports: Vec<NonZero<u16>> = all(section, "ports", "a port")?;
+    let ports: Vec<u16> = ports.into_iter().map(NonZero::get).collect();
     let targets = PushTargets {
         allow: all::<HostRule>(section, "allow", "")?,
         deny: all::<HostRule>(section, "deny", "")?,

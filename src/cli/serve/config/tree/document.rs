@@ -185,7 +185,12 @@ impl FileReader<'_> {
                 text if text == *word => Ok(ConfigValue::Text(text)),
                 _ => Err(at.wrong(format!("must be {word:?} or an array of strings"))),
             },
-            (Shape::Texts | Shape::TextsOr(_), _) => self.texts(at).map(ConfigValue::Texts),
+            (Shape::Texts | Shape::TextsOr(_), _) => {
+                self.items(at, "must be an array of strings").map(ConfigValue::Texts)
+            }
+            (Shape::Numbers, _) => {
+                self.items(at, "must be an array of whole numbers").map(ConfigValue::Texts)
+            }
             (_, _) => self.text(at).map(ConfigValue::Text),
         }
     }
@@ -197,13 +202,19 @@ impl FileReader<'_> {
         self.expander.expand(text).map_err(|message| at.wrong(message))
     }
 
-    fn texts(&mut self, at: &At<'_, '_>) -> Result<Vec<Item>, Wrong> {
-        let DeValue::Array(values) = at.value.get_ref() else {
-            return Err(at.wrong("must be an array of strings"));
-        };
+    /// The items of an array: strings, and where numbers are meant also those.
+    fn items(&mut self, at: &At<'_, '_>, must: &str) -> Result<Vec<Item>, Wrong> {
+        let DeValue::Array(values) = at.value.get_ref() else { return Err(at.wrong(must)) };
         let items = values.iter().map(|value| {
             let line = self.lines.number(value.span().start);
-            let text = self.text(&At { value, line, path: at.path.clone() })?;
+            let at = At { value, line, path: at.path.clone() };
+            let text = match value.get_ref() {
+                DeValue::Integer(number) if must.ends_with("numbers") => {
+                    number.as_str().replace('_', "")
+                }
+                DeValue::String(_) => self.text(&at)?,
+                _ => return Err(at.wrong(must)),
+            };
             Ok(Item { text, line: Some(line) })
         });
         items.collect()

@@ -76,6 +76,8 @@ pub enum Shape {
     Choice(&'static [&'static str]),
     /// An array of strings.
     Texts,
+    /// An array of whole numbers, or of strings that are numbers.
+    Numbers,
     /// This word, or an array of strings.
     TextsOr(&'static str),
     /// A table with these keys.
@@ -109,7 +111,7 @@ impl Shape {
             }
             Shape::Measure(_) | Shape::Text | Shape::Path => Ok(ConfigValue::Text(text.to_owned())),
             Shape::Choice(words) => choice(words, text),
-            Shape::Texts => Ok(list()),
+            Shape::Texts | Shape::Numbers => Ok(list()),
             Shape::TextsOr(word) if text == *word => Ok(ConfigValue::Text(text.to_owned())),
             Shape::TextsOr(_) => Ok(list()),
             Shape::Section(_) | Shape::Sections(_) | Shape::Named(_) => {
