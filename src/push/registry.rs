@@ -248,12 +248,17 @@ impl Webhooks {
         let Some(place) = state.meant(task, id) else { return false };
         state.remove(task, place);
         state.settle(task);
+        drop(state);
+        // Whoever has waited for its place goes on.
+        self.changes.wake();
         true
     }
 
     /// Lets all of a task go.
     pub fn delete_all(&self, task: u64) {
-        self.lock().remove_all(task);
+        if self.lock().remove_all(task) > 0 {
+            self.changes.wake();
+        }
     }
 
     /// There is no task for a watch that [`Webhooks::set`] has given. If it has left meanwhile its

@@ -13,6 +13,7 @@ mod host_line;
 mod hosts;
 mod origins;
 mod outcome;
+mod owners;
 mod pace;
 mod pending;
 mod turns;
@@ -27,7 +28,8 @@ use foldhash::fast::RandomState;
 
 use self::{
     origins::PostOrigins,
-    turns::{LaneKey, Lanes, OwnerPosts},
+    owners::OwnerPosts,
+    turns::{LaneKey, Lanes},
 };
 
 pub use self::pace::{Pace, PostPlace};

@@ -69,11 +69,14 @@ impl PushState {
         .collect()
     }
 
-    /// Takes all of a task out.
-    pub(super) fn remove_all(&mut self, key: u64) {
+    /// Takes all of a task out; says how many there were.
+    pub(super) fn remove_all(&mut self, key: u64) -> usize {
+        let mut count = 0;
         while let Some(first) = self.tasks.get(&key).and_then(|task| task.first) {
             self.remove(key, first);
+            count += 1;
         }
+        count
     }
 
     /// Whether there is room for one, in place of the one with its id.

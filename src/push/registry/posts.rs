@@ -133,3 +133,61 @@ impl PushState {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::{Wake, Waker},
+    };
+
+    use crate::push::{
+        NextPost, Pace, Post, PushBounds, Webhooks,
+        registry::tests::{BOUNDS, at, set},
+    };
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Woken>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn whoever_leaves_while_a_place_is_kept_for_it_wakes_the_courier() {
+        let bounds = PushBounds { per_host: 100, bytes_max: 1 << 30, ..BOUNDS };
+        let pace = Pace { per_host: 2, per_owner: 1, posts_max: 16, ..Pace::default() };
+        let webhooks = Webhooks::new(bounds, pace);
+        let woken = Arc::new(Woken::default());
+        let courier = Waker::from(Arc::clone(&woken));
+        let next = || -> Option<Box<Post>> {
+            match webhooks.next(at(0), &courier) {
+                NextPost::Post(post) => Some(post),
+                NextPost::At(_) | NextPost::Never => None,
+            }
+        };
+        let put = |task, owner, url| {
+            set(&webhooks, task, owner, "a", url).unwrap();
+            webhooks.note(task);
+        };
+        put(1, 0, "https://h.example/");
+        put(2, 0, "https://h.example/");
+        put(3, 7, "https://g.example/");
+        let posts = [(); 3].map(|()| next().unwrap());
+        put(4, 7, "https://h.example/");
+        put(5, 0, "https://h.example/");
+        let first = posts.iter().find(|post| post.task == 1).unwrap();
+        webhooks.delivered(first.place, 9, at(0), false);
+        assert!(next().is_none(), "the place is kept for the one whose owner has none");
+        let before = woken.0.load(Ordering::Relaxed);
+        webhooks.delete(4, None);
+        assert_eq!(woken.0.load(Ordering::Relaxed), before + 1);
+        assert_eq!(next().unwrap().task, 5);
+    }
+}

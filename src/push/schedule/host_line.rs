@@ -2,11 +2,17 @@
 //!
 //! Law: owners take turns, and so do the origins of each, so that nobody who names many ports of a
 //! host is before somebody else more than once. An origin is in the line of an owner at most once;
-//! of those that need no place any more some are still in it.
+//! of those that need no place any more some are still in it, as many as of the others at most, or
+//! [`SPARE`].
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
+
+use super::{
+    SPARE,
+    turns::{LaneKey, Lanes},
+};
 
 /// The line of a host.
 #[derive(Default)]
@@ -23,6 +29,8 @@ struct Others {
     origins: HashMap<u32, VecDeque<u32>, RandomState>,
     /// Owners and origins that are in line.
     listed: HashSet<(u32, u32), RandomState>,
+    /// How many of those there may be before they are looked at.
+    most: usize,
 }
 
 impl HostLine {
@@ -35,17 +43,21 @@ impl HostLine {
     }
 
     /// Puts an owner's origin behind its others.
-    pub fn enter(&mut self, owner: u32, origin: u32) {
+    pub fn enter(&mut self, owner: u32, origin: u32, lanes: &Lanes) {
         match self.first {
             None => self.first = Some((owner, origin)),
             Some(first) if first == (owner, origin) => {}
-            Some(_) => self.others.get_or_insert_default().enter(owner, origin),
+            Some(_) => {
+                let others = self.others.get_or_insert_default();
+                others.enter(owner, origin);
+                others.tidy(lanes);
+            }
         }
     }
 
-    /// The origin whose turn it is.
-    pub fn first(&self) -> Option<u32> {
-        self.first.map(|(_, origin)| origin)
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.as_ref().map_or(0, |it| it.listed.len())
     }
 
     /// The owner and the origin whose turn it is.
@@ -79,19 +91,39 @@ impl Others {
         self.listed.remove(&(owner, origin));
         Some((owner, origin))
     }
+
+    /// Takes those out that have no lane any more, when they may be more than the others.
+    fn tidy(&mut self, lanes: &Lanes) {
+        if self.listed.len() <= self.most.max(SPARE) {
+            return;
+        }
+        self.listed.retain(|(owner, origin)| {
+            let lane = |is_tried| LaneKey { origin: *origin, owner: *owner, is_tried };
+            [false, true].into_iter().any(|is_tried| lanes.contains_key(&lane(is_tried)))
+        });
+        let listed = &self.listed;
+        self.origins.retain(|owner, origins| {
+            origins.retain(|origin| listed.contains(&(*owner, *origin)));
+            !origins.is_empty()
+        });
+        self.owners.retain(|owner| self.origins.contains_key(owner));
+        self.most = 2 * self.listed.len();
+        self.listed.shrink_to(self.most);
+        self.owners.shrink_to(self.most);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::HostLine;
+    use super::{HostLine, Lanes};
 
     #[test]
     fn owners_take_turns_however_many_origins_they_have() {
         let mut line = HostLine::default();
         for origin in [1, 2, 3, 1] {
-            line.enter(7, origin);
+            line.enter(7, origin, &Lanes::default());
         }
-        line.enter(8, 3);
+        line.enter(8, 3, &Lanes::default());
         let next: Vec<_> = std::iter::from_fn(|| line.next()).collect();
         assert_eq!(next, [(7, 1), (7, 2), (8, 3), (7, 3)]);
         assert!(line.is_empty());

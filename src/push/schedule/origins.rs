@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use super::{
     Pace, PostPlace,
     hosts::{PostHost, PostHosts, host_name},
-    turns::{LaneKey, LaneLine, LaneTurn},
+    turns::{LaneKey, LaneLine, LaneTurn, Lanes},
 };
 
 /// Whether posts go to an origin: its circuit breaker.
@@ -87,23 +87,16 @@ impl PostOrigin {
         })
     }
 
-    /// Who is next, without its turn; of those that `is_its` knows.
-    pub fn first_in_line(&mut self, is_its: impl Fn(&LaneTurn) -> bool) -> Option<LaneKey> {
+    /// Who is next in either line, without their turns; of those that `is_its` knows.
+    pub fn fronts(&mut self, is_its: impl Fn(&LaneTurn) -> bool) -> [Option<LaneKey>; 2] {
         let first = self.is_tried_next;
-        [first, !first].into_iter().find_map(|is_tried| {
+        [first, !first].map(|is_tried| {
             let turns = &mut self.lines[usize::from(is_tried)].turns;
             while turns.front().is_some_and(|turn| !is_its(turn)) {
                 turns.pop_front();
             }
             turns.front().map(|turn| turn.lane)
         })
-    }
-
-    /// What may wait there, of what has failed (true) and what has not, in turns.
-    pub fn kinds_in_turns(&self) -> [Option<bool>; 2] {
-        let first = self.is_tried_next;
-        [first, !first]
-            .map(|kind| (!self.lines[usize::from(kind)].turns.is_empty()).then_some(kind))
     }
 
     /// Says that.
@@ -226,12 +219,6 @@ impl PostOrigins {
         }
     }
 
-    /// Whether an origin is the first in the line of its host.
-    pub fn is_first_in_line(&self, number: u32) -> bool {
-        let host = self.get(number).and_then(|origin| self.hosts.get(origin.host));
-        host.is_some_and(|host| host.line.first() == Some(number))
-    }
-
     /// Whether an origin may have another post, if its host has a place.
     pub fn is_open(&self, number: u32, pace: &Pace) -> bool {
         let Some(origin) = self.get(number) else { return false };
@@ -268,27 +255,32 @@ impl PostOrigins {
         }
     }
 
-    /// Puts an owner's origin into the line of its host.
-    pub fn wait_for_host(&mut self, number: u32, owner: u32) {
-        let host = self.get(number).map(|origin| origin.host);
+    /// Puts the owner and the origin of a lane into the line of its host.
+    pub fn wait_for_host(&mut self, lane: LaneKey, lanes: &Lanes) {
+        let host = self.get(lane.origin).map(|origin| origin.host);
         if let Some(host) = host.and_then(|host| self.hosts.get_mut(host)) {
-            host.line.enter(owner, number);
+            host.line.enter(lane.owner, lane.origin, lanes);
         }
     }
 
-    /// Keeps a place at an origin and its host for a lane, whose owner has none, so that both are
-    /// free together some time: one at a host, and none for a lane that has no place there or asks
-    /// whether the origin is back.
-    pub fn reserve(&mut self, lane: LaneKey, pace: &Pace) {
+    /// Keeps the last place at an origin and its host for a lane, whose owner has none, so that
+    /// both are free together some time: one at a host, and none for a lane that asks whether the
+    /// origin is back. Says whether it is kept.
+    pub fn reserve(&mut self, lane: LaneKey, pace: &Pace) -> bool {
         let Some(origin) = self.get(lane.origin).filter(|at| at.circuit == Circuit::Closed) else {
-            return;
+            return false;
         };
-        let number = origin.host;
-        let host = self.hosts.get_mut(number).filter(|host| host.reserved.is_none());
-        if let Some(host) = host.filter(|_| pace.per_host > 1) {
+        let (number, posting) = (origin.host, origin.posting);
+        let Some(host) = self.hosts.get_mut(number).filter(|host| host.reserved.is_none()) else {
+            return false;
+        };
+        let is_last =
+            host.posting + 1 >= pace.per_host || posting + 1 >= pace.posts_of_origin(host.origins);
+        if is_last && pace.per_host > 1 {
             host.reserved = Some(lane);
             self.count_post(lane.origin, 1);
         }
+        is_last && pace.per_host > 1
     }
 
     /// A lane needs the place no more that is kept for it; false: there is none.

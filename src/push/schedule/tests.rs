@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod fairness;
+
 use super::{
     FailureKind::{NoAnswer, Refused, Unwell},
     turns::LaneTurn,
@@ -716,10 +718,10 @@ impl Model {
         assert_eq!(taken, self.under_way.len() + granted + reserved);
         let of_origins = schedule.origins.all().map(|origin| origin.posting as usize);
         assert_eq!(of_origins.sum::<usize>(), taken);
-        let of_owners = schedule.owners.values().map(|owner| owner.posting() as usize);
+        let of_owners = schedule.owners.values().map(|owner| owner.posting as usize);
         assert_eq!(of_owners.sum::<usize>(), self.under_way.len() + granted);
         let lines = schedule.origins.all().flat_map(|origin| &origin.lines);
-        let lines = lines.chain(schedule.owners.values().map(|owner| owner.line()));
+        let lines = lines.chain(schedule.owners.values().flat_map(|owner| owner.lines()));
         let is_live =
             |turn: &&LaneTurn| schedule.lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane));
         let turns = lines.flat_map(|line| &line.turns).filter(is_live).count();
@@ -731,7 +733,7 @@ impl Model {
             // ends.
             let is_free = of_origin < schedule.pace.posts_of_origin(2)
                 && schedule.origins.has_place(key.origin, &schedule.pace);
-            let posting = schedule.owners.get(&key.owner).map_or(0, |owner| owner.posting());
+            let posting = schedule.owners.get(&key.owner).map_or(0, |owner| owner.posting);
             assert!(!is_free || posting >= schedule.pace.posts_of_owner(key.owner));
         }
     }

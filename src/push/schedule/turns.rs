@@ -8,8 +8,8 @@
 //! through until it is taken. So no place is free while somebody waits for it alone; but an origin
 //! whose host has no other any more takes what it has left to others when its next post ends. Each
 //! turn lets one through, and who has more goes to the end of the line. Where its owner has no
-//! place when a lane's turn at an origin comes, one is kept for it there, so that it gets both
-//! though neither is ever free for long.
+//! place when a lane's turn at an origin comes, the last one there is kept for it, so that it gets
+//! both though neither is ever free for long; every second place of the owner is for such lanes.
 
 use std::{
     cmp::Reverse,
@@ -65,37 +65,11 @@ pub(super) struct LaneLine {
 
 impl LaneLine {
     /// Takes those out whose turn is over, when they may be more than the others.
-    fn tidy(&mut self, lanes: &Lanes) {
+    pub(super) fn tidy(&mut self, lanes: &Lanes) {
         if self.turns.len() > self.most.max(SPARE) {
             self.turns.retain(|turn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane)));
             self.most = 2 * self.turns.len();
         }
-    }
-}
-
-/// What is posted for one owner.
-#[derive(Default)]
-pub(super) struct OwnerPosts {
-    /// Posts that are under way or granted.
-    posting: u32,
-    /// Lanes that wait for the owner.
-    line: LaneLine,
-}
-
-impl OwnerPosts {
-    /// Whether nothing is posted for it and nobody waits.
-    pub fn is_idle(&self) -> bool {
-        self.posting == 0 && self.line.turns.is_empty()
-    }
-
-    #[cfg(test)]
-    pub fn posting(&self) -> u32 {
-        self.posting
-    }
-
-    #[cfg(test)]
-    pub fn line(&self) -> &LaneLine {
-        &self.line
     }
 }
 
@@ -174,7 +148,7 @@ impl<T> Schedule<T> {
 
     fn wait_for_origin(&mut self, turn: LaneTurn, put: fn(&mut VecDeque<LaneTurn>, LaneTurn)) {
         let lane = turn.lane;
-        self.origins.wait_for_host(lane.origin, lane.owner);
+        self.origins.wait_for_host(lane, &self.lanes);
         if let Some(origin) = self.origins.get_mut(lane.origin) {
             let line = &mut origin.lines[usize::from(lane.is_tried)];
             put(&mut line.turns, turn);
@@ -182,12 +156,10 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// The same in the line of its owner.
-    fn wait_for_owner(&mut self, lane: LaneKey) {
+    /// The same in a line of its owner; `is_kept`: a place is kept for it.
+    fn wait_for_owner(&mut self, lane: LaneKey, is_kept: bool) {
         let turn = self.new_turn(lane, true);
-        let owner = self.owners.entry(lane.owner).or_default();
-        owner.line.turns.push_back(turn);
-        owner.line.tidy(&self.lanes);
+        self.owners.entry(lane.owner).or_default().wait(turn, is_kept, &self.lanes);
     }
 
     fn new_turn(&mut self, key: LaneKey, waits_for_owner: bool) -> LaneTurn {
@@ -226,19 +198,18 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Puts the one who is next at an origin into the line of its host, if the origin has a place
-    /// and is not the first there.
+    /// Puts those who are next at an origin, of either kind, into the line of its host, if the
+    /// origin has a place: whoever had none when it was its turn there has left that line.
     fn list(&mut self, number: u32) {
-        if self.origins.is_first_in_line(number) {
+        if !self.origins.is_open(number, &self.pace) {
             return;
         }
         let lanes = &self.lanes;
         let is_its = |turn: &LaneTurn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane));
-        if let Some(origin) = self.origins.get_mut(number)
-            && let Some(lane) = origin.first_in_line(is_its)
-            && self.origins.is_open(number, &self.pace)
-        {
-            self.origins.wait_for_host(number, lane.owner);
+        let Some(origin) = self.origins.get_mut(number) else { return };
+        let fronts = origin.fronts(is_its);
+        for lane in fronts.into_iter().flatten() {
+            self.origins.wait_for_host(lane, &self.lanes);
         }
     }
 
@@ -256,15 +227,22 @@ impl<T> Schedule<T> {
         origin.next_turn(is_its).map(|turn| turn.lane)
     }
 
-    /// A lane of an owner that waits for an origin: what has failed and what has not, in turns.
+    /// A lane of an owner that waits for an origin: of what has failed and what has not that which
+    /// has waited longer.
     fn waiting_lane(&mut self, number: u32, owner: u32) -> Option<LaneKey> {
         let origin = self.origins.get_mut(number)?;
-        let next = origin.kinds_in_turns().into_iter().flatten().find(|is_tried| {
-            let key = LaneKey { origin: number, owner, is_tried: *is_tried };
-            self.lanes.get(&key).is_some_and(|lane| !lane.waits_for_owner)
-        });
-        let is_tried = next?;
-        let key = LaneKey { origin: number, owner, is_tried };
+        let key = |is_tried| LaneKey { origin: number, owner, is_tried };
+        let waits = |is_tried| {
+            let lane = self.lanes.get(&key(is_tried)).filter(|lane| !lane.waits_for_owner)?;
+            Some(lane.ticket)
+        };
+        let is_tried = match (waits(false), waits(true)) {
+            (Some(untried), Some(tried)) => (tried.wrapping_sub(untried) as i32) < 0,
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+            (None, None) => return None,
+        };
+        let key = key(is_tried);
         origin.prefer(!is_tried);
         // Most often it is the first of its line, too, whose turn is over now.
         origin.lines[usize::from(is_tried)].turns.pop_front_if(|turn| turn.lane == key);
@@ -279,7 +257,7 @@ impl<T> Schedule<T> {
             if owner.posting >= most {
                 return;
             }
-            let Some(LaneTurn { lane: key, ticket }) = owner.line.turns.pop_front() else { return };
+            let Some(LaneTurn { lane: key, ticket }) = owner.next_turn() else { return };
             if self.lanes.get(&key).is_none_or(|lane| lane.ticket != ticket) {
                 continue;
             }
@@ -301,8 +279,8 @@ impl<T> Schedule<T> {
         let owner = self.owners.entry(key.owner).or_default();
         self.origins.unreserve(key);
         if owner.posting >= most {
-            self.origins.reserve(key, &self.pace);
-            return self.wait_for_owner(key);
+            let is_kept = self.origins.reserve(key, &self.pace);
+            return self.wait_for_owner(key, is_kept);
         }
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let entries = &mut self.entries;

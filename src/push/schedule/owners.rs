@@ -1,0 +1,43 @@
+//! Owners: how many of their posts are under way, and which of their lanes wait for one.
+
+use super::turns::{LaneLine, LaneTurn, Lanes};
+
+/// What is posted for one owner.
+#[derive(Default)]
+pub(super) struct OwnerPosts {
+    /// Posts that are under way or granted.
+    pub posting: u32,
+    /// Lanes that wait for the owner, in turns: those for which a place is kept meanwhile, and the
+    /// others.
+    lines: [LaneLine; 2],
+    /// Which of the two is next.
+    is_other_next: bool,
+}
+
+impl OwnerPosts {
+    /// Whether nothing is posted for it and nobody waits.
+    pub fn is_idle(&self) -> bool {
+        self.posting == 0 && self.lines.iter().all(|line| line.turns.is_empty())
+    }
+
+    /// Puts a lane into its line.
+    pub fn wait(&mut self, turn: LaneTurn, is_kept: bool, lanes: &Lanes) {
+        let line = &mut self.lines[usize::from(!is_kept)];
+        line.turns.push_back(turn);
+        line.tidy(lanes);
+    }
+
+    /// The next turn, of either line in turns.
+    pub fn next_turn(&mut self) -> Option<LaneTurn> {
+        let first = usize::from(self.is_other_next);
+        let turn = self.lines[first].turns.pop_front();
+        let turn = turn.or_else(|| self.lines[1 - first].turns.pop_front())?;
+        self.is_other_next = first == 0;
+        Some(turn)
+    }
+
+    #[cfg(test)]
+    pub fn lines(&self) -> &[LaneLine; 2] {
+        &self.lines
+    }
+}

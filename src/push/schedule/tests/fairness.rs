@@ -1,0 +1,228 @@
+//! How long anybody waits while others always have something to post.
+
+use super::*;
+
+/// What is under way, and whose posts arrive as soon as others are granted: time goes on meanwhile.
+struct Run {
+    schedule: Schedule<()>,
+    now_ms: u64,
+    under_way: Vec<PostPlace>,
+}
+
+impl Run {
+    fn new(pace: Pace) -> Run {
+        Run { schedule: Schedule::new(pace), now_ms: 0, under_way: Vec::new() }
+    }
+
+    /// So many webhooks of an owner, each with something to post.
+    fn put(&mut self, count: usize, origin: &str, owner: u32) -> Vec<PostPlace> {
+        let places: Vec<_> = (0..count).map(|_| self.schedule.add(origin, owner, ())).collect();
+        places.iter().for_each(|place| self.schedule.note(*place, self.now_ms));
+        places
+    }
+
+    fn one(&mut self, origin: &str, owner: u32) -> PostPlace {
+        self.put(1, origin, owner)[0]
+    }
+
+    fn begin(&mut self) {
+        self.under_way.extend(all(&mut self.schedule, self.now_ms));
+    }
+
+    /// Whose post is refused, and wanted again in a second.
+    fn refuse(&mut self, place: PostPlace) {
+        self.schedule.failed(place, Refused, self.now_ms, Some(1_000), 0);
+    }
+
+    /// Posts that end, the oldest first, until one of that webhook is under way: those of
+    /// `refusing` are refused, all others arrive and have more; `None`: never.
+    fn wait(&mut self, place: PostPlace, refusing: &[PostPlace]) -> Option<usize> {
+        for ends in 0..10_000 {
+            self.begin();
+            if self.under_way.contains(&place) {
+                return Some(ends);
+            }
+            self.now_ms += 100;
+            let ended = self.under_way.remove(0);
+            match refusing.contains(&ended) {
+                true => self.refuse(ended),
+                false => self.schedule.delivered(ended, self.now_ms, true),
+            }
+        }
+        None
+    }
+
+    /// The same in few.
+    #[track_caller]
+    fn wait_little(&mut self, place: PostPlace, refusing: &[PostPlace]) {
+        let ends = self.wait(place, refusing).expect("it has its turn");
+        assert!(ends <= 30, "{ends}");
+    }
+}
+
+#[test]
+fn after_the_rest_of_an_origin_owners_take_turns() {
+    let mut run = Run::new(Pace::default());
+    let (one, two) = (run.put(100, "https://a", 1), run.put(100, "https://a", 2));
+    run.begin();
+    for place in std::mem::take(&mut run.under_way) {
+        fail(&mut run.schedule, place, 0);
+    }
+    run.now_ms = run.schedule.due_ms().unwrap();
+    let mut counts = [0; 2];
+    for _ in 0..2_000 {
+        run.begin();
+        let ended = run.under_way.remove(0);
+        counts[usize::from(two.contains(&ended))] += 1;
+        run.now_ms += 10;
+        run.schedule.delivered(ended, run.now_ms, true);
+    }
+    assert!(one.len() == two.len() && counts.iter().all(|count| *count > 900), "{counts:?}");
+}
+
+#[test]
+fn both_of_an_owner_have_their_turn_that_was_tried_and_that_was_not() {
+    let mut run = Run::new(Pace::default());
+    let tried = run.one("https://a", 2);
+    run.begin();
+    run.under_way.clear();
+    run.refuse(tried);
+    run.put(40, "https://a", 1);
+    run.begin();
+    let untried = run.one("https://a", 2);
+    run.now_ms = 1_000;
+    run.begin();
+    run.wait_little(tried, &[]);
+    run.wait_little(untried, &[]);
+}
+
+#[test]
+fn what_fails_holds_up_no_newcomer_of_its_own_owner() {
+    let mut run = Run::new(Pace { give_up_ms: u64::MAX, ..Pace::default() });
+    let failing = run.put(40, "https://h", 0);
+    while let Some(place) = run.schedule.next(0) {
+        run.refuse(place);
+    }
+    run.put(40, "https://h", 1);
+    run.begin();
+    run.now_ms = 1_000;
+    run.begin();
+    let newcomer = run.one("https://h", 0);
+    run.wait_little(newcomer, &failing);
+}
+
+#[test]
+fn whoever_is_at_a_port_that_is_full_has_a_turn_when_it_has_a_place() {
+    let mut run = Run::new(Pace::default());
+    // With another port at its host it may have six.
+    run.schedule.add("https://h:2", 3, ());
+    run.put(40, "https://h:1", 1);
+    run.begin();
+    assert_eq!(run.under_way.len(), 6);
+    let victim = run.one("https://h:1", 2);
+    // They hang.
+    run.put(2, "https://h:2", 3);
+    assert_eq!(all(&mut run.schedule, 0).len(), 2);
+    run.wait_little(victim, &[]);
+}
+
+#[test]
+fn many_ports_and_something_that_was_tried_are_no_more_turns() {
+    let mut run = Run::new(Pace::default());
+    let tried = run.one("https://h:443", 9);
+    run.begin();
+    run.under_way.clear();
+    run.refuse(tried);
+    run.put(40, "https://h:443", 1);
+    run.begin();
+    assert_eq!(run.under_way.len(), 8);
+    for port in 1_000..2_000 {
+        run.one(&format!("https://h:{port}"), 9);
+    }
+    let victim = run.one("https://h:443", 2);
+    run.now_ms = 1_000;
+    run.wait_little(victim, &[]);
+}
+
+#[test]
+fn nobody_keeps_a_place_for_long_whose_posts_go_elsewhere() {
+    for elsewhere in [0, 1_000] {
+        let mut run = Run::new(Pace::default());
+        run.put(20, "https://h:1", 2);
+        run.begin();
+        // Owner 4 has all its posts elsewhere, and so many more wait there.
+        for host in 0..64 + elsewhere {
+            run.one(&format!("https://z{host}"), 4);
+        }
+        run.one("https://h:1", 4);
+        let victim = run.one("https://h:1", 3);
+        run.wait_little(victim, &[]);
+        let (mut kept, mut numbers) = (0, Numbers(9));
+        for _ in 0..4_000 {
+            run.begin();
+            let ended = run.under_way.swap_remove(numbers.below(run.under_way.len()));
+            run.schedule.delivered(ended, 0, true);
+            let mut hosts = run.schedule.origins.hosts().all();
+            kept += usize::from(hosts.any(|host| host.reserved.is_some()));
+        }
+        assert!(kept < 1_000, "{kept}");
+    }
+}
+
+#[test]
+fn whoever_has_left_leaves_the_line_of_its_host() {
+    let mut run = Run::new(Pace::default());
+    run.put(16, "https://h:1", 1);
+    run.begin();
+    for owner in 100..150 {
+        let ports = 2..102;
+        let places: Vec<_> =
+            ports.map(|port| run.one(&format!("https://h:{port}"), owner)).collect();
+        for place in places {
+            run.schedule.remove(place);
+        }
+    }
+    let lines = || run.schedule.origins.hosts().all().map(|host| host.line.len());
+    assert!(lines().sum::<usize>() <= 2 * SPARE, "{}", lines().sum::<usize>());
+}
+
+/// Whatever happens, nobody waits for more than some rounds of all.
+#[test]
+fn nobody_waits_for_ever_whatever_happens() {
+    for seed in 0..40 {
+        let mut numbers = Numbers(seed);
+        let mut run = Run::new(Pace {
+            per_owner: if seed % 3 == 0 { 4 } else { 64 },
+            pause_ms_min: 1,
+            pause_ms_max: 2,
+            rest_ms_max: 2,
+            rest_after: if seed % 2 == 0 { 8 } else { 3 },
+            ..Pace::default()
+        });
+        let origins = 1 + numbers.below(3);
+        let mut kinds = HashMap::new();
+        for _ in 0..10 + numbers.below(20) {
+            let origin = format!("https://h:{}", numbers.below(origins));
+            let place = run.one(&origin, 1 + numbers.below(4) as u32);
+            kinds.insert(place, numbers.below(4));
+        }
+        let mut since: HashMap<PostPlace, usize> = kinds.keys().map(|place| (*place, 0)).collect();
+        for ends in 0..5_000 {
+            run.now_ms += 3;
+            run.begin();
+            since.retain(|place, _| !run.under_way.contains(place));
+            let longest = since.values().map(|at| ends - at).max().unwrap_or(0);
+            assert!(longest < 200, "seed {seed}: {longest}");
+            if run.under_way.is_empty() {
+                continue;
+            }
+            let ended = run.under_way.swap_remove(numbers.below(run.under_way.len()));
+            match (kinds[&ended], numbers.below(40)) {
+                (0, _) => drop(run.schedule.failed(ended, Refused, run.now_ms, Some(1), 0)),
+                (1, 0..10) => drop(run.schedule.failed(ended, Unwell, run.now_ms, None, 0)),
+                _ => run.schedule.delivered(ended, run.now_ms, true),
+            }
+            since.insert(ended, ends);
+        }
+    }
+}
