@@ -109,9 +109,11 @@ impl CoreOutbox {
     /// webhook waits until there is.
     fn count(&self, webhooks: &Webhooks, request: &PostRequest, now: Now) -> bool {
         let mut large = self.large();
-        let Some(size) = large.size(request) else { return true };
-        if large.has_room(&size) {
-            large.enter(&size);
+        let Some(size) = large.size(request) else {
+            large.keep_promise(request.place);
+            return true;
+        };
+        if large.begin(request.place, &size) {
             return true;
         }
         drop(large);
@@ -119,16 +121,11 @@ impl CoreOutbox {
         false
     }
 
-    /// Lets those go on that have waited for others to end; says how many.
-    fn bring_back(&self, webhooks: &Webhooks) -> usize {
-        webhooks.bring_back(|size| self.large().has_room(size))
-    }
-
-    /// The same where no large post is under way, whose end would do so: those that were let go on
-    /// may have left since, or wait for their hosts.
+    /// Where no large post is under way, whose end would do so, lets those go on that wait for
+    /// room: those that were let go on before may have left since, or wait for their hosts.
     fn has_brought_back(&self, webhooks: &Webhooks) -> bool {
-        let is_idle = self.large().is_idle();
-        is_idle && self.bring_back(webhooks) > 0
+        let mut large = self.large();
+        large.is_idle() && webhooks.bring_back(&mut large) > 0
     }
 
     fn give_up(&self, webhooks: &Webhooks, now: Now) {
@@ -285,8 +282,9 @@ impl Outbox for CoreOutbox {
             }
         }
         if let Some(size) = size {
-            self.large().leave(&size);
-            self.bring_back(webhooks);
+            let mut large = self.large();
+            large.leave(&size);
+            webhooks.bring_back(&mut large);
         }
     }
 

@@ -3,21 +3,37 @@
 //! Law: small posts, of which there is a bounded number, are not looked at; they may hold half of
 //! the bytes. Large ones hold the other half, those of one owner at most half of that, and those of
 //! one host a quarter. Whoever has none under way may have one, however large, if there are bytes
-//! left; and where there is none at all, there may always be one.
+//! left; and where there is none at all, there may always be one. The one that has waited longest
+//! for bytes that others have is before all that come later, and what is let go on has its bytes.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::{outbox::PostRequest, schedule::host_name, url_origin};
+use super::{
+    outbox::PostRequest,
+    schedule::{PostPlace, host_name},
+    url_origin,
+};
 
 /// Whose a large post is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostSize {
     /// Who counts for it; 0: nobody in particular.
-    owner: u32,
+    pub owner: u32,
     host: Box<str>,
     bytes: usize,
+}
+
+/// Whether there are bytes for a post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostRoom {
+    /// Yes.
+    Free,
+    /// Not of those of its owner or its host.
+    ShareHeld,
+    /// Not of those of all.
+    AllHeld,
 }
 
 /// Bytes of large posts under way.
@@ -25,7 +41,12 @@ pub struct PostSize {
 pub struct LargePosts {
     small_max: usize,
     large_max: usize,
+    /// Of those under way and of those promised.
     held: usize,
+    /// What the one needs that has waited longest for bytes of all; 0: nobody waits for those.
+    waiting: usize,
+    /// Those that were let go on, and whose bytes are held until they are made.
+    promised: Vec<(PostPlace, PostSize)>,
     by_owner: HashMap<u32, usize, RandomState>,
     by_host: HashMap<Box<str>, usize, RandomState>,
 }
@@ -35,8 +56,8 @@ impl LargePosts {
     pub fn new(bytes_max: usize, posts_max: u32) -> LargePosts {
         let large_max = bytes_max / 2;
         let small_max = large_max / (posts_max as usize).max(1);
-        let (held, by_owner, by_host) = Default::default();
-        LargePosts { small_max, large_max, held, by_owner, by_host }
+        let (held, waiting, promised, by_owner, by_host) = Default::default();
+        LargePosts { small_max, large_max, held, waiting, promised, by_owner, by_host }
     }
 
     /// What is counted of a request; `None`: it is small.
@@ -47,25 +68,73 @@ impl LargePosts {
     }
 
     /// Whether there is room for one.
-    pub fn has_room(&self, size: &PostSize) -> bool {
+    pub fn room(&self, size: &PostSize) -> PostRoom {
         let share = |held: Option<&usize>, most: usize| {
             held.is_none_or(|held| held.saturating_add(size.bytes) <= most)
         };
         // Nobody in particular may be everybody.
         let of_owner = self.large_max / if size.owner == 0 { 1 } else { 2 };
-        self.is_idle()
-            || (self.held.saturating_add(size.bytes) <= self.large_max
-                && share(self.by_owner.get(&size.owner), of_owner)
-                && share(self.by_host.get(&size.host), self.large_max / 4))
+        let needed = self.held.saturating_add(size.bytes).saturating_add(self.waiting);
+        if self.held == 0 {
+            PostRoom::Free
+        } else if !share(self.by_owner.get(&size.owner), of_owner)
+            || !share(self.by_host.get(&size.host), self.large_max / 4)
+        {
+            PostRoom::ShareHeld
+        } else if needed > self.large_max {
+            PostRoom::AllHeld
+        } else {
+            PostRoom::Free
+        }
     }
 
-    /// Whether none is under way.
+    /// Counts a post that is made, if there is room for it, or if it was promised.
+    pub fn begin(&mut self, place: PostPlace, size: &PostSize) -> bool {
+        let is_promised = self.keep_promise(place);
+        // What is promised does not wait for the one that is next.
+        let waiting = if is_promised { std::mem::take(&mut self.waiting) } else { 0 };
+        let has_room = self.room(size) == PostRoom::Free;
+        self.waiting += waiting;
+        if has_room {
+            self.enter(size);
+        }
+        has_room
+    }
+
+    /// Whether none is under way, but for those that are promised.
     pub fn is_idle(&self) -> bool {
-        self.held == 0
+        self.held == self.promised.iter().map(|(_, size)| size.bytes).sum::<usize>()
     }
 
-    /// Counts one that is under way.
-    pub fn enter(&mut self, size: &PostSize) {
+    /// Holds the bytes of one that is let go on, until it is made.
+    pub fn promise(&mut self, place: PostPlace, size: PostSize) {
+        self.enter(&size);
+        self.promised.push((place, size));
+    }
+
+    /// One is made: its bytes are held no longer for that; false: they were not.
+    pub fn keep_promise(&mut self, place: PostPlace) -> bool {
+        let at = self.promised.iter().position(|(promised, _)| *promised == place);
+        let promise = at.map(|at| self.promised.swap_remove(at));
+        promise.inspect(|(_, size)| self.leave(size)).is_some()
+    }
+
+    /// Holds no bytes for those that are not about to be made any more.
+    pub fn review(&mut self, is_near: impl Fn(PostPlace) -> bool) {
+        let gone = self.promised.extract_if(.., |(place, _)| !is_near(*place));
+        for (_, size) in gone.collect::<Vec<_>>() {
+            self.leave(&size);
+        }
+        self.waiting = 0;
+    }
+
+    /// One waits for bytes of all: it is before those that come later.
+    pub fn wait(&mut self, size: &PostSize) {
+        self.waiting = size.bytes;
+    }
+
+    /// Counts one.
+    fn enter(&mut self, size: &PostSize) {
         self.held += size.bytes;
         *self.by_owner.entry(size.owner).or_default() += size.bytes;
         *self.by_host.entry(size.host.clone()).or_default() += size.bytes;
@@ -90,8 +159,12 @@ impl LargePosts {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::*;
+    use super::{
+        PostRoom::{AllHeld, Free, ShareHeld},
+        *,
+    };
 
     fn request(owner: u32, url: &str, bytes: usize) -> PostRequest {
         let body = vec![b' '; bytes - url.len()];
@@ -113,20 +186,49 @@ mod tests {
             size(0, "https://d/", 2_300),
         ];
         let huge_of_other = size(2, "https://e/", 7_000);
-        assert!(posts.has_room(&huge));
+        assert_eq!(posts.room(&huge), Free);
         posts.enter(&huge);
-        assert!(!posts.has_room(&a) && !posts.has_room(&d));
+        assert_eq!([&a, &d].map(|size| posts.room(size)), [ShareHeld, ShareHeld]);
         posts.leave(&huge);
         posts.enter(&a);
-        assert!(!posts.has_room(&a), "a host has a quarter");
-        assert!(!posts.has_room(&d), "whoever it is for, at whatever port");
+        assert_eq!(posts.room(&a), ShareHeld, "a host has a quarter");
+        assert_eq!(posts.room(&d), ShareHeld, "whoever it is for, at whatever port");
         posts.enter(&b);
-        assert!(!posts.has_room(&c), "an owner has half");
-        assert!(!posts.has_room(&huge_of_other));
-        assert!(posts.has_room(&e));
+        assert_eq!(posts.room(&c), ShareHeld, "an owner has half");
+        assert_eq!(posts.room(&huge_of_other), AllHeld);
+        assert_eq!(posts.room(&e), Free);
         posts.enter(&e);
-        assert!(!posts.has_room(&e));
+        assert_eq!(posts.room(&e), ShareHeld);
         [&a, &b, &e].into_iter().for_each(|size| posts.leave(size));
         assert!(posts.held == 0 && posts.by_owner.is_empty() && posts.by_host.is_empty());
+    }
+
+    #[test]
+    fn whoever_waits_for_bytes_of_all_is_before_those_that_come_later() {
+        let mut posts = LargePosts::new(16_000, 8);
+        let size = |owner, url, bytes| posts.size(&request(owner, url, bytes)).unwrap();
+        let [a, b, c] = ["https://a/", "https://b/", "https://c/"].map(|url| size(0, url, 1_900));
+        let next = size(1, "https://d/", 6_000);
+        let place = |index: u32| PostPlace::of_token(&format!("{index}.0")).unwrap();
+        assert!(posts.begin(place(1), &a) && posts.begin(place(2), &b));
+        assert_eq!(posts.room(&next), AllHeld);
+        posts.wait(&next);
+        assert!(!posts.begin(place(3), &c), "what is left is for the one that waits");
+        posts.leave(&a);
+        assert!(!posts.begin(place(3), &c));
+        posts.review(|_| true);
+        assert_eq!(posts.room(&next), Free);
+        posts.promise(place(4), next.clone());
+        assert!(!posts.begin(place(3), &c), "it has its bytes before it is made");
+        posts.leave(&b);
+        assert!(posts.is_idle(), "none is under way");
+        posts.wait(&c);
+        assert!(posts.begin(place(4), &next) && !posts.is_idle());
+        // One that does not come holds nothing.
+        posts.leave(&next);
+        posts.promise(place(5), a);
+        posts.review(|near| near != place(5));
+        assert!(posts.held == 0 && posts.by_owner.is_empty() && posts.by_host.is_empty());
+        assert!(!posts.keep_promise(place(5)));
     }
 }

@@ -12,7 +12,7 @@ mod posts;
 mod quotas;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Wake, Waker},
 };
@@ -22,7 +22,6 @@ use foldhash::fast::RandomState;
 use super::{
     WebhookUrl,
     dead::{DeadLetter, DeadLetters},
-    large::PostSize,
     schedule::{Pace, PostPlace, Schedule},
     webhook::{TaskWebhooks, Webhook},
 };
@@ -32,6 +31,7 @@ use crate::{
     watch::{Changes, TaskWatch},
 };
 
+use aside::Aside;
 use quotas::PushCounts;
 
 pub use counts::{PushOutcomes, PushStats};
@@ -149,8 +149,7 @@ struct PushState {
     /// Who is told of each letter.
     told: Option<fn(&DeadLetter)>,
     outcomes: PushOutcomes,
-    /// Those that wait until there is room for their posts, the one that has waited longest first.
-    aside: VecDeque<(PostPlace, PostSize)>,
+    aside: Aside,
 }
 
 /// The webhooks of all tasks of a service.

@@ -1,16 +1,76 @@
 //! Webhooks whose next post is too large for now.
+//!
+//! Law: owners take turns, and so do those of each; but the first that waits for bytes which others
+//! hold stays the first.
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
 
 use super::{PushState, Webhooks};
 use crate::{
-    push::{large::PostSize, schedule::PostPlace},
+    push::{
+        large::{LargePosts, PostRoom, PostSize},
+        schedule::PostPlace,
+    },
     service::Now,
 };
 
-/// Posts that are made anew at a time, of which not all may find room.
+/// Posts that are made anew at a time.
 const BROUGHT_BACK_MAX: usize = 8;
 
 /// How many of those that wait are looked at at a time; who found no room goes behind the others.
 const LOOKS_MAX: usize = 256;
+
+/// Those that wait until there is room for their posts.
+#[derive(Default)]
+pub(super) struct Aside {
+    /// Those of whom somebody waits, in turns.
+    owners: VecDeque<u32>,
+    by_owner: HashMap<u32, VecDeque<(PostPlace, PostSize)>, RandomState>,
+    len: usize,
+}
+
+impl Aside {
+    fn push_back(&mut self, place: PostPlace, size: PostSize) {
+        let own = self.by_owner.entry(size.owner).or_default();
+        if own.is_empty() {
+            self.owners.push_back(size.owner);
+        }
+        own.push_back((place, size));
+        self.len += 1;
+    }
+
+    /// Puts one before all others, and its owner.
+    fn push_front(&mut self, place: PostPlace, size: PostSize) {
+        self.owners.retain(|owner| *owner != size.owner);
+        self.owners.push_front(size.owner);
+        self.by_owner.entry(size.owner).or_default().push_front((place, size));
+        self.len += 1;
+    }
+
+    fn pop_front(&mut self) -> Option<(PostPlace, PostSize)> {
+        let owner = self.owners.pop_front()?;
+        let own = self.by_owner.get_mut(&owner)?;
+        let next = own.pop_front()?;
+        match own.is_empty() {
+            true => drop(self.by_owner.remove(&owner)),
+            false => self.owners.push_back(owner),
+        }
+        self.len -= 1;
+        Some(next)
+    }
+
+    /// Keeps those that wait.
+    fn retain(&mut self, waits: impl Fn(PostPlace) -> bool) {
+        self.by_owner.retain(|_, own| {
+            own.retain(|(place, _)| waits(*place));
+            !own.is_empty()
+        });
+        self.owners.retain(|owner| self.by_owner.contains_key(owner));
+        self.len = self.by_owner.values().map(VecDeque::len).sum();
+    }
+}
 
 impl Webhooks {
     /// A post that was made is not sent: its webhook waits until there is room for so many bytes,
@@ -19,17 +79,18 @@ impl Webhooks {
         let mut state = self.lock();
         let settled = state.schedule.successor(place).unwrap_or(place);
         if state.schedule.set_aside(place, now.mono_ms) {
-            state.aside.push_back((place, size));
+            state.aside.push_back(place, size);
             state.tidy_aside();
         }
         state.settle_place(settled, now);
     }
 
     /// Lets some of those go on for which there is room; says how many.
-    pub fn bring_back(&self, has_room: impl Fn(&PostSize) -> bool) -> usize {
+    pub fn bring_back(&self, large: &mut LargePosts) -> usize {
         let mut state = self.lock();
-        let (mut looks, mut brought_back) = (0, 0);
-        for _ in 0..state.aside.len() {
+        large.review(|place| state.schedule.is_near(place));
+        let (mut looks, mut brought_back, mut first) = (0, 0, None);
+        for _ in 0..state.aside.len {
             if looks == LOOKS_MAX || brought_back == BROUGHT_BACK_MAX {
                 break;
             }
@@ -38,13 +99,21 @@ impl Webhooks {
                 continue;
             }
             looks += 1;
-            match has_room(&size) {
-                true => {
+            match large.room(&size) {
+                PostRoom::Free => {
                     state.schedule.bring_back(place);
+                    large.promise(place, size);
                     brought_back += 1;
                 }
-                false => state.aside.push_back((place, size)),
+                PostRoom::AllHeld if first.is_none() => {
+                    large.wait(&size);
+                    first = Some((place, size));
+                }
+                PostRoom::AllHeld | PostRoom::ShareHeld => state.aside.push_back(place, size),
             }
+        }
+        if let Some((place, size)) = first {
+            state.aside.push_front(place, size);
         }
         drop(state);
         if brought_back > 0 {
@@ -57,9 +126,9 @@ impl Webhooks {
 impl PushState {
     /// Takes those out that have left, when they are more than the others.
     fn tidy_aside(&mut self) {
-        if self.aside.len() > 2 * self.schedule.len().0 + LOOKS_MAX {
+        if self.aside.len > 2 * self.schedule.len().0 + LOOKS_MAX {
             let schedule = &self.schedule;
-            self.aside.retain(|(place, _)| schedule.is_aside(*place));
+            self.aside.retain(|place| schedule.is_aside(place));
         }
     }
 }
@@ -67,16 +136,16 @@ impl PushState {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
-    use crate::push::{
-        Pace,
-        large::LargePosts,
-        outbox::PostRequest,
-        registry::{
-            PushBounds,
-            tests::{BOUNDS, at, next, set},
+    use crate::{
+        model::PushConfig,
+        push::{
+            Pace, Post,
+            outbox::PostRequest,
+            registry::{
+                PushBounds,
+                tests::{BOUNDS, at, next, set},
+            },
         },
     };
 
@@ -97,20 +166,85 @@ mod tests {
         };
         // Each takes the place of the one before.
         (0..most).for_each(|_| set_aside(0));
-        assert!(webhooks.lock().aside.len() <= LOOKS_MAX + 2);
+        assert!(webhooks.lock().aside.len <= LOOKS_MAX + 2);
         (1..most).for_each(set_aside);
-        let looks = Cell::new(0);
-        let count = |_: &PostSize| {
-            looks.set(looks.get() + 1);
-            false
-        };
-        for _ in 0..20 {
-            assert_eq!(webhooks.bring_back(count), 0);
+        // Those of a host have a share.
+        let mut posts = LargePosts::new(800, 1);
+        let place = PostPlace::NONE;
+        assert!(posts.begin(place, &large()));
+        assert_eq!(webhooks.bring_back(&mut posts), 0);
+        posts.leave(&large());
+        // All have their turn in the end.
+        let mut posted = 0;
+        while webhooks.bring_back(&mut posts) > 0 {
+            let post = next(&webhooks, 0).unwrap();
+            assert!(posts.begin(post.place, &large()));
+            webhooks.delivered(post.place, 9, at(0), false);
+            posts.leave(&large());
+            posted += 1;
         }
-        assert!(looks.get() <= 20 * LOOKS_MAX);
-        // Those behind them had their looks, too, and all find room in the end.
-        while webhooks.bring_back(|_| true) > 0 {}
-        assert!(webhooks.lock().aside.is_empty());
-        assert_eq!(std::iter::from_fn(|| next(&webhooks, 0)).count(), 8);
+        assert_eq!((posted, webhooks.lock().aside.len), (most, 0));
+    }
+
+    #[test]
+    fn a_large_one_has_its_turn_though_others_always_have_smaller_ones() {
+        let bounds = PushBounds { per_owner: 64, bytes_max: 1 << 30, ..BOUNDS };
+        let webhooks = Webhooks::new(bounds, Pace::default());
+        let put = |task: u64, owner, host: u64| {
+            set(&webhooks, task, owner, "a", &format!("https://h{host}.example/")).unwrap();
+            webhooks.note(task);
+        };
+        // Three of each of two owners are all the time under way; the third owner's is larger.
+        let mut posts = LargePosts::new(32_000, 8);
+        (0..64).for_each(|task| put(task, 2 + task as u32 % 2, task));
+        let of = |post: &Post| {
+            let (owner, bytes) = (post.owner, if post.owner == 1 { 6_000 } else { 2_100 });
+            let url = PushConfig(&post.config).url().to_string();
+            PostRequest { owner, url, body: vec![0; bytes], ..PostRequest::default() }
+        };
+        let mut under_way = VecDeque::new();
+        for round in 0..200 {
+            while let Some(post) = next(&webhooks, 0) {
+                let size = posts.size(&of(&post)).unwrap();
+                if !posts.begin(post.place, &size) {
+                    webhooks.set_aside(post.place, size, at(0));
+                } else if post.owner == 1 {
+                    assert!((50..70).contains(&round), "{round}");
+                    return;
+                } else {
+                    under_way.push_back((post.place, size));
+                }
+            }
+            if round == 50 {
+                put(100, 1, 100);
+                continue;
+            }
+            let (place, size) = under_way.pop_front().unwrap();
+            webhooks.delivered(place, 9, at(0), true);
+            posts.leave(&size);
+            webhooks.bring_back(&mut posts);
+        }
+        panic!("it never has its turn");
+    }
+
+    #[test]
+    fn owners_take_turns_and_the_first_stays_the_first() {
+        let mut aside = Aside::default();
+        let place = |index: u32| PostPlace::of_token(&format!("{index}.0")).unwrap();
+        let of = |owner| {
+            let mut size = large();
+            size.owner = owner;
+            size
+        };
+        for (index, owner) in [(1, 7), (2, 7), (3, 7), (4, 8)] {
+            aside.push_back(place(index), of(owner));
+        }
+        let (first, size) = aside.pop_front().unwrap();
+        assert_eq!((first, aside.len), (place(1), 3));
+        aside.push_front(first, size);
+        aside.retain(|at| at != place(2));
+        let all = std::iter::from_fn(|| aside.pop_front());
+        assert!(all.map(|(at, _)| at).eq([1, 4, 3].map(place)));
+        assert!(aside.len == 0 && aside.owners.is_empty() && aside.by_owner.is_empty());
     }
 }

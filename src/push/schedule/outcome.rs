@@ -37,6 +37,23 @@ impl<T> Schedule<T> {
         is_at(&self.entries, place, PostStage::Aside)
     }
 
+    /// Whether one is under way, or its turn comes when others have ended.
+    pub fn is_near(&self, place: PostPlace) -> bool {
+        let entry = self.entries.get(place.index as usize).and_then(Option::as_ref);
+        entry.filter(|entry| entry.check == place.check).is_some_and(|entry| match entry.stage {
+            PostStage::Granted | PostStage::Posting(_) => true,
+            PostStage::Ready => {
+                let origin = self.origins.get(entry.origin);
+                origin.is_some_and(|origin| origin.circuit == Circuit::Closed)
+            }
+            PostStage::Idle
+            | PostStage::Behind
+            | PostStage::Aside
+            | PostStage::Paused
+            | PostStage::Stopped => false,
+        })
+    }
+
     /// Lets it go on.
     pub fn bring_back(&mut self, place: PostPlace) {
         if self.is_aside(place) {
