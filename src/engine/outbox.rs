@@ -21,7 +21,7 @@ use crate::{
     engine::Engine,
     http::FieldLinesBuf,
     json,
-    model::{PushConfig, PushForm, uuid},
+    model::{PushConfig, PushForm, uuid, uuid_digits},
     op::{Core, ShownPost},
     push::{
         FailedPost, FailureKind, NextPost, Post, PostPlace, TargetError, Webhooks, fields,
@@ -169,8 +169,9 @@ impl CoreOutbox {
         }
         let signer = self.signer.as_deref();
         if signature::is_asked_for(config, signer) {
+            let notification = uuid(names.notification);
             let signed = SignedPost {
-                id: str::from_utf8(&names.notification).unwrap_or_default(),
+                id: str::from_utf8(&notification).unwrap_or_default(),
                 unix_ms: now.unix_ms,
                 task_id: &task_id,
                 audience: url_origin(&request.url),
@@ -320,8 +321,8 @@ impl Drop for UnmadePost<'_> {
 
 /// What a notification is known by.
 struct NotificationNames {
-    /// The same when it is posted again.
-    notification: [u8; 36],
+    /// The bits of its id, which is the same when it is posted again.
+    notification: u128,
     /// The last event that it tells of.
     event: u64,
     /// The same for all of a task.
@@ -335,9 +336,8 @@ impl NotificationNames {
         let id = PushConfig(&post.config).id().unwrap_or_default().raw();
         // In another form it is something else, though its webhook has the same id.
         let kind = [is_task.into(), post.form as u8];
-        let notification = hash_of(bits, &[b"notification", id, &upto.to_be_bytes(), &kind]);
         NotificationNames {
-            notification: uuid(notification),
+            notification: hash_of(bits, &[b"notification", id, &upto.to_be_bytes(), &kind]),
             event: upto,
             trace: hash_of(bits, &[b"trace"]),
         }
@@ -362,28 +362,17 @@ fn put_head(
     trace: Option<&str>,
 ) {
     let (media, version) = push_head(form);
-    let notification = str::from_utf8(&names.notification).unwrap_or_default();
     out.push("Content-Type", media);
     version.into_iter().for_each(|version| out.push("A2A-Version", version));
-    out.push("A2A-Notification-Id", notification);
+    let notification = uuid(names.notification);
+    out.push("A2A-Notification-Id", str::from_utf8(&notification).unwrap_or_default());
     out.push("A2A-Event-Id", &names.event.to_string());
     if let Some(trace) = trace {
         return out.push("traceparent", trace);
     }
     let mut parent = *b"00-................................-................-00";
-    let (trace, span) = (digits(&uuid(names.trace)), digits(&names.notification));
-    parent[3..35].copy_from_slice(&trace);
-    parent[36..52].copy_from_slice(&span[..16]);
+    let (trace, span) = (uuid_digits(names.trace), uuid_digits(names.notification));
+    parent[3..35].copy_from_slice(trace.as_flattened());
+    parent[36..52].copy_from_slice(span[..8].as_flattened());
     out.push("traceparent", str::from_utf8(&parent).unwrap_or_default());
-}
-
-/// The digits of a UUID.
-fn digits(uuid: &[u8; 36]) -> [u8; 32] {
-    let mut digits = [0; 32];
-    digits[..8].copy_from_slice(&uuid[..8]);
-    digits[8..12].copy_from_slice(&uuid[9..13]);
-    digits[12..16].copy_from_slice(&uuid[14..18]);
-    digits[16..20].copy_from_slice(&uuid[19..23]);
-    digits[20..].copy_from_slice(&uuid[24..]);
-    digits
 }

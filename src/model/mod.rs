@@ -9,6 +9,7 @@ pub mod build;
 pub mod call;
 mod check;
 mod compact;
+mod config_place;
 mod entry;
 pub mod event;
 mod event_buf;
@@ -21,7 +22,6 @@ mod part;
 mod profile;
 pub mod push;
 mod push_filter;
-mod push_member;
 #[cfg(feature = "client")]
 pub mod received;
 pub mod reply;
@@ -37,6 +37,7 @@ pub use crate::json::JsonError;
 pub use build::{ArtifactBuf, MessageBuf, PartBuf, PartsBuf};
 pub(crate) use call::Params;
 pub use call::{Call, Get, Idempotency, List, Op, Send, SendMode, Target, TaskWait};
+pub(crate) use config_place::ConfigPlace;
 pub use event::TaskEvent;
 pub use event_buf::EventBuf;
 pub use json::{JSON_DEPTH_MAX, Json, JsonObject, JsonObjectBuf, ValueError};
@@ -48,7 +49,6 @@ pub use part::{Content, Part};
 pub use profile::{Extension, Profile, Provider, Skill, is_agent_name};
 pub use push::{PushCall, PushConfig, PushConfigBuf, PushForm, PushRequest};
 pub use push_filter::PushFilter;
-pub(crate) use push_member::ConfigPlace;
 #[cfg(feature = "client")]
 pub use received::{ReadError, Received, ReceivedKind};
 pub use reply::{PushReply, Reply};
@@ -57,4 +57,6 @@ pub use state::{Generation, Role, TaskState};
 pub use task::{Refusal, Task, TaskLimits};
 pub use text::{RawText, Text};
 pub use uuid::uuid;
+#[cfg(feature = "push")]
+pub(crate) use uuid::uuid_digits;
 pub use view::{ArtifactView, TaskStatus, TaskView};

@@ -67,11 +67,6 @@ impl PushFilter {
         self.coalesce
     }
 
-    /// Whether several events that wait at the same time are one, as far as it says.
-    pub const fn is_coalesced(self) -> bool {
-        matches!(self.coalesce, Some(true))
-    }
-
     /// The kinds that it names, as on the wire; `None`: it does not say.
     pub fn kinds(self) -> Option<impl Iterator<Item = &'static str>> {
         self.kinds?;
@@ -152,7 +147,7 @@ mod tests {
             assert_eq!(PushFilter::of_bits(filter.bits()), filter);
         }
         let named = PushFilter::FINAL.with(PushFilter::STATUS).coalesced(true);
-        assert!(named.is_coalesced() && PushFilter::of_bits(named.bits()) == named);
+        assert!(named.coalesces() == Some(true) && PushFilter::of_bits(named.bits()) == named);
         assert_eq!(named.kinds().unwrap().collect::<Vec<_>>(), ["status", "final"]);
     }
 

@@ -3,11 +3,7 @@
 /// Random bits as the text of a version 4 UUID (RFC 9562 §5.4); six of them become constants.
 #[inline]
 pub fn uuid(bits: u128) -> [u8; 36] {
-    const VERSION: u128 = 0xf000 << 64;
-    const VARIANT: u128 = 0xc000 << 48;
-    let bits = bits & !(VERSION | VARIANT) | 0x4000 << 64 | 0x8000 << 48;
-    let mut digits = [[0; 2]; 16];
-    hex(&bits.to_be_bytes(), &mut digits);
+    let digits = uuid_digits(bits);
     let digits = digits.as_flattened();
     let mut text = [b'-'; 36];
     text[..8].copy_from_slice(&digits[..8]);
@@ -16,6 +12,17 @@ pub fn uuid(bits: u128) -> [u8; 36] {
     text[19..23].copy_from_slice(&digits[16..20]);
     text[24..].copy_from_slice(&digits[20..]);
     text
+}
+
+/// The digits of that UUID, two for each of its bytes.
+#[inline]
+pub(crate) fn uuid_digits(bits: u128) -> [[u8; 2]; 16] {
+    const VERSION: u128 = 0xf000 << 64;
+    const VARIANT: u128 = 0xc000 << 48;
+    let bits = bits & !(VERSION | VARIANT) | 0x4000 << 64 | 0x8000 << 48;
+    let mut digits = [[0; 2]; 16];
+    hex(&bits.to_be_bytes(), &mut digits);
+    digits
 }
 
 /// Two hexadecimal digits for each byte.

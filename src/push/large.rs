@@ -69,12 +69,17 @@ impl LargePosts {
 
     /// Whether there is room for one.
     pub fn room(&self, size: &PostSize) -> PostRoom {
+        self.room_beside(size, self.waiting)
+    }
+
+    /// The same where so many bytes are left to others.
+    fn room_beside(&self, size: &PostSize, others: usize) -> PostRoom {
         let share = |held: Option<&usize>, most: usize| {
             held.is_none_or(|held| held.saturating_add(size.bytes) <= most)
         };
         // Nobody in particular may be everybody.
         let of_owner = self.large_max / if size.owner == 0 { 1 } else { 2 };
-        let needed = self.held.saturating_add(size.bytes).saturating_add(self.waiting);
+        let needed = self.held.saturating_add(size.bytes).saturating_add(others);
         if self.held == 0 {
             PostRoom::Free
         } else if !share(self.by_owner.get(&size.owner), of_owner)
@@ -88,13 +93,11 @@ impl LargePosts {
         }
     }
 
-    /// Counts a post that is made, if there is room for it, or if it was promised.
+    /// Counts a post that is made; false: there is no room for it. One that was promised leaves
+    /// nothing to the one that waits, which was behind it.
     pub fn begin(&mut self, place: PostPlace, size: &PostSize) -> bool {
-        let is_promised = self.keep_promise(place);
-        // What is promised does not wait for the one that is next.
-        let waiting = if is_promised { std::mem::take(&mut self.waiting) } else { 0 };
-        let has_room = self.room(size) == PostRoom::Free;
-        self.waiting += waiting;
+        let others = if self.keep_promise(place) { 0 } else { self.waiting };
+        let has_room = self.room_beside(size, others) == PostRoom::Free;
         if has_room {
             self.enter(size);
         }

@@ -5,6 +5,7 @@ mod dead;
 pub mod fields;
 pub mod large;
 pub mod outbox;
+mod owner_line;
 mod registry;
 mod schedule;
 mod settings;

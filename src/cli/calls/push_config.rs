@@ -76,10 +76,10 @@ fn filter(on: &Invocation<'_>) -> Result<Option<PushFilter>, CommandFailure> {
     if events.is_none() && !coalesce {
         return Ok(None);
     }
-    let mut filter = match coalesce {
-        true => PushFilter::default().coalesced(true),
-        false => PushFilter::default(),
-    };
+    let mut filter = PushFilter::default();
+    if coalesce {
+        filter = filter.coalesced(true);
+    }
     for name in events.into_iter().flat_map(|events| events.split(',')) {
         let kind = PushFilter::named(name.trim()).ok_or_else(|| {
             let wrong = format!("--events: {name:?} is not status, artifacts or final");

@@ -194,10 +194,7 @@ fn filter(
             filter = filter.with(PushFilter::named(&name).ok_or_else(wrong)?);
         }
     }
-    Ok(Some(match coalesce {
-        Some(coalesce) => filter.coalesced(coalesce),
-        None => filter,
-    }))
+    Ok(Some(coalesce.map_or(filter, |coalesce| filter.coalesced(coalesce))))
 }
 
 /// Packs header fields of a configuration behind what it has else (wire §8).

@@ -64,7 +64,7 @@ impl Core {
             let mut is_news = false;
             let mut cursor = Cursor { handle, seq, snapshot, ..Cursor::default() };
             let mut upto = newest;
-            let is_coalesced = filter.is_coalesced() && newest > seq + 1 && !snapshot;
+            let is_coalesced = filter.coalesces() == Some(true) && newest > seq + 1 && !snapshot;
             match post.form {
                 PushForm::StreamResponse if !is_coalesced => {
                     cursor.show_new(&task, &mut |item| {

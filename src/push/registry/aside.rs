@@ -3,14 +3,11 @@
 //! Law: owners take turns, and so do those of each; but the first that waits for bytes which others
 //! hold stays the first.
 
-use std::collections::{HashMap, VecDeque};
-
-use foldhash::fast::RandomState;
-
 use super::{PushState, Webhooks};
 use crate::{
     push::{
         large::{LargePosts, PostRoom, PostSize},
+        owner_line::OwnerLine,
         schedule::PostPlace,
     },
     service::Now,
@@ -23,54 +20,7 @@ const BROUGHT_BACK_MAX: usize = 8;
 const LOOKS_MAX: usize = 256;
 
 /// Those that wait until there is room for their posts.
-#[derive(Default)]
-pub(super) struct Aside {
-    /// Those of whom somebody waits, in turns.
-    owners: VecDeque<u32>,
-    by_owner: HashMap<u32, VecDeque<(PostPlace, PostSize)>, RandomState>,
-    len: usize,
-}
-
-impl Aside {
-    fn push_back(&mut self, place: PostPlace, size: PostSize) {
-        let own = self.by_owner.entry(size.owner).or_default();
-        if own.is_empty() {
-            self.owners.push_back(size.owner);
-        }
-        own.push_back((place, size));
-        self.len += 1;
-    }
-
-    /// Puts one before all others, and its owner.
-    fn push_front(&mut self, place: PostPlace, size: PostSize) {
-        self.owners.retain(|owner| *owner != size.owner);
-        self.owners.push_front(size.owner);
-        self.by_owner.entry(size.owner).or_default().push_front((place, size));
-        self.len += 1;
-    }
-
-    fn pop_front(&mut self) -> Option<(PostPlace, PostSize)> {
-        let owner = self.owners.pop_front()?;
-        let own = self.by_owner.get_mut(&owner)?;
-        let next = own.pop_front()?;
-        match own.is_empty() {
-            true => drop(self.by_owner.remove(&owner)),
-            false => self.owners.push_back(owner),
-        }
-        self.len -= 1;
-        Some(next)
-    }
-
-    /// Keeps those that wait.
-    fn retain(&mut self, waits: impl Fn(PostPlace) -> bool) {
-        self.by_owner.retain(|_, own| {
-            own.retain(|(place, _)| waits(*place));
-            !own.is_empty()
-        });
-        self.owners.retain(|owner| self.by_owner.contains_key(owner));
-        self.len = self.by_owner.values().map(VecDeque::len).sum();
-    }
-}
+pub(super) type Aside = OwnerLine<(PostPlace, PostSize)>;
 
 impl Webhooks {
     /// A post that was made is not sent: its webhook waits until there is room for so many bytes,
@@ -79,7 +29,7 @@ impl Webhooks {
         let mut state = self.lock();
         let settled = state.schedule.successor(place).unwrap_or(place);
         if state.schedule.set_aside(place, now.mono_ms) {
-            state.aside.push_back(place, size);
+            state.aside.push_back(size.owner, (place, size));
             state.tidy_aside();
         }
         state.settle_place(settled, now);
@@ -90,11 +40,11 @@ impl Webhooks {
         let mut state = self.lock();
         large.review(|place| state.schedule.is_near(place));
         let (mut looks, mut brought_back, mut first) = (0, 0, None);
-        for _ in 0..state.aside.len {
+        for _ in 0..state.aside.len() {
             if looks == LOOKS_MAX || brought_back == BROUGHT_BACK_MAX {
                 break;
             }
-            let Some((place, size)) = state.aside.pop_front() else { break };
+            let Some((owner, (place, size))) = state.aside.pop_front() else { break };
             if !state.schedule.is_aside(place) {
                 continue;
             }
@@ -107,13 +57,15 @@ impl Webhooks {
                 }
                 PostRoom::AllHeld if first.is_none() => {
                     large.wait(&size);
-                    first = Some((place, size));
+                    first = Some((owner, (place, size)));
                 }
-                PostRoom::AllHeld | PostRoom::ShareHeld => state.aside.push_back(place, size),
+                PostRoom::AllHeld | PostRoom::ShareHeld => {
+                    state.aside.push_back(owner, (place, size));
+                }
             }
         }
-        if let Some((place, size)) = first {
-            state.aside.push_front(place, size);
+        if let Some((owner, waits)) = first {
+            state.aside.push_front(owner, waits);
         }
         drop(state);
         if brought_back > 0 {
@@ -126,9 +78,9 @@ impl Webhooks {
 impl PushState {
     /// Takes those out that have left, when they are more than the others.
     fn tidy_aside(&mut self) {
-        if self.aside.len > 2 * self.schedule.len().0 + LOOKS_MAX {
+        if self.aside.len() > 2 * self.schedule.len().0 + LOOKS_MAX {
             let schedule = &self.schedule;
-            self.aside.retain(|place| schedule.is_aside(place));
+            self.aside.retain(|_, (place, _)| schedule.is_aside(*place));
         }
     }
 }
@@ -136,6 +88,8 @@ impl PushState {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
     use crate::{
         model::PushConfig,
@@ -166,7 +120,7 @@ mod tests {
         };
         // Each takes the place of the one before.
         (0..most).for_each(|_| set_aside(0));
-        assert!(webhooks.lock().aside.len <= LOOKS_MAX + 2);
+        assert!(webhooks.lock().aside.len() <= LOOKS_MAX + 2);
         (1..most).for_each(set_aside);
         // Those of a host have a share.
         let mut posts = LargePosts::new(800, 1);
@@ -183,7 +137,7 @@ mod tests {
             posts.leave(&large());
             posted += 1;
         }
-        assert_eq!((posted, webhooks.lock().aside.len), (most, 0));
+        assert_eq!((posted, webhooks.lock().aside.len()), (most, 0));
     }
 
     #[test]
@@ -225,26 +179,5 @@ mod tests {
             webhooks.bring_back(&mut posts);
         }
         panic!("it never has its turn");
-    }
-
-    #[test]
-    fn owners_take_turns_and_the_first_stays_the_first() {
-        let mut aside = Aside::default();
-        let place = |index: u32| PostPlace::of_token(&format!("{index}.0")).unwrap();
-        let of = |owner| {
-            let mut size = large();
-            size.owner = owner;
-            size
-        };
-        for (index, owner) in [(1, 7), (2, 7), (3, 7), (4, 8)] {
-            aside.push_back(place(index), of(owner));
-        }
-        let (first, size) = aside.pop_front().unwrap();
-        assert_eq!((first, aside.len), (place(1), 3));
-        aside.push_front(first, size);
-        aside.retain(|at| at != place(2));
-        let all = std::iter::from_fn(|| aside.pop_front());
-        assert!(all.map(|(at, _)| at).eq([1, 4, 3].map(place)));
-        assert!(aside.len == 0 && aside.owners.is_empty() && aside.by_owner.is_empty());
     }
 }

@@ -5,11 +5,12 @@
 //! of those that need no place any more some are still in it, as many as of the others at most, or
 //! [`SPARE`].
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 
 use foldhash::fast::RandomState;
 
 use super::{
+    super::owner_line::OwnerLine,
     SPARE,
     turns::{LaneKey, Lanes},
 };
@@ -24,9 +25,8 @@ pub(super) struct HostLine {
 
 #[derive(Default)]
 struct Others {
-    owners: VecDeque<u32>,
-    /// Of each owner that is in line.
-    origins: HashMap<u32, VecDeque<u32>, RandomState>,
+    /// Origins, by their owners.
+    line: OwnerLine<u32>,
     /// Owners and origins that are in line.
     listed: HashSet<(u32, u32), RandomState>,
     /// How many of those there may be before they are looked at.
@@ -36,9 +36,7 @@ struct Others {
 impl HostLine {
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
-        let is_idle = |others: &Others| {
-            others.owners.is_empty() && others.origins.is_empty() && others.listed.is_empty()
-        };
+        let is_idle = |others: &Others| others.line.len() == 0 && others.listed.is_empty();
         self.first.is_none() && self.others.as_deref().is_none_or(is_idle)
     }
 
@@ -70,26 +68,15 @@ impl HostLine {
 
 impl Others {
     fn enter(&mut self, owner: u32, origin: u32) {
-        if !self.listed.insert((owner, origin)) {
-            return;
+        if self.listed.insert((owner, origin)) {
+            self.line.push_back(owner, origin);
         }
-        let origins = self.origins.entry(owner).or_default();
-        if origins.is_empty() {
-            self.owners.push_back(owner);
-        }
-        origins.push_back(origin);
     }
 
     fn next(&mut self) -> Option<(u32, u32)> {
-        let owner = self.owners.pop_front()?;
-        let origins = self.origins.get_mut(&owner)?;
-        let origin = origins.pop_front()?;
-        match origins.is_empty() {
-            true => drop(self.origins.remove(&owner)),
-            false => self.owners.push_back(owner),
-        }
-        self.listed.remove(&(owner, origin));
-        Some((owner, origin))
+        let next = self.line.pop_front()?;
+        self.listed.remove(&next);
+        Some(next)
     }
 
     /// Takes those out that have no lane any more, when they may be more than the others.
@@ -101,15 +88,9 @@ impl Others {
             let lane = |is_tried| LaneKey { origin: *origin, owner: *owner, is_tried };
             [false, true].into_iter().any(|is_tried| lanes.contains_key(&lane(is_tried)))
         });
-        let listed = &self.listed;
-        self.origins.retain(|owner, origins| {
-            origins.retain(|origin| listed.contains(&(*owner, *origin)));
-            !origins.is_empty()
-        });
-        self.owners.retain(|owner| self.origins.contains_key(owner));
+        self.line.retain(|owner, origin| self.listed.contains(&(owner, *origin)));
         self.most = 2 * self.listed.len();
         self.listed.shrink_to(self.most);
-        self.owners.shrink_to(self.most);
     }
 }
 

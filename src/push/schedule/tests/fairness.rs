@@ -1,6 +1,6 @@
 //! How long anybody waits while others always have something to post.
 
-use super::*;
+use super::{model::Numbers, *};
 
 /// What is under way, and whose posts arrive as soon as others are granted: time goes on meanwhile.
 struct Run {
@@ -23,6 +23,15 @@ impl Run {
 
     fn one(&mut self, origin: &str, owner: u32) -> PostPlace {
         self.put(1, origin, owner)[0]
+    }
+
+    /// One that was refused, and is alone so far.
+    fn one_tried(&mut self, origin: &str, owner: u32) -> PostPlace {
+        let place = self.one(origin, owner);
+        self.begin();
+        self.under_way.clear();
+        self.refuse(place);
+        place
     }
 
     fn begin(&mut self) {
@@ -83,10 +92,7 @@ fn after_the_rest_of_an_origin_owners_take_turns() {
 #[test]
 fn both_of_an_owner_have_their_turn_that_was_tried_and_that_was_not() {
     let mut run = Run::new(Pace::default());
-    let tried = run.one("https://a", 2);
-    run.begin();
-    run.under_way.clear();
-    run.refuse(tried);
+    let tried = run.one_tried("https://a", 2);
     run.put(40, "https://a", 1);
     run.begin();
     let untried = run.one("https://a", 2);
@@ -129,10 +135,7 @@ fn whoever_is_at_a_port_that_is_full_has_a_turn_when_it_has_a_place() {
 #[test]
 fn many_ports_and_something_that_was_tried_are_no_more_turns() {
     let mut run = Run::new(Pace::default());
-    let tried = run.one("https://h:443", 9);
-    run.begin();
-    run.under_way.clear();
-    run.refuse(tried);
+    run.one_tried("https://h:443", 9);
     run.put(40, "https://h:443", 1);
     run.begin();
     assert_eq!(run.under_way.len(), 8);

@@ -186,10 +186,10 @@ impl FileReader<'_> {
                 _ => Err(at.wrong(format!("must be {word:?} or an array of strings"))),
             },
             (Shape::Texts | Shape::TextsOr(_), _) => {
-                self.items(at, "must be an array of strings").map(ConfigValue::Texts)
+                self.items(at, false, "must be an array of strings").map(ConfigValue::Texts)
             }
             (Shape::Numbers, _) => {
-                self.items(at, "must be an array of whole numbers").map(ConfigValue::Texts)
+                self.items(at, true, "must be an array of whole numbers").map(ConfigValue::Texts)
             }
             (_, _) => self.text(at).map(ConfigValue::Text),
         }
@@ -202,16 +202,19 @@ impl FileReader<'_> {
         self.expander.expand(text).map_err(|message| at.wrong(message))
     }
 
-    /// The items of an array: strings, and where numbers are meant also those.
-    fn items(&mut self, at: &At<'_, '_>, must: &str) -> Result<Vec<Item>, Wrong> {
+    /// The items of an array: strings, and where there may be numbers also those.
+    fn items(
+        &mut self,
+        at: &At<'_, '_>,
+        may_be_numbers: bool,
+        must: &str,
+    ) -> Result<Vec<Item>, Wrong> {
         let DeValue::Array(values) = at.value.get_ref() else { return Err(at.wrong(must)) };
         let items = values.iter().map(|value| {
             let line = self.lines.number(value.span().start);
             let at = At { value, line, path: at.path.clone() };
             let text = match value.get_ref() {
-                DeValue::Integer(number) if must.ends_with("numbers") => {
-                    number.as_str().replace('_', "")
-                }
+                DeValue::Integer(number) if may_be_numbers => number.as_str().replace('_', ""),
                 DeValue::String(_) => self.text(&at)?,
                 _ => return Err(at.wrong(must)),
             };

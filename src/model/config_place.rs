@@ -1,0 +1,106 @@
+//! The members of a push configuration by their paths from the params of a call, as whoever has
+//! made it knows them (wire §1.6, §8).
+
+use super::PushForm;
+
+/// Where a configuration stands in the params of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ConfigPlace {
+    /// By whom.
+    pub form: PushForm,
+    /// True: it comes with a message.
+    pub is_inline: bool,
+}
+
+/// The path of a configuration, and those of its members.
+type MemberPaths = (&'static str, [&'static str; 9]);
+
+/// Those below a prefix; the scheme of an authentication has one of two names.
+macro_rules! paths {
+    ($whole:literal, $prefix:expr, $scheme:literal) => {
+        (
+            $whole,
+            [
+                concat!($prefix, "id"),
+                concat!($prefix, "url"),
+                concat!($prefix, "token"),
+                concat!($prefix, "authentication"),
+                concat!($prefix, "authentication.", $scheme),
+                concat!($prefix, "authentication.credentials"),
+                concat!($prefix, "events"),
+                concat!($prefix, "coalesce"),
+                concat!($prefix, "headers"),
+            ],
+        )
+    };
+    ($whole:literal, $scheme:literal) => {
+        paths!($whole, concat!($whole, "."), $scheme)
+    };
+}
+
+const FLAT: MemberPaths = paths!("params", "", "scheme");
+const OLD: MemberPaths = paths!("pushNotificationConfig", "schemes");
+const OF_SCOPE: MemberPaths = paths!("config", "schemes");
+const INLINE_V1: MemberPaths = paths!("configuration.taskPushNotificationConfig", "scheme");
+const INLINE_V03: MemberPaths = paths!("configuration.pushNotificationConfig", "schemes");
+const INLINE_V01: MemberPaths = paths!("pushNotification", "schemes");
+
+impl ConfigPlace {
+    /// Where it stands in a call that sets it.
+    pub const fn of_set(form: PushForm) -> ConfigPlace {
+        ConfigPlace { form, is_inline: false }
+    }
+
+    /// Where it stands beside a message.
+    pub const fn of_message(form: PushForm) -> ConfigPlace {
+        ConfigPlace { form, is_inline: true }
+    }
+
+    /// The path of the configuration itself; that of a call of 1.0 which sets it is the params.
+    pub const fn whole(self) -> &'static str {
+        self.paths().0
+    }
+
+    /// The path of a member that has this one in 1.0.
+    pub fn path(self, member: &'static str) -> &'static str {
+        let at = FLAT.1.iter().position(|name| *name == member);
+        at.map_or(member, |at| self.paths().1[at])
+    }
+
+    const fn paths(self) -> &'static MemberPaths {
+        match (self.is_inline, self.form) {
+            (false, PushForm::StreamResponse) => &FLAT,
+            (false, PushForm::Task03 | PushForm::Task01) => &OLD,
+            (false, PushForm::EvoAi) => &OF_SCOPE,
+            (true, PushForm::StreamResponse) => &INLINE_V1,
+            (true, PushForm::Task03 | PushForm::EvoAi) => &INLINE_V03,
+            (true, PushForm::Task01) => &INLINE_V01,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_member_is_named_as_its_caller_has_it() {
+        const SCHEME: &str = "authentication.scheme";
+        for (place, scheme) in [
+            (ConfigPlace::of_set(PushForm::StreamResponse), SCHEME),
+            (ConfigPlace::of_set(PushForm::EvoAi), "config.authentication.schemes"),
+            (ConfigPlace::of_message(PushForm::Task01), "pushNotification.authentication.schemes"),
+        ] {
+            assert_eq!(place.path(SCHEME), scheme);
+        }
+        for form in [PushForm::Task03, PushForm::Task01, PushForm::EvoAi] {
+            for place in [ConfigPlace::of_set(form), ConfigPlace::of_message(form)] {
+                assert_eq!(place.path("url"), format!("{}.url", place.whole()));
+            }
+        }
+        let inline = ConfigPlace::of_message(PushForm::StreamResponse);
+        assert_eq!(inline.path("events"), format!("{}.events", inline.whole()));
+        // What is none of them is named as it is.
+        assert_eq!(inline.path("taskId"), "taskId");
+    }
+}

@@ -1,0 +1,89 @@
+//! A line in which owners take turns, and what waits for each does so, too.
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
+
+/// What waits, by its owner.
+pub(super) struct OwnerLine<T> {
+    /// Those for whom something waits, in turns.
+    owners: VecDeque<u32>,
+    by_owner: HashMap<u32, VecDeque<T>, RandomState>,
+    len: usize,
+}
+
+impl<T> Default for OwnerLine<T> {
+    fn default() -> OwnerLine<T> {
+        let (owners, by_owner, len) = Default::default();
+        OwnerLine { owners, by_owner, len }
+    }
+}
+
+impl<T> OwnerLine<T> {
+    /// How much waits.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Puts something behind what waits for its owner.
+    pub fn push_back(&mut self, owner: u32, item: T) {
+        let own = self.by_owner.entry(owner).or_default();
+        if own.is_empty() {
+            self.owners.push_back(owner);
+        }
+        own.push_back(item);
+        self.len += 1;
+    }
+
+    /// Puts something before all others, and its owner.
+    pub fn push_front(&mut self, owner: u32, item: T) {
+        self.owners.retain(|other| *other != owner);
+        self.owners.push_front(owner);
+        self.by_owner.entry(owner).or_default().push_front(item);
+        self.len += 1;
+    }
+
+    /// What is next.
+    pub fn pop_front(&mut self) -> Option<(u32, T)> {
+        let owner = self.owners.pop_front()?;
+        let own = self.by_owner.get_mut(&owner)?;
+        let item = own.pop_front()?;
+        match own.is_empty() {
+            true => drop(self.by_owner.remove(&owner)),
+            false => self.owners.push_back(owner),
+        }
+        self.len -= 1;
+        Some((owner, item))
+    }
+
+    /// Keeps what still waits, and no room for more than that.
+    pub fn retain(&mut self, waits: impl Fn(u32, &T) -> bool) {
+        self.by_owner.retain(|owner, own| {
+            own.retain(|item| waits(*owner, item));
+            !own.is_empty()
+        });
+        self.owners.retain(|owner| self.by_owner.contains_key(owner));
+        self.owners.shrink_to_fit();
+        self.len = self.by_owner.values().map(VecDeque::len).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_take_turns_and_the_first_stays_the_first() {
+        let mut line = OwnerLine::default();
+        for (owner, item) in [(7, 1), (7, 2), (7, 3), (8, 4)] {
+            line.push_back(owner, item);
+        }
+        let (owner, first) = line.pop_front().unwrap_or_default();
+        assert_eq!((owner, first, line.len()), (7, 1, 3));
+        line.push_front(owner, first);
+        line.retain(|_, item| *item != 2);
+        let all: Vec<_> = std::iter::from_fn(|| line.pop_front()).collect();
+        assert_eq!(all, [(7, 1), (8, 4), (7, 3)]);
+        assert!(line.len() == 0 && line.owners.is_empty() && line.by_owner.is_empty());
+    }
+}

@@ -1,0 +1,210 @@
+//! Whatever happens, nothing is lost and no bound is exceeded: the schedule beside what a test
+//! knows of its webhooks.
+
+use super::*;
+
+/// Numbers that look random, the same each time.
+pub(super) struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+/// A webhook, as the test knows it.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    origin: usize,
+    owner: u32,
+    /// Something that was not posted.
+    waiting: u32,
+    /// The one in whose place it is, while a post of that is under way.
+    behind: Option<PostPlace>,
+}
+
+#[derive(Default)]
+struct Model {
+    places: HashMap<PostPlace, Known>,
+    under_way: HashMap<PostPlace, Known>,
+    /// Those whose posts are too large for now, also some that have left.
+    aside: Vec<PostPlace>,
+}
+
+/// Three of one host.
+const ORIGINS: [&str; 5] =
+    ["https://a:1", "https://a:2", "https://a:3", "https://d:1", "https://e:1"];
+
+impl Model {
+    fn some(&self, numbers: &mut Numbers) -> Option<PostPlace> {
+        let mut places: Vec<_> = self.places.keys().copied().collect();
+        places.sort_unstable_by_key(|place| place.check);
+        (!places.is_empty()).then(|| places[numbers.below(places.len())])
+    }
+
+    fn change(&mut self, schedule: &mut Schedule<()>, numbers: &mut Numbers, now_ms: u64) {
+        let new = Known {
+            origin: numbers.below(ORIGINS.len()),
+            owner: numbers.below(4) as u32,
+            ..Known::default()
+        };
+        match (numbers.below(12), self.some(numbers)) {
+            (0, _) | (_, None) => {
+                self.places.insert(schedule.add(ORIGINS[new.origin], new.owner, ()), new);
+            }
+            (1 | 2, Some(place)) if self.places.len() > 30 => {
+                schedule.remove(place);
+                self.places.remove(&place);
+            }
+            (3, Some(before)) => {
+                let known = self.places.remove(&before).unwrap();
+                let place = schedule.add_behind(before, ORIGINS[new.origin], new.owner, ());
+                schedule.remove(before);
+                let is_posting = self.under_way.contains_key(&before);
+                let behind = if is_posting { Some(before) } else { known.behind };
+                self.places.insert(place, Known { waiting: 1, behind, ..new });
+                schedule.note(place, now_ms);
+            }
+            (4..=7, Some(place)) => {
+                schedule.note(place, now_ms);
+                self.places.get_mut(&place).unwrap().waiting += 1;
+            }
+            (8, _) => self.aside.drain(..).for_each(|place| schedule.bring_back(place)),
+            (9, _) if numbers.below(10) == 0 => {
+                let stopped = schedule.give_up(now_ms);
+                stopped.into_iter().for_each(|place| schedule.resume(place, now_ms));
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes all that may be posted; no bound is exceeded, and nobody overtakes himself.
+    fn post(&mut self, schedule: &mut Schedule<()>, now_ms: u64) {
+        while let Some(place) = schedule.next(now_ms) {
+            let known = self.places.get_mut(&place).unwrap();
+            known.waiting = 0;
+            assert!(known.behind.is_none_or(|before| !self.under_way.contains_key(&before)));
+            assert!(self.under_way.insert(place, *known).is_none());
+        }
+        let count = |is_its: &dyn Fn(&Known) -> bool| {
+            self.under_way.values().filter(|known| is_its(known)).count()
+        };
+        for host in ["https://a", "https://d", "https://e"] {
+            assert!(count(&|known| ORIGINS[known.origin].starts_with(host)) <= 4);
+        }
+        assert!((1..4).all(|owner| count(&|known| known.owner == owner) <= 4));
+        assert!(count(&|known| known.owner == 0) <= 8 && self.under_way.len() <= 10);
+        assert_eq!(schedule.posting() as usize, self.under_way.len());
+    }
+
+    fn end(&mut self, schedule: &mut Schedule<()>, numbers: &mut Numbers, now_ms: u64) {
+        let mut places: Vec<_> = self.under_way.keys().copied().collect();
+        places.sort_unstable_by_key(|place| place.check);
+        let Some(place) = places.get(numbers.below(places.len().max(1))).copied() else { return };
+        self.under_way.remove(&place);
+        let aside = match numbers.below(6) {
+            0 | 1 => {
+                schedule.delivered(place, now_ms, false);
+                return;
+            }
+            2 => return schedule.passed_over(place, now_ms, false),
+            kind => kind == 3,
+        };
+        if let Some(known) = self.places.get_mut(&place) {
+            known.waiting += 1;
+        }
+        if aside {
+            let is_there = schedule.set_aside(place, now_ms);
+            assert_eq!(is_there, self.places.contains_key(&place));
+            return self.aside.push(place);
+        }
+        let random = numbers.below(usize::MAX) as u64;
+        let fate = match numbers.below(3) {
+            0 => schedule.failed(place, Refused, now_ms, None, random << 32),
+            1 => schedule.failed(place, Unwell, now_ms, None, random << 32),
+            _ => schedule.failed(place, NoAnswer, now_ms, None, random << 32),
+        };
+        if fate == Fate::GivenUp {
+            schedule.resume(place, now_ms);
+        }
+    }
+
+    /// Nobody waits for a place that is free, and each place is somebody's.
+    fn check_places(&self, schedule: &Schedule<()>) {
+        let entries = schedule.entries.iter().flatten();
+        let granted = entries.filter(|entry| entry.stage == PostStage::Granted).count();
+        let hosts = || schedule.origins.hosts().all();
+        let reserved = hosts().filter(|host| host.reserved.is_some()).count();
+        let taken = hosts().map(|host| host.posting as usize).sum::<usize>();
+        assert_eq!(taken, self.under_way.len() + granted + reserved);
+        let of_origins = schedule.origins.all().map(|origin| origin.posting as usize);
+        assert_eq!(of_origins.sum::<usize>(), taken);
+        let of_owners = schedule.owners.values().map(|owner| owner.posting as usize);
+        assert_eq!(of_owners.sum::<usize>(), self.under_way.len() + granted);
+        let lines = schedule.origins.all().flat_map(|origin| &origin.lines);
+        let lines = lines.chain(schedule.owners.values().flat_map(|owner| owner.lines()));
+        let is_live =
+            |turn: &&LaneTurn| schedule.lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane));
+        let turns = lines.flat_map(|line| &line.turns).filter(is_live).count();
+        assert_eq!(turns, schedule.lanes.len(), "each lane has one turn");
+        for (key, lane) in &schedule.lanes {
+            assert!(lane.ready > 0);
+            let of_origin = schedule.origins.get(key.origin).unwrap().posting;
+            // One whose host has no other origin any more takes the rest of its places when a post
+            // ends.
+            let is_free = of_origin < schedule.pace.posts_of_origin(2)
+                && schedule.origins.has_place(key.origin, &schedule.pace);
+            let posting = schedule.owners.get(&key.owner).map_or(0, |owner| owner.posting);
+            assert!(!is_free || posting >= schedule.pace.posts_of_owner(key.owner));
+        }
+    }
+}
+
+/// Whatever happens in which order: at most one post of each is under way, no more of a host, of
+/// an owner and of all than may be, nobody waits for a free place, and in the end everything has
+/// arrived.
+#[test]
+fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
+    (7..10).for_each(happens);
+}
+
+fn happens(seed: u64) {
+    let pace = Pace { per_host: 4, per_owner: 4, posts_max: 10, rest_after: 4, ..Pace::default() };
+    let (mut schedule, mut numbers) = (Schedule::new(pace), Numbers(seed));
+    let (mut model, mut now_ms) = (Model::default(), 0);
+    for _ in 0..30_000 {
+        now_ms += numbers.below(2_000) as u64;
+        model.change(&mut schedule, &mut numbers, now_ms);
+        model.post(&mut schedule, now_ms);
+        model.check_places(&schedule);
+        if numbers.below(3) == 0 {
+            model.end(&mut schedule, &mut numbers, now_ms);
+            model.check_places(&schedule);
+        }
+    }
+    for _ in 0..1_000 {
+        now_ms += HOUR;
+        model.aside.drain(..).for_each(|place| schedule.bring_back(place));
+        model.post(&mut schedule, now_ms);
+        let ended: Vec<_> = model.under_way.drain().map(|(place, _)| place).collect();
+        ended.into_iter().for_each(|place| {
+            schedule.delivered(place, now_ms, false);
+        });
+    }
+    assert!(model.places.values().all(|known| known.waiting == 0));
+    schedule.give_up(now_ms);
+    assert!(schedule.lanes.is_empty() && schedule.owners.is_empty() && schedule.posting() == 0);
+    let origins: std::collections::HashSet<_> =
+        model.places.values().map(|known| known.origin).collect();
+    assert_eq!(schedule.len(), (model.places.len(), origins.len()));
+    assert_eq!(schedule.origin_bytes(), origins.len() * origin_bytes(ORIGINS[0]));
+    let hosts: std::collections::HashSet<_> =
+        origins.iter().map(|origin| host_name(ORIGINS[*origin])).collect();
+    let all_hosts = schedule.origins.hosts();
+    assert_eq!(all_hosts.len(), hosts.len());
+    assert_eq!(all_hosts.entries("a"), {
+        model.places.values().filter(|known| known.origin < 3).count()
+    });
+    assert!(all_hosts.all().all(|host| host.posting == 0 && host.line.is_empty()));
+}
