@@ -3,15 +3,15 @@
 use super::{model::Numbers, *};
 
 /// What is under way, and whose posts arrive as soon as others are granted: time goes on meanwhile.
-struct Run {
+struct ScheduleRun {
     schedule: Schedule<()>,
     now_ms: u64,
     under_way: Vec<PostPlace>,
 }
 
-impl Run {
-    fn new(pace: Pace) -> Run {
-        Run { schedule: Schedule::new(pace), now_ms: 0, under_way: Vec::new() }
+impl ScheduleRun {
+    fn new(pace: Pace) -> ScheduleRun {
+        ScheduleRun { schedule: Schedule::new(pace), now_ms: 0, under_way: Vec::new() }
     }
 
     /// So many webhooks of an owner, each with something to post.
@@ -71,7 +71,7 @@ impl Run {
 
 #[test]
 fn after_the_rest_of_an_origin_owners_take_turns() {
-    let mut run = Run::new(Pace::default());
+    let mut run = ScheduleRun::new(Pace::default());
     let (one, two) = (run.put(100, "https://a", 1), run.put(100, "https://a", 2));
     run.begin();
     for place in std::mem::take(&mut run.under_way) {
@@ -91,7 +91,7 @@ fn after_the_rest_of_an_origin_owners_take_turns() {
 
 #[test]
 fn both_of_an_owner_have_their_turn_that_was_tried_and_that_was_not() {
-    let mut run = Run::new(Pace::default());
+    let mut run = ScheduleRun::new(Pace::default());
     let tried = run.one_tried("https://a", 2);
     run.put(40, "https://a", 1);
     run.begin();
@@ -104,7 +104,7 @@ fn both_of_an_owner_have_their_turn_that_was_tried_and_that_was_not() {
 
 #[test]
 fn what_fails_holds_up_no_newcomer_of_its_own_owner() {
-    let mut run = Run::new(Pace { give_up_ms: u64::MAX, ..Pace::default() });
+    let mut run = ScheduleRun::new(Pace { give_up_ms: u64::MAX, ..Pace::default() });
     let failing = run.put(40, "https://h", 0);
     while let Some(place) = run.schedule.next(0) {
         run.refuse(place);
@@ -119,7 +119,7 @@ fn what_fails_holds_up_no_newcomer_of_its_own_owner() {
 
 #[test]
 fn whoever_is_at_a_port_that_is_full_has_a_turn_when_it_has_a_place() {
-    let mut run = Run::new(Pace::default());
+    let mut run = ScheduleRun::new(Pace::default());
     // With another port at its host it may have six.
     run.schedule.add("https://h:2", 3, ());
     run.put(40, "https://h:1", 1);
@@ -134,7 +134,7 @@ fn whoever_is_at_a_port_that_is_full_has_a_turn_when_it_has_a_place() {
 
 #[test]
 fn many_ports_and_something_that_was_tried_are_no_more_turns() {
-    let mut run = Run::new(Pace::default());
+    let mut run = ScheduleRun::new(Pace::default());
     run.one_tried("https://h:443", 9);
     run.put(40, "https://h:443", 1);
     run.begin();
@@ -150,7 +150,7 @@ fn many_ports_and_something_that_was_tried_are_no_more_turns() {
 #[test]
 fn nobody_keeps_a_place_for_long_whose_posts_go_elsewhere() {
     for elsewhere in [0, 1_000] {
-        let mut run = Run::new(Pace::default());
+        let mut run = ScheduleRun::new(Pace::default());
         run.put(20, "https://h:1", 2);
         run.begin();
         // Owner 4 has all its posts elsewhere, and so many more wait there.
@@ -174,7 +174,7 @@ fn nobody_keeps_a_place_for_long_whose_posts_go_elsewhere() {
 
 #[test]
 fn whoever_has_left_leaves_the_line_of_its_host() {
-    let mut run = Run::new(Pace::default());
+    let mut run = ScheduleRun::new(Pace::default());
     run.put(16, "https://h:1", 1);
     run.begin();
     for owner in 100..150 {
@@ -194,7 +194,7 @@ fn whoever_has_left_leaves_the_line_of_its_host() {
 fn nobody_waits_for_ever_whatever_happens() {
     for seed in 0..40 {
         let mut numbers = Numbers(seed);
-        let mut run = Run::new(Pace {
+        let mut run = ScheduleRun::new(Pace {
             per_owner: if seed % 3 == 0 { 4 } else { 64 },
             pause_ms_min: 1,
             pause_ms_max: 2,

@@ -15,7 +15,7 @@ impl Numbers {
 
 /// A webhook, as the test knows it.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct KnownWebhook {
     origin: usize,
     owner: u32,
     /// Something that was not posted.
@@ -25,9 +25,9 @@ struct Known {
 }
 
 #[derive(Default)]
-struct Model {
-    places: HashMap<PostPlace, Known>,
-    under_way: HashMap<PostPlace, Known>,
+struct ScheduleModel {
+    places: HashMap<PostPlace, KnownWebhook>,
+    under_way: HashMap<PostPlace, KnownWebhook>,
     /// Those whose posts are too large for now, also some that have left.
     aside: Vec<PostPlace>,
 }
@@ -36,7 +36,7 @@ struct Model {
 const ORIGINS: [&str; 5] =
     ["https://a:1", "https://a:2", "https://a:3", "https://d:1", "https://e:1"];
 
-impl Model {
+impl ScheduleModel {
     fn some(&self, numbers: &mut Numbers) -> Option<PostPlace> {
         let mut places: Vec<_> = self.places.keys().copied().collect();
         places.sort_unstable_by_key(|place| place.check);
@@ -44,10 +44,10 @@ impl Model {
     }
 
     fn change(&mut self, schedule: &mut Schedule<()>, numbers: &mut Numbers, now_ms: u64) {
-        let new = Known {
+        let new = KnownWebhook {
             origin: numbers.below(ORIGINS.len()),
             owner: numbers.below(4) as u32,
-            ..Known::default()
+            ..KnownWebhook::default()
         };
         match (numbers.below(12), self.some(numbers)) {
             (0, _) | (_, None) => {
@@ -63,7 +63,7 @@ impl Model {
                 schedule.remove(before);
                 let is_posting = self.under_way.contains_key(&before);
                 let behind = if is_posting { Some(before) } else { known.behind };
-                self.places.insert(place, Known { waiting: 1, behind, ..new });
+                self.places.insert(place, KnownWebhook { waiting: 1, behind, ..new });
                 schedule.note(place, now_ms);
             }
             (4..=7, Some(place)) => {
@@ -87,7 +87,7 @@ impl Model {
             assert!(known.behind.is_none_or(|before| !self.under_way.contains_key(&before)));
             assert!(self.under_way.insert(place, *known).is_none());
         }
-        let count = |is_its: &dyn Fn(&Known) -> bool| {
+        let count = |is_its: &dyn Fn(&KnownWebhook) -> bool| {
             self.under_way.values().filter(|known| is_its(known)).count()
         };
         for host in ["https://a", "https://d", "https://e"] {
@@ -172,7 +172,7 @@ fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
 fn happens(seed: u64) {
     let pace = Pace { per_host: 4, per_owner: 4, posts_max: 10, rest_after: 4, ..Pace::default() };
     let (mut schedule, mut numbers) = (Schedule::new(pace), Numbers(seed));
-    let (mut model, mut now_ms) = (Model::default(), 0);
+    let (mut model, mut now_ms) = (ScheduleModel::default(), 0);
     for _ in 0..30_000 {
         now_ms += numbers.below(2_000) as u64;
         model.change(&mut schedule, &mut numbers, now_ms);
