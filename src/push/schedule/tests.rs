@@ -11,7 +11,7 @@ use super::{
     *,
 };
 
-use model::Numbers;
+use model::SeededNumbers;
 
 const HOUR: u64 = 60 * 60 * 1_000;
 
@@ -124,7 +124,7 @@ fn who_needs_a_place_of_a_full_host_and_a_full_owner_gets_both() {
         let mut under_way = all(&mut schedule, 0);
         let waits =
             [add(&mut schedule, "https://h:1", owner), add(&mut schedule, "https://h:2", owner)];
-        let mut numbers = Numbers(7);
+        let mut numbers = SeededNumbers(7);
         let mut posts = 0;
         // All others have always something more.
         while !waits.iter().all(|place| !schedule.is_busy(*place)) {

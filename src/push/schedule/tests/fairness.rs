@@ -1,6 +1,6 @@
 //! How long anybody waits while others always have something to post.
 
-use super::{model::Numbers, *};
+use super::{model::SeededNumbers, *};
 
 /// What is under way, and whose posts arrive as soon as others are granted: time goes on meanwhile.
 struct ScheduleRun {
@@ -160,7 +160,7 @@ fn nobody_keeps_a_place_for_long_whose_posts_go_elsewhere() {
         run.one("https://h:1", 4);
         let victim = run.one("https://h:1", 3);
         run.wait_little(victim, &[]);
-        let (mut kept, mut numbers) = (0, Numbers(9));
+        let (mut kept, mut numbers) = (0, SeededNumbers(9));
         for _ in 0..4_000 {
             run.begin();
             let ended = run.under_way.swap_remove(numbers.below(run.under_way.len()));
@@ -193,7 +193,7 @@ fn whoever_has_left_leaves_the_line_of_its_host() {
 #[test]
 fn nobody_waits_for_ever_whatever_happens() {
     for seed in 0..40 {
-        let mut numbers = Numbers(seed);
+        let mut numbers = SeededNumbers(seed);
         let mut run = ScheduleRun::new(Pace {
             per_owner: if seed % 3 == 0 { 4 } else { 64 },
             pause_ms_min: 1,

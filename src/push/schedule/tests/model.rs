@@ -3,10 +3,10 @@
 
 use super::*;
 
-/// Numbers that look random, the same each time.
-pub(super) struct Numbers(pub u64);
+/// SeededNumbers that look random, the same each time.
+pub(super) struct SeededNumbers(pub u64);
 
-impl Numbers {
+impl SeededNumbers {
     pub fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.0 >> 33) as usize % bound
@@ -37,13 +37,13 @@ const ORIGINS: [&str; 5] =
     ["https://a:1", "https://a:2", "https://a:3", "https://d:1", "https://e:1"];
 
 impl ScheduleModel {
-    fn some(&self, numbers: &mut Numbers) -> Option<PostPlace> {
+    fn some(&self, numbers: &mut SeededNumbers) -> Option<PostPlace> {
         let mut places: Vec<_> = self.places.keys().copied().collect();
         places.sort_unstable_by_key(|place| place.check);
         (!places.is_empty()).then(|| places[numbers.below(places.len())])
     }
 
-    fn change(&mut self, schedule: &mut Schedule<()>, numbers: &mut Numbers, now_ms: u64) {
+    fn change(&mut self, schedule: &mut Schedule<()>, numbers: &mut SeededNumbers, now_ms: u64) {
         let new = KnownWebhook {
             origin: numbers.below(ORIGINS.len()),
             owner: numbers.below(4) as u32,
@@ -98,7 +98,7 @@ impl ScheduleModel {
         assert_eq!(schedule.posting() as usize, self.under_way.len());
     }
 
-    fn end(&mut self, schedule: &mut Schedule<()>, numbers: &mut Numbers, now_ms: u64) {
+    fn end(&mut self, schedule: &mut Schedule<()>, numbers: &mut SeededNumbers, now_ms: u64) {
         let mut places: Vec<_> = self.under_way.keys().copied().collect();
         places.sort_unstable_by_key(|place| place.check);
         let Some(place) = places.get(numbers.below(places.len().max(1))).copied() else { return };
@@ -171,7 +171,7 @@ fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
 
 fn happens(seed: u64) {
     let pace = Pace { per_host: 4, per_owner: 4, posts_max: 10, rest_after: 4, ..Pace::default() };
-    let (mut schedule, mut numbers) = (Schedule::new(pace), Numbers(seed));
+    let (mut schedule, mut numbers) = (Schedule::new(pace), SeededNumbers(seed));
     let (mut model, mut now_ms) = (ScheduleModel::default(), 0);
     for _ in 0..30_000 {
         now_ms += numbers.below(2_000) as u64;
