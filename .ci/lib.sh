@@ -3,7 +3,7 @@
 
 LOGS=$WORK/log
 mkdir -p "$LOGS"
-STEPS_PASSED=0 STEPS_FAILED=0 FAILED_NAMES=()
+STEPS_PASSED=0 STEPS_FAILED=0 FAILED_NAMES=() STEP_SECONDS=()
 
 # --- Steps ---------------------------------------------------------------------------------------
 
@@ -27,6 +27,7 @@ step() { # [--shown] FUNCTION WHAT
         rc=$?
     fi
     set -e
+    STEP_SECONDS+=("$((SECONDS - began)) $name")
     if [ "$rc" = 0 ]; then
         STEPS_PASSED=$((STEPS_PASSED + 1))
         [ $shown = yes ] || grep -E '^note: ' "$log" || true
@@ -45,12 +46,32 @@ run_step() { # FUNCTION
     "$1"
 }
 
-# All steps are wanted unless some are named on the command line.
+# A step that runs only when it, or `nightly`, is named on the command line.
+nightly_step() { # FUNCTION WHAT
+    if is_named "$1" || is_named nightly; then
+        local ONLY=()
+        step "$@"
+    fi
+}
+
+# All steps of a landing are wanted unless some are named. Those of `nightly` need two others.
 wanted() { # NAME
     [ ${#ONLY[@]} = 0 ] && return 0
+    if is_named nightly && [[ $1 == install || $1 == binary ]]; then return 0; fi
+    is_named "$1"
+}
+
+is_named() { # NAME
     local name
     for name in "${ONLY[@]}"; do [ "$name" = "$1" ] && return 0; done
     return 1
+}
+
+# The seconds of each step, the longest first.
+seconds_table() {
+    echo "seconds by step:"
+    printf '%s\n' "${STEP_SECONDS[@]}" | sort -rn | awk '{ printf "%6d  %s\n", $1, $2; sum += $1 }
+        END { printf "%6d  all steps\n", sum }'
 }
 
 # A line that stays visible although its step succeeds.

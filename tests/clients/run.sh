@@ -3,6 +3,7 @@
 # Google's ADK and of Pydantic AI, with a plain client of WebSocket, with grpcio and reflection alone,
 # and Prometheus' parser on what it has counted, all from their registries:
 #   run.sh BASE_URL [--only NAME,NAME...]
+#   run.sh --names
 #   run.sh --provider PORT CERT KEY
 # The server is the echo agent with the hybrid card. What ends with -grpc finds gRPC in the card
 # (`--interfaces jsonrpc,http+json,grpc`), `adk` refuses a card that lists it, and `fasta2a` needs
@@ -29,6 +30,10 @@ names="$only adk signed traces browser"
 for name in callers-{py1,js1,js03}; do names="$names $name $name-rest $name-grpc"; done
 names="$names callers-py03 callers-py03-rest"
 for name in $official; do names="$names webhooks-$name webhooks-$name-rest webhooks-$name-grpc"; done
+if [ "${1:-}" = --names ]; then
+    echo "$names"
+    exit 0
+fi
 base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $names}
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
