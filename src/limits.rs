@@ -307,6 +307,10 @@ limits! {
     store_bytes_max: usize = 1024 * 1024 * 1024;
     /// Milliseconds that a finished task can still be read.
     task_ttl_ms: u64 = 3_600_000;
+    /// Milliseconds without an event after which a submitted or working task fails.
+    unfinished_idle_ms: u64 = 3_600_000;
+    /// Milliseconds without an event after which a task in input-required or auth-required fails.
+    input_required_ttl_ms: u64 = 86_400_000;
     /// Agents and proxies that a call may have come through (SIP's `Max-Forwards`: 70; mail: 30).
     hops_max: usize = 8;
     /// Milliseconds that a reader may wait for news of a task, whatever it asks for (proxies cut at

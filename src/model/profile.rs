@@ -43,6 +43,12 @@ pub struct Profile {
     /// The name of a quota among `Quotas::named`: each caller may take no more of this agent than
     /// that says, whatever else it may take. `None`, or a name that is not there: no less.
     pub quota: Option<String>,
+    /// Milliseconds without an event after which a submitted or working task of the agent fails;
+    /// `None`: the limit of the same name holds.
+    pub unfinished_idle_ms: Option<u64>,
+    /// Milliseconds without an event after which a task of the agent in input-required or
+    /// auth-required fails; `None`: the limit of the same name holds.
+    pub input_required_ttl_ms: Option<u64>,
 }
 
 /// Whether an agent can be called so: its name is a segment of paths, without escapes, and does not
@@ -151,6 +157,8 @@ impl Profile {
             anonymous: false,
             scopes: Vec::new(),
             quota: None,
+            unfinished_idle_ms: None,
+            input_required_ttl_ms: None,
         }
     }
 

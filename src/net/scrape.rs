@@ -162,8 +162,18 @@ fn of_service(stats: &ServiceStats) -> Vec<Family> {
     for (limit, count) in ServiceStats::EVICTED_BY.into_iter().zip(stats.evicted) {
         evicted = evicted.with(vec![("limit", limit.to_owned())], count);
     }
+    let help = "Unfinished tasks that failed, by the limit that ended them";
+    let mut ended = Family::new(FamilyKind::Counter, "peregrine_tasks_ended", help);
+    for (limit, count) in ServiceStats::ENDED_BY.into_iter().zip(stats.ended) {
+        ended = ended.with(vec![("limit", limit.to_owned())], count);
+    }
     let help = "Bytes of tasks in memory";
-    vec![tasks, evicted, Family::one(FamilyKind::Gauge, "peregrine_store_bytes", help, stats.bytes)]
+    vec![
+        tasks,
+        evicted,
+        ended,
+        Family::one(FamilyKind::Gauge, "peregrine_store_bytes", help, stats.bytes),
+    ]
 }
 
 /// The state as A2A 0.3 spells it.

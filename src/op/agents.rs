@@ -17,9 +17,11 @@ use crossbeam_utils::CachePadded;
 
 use crate::{
     agent::{Agent, TracedAgent, Turn},
+    limits::Limits,
     model::{Profile, is_agent_name},
     op::{AgentChange, AgentError, names::Names},
     service::{AgentIndex, trace::Tracer},
+    store::IdleTimes,
 };
 
 /// A program that answers for an agent, and what its card says.
@@ -212,6 +214,25 @@ impl AllAgents {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let current = listed.get(usize::from(agent.0)).filter(|current| !current.is_removed)?;
         Some(Arc::clone(&current.profile))
+    }
+
+    /// For how long unfinished tasks of each agent may have no event, by its index; empty: all have
+    /// the times of the limits.
+    pub fn idle_times(&self, limits: &Limits) -> Vec<IdleTimes> {
+        let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
+        let of_limits = IdleTimes::of(limits);
+        let of = |one: &Arc<RegisteredAgent>| {
+            let Profile { unfinished_idle_ms, input_required_ttl_ms, .. } = *one.profile;
+            IdleTimes {
+                unfinished_idle_ms: unfinished_idle_ms.unwrap_or(of_limits.unfinished_idle_ms),
+                input_required_ttl_ms: input_required_ttl_ms
+                    .unwrap_or(of_limits.input_required_ttl_ms),
+            }
+        };
+        match listed.iter().all(|one| of(one) == of_limits) {
+            true => Vec::new(),
+            false => listed.iter().map(of).collect(),
+        }
     }
 
     /// True when another program than this may answer for its agent by now.

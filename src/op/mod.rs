@@ -211,8 +211,8 @@ impl Lifecycle for Core {
     }
 
     fn stats(&self) -> Option<ServiceStats> {
-        let Stats { by_state, bytes, evicted, .. } = self.store.stats();
-        Some(ServiceStats { tasks: by_state, bytes, evicted })
+        let Stats { by_state, bytes, evicted, ended, .. } = self.store.stats();
+        Some(ServiceStats { tasks: by_state, bytes, evicted, ended })
     }
 }
 

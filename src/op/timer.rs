@@ -164,8 +164,8 @@ impl AllTimers {
 }
 
 impl Core {
-    /// Runs agents of `cx.worker` whose time has come and forgets expired tasks; returns when to
-    /// come back. `wake` is woken when that becomes earlier.
+    /// Runs agents of `cx.worker` whose time has come, ends idle tasks and forgets expired ones;
+    /// returns when to come back. `wake` is woken when that becomes earlier.
     pub(super) fn run_due(&self, cx: &mut TickCx<'_>, wake: &Waker) -> u64 {
         for _ in 0..TIMERS_PER_TICK {
             let Some(timer) = self.timers.pop(cx.worker, cx.now.mono_ms) else { break };
@@ -173,7 +173,10 @@ impl Core {
         }
         // Each worker forgets the expired tasks of its own shards: what a thread has allocated, it
         // frees at the least cost.
-        let soon = if self.store.sweep_of(cx.worker, cx.now) { 1 } else { SWEEP_EVERY_MS };
+        let is_more = self.store.sweep_of(cx.worker, cx.now);
+        let times = || self.agents.idle_times(&self.limits);
+        let is_more = self.store.end_idle(cx.worker, cx.now, times) | is_more;
+        let soon = if is_more { 1 } else { SWEEP_EVERY_MS };
         let sweep = cx.now.mono_ms + soon;
         self.agents.refresh(cx.worker);
         if cx.worker == 0 {

@@ -13,7 +13,7 @@ use super::{
     waiters::Wakes,
 };
 use crate::{
-    model::{EventBuf, Message, Refusal, Task, TaskEvent, TaskState},
+    model::{EventBuf, Message, MessageBuf, Refusal, Task, TaskEvent, TaskState},
     service::{AgentIndex, Now, Scope},
 };
 
@@ -183,9 +183,9 @@ impl<'e> Edit<'e> {
     pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<u64, Refused> {
         self.put(event).inspect_err(|refused| match refused {
             Refused::Terminal | Refused::Taken | Refused::ShareTaken(_) => {}
-            Refused::TooLarge => self.fail(0),
-            Refused::Full | Refused::OutOfBytes => self.fail(1),
-            Refused::ShareBytesTaken(_) => self.fail(2),
+            Refused::TooLarge => self.fail(&self.store.last_words[0]),
+            Refused::Full | Refused::OutOfBytes => self.fail(&self.store.last_words[1]),
+            Refused::ShareBytesTaken(_) => self.fail(&self.store.last_words[2]),
         })
     }
 
@@ -294,24 +294,37 @@ impl<'e> Edit<'e> {
         Ok(seq)
     }
 
+    /// Ends an unfinished task as failed with these words, whatever room there is.
+    pub(super) fn end(&mut self, why: &MessageBuf) {
+        let ended = self.put(&failed(why, self.now));
+        if ended.is_err_and(|refused| refused != Refused::Terminal) {
+            self.fail(why);
+        }
+    }
+
     /// Ends the task with words for which its log and the store keep room.
-    fn fail(&mut self, why: usize) {
-        let store = self.store;
-        let event = TaskEvent::Status {
-            state: TaskState::Failed,
-            at_ms: self.now.unix_ms,
-            message: Some(store.last_words[why].view()),
-            metadata: None,
-        };
+    fn fail(&mut self, why: &MessageBuf) {
+        let event = failed(why, self.now);
         self.slot().task.make_room(&event);
         let refused = self.apply_charged(&event, true);
         debug_assert!(refused.is_ok(), "{refused:?}");
     }
 }
 
+/// The status of a task that fails for this reason.
+fn failed(why: &MessageBuf, now: Now) -> TaskEvent<'_> {
+    let (state, at_ms, message) = (TaskState::Failed, now.unix_ms, Some(why.view()));
+    TaskEvent::Status { state, at_ms, message, metadata: None }
+}
+
 impl Drop for Edit<'_> {
     /// What follows from the change: lists, budget, wakers.
     fn drop(&mut self) {
+        let (seq, mono_ms) = (self.seq, self.now.mono_ms);
+        let slot = self.slot();
+        if slot.task.get().is_some_and(|task| task.seq() != seq) {
+            slot.event_ms = mono_ms;
+        }
         let Some(status_ms) = self.status_ms.map(|ms| ms.min(self.now.unix_ms)) else {
             self.note_running();
             return self.close();
@@ -325,7 +338,7 @@ impl Drop for Edit<'_> {
             }
         }
         self.note_running();
-        self.shard.list(self.index, self.group.stamp(status_ms), self.now.mono_ms);
+        self.shard.list(self.index, self.group.stamp(status_ms));
         self.group.note_oldest(self.at, self.shard.oldest_stamp());
         self.close();
     }

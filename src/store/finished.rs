@@ -73,7 +73,7 @@ impl FinishedTasks {
     #[inline]
     pub fn has_expired(&self, slab: &Slab, ttl_ms: u64, mono_ms: u64) -> bool {
         let oldest = slab.slot(self.oldest);
-        oldest.is_some_and(|slot| mono_ms.saturating_sub(slot.ended_ms) > ttl_ms)
+        oldest.is_some_and(|slot| mono_ms.saturating_sub(slot.event_ms) > ttl_ms)
     }
 
     /// Takes the first of those out; `None`: it is spared, since somebody needs it.

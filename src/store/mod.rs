@@ -18,6 +18,7 @@ mod follow;
 mod group;
 mod held;
 mod id;
+mod idle;
 mod names;
 mod order;
 mod page;
@@ -40,6 +41,7 @@ use self::{
     door::Door,
     group::Group,
     id::{Keys, Sharding, group_of},
+    idle::IdleSweeps,
     page::Bound,
     shard::{Context, HashedMap, Shard, spread},
     slab::NONE,
@@ -57,6 +59,7 @@ pub use self::{
     edit::Edit,
     held::HeldBytes,
     id::{ID_LEN, node_of},
+    idle::{EndReason, IdleTimes},
     refused::Refused,
     reserve::{NewTask, Reserved, ReservedBuf},
     slab::StoredTask,
@@ -86,6 +89,9 @@ pub struct Store {
     keys: Keys,
     budget: Budget,
     spaces: Spaces,
+    idle: IdleSweeps,
+    /// The times of agents without their own.
+    idle_times: IdleTimes,
     /// What a task may hold, and what it may hold before its last words.
     limits: TaskLimits,
     agent_limits: TaskLimits,
@@ -140,6 +146,8 @@ pub struct Stats {
     pub bytes: u64,
     /// Evictions, in the order of [`Eviction`].
     pub evicted: [u64; 3],
+    /// Tasks that the store has ended, in the order of [`EndReason`].
+    pub ended: [u64; EndReason::COUNT],
     /// Wakers that wait for a task to change.
     pub waiting: u64,
 }
@@ -178,6 +186,8 @@ impl Store {
             keys: Keys::new(secret),
             budget: Budget::new(limits, sharding),
             spaces: Spaces::new(limits, workers),
+            idle: (0..groups).map(|_| Default::default()).collect(),
+            idle_times: IdleTimes::of(limits),
             page_bound: Bound::new(limits),
             limits: task_limits,
             agent_limits: TaskLimits { bytes_max, ..task_limits },
@@ -307,6 +317,7 @@ impl Store {
             tasks: self.budget.tasks.used(groups().map(|group| &group.tasks)),
             bytes: self.budget.bytes.used(groups().map(|group| &group.bytes)),
             evicted: [0, 1, 2].map(evicted),
+            ended: self.ended(),
             ..Stats::default()
         };
         for at in 0..self.sharding.shards() {

@@ -108,6 +108,10 @@ pub(super) struct Shard {
     survivors: Survivors,
     /// Wakers that are registered.
     pub waiting: usize,
+    /// Tasks in no terminal state.
+    pub unfinished: usize,
+    /// The slot that the next look for idle tasks begins with.
+    pub idle_next: u32,
 }
 
 impl Shard {
@@ -120,6 +124,8 @@ impl Shard {
             finished: FinishedTasks::new(),
             survivors: Survivors::default(),
             waiting: 0,
+            unfinished: 0,
+            idle_next: 0,
         }
     }
 
@@ -173,22 +179,21 @@ impl Shard {
         self.large_contexts.get(&hash).map(Box::as_ref)
     }
 
-    /// Puts the task of a slot where a status of `stamp`, which it got at `mono_ms`, belongs in
-    /// every index.
-    pub fn list(&mut self, index: u32, stamp: u64, mono_ms: u64) {
+    /// Puts the task of a slot where a status of `stamp` belongs in every index.
+    pub fn list(&mut self, index: u32, stamp: u64) {
         let slot = &mut self.slab[index];
         let Some(state) = slot.task.get().map(Task::state) else { return };
         let (scope, before) = (slot.scope, slot.listed.replace(state));
         let old_stamp = std::mem::replace(&mut slot.stamp, stamp);
-        if state.is_terminal() {
-            slot.ended_ms = mono_ms;
-        }
         let orders = self.scopes.orders_mut(scope);
         if let Some(before) = before {
             orders[before as usize].remove(old_stamp);
         }
         orders[state as usize].push(stamp, index);
         let is_new_and_runs = before.is_none() && !state.is_terminal();
+        self.unfinished += usize::from(is_new_and_runs);
+        // A task that has ended has no status after that.
+        self.unfinished -= usize::from(before.is_some() && state.is_terminal());
         if slot.is_only_task {
             slot.context_len = 1;
         } else {

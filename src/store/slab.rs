@@ -33,8 +33,9 @@ pub(super) struct Slot {
     pub task: TaskInSlot,
     /// Place in the order of status changes.
     pub stamp: u64,
-    /// When the task ended, in milliseconds of the monotonic clock; 0 before.
-    pub ended_ms: u64,
+    /// When the task had its last event, in milliseconds of the monotonic clock: for one that has
+    /// ended, when it ended.
+    pub event_ms: u64,
     /// Keyed hash of the context id.
     pub context: u64,
     /// The slot of this shard that the context id names; [`NONE`] if it names none.
@@ -95,7 +96,7 @@ impl Slot {
         Slot {
             task: TaskInSlot::default(),
             stamp: 0,
-            ended_ms: 0,
+            event_ms: 0,
             context: 0,
             context_slot: NONE,
             is_only_task: false,
@@ -319,6 +320,11 @@ impl Slab {
             let records = chunk.records.get_or_insert_with(|| Box::new([0; CHUNK]));
             records[index as usize % CHUNK] = number;
         }
+    }
+
+    /// The number of slots up to the last chunk.
+    pub fn len(&self) -> u32 {
+        (self.chunks.len() * CHUNK) as u32
     }
 
     /// Slots that are there, taken and free.

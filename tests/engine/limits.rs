@@ -427,6 +427,40 @@ fn task_ttl_ms() {
     assert!(read(&mut lab, &id).get("result").is_some());
 }
 
+#[test]
+fn unfinished_idle_ms() {
+    let mut lab = Lab::limited(|limits| limits.unfinished_idle_ms = 10_000);
+    let mut state = |wait_ms| {
+        let running = lab.stream(V1.stream(), &V1.params(say("hold:60000:1")));
+        lab.pass(wait_ms);
+        let id = lab.peek(running).events()[0].result()["task"]["id"].clone();
+        lab.result("GetTask", &json!({"id": id}))["status"].clone()
+    };
+    assert_eq!(state(9_000)["state"], "TASK_STATE_SUBMITTED");
+    let failed = state(12_000);
+    let why = "failed: no event for 10 s (unfinished_idle_ms)";
+    assert_eq!(failed["state"], "TASK_STATE_FAILED");
+    assert_eq!(failed["message"]["parts"][0]["text"], why);
+}
+
+#[test]
+fn input_required_ttl_ms() {
+    let toml = "[[rule]]\n[[rule.step]]\nstatus = 'input-required'\ntext = 'Which one?'\n";
+    let limits = Limits { input_required_ttl_ms: 10_000, ..Limits::default() };
+    let agents = vec![script("script", toml)];
+    let mut lab = Lab::new(Setup { agents, limits, ..Setup::default() });
+    let mut state = |wait_ms| {
+        let id = V1.task(&lab.result(V1.send(), &V1.params(say("hi"))))["id"].clone();
+        lab.pass(wait_ms);
+        lab.result("GetTask", &json!({"id": id}))["status"].clone()
+    };
+    assert_eq!(state(9_000)["state"], "TASK_STATE_INPUT_REQUIRED");
+    let failed = state(12_000);
+    let why = "failed: no event for 10 s (input_required_ttl_ms)";
+    assert_eq!(failed["state"], "TASK_STATE_FAILED");
+    assert_eq!(failed["message"]["parts"][0]["text"], why);
+}
+
 // --- Connections and output
 
 #[test]

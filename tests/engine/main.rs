@@ -24,6 +24,7 @@ mod faults;
 mod generations;
 mod grpc;
 mod identity;
+mod idle;
 mod jobs;
 mod jsonrpc;
 mod limits;

@@ -21,6 +21,7 @@ mod grpc;
 mod hosts;
 mod http2;
 mod hyper;
+mod idle;
 #[cfg(feature = "auth")]
 mod key_fetch;
 mod limits;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use peregrine::engine::BuildError;
+use peregrine::{engine::BuildError, limits::Unit};
 
 use super::{
     super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, hint, key},
@@ -38,6 +38,20 @@ const KEYS: &[Key] = &[
         Shape::Text,
         "",
         "The name of a quota in [quotas.named]: each caller may take no more of this agent",
+    )
+    .live(),
+    key(
+        "unfinished_idle_ms",
+        Shape::Measure(Unit::Millis),
+        "",
+        "Milliseconds without an event after which its submitted or working tasks fail",
+    )
+    .live(),
+    key(
+        "input_required_ttl_ms",
+        Shape::Measure(Unit::Millis),
+        "",
+        "Milliseconds without an event after which its tasks that wait for their client fail",
     )
     .live(),
     key("skills", Shape::Sections(cards::skill_keys), "", "What it can do").live(),

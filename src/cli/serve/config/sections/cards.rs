@@ -3,6 +3,7 @@
 
 use peregrine::{
     agent::{Extension, Profile, Provider, Skill},
+    limits::{LimitError, Limits, Unit},
     model::JsonObject,
 };
 
@@ -67,6 +68,8 @@ pub struct CardOverrides {
     anonymous: Option<bool>,
     scopes: Option<Vec<String>>,
     quota: Option<String>,
+    unfinished_idle_ms: Option<u64>,
+    input_required_ttl_ms: Option<u64>,
     skills: Option<Vec<Skill>>,
     extensions: Option<Vec<Extension>>,
 }
@@ -92,6 +95,10 @@ impl CardOverrides {
         profile.provider = self.provider.clone().or(profile.provider.take());
         let url = self.documentation_url.clone();
         profile.documentation_url = url.or(profile.documentation_url.take());
+        let own = self.unfinished_idle_ms;
+        profile.unfinished_idle_ms = own.or(profile.unfinished_idle_ms);
+        let own = self.input_required_ttl_ms;
+        profile.input_required_ttl_ms = own.or(profile.input_required_ttl_ms);
         profile.quota = self.quota.clone().or(profile.quota.take());
         profile.icon_url = self.icon_url.clone().or(profile.icon_url.take());
     }
@@ -119,9 +126,30 @@ pub fn read(agent: &ConfigSection) -> Result<CardOverrides, Wrong> {
         anonymous: agent.switch("anonymous"),
         scopes: agent.strings("scopes"),
         quota: text("quota"),
+        unfinished_idle_ms: limit(agent, "unfinished_idle_ms")?,
+        input_required_ttl_ms: limit(agent, "input_required_ttl_ms")?,
         skills: Some(skills).filter(|skills| !skills.is_empty()),
         extensions: Some(extensions).filter(|extensions| !extensions.is_empty()),
     })
+}
+
+/// The agent's own value of the limit of this name, which has the bounds of the limit.
+fn limit(agent: &ConfigSection, name: &'static str) -> Result<Option<u64>, Wrong> {
+    let Some(text) = agent.text(name) else { return Ok(None) };
+    let mut limits = Limits::default();
+    limits.set(name, text).map_err(|error| {
+        agent.wrong(
+            name,
+            match error {
+                LimitError::Unit => format!("{text:?} is not {}", Unit::of(name).examples()),
+                LimitError::Name | LimitError::Value => {
+                    format!("{text:?} is not a whole number above zero that fits")
+                }
+            },
+        )
+    })?;
+    let row = limits.rows().into_iter().find(|(row, _)| *row == name);
+    Ok(row.map(|(_, value)| value))
 }
 
 fn provider(agent: &ConfigSection) -> Result<Option<Provider>, Wrong> {

@@ -1,0 +1,170 @@
+//! Unfinished tasks without an event for too long: they fail.
+//!
+//! Each slot notes when its task had its last event, so that a call pays one store for it. Once a
+//! second the sweep of a worker looks at a bounded number of slots in each of its shards, and
+//! continues there at the next second: a full store is looked at within two minutes, a small one
+//! every second.
+
+use crossbeam_utils::CachePadded;
+
+use super::{
+    Edit, Store,
+    id::GROUP,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    waiters::Wakes,
+};
+use crate::{
+    limits::Limits,
+    model::{MessageBuf, PartsBuf, TaskState},
+    service::Now,
+};
+
+/// Slots of one shard that one sweep looks at.
+const LOOKS: u32 = 1_024;
+
+/// Tasks of one shard that one sweep ends.
+const ENDS: u32 = 64;
+
+/// Milliseconds between sweeps.
+const SWEEP_EVERY_MS: u64 = 1_000;
+
+/// Why the store ended a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// It was submitted or working for `unfinished_idle_ms` without an event.
+    UnfinishedIdle = 0,
+    /// It was in input-required or auth-required for `input_required_ttl_ms` without an event.
+    InputRequired = 1,
+}
+
+impl EndReason {
+    /// Number of reasons.
+    pub const COUNT: usize = 2;
+
+    /// The limit behind it.
+    fn limit(self) -> &'static str {
+        match self {
+            EndReason::UnfinishedIdle => "unfinished_idle_ms",
+            EndReason::InputRequired => "input_required_ttl_ms",
+        }
+    }
+}
+
+/// For how long an unfinished task of an agent may have no event, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleTimes {
+    /// While it is submitted or working.
+    pub unfinished_idle_ms: u64,
+    /// While it is in input-required or auth-required.
+    pub input_required_ttl_ms: u64,
+}
+
+impl IdleTimes {
+    /// Those of the limits.
+    pub fn of(limits: &Limits) -> IdleTimes {
+        let Limits { unfinished_idle_ms, input_required_ttl_ms, .. } = *limits;
+        IdleTimes { unfinished_idle_ms, input_required_ttl_ms }
+    }
+
+    /// The time of a state, in milliseconds, and what its end is; `None`: a terminal state.
+    fn of_state(&self, state: TaskState) -> Option<(EndReason, u64)> {
+        if state.is_terminal() {
+            return None;
+        }
+        Some(match state.is_interrupted() {
+            true => (EndReason::InputRequired, self.input_required_ttl_ms),
+            false => (EndReason::UnfinishedIdle, self.unfinished_idle_ms),
+        })
+    }
+}
+
+/// What the sweeps of one group have done.
+#[derive(Default)]
+pub(super) struct IdleSweep {
+    /// When the next one is due, by the monotonic clock.
+    due_ms: AtomicU64,
+    /// Tasks that the store ended, by reason.
+    ended: [AtomicU64; EndReason::COUNT],
+}
+
+/// Those of all groups.
+pub(super) type IdleSweeps = Box<[CachePadded<IdleSweep>]>;
+
+impl Store {
+    /// Ends unfinished tasks of one worker that had no event for too long, at most 1,024 of each of
+    /// its groups; true when it should be called again soon. Call it about once a second. `times`
+    /// returns the times of each agent by its index; an agent that is not there has those of the
+    /// limits.
+    pub fn end_idle(
+        &self,
+        worker: usize,
+        now: Now,
+        times: impl FnOnce() -> Vec<IdleTimes>,
+    ) -> bool {
+        let Some(first) = self.idle.get(worker) else { return false };
+        if first.due_ms.load(Relaxed) > now.mono_ms {
+            return false;
+        }
+        let times = times();
+        let mut is_more = false;
+        for number in (worker..self.groups.len()).step_by(self.workers) {
+            for at in (number * GROUP..).take(GROUP) {
+                is_more |= self.end_idle_in(at, now, &times);
+            }
+        }
+        let pause_ms = if is_more { 0 } else { SWEEP_EVERY_MS };
+        first.due_ms.store(now.mono_ms.saturating_add(pause_ms), Relaxed);
+        is_more
+    }
+
+    /// The same for one shard; true when it has ended as many as it may.
+    fn end_idle_in(&self, at: usize, now: Now, times: &[IdleTimes]) -> bool {
+        let mut wakes = Wakes::default();
+        let mut shard = self.lock(at);
+        if shard.unfinished == 0 {
+            return false;
+        }
+        let (slots, mut ends) = (shard.slab.len(), ENDS);
+        for _ in 0..slots.min(LOOKS) {
+            let index = if shard.idle_next < slots { shard.idle_next } else { 0 };
+            shard.idle_next = index + 1;
+            let Some(slot) = shard.slab.slot(index) else { continue };
+            let Some(task) = slot.task.get() else { continue };
+            let times = times.get(usize::from(slot.scope.agent.0)).unwrap_or(&self.idle_times);
+            let Some((reason, most_ms)) = times.of_state(task.state()) else { continue };
+            if now.mono_ms.saturating_sub(slot.event_ms) < most_ms {
+                continue;
+            }
+            let edit = Edit::open(self, &mut shard, (at, index), now, &mut wakes);
+            edit.into_iter().for_each(|mut edit| edit.end(&last_words(reason, most_ms)));
+            self.count_end(at, reason);
+            ends -= 1;
+            if ends == 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Counts a task of a shard that the store ended.
+    pub(super) fn count_end(&self, at: usize, reason: EndReason) {
+        let sweep = &self.idle[super::id::group_of(at)];
+        sweep.ended[reason as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Tasks that the store has ended, in the order of [`EndReason`].
+    pub(super) fn ended(&self) -> [u64; EndReason::COUNT] {
+        let sum = |reason: usize| self.idle.iter().map(|of| of.ended[reason].load(Relaxed)).sum();
+        std::array::from_fn(sum)
+    }
+}
+
+/// What a task says that had no event for so long.
+fn last_words(reason: EndReason, most_ms: u64) -> MessageBuf {
+    let time = match most_ms % 1_000 {
+        0 => format!("{} s", most_ms / 1_000),
+        _ => format!("{most_ms} ms"),
+    };
+    let text = format!("failed: no event for {time} ({})", reason.limit());
+    MessageBuf::agent(&PartsBuf::new().text(&text)).id("task-idle")
+}

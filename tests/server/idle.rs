@@ -1,0 +1,85 @@
+//! Tasks without an event end on a server as its users start it: by the limits, and by an agent's
+//! own times.
+
+use std::{fs, path::PathBuf, process::id};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    ask::{Say, V1, post, rpc, say},
+    binary::{Binary, eventually},
+};
+
+const LOCAL: &str = "Host: localhost\r\n";
+
+const AGENTS: &str = r#"
+default_agent = "echo"
+[agents.echo]
+kind = "echo"
+[agents.quick]
+kind = "script"
+script = "quick.toml"
+unfinished_idle_ms = "1h"
+input_required_ttl_ms = "100ms"
+[limits]
+unfinished_idle_ms = "200ms"
+"#;
+
+const SCRIPT: &str = "[[rule]]\n[[rule.step]]\nstatus = 'input-required'\ntext = 'Which one?'\n";
+
+/// A folder with a configuration, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        let path = std::env::temp_dir().join(format!("peregrine-idle-{}", id()));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("peregrine.toml"), AGENTS).unwrap();
+        fs::write(path.join("quick.toml"), SCRIPT).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn ask(server: &Binary, path: &str, method: &str, params: &Value) -> Value {
+    let mut tcp = server.connect();
+    tcp.write(&post(path, &[], &rpc(method, params)));
+    tcp.reply().result()
+}
+
+#[test]
+fn idle_tasks_fail_by_limits_and_by_an_agents_own_times() {
+    let folder = Folder::new();
+    let config = folder.0.join("peregrine.toml");
+    let server = Binary::start(&["--config", config.to_str().unwrap()]);
+    // The call waits for a task whose agent has nothing to say for a minute.
+    let task = ask(&server, "/", V1.send(), &V1.params(say("hold:60000:1")))["task"].clone();
+    assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
+    let why = &task["status"]["message"]["parts"][0]["text"];
+    assert_eq!(why, "failed: no event for 200 ms (unfinished_idle_ms)");
+    let quick = "/agents/quick";
+    let asked = ask(&server, quick, V1.send(), &V1.params(say("hi")))["task"].clone();
+    assert_eq!(asked["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+    let id = json!({ "id": asked["id"] });
+    let state = || ask(&server, quick, V1.get(), &id)["status"].clone();
+    eventually("it fails", || state()["state"] == "TASK_STATE_FAILED");
+    let why = "failed: no event for 100 ms (input_required_ttl_ms)";
+    assert_eq!(state()["message"]["parts"][0]["text"], why);
+    // A message that comes too late is refused as any to a finished task.
+    let late = Say { task: asked["id"].as_str(), text: "this one", ..Say::default() };
+    let mut tcp = server.connect();
+    tcp.write(&post(quick, &[], &rpc(V1.send(), &V1.params(late))));
+    assert!(tcp.reply().json()["error"]["code"].is_number());
+    let mut tcp = server.connect();
+    tcp.write(format!("GET /metrics HTTP/1.1\r\n{LOCAL}\r\n").as_bytes());
+    let text = tcp.reply().text().to_owned();
+    for limit in ["unfinished_idle_ms", "input_required_ttl_ms"] {
+        let line = format!("peregrine_tasks_ended_total{{limit=\"{limit}\"}} 1");
+        assert!(text.lines().any(|one| one == line), "{line} in {text}");
+    }
+}
