@@ -126,9 +126,11 @@ impl Responder for Transport<'_> {
 /// To come back in a second.
 pub const RETRY_AFTER: FieldLines<'static> = field_lines!("Retry-After": "1");
 
-/// What the head of a stream of events says: that nobody keeps it, and that no proxy holds it back.
+/// Header fields of an event stream. Proxies must not cache it, nor buffer it: nginx obeys
+/// `X-Accel-Buffering`, and a compressing proxy buffers unless `no-transform` forbids the coding
+/// (RFC 9111 §5.2.2.6).
 pub const STREAM_FIELDS: FieldLines<'static> =
-    field_lines!("Cache-Control": "no-cache", "X-Accel-Buffering": "no");
+    field_lines!("Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no");
 
 /// When to come back, in seconds where that is known, said beside the statuses of a server that is
 /// full or ends, or of a caller that has taken its share (RFC 9110 §10.2.3).

@@ -265,7 +265,7 @@ fn evo_ai_streams_events_by_id_with_final() {
     for event in &events {
         assert!(event.result()["id"].is_string() && event.result().get("taskId").is_none());
     }
-    assert_eq!(reply.field("cache-control"), Some("no-cache"));
+    assert_eq!(reply.field("cache-control"), Some("no-cache, no-transform"));
 }
 
 #[test]

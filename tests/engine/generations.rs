@@ -601,7 +601,7 @@ fn a_stream_is_marked_for_proxies_and_followed_by_the_next_request() {
     for total in [1, 2] {
         let reply = lab.reply(peer);
         assert_eq!(reply.field("x-accel-buffering"), Some("no"));
-        assert_eq!(reply.field("cache-control"), Some("no-cache"));
+        assert_eq!(reply.field("cache-control"), Some("no-cache, no-transform"));
         assert_eq!(reply.events().len(), 6);
         assert_eq!(lab.reply(peer).result()["totalSize"], total);
     }
