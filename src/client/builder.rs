@@ -10,7 +10,7 @@ use super::{
     card::{AgentCard, CardKeys, ChooseError, ChosenInterface, Preferences, check_signed, choose},
     client::SharedClient,
     credentials::{Credentials, TokenCache, check_fields, plan},
-    discover,
+    discover::{self, Discovery},
     endpoint::AgentEndpoint,
     retry::Backoff,
     scratch::Stash,
@@ -149,7 +149,7 @@ impl ClientBuilder {
 
     /// Adds a field that every request to the agent has, as HTTP field or as metadata of gRPC. It
     /// takes the place of a credential that would be sent under the same name, or of our own
-    /// `User-Agent`. Cards are asked for without it. One that proves who
+    /// `User-Agent`. Cards are requested without it, unless it is `User-Agent`. One that proves who
     /// calls goes only where [`Credentials`] may go: it is known by its name, which has
     /// `authorization`, `authentication`, `cookie`, `token`, `secret`, `password`, `passphrase`,
     /// `session`, `credential`, `jwt`, `hmac`, `dpop`, `client-cert` or `api-key` (or another kind
@@ -176,7 +176,7 @@ impl ClientBuilder {
         url: &str,
     ) -> Result<(Vec<u8>, HttpUrl), ClientError> {
         let asked = HttpOrigin::parse(url)?;
-        let found = discover::find_document(transport, &asked, &self.limits, &self.options).await?;
+        let found = self.discovery(transport).find_document(&asked).await?;
         Ok((found.json, found.url))
     }
 
@@ -191,8 +191,7 @@ impl ClientBuilder {
         transport: T,
         url: &str,
     ) -> Result<Client<T>, ClientError> {
-        let (known, limits) = (self.known.as_ref(), &self.limits);
-        let found = discover::find(&transport, url, known, limits, &self.options).await?;
+        let found = self.discovery(&transport).find(url, self.known.as_ref()).await?;
         self.connect(transport, Arc::clone(&found.card), Some(found))
     }
 
@@ -239,6 +238,12 @@ impl ClientBuilder {
             built: ClientBuilder { known: None, ..self },
         };
         Ok(Client { inner: Arc::new(inner), trace: None })
+    }
+
+    /// What cards are requested with.
+    pub(super) fn discovery<'a, T>(&'a self, transport: &'a T) -> Discovery<'a, T> {
+        let (limits, options, user_fields) = (&self.limits, &self.options, self.fields.get());
+        Discovery { transport, limits, options, user_fields }
     }
 
     pub(super) fn endpoint(&self, card: &AgentCard, interface: ChosenInterface) -> AgentEndpoint {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::{
     CallOptions, ClientError, ClientErrorKind, ClientLimits, HttpMethod, HttpOrigin, HttpRequest,
     HttpResponse, HttpUrl, HttpVersion, KnownCard, Transport,
-    card::{AgentCard, CardFreshness, card_urls, is_not_there},
+    card::{AgentCard, CardFreshness, card_urls, is_not_there, looks_like_card},
     exchange::read_all,
     redirect,
 };
-use crate::http::{FieldLines, FieldLinesBuf, field_lines};
+use crate::http::{FieldLines, FieldLinesBuf, USER_AGENT, field_lines, media};
 
 const FIELDS: FieldLines<'static> =
     field_lines!("Accept": "application/json", "A2A-Version": "1.0");
@@ -31,55 +31,17 @@ impl FoundDocument {
     }
 }
 
-/// The card of the agent at `url`: the one that is known of it, if that is still good, or else as
-/// it is read from there; see [`card_urls`].
-pub(super) async fn find<T: Transport>(
-    transport: &T,
-    url: &str,
-    known: Option<&KnownCard>,
-    limits: &ClientLimits,
-    options: &CallOptions,
-) -> Result<KnownCard, ClientError> {
-    let asked = HttpOrigin::parse(url)?;
-    if let Some(known) = known.filter(|known| known.asked == asked) {
-        return renew(transport, known, limits, options).await;
-    }
-    find_document(transport, &asked, limits, options).await?.read(asked, limits)
+/// What the requests for a card are made with.
+pub(super) struct Discovery<'a, T> {
+    pub transport: &'a T,
+    pub limits: &'a ClientLimits,
+    pub options: &'a CallOptions,
+    /// The fields that the user adds to calls. Of these, requests for cards have `User-Agent`
+    /// alone.
+    pub user_fields: FieldLines<'a>,
 }
 
-/// Reads the card of the agent at `asked` without looking at what came.
-pub(super) async fn find_document<T: Transport>(
-    transport: &T,
-    asked: &HttpUrl,
-    limits: &ClientLimits,
-    options: &CallOptions,
-) -> Result<FoundDocument, ClientError> {
-    let mut status = 404;
-    for place in card_urls(asked) {
-        match get(transport, place, None, limits, options).await? {
-            Got::Card(found) => return Ok(*found),
-            Got::Same { .. } => {}
-            Got::Status(other) if is_not_there(other) => status = other,
-            Got::Status(401) => {
-                const WHY: &str = "the card is only for callers who say who they are";
-                return Err(ClientError::because(ClientErrorKind::Unauthorized, WHY));
-            }
-            Got::Status(other) => return Err(no_card(asked, other)),
-        }
-    }
-    Err(no_card(asked, status))
-}
-
-#[cold]
-fn no_card(asked: &HttpUrl, status: u16) -> ClientError {
-    let detail = match status {
-        500.. => format!("the card at {asked} cannot be read for now: HTTP status {status}"),
-        _ => format!("there is no card at {asked}: HTTP status {status}"),
-    };
-    ClientError::because(ClientErrorKind::NoCard(status), detail)
-}
-
-/// What a GET of a card comes to.
+/// The response to the GET of a card.
 enum Got {
     Card(Box<FoundDocument>),
     /// RFC 9110 §15.4.5: it has not changed.
@@ -87,94 +49,159 @@ enum Got {
         url: HttpUrl,
         freshness: CardFreshness,
     },
+    /// A status other than 200, or 200 with content that was not read.
     Status(u16),
 }
 
-/// A card that is known, as long as it is fresh; then what its server says of it now. The same card
-/// is the same `Arc`. Where it came from at last is asked, and when there is no card any more, all
-/// begins anew.
-pub(super) async fn renew<T: Transport>(
-    transport: &T,
-    known: &KnownCard,
-    limits: &ClientLimits,
-    options: &CallOptions,
-) -> Result<KnownCard, ClientError> {
-    if known.freshness.is_fresh(transport.now()) {
-        return Ok(known.clone());
-    }
-    let asked = known.asked.clone();
-    match get(transport, known.url.clone(), Some(known), limits, options).await {
-        Ok(Got::Card(found)) => return found.read(asked, limits),
-        Ok(Got::Same { url, freshness }) => {
-            return Ok(KnownCard { url, freshness, ..known.clone() });
+impl<T: Transport> Discovery<'_, T> {
+    /// The card of the agent at `url`: the one that is known of it, if that is still good, or else
+    /// as it is read from there; see [`card_urls`].
+    pub async fn find(
+        &self,
+        url: &str,
+        known: Option<&KnownCard>,
+    ) -> Result<KnownCard, ClientError> {
+        let asked = HttpOrigin::parse(url)?;
+        if let Some(known) = known.filter(|known| known.asked == asked) {
+            return self.renew(known).await;
         }
-        Ok(Got::Status(_)) => {}
-        // It leads nowhere; where the caller asked may be led elsewhere by now.
-        Err(error) if matches!(error.kind, ClientErrorKind::Redirect(_)) => {}
-        Err(error) => return Err(error),
+        self.find_document(&asked).await?.read(asked, self.limits)
     }
-    find_document(transport, &asked, limits, options).await?.read(asked, limits)
+
+    /// Reads the card of the agent at `asked`. A document that does not look like a card is
+    /// returned only if no other URL has one that does.
+    pub async fn find_document(&self, asked: &HttpUrl) -> Result<FoundDocument, ClientError> {
+        let (mut other_document, mut refusal) = (None, 404);
+        for url in card_urls(asked) {
+            match self.get(url, None).await? {
+                Got::Card(found) if looks_like_card(&found.json) => return Ok(*found),
+                Got::Card(found) => {
+                    other_document.get_or_insert(found);
+                }
+                Got::Same { .. } => {}
+                // The path of the calls refuses a GET; so may any proxy in front of it. That a
+                // credential is missing explains more than a 404 of another URL.
+                Got::Status(status) if is_not_there(status) => {
+                    if !matches!(refusal, 401 | 403) {
+                        refusal = status;
+                    }
+                }
+                Got::Status(status) => return Err(no_card(asked, status)),
+            }
+        }
+        match (other_document, refusal) {
+            (Some(found), _) => Ok(*found),
+            (None, 401) => {
+                const WHY: &str = "the card is only for callers who say who they are";
+                Err(ClientError::because(ClientErrorKind::Unauthorized, WHY))
+            }
+            (None, status) => Err(no_card(asked, status)),
+        }
+    }
+
+    /// A card that is known, as long as it is fresh; then what its server says of it now. The same
+    /// card is the same `Arc`. Where it came from at last is asked, and when there is no card any
+    /// more, all begins anew.
+    pub async fn renew(&self, known: &KnownCard) -> Result<KnownCard, ClientError> {
+        if known.freshness.is_fresh(self.transport.now()) {
+            return Ok(known.clone());
+        }
+        let asked = known.asked.clone();
+        match self.get(known.url.clone(), Some(known)).await {
+            Ok(Got::Card(found)) if looks_like_card(&found.json) => {
+                return found.read(asked, self.limits);
+            }
+            Ok(Got::Same { url, freshness }) => {
+                return Ok(KnownCard { url, freshness, ..known.clone() });
+            }
+            Ok(Got::Card(_) | Got::Status(_)) => {}
+            // It leads nowhere; where the caller asked may be led elsewhere by now.
+            Err(error) if matches!(error.kind, ClientErrorKind::Redirect(_)) => {}
+            Err(error) => return Err(error),
+        }
+        self.find_document(&asked).await?.read(asked, self.limits)
+    }
+
+    /// The fields of a request for a card.
+    fn fields(&self) -> FieldLinesBuf {
+        let mut fields = FieldLinesBuf::from(FIELDS);
+        let is_user_agent = |name: &str| name.eq_ignore_ascii_case(USER_AGENT.0);
+        let users = self.user_fields.iter().find(|(name, _)| is_user_agent(name));
+        fields.push(USER_AGENT.0, users.unwrap_or(USER_AGENT).1);
+        fields
+    }
+
+    /// One GET, and the redirects that it is answered with. `known` is a card that came from `url`,
+    /// to which redirects may have led.
+    async fn get(
+        &self,
+        mut url: HttpUrl,
+        mut known: Option<&KnownCard>,
+    ) -> Result<Got, ClientError> {
+        let Discovery { transport, limits, options, .. } = *self;
+        let due_ms = transport.mono_ms().saturating_add(options.call_ms);
+        let mut redirects = 0;
+        // Whoever was led here by another origin has not come back by asking again.
+        let mut is_elsewhere = known.is_some_and(|known| known.is_elsewhere);
+        let mut fields = self.fields();
+        if let Some(known) = known {
+            known.freshness.ask(&mut fields);
+        }
+        loop {
+            let request = HttpRequest {
+                method: HttpMethod::Get,
+                origin: &url.origin,
+                target: &url.path,
+                fields: fields.get(),
+                body: b"",
+                version: HttpVersion::Any,
+                head_due_ms: due_ms,
+                body_idle_ms: limits.idle_ms,
+                is_repeatable: true,
+            };
+            let mut response = transport.request(request).await?;
+            let status = response.status();
+            if redirect::is_redirect(status) {
+                let location = response.field("location");
+                let most = limits.redirects_max;
+                let next = redirect::next(HttpMethod::Get, &url, location, redirects, most)?;
+                is_elsewhere |= next.is_other_origin && !is_upgrade(&url.origin, &next.url.origin);
+                if next.is_other_origin {
+                    // What one server has named a card by means nothing to another one, and may
+                    // name who asks.
+                    (known, fields) = (None, self.fields());
+                }
+                url = next.url;
+                redirects += 1;
+                continue;
+            }
+            if let Some(known) = known.filter(|_| status == 304) {
+                let now = transport.now();
+                let freshness = known.freshness.clone().renewed(|name| response.field(name), now);
+                return Ok(Got::Same { url, freshness });
+            }
+            // A stream of events has no end to wait for.
+            let media = response.field("content-type").unwrap_or_default();
+            if status != 200 || media.starts_with(media::EVENT_STREAM.as_bytes()) {
+                return Ok(Got::Status(status));
+            }
+            let mut json = Vec::new();
+            let limit = (limits.card_bytes_max, "card_bytes_max");
+            read_all(transport, &mut response, &mut json, limit, due_ms).await?;
+            let freshness = CardFreshness::of(|name| response.field(name), transport.now());
+            return Ok(Got::Card(Box::new(FoundDocument { json, url, is_elsewhere, freshness })));
+        }
+    }
 }
 
-/// One GET, and the redirects that it is answered with. `known` is a card that came from `url`, to
-/// which redirects may have led.
-async fn get<T: Transport>(
-    transport: &T,
-    mut url: HttpUrl,
-    mut known: Option<&KnownCard>,
-    limits: &ClientLimits,
-    options: &CallOptions,
-) -> Result<Got, ClientError> {
-    let due_ms = transport.mono_ms().saturating_add(options.call_ms);
-    let mut redirects = 0;
-    // Whoever was led here by another origin has not come back by asking again.
-    let mut is_elsewhere = known.is_some_and(|known| known.is_elsewhere);
-    let mut fields = FieldLinesBuf::from(FIELDS);
-    if let Some(known) = known {
-        known.freshness.ask(&mut fields);
-    }
-    loop {
-        let request = HttpRequest {
-            method: HttpMethod::Get,
-            origin: &url.origin,
-            target: &url.path,
-            fields: fields.get(),
-            body: b"",
-            version: HttpVersion::Any,
-            head_due_ms: due_ms,
-            body_idle_ms: limits.idle_ms,
-            is_repeatable: true,
-        };
-        let mut response = transport.request(request).await?;
-        let status = response.status();
-        if redirect::is_redirect(status) {
-            let location = response.field("location");
-            let most = limits.redirects_max;
-            let next = redirect::next(HttpMethod::Get, &url, location, redirects, most)?;
-            is_elsewhere |= next.is_other_origin && !is_upgrade(&url.origin, &next.url.origin);
-            if next.is_other_origin {
-                // What one server has named a card by means nothing to another one, and may name
-                // who asks.
-                (known, fields) = (None, FieldLinesBuf::from(FIELDS));
-            }
-            url = next.url;
-            redirects += 1;
-            continue;
-        }
-        if let Some(known) = known.filter(|_| status == 304) {
-            let now = transport.now();
-            let freshness = known.freshness.clone().renewed(|name| response.field(name), now);
-            return Ok(Got::Same { url, freshness });
-        }
-        if status != 200 {
-            return Ok(Got::Status(status));
-        }
-        let mut json = Vec::new();
-        let limit = (limits.card_bytes_max, "card_bytes_max");
-        read_all(transport, &mut response, &mut json, limit, due_ms).await?;
-        let freshness = CardFreshness::of(|name| response.field(name), transport.now());
-        return Ok(Got::Card(Box::new(FoundDocument { json, url, is_elsewhere, freshness })));
-    }
+#[cold]
+fn no_card(asked: &HttpUrl, status: u16) -> ClientError {
+    let detail = match status {
+        200 => format!("there is no card at {asked}: the response is a stream of events"),
+        500.. => format!("the card at {asked} cannot be read for now: HTTP status {status}"),
+        _ => format!("there is no card at {asked}: HTTP status {status}"),
+    };
+    ClientError::because(ClientErrorKind::NoCard(status), detail)
 }
 
 /// True for the same host by TLS, both at the port of their scheme.

@@ -1,7 +1,7 @@
 //! One interface of an agent as it is called: where, in which format, with which fields.
 
 use crate::{
-    http::{FieldLines, FieldLinesBuf, media},
+    http::{FieldLines, FieldLinesBuf, USER_AGENT, media},
     model::Generation,
 };
 
@@ -38,8 +38,8 @@ impl AgentEndpoint {
         let format = Format::of_dialect(binding, generation, dialect);
         let format = format.unwrap_or_else(|| Format::standard(binding, generation));
         let mut all = FieldLinesBuf::default();
-        if fields.get().iter().all(|(name, _)| !name.eq_ignore_ascii_case("user-agent")) {
-            all.push("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
+        if fields.get().iter().all(|(name, _)| !name.eq_ignore_ascii_case(USER_AGENT.0)) {
+            all.push(USER_AGENT.0, USER_AGENT.1);
         }
         if let Some(version) = format.version_header() {
             all.push("A2A-Version", version);

@@ -11,7 +11,6 @@ use super::{
     Client, ClientError, HttpUrl, Transport,
     card::{AgentCard, CardFreshness, check_signed},
     client::SharedClient,
-    discover,
 };
 
 /// A card that was read from its URL: where it was asked for, where it came from, and how long its
@@ -82,8 +81,7 @@ impl<T: Transport> Client<T> {
     pub async fn refresh_card(&self) -> Result<bool, ClientError> {
         let inner = &self.inner;
         let Some(known) = inner.known() else { return Ok(false) };
-        let (limits, options) = (&inner.built.limits, &inner.built.options);
-        let renewed = discover::renew(&inner.transport, &known, limits, options).await?;
+        let renewed = inner.built.discovery(&inner.transport).renew(&known).await?;
         if Arc::ptr_eq(&renewed.card, &known.card) {
             inner.keep(renewed);
             return Ok(false);

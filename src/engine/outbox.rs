@@ -19,7 +19,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use crate::{
     dialect::{push_body, push_head},
     engine::Engine,
-    http::FieldLinesBuf,
+    http::{FieldLinesBuf, USER_AGENT},
     json,
     model::{PushConfig, PushForm, uuid, uuid_digits},
     op::{Core, ShownPost},
@@ -205,8 +205,6 @@ impl CoreOutbox {
 /// An answer that is coded in an unknown way would hide its status, and all codings are welcome
 /// where none is named (RFC 9110 §12.5.3).
 const ANY_CODING: (&str, &str) = ("Accept-Encoding", "identity");
-
-const USER_AGENT: (&str, &str) = ("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
 
 fn put_url(out: &mut String, post: &Post) {
     match &post.url {

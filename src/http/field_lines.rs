@@ -38,6 +38,11 @@ macro_rules! field_lines {
 }
 pub(crate) use field_lines;
 
+/// The `User-Agent` of every request (RFC 9110 §10.1.5): firewalls refuse a request without one.
+#[cfg(feature = "client")]
+pub const USER_AGENT: (&str, &str) =
+    ("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
+
 /// What stands between a name and its value, and behind that.
 const SEPARATOR: &str = ": ";
 const END: &str = "\r\n";

@@ -41,6 +41,8 @@ mod target;
 
 pub use authority::is_valid as is_authority;
 pub use chunked::{ChunkLimits, Chunked};
+#[cfg(feature = "client")]
+pub(crate) use field_lines::USER_AGENT;
 pub(crate) use field_lines::field_lines;
 pub use field_lines::{FieldLines, FieldLinesBuf};
 pub use fields::{HeadFields, list};

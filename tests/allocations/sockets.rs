@@ -63,7 +63,7 @@ async fn ask(client: &HttpClient, origin: &HttpOrigin) -> <HttpClient as Transpo
         method: HttpMethod::Post,
         origin,
         target: "/",
-        fields: FieldLines::NONE,
+        fields: FieldLines::of_lines("User-Agent: test\r\n", &[(10, 4)]),
         body: b"{}",
         version: HttpVersion::Any,
         head_due_ms: client.now().mono_ms + 20_000,

@@ -26,6 +26,34 @@ fn get_shows_what_a_caller_wants_to_know() {
 }
 
 #[test]
+fn card_is_found_below_a_url_that_refuses_get() {
+    let page = status("200 OK", "text/html", "<html>");
+    let health = ok("application/json", "{\"status\":\"ok\"}");
+    let stream = status("200 OK", "text/event-stream", "data: {}\n\n");
+    let refusals =
+        ["400 Bad Request", "401 Unauthorized", "403 Forbidden", "405 Method Not Allowed"];
+    let refusals = refusals.map(|line| status(line, "text/plain", "no"));
+    for refusal in refusals.into_iter().chain([page, health, stream]) {
+        let shown = String::from_utf8_lossy(&refusal).into_owned();
+        let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
+            "/agents/a/.well-known/agent-card.json" => {
+                ok("application/json", &card(url, &json!({})))
+            }
+            _ => refusal.clone(),
+        });
+        let user = User::of(&format!("{}/agents/a", fake.url));
+        assert_eq!(user.ok(&["card", "get"]).field("Name"), "fake", "{shown}");
+    }
+    // Where no URL has one, a refusal explains more than the 404 after it.
+    let fake = Fake::start(|heard, _, _| match heard.target.as_str() {
+        "/rpc" => status("401 Unauthorized", "text/plain", "no"),
+        _ => status("404 Not Found", "text/plain", "no"),
+    });
+    let user = User::of(&format!("{}/rpc", fake.url));
+    user.failure(&["card", "get"], "A2ACLI_ERR_CREDENTIALS_MISSING", 4);
+}
+
+#[test]
 fn a_card_below_the_floor_is_shown_as_well() {
     let (_server, url) = echo(&["--card", "v03"]);
     // As a card of 1.0, the only type of a card that the output has.

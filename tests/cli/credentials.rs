@@ -442,18 +442,29 @@ fn a_card_for_callers_who_say_who_they_are_can_be_called_from_a_file() {
 }
 
 #[test]
-fn what_the_user_says_of_their_program_takes_the_place_of_what_we_say() {
-    let fake = Fake::start(|heard, _, url| match heard.rpc() {
-        "" => ok("application/json", &card(url, &json!({}))),
-        _ => message(heard),
-    });
-    User::of(&fake.url).ok(&["send", "x", "--svc-param", "User-Agent: mine/1"]);
-    let heard = fake.heard();
-    let said = |heard: &Heard| -> Vec<String> {
-        let named = heard.fields.iter().filter(|(name, _)| name == "user-agent");
-        named.map(|(_, value)| value.clone()).collect()
-    };
-    assert_eq!(said(heard.last().unwrap()), ["mine/1"]);
+fn every_request_has_a_user_agent_and_the_users_own_wins() {
+    let ours = concat!("peregrine/", env!("CARGO_PKG_VERSION"));
+    for (words, expected) in [(&[][..], ours), (&["--svc-param", "user-agent: mine/1"], "mine/1")] {
+        let fake = guarded();
+        let user = User::of(&fake.url).with("A2ACLI_CLIENT_SECRET", "hidden-secret");
+        let token = format!("{}/token", fake.url);
+        let login = ["auth", "login", "--client-id", "me", "--token-url", &token];
+        user.ok(&[&login[..], words].concat());
+        user.ok(&[&["send", "x"], words].concat());
+        let requests: Vec<_> = fake
+            .heard()
+            .iter()
+            .map(|heard| {
+                let named = heard.fields.iter().filter(|(name, _)| name == "user-agent");
+                let values: Vec<_> = named.map(|(_, value)| value.clone()).collect();
+                (format!("{} {}", heard.method, heard.target), values)
+            })
+            .collect();
+        for needed in ["POST /token", "GET /.well-known/agent-card.json", "POST /"] {
+            assert!(requests.iter().any(|(target, _)| target == needed), "{requests:?}");
+        }
+        assert!(requests.iter().all(|(_, values)| *values == [expected]), "{requests:?}");
+    }
     let own = ["send", "x", "--svc-param", "Last-Event-ID: 4"];
-    User::of(&fake.url).failure(&own, "A2ACLI_ERR_USAGE", 2);
+    User::of(&guarded().url).failure(&own, "A2ACLI_ERR_USAGE", 2);
 }

@@ -28,6 +28,7 @@ fn through(proxy: SocketAddr, exempt: &str, tls: ClientTls) -> HttpClient {
     })
 }
 
+const USER_AGENT: &str = concat!("User-Agent: peregrine/", env!("CARGO_PKG_VERSION"), "\r\n");
 const CREDENTIALS: &str = "Proxy-Authorization: Basic YWwgaWNlOnNlY3JldA==\r\n";
 
 /// A proxy that makes tunnels, and says which heads came.
@@ -70,7 +71,7 @@ fn plain_http_is_asked_of_the_proxy_by_its_whole_url() {
     });
     let heads: Vec<_> = came.try_iter().collect();
     let head = "GET http://origin.example:81/a?b HTTP/1.1\r\nHost: origin.example:81\r\n";
-    assert_eq!(heads, vec![format!("{head}{CREDENTIALS}\r\n"); 2]);
+    assert_eq!(heads, vec![format!("{head}{USER_AGENT}{CREDENTIALS}\r\n"); 2]);
     assert_eq!(proxy.connections(), 1);
 }
 
@@ -98,7 +99,10 @@ fn https_goes_through_a_tunnel_and_the_origin_sees_no_credentials() {
     });
     let head = format!("CONNECT origin.example:{port} HTTP/1.1\r\nHost: origin.example:{port}\r\n");
     let heads: Vec<_> = came.try_iter().collect();
-    assert!(heads.len() >= 2 && heads.iter().all(|h| *h == format!("{head}{CREDENTIALS}\r\n")));
+    assert!(
+        heads.len() >= 2
+            && heads.iter().all(|h| *h == format!("{head}{USER_AGENT}{CREDENTIALS}\r\n"))
+    );
 }
 
 #[test]

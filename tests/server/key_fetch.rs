@@ -94,6 +94,8 @@ fn serve(mut peer: TcpStream, says: &Mutex<Answer>, heard: &Mutex<Vec<String>>) 
         }
     }
     let head = String::from_utf8(head).unwrap();
+    let user_agent = concat!("\r\nUser-Agent: peregrine/", env!("CARGO_PKG_VERSION"), "\r\n");
+    assert!(head.contains(user_agent), "{head}");
     heard.lock().unwrap().push(head.lines().next().unwrap().to_owned());
     let (answer, closes) = says.lock().unwrap().clone();
     _ = peer.write_all(&answer);

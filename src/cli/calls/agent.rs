@@ -142,7 +142,13 @@ pub fn transport(
         warn_insecure(settings);
         tls = tls.insecure();
     }
-    let options = HttpClientOptions { tls, ..HttpClientOptions::default() };
+    let mut options = HttpClientOptions { tls, ..HttpClientOptions::default() };
+    let parameters = settings.service_parameters()?;
+    let mut user_agents =
+        parameters.iter().filter(|(name, _)| name.eq_ignore_ascii_case("user-agent"));
+    if let Some((_, value)) = user_agents.next().filter(|(_, value)| !value.is_empty()) {
+        options.user_agent = (*value).to_owned();
+    }
     let options =
         options.proxies_from_environment().map_err(|e| CommandFailure::usage(e.to_string()))?;
     let inner =

@@ -5,6 +5,10 @@
 //! server said it is fresh, and asked about by its validators after that. No clock: the time is an
 //! argument.
 
+use std::collections::HashMap;
+
+use serde::de::IgnoredAny;
+
 use crate::{
     http::{FieldLinesBuf, date},
     service::Now,
@@ -33,9 +37,20 @@ pub fn card_urls(url: &HttpUrl) -> Vec<HttpUrl> {
     }
 }
 
-/// Whether the next of [`card_urls`] is asked for after a response of this status.
+/// Whether the next of [`card_urls`] is requested after a response of this status: after every one
+/// that says that this URL has no card for this request, and not after one that is about the server
+/// or about now.
 pub fn is_not_there(status: u16) -> bool {
-    matches!(status, 404 | 405 | 410)
+    matches!(status, 200 | 400..=499) && !matches!(status, 408 | 421 | 425 | 429)
+}
+
+/// Whether a document may be a card, with or without mistakes: a JSON object with a member that
+/// only cards have. A page for browsers is none, nor is the `{"status":"ok"}` of a health check.
+pub fn looks_like_card(json: &[u8]) -> bool {
+    const MEMBERS: [&str; 4] = ["capabilities", "skills", "supportedInterfaces", "url"];
+    let json = json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(json);
+    serde_json::from_slice::<HashMap<String, IgnoredAny>>(json)
+        .is_ok_and(|card| MEMBERS.iter().any(|name| card.contains_key(*name)))
 }
 
 /// What is remembered of a card that was fetched.
@@ -155,7 +170,24 @@ mod tests {
         for url in ["http://h/x.json", "http://h/?c", "http://h/a?assistant_id=1"] {
             assert_eq!(card_urls(&HttpOrigin::parse(url).unwrap()).len(), 1, "{url}");
         }
-        assert!(is_not_there(404) && is_not_there(405) && !is_not_there(401));
+        for status in [200, 400, 401, 403, 404, 405, 406, 410, 426] {
+            assert!(is_not_there(status), "{status}");
+        }
+        for status in [201, 408, 429, 500, 503] {
+            assert!(!is_not_there(status), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_document_with_a_member_of_cards_looks_like_one() {
+        for json in
+            [r#"{"name":"a","url":"u"}"#, r#"{"skills":3}"#, "\u{feff}{\"capabilities\":{}}"]
+        {
+            assert!(looks_like_card(json.as_bytes()), "{json}");
+        }
+        for other in ["", "<html>", "[]", "{}", r#"{"status":"ok"}"#, r#"{"url":"u""#] {
+            assert!(!looks_like_card(other.as_bytes()), "{other}");
+        }
     }
 
     #[test]

@@ -20,7 +20,9 @@ pub use agent_card::{
     AgentCard, CardCapabilities, CardExtension, CardProvider, CardSignature, CardSkill,
 };
 pub use choose::{ChooseError, ChosenInterface, Preferences, choose, next_version};
-pub use discovery::{CardFreshness, FRESH_MS_MAX, WELL_KNOWN, card_urls, is_not_there};
+pub use discovery::{
+    CardFreshness, FRESH_MS_MAX, WELL_KNOWN, card_urls, is_not_there, looks_like_card,
+};
 pub use error::{CardError, CardProblem};
 pub use interface::{CardInterface, binding_of};
 pub use lint::{CardFinding, FindingLevel, lint, validate};

@@ -1,8 +1,9 @@
 //! The client's transport over sockets: pools, TLS, both versions of HTTP, proxies and deadlines.
 //!
 //! Laws: what is spoken is found by `client` and h2; here bytes are moved, and every wait has a
-//! deadline. A request over a kept connection of HTTP/1.1 allocates nothing and sets no timer. One
-//! that may have reached its server is never sent again unless the caller allows it.
+//! deadline. A request with a `User-Agent` over a kept connection of HTTP/1.1 allocates nothing and
+//! sets no timer. One that may have reached its server is never sent again unless the caller
+//! allows it.
 
 mod blocking;
 mod coding;
@@ -21,13 +22,14 @@ mod tls;
 use std::{
     future::poll_fn,
     path::PathBuf,
+    pin::Pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use crate::{
     client::{ClientLimits, HttpRequest, HttpVersion, Tick, Transport, TransportError},
-    http::{FieldLines, client::ResponseLimits},
+    http::{FieldLines, FieldLinesBuf, USER_AGENT, client::ResponseLimits},
     service::{Entropy, Now},
 };
 
@@ -71,6 +73,8 @@ struct ClientState {
     tls: Arc<TlsSetup>,
     proxies: Proxies,
     guard: ConnectGuard,
+    /// The field `User-Agent`.
+    user_agent: FieldLinesBuf,
     /// The socket on this machine that all origins are reached over.
     unix: Option<PathBuf>,
     origins: Arc<Origins>,
@@ -107,7 +111,12 @@ impl HttpClient {
         options: HttpClientOptions,
         unix: Option<PathBuf>,
     ) -> Result<HttpClient, HttpClientError> {
-        let HttpClientOptions { limits, tls, proxies, guard } = options;
+        let HttpClientOptions { limits, tls, proxies, guard, user_agent: value } = options;
+        if value.is_empty() || !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return Err(HttpClientError::UserAgent);
+        }
+        let mut user_agent = FieldLinesBuf::default();
+        user_agent.push(USER_AGENT.0, &value);
         let clock = ClientClock::new();
         let entropy = Chacha::new().map_err(|e| HttpClientError::System(e.to_string()))?;
         let state = ClientState {
@@ -116,6 +125,7 @@ impl HttpClient {
             tls: Arc::new(tls.load()?),
             proxies,
             guard,
+            user_agent,
             unix,
             origins: Arc::new(Origins::new(&limits, clock)),
             exchanges: Mutex::default(),
@@ -135,6 +145,10 @@ impl HttpClient {
         mut request: HttpRequest<'_>,
     ) -> Result<HttpClientResponse, TransportError> {
         let state = &self.state;
+        let has_user_agent = |(name, _): (&str, _)| name.eq_ignore_ascii_case(USER_AGENT.0);
+        if !request.fields.iter().any(has_user_agent) {
+            return self.request_with_user_agent(request).await;
+        }
         let pool = state.origins.of(request.origin);
         // HTTP/1.1 keeps its connections to itself: where one is idle, no other is needed.
         if request.version != HttpVersion::Http2
@@ -149,6 +163,17 @@ impl HttpClient {
         }
         // Seldom, and large.
         Box::pin(state.open_and_ask(&pool, &request)).await
+    }
+
+    /// Adds `User-Agent` to a request; boxed, since few requests lack it.
+    fn request_with_user_agent<'a>(
+        &'a self,
+        request: HttpRequest<'a>,
+    ) -> Pin<Box<dyn Future<Output = Result<HttpClientResponse, TransportError>> + Send + 'a>> {
+        let fields = FieldLinesBuf::of(&[self.state.user_agent.get(), request.fields]);
+        Box::pin(async move {
+            self.request_as_it_comes(HttpRequest { fields: fields.get(), ..request }).await
+        })
     }
 }
 

@@ -9,7 +9,10 @@ use tokio_rustls::{
     rustls::{self, AlertDescription, ClientConfig},
 };
 
-use crate::client::{HttpOrigin, HttpVersion, TransportError};
+use crate::{
+    client::{HttpOrigin, HttpVersion, TransportError},
+    http::FieldLinesBuf,
+};
 
 use super::{
     ClientState,
@@ -134,7 +137,8 @@ async fn tunnel(
     let failed = |why: &str| TransportError::Proxy(why.to_owned());
     let authority = format!("{}:{}", origin.host(), origin.port());
     let mut exchange = state.take_exchange();
-    exchange.begin_connect(Link::plain(socket), &authority, proxy.authorization.get())?;
+    let fields = FieldLinesBuf::of(&[state.user_agent.get(), proxy.authorization.get()]);
+    exchange.begin_connect(Link::plain(socket), &authority, fields.get())?;
     poll_fn(|cx| exchange.poll_head(cx, &[], due_ms, state.exchange_cx()))
         .await
         .map_err(|error| failed(&error.to_string()))?;

@@ -2,7 +2,10 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
-use crate::client::{ClientLimits, HttpOrigin};
+use crate::{
+    client::{ClientLimits, HttpOrigin},
+    http::USER_AGENT,
+};
 
 use super::{ClientTls, Proxies};
 
@@ -76,6 +79,9 @@ pub struct HttpClientOptions {
     /// reached through a proxy it sees the proxy's origin and address: the other one is looked up
     /// by the proxy. A connection that is kept is used again for its origin without being asked of.
     pub guard: ConnectGuard,
+    /// The value of `User-Agent` in every request whose fields have none, the CONNECT to a proxy
+    /// included: visible ASCII and spaces. The default is `peregrine/VERSION`.
+    pub user_agent: String,
 }
 
 impl Default for HttpClientOptions {
@@ -85,6 +91,7 @@ impl Default for HttpClientOptions {
             tls: ClientTls::default(),
             proxies: Proxies::none(),
             guard: ConnectGuard::default(),
+            user_agent: USER_AGENT.1.to_owned(),
         }
     }
 }
@@ -117,6 +124,8 @@ pub enum HttpClientError {
         /// Why, in one line and without what the URL may hold of a password.
         reason: String,
     },
+    /// `user_agent` is empty, or has a byte that is not visible ASCII and no space.
+    UserAgent,
     /// The system gives no random bits, or TLS cannot be set up.
     System(String),
 }
@@ -130,6 +139,9 @@ impl fmt::Display for HttpClientError {
             HttpClientError::Proxy { variable, reason } => {
                 write!(f, "cannot use the proxy of {variable}: {reason}")
             }
+            HttpClientError::UserAgent => f.write_str(
+                "user_agent is empty or has other characters than visible ASCII and spaces",
+            ),
             HttpClientError::System(reason) => write!(f, "cannot make a client: {reason}"),
         }
     }

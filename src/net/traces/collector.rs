@@ -54,7 +54,6 @@ impl TraceCollector {
         url.path = format!("{}{PATH}", url.path.trim_end_matches('/'));
         let mut fields = FieldLinesBuf::default();
         fields.push("Content-Type", "application/x-protobuf");
-        fields.push("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
         let (service, options) = (SERVICE.to_owned(), HttpClientOptions::default());
         Ok(TraceCollector { url, fields, service, one_of: 1, options })
     }
@@ -65,12 +64,8 @@ impl TraceCollector {
     /// [`TraceCollectorError::Field`]: the name is no token (RFC 9110 §5.1), the value has a byte
     /// that is no ASCII or a control, or the name is one that is written anyway.
     pub fn field(mut self, name: &str, value: &str) -> Result<TraceCollector, TraceCollectorError> {
-        let is_ours = name.eq_ignore_ascii_case("user-agent");
         let wrong = |_: ClientError| TraceCollectorError::Field(name.to_owned());
         check_field(name, value).map_err(wrong)?;
-        if is_ours {
-            return Err(TraceCollectorError::Field(name.to_owned()));
-        }
         self.fields.push(name, value);
         Ok(self)
     }
@@ -171,9 +166,7 @@ mod tests {
         let with = collector.clone().field("Authorization", "Bearer hush-hush").unwrap();
         let text = format!("{with:?}");
         assert!(text.contains("Authorization") && !text.contains("hush-hush"), "{text}");
-        for (name, value) in
-            [("Host", "a"), ("content-type", "a"), ("User-Agent", "a"), ("a b", "c"), ("a", "\n")]
-        {
+        for (name, value) in [("Host", "a"), ("content-type", "a"), ("a b", "c"), ("a", "\n")] {
             let refused = collector.clone().field(name, value).err();
             assert_eq!(refused, Some(TraceCollectorError::Field(name.to_owned())));
         }

@@ -107,7 +107,7 @@ impl WebhookCourier {
 /// Options under which whoever names a webhook can reach no address that the outbox refuses, and
 /// holds no more than webhooks may.
 fn guarded(options: HttpClientOptions, outbox: &Arc<dyn Outbox>) -> HttpClientOptions {
-    let HttpClientOptions { mut limits, tls, proxies: _, guard } = options;
+    let HttpClientOptions { mut limits, tls, proxies: _, guard, user_agent } = options;
     limits.pool_per_origin_max = limits.pool_per_origin_max.min(WEBHOOK_IDLE_PER_ORIGIN_MAX);
     limits.pool_origins_max = limits.pool_origins_max.min(WEBHOOK_ORIGINS_MAX);
     // Nothing is held of it, and little is read.
@@ -118,7 +118,7 @@ fn guarded(options: HttpClientOptions, outbox: &Arc<dyn Outbox>) -> HttpClientOp
         let (name, address) = (origin.host_name(), address.ip());
         outbox.check_address(name, address, &is_own).map_err(|error| error.to_string())
     });
-    HttpClientOptions { limits, tls, proxies: Proxies::none(), guard: guard.strict() }
+    HttpClientOptions { limits, tls, proxies: Proxies::none(), guard: guard.strict(), user_agent }
 }
 
 /// What the thread and its posts have.
