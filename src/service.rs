@@ -36,6 +36,7 @@ use crate::{
 pub use crate::waiter::{SharedWaker, Waiter};
 pub use fields::{FieldSource, RequestFields};
 pub use grant::Grant;
+pub(crate) use grant::GrantWatch;
 pub use joined::JoinedCalls;
 pub(crate) use joined::{WantedBy, WatchedCall};
 pub use last_call::LastCall;

@@ -213,7 +213,7 @@ fn check(
             match known.get(&SecretDigest::of(secret)) {
                 None => Err(AuthRefusal::Wrong(unknown)),
                 Some(key) if now.unix_ms >= key.admission.expires_unix_ms => {
-                    Err(AuthRefusal::Wrong(expired))
+                    Err(AuthRefusal::Expired(expired))
                 }
                 Some(key) => Ok(key.admission.clone()),
             }
@@ -312,9 +312,13 @@ fn check_token(
             (Err(TokenRefusal::Wrong(reason)), _) => {
                 return Poll::Ready(Err(AuthRefusal::Wrong(reason)));
             }
+            (Err(TokenRefusal::Expired(reason)), _) => {
+                return Poll::Ready(Err(AuthRefusal::Expired(reason)));
+            }
             (Err(TokenRefusal::UnknownKey), IssuerKeys::Local(_)) => break,
             (Err(TokenRefusal::UnknownKey), IssuerKeys::Remote(remote)) => {
-                match ready!(remote.poll_newer(&keys, now, waiter)) {
+                let kid = token.kid().unwrap_or_default();
+                match ready!(remote.poll_newer(&keys, kid, now, waiter)) {
                     Ok(newer) => keys = newer,
                     Err(refusal) => return Poll::Ready(Err(refusal)),
                 }

@@ -27,8 +27,10 @@ pub(super) fn challenge(rules: &AuthRules, asks_for: AskedFor, refusal: &AuthRef
         }
     };
     let wrong = match refusal {
-        AuthRefusal::Wrong(reason) => Some(*reason),
-        AuthRefusal::Missing | AuthRefusal::Unavailable(_) | AuthRefusal::TooMany { .. } => None,
+        AuthRefusal::Wrong(reason) | AuthRefusal::Expired(reason) => Some(*reason),
+        AuthRefusal::Missing | AuthRefusal::Unavailable { .. } | AuthRefusal::TooMany { .. } => {
+            None
+        }
     };
     let is_of_bearer = |why: &&str| ![KEY_UNKNOWN, KEY_EXPIRED, NAME_REFUSED].contains(why);
     if asks_for.bearer {

@@ -1,65 +1,52 @@
-//! The gate of a server: who is known is let in at once, who is not is checked, and who is wrong
-//! too often is sent away.
+//! The gate of a server: a cached credential passes at once, any other is checked.
 //!
-//! Law: a credential is remembered by a keyed hash of 128 bits and by nothing else. One that was
-//! right passes whatever its peer has done; one that is not known costs no check once its peer has
-//! failed [`FAILURES_MAX`] times in [`FAILURE_WINDOW_MS`]. That holds for what can be guessed: who
-//! comes with the word of a proxy, or with a certificate, pays for nobody's guesses.
+//! Invariants: a credential is cached under a keyed hash of 128 bits and nothing else. A right
+//! credential passes whatever its peer has shown before. What wrong credentials of a peer cost is
+//! bounded: after `PEER_FAILURES_MAX` of them the peer has a budget of verifications for its
+//! JWTs, beyond which they are [`AuthRefusal::Unavailable`], and its wrong keys are answered after
+//! [`WRONG_KEY_DELAY_MS`]. Certificates and names from a proxy are no guesses and are not counted.
 
 use std::{
     fmt,
-    hash::Hasher,
     net::IpAddr,
     ops::Deref,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Poll, Waker},
 };
 
-use siphasher::sip128::{Hasher128, SipHasher24};
+use siphasher::sip128::SipHasher24;
 
 use super::{
     Accounts, Admission, AuthRefusal, Authenticator, CallerAccount, CredentialKind,
-    CredentialSource, Grant, Presented, peer_bits, table::FixedTable,
+    CredentialSource, Grant, Presented, peers::FailingPeers, table::FixedTable,
 };
-use crate::{model::CardSecurity, service::Now};
+use crate::{
+    limits::callers::{WRONG_KEY_DELAY_MS, WRONG_KEYS_WAITING_MAX},
+    model::CardSecurity,
+    service::{GrantWatch, Now},
+};
 
 /// How long a token counts as verified.
 const TOKEN_MS: u64 = 300_000;
-/// Wrong credentials of one peer, after which it is sent away.
-const FAILURES_MAX: u32 = 10;
-/// The time in which they are counted.
-const FAILURE_WINDOW_MS: u64 = 300_000;
-/// Credentials of one peer that could not be checked, after which none is for a while: each may
-/// have cost as much as one that was wrong.
-const UNCHECKED_MAX: u32 = 10;
-/// The time in which they are counted: short, since they may have been right.
-const UNCHECKED_WINDOW_MS: u64 = 10_000;
-/// What a peer hears then.
-const UNCHECKED: AuthRefusal =
-    AuthRefusal::Unavailable("too many credentials from here cannot be checked for now");
-
-/// What is counted of a peer.
-#[derive(Clone, Copy)]
-struct Throttle {
-    /// What tells its count from others of the same peer.
-    tag: u8,
-    most: u32,
-    window_ms: u64,
-}
-
-const WRONG: Throttle = Throttle { tag: u8::MAX, most: FAILURES_MAX, window_ms: FAILURE_WINDOW_MS };
-const NOT_CHECKED: Throttle =
-    Throttle { tag: u8::MAX - 1, most: UNCHECKED_MAX, window_ms: UNCHECKED_WINDOW_MS };
+/// The answer to a JWT beyond the budget of its peer.
+const OVER_BUDGET: AuthRefusal = AuthRefusal::Unavailable {
+    why: "too many tokens from this address wait to be verified; retry later",
+    retry_s: 1,
+};
 
 /// What a server asks of its callers, and whom it knows.
 pub struct Gate {
     authenticator: Arc<dyn Authenticator>,
     accounts: Arc<Accounts>,
     known: FixedTable<KnownCredential>,
-    failures: FixedTable<Failures>,
+    peers: FailingPeers,
+    /// Wrong keys that wait for their answers.
+    waiting: Arc<AtomicUsize>,
     /// Of credentials, for each kind of them: none is ever taken for one of another kind.
     hashers: [SipHasher24; CredentialKind::ALL.len()],
-    peer_hasher: SipHasher24,
 }
 
 /// A caller that is let in, and its account.
@@ -78,6 +65,24 @@ impl AdmittedCaller {
         is_believed && self.admission.holds(now)
     }
 
+    /// The same, for a call, stream or connection that waits: `wake` is woken when its credential
+    /// is withdrawn.
+    pub(crate) fn holds_or_wakes(
+        &self,
+        watch: &mut Option<Box<CallerWatch>>,
+        now: Now,
+        wake: &Waker,
+    ) -> bool {
+        if !watch.as_ref().is_some_and(|watch| watch.of_grant.will_wake(wake)) {
+            let watch_of = |grant| GrantWatch::new(grant, wake);
+            *watch = Some(Box::new(CallerWatch {
+                of_grant: watch_of(&self.admission.grant),
+                _of_authorities: self.authorities.as_ref().map(watch_of),
+            }));
+        }
+        self.holds(now)
+    }
+
     /// On which account it takes its share.
     pub(crate) fn account(&self) -> &Arc<CallerAccount> {
         &self.account
@@ -87,6 +92,12 @@ impl AdmittedCaller {
     pub(crate) fn challenge(&self, refusal: &AuthRefusal) -> String {
         self.authenticator.challenge(refusal)
     }
+}
+
+/// Wakes what waits for an admitted caller when its credential is withdrawn.
+pub struct CallerWatch {
+    of_grant: GrantWatch,
+    _of_authorities: Option<GrantWatch>,
 }
 
 impl fmt::Debug for AdmittedCaller {
@@ -111,10 +122,44 @@ struct KnownCredential {
     used_ms: u64,
 }
 
-/// The wrong credentials of one peer.
-struct Failures {
-    count: u32,
-    since_ms: u64,
+/// A request that is not admitted.
+#[derive(Debug)]
+pub struct NotAdmitted {
+    /// The reason.
+    pub refusal: AuthRefusal,
+    /// `Some`: the answer waits, and the connection closes behind it.
+    pub delay: Option<RefusalDelay>,
+}
+
+impl From<AuthRefusal> for NotAdmitted {
+    fn from(refusal: AuthRefusal) -> NotAdmitted {
+        NotAdmitted { refusal, delay: None }
+    }
+}
+
+/// A slot among the wrong keys that wait for their answers, until it is dropped.
+#[derive(Debug)]
+pub struct RefusalDelay {
+    /// When to answer, in ms of the monotonic clock.
+    pub due_ms: u64,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl RefusalDelay {
+    fn new(waiting: &Arc<AtomicUsize>, now: Now) -> Option<RefusalDelay> {
+        let delay = RefusalDelay {
+            due_ms: now.mono_ms.saturating_add(WRONG_KEY_DELAY_MS),
+            waiting: Arc::clone(waiting),
+        };
+        let before = waiting.fetch_add(1, Ordering::Relaxed);
+        (before < WRONG_KEYS_WAITING_MAX).then_some(delay)
+    }
+}
+
+impl Drop for RefusalDelay {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// How a credential stands.
@@ -133,13 +178,13 @@ impl Gate {
         credentials_max: usize,
         secret: u128,
     ) -> Gate {
-        let (known, failures) =
-            (FixedTable::new(credentials_max), FixedTable::new(credentials_max));
+        let known = FixedTable::new(credentials_max);
         let keyed = |key: u128| SipHasher24::new_with_keys(key as u64, (key >> 64) as u64);
         let peer_hasher = keyed(secret);
         let hashers =
             CredentialKind::ALL.map(|kind| keyed(peer_hasher.hash(&[kind as u8]).as_u128()));
-        Gate { authenticator, accounts, known, failures, hashers, peer_hasher }
+        let peers = FailingPeers::new(credentials_max, peer_hasher);
+        Gate { authenticator, accounts, known, peers, waiting: Arc::default(), hashers }
     }
 
     /// Who makes a request; `None`: it shows no credential.
@@ -151,21 +196,27 @@ impl Gate {
         source: &CredentialSource<'_>,
         now: Now,
         wake: &Waker,
-    ) -> Poll<Result<Option<Arc<AdmittedCaller>>, AuthRefusal>> {
+    ) -> Poll<Result<Option<Arc<AdmittedCaller>>, NotAdmitted>> {
         let Some(presented) = self.authenticator.find(source) else { return Poll::Ready(Ok(None)) };
         let hash = self.hash(&presented);
         match self.standing(hash, now) {
-            Standing::Good(caller) => return Poll::Ready(Ok(Some(caller))),
-            Standing::Stale => {}
-            Standing::Unknown => {
-                if is_guessed(presented.kind)
-                    && let Some(refusal) = self.sent_away(source.address(), now)
-                {
-                    return Poll::Ready(Err(refusal));
+            Standing::Good(caller) => Poll::Ready(Ok(Some(caller))),
+            Standing::Stale => self.check(presented, hash, source, now, wake),
+            Standing::Unknown if presented.kind == CredentialKind::Jwt => {
+                let Some(address) = source.address() else {
+                    return self.check(presented, hash, source, now, wake);
+                };
+                if !self.peers.may_check(address, now) {
+                    return Poll::Ready(Err(OVER_BUDGET.into()));
                 }
+                let checked = self.check(presented, hash, source, now, wake);
+                if checked.is_ready() {
+                    self.peers.count_check(address, now);
+                }
+                checked
             }
+            Standing::Unknown => self.check(presented, hash, source, now, wake),
         }
-        self.check(presented, hash, source, now, wake)
     }
 
     /// The value of `WWW-Authenticate` for a refusal.
@@ -186,7 +237,7 @@ impl Gate {
         source: &CredentialSource<'_>,
         now: Now,
         wake: &Waker,
-    ) -> Poll<Result<Option<Arc<AdmittedCaller>>, AuthRefusal>> {
+    ) -> Poll<Result<Option<Arc<AdmittedCaller>>, NotAdmitted>> {
         let address = source.address().filter(|_| is_guessed(presented.kind));
         let is_certificate = presented.kind == CredentialKind::Certificate;
         let shown = source.certificate.filter(|_| is_certificate);
@@ -204,20 +255,42 @@ impl Gate {
                 self.remember(presented.kind, hash, &caller, now);
                 Ok(Some(caller))
             }
-            Ok(_) => Err(self.failed(
-                hash,
-                address,
-                now,
-                AuthRefusal::Wrong("the credential has expired"),
-            )),
-            Err(refusal @ AuthRefusal::Wrong(_)) => Err(self.failed(hash, address, now, refusal)),
+            Ok(_) => {
+                self.known.remove(hash);
+                Err(AuthRefusal::Expired("the credential has expired").into())
+            }
             Err(refusal) => {
-                if let (AuthRefusal::Unavailable(_), Some(address)) = (refusal, address) {
-                    self.count(NOT_CHECKED, address, now);
+                if let AuthRefusal::Wrong(_) | AuthRefusal::Expired(_) = refusal {
+                    self.known.remove(hash);
                 }
-                Err(refusal)
+                Err(match (refusal, address) {
+                    (AuthRefusal::Wrong(_), Some(address)) => {
+                        self.wrong(presented.kind, address, refusal, now)
+                    }
+                    (refusal, _) => refusal.into(),
+                })
             }
         })
+    }
+
+    /// Counts a wrong credential of a peer. That of a key is answered late once the peer has failed
+    /// too often; the check itself costs a hash, so a right key never waits.
+    fn wrong(
+        &self,
+        kind: CredentialKind,
+        address: IpAddr,
+        refusal: AuthRefusal,
+        now: Now,
+    ) -> NotAdmitted {
+        let has_failed = self.peers.has_failed(address, now);
+        self.peers.count_failure(address, now);
+        if kind == CredentialKind::Jwt || !has_failed {
+            return refusal.into();
+        }
+        match RefusalDelay::new(&self.waiting, now) {
+            Some(delay) => NotAdmitted { refusal, delay: Some(delay) },
+            None => AuthRefusal::TooMany { retry_s: 1 }.into(),
+        }
     }
 
     fn standing(&self, hash: u128, now: Now) -> Standing {
@@ -246,64 +319,12 @@ impl Gate {
         self.known.change(hash, make, worth, |known| *known = make());
     }
 
-    /// Whether the peer has failed too often.
-    fn sent_away(&self, address: Option<IpAddr>, now: Now) -> Option<AuthRefusal> {
-        let address = address?;
-        match self.used_up(WRONG, address, now) {
-            Some(retry_s) => Some(AuthRefusal::TooMany { retry_s }),
-            None => self.used_up(NOT_CHECKED, address, now).map(|_| UNCHECKED),
-        }
-    }
-
-    /// Seconds until a peer may try again; `None`: it may.
-    fn used_up(&self, throttle: Throttle, address: IpAddr, now: Now) -> Option<u32> {
-        let retry = |failures: &mut Failures| {
-            let end_ms = failures.since_ms + throttle.window_ms;
-            let is_over = failures.count < throttle.most || now.mono_ms >= end_ms;
-            (!is_over).then(|| (end_ms - now.mono_ms).div_ceil(1000) as u32)
-        };
-        self.failures.look(self.peer(throttle, address), retry).flatten()
-    }
-
-    fn count(&self, throttle: Throttle, address: IpAddr, now: Now) {
-        let make = || Failures { count: 0, since_ms: now.mono_ms };
-        let worth = |failures: &Failures| failures.since_ms.saturating_add(1);
-        self.failures.change(self.peer(throttle, address), make, worth, |failures| {
-            if now.mono_ms >= failures.since_ms + throttle.window_ms {
-                *failures = make();
-            }
-            failures.count = failures.count.saturating_add(1);
-        });
-    }
-
-    /// Counts a failure of a peer; a credential that is wrong now is known no longer.
-    fn failed(
-        &self,
-        hash: u128,
-        address: Option<IpAddr>,
-        now: Now,
-        refusal: AuthRefusal,
-    ) -> AuthRefusal {
-        self.known.remove(hash);
-        if let Some(address) = address {
-            self.count(WRONG, address, now);
-        }
-        refusal
-    }
-
     fn hash(&self, presented: &Presented<'_>) -> u128 {
         self.hashers[presented.kind as usize].hash(&presented.secret).as_u128()
     }
-
-    fn peer(&self, throttle: Throttle, address: IpAddr) -> u128 {
-        let mut hasher = self.peer_hasher;
-        hasher.write_u8(throttle.tag);
-        hasher.write_u128(peer_bits(address));
-        hasher.finish128().as_u128()
-    }
 }
 
-/// Whether strangers can try what it is until it is right.
+/// Whether a peer can guess a credential of this kind.
 const fn is_guessed(kind: CredentialKind) -> bool {
     match kind {
         CredentialKind::ApiKey | CredentialKind::Bearer | CredentialKind::Jwt => true,
@@ -325,6 +346,7 @@ mod tests {
             CertificateCallers, Grant, Principal, PrincipalBuf, Quota, Quotas, ScopeSet,
             TenantGrant,
         },
+        limits::callers::{PEER_CHECKS_MAX, PEER_FAILURES_MAX},
         model::CardSecurity,
         service::{PeerCertificate, Remote},
     };
@@ -343,6 +365,10 @@ mod tests {
                 let kind = CredentialKind::Certificate;
                 return Some(Presented { kind, secret, address: None });
             }
+            if let Some(key) = source.api_key {
+                let (kind, secret) = (CredentialKind::ApiKey, Cow::Borrowed(key));
+                return Some(Presented { kind, secret, address: None });
+            }
             let secret = Cow::Borrowed(source.authorization?);
             Some(Presented { kind: CredentialKind::Jwt, secret, address: None })
         }
@@ -355,7 +381,11 @@ mod tests {
         ) -> Poll<Result<Admission, AuthRefusal>> {
             self.asked.fetch_add(1, Ordering::Relaxed);
             if presented.secret.starts_with(b"unknown") {
-                return Poll::Ready(Err(AuthRefusal::Unavailable("not now")));
+                let (why, retry_s) = ("not now", 9);
+                return Poll::Ready(Err(AuthRefusal::Unavailable { why, retry_s }));
+            }
+            if presented.secret.starts_with(b"expired") {
+                return Poll::Ready(Err(AuthRefusal::Expired("late")));
             }
             if self.grant.is_withdrawn() || !presented.secret.starts_with(b"right") {
                 return Poll::Ready(Err(AuthRefusal::Wrong("no")));
@@ -391,7 +421,7 @@ mod tests {
         let remote = Remote::Known(address.parse().unwrap());
         let source = CredentialSource { authorization, remote, ..CredentialSource::default() };
         match gate.admit(&source, Now { mono_ms: ms, unix_ms: ms }, Waker::noop()) {
-            Poll::Ready(admitted) => admitted,
+            Poll::Ready(admitted) => admitted.map_err(|refused| refused.refusal),
             Poll::Pending => panic!("it never waits"),
         }
     }
@@ -410,7 +440,7 @@ mod tests {
             assert_eq!(one.asked.load(Ordering::Relaxed), asked, "{ms}");
         }
         let late = ask(&gate, "right", "192.0.2.1", 10_000_000);
-        assert!(matches!(late, Err(AuthRefusal::Wrong(_))), "{late:?}");
+        assert!(matches!(late, Err(AuthRefusal::Expired(_))), "{late:?}");
     }
 
     #[test]
@@ -422,71 +452,91 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_fails_too_often_is_sent_away_but_what_is_known_passes() {
+    fn a_right_token_passes_whatever_its_peer_has_shown() {
         let (gate, one) = gate();
-        assert!(ask(&gate, "right", "2001:db8::1", 0).is_ok());
-        for n in 0..FAILURES_MAX {
-            let wrong = ask(&gate, &format!("wrong {n}"), "2001:db8::2", 1_000);
+        for n in 0..2 * PEER_FAILURES_MAX {
+            // Each second has a budget, so no wrong token is ever anything else.
+            let wrong = ask(&gate, &format!("wrong {n}"), "2001:db8::2", u64::from(n) * 100);
             assert!(matches!(wrong, Err(AuthRefusal::Wrong(_))), "{n} {wrong:?}");
         }
-        let asked = one.asked.load(Ordering::Relaxed);
         // The same network of 64 bits is the same peer.
-        for secret in ["wrong", "right and new"] {
-            let refused = ask(&gate, secret, "2001:db8::3", 2_000);
-            assert_eq!(refused.unwrap_err(), AuthRefusal::TooMany { retry_s: 299 }, "{secret}");
-        }
-        assert_eq!(one.asked.load(Ordering::Relaxed), asked);
-        assert!(ask(&gate, "right", "2001:db8::3", 2_000).is_ok());
+        assert!(ask(&gate, "right and new", "2001:db8::3", 2_000).is_ok());
         assert!(matches!(ask(&gate, "wrong", "2001:db8:1::", 2_000), Err(AuthRefusal::Wrong(_))));
-        // What was known has to be checked again, and passes.
-        assert!(ask(&gate, "right", "2001:db8::1", TOKEN_MS).is_ok());
-        let end_ms = 1_000 + FAILURE_WINDOW_MS;
-        assert!(ask(&gate, "right and new", "2001:db8::3", end_ms).is_ok());
-    }
-
-    #[test]
-    fn a_peer_that_shows_too_much_that_nobody_can_check_is_not_asked_for_a_while() {
-        let (gate, one) = gate();
-        assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
-        for n in 0..UNCHECKED_MAX {
-            let refused = ask(&gate, &format!("unknown {n}"), "192.0.2.1", 0).unwrap_err();
-            assert_eq!(refused, AuthRefusal::Unavailable("not now"));
-        }
         let asked = one.asked.load(Ordering::Relaxed);
-        let refused = ask(&gate, "right and new", "192.0.2.1", UNCHECKED_WINDOW_MS - 1);
-        assert_eq!(refused.unwrap_err(), UNCHECKED);
-        assert_eq!(one.asked.load(Ordering::Relaxed), asked);
-        // Others are, it is again soon, and what is known passes.
-        assert!(ask(&gate, "right and new", "192.0.2.2", 0).is_ok());
-        assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
-        assert!(ask(&gate, "right and newer", "192.0.2.1", UNCHECKED_WINDOW_MS).is_ok());
+        let over = (0..PEER_CHECKS_MAX)
+            .map(|n| ask(&gate, &format!("wrong {n}"), "2001:db8::2", 2_001))
+            .filter(|refused| matches!(refused, Err(AuthRefusal::Unavailable { retry_s: 1, .. })));
+        assert_eq!(over.count(), 1);
+        assert_eq!(one.asked.load(Ordering::Relaxed), asked + PEER_CHECKS_MAX as usize - 1);
+        // Beyond the budget a cached token passes, and a new one is not refused as wrong.
+        assert!(ask(&gate, "right and new", "2001:db8::2", 2_002).is_ok());
+        let refused = ask(&gate, "right and newer", "2001:db8::2", 2_002).unwrap_err();
+        assert!(matches!(refused, AuthRefusal::Unavailable { .. }), "{refused:?}");
+        assert!(ask(&gate, "right and newer", "2001:db8::2", 3_001).is_ok());
     }
 
     #[test]
-    fn what_nobody_guesses_pays_for_no_guesses_and_counts_as_none() {
-        let (gate, one) = gate();
-        let at = Now { mono_ms: 1, unix_ms: 1 };
-        let remote = Remote::Known("192.0.2.1".parse().unwrap());
-        let show = |name: &'static str| {
-            let source =
-                CredentialSource { identity: Some(name), remote, ..CredentialSource::default() };
-            match gate.admit(&source, at, Waker::noop()) {
+    fn expired_tokens_and_unchecked_ones_are_no_guesses() {
+        let (gate, _) = gate();
+        for n in 0..10 * PEER_FAILURES_MAX {
+            let refused = ask(&gate, &format!("expired {n}"), "192.0.2.1", 0).unwrap_err();
+            assert_eq!(refused, AuthRefusal::Expired("late"));
+            let refused = ask(&gate, &format!("unknown {n}"), "192.0.2.1", 0).unwrap_err();
+            assert_eq!(refused, AuthRefusal::Unavailable { why: "not now", retry_s: 9 });
+        }
+        assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
+    }
+
+    #[test]
+    fn wrong_keys_waiting_max() {
+        let (gate, _) = gate();
+        let key = |secret: &'static str| {
+            let (key, remote) = (secret.as_bytes(), Remote::Known("192.0.2.1".parse().unwrap()));
+            let source = CredentialSource { api_key: Some(key), remote, ..Default::default() };
+            match gate.admit(&source, Now { mono_ms: 5, unix_ms: 5 }, Waker::noop()) {
                 Poll::Ready(admitted) => admitted,
                 Poll::Pending => panic!("it never waits"),
             }
         };
-        for _ in 0..FAILURES_MAX {
-            assert!(matches!(show("a wrong one"), Err(AuthRefusal::Wrong(_))));
+        for _ in 0..PEER_FAILURES_MAX {
+            assert!(key("wrong").unwrap_err().delay.is_none());
         }
-        assert!(ask(&gate, "right at first", "192.0.2.1", 1).is_ok());
-        for n in 0..FAILURES_MAX {
-            assert!(ask(&gate, &format!("wrong {n}"), "192.0.2.1", 1).is_err());
+        let mut waiting: Vec<NotAdmitted> =
+            (0..WRONG_KEYS_WAITING_MAX).map(|_| key("wrong").unwrap_err()).collect();
+        for refused in &waiting {
+            assert_eq!(refused.refusal, AuthRefusal::Wrong("no"));
+            let due_ms = refused.delay.as_ref().map(|delay| delay.due_ms);
+            assert_eq!(due_ms, Some(5 + WRONG_KEY_DELAY_MS));
         }
-        let refused = ask(&gate, "right and new", "192.0.2.1", 1).unwrap_err();
-        assert!(matches!(refused, AuthRefusal::TooMany { .. }), "{refused:?}");
-        let asked = one.asked.load(Ordering::Relaxed);
+        let beyond = key("wrong").unwrap_err();
+        assert_eq!(beyond.refusal, AuthRefusal::TooMany { retry_s: 1 });
+        // A right key always passes.
+        assert!(key("right").unwrap().is_some());
+        waiting.pop();
+        assert!(key("wrong").unwrap_err().delay.is_some());
+        waiting.clear();
+        assert_eq!(gate.waiting.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn certificates_are_not_guessed_and_do_not_count() {
+        let (gate, _) = gate();
+        let remote = Remote::Known("192.0.2.1".parse().unwrap());
+        let show = |name: &'static str| {
+            let source =
+                CredentialSource { identity: Some(name), remote, ..CredentialSource::default() };
+            match gate.admit(&source, Now { mono_ms: 1, unix_ms: 1 }, Waker::noop()) {
+                Poll::Ready(admitted) => admitted,
+                Poll::Pending => panic!("it never waits"),
+            }
+        };
+        for _ in 0..2 * PEER_FAILURES_MAX {
+            let refused = show("a wrong one").unwrap_err();
+            assert!(matches!(refused.refusal, AuthRefusal::Wrong(_)) && refused.delay.is_none());
+        }
+        let address = "192.0.2.1".parse().unwrap();
+        assert!(!gate.peers.has_failed(address, Now::default()));
         assert!(show("right by certificate").unwrap().is_some());
-        assert_eq!(one.asked.load(Ordering::Relaxed), asked + 1);
     }
 
     #[test]
@@ -510,7 +560,8 @@ mod tests {
         let short = shown(1_000);
         let caller = show(&short, 0).unwrap().unwrap();
         assert!(show(&short, 999).unwrap().is_some() && caller.holds(Now::default()));
-        assert!(matches!(show(&short, 1_000), Err(AuthRefusal::Wrong(_))));
+        let ended = show(&short, 1_000).unwrap_err();
+        assert!(matches!(ended.refusal, AuthRefusal::Expired(_)), "{ended:?}");
         // Another one of the same name is good for longer.
         let long = shown(2_000);
         let caller = show(&long, 1_000).unwrap().unwrap();
@@ -519,17 +570,5 @@ mod tests {
         assert!(!caller.holds(Now::default()) && show(&long, 1_000).unwrap().is_none());
         // The same one, over a connection that leads to those that are believed now.
         assert!(show(&shown(2_000), 1_000).unwrap().is_some());
-    }
-
-    #[test]
-    fn a_credential_that_was_right_and_is_wrong_now_is_unknown() {
-        let (gate, one) = gate();
-        assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
-        one.grant.withdraw();
-        for _ in 0..FAILURES_MAX {
-            assert!(matches!(ask(&gate, "right", "192.0.2.1", 1), Err(AuthRefusal::Wrong(_))));
-        }
-        let refused = ask(&gate, "right", "192.0.2.1", 2).unwrap_err();
-        assert!(matches!(refused, AuthRefusal::TooMany { .. }), "{refused:?}");
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod jws;
 #[cfg(feature = "auth")]
 mod jwt;
 mod origin;
+mod peers;
 #[cfg(feature = "auth")]
 mod remote_keys;
 #[cfg(feature = "auth")]
@@ -42,7 +43,7 @@ use crate::{
 pub use crate::network::{Network, NoNetwork};
 pub(crate) use accounts::{AccountOf, Accounts, LateShares, NOWHERE};
 pub use certificates::CertificateCallers;
-pub(crate) use gate::{AdmittedCaller, Gate};
+pub(crate) use gate::{AdmittedCaller, CallerWatch, Gate, NotAdmitted, RefusalDelay};
 use origin::{origin_of, peer_bits};
 
 #[cfg(feature = "auth")]
@@ -164,13 +165,21 @@ impl Admission {
 pub enum AuthRefusal {
     /// It shows no credential: 401.
     Missing,
-    /// The credential is wrong, for this reason, which says nothing of any secret: 401.
+    /// The credential is wrong, for this reason, which contains nothing of any secret: 401. It
+    /// counts as a guess of its peer.
     Wrong(&'static str),
-    /// Whether it is right cannot be told now: 503.
-    Unavailable(&'static str),
-    /// Its peer has shown too many wrong ones: 429, so many seconds.
+    /// The credential has expired, or is not valid yet: 401. It is not a guess.
+    Expired(&'static str),
+    /// The server cannot check the credential now: 503. It is not a guess.
+    Unavailable {
+        /// The reason.
+        why: &'static str,
+        /// Seconds after which the client is to try again.
+        retry_s: u32,
+    },
+    /// Too many wrong keys and tokens wait for their answers: 429.
     TooMany {
-        /// Seconds until it may try again.
+        /// Seconds after which the client is to try again.
         retry_s: u32,
     },
 }
@@ -187,7 +196,7 @@ pub trait Authenticator: Send + Sync {
     /// grant is withdrawn or, where the kind is [`CredentialKind::Jwt`], five minutes have passed.
     ///
     /// # Errors
-    /// [`AuthRefusal::Wrong`] and [`AuthRefusal::Unavailable`].
+    /// [`AuthRefusal::Wrong`], [`AuthRefusal::Expired`] and [`AuthRefusal::Unavailable`].
     fn check(
         &self,
         presented: &Presented<'_>,

@@ -36,6 +36,14 @@ impl<V> FixedTable<V> {
         found.map(|(_, value)| look(value))
     }
 
+    /// Whether a key that has no entry would find no slot: `is_fixed` holds for each entry of its
+    /// set.
+    pub fn is_full(&self, key: u128, is_fixed: impl Fn(&V) -> bool) -> bool {
+        let (part, at) = self.place(key);
+        let is_fixed = |way: &Option<(u128, V)>| matches!(way, Some((_, value)) if is_fixed(value));
+        lock(part)[at..at + WAYS].iter().all(is_fixed)
+    }
+
     /// Removes the entry of a key.
     pub fn remove(&self, key: u128) {
         let (part, at) = self.place(key);

@@ -13,7 +13,10 @@ use std::{
 };
 
 use crate::{
-    auth::{Accounts, AdmittedCaller, AuthRefusal, CredentialSource, Gate, Network, Quota, Quotas},
+    auth::{
+        Accounts, AdmittedCaller, AuthRefusal, CredentialSource, Gate, Network, NotAdmitted, Quota,
+        Quotas,
+    },
     binding::{
         CallContext, Handled, RequestSource, ServerConfig, grpc, http_error, jsonrpc, pages, rest,
         route::{Route, path_of, route},
@@ -24,9 +27,6 @@ use crate::{
     service::{AgentIndex, Now, Peer, RequestFields, Service},
 };
 
-/// Milliseconds that a request waits at most for whoever checks its credential.
-pub const ADMISSION_MS_MAX: u64 = 5_000;
-
 /// How a page in a browser says its token, which cannot set `Authorization` for a WebSocket: as a
 /// subprotocol that begins so, beside `a2a`.
 const BEARER_PROTOCOL: &[u8] = b"a2a.bearer.";
@@ -34,11 +34,12 @@ const BEARER_PROTOCOL: &[u8] = b"a2a.bearer.";
 /// The field that names the credentials that are asked for.
 const CHALLENGE: &str = "WWW-Authenticate";
 
-/// What a request hears whose credential nobody can check now.
-pub const LATE: AuthRefusal = AuthRefusal::Unavailable("whoever knows callers does not answer");
+/// The refusal of a request whose credential was not checked within `ADMISSION_MS_MAX`.
+pub const LATE: AuthRefusal =
+    AuthRefusal::Unavailable { why: "the authenticator did not answer in time", retry_s: 1 };
 
 /// What a request hears whose credential has ended while its body came, or its answer was made.
-pub const ENDED: AuthRefusal = AuthRefusal::Wrong("the credential has ended");
+pub const ENDED: AuthRefusal = AuthRefusal::Expired("the credential has ended");
 
 /// Who may call.
 pub struct Access {
@@ -87,7 +88,7 @@ impl<'x> AdmissionCx<'x> {
         head: &Head<'_>,
         now: Now,
         wake: &Waker,
-    ) -> Poll<Result<Admitted, AuthRefusal>> {
+    ) -> Poll<Result<Admitted, NotAdmitted>> {
         match &self.config.access.gate {
             None => Poll::Ready(Ok(None)),
             Some(gate) => self.ask(gate, head, now, wake),
@@ -100,7 +101,7 @@ impl<'x> AdmissionCx<'x> {
         head: &Head<'_>,
         now: Now,
         wake: &Waker,
-    ) -> Poll<Result<Admitted, AuthRefusal>> {
+    ) -> Poll<Result<Admitted, NotAdmitted>> {
         let source = CredentialSource {
             authorization: head.value(Field::Authorization),
             api_key: head.value(Field::XApiKey),
@@ -112,7 +113,7 @@ impl<'x> AdmissionCx<'x> {
         match gate.admit(&source, now, wake) {
             Poll::Ready(Ok(Some(admission))) => Poll::Ready(Ok(Some(admission))),
             Poll::Ready(Ok(None)) if self.lets_anybody(head) => Poll::Ready(Ok(None)),
-            Poll::Ready(Ok(None)) => Poll::Ready(Err(AuthRefusal::Missing)),
+            Poll::Ready(Ok(None)) => Poll::Ready(Err(AuthRefusal::Missing.into())),
             // Who asks for such a page may see more of it than others.
             Poll::Pending if pages::beside_agents(self.config, path_of(head)).is_some() => {
                 Poll::Pending
@@ -211,21 +212,32 @@ pub(super) fn is_anonymous(service: &dyn Service, agent: AgentIndex) -> bool {
 
 /// The token that a page in a browser opens a WebSocket with.
 fn bearer_of_upgrade<'h>(head: &Head<'h>) -> Option<&'h [u8]> {
-    let offered = head.value(Field::SecWebSocketProtocol)?;
+    head.value(Field::SecWebSocketProtocol)?;
     if !ws::is_upgrade(head) {
         return None;
     }
-    http::list(offered).find_map(|protocol| protocol.strip_prefix(BEARER_PROTOCOL))
+    bearers_offered(head).next()
+}
+
+/// The tokens among the subprotocols; the handshake refuses more than one.
+pub(super) fn bearers_offered<'h>(head: &Head<'h>) -> impl Iterator<Item = &'h [u8]> {
+    let offered = head.values("sec-websocket-protocol").flat_map(http::list);
+    offered.filter_map(|protocol| protocol.strip_prefix(BEARER_PROTOCOL))
 }
 
 /// What a refusal is as a fault.
 pub fn fault(refusal: &AuthRefusal) -> Fault {
     match *refusal {
         AuthRefusal::Missing => FaultKind::Unauthenticated.into(),
-        AuthRefusal::Wrong(why) => Fault::because(FaultKind::Unauthenticated, why),
-        AuthRefusal::Unavailable(why) => Fault::because(FaultKind::ShuttingDown, why),
+        AuthRefusal::Wrong(why) | AuthRefusal::Expired(why) => {
+            Fault::because(FaultKind::Unauthenticated, why)
+        }
+        AuthRefusal::Unavailable { why, retry_s } => {
+            let retry_s = Some(retry_s);
+            Fault { retry_s, ..Fault::because(FaultKind::ShuttingDown, why) }
+        }
         AuthRefusal::TooMany { retry_s } => {
-            let detail = "too many wrong credentials came from here; retry later";
+            let detail = "too many wrong keys wait for their answers; retry later";
             let retry_s = Some(retry_s);
             Fault { retry_s, ..Fault::because(FaultKind::RateLimited, detail) }
         }
@@ -280,7 +292,10 @@ impl CallContext<'_> {
 
     /// RFC 9110 §11.6.1: who is refused for want of a credential is told which are asked for.
     pub(super) fn challenge(&mut self, refusal: &AuthRefusal) {
-        let (AuthRefusal::Missing | AuthRefusal::Wrong(_)) = refusal else { return };
+        let (AuthRefusal::Missing | AuthRefusal::Wrong(_) | AuthRefusal::Expired(_)) = refusal
+        else {
+            return;
+        };
         // Of a batch several calls may be refused.
         if self.writer.fields.get().iter().any(|(name, _)| name == CHALLENGE) {
             return;

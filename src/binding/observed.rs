@@ -369,8 +369,8 @@ impl CallContext<'_> {
     pub fn tell_not_admitted(&self, refusal: &AuthRefusal) {
         let outcome = match refusal {
             AuthRefusal::Missing => AuthOutcome::Missing,
-            AuthRefusal::Wrong(_) => AuthOutcome::Wrong,
-            AuthRefusal::Unavailable(_) => AuthOutcome::Unavailable,
+            AuthRefusal::Wrong(_) | AuthRefusal::Expired(_) => AuthOutcome::Wrong,
+            AuthRefusal::Unavailable { .. } => AuthOutcome::Unavailable,
             AuthRefusal::TooMany { .. } => AuthOutcome::TooMany,
         };
         let observer = self.config.observer.iter();

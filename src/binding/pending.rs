@@ -1,9 +1,12 @@
 //! Calls that wait: one call, or what is left of a batch, and what their answers are written with.
 
-use std::task::{Poll, Waker};
+use std::{
+    sync::Arc,
+    task::{Poll, Waker},
+};
 
 use crate::{
-    auth::{StreamPlace, WaitingPlace},
+    auth::{AdmittedCaller, CallerWatch, StreamPlace, WaitingPlace},
     binding::{
         Handled,
         admission::{Admitted, ENDED, fault},
@@ -80,6 +83,8 @@ pub struct PendingResponse {
     permit: Option<Permit>,
     /// Who has made the request.
     admission: Admitted,
+    /// Wakes it when the credential of that caller is withdrawn.
+    watch: Option<Box<CallerWatch>>,
     /// When the credential of who has made it ends, in ms of the monotonic clock.
     expires_ms: Option<u64>,
     /// Its place among the streams of who has made it.
@@ -104,6 +109,7 @@ impl PendingResponse {
             fields,
             permit: Some(permit),
             admission: None,
+            watch: None,
             expires_ms: None,
             place: None,
             _waiting: None,
@@ -158,7 +164,9 @@ impl PendingResponse {
         (now, wake): (Now, &Waker),
         writer: &mut ResponseWriter<'_>,
     ) -> Poll<Handled> {
-        if let Some(ended) = self.admission.as_ref().filter(|by| !by.holds(now)) {
+        let watch = &mut self.watch;
+        let holds = |by: &&Arc<AdmittedCaller>| !by.holds_or_wakes(watch, now, wake);
+        if let Some(ended) = self.admission.as_ref().filter(holds) {
             self.fields.push("WWW-Authenticate", &ended.challenge(&ENDED));
             self.give_up(writer, &fault(&ENDED), CallEnd::Expired);
             return Poll::Ready(Handled::Answered);

@@ -9,7 +9,7 @@ mod items;
 use std::task::Waker;
 
 use crate::{
-    auth::StreamPlace,
+    auth::{CallerWatch, StreamPlace},
     binding::{
         admission::Admitted,
         answer::{AnswerFormat, ResponseWriter},
@@ -69,6 +69,8 @@ pub struct EventStream {
     _permit: Permit,
     /// Who has opened it.
     admission: Admitted,
+    /// Wakes it when the credential of that caller is withdrawn.
+    watch: Option<Box<CallerWatch>>,
     /// The place among that caller's streams.
     _place: Option<StreamPlace>,
     /// When the credential ends by which it was opened, in ms of the monotonic clock.
@@ -102,6 +104,7 @@ impl EventStream {
             count,
             _permit: permit,
             admission,
+            watch: None,
             _place: None,
             expires_ms,
             due_ms: None,
@@ -130,9 +133,11 @@ impl EventStream {
         self
     }
 
-    /// Whether the credential still holds by which it was opened.
-    pub fn is_admitted(&self, now: Now) -> bool {
-        self.admission.as_ref().is_none_or(|admission| admission.holds(now))
+    /// Whether the credential still holds by which it was opened; `wake` is woken when it is
+    /// withdrawn.
+    pub fn is_admitted(&mut self, now: Now, wake: &Waker) -> bool {
+        let EventStream { admission, watch, .. } = self;
+        admission.as_ref().is_none_or(|by| by.holds_or_wakes(watch, now, wake))
     }
 
     /// Ends the stream before its task does, because its credential has ended: as a connection that

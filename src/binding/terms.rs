@@ -39,7 +39,12 @@ impl<'x> CallTerms<'x> {
             timeout_ms: head.value(Field::RequestTimeout).and_then(timeout_ms),
             hops: match (head.value(Field::A2aHops), head.value(Field::Via)) {
                 (None, None) => 0,
-                (hops, _) => hops_of(hops).max(entries(head)),
+                (None, Some(_)) => entries(head),
+                // A hop may add the field instead of replacing it: the larger number counts.
+                (Some(_), _) => {
+                    let hops = head.values("a2a-hops").flat_map(http::list).map(hops_of).max();
+                    hops.unwrap_or(0).max(entries(head))
+                }
             },
         }
     }
@@ -119,8 +124,8 @@ fn timeout_ms(value: &[u8]) -> Option<u64> {
 }
 
 /// A number of hops; what is none counts as none.
-fn hops_of(value: Option<&[u8]>) -> u32 {
-    let hops = value.and_then(whole).unwrap_or(0);
+fn hops_of(value: &[u8]) -> u32 {
+    let hops = whole(value).unwrap_or(0);
     u32::try_from(hops).unwrap_or(u32::MAX)
 }
 

@@ -18,7 +18,6 @@ use std::task::{Poll, Waker};
 use crate::{
     binding::{
         EventStream, Handled, PendingResponse,
-        admission::ADMISSION_MS_MAX,
         cors::CorsAnswer,
         hosts,
         large::{LARGE_BODY_BYTES, Ticket},
@@ -33,8 +32,11 @@ use crate::{
     },
     http::{Found, Head},
     json::Source,
+    limits::callers::ADMISSION_MS_MAX,
     service::{Now, Peer},
 };
+
+use admitting::LateRefusal;
 
 /// What a connection is given each time.
 pub struct Cx<'a> {
@@ -93,6 +95,8 @@ pub(super) enum State {
     Chunks(Box<Chunks>),
     /// Who makes a request is not known yet, since then; nothing of it is consumed.
     Admitting { since_ms: u64 },
+    /// A wrong key, which is answered late; nothing of its request is consumed.
+    Refusing(Box<LateRefusal>),
     /// An answer waits for its task.
     Pending(Box<PendingResponse>),
     /// A stream is open.
@@ -180,6 +184,7 @@ impl Conn {
                 // It has been told nothing, and need not be.
                 State::Admitting { .. } if eof => Step::Over(Next::Abort),
                 State::Admitting { .. } => Step::Wait,
+                State::Refusing(_) => self.refuse_late(cx, rest, eof),
                 State::Chunks(_) => self.chunks(cx, rest.bytes(), eof),
                 State::Pending(_) => self.pending(cx, eof),
                 State::Streaming(_) => self.streaming(cx, eof),
@@ -228,6 +233,7 @@ impl Conn {
             | State::Admitting { .. }
             | State::Streaming(_)
             | State::Closed => 0,
+            State::Refusing(_) => size_of::<LateRefusal>(),
             State::Chunks(chunks) => chunks.held_bytes(),
             State::Pending(pending) => pending.held_bytes(),
             State::Upgraded(socket) => socket.held_bytes(),
@@ -247,6 +253,7 @@ impl Conn {
             }
             State::Chunks(_) => (Some(self.since_ms + limits.body_idle_ms), 0, room),
             State::Admitting { since_ms } => (Some(since_ms + ADMISSION_MS_MAX), 0, false),
+            State::Refusing(late) => (Some(late.delay.due_ms), 0, false),
             State::Pending(pending) => (pending.due_ms(), 0, left < limits.head_bytes_max),
             State::Streaming(stream) => {
                 let next = following::next_ms(stream, limits);

@@ -12,10 +12,10 @@ mod refusal;
 use std::task::Poll;
 
 use crate::{
-    auth::AuthRefusal,
+    auth::NotAdmitted,
     binding::{
         EventStream, Handled, PendingResponse,
-        admission::{ADMISSION_MS_MAX, Admitted, ENDED},
+        admission::{Admitted, ENDED},
         answer::ResponseWriter,
         body_limit::BodyLimit,
         cors::CorsAnswer,
@@ -28,7 +28,7 @@ use crate::{
     engine::{Cx, following::next_ms, request},
     http::{Field, FieldLines, Head, HeadBuf, PartsReject, RequestParts},
     json::Source,
-    limits::Limits,
+    limits::{Limits, callers::ADMISSION_MS_MAX},
     service::{Now, tap::DurableWait},
 };
 
@@ -64,6 +64,8 @@ pub struct Exchange {
     due_ms: Option<u64>,
     /// True: the sink has the head of the answer.
     has_begun: bool,
+    /// True: the connection is to close behind the answer.
+    closes: bool,
     body: Vec<u8>,
     /// How large it may become.
     limit: BodyLimit,
@@ -85,7 +87,7 @@ enum ExchangeState {
     /// The request is refused.
     Refused(u16, &'static str),
     /// The request is not let in.
-    NotAdmitted(HeadBuf, AuthRefusal),
+    NotAdmitted(HeadBuf, NotAdmitted),
     /// The answer waits for its task.
     Pending(Box<PendingResponse>),
     /// A stream is open.
@@ -142,6 +144,7 @@ impl Exchange {
             cors,
             due_ms: timeout_ms.map(|ms| since_ms + ms),
             has_begun: false,
+            closes: false,
             body: Vec::new(),
             limit,
             since_ms,
@@ -189,9 +192,11 @@ impl Exchange {
             }
             ExchangeState::Streaming(stream) => Some(next_ms(stream, limits)),
             ExchangeState::Pending(pending) => pending.due_ms(),
+            ExchangeState::NotAdmitted(_, refused) => {
+                refused.delay.as_ref().map(|delay| delay.due_ms)
+            }
             ExchangeState::Body { .. }
             | ExchangeState::Refused(..)
-            | ExchangeState::NotAdmitted(..)
             | ExchangeState::Written
             | ExchangeState::Done => None,
         }
@@ -318,7 +323,11 @@ impl Exchange {
                     record = self.handle(cx, &body, lease);
                     continue;
                 }
-                ExchangeState::NotAdmitted(..) => self.refuse_caller(cx),
+                ExchangeState::NotAdmitted(..) => {
+                    if !self.refusal_waits(cx.now) {
+                        self.refuse_caller(cx);
+                    }
+                }
                 ExchangeState::Refused(status, why) => {
                     let (status, why) = (*status, *why);
                     self.answer_refused(cx, status, why);
@@ -357,7 +366,7 @@ impl Exchange {
         let admission = caller.flatten();
         // Its body may have been on its way for long.
         if admission.as_ref().is_some_and(|admission| !admission.holds(cx.now)) {
-            self.state = ExchangeState::NotAdmitted(filed, ENDED);
+            self.state = ExchangeState::NotAdmitted(filed, ENDED.into());
             return 0;
         }
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);

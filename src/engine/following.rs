@@ -37,7 +37,7 @@ pub(super) fn follow(
     writer: &mut ResponseWriter<'_>,
     room: usize,
 ) -> Followed {
-    if !stream.is_admitted(now) {
+    if !stream.is_admitted(now, wake) {
         stream.expire(writer);
         return Followed::Cut;
     }

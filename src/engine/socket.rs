@@ -71,7 +71,7 @@ impl Socket {
         if input.len() != self.left {
             (self.heard_ms, self.pinged_ms) = (cx.now.mono_ms, None);
         }
-        if !self.session.is_admitted(cx.now) {
+        if !self.session.is_admitted(cx.now, cx.wake) {
             ws::close(cx.out, Some(code::UNAUTHORIZED), "the credential has ended");
             return Step::Over(Next::Close);
         }

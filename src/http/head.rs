@@ -14,7 +14,7 @@ pub const HEAD_BYTES_CEILING: usize = u16::MAX as usize;
 pub enum Field {
     /// `Accept`
     Accept,
-    /// `A2A-Hops`
+    /// `A2A-Hops`; it may repeat, see [`Head::values`].
     A2aHops,
     /// `A2A-Version`
     A2aVersion,
@@ -40,7 +40,7 @@ pub enum Field {
     IfNoneMatch,
     /// `Last-Event-ID`
     LastEventId,
-    /// `Origin`
+    /// `Origin`; a second one is refused.
     Origin,
     /// `Prefer`; it may repeat, see [`Head::values`].
     Prefer,

@@ -169,8 +169,8 @@ impl<'b, 'l> Pass<'b, 'l> {
                 let slot = &mut self.out.named[field as usize];
                 if slot.is_absent() {
                     *slot = span;
-                } else if matches!(field, Field::Authorization | Field::XApiKey) {
-                    // Two hops could take two callers for one.
+                } else if matches!(field, Field::Authorization | Field::Origin | Field::XApiKey) {
+                    // Two hops could read two callers, or two pages, out of one head.
                     return Err(Reject::FieldRepeated);
                 }
                 Ok(())
@@ -451,6 +451,10 @@ mod tests {
             Some(Reject::FieldRepeated)
         );
         assert_eq!(refusal("X-API-Key: a\r\nx-api-key: a\r\n"), Some(Reject::FieldRepeated));
+        assert_eq!(
+            refusal("Origin: https://a\r\nOrigin: https://a\r\n"),
+            Some(Reject::FieldRepeated)
+        );
         assert_eq!(refusal("X: y\r\n\r\nZ: z\r\n"), Some(Reject::FieldName));
     }
 

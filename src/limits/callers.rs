@@ -63,3 +63,33 @@ pub const CALLER_KEYS_MAX: usize = 100_000;
 
 /// Networks of trusted proxies.
 pub const PROXY_NETWORKS_MAX: usize = 256;
+
+/// Wrong credentials of one peer (an address, 64 bits of one of IPv6), after which its JWTs have a
+/// budget and its wrong keys are answered slowly.
+pub const PEER_FAILURES_MAX: u32 = 10;
+
+/// Milliseconds in which they are counted.
+pub const PEER_FAILURE_WINDOW_MS: u64 = 300_000;
+
+/// JWTs that are verified in a second for a peer that has failed so often; a JWT that was verified
+/// in the last five minutes needs no verification.
+pub const PEER_CHECKS_MAX: u32 = 20;
+
+/// The same for all failing peers together that the table of peers has no slot for.
+pub const UNNOTED_CHECKS_MAX: u32 = 1_000;
+
+/// Milliseconds until a wrong key of such a peer is answered.
+pub const WRONG_KEY_DELAY_MS: u64 = 1_000;
+
+/// Wrong keys that wait for their answers at a time, over all workers; further ones are refused at
+/// once.
+pub const WRONG_KEYS_WAITING_MAX: usize = 1_024;
+
+/// Kids that no key of an issuer had, and that the next fetch decides about.
+pub const ISSUER_KIDS_ASKED_MAX: usize = 64;
+
+/// Bytes of a key or token that stands in the configuration as plain text, at least.
+pub const PLAIN_KEY_BYTES_MIN: usize = 16;
+
+/// Milliseconds that a request waits at most until its credential is checked.
+pub const ADMISSION_MS_MAX: u64 = 5_000;

@@ -1,22 +1,107 @@
-//! What somebody was let in by, and that it can be taken back.
+//! What a caller was admitted by, and that it can be withdrawn.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Waker,
+};
 
 /// What stands behind a principal and can be withdrawn: a key in the configuration, the key of an
 /// issuer, the authorities that certificates lead to.
 #[derive(Debug, Default)]
 pub struct Grant {
     withdrawn: AtomicBool,
+    watchers: Mutex<Watchers>,
+}
+
+#[derive(Debug, Default)]
+struct Watchers {
+    next: u64,
+    wakers: BTreeMap<u64, Waker>,
 }
 
 impl Grant {
-    /// From now on nobody is admitted by it; who was, no longer is.
+    /// From now on nobody is admitted by it. The streams, WebSockets and waiting calls of callers
+    /// that were admitted by it are woken, and end.
     pub fn withdraw(&self) {
         self.withdrawn.store(true, Ordering::Release);
+        let watchers = std::mem::take(&mut self.watchers().wakers);
+        watchers.into_values().for_each(Waker::wake);
     }
 
     /// True after [`Grant::withdraw`].
     pub fn is_withdrawn(&self) -> bool {
         self.withdrawn.load(Ordering::Acquire)
+    }
+
+    fn watchers(&self) -> MutexGuard<'_, Watchers> {
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes a task when its grant is withdrawn, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct GrantWatch {
+    grant: Arc<Grant>,
+    number: u64,
+    waker: Waker,
+}
+
+impl GrantWatch {
+    /// Wakes `waker` when `grant` is withdrawn. Look at [`Grant::is_withdrawn`] after it was made.
+    pub fn new(grant: &Arc<Grant>, waker: &Waker) -> GrantWatch {
+        let mut watchers = grant.watchers();
+        let number = watchers.next;
+        watchers.next += 1;
+        watchers.wakers.insert(number, waker.clone());
+        drop(watchers);
+        GrantWatch { grant: Arc::clone(grant), number, waker: waker.clone() }
+    }
+
+    /// Whether it would wake the same task.
+    pub fn will_wake(&self, waker: &Waker) -> bool {
+        self.waker.will_wake(waker)
+    }
+}
+
+impl Drop for GrantWatch {
+    fn drop(&mut self) {
+        self.grant.watchers().wakers.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::atomic::AtomicUsize, task::Wake};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Count>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn watchers_are_woken_once_and_leave_nothing_behind() {
+        let grant = Arc::new(Grant::default());
+        let counts: [Arc<Count>; 3] = Default::default();
+        let mut watches: Vec<GrantWatch> = counts
+            .iter()
+            .map(|count| GrantWatch::new(&grant, &Waker::from(Arc::clone(count))))
+            .collect();
+        watches.pop();
+        assert_eq!(grant.watchers().wakers.len(), 2);
+        grant.withdraw();
+        grant.withdraw();
+        let woken = counts.map(|count| count.0.load(Ordering::Relaxed));
+        assert_eq!(woken, [1, 1, 0]);
+        assert!(grant.is_withdrawn() && grant.watchers().wakers.is_empty());
     }
 }

@@ -645,14 +645,14 @@ fn secrets_are_shown_to_nobody() {
     let text = "[[auth.api_keys]]\nname = \"robot\"\nkey = \"${ROBOT_KEY}\"\n\
         [[auth.issuers]]\nissuer = \"https://a.example\"\n\
         secret = \"0123456789abcdef0123456789abcdef\"\n";
-    let user = user_with(text).with("ROBOT_KEY", "correct-horse");
+    let user = user_with(text).with("ROBOT_KEY", "correct-horse-battery");
     let (code, out, err) = config(&user, &["show", "--config", "p.toml"]);
     assert_eq!(code, Some(0), "{err}");
     assert!(out.contains("robot") && out.contains("https://a.example"), "{out}");
     for secret in ["correct-horse", "0123456789abcdef"] {
         assert!(!out.contains(secret) && !err.contains(secret), "{out}");
     }
-    let text = "[[auth.api_keys]]\nname = \"a\"\nkey = \"b\"\n[quotas.known]\nstreams = 3\n\
+    let text = "[[auth.api_keys]]\nname = \"a\"\nkey = \"sixteen-bytes-ok\"\n[quotas.known]\nstreams = 3\n\
         [quotas.named.small]\nrunning_tasks = 2\nrunning_bytes = \"8MiB\"\n[limits]\nstreams_max = 800\n\
         tasks_max = 80\nconnections_max = 160\nstore_bytes_max = \"160MiB\"\n";
     let shown = user_with(text).ok(&["serve", "--config", "p.toml", "config", "show"]).out;
@@ -671,12 +671,20 @@ fn secrets_are_shown_to_nobody() {
     for (text, said) in [
         ("[[auth.api_keys]]\nname = \"a\"\n", "it needs key or sha256, one of them"),
         ("[[auth.api_keys]]\nname = \"a\"\nsha256 = \"12\"\n", "64 hexadecimal digits"),
+        (
+            "[[auth.api_keys]]\nname = \"a\"\nkey = \"fifteen-bytes-k\"\n",
+            "p.toml:3: auth.api_keys.1.key: has 15 bytes and needs at least 16: make one with",
+        ),
+        (
+            "[[auth.bearer_tokens]]\nname = \"a\"\ntoken = \"\"\n",
+            "p.toml:3: auth.bearer_tokens.1.token: has 0 bytes and needs at least 16",
+        ),
         ("[auth]\nask_scopes = true\n", "p.toml:1: auth: nobody is known"),
         ("[auth]\napi_keys = []\n", "p.toml:1: auth: nobody is known"),
         ("[auth.proxy]\n", "p.toml:1: auth.proxy.name_header: must be a string"),
         ("[auth.certificates]\n", "p.toml:1: auth.certificates: nobody is asked for a certificate"),
         (
-            "[[auth.api_keys]]\nname = \"a\"\nkey = \"b\"\n[auth.certificates]\nscopes = [\"x\"]\n",
+            "[[auth.api_keys]]\nname = \"a\"\nkey = \"sixteen-bytes-ok\"\n[auth.certificates]\nscopes = [\"x\"]\n",
             "p.toml:4: auth.certificates: nobody is asked for a certificate",
         ),
         (

@@ -7,6 +7,7 @@ use peregrine::{
     agent::{Agent, Profile, Turn, echo::Echo},
     auth::Authenticator,
     engine::{Cors, Mount, Next, Setup, Tenants},
+    limits::callers::{PEER_FAILURES_MAX, WRONG_KEY_DELAY_MS},
     model::{MessageBuf, PartsBuf, TaskState},
     service::{self, Remote},
 };
@@ -348,24 +349,62 @@ fn a_check_that_waits_holds_its_head_alone_and_ends_after_five_seconds() {
     assert_eq!(lab.next(second), Next::Abort);
 }
 
-#[test]
-fn a_peer_that_fails_too_often_is_sent_away_with_its_time() {
-    let (mut lab, _) = lab();
-    let remote = Remote::Known("192.0.2.7".parse().unwrap());
-    let peer = service::Peer { remote, ..service::Peer::default() };
-    for n in 0..12 {
+/// Ten wrong tokens of a peer, each of a connection of its own.
+fn fail_ten_times(lab: &mut Lab, peer: service::Peer<'static>) {
+    for n in 0..PEER_FAILURES_MAX {
         let client = lab.open_to(peer);
-        let wrong = call(&format!("wrong {n}"), "/", "ListTasks", &json!({}));
-        lab.write(client, &wrong);
-        let reply = lab.reply(client);
-        assert_eq!(reply.status, if n < 10 { 401 } else { 429 }, "{n}");
-        if n >= 10 {
-            assert_eq!(reply.field("retry-after"), Some("300"));
-            assert_eq!(reply.json()["error"]["data"][0]["reason"], "RATE_LIMIT_EXCEEDED");
-        }
+        lab.write(client, &call(&format!("wrong {n}"), "/", "ListTasks", &json!({})));
+        assert_eq!(lab.reply(client).status, 401, "{n}");
     }
-    let elsewhere = lab.ask(&call("wrong", "/", "ListTasks", &json!({})));
-    assert_eq!(elsewhere.status, 401);
+}
+
+fn from(address: &str) -> service::Peer<'static> {
+    let remote = Remote::Known(address.parse().unwrap());
+    service::Peer { remote, ..service::Peer::default() }
+}
+
+#[test]
+fn wrong_key_delay_ms() {
+    let (mut lab, by) = lab();
+    let peer = from("192.0.2.7");
+    fail_ten_times(&mut lab, peer);
+    let asked = by.asked.load(Relaxed);
+    let (client, leaver) = (lab.open_to(peer), lab.open_to(peer));
+    let wrong = call("wrong", "/", "ListTasks", &json!({}));
+    lab.write(client, &wrong);
+    lab.write(leaver, &wrong);
+    lab.pass(WRONG_KEY_DELAY_MS - 1);
+    assert!(lab.try_reply(client).is_none() && !lab.progress(client).read);
+    lab.end(leaver);
+    assert_eq!(lab.next(leaver), Next::Abort);
+    // A right key passes meanwhile, one that was never shown as well; what is public is answered.
+    for token in ["alice", "bob"] {
+        let client = lab.open_to(peer);
+        lab.write(client, &call(token, "/", "ListTasks", &json!({})));
+        assert_eq!(lab.reply(client).status, 200, "{token}");
+    }
+    let public = lab.open_to(peer);
+    lab.write(public, &get_with("/.well-known/agent-card.json", "Authorization: Bearer wrong\r\n"));
+    assert_eq!(lab.reply(public).status, 200);
+    lab.pass(1);
+    let reply = lab.reply(client);
+    assert_eq!((reply.status, reply.code(), lab.next(client)), (401, -32000, Next::Close));
+    assert_eq!(reply.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
+    assert_eq!(by.asked.load(Relaxed), asked + 5, "each was checked once");
+    // Elsewhere a wrong key is answered at once.
+    assert_eq!(lab.ask(&wrong).status, 401);
+}
+
+#[test]
+fn an_upgrade_with_a_wrong_key_waits_as_well() {
+    let (mut lab, _) = lab();
+    let peer = from("2001:db8::1");
+    fail_ten_times(&mut lab, peer);
+    let client = lab.open_to(from("2001:db8::2"));
+    lab.write(client, &upgrade("/", "Sec-WebSocket-Protocol: a2a, a2a.bearer.wrong\r\n"));
+    assert!(lab.try_reply(client).is_none());
+    lab.pass(WRONG_KEY_DELAY_MS);
+    assert_eq!((lab.reply(client).status, lab.next(client)), (401, Next::Close));
 }
 
 #[test]
@@ -611,14 +650,39 @@ fn a_stream_ends_with_its_credential_and_can_be_resumed() {
 }
 
 #[test]
-fn a_stream_ends_when_its_credential_is_withdrawn() {
+fn a_withdrawn_credential_ends_all_that_waits_at_once() {
     let (mut lab, by) = lab();
-    let stream = call("alice", "/agents/works", "SendStreamingMessage", &V1.params(say("hi")));
-    let peer = lab.open();
-    lab.write(peer, &stream);
+    let params = V1.params(say("hi"));
+    let open = |lab: &mut Lab, bytes: &[u8]| {
+        let peer = lab.open();
+        lab.write(peer, bytes);
+        peer
+    };
+    let stream = open(&mut lab, &call("alice", "/agents/works", "SendStreamingMessage", &params));
+    let poll = open(&mut lab, &call("alice", "/agents/works", "SendMessage", &params));
+    let [quiet, busy] = [false, true].map(|is_busy| {
+        let peer = open(&mut lab, &upgrade("/agents/works", "Authorization: Bearer alice\r\n"));
+        assert!(lab.take(peer).starts_with(b"HTTP/1.1 101"));
+        if is_busy {
+            lab.say(peer, &rpc("SendStreamingMessage", &params));
+            lab.say(peer, &rpc("SendMessage", &params));
+        }
+        peer
+    });
+    lab.pass(1_000);
+    assert!([stream, poll, quiet, busy].iter().all(|peer| lab.is_open(*peer)));
     by.grant.withdraw();
-    lab.pass(lab.engine.limits().sse_keep_alive_ms);
-    assert_eq!(lab.next(peer), Next::Close);
+    // No time passes: they are woken.
+    lab.pass(0);
+    assert_eq!(lab.next(stream), Next::Close);
+    assert!(lab.reply(stream).complete);
+    let reply = lab.reply(poll);
+    assert_eq!(reply.status, 401);
+    assert_eq!(reply.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
+    for socket in [quiet, busy] {
+        let last = lab.frames(socket).pop().unwrap();
+        assert_eq!((last.close_code(), lab.next(socket)), (3000, Next::Close));
+    }
 }
 
 #[test]
@@ -651,7 +715,7 @@ fn nobody_hears_an_answer_whose_credential_has_ended_while_it_was_made() {
     let peer = lab.open();
     lab.write(peer, &wait);
     by.grant.withdraw();
-    lab.pass(3_600_000);
+    lab.pass(0);
     assert_eq!(lab.reply(peer).status, 401);
 }
 
@@ -680,4 +744,25 @@ fn a_web_socket_is_opened_by_whoever_is_known_and_closed_with_the_credential() {
         assert_eq!((last.close_code(), lab.next(peer)), (3000, Next::Close));
         lab.jump(-60_000 - lab.engine.limits().ws_ping_ms as i64);
     }
+}
+
+#[test]
+fn two_tokens_or_origins_of_an_upgrade_are_refused() {
+    let (mut lab, _) = lab();
+    let twice = "Sec-WebSocket-Protocol: a2a.bearer.alice, a2a, a2a.bearer.";
+    let line = "Sec-WebSocket-Protocol: a2a.bearer.alice\r\nSec-WebSocket-Protocol: a2a.bearer.";
+    for lines in [twice, line] {
+        for second in ["alice", "bob", "wrong", ""] {
+            let peer = lab.open();
+            lab.write(peer, &upgrade("/", &format!("{lines}{second}\r\n")));
+            assert_eq!(lab.reply(peer).status, 400, "{lines}{second}");
+        }
+    }
+    let own = "Authorization: Bearer alice\r\nOrigin: http://a\r\n";
+    let second = format!("{own}Origin: http://a\r\n");
+    let peer = lab.open();
+    lab.write(peer, &upgrade("/", &second));
+    assert_eq!((lab.reply(peer).status, lab.next(peer)), (400, Next::Close));
+    let plain = get_with("/.well-known/agent-card.json", &second);
+    assert_eq!(lab.ask(&plain).status, 400);
 }

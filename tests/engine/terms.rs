@@ -120,6 +120,9 @@ fn agents_learn_when_a_call_is_late_and_how_far_it_has_come() {
         (vec![("Request-Timeout", "7")], (Some(BEGIN.unix_ms + 7_000), 0)),
         (vec![("Request-Timeout", "soon"), ("A2A-Hops", "many")], (None, 0)),
         (vec![("A2A-Hops", "3")], (None, 3)),
+        (vec![("A2A-Hops", "1"), ("A2A-Hops", "4")], (None, 4)),
+        (vec![("A2A-Hops", "4"), ("A2A-Hops", "many")], (None, 4)),
+        (vec![("A2A-Hops", "1, 5"), ("A2A-Hops", "2")], (None, 5)),
         (vec![("Via", "1.1 a (x, (y, z)), 1.0 b"), ("Via", "1.1 c")], (None, 3)),
         (vec![("Via", "1.1 a, 1.1 b"), ("A2A-Hops", "1")], (None, 2)),
     ] {

@@ -102,7 +102,7 @@ fn secrets(section: &str, member: &str) -> String {
     let (tenants, read) = (list(&TENANTS), list(&[READ]));
     let one = |who: &str, scopes: &str, more: &str| {
         format!(
-            "[[auth.{section}]]\nname = \"{who}\"\n{member} = \"{member}-{who}\"\n\
+            "[[auth.{section}]]\nname = \"{who}\"\n{member} = \"{member}-of-caller-{who}\"\n\
              tenants = {tenants}\nscopes = {scopes}\n{more}"
         )
     };
@@ -158,7 +158,7 @@ fn issuers() -> String {
 pub fn known(name: &str) -> String {
     let (issuers, tenants) = (issuers(), list(&TENANTS));
     format!(
-        "{issuers}[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-{name}\"\n\
+        "{issuers}[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-of-caller-{name}\"\n\
          tenants = {tenants}\nscopes = [\"a2a:read\", \"a2a:send\", \"a2a:cancel\"]\n"
     )
 }
@@ -269,9 +269,9 @@ fn shown(kind: Kind, who: Who) -> Option<Vec<(&'static str, String)>> {
     };
     let scopes = if who == Who::Reader { READ } else { READ_AND_SEND };
     Some(match kind {
-        Kind::Key => vec![("X-API-Key", format!("key-{name}"))],
-        Kind::NamedKey => vec![("X-Robot-Key", format!("key-{name}"))],
-        Kind::Bearer => vec![("Authorization", format!("Bearer token-{name}"))],
+        Kind::Key => vec![("X-API-Key", format!("key-of-caller-{name}"))],
+        Kind::NamedKey => vec![("X-Robot-Key", format!("key-of-caller-{name}"))],
+        Kind::Bearer => vec![("Authorization", format!("Bearer token-of-caller-{name}"))],
         Kind::Jwt | Kind::SignedJwt => {
             let lives_s = if who == Who::Late { -61 } else { 3600 };
             let issuer = if kind == Kind::Jwt { ISSUERS[0] } else { SIGNING_ISSUER };

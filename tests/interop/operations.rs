@@ -88,7 +88,7 @@ fn serve(agent: &Arc<Counts>) -> Running {
         scopes: ScopeSet::new([ScopeSet::READ, ScopeSet::SEND]),
         ..KnownCaller::default()
     };
-    let digest = SecretDigest::take("key-right".to_owned());
+    let digest = SecretDigest::take("key-of-caller-right".to_owned());
     let api_keys = vec![KeyRule { digest, caller, expires_unix_ms: None }];
     let callers = Callers::new(AuthRules { api_keys, ..AuthRules::default() }).expect("callers");
     let mounts = MOUNTED.map(|name| Mount {
@@ -159,7 +159,7 @@ fn an_agent_hears_nothing_of_strangers() {
 
 /// A send of whoever is known, which is one turn.
 fn known(place: &Place, door: Door, number: &mut u32) -> usize {
-    let approach = door.approach(&showing(Some("key-right"), number));
+    let approach = door.approach(&showing(Some("key-of-caller-right"), number));
     let mut client = Server::client_at(place, door.variant, &approach);
     let answer = client.link.call(&Ask::new(Op::Send, door.params("context")));
     answer.unwrap_or_else(|fault| panic!("{door:?}: {fault:?}"));

@@ -63,7 +63,7 @@ const CALLERS: &[Row] = &[
 fn configuration(round: u64) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
     let mut text = format!(
-        "tenants = \"any\"\n{}[[auth.bearer_tokens]]\nname = \"caller\"\ntoken = \"token-caller\"\n\
+        "tenants = \"any\"\n{}[[auth.bearer_tokens]]\nname = \"caller\"\ntoken = \"token-of-the-caller\"\n\
          scopes = [\"a2a:read\"]\n{}[agents.open]\nanonymous = true\nscript = \"{script}\"\n\
          [quotas.known]\ncalls_per_minute = {}\ncall_burst = {}\nstreams = {}\n\
          running_tasks = 5000\n[quotas.anonymous]\ncalls_per_minute = {}\ncall_burst = 100000\n",
@@ -77,8 +77,8 @@ fn configuration(round: u64) -> String {
     // Keys, tokens and an issuer that come and go.
     for other in 0..round % 4 {
         text += &format!(
-            "[[auth.api_keys]]\nname = \"other-{other}\"\nkey = \"key-{round}-{other}\"\n\
-             [[auth.bearer_tokens]]\nname = \"other-{other}\"\ntoken = \"token-{round}-{other}\"\n"
+            "[[auth.api_keys]]\nname = \"other-{other}\"\nkey = \"key-of-round-{round}-{other}\"\n\
+             [[auth.bearer_tokens]]\nname = \"other-{other}\"\ntoken = \"token-of-round-{round}-{other}\"\n"
         );
     }
     if round % 3 == 1 {
@@ -105,7 +105,7 @@ fn broken(round: u64) -> String {
         1 => good[..good.len() / 2].to_owned() + "\n[[[",
         2 => format!("{good}[agents.gone]\nscript = \"no-such-file.toml\"\n"),
         // The same key for two people.
-        _ => format!("{good}[[auth.api_keys]]\nname = \"thief\"\nkey = \"key-caller\"\n"),
+        _ => format!("{good}[[auth.api_keys]]\nname = \"thief\"\nkey = \"key-of-the-caller\"\n"),
     }
 }
 
@@ -158,8 +158,8 @@ fn client(place: &Place, (binding, generation, carrier, shows): Row) -> Client {
     let mut approach = Approach::default();
     let mut field = |name, value: &str| approach.fields.push((name, value.to_owned()));
     match (shows, binding) {
-        (Shows::Key, _) => field("X-API-Key", "key-caller"),
-        (Shows::Token, _) => field("Authorization", "Bearer token-caller"),
+        (Shows::Key, _) => field("X-API-Key", "key-of-the-caller"),
+        (Shows::Token, _) => field("Authorization", "Bearer token-of-the-caller"),
         (Shows::Jwt, _) => {
             let token = token("caller", "a2a:read", &[], 86_400);
             field("Authorization", &format!("Bearer {token}"));

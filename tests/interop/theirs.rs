@@ -47,7 +47,7 @@ pub fn bob() -> Person {
 
 /// All who are not alice in acme; some of them are called so.
 pub fn others() -> Vec<Person> {
-    let key = |name: &str| vec![("X-API-Key", format!("key-{name}"))];
+    let key = |name: &str| vec![("X-API-Key", format!("key-of-caller-{name}"))];
     vec![
         bob(),
         Person { what: "bob in alice's other tenant", tenant: "other", ..bob() },

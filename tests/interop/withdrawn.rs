@@ -16,8 +16,9 @@ use crate::support::binary::eventually;
 
 /// Two people, each with a key of this name, and streams that look at their credential often.
 fn keys(one: &str, other: &str) -> String {
-    let key =
-        |name: &str, key: &str| format!("[[auth.api_keys]]\nname = \"{name}\"\nkey = \"{key}\"\n");
+    let key = |name: &str, key: &str| {
+        format!("[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-of-caller-{key}\"\n")
+    };
     format!(
         "{}{}{}[limits]\nsse_keep_alive_ms = 2000\nws_ping_ms = 2000\n",
         key("one", one),
@@ -27,7 +28,7 @@ fn keys(one: &str, other: &str) -> String {
 }
 
 fn showing(key: &str) -> Approach {
-    Approach::with(&[("X-API-Key", key.to_owned())])
+    Approach::with(&[("X-API-Key", format!("key-of-caller-{key}"))])
 }
 
 /// A stream of a task that waits for the next message, which is read all the time: whoever does not

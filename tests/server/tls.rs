@@ -313,11 +313,13 @@ fn a_client_is_known_by_its_certificate() {
     for (common, names, known) in [
         (Some("alice"), vec![], "alice"),
         (Some("Zoë 🦅"), vec![dns("zoe.example")], "Zoë 🦅"),
-        (None, vec![uri("spiffe://example/bob"), dns("bob.example")], "spiffe://example/bob"),
-        (None, vec![dns("carol.example")], "carol.example"),
-        (None, vec![mail("dave@example.org")], "dave@example.org"),
-        (None, vec![SanType::IpAddress("::1".parse().unwrap())], "::1"),
-        (None, vec![SanType::IpAddress("10.1.2.3".parse().unwrap())], "10.1.2.3"),
+        (None, vec![uri("spiffe://example/bob"), dns("bob.example")], "URI:spiffe://example/bob"),
+        (None, vec![dns("carol.example")], "DNS:carol.example"),
+        (None, vec![mail("dave@example.org")], "email:dave@example.org"),
+        (None, vec![SanType::IpAddress("::1".parse().unwrap())], "IP:::1"),
+        (None, vec![SanType::IpAddress("10.1.2.3".parse().unwrap())], "IP:10.1.2.3"),
+        // A common name is no other caller's alternative name.
+        (Some("DNS:carol.example"), vec![], ""),
         (None, vec![], ""),
         // Not a name that can be shown; and no other one in its stead.
         (Some("a\nb"), vec![dns("e.example")], ""),

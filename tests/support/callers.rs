@@ -87,7 +87,9 @@ impl Authenticator for ByName {
 
     fn challenge(&self, refusal: &AuthRefusal) -> String {
         match refusal {
-            AuthRefusal::Wrong(_) => "Bearer error=\"invalid_token\"".to_owned(),
+            AuthRefusal::Wrong(_) | AuthRefusal::Expired(_) => {
+                "Bearer error=\"invalid_token\"".to_owned()
+            }
             _ => "Bearer realm=\"a2a\"".to_owned(),
         }
     }

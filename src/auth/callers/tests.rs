@@ -170,7 +170,7 @@ fn a_key_ends_when_its_rule_says() {
     let admitted = show(&callers, CredentialKind::ApiKey, "key-1").unwrap();
     assert!(admitted.holds(NOW) && !admitted.holds(Now { mono_ms: 0, unix_ms: NOW_MS + 1 }));
     let refused = show(&callers, CredentialKind::Bearer, "token-1").unwrap_err();
-    assert_eq!(refused, AuthRefusal::Wrong(TOKEN_EXPIRED));
+    assert_eq!(refused, AuthRefusal::Expired(TOKEN_EXPIRED));
     assert_eq!(show(&callers, CredentialKind::ApiKey, "key-2").unwrap().expires_unix_ms, u64::MAX);
 }
 
@@ -304,7 +304,7 @@ fn a_challenge_names_what_is_asked_for() {
          Certificate realm=\"a2a\""
     );
     let tokens = AuthRules { issuers: all.issuers.clone(), ..AuthRules::default() };
-    let expired = AuthRefusal::Wrong("the token has expired");
+    let expired = AuthRefusal::Expired("the token has expired");
     assert_eq!(
         of(tokens.clone(), expired),
         "Bearer realm=\"a2a\", error=\"invalid_token\", \

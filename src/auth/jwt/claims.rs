@@ -9,16 +9,12 @@ use crate::{
     service::principal::{CredentialKind, PrincipalBuf, ScopeSet, TenantGrant},
 };
 
-use super::TokenRules;
+use super::{TokenRefusal, TokenRules};
 
 type Claims = Map<String, Value>;
 
-/// Checks whom the token is for and when, and says when it ends, in ms since the Unix epoch.
-pub(super) fn check(
-    claims: &Claims,
-    rules: &TokenRules,
-    now_unix_ms: u64,
-) -> Result<u64, &'static str> {
+/// Checks which issuer made the token, and for which audience.
+pub(super) fn check(claims: &Claims, rules: &TokenRules) -> Result<(), &'static str> {
     match claims.get("iss") {
         Some(Value::String(issuer)) if *issuer == rules.issuer => {}
         Some(_) => return Err("the token is of another issuer"),
@@ -33,6 +29,11 @@ pub(super) fn check(
         let is_ours = |one: &&str| rules.audiences.iter().any(|ours| ours == one);
         audiences.iter().find(|one| is_ours(one)).ok_or("the token is for another audience")?;
     }
+    Ok(())
+}
+
+/// Checks that the token is valid now; returns when it ends, in ms since the Unix epoch.
+pub(super) fn check_time(claims: &Claims, now_unix_ms: u64) -> Result<u64, TokenRefusal> {
     let leeway_ms = f64::from(TOKEN_LEEWAY_S) * 1000.0;
     let ms = |name: &str| match claims.get(name) {
         None => Ok(None),
@@ -43,15 +44,15 @@ pub(super) fn check(
     // Beyond what fits it is the end of time, before the epoch its beginning.
     let ends_ms = (ends_ms.ok_or("the token has no exp")? + leeway_ms) as u64;
     if now_unix_ms >= ends_ms {
-        return Err("the token has expired");
+        return Err(TokenRefusal::Expired("the token has expired"));
     }
     let begins_ms = ms("nbf").map_err(|()| "the nbf of the token is no number")?;
     if begins_ms.is_some_and(|begins_ms| begins_ms > now_ms + leeway_ms) {
-        return Err("the token is not valid yet");
+        return Err(TokenRefusal::Expired("the token is not valid yet"));
     }
     let made_ms = ms("iat").map_err(|()| "the iat of the token is no number")?;
     if made_ms.is_some_and(|made_ms| made_ms > now_ms + leeway_ms) {
-        return Err("the token was issued in the future");
+        return Err(TokenRefusal::Expired("the token was issued in the future"));
     }
     Ok(ends_ms)
 }

@@ -2,7 +2,8 @@
 //!
 //! Law: whoever is trusted is configured, with the keys that prove it; a token only chooses among
 //! them. A signature is verified before a claim is believed, and whatever is not known to be right
-//! is refused. The time is an argument, and no reason says anything of a secret.
+//! is refused: an expired token before its signature is verified, since that would change nothing.
+//! The time is an argument, and no reason says anything of a secret.
 
 mod claims;
 mod strict;
@@ -78,6 +79,8 @@ pub struct VerifiedToken {
 pub enum TokenRefusal {
     /// No key of the issuer has its `kid`. There may be newer keys.
     UnknownKey,
+    /// It has expired, or is not valid yet, whoever signed it.
+    Expired(&'static str),
     /// It is wrong, whatever keys there are.
     Wrong(&'static str),
 }
@@ -106,6 +109,7 @@ impl TokenRules {
         if !self.algorithms.is_empty() && !self.algorithms.contains(&token.algorithm) {
             return Err(TokenRefusal::Wrong("the algorithm of the token is not accepted"));
         }
+        let expires_unix_ms = claims::check_time(&token.claims, now_unix_ms)?;
         let mut is_tried = false;
         let signed_with = keys.fitting(token.kid(), token.algorithm).find(|key| {
             is_tried = true;
@@ -118,7 +122,7 @@ impl TokenRules {
                 _ => TokenRefusal::Wrong("no key of the issuer fits the token"),
             });
         };
-        let expires_unix_ms = claims::check(&token.claims, self, now_unix_ms)?;
+        claims::check(&token.claims, self)?;
         let principal = claims::principal(&token.claims, self)?;
         Ok(VerifiedToken { principal, expires_unix_ms, grant: Arc::clone(key.grant()) })
     }

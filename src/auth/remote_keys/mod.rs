@@ -17,14 +17,14 @@ use std::{
 
 use crate::{
     limits::callers::{
-        ISSUER_KID_MS, ISSUER_PEER_WAITERS_MAX, ISSUER_RETRY_MS, ISSUER_RETRY_MS_MAX,
-        ISSUER_WAIT_MS, ISSUER_WAITERS_MAX,
+        ISSUER_KID_MS, ISSUER_KIDS_ASKED_MAX, ISSUER_PEER_WAITERS_MAX, ISSUER_RETRY_MS,
+        ISSUER_RETRY_MS_MAX, ISSUER_WAIT_MS, ISSUER_WAITERS_MAX,
     },
     service::Now,
 };
 
 use self::{fetch::fresh_ms, place::check_url};
-use super::{AuthRefusal, peer_bits, token_keys::TokenKeys};
+use super::{AuthRefusal, peer_bits, rules::SecretDigest, token_keys::TokenKeys};
 
 pub use fetch::{FetchedDocument, KeyFetch};
 pub use place::{KeyPlace, KeyPlaceError};
@@ -63,6 +63,10 @@ struct RemoteState {
     newer_until_ms: Option<u64>,
     /// When an unknown `kid` may ask again.
     kid_due_ms: u64,
+    /// Unknown kids that the next fetch decides about.
+    kids_asked: Vec<SecretDigest>,
+    /// Those that the last fetch did not bring.
+    kids_refused: Vec<SecretDigest>,
     /// Who waits, and for whom: the bits of its peer.
     waiters: Vec<(Waker, Option<u128>)>,
     /// Whoever fetches.
@@ -209,33 +213,47 @@ impl RemoteKeys {
         let until_ms = now.mono_ms.saturating_add(ISSUER_WAIT_MS);
         let until_ms = *state.first_until_ms.get_or_insert(until_ms);
         if state.failures > 0 || state.is_closed || now.mono_ms >= until_ms {
-            return Poll::Ready(Err(UNREADABLE));
+            return Poll::Ready(Err(state.unreadable(now)));
         }
         state.wait(waiter)
     }
 
-    /// Newer keys than `seen`, in which the `kid` of a token is not. At most once in
-    /// [`ISSUER_KID_MS`] that asks the issuer; all others hear at once that there are none.
+    /// Newer keys than `seen`, which have not the `kid` of a token. At most once in
+    /// [`ISSUER_KID_MS`] an unknown `kid` makes the server fetch keys.
     ///
     /// # Errors
-    /// [`AuthRefusal::Wrong`]; [`AuthRefusal::Unavailable`] where the issuer does not answer.
+    /// [`AuthRefusal::Wrong`] after a fetch that was to bring this `kid` and did not;
+    /// [`AuthRefusal::Unavailable`], with the seconds until the next fetch, until then.
     pub fn poll_newer(
         &self,
         seen: &Arc<TokenKeys>,
+        kid: &str,
         now: Now,
         waiter: KeyWaiter<'_>,
     ) -> Poll<Result<Arc<TokenKeys>, AuthRefusal>> {
+        let kid = SecretDigest::of(kid.as_bytes());
         let mut state = self.state();
         match &state.keys {
             Some(keys) if !Arc::ptr_eq(keys, seen) => return Poll::Ready(Ok(Arc::clone(keys))),
             Some(_) | None => {}
         }
         match state.newer_until_ms {
-            Some(until_ms) if now.mono_ms < until_ms => return state.wait(waiter),
-            None if now.mono_ms >= state.kid_due_ms => {}
-            Some(_) => return Poll::Ready(Err(UNREADABLE)),
-            None if state.failures > 0 => return Poll::Ready(Err(UNREADABLE)),
-            None => return Poll::Ready(Err(AuthRefusal::Wrong(UNKNOWN_KID))),
+            Some(until_ms) if now.mono_ms < until_ms => {
+                state.ask_for(kid);
+                return state.wait(waiter);
+            }
+            None if now.mono_ms >= state.kid_due_ms => state.ask_for(kid),
+            None if state.kids_refused.contains(&kid) => {
+                return Poll::Ready(Err(AuthRefusal::Wrong(UNKNOWN_KID)));
+            }
+            Some(_) => return Poll::Ready(Err(state.unreadable(now))),
+            None if state.failures > 0 => return Poll::Ready(Err(state.unreadable(now))),
+            None => {
+                state.ask_for(kid);
+                let next_ms = state.due_ms.min(state.kid_due_ms);
+                let (why, retry_s) = (LATER_KID, seconds_until(next_ms, now));
+                return Poll::Ready(Err(AuthRefusal::Unavailable { why, retry_s }));
+            }
         }
         let waiting = state.wait(waiter);
         if waiting.is_pending() {
@@ -292,6 +310,8 @@ impl RemoteKeys {
             if let Some(old) = &old {
                 old.withdraw_but(&keys);
             }
+            // What the keys have now is found there before this list is looked at.
+            state.kids_refused = std::mem::take(&mut state.kids_asked);
             state.keys = Some(Arc::new(keys));
             state.fetched_unix_ms = Some(now.unix_ms);
             (state.failures, state.problem) = (0, None);
@@ -303,6 +323,19 @@ impl RemoteKeys {
 }
 
 impl RemoteState {
+    /// Remembers an unknown `kid` until the next fetch. Beyond [`ISSUER_KIDS_ASKED_MAX`] it stays
+    /// undecided, and its tokens are [`AuthRefusal::Unavailable`].
+    fn ask_for(&mut self, kid: SecretDigest) {
+        if self.kids_asked.len() < ISSUER_KIDS_ASKED_MAX && !self.kids_asked.contains(&kid) {
+            self.kids_asked.push(kid);
+        }
+    }
+
+    fn unreadable(&self, now: Now) -> AuthRefusal {
+        let (why, retry_s) = (UNREADABLE, seconds_until(self.due_ms, now));
+        AuthRefusal::Unavailable { why, retry_s }
+    }
+
     fn wait<T>(&mut self, waiter: KeyWaiter<'_>) -> Poll<Result<T, AuthRefusal>> {
         let KeyWaiter { wake, address } = waiter;
         if !self.waiters.iter().any(|(known, _)| known.will_wake(wake)) {
@@ -336,10 +369,19 @@ impl RemoteState {
     }
 }
 
-const UNREADABLE: AuthRefusal =
-    AuthRefusal::Unavailable("the keys of the issuer cannot be read for now");
-const CROWDED: AuthRefusal =
-    AuthRefusal::Unavailable("too many requests wait for the keys of the issuer");
+/// Whole seconds, at least one.
+fn seconds_until(due_ms: u64, now: Now) -> u32 {
+    let seconds = due_ms.saturating_sub(now.mono_ms).div_ceil(1_000);
+    u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
+}
+
+const UNREADABLE: &str = "the keys of the issuer cannot be fetched; retry later";
+const LATER_KID: &str =
+    "no key of the issuer has the kid of the token; keys are fetched again later";
+const CROWDED: AuthRefusal = AuthRefusal::Unavailable {
+    why: "too many requests wait for the keys of the issuer; retry later",
+    retry_s: 1,
+};
 const UNKNOWN_KID: &str = "no key of the issuer has the kid of the token";
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ fn issuer_waiters_max() {
     assert!(rest.iter().all(|waker| keys.poll(at(0), nobody(waker)).is_pending()));
     assert!(matches!(
         keys.poll(at(0), nobody(last)),
-        Poll::Ready(Err(AuthRefusal::Unavailable(_)))
+        Poll::Ready(Err(AuthRefusal::Unavailable { .. }))
     ));
     assert!(keys.poll(at(0), nobody(&rest[0])).is_pending());
 }
@@ -132,10 +132,7 @@ fn nobody_waits_longer_than_issuer_wait_ms() {
     let keys = remote();
     assert!(keys.poll(at(10), nobody(Waker::noop())).is_pending());
     assert!(keys.poll(at(5_009), nobody(Waker::noop())).is_pending());
-    assert_eq!(
-        keys.poll(at(5_010), nobody(Waker::noop())).map(Result::err),
-        Poll::Ready(Some(UNREADABLE))
-    );
+    assert_eq!(keys.poll(at(5_010), nobody(Waker::noop())).map(Result::err), unreadable(1));
     // Whoever fetches does not come back, and does too late.
     let keys = remote();
     let count = Arc::<Count>::default();
@@ -145,10 +142,7 @@ fn nobody_waits_longer_than_issuer_wait_ms() {
     assert_eq!(due(&keys, 5_010), 6_010);
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
     assert!(lost.end(at(5_011), document(set("a", 1))).is_none());
-    assert_eq!(
-        keys.poll(at(5_011), nobody(Waker::noop())).map(Result::err),
-        Poll::Ready(Some(UNREADABLE))
-    );
+    assert_eq!(keys.poll(at(5_011), nobody(Waker::noop())).map(Result::err), unreadable(1));
     assert_eq!(keys.status().problem.as_deref(), Some("it took too long"));
     fetch(&keys, 6_010, set("a", 1));
     assert_eq!(ready(&keys, 6_010).len(), 1);
@@ -196,10 +190,12 @@ fn a_key_that_is_gone_lets_go_whoever_it_let_in() {
     let last = only(&ready(&keys, 2_400_000));
     keys.close();
     assert!(last.is_withdrawn());
-    assert_eq!(
-        keys.poll(at(0), nobody(Waker::noop())).map(Result::err),
-        Poll::Ready(Some(UNREADABLE))
-    );
+    assert_eq!(keys.poll(at(0), nobody(Waker::noop())).map(Result::err), unreadable(3_000));
+}
+
+/// That keys cannot be fetched, with the time of the next attempt.
+fn unreadable(retry_s: u32) -> Poll<Option<AuthRefusal>> {
+    Poll::Ready(Some(AuthRefusal::Unavailable { why: UNREADABLE, retry_s }))
 }
 
 #[test]
@@ -207,36 +203,60 @@ fn unknown_kids_ask_the_issuer_once_in_issuer_kid_ms() {
     let keys = remote();
     fetch(&keys, 0, set("a", 1));
     let seen = ready(&keys, 0);
-    let newer = |seen: &Arc<TokenKeys>, ms| keys.poll_newer(seen, at(ms), nobody(Waker::noop()));
-    assert!(newer(&seen, 1).is_pending() && newer(&seen, 2).is_pending());
+    let newer = |seen: &Arc<TokenKeys>, kid: &str, ms| {
+        keys.poll_newer(seen, kid, at(ms), nobody(Waker::noop()))
+    };
+    assert!(newer(&seen, "b", 1).is_pending() && newer(&seen, "c", 2).is_pending());
     fetch(&keys, 2, set("b", 2));
     // Whoever waited looks at what came.
-    let Poll::Ready(Ok(second)) = newer(&seen, 3) else { panic!("no newer keys") };
+    let Poll::Ready(Ok(second)) = newer(&seen, "b", 3) else { panic!("no newer keys") };
     assert!(second.has_name("b"));
-    let mut fetches = 1;
-    for ms in (3..300_000).step_by(997) {
-        let seen = ready(&keys, ms);
-        match newer(&seen, ms) {
-            Poll::Pending => {
-                fetches += 1;
-                fetch(&keys, ms, set("b", 2));
-            }
-            Poll::Ready(refused) => {
-                assert_eq!(refused.unwrap_err(), AuthRefusal::Wrong(UNKNOWN_KID));
-            }
-        }
+    // A kid that the fetch did not bring is wrong, one that was shown later is not known.
+    let refused = |kid: &str, ms| newer(&second, kid, ms).map(|newer| newer.unwrap_err());
+    assert_eq!(refused("c", 4), Poll::Ready(AuthRefusal::Wrong(UNKNOWN_KID)));
+    let later = |retry_s| Poll::Ready(AuthRefusal::Unavailable { why: LATER_KID, retry_s });
+    assert_eq!((refused("d", 5), refused("d", 59_001)), (later(60), later(1)));
+    // The next fetch is possible after the pause, whatever was shown in it, and decides.
+    assert!(newer(&second, "e", 60_001).is_pending());
+    fetch(&keys, 60_002, set("d", 3));
+    assert!(ready(&keys, 60_002).has_name("d"));
+    let third = ready(&keys, 60_002);
+    for kid in ["e", "b", "c"] {
+        let refused = newer(&third, kid, 60_003).map(|newer| newer.unwrap_err());
+        let expected = match kid {
+            "e" => Poll::Ready(AuthRefusal::Wrong(UNKNOWN_KID)),
+            _ => later(60),
+        };
+        assert_eq!(refused, expected, "{kid}");
     }
-    assert_eq!(fetches, 5);
     // While the issuer is down nobody can tell.
-    let seen = ready(&keys, 400_000);
-    assert!(newer(&seen, 400_000).is_pending());
+    assert!(newer(&third, "x", 400_000).is_pending());
     let failed = next(&keys, 400_000).unwrap().end(at(400_001), Err("it is down".to_owned()));
     assert!(failed.is_none());
-    assert_eq!(newer(&seen, 400_002).map(Result::err), Poll::Ready(Some(UNREADABLE)));
+    assert_eq!(newer(&third, "x", 400_002).map(Result::err), unreadable(1));
     // Nobody fetches: no one waits longer than for the first keys.
-    let seen = ready(&keys, 500_000);
-    assert!(newer(&seen, 500_000).is_pending() && newer(&seen, 504_999).is_pending());
-    assert_eq!(newer(&seen, 505_000).map(Result::err), Poll::Ready(Some(UNREADABLE)));
+    assert!(newer(&third, "x", 500_000).is_pending() && newer(&third, "x", 504_999).is_pending());
+    assert!(newer(&third, "x", 505_000).is_ready());
+}
+
+#[test]
+fn issuer_kids_asked_max() {
+    let keys = remote();
+    fetch(&keys, 0, set("a", 1));
+    let seen = ready(&keys, 0);
+    let newer = |seen: &Arc<TokenKeys>, kid: usize, ms| {
+        keys.poll_newer(seen, &kid.to_string(), at(ms), nobody(Waker::noop()))
+    };
+    for kid in 0..2 * ISSUER_KIDS_ASKED_MAX {
+        assert!(newer(&seen, kid, 1).is_pending());
+    }
+    fetch(&keys, 2, set("b", 2));
+    let seen = ready(&keys, 2);
+    for kid in 0..2 * ISSUER_KIDS_ASKED_MAX {
+        let Poll::Ready(Err(refused)) = newer(&seen, kid, 3) else { panic!("{kid}") };
+        let is_wrong = matches!(refused, AuthRefusal::Wrong(_));
+        assert_eq!(is_wrong, kid < ISSUER_KIDS_ASKED_MAX, "{kid} {refused:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,10 @@
 
 use super::{Session, Upgrade};
 use crate::{
-    binding::{CallContext, ServerConfig, http_error, origin::Origin, responder::RETRY_AFTER},
+    binding::{
+        CallContext, ServerConfig, admission::bearers_offered, http_error, origin::Origin,
+        responder::RETRY_AFTER,
+    },
     http::{
         self, BodyFraming, Field, FieldLines, FieldLinesBuf, Head, Method, Version, field_lines,
     },
@@ -65,6 +68,9 @@ fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], HandshakeRe
     }
     let key = only(head, "sec-websocket-key").and_then(ws::accept);
     let key = key.ok_or(bad("Sec-WebSocket-Key must be 16 bytes in base64, once"))?;
+    if bearers_offered(head).nth(1).is_some() {
+        return Err(bad("at most one subprotocol may begin with a2a.bearer."));
+    }
     let host = Origin::of(cx.config, cx.peer, head).host;
     if !is_origin_allowed(cx.config, head, host) {
         return Err((403, "no WebSocket is served to pages of this origin", FieldLines::NONE));

@@ -10,6 +10,7 @@ use std::{
 
 use super::Upgrade;
 use crate::{
+    auth::CallerWatch,
     binding::{
         CallContext, EventStream, Handled, PendingResponse, RequestSource, Scratch, ServerConfig,
         answer::ResponseWriter,
@@ -27,6 +28,8 @@ use crate::{
 /// How a WebSocket was opened, and what it waits for.
 pub struct Session {
     upgrade: Upgrade,
+    /// Wakes it when the credential is withdrawn by which it was opened.
+    watch: Option<Box<CallerWatch>>,
     #[cfg(feature = "test-echo")]
     echoes: bool,
     pending: Vec<Pending>,
@@ -45,6 +48,7 @@ impl Session {
     pub(super) fn new(upgrade: Upgrade) -> Session {
         Session {
             upgrade,
+            watch: None,
             #[cfg(feature = "test-echo")]
             echoes: false,
             pending: Vec::new(),
@@ -79,9 +83,11 @@ impl Session {
         }
     }
 
-    /// Whether the credential still holds by which it was opened.
-    pub fn is_admitted(&self, now: Now) -> bool {
-        self.upgrade.admission().as_ref().is_none_or(|admission| admission.holds(now))
+    /// Whether the credential still holds by which it was opened; `wake` is woken when it is
+    /// withdrawn.
+    pub fn is_admitted(&mut self, now: Now, wake: &Waker) -> bool {
+        let (admission, watch) = (self.upgrade.admission(), &mut self.watch);
+        admission.as_ref().is_none_or(|by| by.holds_or_wakes(watch, now, wake))
     }
 
     /// When that credential ends, in ms of the monotonic clock.

@@ -4,11 +4,19 @@ use std::task::Poll;
 
 use super::{Conn, Cx, Next, State, Step};
 use crate::{
-    auth::AuthRefusal,
-    binding::admission::{ADMISSION_MS_MAX, Admitted, LATE},
+    auth::{AuthRefusal, NotAdmitted, RefusalDelay},
+    binding::admission::{Admitted, LATE},
     engine::request,
-    http::Head,
+    http::{Found, Head},
+    json::Source,
+    limits::callers::ADMISSION_MS_MAX,
 };
+
+/// A refusal that waits until it is answered.
+pub(in crate::engine) struct LateRefusal {
+    refusal: AuthRefusal,
+    pub(super) delay: RefusalDelay,
+}
 
 impl Conn {
     /// Refuses a request, or lets it wait, at most [`ADMISSION_MS_MAX`] from `asked_ms` on.
@@ -17,18 +25,42 @@ impl Conn {
         &mut self,
         cx: &mut Cx<'_>,
         head: &Head<'_>,
-        asked: Poll<Result<Admitted, AuthRefusal>>,
+        asked: Poll<Result<Admitted, NotAdmitted>>,
         asked_ms: Option<u64>,
     ) -> Step {
         let since_ms = asked_ms.unwrap_or(cx.now.mono_ms);
         match asked {
-            Poll::Ready(Err(refusal)) => self.refuse_caller(cx, head, &refusal),
+            Poll::Ready(Err(NotAdmitted { refusal, delay: Some(delay) })) => {
+                self.state = State::Refusing(Box::new(LateRefusal { refusal, delay }));
+                Step::Wait
+            }
+            Poll::Ready(Err(NotAdmitted { refusal, delay: None })) => {
+                self.refuse_caller(cx, head, &refusal)
+            }
             Poll::Pending | Poll::Ready(Ok(_)) if cx.now.mono_ms < since_ms + ADMISSION_MS_MAX => {
                 self.state = State::Admitting { since_ms };
                 Step::Wait
             }
             Poll::Pending | Poll::Ready(Ok(_)) => self.refuse_caller(cx, head, &LATE),
         }
+    }
+
+    /// Answers a wrong key once it has waited long enough.
+    pub(super) fn refuse_late(&mut self, cx: &mut Cx<'_>, rest: Source<'_>, eof: bool) -> Step {
+        let State::Refusing(late) = &self.state else { return Step::Wait };
+        if eof {
+            return Step::Over(Next::Abort);
+        }
+        if cx.now.mono_ms < late.delay.due_ms {
+            return Step::Wait;
+        }
+        let refusal = late.refusal;
+        // The head is complete and was read once already.
+        let Ok(Found::Complete(layout)) = cx.worker.heads.read(rest.bytes(), 0, |_, _| true) else {
+            return Step::Over(Next::Abort);
+        };
+        let layout = *layout;
+        self.refuse_caller(cx, &layout.head(rest.bytes()), &refusal)
     }
 
     /// Writes the last answer of a connection whose request is known by its head, from a stranger

@@ -20,7 +20,7 @@ impl Conn {
             return Step::Over(Next::Abort);
         }
         let room = cx.engine.limits().output_bytes_max.saturating_sub(cx.unsent);
-        if cx.out.len() >= room {
+        if cx.out.len() >= room && stream.is_admitted(cx.now, cx.wake) {
             return Step::Full;
         }
         let http = Http1::resume(self.kept, cx.worker.scratch.date.at(cx.now));

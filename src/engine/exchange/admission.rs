@@ -6,17 +6,40 @@ use std::task::Poll;
 
 use super::{Exchange, ExchangeState};
 use crate::{
-    binding::admission::{ADMISSION_MS_MAX, LATE},
+    binding::admission::LATE,
     engine::{Cx, request},
+    limits::callers::ADMISSION_MS_MAX,
+    service::Now,
 };
 #[cfg(feature = "grpc")]
 use crate::{engine::Engine, service::Peer};
 
 impl Exchange {
-    /// True: nobody knows yet who makes the request; its body is not read meanwhile.
+    /// True: the credential of the request is not checked yet, or its refusal waits; the body is
+    /// not read meanwhile.
     #[cfg(feature = "grpc")]
     pub(crate) fn is_admitting(&self) -> bool {
-        matches!(self.state, ExchangeState::Body { caller: None, .. })
+        match &self.state {
+            ExchangeState::Body { caller: None, .. } => true,
+            ExchangeState::NotAdmitted(_, refused) => refused.delay.is_some(),
+            _ => false,
+        }
+    }
+
+    /// True: the connection of the request is to close behind its answer.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn closes_connection(&self) -> bool {
+        self.closes
+    }
+
+    /// True: the refusal of the request waits until its time has come.
+    pub(super) fn refusal_waits(&self, now: Now) -> bool {
+        match &self.state {
+            ExchangeState::NotAdmitted(_, refused) => {
+                refused.delay.as_ref().is_some_and(|delay| now.mono_ms < delay.due_ms)
+            }
+            _ => false,
+        }
     }
 
     /// The address that the request came from, while nothing was done with it.
@@ -44,7 +67,7 @@ impl Exchange {
             }
             Poll::Ready(Err(refusal)) => refusal,
             Poll::Pending if cx.now.mono_ms < self.since_ms + ADMISSION_MS_MAX => return false,
-            Poll::Pending => LATE,
+            Poll::Pending => LATE.into(),
         };
         let state = std::mem::replace(&mut self.state, ExchangeState::Written);
         if let ExchangeState::Body { head, .. } = state {
@@ -57,10 +80,11 @@ impl Exchange {
     /// Answers a request that is not let in.
     pub(super) fn refuse_caller(&mut self, cx: &mut Cx<'_>) {
         let state = std::mem::replace(&mut self.state, ExchangeState::Written);
-        let ExchangeState::NotAdmitted(filed, refusal) = state else { return };
+        let ExchangeState::NotAdmitted(filed, refused) = state else { return };
+        self.closes |= refused.delay.is_some();
         let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
         let turn = (cx.now, cx.wake, cx.peer);
-        request::refuse(tools, turn, &filed.head(), Some(&mut self.parts), &refusal);
+        request::refuse(tools, turn, &filed.head(), Some(&mut self.parts), &refused.refusal);
         cx.worker.heads.reuse(filed);
     }
 }

@@ -93,7 +93,7 @@ impl<S: Transport> Http2Connection<S> {
 
     /// Goes on as far as possible; ready when it is over.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.shared.local.server.stage() != Stage::Serving {
+        if self.shared.local.server.stage() != Stage::Serving || self.shared.leaves.get() {
             self.leave();
         }
         if self.shared.account.is_cut() {

@@ -68,6 +68,8 @@ struct Http2Shared {
     account: Arc<Account>,
     /// True: the peer does not answer, and the connection ends by a reset.
     resets: Cell<bool>,
+    /// True: the peer showed too many wrong keys, and the connection ends by a GOAWAY.
+    leaves: Cell<bool>,
     heads: Heads,
 }
 
@@ -86,6 +88,7 @@ impl Http2Shared {
             inflow: Inflow::new(limits.http2_control_frames_max, now_ms),
             account: Arc::new(Account::new(&local.server, waker)),
             resets: Cell::new(false),
+            leaves: Cell::new(false),
             heads: Heads::default(),
         }
     }

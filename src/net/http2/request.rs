@@ -204,6 +204,10 @@ impl Http2Request {
             let (head, content) = (None, Ok(Outgoing::default()));
             let mut said = Said { shared: &shared, head, is_stream, content, end: End::Open };
             ready!(self.turn(&shared, cx, &mut said))?;
+            if self.exchange.closes_connection() {
+                // What is sent below wakes the connection.
+                shared.leaves.set(true);
+            }
             self.is_stream = said.is_stream;
             let content = said.content?;
             if let Some(head) = said.head {

@@ -21,16 +21,27 @@ pub(super) struct CertificateNames {
     pub(super) certificate: PeerCertificate,
 }
 
+/// What stands before an alternative name: so no such name is the common name of somebody else.
+const KINDS: [&str; 4] = ["DNS:", "email:", "URI:", "IP:"];
+
 /// The first common name of the subject, else the first alternative name that is a URI, a host, a
-/// mail address or an IP address (RFC 5280 §4.1.2.6, §4.2.1.6).
+/// mail address or an IP address (RFC 5280 §4.1.2.6, §4.2.1.6), with its kind before it:
+/// `DNS:agent.example`, `URI:spiffe://a/b`.
 ///
-/// `None`: there is none, or it is empty, longer than 256 bytes or holds a control character; who
-/// is known by a name that nobody can read is not known by another one.
+/// `None`: there is none, or it is empty, longer than 256 bytes or holds a control character, or it
+/// is a common name that looks like an alternative one. A certificate with an unreadable name has
+/// no other name.
 pub(super) fn of_certificate(der: &[u8], authorities: &Arc<Grant>) -> Option<CertificateNames> {
     let certificate = Certificate::from_der(der).ok()?;
     let certificate = certificate.tbs_certificate();
     let name = match certificate.subject().common_name().ok()? {
-        Some(name) => name.value().into_owned(),
+        Some(name) => {
+            let name = name.value().into_owned();
+            if KINDS.iter().any(|kind| name.starts_with(kind)) {
+                return None;
+            }
+            name
+        }
         None => {
             let (_, names) = certificate.get_extension::<SubjectAltName>().ok().flatten()?;
             names.0.iter().find_map(text)?
@@ -48,15 +59,16 @@ pub(super) fn of_certificate(der: &[u8], authorities: &Arc<Grant>) -> Option<Cer
 }
 
 fn text(name: &GeneralName) -> Option<String> {
+    let of_kind = |kind: &str, text: &str| Some(format!("{kind}{text}"));
     match name {
-        GeneralName::DnsName(text)
-        | GeneralName::Rfc822Name(text)
-        | GeneralName::UniformResourceIdentifier(text) => Some(text.as_str().to_owned()),
+        GeneralName::DnsName(text) => of_kind("DNS:", text.as_str()),
+        GeneralName::Rfc822Name(text) => of_kind("email:", text.as_str()),
+        GeneralName::UniformResourceIdentifier(text) => of_kind("URI:", text.as_str()),
         GeneralName::IpAddress(bytes) => {
             let bytes = bytes.as_bytes();
             let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
             let address = v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
-            address.ok().map(|address| address.to_string())
+            of_kind("IP:", &address.ok()?.to_string())
         }
         GeneralName::OtherName(_)
         | GeneralName::DirectoryName(_)
@@ -84,5 +96,25 @@ mod tests {
         assert_eq!((&*name, certificate.ends_unix_ms), ("alice", 4_102_444_800_000));
         assert!(certificate.issuer.contains("CN=alice"), "{}", certificate.issuer);
         assert!(Arc::ptr_eq(&certificate.authorities, &authorities));
+    }
+
+    #[test]
+    fn an_alternative_name_is_no_common_name() {
+        let name = |common: Option<&str>, alternative: &[&str]| {
+            let alternative: Vec<String> = alternative.iter().map(|&name| name.into()).collect();
+            let mut params = CertificateParams::new(alternative).unwrap();
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            if let Some(common) = common {
+                params.distinguished_name.push(DnType::CommonName, common);
+            }
+            let shown = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            of_certificate(shown.der(), &Arc::default()).map(|names| names.name.into_string())
+        };
+        assert_eq!(name(Some("alice"), &["bob"]).as_deref(), Some("alice"));
+        assert_eq!(name(None, &["alice"]).as_deref(), Some("DNS:alice"));
+        assert_eq!(name(None, &["192.0.2.1"]).as_deref(), Some("IP:192.0.2.1"));
+        for common in ["DNS:alice", "URI:spiffe://a", "email:a@b", "IP:192.0.2.1"] {
+            assert_eq!(name(Some(common), &[]), None, "{common}");
+        }
     }
 }

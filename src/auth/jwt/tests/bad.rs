@@ -366,7 +366,7 @@ fn every_bad_token_is_refused_and_every_good_one_is_accepted() {
         match verify(&rules, &keys, token.as_bytes(), NOW_MS) {
             Ok(verified) => panic!("accepted: {what}: {:?}", verified.principal),
             Err(TokenRefusal::UnknownKey) => _ = reasons.insert("unknown key"),
-            Err(TokenRefusal::Wrong(reason)) => {
+            Err(TokenRefusal::Wrong(reason) | TokenRefusal::Expired(reason)) => {
                 // RFC 6750 §3: of these a challenge is made.
                 let fits = |b: u8| matches!(b, 0x20..=0x21 | 0x23..=0x5b | 0x5d..=0x7e);
                 assert!(reason.bytes().all(fits), "{reason}");

@@ -104,7 +104,7 @@ fn time_has_a_leeway_of_a_minute_and_no_more() {
         let token = issuer.token(JwsAlgorithm::EdDsa, &header, &claims_with(claims));
         verify(&rules(), &keys, token.as_bytes(), now_ms).map(|token| token.expires_unix_ms)
     };
-    let wrong = |reason| Err(TokenRefusal::Wrong(reason));
+    let wrong = |reason| Err(TokenRefusal::Expired(reason));
     assert_eq!(at(&[], NOW_MS - 60_000), Ok(1_700_003_660_000));
     assert_eq!(at(&[], NOW_MS - 60_001), wrong("the token is not valid yet"));
     assert_eq!(at(&[("nbf", None)], NOW_MS - 60_001), wrong("the token was issued in the future"));

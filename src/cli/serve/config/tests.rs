@@ -311,8 +311,11 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
 fn a_quota_that_is_named_exists() {
     let named = "[quotas.named.small]\nstreams = 1\n";
     for (start, path) in [
-        ("[[auth.api_keys]]\nname = \"a\"\nkey = \"k\"\n", "auth.api_keys.1.quota"),
-        ("[[auth.bearer_tokens]]\nname = \"a\"\ntoken = \"k\"\n", "auth.bearer_tokens.1.quota"),
+        ("[[auth.api_keys]]\nname = \"a\"\nkey = \"sixteen-bytes-ok\"\n", "auth.api_keys.1.quota"),
+        (
+            "[[auth.bearer_tokens]]\nname = \"a\"\ntoken = \"sixteen-bytes-ok\"\n",
+            "auth.bearer_tokens.1.quota",
+        ),
         (
             "[[auth.issuers]]\nissuer = \"https://i.example\"\nname_claim = \"sub\"\n",
             "auth.issuers.1.quota",

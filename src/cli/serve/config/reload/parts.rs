@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn parts_that_are_different_are_named() {
         let (folder, any) = (Path::new("none"), |_: &str| true);
-        let key = "[[auth.api_keys]]\nname = \"a\"\nkey = \"k\"\n";
+        let key = "[[auth.api_keys]]\nname = \"a\"\nkey = \"sixteen-bytes-ok\"\n";
         let one = parts(&format!("workers = 1\n{key}"), folder);
         for (text, said) in [
             (format!("\n\nworkers = 2\n{key}"), ""),

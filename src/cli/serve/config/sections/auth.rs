@@ -9,7 +9,7 @@ use peregrine::auth::{
     KeySource, KnownCaller, Network, ProxyRule, ScopeSet, SecretDigest, TenantGrant, TokenKeys,
     TokenRules,
 };
-use peregrine::model::time::parse_rfc3339;
+use peregrine::{limits::callers::PLAIN_KEY_BYTES_MIN, model::time::parse_rfc3339};
 use zeroize::Zeroizing;
 
 use super::super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, key};
@@ -227,11 +227,20 @@ fn scopes(section: &ConfigSection) -> ScopeSet {
 /// A key or a token: itself, or its digest.
 fn key_rule(section: &ConfigSection, secret: &str) -> Result<KeyRule, Wrong> {
     let digest = match (section.text(secret), section.text("sha256")) {
-        (Some(text), None) if !text.is_empty() => SecretDigest::of(text.as_bytes()),
+        (Some(text), None) if text.len() >= PLAIN_KEY_BYTES_MIN => {
+            SecretDigest::of(text.as_bytes())
+        }
         (None, Some(digits)) => {
             digits.parse().map_err(|error| section.wrong("sha256", format!("{error}")))?
         }
-        (Some(_), None) => return Err(section.wrong(secret, "must not be empty")),
+        (Some(text), None) => {
+            let line = format!(
+                "has {} bytes and needs at least {PLAIN_KEY_BYTES_MIN}: make one with \
+                 `openssl rand -hex 32`",
+                text.len()
+            );
+            return Err(section.wrong(secret, line));
+        }
         (None, None) | (Some(_), Some(_)) => {
             return Err(section.wrong("name", format!("it needs {secret} or sha256, one of them")));
         }
