@@ -42,7 +42,7 @@ pub(crate) use joined::{WantedBy, WatchedCall};
 pub use last_call::LastCall;
 pub use late::{CallLink, LateAnswer, LateCall};
 pub use peer::{AddressSource, Peer, PeerCertificate, Remote};
-pub use principal::Principal;
+pub use principal::{Principal, ScopesAskedFor};
 pub use quota::RunningShare;
 pub use scope::{AgentIndex, NumberHint, OwnerIndex, Scope, TenantIndex};
 pub use shared::{CallerShares, SharedByCalls};
@@ -384,5 +384,16 @@ pub trait Service: Lifecycle + Send + Sync {
     /// at its profile for each call of a caller that is known.
     fn has_own_scopes(&self) -> bool {
         true
+    }
+
+    /// The scopes that the agents and their skills ask for; `None`: unknown, and the server retains
+    /// each scope of its callers.
+    fn scopes_asked_for(&self) -> Option<Arc<ScopesAskedFor>> {
+        None
+    }
+
+    /// [`ScopesAskedFor::number`] of what [`Service::scopes_asked_for`] returns; 0 without it.
+    fn scopes_number(&self) -> u64 {
+        0
     }
 }

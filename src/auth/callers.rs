@@ -68,6 +68,14 @@ pub struct Callers {
     replacing: Mutex<()>,
     /// Whoever fetches.
     fetcher: Mutex<Option<Waker>>,
+    /// How often the rules were replaced, and what is woken then.
+    changes: Mutex<RuleChanges>,
+}
+
+#[derive(Default)]
+struct RuleChanges {
+    count: u64,
+    watcher: Option<Waker>,
 }
 
 impl fmt::Debug for Callers {
@@ -89,7 +97,8 @@ impl Callers {
     /// [`AuthRulesError`]
     pub fn new(rules: AuthRules) -> Result<Callers, AuthRulesError> {
         let rules = RwLock::new(Arc::new(RulesInUse::new(rules, None)?));
-        Ok(Callers { rules, replacing: Mutex::default(), fetcher: Mutex::default() })
+        let (replacing, fetcher, changes) = Default::default();
+        Ok(Callers { rules, replacing, fetcher, changes })
     }
 
     /// Puts other rules in place of these. Whoever was let in by a key, a token, an issuer's key, a
@@ -105,7 +114,12 @@ impl Callers {
         old.withdraw_but(&new);
         drop(alone);
         let fetcher = self.fetcher.lock().unwrap_or_else(PoisonError::into_inner).take();
-        fetcher.into_iter().for_each(Waker::wake);
+        let watcher = {
+            let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+            changes.count += 1;
+            changes.watcher.take()
+        };
+        fetcher.into_iter().chain(watcher).for_each(Waker::wake);
         Ok(())
     }
 
@@ -183,6 +197,17 @@ impl Authenticator for Callers {
         let bearer = !rules.bearer_tokens.is_empty() || !rules.issuers.is_empty();
         let asks_for = AskedFor { bearer, api_key: !rules.api_keys.is_empty() };
         challenge(&rules.given, asks_for, refusal)
+    }
+
+    fn vouches_for(&self, owner: &str, now: Now) -> bool {
+        self.rules().vouches_for(owner, now)
+    }
+
+    /// One webhook worker watches.
+    fn changes(&self, wake: &Waker) -> u64 {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.watcher = Some(wake.clone());
+        changes.count
     }
 
     fn security(&self) -> CardSecurity {

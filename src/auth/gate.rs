@@ -26,11 +26,16 @@ use super::{
 use crate::{
     limits::callers::{WRONG_KEY_DELAY_MS, WRONG_KEYS_WAITING_MAX},
     model::CardSecurity,
-    service::{GrantWatch, Now},
+    service::{GrantWatch, Now, Service},
 };
 
 /// How long a token counts as verified.
 const TOKEN_MS: u64 = 300_000;
+/// Bytes that each slot for a credential may hold beside itself, see `limits/memory.rs`.
+pub(crate) const CREDENTIAL_HELD_BYTES: usize = 576;
+/// What the memory of a connection has for its caller; what is beyond is counted with its buffers.
+const CALLER_BYTES: usize = 512;
+
 /// The answer to a JWT beyond the budget of its peer.
 const OVER_BUDGET: AuthRefusal = AuthRefusal::Unavailable {
     why: "too many tokens from this address wait to be verified; retry later",
@@ -56,6 +61,8 @@ pub struct AdmittedCaller {
     authenticator: Arc<dyn Authenticator>,
     /// What its certificate leads to, if it is known by one.
     authorities: Option<Arc<Grant>>,
+    /// Bytes that it holds, without scopes that others share.
+    held_bytes: usize,
 }
 
 impl AdmittedCaller {
@@ -81,6 +88,11 @@ impl AdmittedCaller {
             }));
         }
         self.holds(now)
+    }
+
+    /// Bytes of it that whatever waits for it counts with its buffers: of most there are none.
+    pub(crate) fn counted_bytes(&self) -> usize {
+        self.held_bytes.saturating_sub(CALLER_BYTES)
     }
 
     /// On which account it takes its share.
@@ -120,6 +132,8 @@ struct KnownCredential {
     /// Until then it need not be checked again, in ms of the monotonic clock.
     until_ms: u64,
     used_ms: u64,
+    /// [`ScopesAskedFor::number`] when its scopes were chosen; 0: they are all there.
+    scopes: u64,
 }
 
 /// A request that is not admitted.
@@ -194,29 +208,34 @@ impl Gate {
     pub fn admit(
         &self,
         source: &CredentialSource<'_>,
+        service: &dyn Service,
         now: Now,
         wake: &Waker,
     ) -> Poll<Result<Option<Arc<AdmittedCaller>>, NotAdmitted>> {
         let Some(presented) = self.authenticator.find(source) else { return Poll::Ready(Ok(None)) };
         let hash = self.hash(&presented);
-        match self.standing(hash, now) {
+        let check = |presented| self.check(presented, hash, (source, service), now, wake);
+        match self.standing(hash, service, now) {
             Standing::Good(caller) => Poll::Ready(Ok(Some(caller))),
-            Standing::Stale => self.check(presented, hash, source, now, wake),
+            Standing::Stale => check(presented),
             Standing::Unknown if presented.kind == CredentialKind::Jwt => {
-                let Some(address) = source.address() else {
-                    return self.check(presented, hash, source, now, wake);
-                };
+                let Some(address) = source.address() else { return check(presented) };
                 if !self.peers.may_check(address, now) {
                     return Poll::Ready(Err(OVER_BUDGET.into()));
                 }
-                let checked = self.check(presented, hash, source, now, wake);
+                let checked = check(presented);
                 if checked.is_ready() {
                     self.peers.count_check(address, now);
                 }
                 checked
             }
-            Standing::Unknown => self.check(presented, hash, source, now, wake),
+            Standing::Unknown => check(presented),
         }
+    }
+
+    /// Decides which credentials are right.
+    pub fn authenticator(&self) -> &Arc<dyn Authenticator> {
+        &self.authenticator
     }
 
     /// The value of `WWW-Authenticate` for a refusal.
@@ -234,7 +253,7 @@ impl Gate {
         &self,
         presented: Presented<'_>,
         hash: u128,
-        source: &CredentialSource<'_>,
+        (source, service): (&CredentialSource<'_>, &dyn Service),
         now: Now,
         wake: &Waker,
     ) -> Poll<Result<Option<Arc<AdmittedCaller>>, NotAdmitted>> {
@@ -250,9 +269,17 @@ impl Gate {
                 let account = self.accounts.of_owner(admission.principal.owner(), now);
                 let authenticator = Arc::clone(&self.authenticator);
                 let authorities = shown.map(|shown| Arc::clone(&shown.authorities));
-                let caller = AdmittedCaller { admission, account, authenticator, authorities };
-                let caller = Arc::new(caller);
-                self.remember(presented.kind, hash, &caller, now);
+                let (admission, scopes) = retain_scopes(admission, presented.kind, service);
+                let held_bytes =
+                    size_of::<AdmittedCaller>() + admission.principal.held_bytes(scopes.are_shared);
+                let caller = Arc::new(AdmittedCaller {
+                    admission,
+                    account,
+                    authenticator,
+                    authorities,
+                    held_bytes,
+                });
+                self.remember((presented.kind, hash), &caller, scopes.number, now);
                 Ok(Some(caller))
             }
             Ok(_) => {
@@ -293,10 +320,11 @@ impl Gate {
         }
     }
 
-    fn standing(&self, hash: u128, now: Now) -> Standing {
+    fn standing(&self, hash: u128, service: &dyn Service, now: Now) -> Standing {
         let look = |known: &mut KnownCredential| {
             known.used_ms = now.mono_ms;
-            match now.mono_ms < known.until_ms && known.caller.holds(now) {
+            let has_scopes = known.scopes == 0 || known.scopes == service.scopes_number();
+            match has_scopes && now.mono_ms < known.until_ms && known.caller.holds(now) {
                 true => Standing::Good(Arc::clone(&known.caller)),
                 false => Standing::Stale,
             }
@@ -304,7 +332,14 @@ impl Gate {
         self.known.look(hash, look).unwrap_or(Standing::Unknown)
     }
 
-    fn remember(&self, kind: CredentialKind, hash: u128, caller: &Arc<AdmittedCaller>, now: Now) {
+    /// Caches a right credential, unless what is retained of it is too large.
+    fn remember(
+        &self,
+        (kind, hash): (CredentialKind, u128),
+        caller: &Arc<AdmittedCaller>,
+        scopes: u64,
+        now: Now,
+    ) {
         let until_ms = match kind {
             CredentialKind::Jwt => now.mono_ms.saturating_add(TOKEN_MS),
             CredentialKind::ApiKey
@@ -312,15 +347,43 @@ impl Gate {
             | CredentialKind::Certificate
             | CredentialKind::Proxy => u64::MAX,
         };
-        let make =
-            || KnownCredential { caller: Arc::clone(caller), until_ms, used_ms: now.mono_ms };
-        // An entry of worth 0 is an empty place.
-        let worth = |known: &KnownCredential| known.used_ms.saturating_add(1);
-        self.known.change(hash, make, worth, |known| *known = make());
+        let caller = Arc::clone(caller);
+        let known = KnownCredential { caller, until_ms, used_ms: now.mono_ms, scopes };
+        let weight = |known: &KnownCredential| known.caller.held_bytes;
+        self.known.put(hash, known, CREDENTIAL_HELD_BYTES, |known| known.used_ms, weight);
     }
 
     fn hash(&self, presented: &Presented<'_>) -> u128 {
         self.hashers[presented.kind as usize].hash(&presented.secret).as_u128()
+    }
+}
+
+/// Which of a caller's scopes are there.
+struct RetainedScopes {
+    /// [`ScopesAskedFor::number`] when they were chosen; 0: all of them, whatever is asked for.
+    number: u64,
+    /// True: their texts are those of the configuration.
+    are_shared: bool,
+}
+
+/// Leaves out the scopes that nothing asks for, of what somebody else than the configuration says.
+fn retain_scopes(
+    admission: Admission,
+    kind: CredentialKind,
+    service: &dyn Service,
+) -> (Admission, RetainedScopes) {
+    let is_told = matches!(kind, CredentialKind::Jwt | CredentialKind::Proxy);
+    match service.scopes_asked_for().filter(|_| is_told) {
+        None => (admission, RetainedScopes { number: 0, are_shared: !is_told }),
+        Some(asked) if asked.all => {
+            (admission, RetainedScopes { number: asked.number, are_shared: false })
+        }
+        Some(asked) => {
+            let principal = Arc::unwrap_or_clone(admission.principal);
+            let principal = Arc::new(principal.with_scopes_in(&asked.names));
+            let retained = RetainedScopes { number: asked.number, are_shared: true };
+            (Admission { principal, ..admission }, retained)
+        }
     }
 }
 
@@ -346,9 +409,13 @@ mod tests {
             CertificateCallers, Grant, Principal, PrincipalBuf, Quota, Quotas, ScopeSet,
             TenantGrant,
         },
+        fault::Fault,
         limits::callers::{PEER_CHECKS_MAX, PEER_FAILURES_MAX},
-        model::CardSecurity,
-        service::{PeerCertificate, Remote},
+        model::{Call, CardSecurity, Profile},
+        service::{
+            AgentIndex, Answer, CallCx, Cursor, Each, Follow, Lifecycle, Outcome, PeerCertificate,
+            Remote, ScopesAskedFor, WaitHandle,
+        },
     };
 
     /// Knows whoever says `right`, and counts how often it is asked.
@@ -395,7 +462,7 @@ mod tests {
                 issuer: "i".to_owned(),
                 name: "n".to_owned(),
                 tenants: TenantGrant::None,
-                scopes: ScopeSet::default(),
+                scopes: str::from_utf8(&presented.secret).map(words).unwrap(),
                 quota: None,
             }));
             let grant = Arc::clone(&self.grant);
@@ -411,6 +478,96 @@ mod tests {
         }
     }
 
+    /// All words but the first are scopes.
+    fn words(token: &str) -> ScopeSet {
+        ScopeSet::new(token.split(' ').skip(1))
+    }
+
+    /// Asks for these scopes.
+    #[derive(Default)]
+    struct Asks(ScopesAskedFor);
+
+    impl Lifecycle for Asks {}
+
+    impl Service for Asks {
+        fn call(
+            &self,
+            _cx: &mut CallCx<'_>,
+            _call: Call<'_>,
+            _answer: &mut Answer<'_>,
+        ) -> Result<Outcome, Fault> {
+            panic!("nobody calls")
+        }
+
+        fn poll(
+            &self,
+            _wait: &mut WaitHandle,
+            _wake: &Waker,
+            _answer: &mut Answer<'_>,
+        ) -> Poll<Result<Outcome, Fault>> {
+            panic!("nobody waits")
+        }
+
+        fn follow(&self, _: &mut Cursor, _: &Waker, _: &mut Each<'_>) -> Follow {
+            panic!("nobody follows")
+        }
+
+        fn profile(&self, _agent: AgentIndex) -> Option<Arc<Profile>> {
+            None
+        }
+
+        fn scopes_asked_for(&self) -> Option<Arc<ScopesAskedFor>> {
+            (self.0.number > 0).then(|| Arc::new(self.0.clone()))
+        }
+
+        fn scopes_number(&self) -> u64 {
+            self.0.number
+        }
+    }
+
+    #[test]
+    fn scopes_that_nothing_asks_for_are_not_retained() {
+        let (gate, one) = gate();
+        let show = |secret: &str, number: u64, names: &[&str], all: bool| {
+            let authorization = Some(secret.as_bytes());
+            let source = CredentialSource { authorization, ..CredentialSource::default() };
+            let asks = Asks(ScopesAskedFor { number, names: ScopeSet::new(names.to_vec()), all });
+            match gate.admit(&source, &asks, Now { mono_ms: 1, unix_ms: 1 }, Waker::noop()) {
+                Poll::Ready(admitted) => {
+                    let caller = admitted.unwrap().unwrap();
+                    let scopes = caller.principal.scopes().names().collect::<Vec<_>>();
+                    (scopes.join(" "), one.asked.load(Ordering::Relaxed))
+                }
+                Poll::Pending => panic!("it never waits"),
+            }
+        };
+        let token = "right with c b a";
+        assert_eq!(show(token, 1, &["b", "x"], false), ("b".to_owned(), 1));
+        assert_eq!(show(token, 1, &["b", "x"], false), ("b".to_owned(), 1));
+        // What is asked for has changed: it is checked again.
+        assert_eq!(show(token, 2, &["a", "c"], false), ("a c".to_owned(), 2));
+        assert_eq!(show(token, 3, &[], true), ("a b c with".to_owned(), 3));
+        assert_eq!(show(token, 4, &[], false), (String::new(), 4));
+        // A service that does not say what it asks for.
+        assert_eq!(show("right d", 0, &[], false), ("d".to_owned(), 5));
+    }
+
+    #[test]
+    fn a_credential_is_cached_unless_it_is_too_large() {
+        let (gate, one) = gate();
+        let asked = |secret: &str| {
+            assert!(ask(&gate, secret, "192.0.2.1", 1).is_ok());
+            one.asked.load(Ordering::Relaxed)
+        };
+        let of = |scopes: usize| {
+            let names: Vec<String> = (0..scopes).map(|n| format!("scope-{n}")).collect();
+            format!("right {}", names.join(" "))
+        };
+        let (small, large) = (of(20), of(200));
+        assert_eq!((asked(&small), asked(&small)), (1, 1));
+        assert_eq!((asked(&large), asked(&large), asked(&small)), (2, 3, 3));
+    }
+
     fn ask(
         gate: &Gate,
         secret: &str,
@@ -420,7 +577,8 @@ mod tests {
         let authorization = Some(secret.as_bytes());
         let remote = Remote::Known(address.parse().unwrap());
         let source = CredentialSource { authorization, remote, ..CredentialSource::default() };
-        match gate.admit(&source, Now { mono_ms: ms, unix_ms: ms }, Waker::noop()) {
+        match gate.admit(&source, &Asks::default(), Now { mono_ms: ms, unix_ms: ms }, Waker::noop())
+        {
             Poll::Ready(admitted) => admitted.map_err(|refused| refused.refusal),
             Poll::Pending => panic!("it never waits"),
         }
@@ -493,7 +651,12 @@ mod tests {
         let key = |secret: &'static str| {
             let (key, remote) = (secret.as_bytes(), Remote::Known("192.0.2.1".parse().unwrap()));
             let source = CredentialSource { api_key: Some(key), remote, ..Default::default() };
-            match gate.admit(&source, Now { mono_ms: 5, unix_ms: 5 }, Waker::noop()) {
+            match gate.admit(
+                &source,
+                &Asks::default(),
+                Now { mono_ms: 5, unix_ms: 5 },
+                Waker::noop(),
+            ) {
                 Poll::Ready(admitted) => admitted,
                 Poll::Pending => panic!("it never waits"),
             }
@@ -525,7 +688,12 @@ mod tests {
         let show = |name: &'static str| {
             let source =
                 CredentialSource { identity: Some(name), remote, ..CredentialSource::default() };
-            match gate.admit(&source, Now { mono_ms: 1, unix_ms: 1 }, Waker::noop()) {
+            match gate.admit(
+                &source,
+                &Asks::default(),
+                Now { mono_ms: 1, unix_ms: 1 },
+                Waker::noop(),
+            ) {
                 Poll::Ready(admitted) => admitted,
                 Poll::Pending => panic!("it never waits"),
             }
@@ -552,7 +720,12 @@ mod tests {
         let show = |certificate: &PeerCertificate, ms: u64| {
             let (identity, certificate) = (Some("alice"), Some(certificate));
             let source = CredentialSource { identity, certificate, ..CredentialSource::default() };
-            match gate.admit(&source, Now { mono_ms: ms, unix_ms: ms }, Waker::noop()) {
+            match gate.admit(
+                &source,
+                &Asks::default(),
+                Now { mono_ms: ms, unix_ms: ms },
+                Waker::noop(),
+            ) {
                 Poll::Ready(admitted) => admitted,
                 Poll::Pending => panic!("it never waits"),
             }

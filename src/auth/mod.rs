@@ -208,6 +208,18 @@ pub trait Authenticator: Send + Sync {
     /// each kind that is asked for, and for a refused bearer token why (RFC 6750 §3).
     fn challenge(&self, refusal: &AuthRefusal) -> String;
 
+    /// Whether an owner of tasks ([`Principal::owner`]) may still be called back: false once no
+    /// valid credential can name it any more, which ends its webhooks. A token that has expired is
+    /// no reason.
+    fn vouches_for(&self, _owner: &str, _now: Now) -> bool {
+        true
+    }
+
+    /// How often that may have changed for many owners; `wake` is woken when it changes.
+    fn changes(&self, _wake: &Waker) -> u64 {
+        0
+    }
+
     /// What cards say that callers have to show, where neither the server
     /// ([`Setup::security`](crate::engine::Setup::security)) nor the agent has words of its own.
     fn security(&self) -> CardSecurity;

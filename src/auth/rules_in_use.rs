@@ -7,7 +7,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     model::CardSecurity,
-    service::principal::{CredentialKind, Principal, PrincipalBuf},
+    service::{
+        Now,
+        principal::{CredentialKind, Principal, PrincipalBuf, read_owner},
+    },
 };
 
 use super::{
@@ -52,6 +55,10 @@ pub(super) struct RulesInUse {
     pub(super) api_keys: KnownKeys,
     pub(super) bearer_tokens: KnownKeys,
     pub(super) issuers: HashMap<String, TrustedIssuer>,
+    /// When the last key of each name ends, in ms since the Unix epoch.
+    key_names: HashMap<String, u64>,
+    /// The same of bearer tokens.
+    token_names: HashMap<String, u64>,
     pub(super) proxy_grant: Arc<Grant>,
     pub(super) certificate_grant: Arc<Grant>,
 }
@@ -69,6 +76,7 @@ impl RulesInUse {
         let security = card_security(&rules);
         let (api_keys, tokens) =
             (std::mem::take(&mut rules.api_keys), std::mem::take(&mut rules.bearer_tokens));
+        let (key_names, token_names) = (names_of(&api_keys), names_of(&tokens));
         let of = |kind, rules: Vec<KeyRule>, before: Option<&KnownKeys>| {
             let known = |rule: KeyRule| (rule.digest, KnownKey::new(kind, rule, before));
             rules.into_iter().map(known).collect::<KnownKeys>()
@@ -92,6 +100,8 @@ impl RulesInUse {
                 before.map(|before| &before.bearer_tokens),
             ),
             issuers,
+            key_names,
+            token_names,
             proxy_grant: kept(same_proxy.map(|before| &before.proxy_grant)),
             certificate_grant: kept(same_certificates.map(|before| &before.certificate_grant)),
             given: rules,
@@ -119,6 +129,21 @@ impl RulesInUse {
         }
     }
 
+    /// Whether a credential that these rules know can be that of an owner, now or later.
+    pub(super) fn vouches_for(&self, owner: &str, now: Now) -> bool {
+        let Some((kind, issuer, name)) = read_owner(owner) else { return true };
+        let is_valid = |names: &HashMap<String, u64>| {
+            names.get(name).is_some_and(|ends_unix_ms| now.unix_ms < *ends_unix_ms)
+        };
+        match kind {
+            CredentialKind::ApiKey => is_valid(&self.key_names),
+            CredentialKind::Bearer => is_valid(&self.token_names),
+            CredentialKind::Jwt => self.issuers.contains_key(&issuer),
+            CredentialKind::Proxy => self.given.proxy.is_some(),
+            CredentialKind::Certificate => self.given.certificates.is_some(),
+        }
+    }
+
     /// The keys that are fetched.
     pub(super) fn remote_keys(&self) -> impl Iterator<Item = &Arc<RemoteKeys>> {
         self.issuers.values().filter_map(|issuer| match &issuer.keys {
@@ -126,6 +151,16 @@ impl RulesInUse {
             IssuerKeys::Remote(keys) => Some(keys),
         })
     }
+}
+
+/// When the last key of each name ends.
+fn names_of(rules: &[KeyRule]) -> HashMap<String, u64> {
+    let mut names = HashMap::new();
+    for KeyRule { caller, expires_unix_ms, .. } in rules {
+        let ends = names.entry(caller.name.clone()).or_insert(0);
+        *ends = expires_unix_ms.unwrap_or(u64::MAX).max(*ends);
+    }
+    names
 }
 
 impl KnownKey {

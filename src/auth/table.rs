@@ -77,6 +77,43 @@ impl<V> FixedTable<V> {
         change(&mut set[way].get_or_insert_with(|| (key, make())).1)
     }
 
+    /// Sets the entry of a key. Entries of one set weigh at most `budget` for each slot together:
+    /// those of least worth leave until the new one fits, which is left out if it never does.
+    pub fn put(
+        &self,
+        key: u128,
+        value: V,
+        budget: usize,
+        worth: impl Fn(&V) -> u64,
+        weight: impl Fn(&V) -> usize,
+    ) {
+        let (part, at) = self.place(key);
+        let mut part = lock(part);
+        let set = &mut part[at..at + WAYS];
+        for way in &mut *set {
+            if matches!(way, Some((known, _)) if *known == key) {
+                *way = None;
+            }
+        }
+        let own = weight(&value);
+        if own > budget * WAYS {
+            return;
+        }
+        loop {
+            let held = set.iter().flatten().map(|(_, value)| weight(value)).sum::<usize>();
+            let free = set.iter().position(Option::is_none);
+            if let Some(free) = free.filter(|_| held + own <= budget * WAYS) {
+                set[free] = Some((key, value));
+                return;
+            }
+            let worths = set.iter().map(|way| way.as_ref().map_or(u64::MAX, |(_, v)| worth(v)));
+            let Some((least, _)) = worths.enumerate().min_by_key(|(_, worth)| *worth) else {
+                return;
+            };
+            set[least] = None;
+        }
+    }
+
     fn place(&self, key: u128) -> (&Mutex<Ways<V>>, usize) {
         let part = (key as usize) % PARTS;
         let set = (key >> 64) as usize % self.sets;
@@ -109,6 +146,27 @@ mod tests {
         let kept: Vec<u64> = kept.collect();
         assert!(kept.len() <= 512 && kept.len() > 256, "{}", kept.len());
         assert!(kept.iter().all(|number| *number > 90_000));
+    }
+
+    #[test]
+    fn heavy_entries_leave_room_for_what_they_weigh_alone() {
+        let table = FixedTable::new(1);
+        let put = |n: u64, weight: usize| {
+            table.put(key(n), (n, weight), 100, |(n, _)| *n, |(_, weight)| *weight);
+        };
+        let held = || -> usize {
+            (0..10_000).filter_map(|n| table.look(key(n), |(_, weight)| *weight)).sum()
+        };
+        // PARTS sets of WAYS entries.
+        for weight in [1, 100, 101, 400, 799, 800] {
+            for n in 0..10_000 {
+                put(n, weight);
+                assert!(table.look(key(n), |_| ()).is_some());
+            }
+            assert!(held() <= PARTS * WAYS * 100, "{weight}");
+        }
+        put(1, 801);
+        assert!(table.look(key(1), |_| ()).is_none());
     }
 
     #[test]

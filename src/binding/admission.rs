@@ -110,7 +110,7 @@ impl<'x> AdmissionCx<'x> {
             certificate: self.peer.certificate,
             ..self.source(head)
         };
-        match gate.admit(&source, now, wake) {
+        match gate.admit(&source, self.service, now, wake) {
             Poll::Ready(Ok(Some(admission))) => Poll::Ready(Ok(Some(admission))),
             Poll::Ready(Ok(None)) if self.lets_anybody(head) => Poll::Ready(Ok(None)),
             Poll::Ready(Ok(None)) => Poll::Ready(Err(AuthRefusal::Missing.into())),

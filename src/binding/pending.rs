@@ -147,7 +147,8 @@ impl PendingResponse {
         let kept: usize = self.calls.iter().map(of_call).sum();
         let each = size_of::<PendingCall>();
         let calls = self.calls.capacity() * each + self.calls.len() * WAITER_BYTES;
-        self.batch.as_ref().map_or(0, |batch| batch.answers.capacity()) + calls + kept
+        let caller = self.admission.as_ref().map_or(0, |by| by.counted_bytes());
+        self.batch.as_ref().map_or(0, |batch| batch.answers.capacity()) + calls + kept + caller
     }
 
     /// When it is to be asked again if nothing happens before, in ms of the monotonic clock.

@@ -268,10 +268,16 @@ impl EventStream {
         (self.cursor.seq, self.cursor.snapshot) = (seq, false);
     }
 
+    /// Bytes of its caller beyond those that a connection has for one.
+    pub fn caller_bytes(&self) -> usize {
+        self.admission.as_ref().map_or(0, |by| by.counted_bytes())
+    }
+
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
         let count = |count: &EventCount| size_of::<EventCount>() + count.held_bytes();
         let observed = held_bytes(&self.observed);
+        let observed = observed + self.caller_bytes();
         observed + self.format.held_bytes() + self.count.as_deref().map_or(0, count)
     }
 }

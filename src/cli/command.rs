@@ -262,7 +262,8 @@ fn push_config() -> Command {
 const DEAD_HELP: &str = "\
 The server must have been started with --admin, and is asked there. It keeps a dead letter of \
 each webhook that has stopped. Reasons: given_up, the receiver has failed for a day; task_left, \
-the task has left before everything was posted, so that no replay is possible. Exit codes: 0 it is \
+the task has left before everything was posted, so that no replay is possible; \
+credential_withdrawn, no credential of its owner is valid any more. Exit codes: 0 it is \
 done; 1 failure, such as a dead letter whose task or configuration is gone; 2 wrong usage; 3 \
 nobody answers, or there is no dead letter of this number; 5 --timeout is over.";
 

@@ -229,10 +229,8 @@ impl Conn {
     /// Bytes of buffers that the connection holds beside the caller's.
     pub fn held_bytes(&self) -> usize {
         match &self.state {
-            State::Reading { .. }
-            | State::Admitting { .. }
-            | State::Streaming(_)
-            | State::Closed => 0,
+            State::Reading { .. } | State::Admitting { .. } | State::Closed => 0,
+            State::Streaming(stream) => stream.caller_bytes(),
             State::Refusing(_) => size_of::<LateRefusal>(),
             State::Chunks(chunks) => chunks.held_bytes(),
             State::Pending(pending) => pending.held_bytes(),

@@ -17,6 +17,7 @@ use std::{
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::{
+    auth::Authenticator,
     dialect::{push_body, push_head},
     engine::Engine,
     http::{FieldLinesBuf, USER_AGENT},
@@ -39,10 +40,13 @@ impl Engine {
         let core = self.agents.as_ref()?.core();
         let posts_max = core.push_settings()?.pace.posts_max;
         let bytes_max = self.config.limits.push_posts_bytes_max;
+        let gate = self.config.access.gate.as_ref();
         Some(Arc::new(CoreOutbox {
             core: Arc::clone(core),
             tap: self.tap.clone(),
             signer: self.webhook_signer.clone(),
+            authenticator: gate.map(|gate| Arc::clone(gate.authenticator())),
+            rules_seen: AtomicU64::new(0),
             held: Mutex::default(),
             large: Mutex::new(LargePosts::new(bytes_max, posts_max)),
             looked_ms: AtomicU64::new(0),
@@ -63,6 +67,10 @@ struct CoreOutbox {
     core: Arc<Core>,
     tap: Option<Arc<dyn Tap>>,
     signer: Option<Arc<dyn PostSigner>>,
+    /// Decides whose webhooks go on; `None`: everybody's.
+    authenticator: Option<Arc<dyn Authenticator>>,
+    /// [`Authenticator::changes`] when all webhooks were looked at last.
+    rules_seen: AtomicU64,
     /// Requests that wait for a record, the one that has waited longest first. Each is a post that
     /// is under way, of which there is a bounded number.
     held: Mutex<VecDeque<(u64, PostRequest)>>,
@@ -126,6 +134,31 @@ impl CoreOutbox {
     fn has_brought_back(&self, webhooks: &Webhooks) -> bool {
         let mut large = self.large();
         large.is_idle() && webhooks.bring_back(&mut large) > 0
+    }
+
+    /// Whether a credential of the owner with this number is still valid.
+    fn is_vouched(&self, owner: u32, now: Now) -> bool {
+        let Some(authenticator) = self.authenticator.as_ref().filter(|_| owner != 0) else {
+            return true;
+        };
+        let name = self.core.owner_name(owner);
+        name.is_none_or(|name| authenticator.vouches_for(&name, now))
+    }
+
+    /// After other rules took effect: removes the webhooks of owners that have no valid credential
+    /// any more.
+    fn withdraw(&self, webhooks: &Webhooks, now: Now, wake: &Waker) {
+        let Some(authenticator) = &self.authenticator else { return };
+        let changes = authenticator.changes(wake);
+        if self.rules_seen.swap(changes, Ordering::Relaxed) == changes {
+            return;
+        }
+        self.core.keep_vouched_scopes(&|owner| authenticator.vouches_for(owner, now));
+        let mut owners = webhooks.owners();
+        owners.retain(|owner| !self.is_vouched(*owner, now));
+        for webhook in webhooks.of_owners(&owners) {
+            webhooks.withdraw(webhook, self.core.is_task_over(webhook.task), now);
+        }
     }
 
     fn give_up(&self, webhooks: &Webhooks, now: Now) {
@@ -228,6 +261,7 @@ impl Outbox for CoreOutbox {
         }
         let Some(webhooks) = self.core.registry() else { return NextRequest::Never };
         self.give_up(webhooks, now);
+        self.withdraw(webhooks, now, wake);
         loop {
             let post = match webhooks.next(now, wake) {
                 NextPost::Post(post) => post,
@@ -235,6 +269,10 @@ impl Outbox for CoreOutbox {
                 NextPost::At(due_ms) => return NextRequest::At(due_ms),
                 NextPost::Never => return NextRequest::Never,
             };
+            if !self.is_vouched(post.owner, now) {
+                webhooks.withdraw_post(post.place, now);
+                continue;
+            }
             let unmade = UnmadePost { webhooks, place: post.place, now };
             let shown = self.make(&post, now, request);
             std::mem::forget(unmade);

@@ -64,9 +64,12 @@ pub(crate) const IDEMPOTENCY_ENTRY_BYTES: u64 = 448;
 const SPACE_BYTES: u64 = 3 * 1024;
 /// Memory of a name of 128 bytes, its number and its share of a tree.
 const NAME_BYTES: u64 = 256;
-/// Memory of a credential that is remembered: its place, its admission, and a principal with a
-/// name, tenants and scopes of some words; and the place of a peer.
+/// Memory of a cached credential: its slot, the slot of a failing peer, and `CREDENTIAL_HELD_BYTES`
+/// (`auth/gate.rs`) for its admission and its principal. A larger principal takes the room of
+/// others, which then leave the cache.
 const CREDENTIAL_BYTES: u64 = 768;
+/// The tables of credentials and peers have a multiple of so many slots; see `auth/table.rs`.
+const CREDENTIAL_SLOTS: usize = 512;
 /// Names of each kind that a worker knows.
 const KNOWN_NAMES: u64 = 256;
 
@@ -113,7 +116,10 @@ impl Limits {
             ),
             (
                 "callers: credentials and peers (credentials_max)",
-                times(self.credentials_max, CREDENTIAL_BYTES),
+                times(
+                    self.credentials_max.max(1).next_multiple_of(CREDENTIAL_SLOTS),
+                    CREDENTIAL_BYTES,
+                ),
             ),
             ("agents to be called again (tasks_max)", times(self.tasks_max, RESUME_TIMER_BYTES)),
             (

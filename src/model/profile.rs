@@ -40,6 +40,10 @@ pub struct Profile {
     pub anonymous: bool,
     /// Scopes that a caller needs for each of its operations.
     pub scopes: Vec<String>,
+    /// True: the agent sees all scopes of its callers. Else the server retains of a JWT, and of
+    /// what a proxy says, only the scopes that some agent or skill asks for, and its own
+    /// (`a2a:read` and so on). Cached tokens take more room then, so fewer are cached.
+    pub reads_all_scopes: bool,
     /// The name of a quota among `Quotas::named`: each caller may take no more of this agent than
     /// that says, whatever else it may take. `None`, or a name that is not there: no less.
     pub quota: Option<String>,
@@ -156,6 +160,7 @@ impl Profile {
             fields: Vec::new(),
             anonymous: false,
             scopes: Vec::new(),
+            reads_all_scopes: false,
             quota: None,
             unfinished_idle_ms: None,
             input_required_ttl_ms: None,

@@ -20,7 +20,7 @@ use crate::{
     limits::Limits,
     model::{Profile, is_agent_name},
     op::{AgentChange, AgentError, names::Names},
-    service::{AgentIndex, trace::Tracer},
+    service::{AgentIndex, ScopesAskedFor, principal::ScopeSet, trace::Tracer},
     store::IdleTimes,
 };
 
@@ -78,6 +78,8 @@ pub(super) struct AllAgents {
     tracer: OnceLock<Arc<dyn Tracer>>,
     /// True: one of them has ever asked for scopes of its own.
     have_own_scopes: AtomicBool,
+    /// What all of them ask for; changes with `changes`.
+    scopes: RwLock<Arc<ScopesAskedFor>>,
 }
 
 /// The agents as one worker knows them.
@@ -130,7 +132,9 @@ impl AllAgents {
             workers: (0..workers.max(1)).map(|_| CachePadded::default()).collect(),
             tracer: OnceLock::new(),
             have_own_scopes: AtomicBool::new(have_own_scopes),
+            scopes: RwLock::default(),
         };
+        all.note_scopes(&all.listed.read().unwrap_or_else(PoisonError::into_inner), 1);
         (0..all.workers.len()).for_each(|worker| all.refresh(worker));
         all
     }
@@ -145,7 +149,9 @@ impl AllAgents {
             let agent = self.traced(&profile, agent);
             *one = Arc::new(RegisteredAgent::new(profile, agent, one.incarnation));
         }
-        self.changes.fetch_add(1, Ordering::Release);
+        let number = self.changes.load(Ordering::Relaxed) + 1;
+        self.note_scopes(&listed, number);
+        self.changes.store(number, Ordering::Release);
         drop(listed);
         (0..self.workers.len()).for_each(|worker| self.refresh(worker));
     }
@@ -173,6 +179,29 @@ impl AllAgents {
     #[inline]
     pub fn have_own_scopes(&self) -> bool {
         self.have_own_scopes.load(Ordering::Acquire)
+    }
+
+    /// The scopes that all of them and their skills ask for.
+    pub fn scopes_asked_for(&self) -> Arc<ScopesAskedFor> {
+        Arc::clone(&self.scopes.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The number of that.
+    #[inline]
+    pub fn scopes_number(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn note_scopes(&self, listed: &[Arc<RegisteredAgent>], number: u64) {
+        let profiles = || listed.iter().filter(|one| !one.is_removed).map(|one| &one.profile);
+        let of_skills = profiles().flat_map(|profile| &profile.skills);
+        let of_skills = of_skills.flat_map(|skill| &skill.scopes);
+        let all = profiles().flat_map(|profile| &profile.scopes).chain(of_skills);
+        let own = [ScopeSet::READ, ScopeSet::SEND, ScopeSet::CANCEL, ScopeSet::ADMIN];
+        let names = ScopeSet::new(own.into_iter().chain(all.map(String::as_str)));
+        let all = profiles().any(|profile| profile.reads_all_scopes);
+        let asked = Arc::new(ScopesAskedFor { number, names, all });
+        *self.scopes.write().unwrap_or_else(PoisonError::into_inner) = asked;
     }
 
     /// True when only one of them was not removed.

@@ -45,8 +45,8 @@ use crate::{
     model::{Call, Idempotency, Profile, TaskState},
     permits::Permits,
     service::{
-        AgentIndex, Answer, CallCx, Cursor, Each, Follow, Handle, Lifecycle, Outcome, Service,
-        ServiceStats, Start, TickCx, WaitHandle, tap::Tap, trace::Tracer,
+        AgentIndex, Answer, CallCx, Cursor, Each, Follow, Handle, Lifecycle, Outcome,
+        ScopesAskedFor, Service, ServiceStats, Start, TickCx, WaitHandle, tap::Tap, trace::Tracer,
     },
     store::{Stats, Store, TaskKey},
 };
@@ -277,6 +277,14 @@ impl Service for Core {
 
     fn has_own_scopes(&self) -> bool {
         self.agents.have_own_scopes()
+    }
+
+    fn scopes_asked_for(&self) -> Option<Arc<ScopesAskedFor>> {
+        Some(self.agents.scopes_asked_for())
+    }
+
+    fn scopes_number(&self) -> u64 {
+        self.agents.scopes_number()
     }
 
     fn has_push(&self) -> bool {

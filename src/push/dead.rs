@@ -14,6 +14,8 @@ pub enum WhyDead {
     GivenUp,
     /// Its task has left before everything was posted.
     TaskLeft,
+    /// No credential of its owner is valid any more.
+    CredentialWithdrawn,
 }
 
 impl WhyDead {
@@ -22,6 +24,7 @@ impl WhyDead {
         match self {
             WhyDead::GivenUp => "given_up",
             WhyDead::TaskLeft => "task_left",
+            WhyDead::CredentialWithdrawn => "credential_withdrawn",
         }
     }
 }

@@ -17,7 +17,7 @@ mod webhook;
 pub use self::dead::{DeadLetter, WhyDead};
 pub use self::registry::{
     CONFIG_BYTES, DEFAULT_ID, FailedPost, NewWebhook, NextPost, NoPage, Post, PushBounds,
-    PushOutcomes, PushRefused, PushStart, PushStats, ReplayOutcome, Webhooks,
+    PushOutcomes, PushRefused, PushStart, PushStats, ReplayOutcome, Webhooks, WithdrawnWebhook,
 };
 pub use self::schedule::{FailureKind, Fate, Pace, PostPlace, Schedule};
 pub use self::settings::PushSettings;

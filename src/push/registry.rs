@@ -10,6 +10,7 @@ mod letters;
 mod lists;
 mod posts;
 mod quotas;
+mod withdrawn;
 
 use std::{
     collections::HashMap,
@@ -37,6 +38,7 @@ use quotas::PushCounts;
 pub use counts::{PushOutcomes, PushStats};
 pub use letters::ReplayOutcome;
 pub use posts::FailedPost;
+pub use withdrawn::WithdrawnWebhook;
 
 /// What a configuration takes beside its text: its entry, its shares of the maps, and what its task
 /// has for it.

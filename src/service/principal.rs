@@ -3,7 +3,7 @@
 //! Law: who owns is (kind, issuer, name), never the name alone; no two of those have one
 //! [`Principal::owner`].
 
-use std::fmt::Write;
+use std::{fmt::Write, sync::Arc};
 
 use super::scope::NumberHint;
 
@@ -77,7 +77,18 @@ impl TenantGrant {
 
 /// What a principal may do, by names that servers and agents ask for (RFC 6749 §3.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScopeSet(Vec<Box<str>>);
+pub struct ScopeSet(Box<[Arc<str>]>);
+
+/// The scopes that the agents of a service and their skills ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScopesAskedFor {
+    /// Grows with each change.
+    pub number: u64,
+    /// Their names, and those of the server itself.
+    pub names: ScopeSet,
+    /// True: an agent reads all scopes of its callers, so none may be left out.
+    pub all: bool,
+}
 
 impl ScopeSet {
     /// To read tasks: get, list, subscribe, the extended card.
@@ -90,11 +101,22 @@ impl ScopeSet {
     pub const ADMIN: &'static str = "a2a:admin";
 
     /// These, in any order; one that is said twice counts once.
-    pub fn new(names: impl IntoIterator<Item = impl Into<Box<str>>>) -> ScopeSet {
-        let mut names: Vec<Box<str>> = names.into_iter().map(Into::into).collect();
+    pub fn new(names: impl IntoIterator<Item = impl Into<Arc<str>>>) -> ScopeSet {
+        let mut names: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
         names.sort_unstable();
         names.dedup();
-        ScopeSet(names)
+        ScopeSet(names.into())
+    }
+
+    /// The scopes that are also in `names`, whose texts the result shares.
+    pub(crate) fn retained(&self, names: &ScopeSet) -> ScopeSet {
+        ScopeSet(names.0.iter().filter(|name| self.has(name)).map(Arc::clone).collect())
+    }
+
+    /// Bytes behind pointers; `shared`: the texts belong to somebody else.
+    fn held_bytes(&self, is_shared: bool) -> usize {
+        let texts = self.0.iter().filter(|_| !is_shared).map(|name| allocation(16 + name.len()));
+        allocation(size_of_val(&*self.0)) + texts.sum::<usize>()
     }
 
     /// Whether this one is among them.
@@ -164,6 +186,27 @@ impl Principal {
         &self.issuer
     }
 
+    /// The same with those of its scopes that are in `names`.
+    pub(crate) fn with_scopes_in(mut self, names: &ScopeSet) -> Principal {
+        self.scopes = self.scopes.retained(names);
+        self
+    }
+
+    /// Bytes that it holds, as an allocator rounds them; `are_shared`: of its scopes only pointers.
+    pub(crate) fn held_bytes(&self, are_shared: bool) -> usize {
+        let tenants = match &self.tenants {
+            TenantGrant::None | TenantGrant::Any => 0,
+            TenantGrant::Named(names) => {
+                let texts = names.iter().map(|name| allocation(name.len())).sum::<usize>();
+                allocation(names.capacity() * size_of::<Box<str>>()) + texts
+            }
+        };
+        let texts = [&self.issuer, &self.name, &self.owner].map(|text| allocation(text.len()));
+        let quota = self.quota.as_ref().map_or(0, |quota| allocation(quota.len()));
+        let own = allocation(size_of::<Principal>() + 16);
+        own + texts.iter().sum::<usize>() + quota + tenants + self.scopes.held_bytes(are_shared)
+    }
+
     /// Its name, which is one's own only beside the kind and the issuer.
     pub fn name(&self) -> &str {
         &self.name
@@ -195,6 +238,20 @@ impl Principal {
     }
 }
 
+/// Bytes that an allocation of so many takes: 8 of the allocator's, in steps of 16, at least 32.
+fn allocation(bytes: usize) -> usize {
+    if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) }
+}
+
+/// The kind, the issuer and the name that an owner was made of; `None`: it is no principal's.
+#[cfg(any(feature = "auth", test))]
+pub(crate) fn read_owner(owner: &str) -> Option<(CredentialKind, String, &str)> {
+    let (word, rest) = owner.split_once(' ')?;
+    let kind = CredentialKind::ALL.into_iter().find(|kind| kind.word() == word)?;
+    let (issuer, name) = rest.split_once(' ')?;
+    Some((kind, issuer.replace("%20", " ").replace("%25", "%"), name))
+}
+
 /// `kind issuer name`: the kind is a word, and no blank is left in the issuer.
 fn owner(kind: CredentialKind, issuer: &str, name: &str) -> String {
     let mut owner = format!("{} ", kind.word());
@@ -222,7 +279,9 @@ mod tests {
         for kind in CredentialKind::ALL {
             for issuer in texts {
                 for name in texts {
-                    assert!(owners.insert(owner(kind, issuer, name)), "{issuer:?} {name:?}");
+                    let owner = owner(kind, issuer, name);
+                    assert_eq!(read_owner(&owner), Some((kind, issuer.to_owned(), name)));
+                    assert!(owners.insert(owner), "{issuer:?} {name:?}");
                 }
             }
         }

@@ -1141,6 +1141,61 @@ fn header_fields_of_evo_ai_are_its_own_and_bounded_and_nobody_unknown_sets_them(
     assert_eq!(answer["error"]["code"], -32600, "{answer}");
 }
 
+/// Rules with these keys: text, name, and when it ends.
+fn key_rules(keys: &[(&str, &str, Option<u64>)]) -> AuthRules {
+    let rule = |(key, name, expires_unix_ms): &(&str, &str, Option<u64>)| KeyRule {
+        digest: SecretDigest::of(key.as_bytes()),
+        caller: KnownCaller { name: (*name).to_owned(), ..KnownCaller::default() },
+        expires_unix_ms: *expires_unix_ms,
+    };
+    AuthRules { api_keys: keys.iter().map(rule).collect(), ..AuthRules::default() }
+}
+
+#[test]
+fn webhooks_stop_when_the_last_key_of_their_owner_is_gone() {
+    let (first, second, bob) = (("k1", "alice", None), ("k2", "alice", None), ("k3", "bob", None));
+    let callers = Arc::new(Callers::new(key_rules(&[first, second, bob])).unwrap());
+    let authenticator = Some(Arc::clone(&callers) as Arc<dyn Authenticator>);
+    let mut lab = Lab::new(Setup { authenticator, ..setup() });
+    let courier = Courier::of(&lab);
+    let url = |key: &str| format!("https://{key}.example/");
+    let in_s = [10, 20, 30, 40];
+    for key in ["k1", "k3"] {
+        call_as(&mut lab, EVO, key, EVO_SET, &json!({"config": {"url": url(key)}}));
+        for seconds in in_s {
+            let text = format!("hold:{seconds}000:4");
+            let config = json!({"url": url(key), "id": "mine"});
+            let mut params = with_webhook(V1, &text, config);
+            params["message"]["messageId"] = json!(text);
+            params["configuration"]["returnImmediately"] = json!(true);
+            let sent = call_as(&mut lab, "/", key, V1.send(), &params);
+            assert!(sent["result"]["task"].is_object(), "{sent}");
+        }
+    }
+    courier.deliver(&lab);
+    // To whom something is posted in the next ten seconds.
+    let posted = |lab: &mut Lab| {
+        lab.pass(10_000);
+        let posts = courier.deliver(lab);
+        ["k1", "k3"].map(|key| posts.iter().any(|post| post.request.url == url(key)))
+    };
+    // One key of two is withdrawn: nothing stops.
+    callers.replace(key_rules(&[second, bob])).unwrap();
+    assert_eq!(posted(&mut lab), [true, true]);
+    let of_scope = |lab: &mut Lab, key: &str| call_as(lab, EVO, key, EVO_GET, &json!({}));
+    assert_eq!(of_scope(&mut lab, "k2")["result"]["config"]["url"], url("k1"));
+    // The last one is: hers stop for good, and that of her scope.
+    callers.replace(key_rules(&[bob])).unwrap();
+    assert_eq!(posted(&mut lab), [false, true]);
+    callers.replace(key_rules(&[bob, first])).unwrap();
+    assert_eq!(posted(&mut lab), [false, true]);
+    assert_eq!(of_scope(&mut lab, "k1")["result"], json!({"config": null}));
+    assert_eq!(of_scope(&mut lab, "k3")["result"]["config"]["url"], url("k3"));
+    // A key that has ended vouches for nobody.
+    callers.replace(key_rules(&[("k3", "bob", Some(lab.now.unix_ms + 5_000))])).unwrap();
+    assert_eq!(posted(&mut lab), [false, false]);
+}
+
 #[test]
 fn other_owners_neither_see_nor_change_what_is_configured() {
     let mut lab = lab_with_keys(Limits::default());

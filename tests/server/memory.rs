@@ -638,3 +638,60 @@ fn no_credential_outlives_its_request() {
         eventually(&secret[..5], || !holds(server.pid(), &secret[..300]));
     }
 }
+
+/// Cached tokens hold no more than their term, whatever their issuer writes into them: names,
+/// tenants and scopes of some kilobytes each.
+#[cfg(feature = "auth")]
+#[test]
+fn cached_tokens_are_within_their_term() {
+    use ring::hmac;
+
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+    let file = std::env::temp_dir().join(format!("peregrine-memory-{}.toml", std::process::id()));
+    let text = format!(
+        "[agents.one]\nkind = \"echo\"\nreads_all_scopes = true\n[agents.two]\nkind = \"echo\"\n\
+         [limits]\ncredentials_max = 512\n\
+         [[auth.issuers]]\nissuer = \"https://i.example\"\nsecret = \"{SECRET}\"\n\
+         tenants_claim = \"tenants\"\n"
+    );
+    for (is_lean, text) in [(false, text.clone()), (true, text.replace("= true", "= false"))] {
+        std::fs::write(&file, &text).unwrap();
+        let server = Binary::start(&["--config", file.to_str().unwrap()]);
+        let limits = Limits { credentials_max: 512, ..Limits::default() };
+        let mut watched = Watched::of(server, limits);
+        let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+        let encode = |bytes: &[u8]| {
+            let text = peregrine::json::base64::encode(bytes);
+            text.trim_end_matches('=').replace('+', "-").replace('/', "_")
+        };
+        let token = |number: usize, texts: usize| {
+            let texts: Vec<String> = (0..texts).map(|n| format!("{number}-{n}")).collect();
+            let claims = serde_json::json!({
+                "iss": "https://i.example", "sub": format!("caller-{number}"),
+                "exp": 4_000_000_000_u64, "scope": texts.join(" "), "tenants": texts,
+            });
+            let claims = claims.to_string();
+            let signed = format!("{}.{}", encode(br#"{"alg":"HS256"}"#), encode(claims.as_bytes()));
+            let signature = hmac::sign(&key, signed.as_bytes());
+            format!("{signed}.{}", encode(signature.as_ref()))
+        };
+        let mut tcp = watched.server.connect();
+        let mut ask = |token: &str| {
+            let authorization = format!("Bearer {token}");
+            let fields = [("Authorization", &*authorization), ("A2A-Version", "1.0")];
+            tcp.write(&post("/", &fields, &rpc("ListTasks", &serde_json::json!({}))));
+            assert_eq!(tcp.reply().status, 200);
+        };
+        // The paths that serve them have run once.
+        (0..50).for_each(|number| ask(&token(number, 200)));
+        watched.begin();
+        for number in 0..1_500 {
+            // Of half of them little is retained, so that all slots are taken.
+            ask(&token(number, if number % 2 == 0 { 200 } else { 2 }));
+        }
+        let grown = watched.grown();
+        watched.assert_within(grown, &["credentials and peers"]);
+        assert!(is_lean || grown > 0);
+    }
+    std::fs::remove_file(&file).unwrap();
+}

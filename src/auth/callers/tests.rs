@@ -446,3 +446,34 @@ fn nothing_shows_a_secret() {
         assert!(!shown.contains(secret), "{secret} is in {shown}");
     }
 }
+
+#[test]
+fn owners_are_vouched_for_as_long_as_a_credential_can_name_them() {
+    let issuer = Issuer::new();
+    let callers = Callers::new(rules(&issuer)).unwrap();
+    let owner = |kind, issuer: &str, name: &str| {
+        let (issuer, name) = (issuer.to_owned(), name.to_owned());
+        let (tenants, scopes, quota) = Default::default();
+        let principal = Principal::new(PrincipalBuf { kind, issuer, name, tenants, scopes, quota });
+        principal.owner().to_owned()
+    };
+    let owners = [
+        owner(CredentialKind::ApiKey, "", "robot"),
+        owner(CredentialKind::Jwt, ISSUER, "whoever"),
+        owner(CredentialKind::Proxy, "", "jane"),
+        owner(CredentialKind::Certificate, "CN=CA with blanks", "c"),
+    ];
+    let vouched = || owners.each_ref().map(|owner| callers.vouches_for(owner, NOW));
+    assert_eq!(vouched(), [true; 4]);
+    // The same name by another kind is another owner, as is that of another issuer.
+    for (kind, issuer) in
+        [(CredentialKind::Bearer, ""), (CredentialKind::Jwt, "https://three.example")]
+    {
+        assert!(!callers.vouches_for(&owner(kind, issuer, "other"), NOW), "{kind:?}");
+    }
+    assert!(callers.vouches_for("an owner of a service's own", NOW));
+    let before = callers.changes(Waker::noop());
+    callers.replace(AuthRules::default()).unwrap();
+    assert_eq!(vouched(), [false; 4]);
+    assert_eq!(callers.changes(Waker::noop()), before + 1);
+}

@@ -241,6 +241,7 @@ impl Session {
             Pending::Stream(stream) => size_of::<EventStream>() + stream.held_bytes(),
         };
         let list = self.pending.capacity() * size_of::<Pending>();
-        self.upgrade.held_bytes() + list + self.pending.iter().map(each).sum::<usize>()
+        let caller = self.upgrade.admission().as_ref().map_or(0, |by| by.counted_bytes());
+        self.upgrade.held_bytes() + caller + list + self.pending.iter().map(each).sum::<usize>()
     }
 }

@@ -1,5 +1,7 @@
 //! What is posted of a task, as its log has it when it is asked for.
 
+use std::sync::Arc;
+
 use crate::{
     model::{PushConfig, PushFilter, PushForm},
     op::Core,
@@ -33,6 +35,18 @@ impl Core {
     /// The webhooks.
     pub fn registry(&self) -> Option<&Webhooks> {
         self.push.get().map(|push| &push.webhooks)
+    }
+
+    /// The name of the owner with this number.
+    pub fn owner_name(&self, owner: u32) -> Option<Arc<str>> {
+        self.store.owner_name(owner)
+    }
+
+    /// Whether a task will have no other event: it is finished, or has left.
+    pub fn is_task_over(&self, task: u64) -> bool {
+        let handle = Handle { key: task, ..Handle::default() };
+        let is_over = self.store.read(TaskKey::of(&handle), |task| task.state().is_terminal());
+        is_over.unwrap_or(true)
     }
 
     /// Whether there is a task, as a service names it.

@@ -110,6 +110,13 @@ impl ScopeWebhooks {
         self.count.store(scopes.len(), Ordering::Release);
     }
 
+    /// Removes those of owners for which `is_vouched` returns false.
+    fn keep_vouched(&self, is_vouched: &dyn Fn(&str) -> bool) {
+        let mut scopes = self.lock();
+        scopes.retain(|name, _| is_vouched(&name.owner));
+        self.count.store(scopes.len(), Ordering::Release);
+    }
+
     fn get(&self, name: &ScopeName) -> Option<ScopeWebhook> {
         self.lock().get(name).cloned()
     }
@@ -161,6 +168,13 @@ impl Core {
     pub fn forget_scope(&self, config: PushConfig<'_>) {
         if let (Some(push), Some(setting)) = (self.push.get(), config.setting()) {
             push.scopes.forget(setting);
+        }
+    }
+
+    /// Removes the webhooks of scopes whose owners have no valid credential any more.
+    pub fn keep_vouched_scopes(&self, is_vouched: &dyn Fn(&str) -> bool) {
+        if let Some(push) = self.push.get() {
+            push.scopes.keep_vouched(is_vouched);
         }
     }
 

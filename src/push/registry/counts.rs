@@ -19,6 +19,8 @@ pub struct PushOutcomes {
     pub given_up: u64,
     /// Webhooks of which the task has left before everything was posted.
     pub task_left: u64,
+    /// Webhooks whose owner has no valid credential any more.
+    pub credential_withdrawn: u64,
     /// Tasks that the webhook of their scope does not cover, since a limit was reached.
     pub left_out: u64,
 }
@@ -28,6 +30,7 @@ impl PushOutcomes {
         match why {
             WhyDead::GivenUp => self.given_up += 1,
             WhyDead::TaskLeft => self.task_left += 1,
+            WhyDead::CredentialWithdrawn => self.credential_withdrawn += 1,
         }
     }
 
@@ -37,9 +40,12 @@ impl PushOutcomes {
     }
 
     /// Webhooks that have stopped, by the reason.
-    pub const fn stopped(self) -> [(&'static str, u64); 2] {
-        let (given_up, task_left) = (self.given_up, self.task_left);
-        [(WhyDead::GivenUp.name(), given_up), (WhyDead::TaskLeft.name(), task_left)]
+    pub const fn stopped(self) -> [(&'static str, u64); 3] {
+        [
+            (WhyDead::GivenUp.name(), self.given_up),
+            (WhyDead::TaskLeft.name(), self.task_left),
+            (WhyDead::CredentialWithdrawn.name(), self.credential_withdrawn),
+        ]
     }
 }
 

@@ -34,6 +34,13 @@ const KEYS: &[Key] = &[
         .live(),
     key("scopes", Shape::Texts, "[]", "Scopes that a caller needs for each operation").live(),
     key(
+        "reads_all_scopes",
+        Shape::Switch,
+        "false",
+        "It sees all scopes of its callers' tokens, not only those that agents and skills ask for",
+    )
+    .live(),
+    key(
         "quota",
         Shape::Text,
         "",

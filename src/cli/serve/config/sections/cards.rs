@@ -67,6 +67,7 @@ pub struct CardOverrides {
     fields: Option<Vec<String>>,
     anonymous: Option<bool>,
     scopes: Option<Vec<String>>,
+    reads_all_scopes: Option<bool>,
     quota: Option<String>,
     unfinished_idle_ms: Option<u64>,
     input_required_ttl_ms: Option<u64>,
@@ -90,6 +91,7 @@ impl CardOverrides {
         put(&self.fields, &mut profile.fields);
         put(&self.anonymous, &mut profile.anonymous);
         put(&self.scopes, &mut profile.scopes);
+        put(&self.reads_all_scopes, &mut profile.reads_all_scopes);
         put(&self.skills, &mut profile.skills);
         put(&self.extensions, &mut profile.extensions);
         profile.provider = self.provider.clone().or(profile.provider.take());
@@ -125,6 +127,7 @@ pub fn read(agent: &ConfigSection) -> Result<CardOverrides, Wrong> {
         fields: agent.strings("fields"),
         anonymous: agent.switch("anonymous"),
         scopes: agent.strings("scopes"),
+        reads_all_scopes: agent.switch("reads_all_scopes"),
         quota: text("quota"),
         unfinished_idle_ms: limit(agent, "unfinished_idle_ms")?,
         input_required_ttl_ms: limit(agent, "input_required_ttl_ms")?,

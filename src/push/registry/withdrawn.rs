@@ -1,0 +1,75 @@
+//! Webhooks whose owner has no valid credential any more.
+//!
+//! They are removed, and each that would have posted something leaves a dead letter.
+
+use super::{PushState, Webhooks};
+use crate::{
+    push::{dead::WhyDead, schedule::PostPlace},
+    service::Now,
+};
+
+/// A webhook whose owner has no valid credential.
+#[derive(Clone, Copy, Debug)]
+pub struct WithdrawnWebhook {
+    place: PostPlace,
+    /// Its task, as its service names it.
+    pub task: u64,
+}
+
+impl Webhooks {
+    /// The owners of all webhooks, without 0.
+    pub fn owners(&self) -> Vec<u32> {
+        let state = self.lock();
+        let mut owners: Vec<u32> = state.all().map(|(_, _, owner)| owner).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        owners
+    }
+
+    /// The webhooks of these owners, which are sorted.
+    pub fn of_owners(&self, owners: &[u32]) -> Vec<WithdrawnWebhook> {
+        let state = self.lock();
+        let of_them = state.all().filter(|(_, _, owner)| owners.binary_search(owner).is_ok());
+        of_them.map(|(task, place, _)| WithdrawnWebhook { place, task }).collect()
+    }
+
+    /// Removes the webhook of a post that was about to be made.
+    pub fn withdraw_post(&self, place: PostPlace, now: Now) {
+        let mut state = self.lock();
+        state.schedule.passed_over(place, now.mono_ms, true);
+        state.withdraw(place, true, now);
+        drop(state);
+        self.changes.wake();
+    }
+
+    /// Removes a webhook; `is_over`: its task will have no other event.
+    pub fn withdraw(&self, webhook: WithdrawnWebhook, is_over: bool, now: Now) {
+        let mut state = self.lock();
+        let has_letter = !is_over || state.schedule.is_busy(webhook.place);
+        state.withdraw(webhook.place, has_letter, now);
+        drop(state);
+        self.changes.wake();
+    }
+}
+
+impl PushState {
+    /// Task, place and owner of all webhooks that have an owner.
+    fn all(&self) -> impl Iterator<Item = (u64, PostPlace, u32)> {
+        self.tasks.keys().flat_map(|key| {
+            self.places(*key).into_iter().filter_map(|place| {
+                let owner = self.schedule.get(place)?.owner;
+                (owner != 0).then_some((*key, place, owner))
+            })
+        })
+    }
+
+    fn withdraw(&mut self, place: PostPlace, has_letter: bool, now: Now) {
+        let Some(task) = self.schedule.get(place).map(|webhook| webhook.task) else { return };
+        // A webhook that has stopped has its letter.
+        if has_letter && !self.schedule.is_stopped(place) {
+            self.bury(place, WhyDead::CredentialWithdrawn, now.unix_ms);
+        }
+        self.remove(task, place);
+        self.settle(task);
+    }
+}
