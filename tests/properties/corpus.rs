@@ -22,6 +22,7 @@ macro_rules! targets {
 }
 
 targets! {
+    admission "../../fuzz/fuzz_targets/admission.rs"
     answers "../../fuzz/fuzz_targets/answers.rs"
     cards "../../fuzz/fuzz_targets/cards.rs"
     config "../../fuzz/fuzz_targets/config.rs"

@@ -11,6 +11,7 @@ mod grpc_client;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod admission;
 mod answers;
 mod cards;
 mod carriers;

@@ -1,0 +1,16 @@
+//! A request is admitted exactly if its head shows a credential that the rules know.
+#![cfg_attr(fuzzing, no_main)]
+
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/admission.rs"]
+mod admission;
+#[cfg(not(fuzzing))]
+use crate::admission;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    admission::only_known_credentials_are_admitted(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));
