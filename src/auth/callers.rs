@@ -25,7 +25,7 @@ use super::{
     jwt::{TokenRefusal, UnverifiedToken, is_name},
     remote_keys::{KeyStatus, KeyWaiter, NextFetch},
     rules::{AuthRules, AuthRulesError, ProxyRule, SecretDigest},
-    rules_in_use::{IssuerKeys, RulesInUse},
+    rules_in_use::{IssuerKeys, RulesInUse, TrustedIssuer},
 };
 
 /// Looks at the newest keys of an issuer while one token is checked. More are only needed if keys
@@ -192,6 +192,19 @@ impl Authenticator for Callers {
         }
     }
 
+    fn check_claims(&self, presented: &Presented<'_>, now: Now) -> Result<(), AuthRefusal> {
+        if presented.kind != CredentialKind::Jwt {
+            return Ok(());
+        }
+        let rules = self.rules();
+        let token = UnverifiedToken::read(&presented.secret).map_err(AuthRefusal::Wrong)?;
+        match issuer_of(&rules, &token)?.rules.check_unverified(&token, now.unix_ms) {
+            Ok(_) | Err(TokenRefusal::UnknownKey) => Ok(()),
+            Err(TokenRefusal::Expired(reason)) => Err(AuthRefusal::Expired(reason)),
+            Err(TokenRefusal::Wrong(reason)) => Err(AuthRefusal::Wrong(reason)),
+        }
+    }
+
     fn challenge(&self, refusal: &AuthRefusal) -> String {
         let rules = self.rules();
         let bearer = !rules.bearer_tokens.is_empty() || !rules.issuers.is_empty();
@@ -314,9 +327,9 @@ fn check_token(
         Ok(token) => token,
         Err(reason) => return Poll::Ready(Err(AuthRefusal::Wrong(reason))),
     };
-    let issuer = token.issuer().and_then(|issuer| rules.issuers.get(issuer));
-    let Some(issuer) = issuer else {
-        return Poll::Ready(Err(AuthRefusal::Wrong("the issuer of the token is not known")));
+    let issuer = match issuer_of(rules, &token) {
+        Ok(issuer) => issuer,
+        Err(refusal) => return Poll::Ready(Err(refusal)),
     };
     let mut keys = match &issuer.keys {
         IssuerKeys::Local(keys) => Arc::clone(keys),
@@ -351,6 +364,14 @@ fn check_token(
         }
     }
     Poll::Ready(Err(AuthRefusal::Wrong("no key of the issuer has the kid of the token")))
+}
+
+fn issuer_of<'r>(
+    rules: &'r RulesInUse,
+    token: &UnverifiedToken<'_>,
+) -> Result<&'r TrustedIssuer, AuthRefusal> {
+    let issuer = token.issuer().and_then(|issuer| rules.issuers.get(issuer));
+    issuer.ok_or(AuthRefusal::Wrong("the issuer of the token is not known"))
 }
 
 fn check_certificate(rules: &RulesInUse, shown: &[u8]) -> Result<Admission, AuthRefusal> {

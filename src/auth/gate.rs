@@ -219,12 +219,26 @@ impl Gate {
             Standing::Good(caller) => Poll::Ready(Ok(Some(caller))),
             Standing::Stale => check(presented),
             Standing::Unknown if presented.kind == CredentialKind::Jwt => {
-                let Some(address) = source.address() else { return check(presented) };
+                let address = source.address();
+                let Some(address) = address.filter(|from| self.peers.has_failed(*from, now)) else {
+                    return check(presented);
+                };
+                // What no signature can make right costs no verification.
+                if let Err(refusal) = self.authenticator.check_claims(&presented, now) {
+                    let refused = self.refused((presented.kind, hash), Some(address), refusal, now);
+                    return Poll::Ready(Err(refused));
+                }
                 if !self.peers.may_check(address, now) {
                     return Poll::Ready(Err(OVER_BUDGET.into()));
                 }
                 let checked = check(presented);
-                if checked.is_ready() {
+                let refusal = match &checked {
+                    Poll::Pending => return checked,
+                    Poll::Ready(Ok(_)) => None,
+                    Poll::Ready(Err(refused)) => Some(refused.refusal),
+                };
+                // Of a key that the issuer may have, but not here, nothing was verified.
+                if !matches!(refusal, Some(AuthRefusal::Unavailable { .. })) {
                     self.peers.count_check(address, now);
                 }
                 checked
@@ -283,21 +297,28 @@ impl Gate {
                 Ok(Some(caller))
             }
             Ok(_) => {
-                self.known.remove(hash);
-                Err(AuthRefusal::Expired("the credential has expired").into())
+                let refusal = AuthRefusal::Expired("the credential has expired");
+                Err(self.refused((presented.kind, hash), address, refusal, now))
             }
-            Err(refusal) => {
-                if let AuthRefusal::Wrong(_) | AuthRefusal::Expired(_) = refusal {
-                    self.known.remove(hash);
-                }
-                Err(match (refusal, address) {
-                    (AuthRefusal::Wrong(_), Some(address)) => {
-                        self.wrong(presented.kind, address, refusal, now)
-                    }
-                    (refusal, _) => refusal.into(),
-                })
-            }
+            Err(refusal) => Err(self.refused((presented.kind, hash), address, refusal, now)),
         })
+    }
+
+    /// Takes in that a credential is refused: a wrong one is cached no longer, and counts.
+    fn refused(
+        &self,
+        (kind, hash): (CredentialKind, u128),
+        address: Option<IpAddr>,
+        refusal: AuthRefusal,
+        now: Now,
+    ) -> NotAdmitted {
+        if let AuthRefusal::Wrong(_) | AuthRefusal::Expired(_) = refusal {
+            self.known.remove(hash);
+        }
+        match (refusal, address) {
+            (AuthRefusal::Wrong(_), Some(address)) => self.wrong(kind, address, refusal, now),
+            (refusal, _) => refusal.into(),
+        }
     }
 
     /// Counts a wrong credential of a peer. That of a key is answered late once the peer has failed
@@ -469,6 +490,13 @@ mod tests {
             Poll::Ready(Ok(Admission { principal, expires_unix_ms: 10_000_000, grant }))
         }
 
+        fn check_claims(&self, presented: &Presented<'_>, _now: Now) -> Result<(), AuthRefusal> {
+            match presented.secret.starts_with(b"expired") {
+                true => Err(AuthRefusal::Expired("late")),
+                false => Ok(()),
+            }
+        }
+
         fn challenge(&self, _refusal: &AuthRefusal) -> String {
             String::new()
         }
@@ -626,7 +654,12 @@ mod tests {
             .filter(|refused| matches!(refused, Err(AuthRefusal::Unavailable { retry_s: 1, .. })));
         assert_eq!(over.count(), 1);
         assert_eq!(one.asked.load(Ordering::Relaxed), asked + PEER_CHECKS_MAX as usize - 1);
-        // Beyond the budget a cached token passes, and a new one is not refused as wrong.
+        // Beyond the budget a cached token passes, and a new one is not refused as wrong; an
+        // expired one is what it is, and takes nothing from the budget.
+        for _ in 0..2 * PEER_CHECKS_MAX {
+            let refused = ask(&gate, "expired", "2001:db8::2", 2_002).unwrap_err();
+            assert_eq!(refused, AuthRefusal::Expired("late"));
+        }
         assert!(ask(&gate, "right and new", "2001:db8::2", 2_002).is_ok());
         let refused = ask(&gate, "right and newer", "2001:db8::2", 2_002).unwrap_err();
         assert!(matches!(refused, AuthRefusal::Unavailable { .. }), "{refused:?}");

@@ -204,6 +204,15 @@ pub trait Authenticator: Send + Sync {
         wake: &Waker,
     ) -> Poll<Result<Admission, AuthRefusal>>;
 
+    /// Refuses a JWT that no signature could make right, such as one that has expired: without
+    /// verifying it, for peers whose verifications have a budget.
+    ///
+    /// # Errors
+    /// [`AuthRefusal::Wrong`] and [`AuthRefusal::Expired`], as [`Authenticator::check`].
+    fn check_claims(&self, _presented: &Presented<'_>, _now: Now) -> Result<(), AuthRefusal> {
+        Ok(())
+    }
+
     /// The challenges of a 401: the value of `WWW-Authenticate` (RFC 9110 §11.6.1), which names
     /// each kind that is asked for, and for a refused bearer token why (RFC 6750 §3).
     fn challenge(&self, refusal: &AuthRefusal) -> String;

@@ -14,13 +14,13 @@ use super::{
 };
 use crate::support::binary::eventually;
 
-/// Two people, each with a key of this name, and streams that look at their credential often.
+/// Two people, each with a key of this name, and streams that nothing wakes but the withdrawal.
 fn keys(one: &str, other: &str) -> String {
     let key = |name: &str, key: &str| {
         format!("[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-of-caller-{key}\"\n")
     };
     format!(
-        "{}{}{}[limits]\nsse_keep_alive_ms = 2000\nws_ping_ms = 2000\n",
+        "{}{}{}[limits]\nsse_keep_alive_ms = 3600000\nws_ping_ms = 3600000\n",
         key("one", one),
         key("other", other),
         places(),

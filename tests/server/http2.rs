@@ -4,13 +4,18 @@
 use std::{
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use h2::{RecvStream, client::SendRequest};
 use http::{HeaderMap, Request, Response};
-use peregrine::limits::Limits;
+use peregrine::{
+    agent::echo::Echo,
+    limits::{Limits, callers::PEER_FAILURES_MAX},
+    net::Server,
+};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -18,6 +23,7 @@ use tokio::{
 };
 
 use crate::grpc_client::{Rig, run, say};
+use crate::support::callers::ByName;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame.
@@ -101,6 +107,36 @@ async fn assert_serves(rig: &Rig) {
         crate::grpc_client::state(&crate::grpc_client::task(sent.into_inner())),
         crate::grpc_client::v1::TaskState::Completed
     );
+}
+
+#[test]
+fn a_wrong_key_of_a_failing_peer_ends_its_connection() {
+    let server = Server::new().agent(Echo::profile(), Echo).allow_host("*").workers(1);
+    let server = server.authenticator(Arc::<ByName>::default()).listen("127.0.0.1:0");
+    let running = server.start().unwrap();
+    run(async {
+        let stream = tokio::net::TcpStream::connect(running.addrs()[0]).await.unwrap();
+        let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+        let ended = tokio::spawn(connection);
+        let call = |token: &str| {
+            let request = post("application/json", "/");
+            request.header("authorization", format!("Bearer {token}")).body(()).unwrap()
+        };
+        let body = rpc("ListTasks", &json!({}));
+        for n in 0..PEER_FAILURES_MAX {
+            let wrong = ask(&mut client, call(&format!("wrong {n}")), &body).await;
+            assert_eq!(wrong.status(), 401);
+            assert_eq!(ask(&mut client, call("alice"), &body).await.status(), 200);
+        }
+        assert!(!ended.is_finished());
+        let wrong = ask(&mut client, call("wrong again"), &body).await;
+        assert_eq!(wrong.status(), 401);
+        assert!(wrong.headers().contains_key("www-authenticate"));
+        rest(wrong).await;
+        tokio::time::timeout(PATIENCE, ended).await.expect("a GOAWAY").unwrap().unwrap();
+        let mut client = connect(running.addrs()[0]).await;
+        assert_eq!(ask(&mut client, call("bob"), &body).await.status(), 200);
+    });
 }
 
 #[test]

@@ -92,6 +92,22 @@ impl From<&'static str> for TokenRefusal {
 }
 
 impl TokenRules {
+    /// Refuses a token that no signature could make right; returns when it ends.
+    pub(super) fn check_unverified(
+        &self,
+        token: &UnverifiedToken<'_>,
+        now_unix_ms: u64,
+    ) -> Result<u64, TokenRefusal> {
+        if token.issuer() != Some(self.issuer.as_str()) {
+            return Err(TokenRefusal::Wrong("the token is of another issuer"));
+        }
+        // RFC 8725 §3.1: the application says which algorithms, not the token.
+        if !self.algorithms.is_empty() && !self.algorithms.contains(&token.algorithm) {
+            return Err(TokenRefusal::Wrong("the algorithm of the token is not accepted"));
+        }
+        claims::check_time(&token.claims, now_unix_ms)
+    }
+
     /// Whether a token is one of this issuer, whose keys these are, and holds now.
     ///
     /// # Errors
@@ -102,14 +118,7 @@ impl TokenRules {
         keys: &TokenKeys,
         now_unix_ms: u64,
     ) -> Result<VerifiedToken, TokenRefusal> {
-        if token.issuer() != Some(self.issuer.as_str()) {
-            return Err(TokenRefusal::Wrong("the token is of another issuer"));
-        }
-        // RFC 8725 §3.1: the application says which algorithms, not the token.
-        if !self.algorithms.is_empty() && !self.algorithms.contains(&token.algorithm) {
-            return Err(TokenRefusal::Wrong("the algorithm of the token is not accepted"));
-        }
-        let expires_unix_ms = claims::check_time(&token.claims, now_unix_ms)?;
+        let expires_unix_ms = self.check_unverified(token, now_unix_ms)?;
         let mut is_tried = false;
         let signed_with = keys.fitting(token.kid(), token.algorithm).find(|key| {
             is_tried = true;
