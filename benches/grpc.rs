@@ -336,7 +336,7 @@ impl Bare {
             version: Some(b"1.0"),
             tenant: None,
             last_event_id: None,
-            origin: Origin { is_secure: false, host: None, prefix: "" },
+            origin: Origin { is_secure: false, host: None, port: None, prefix: "" },
             fields: Default::default(),
         };
         let mut cx = CallContext {

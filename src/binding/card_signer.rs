@@ -98,7 +98,8 @@ fn is_named(config: &ServerConfig, origin: &Origin<'_>) -> bool {
     match (&config.public_url, origin.host) {
         (Some(_), _) => true,
         (None, Some(host)) => {
-            origin.prefix.is_empty() && config.hosts.name(host, port_of(&config.base_url))
+            let is_bare = origin.prefix.is_empty() && origin.port.is_none();
+            is_bare && config.hosts.name(host, port_of(&config.base_url))
         }
         (None, None) => false,
     }

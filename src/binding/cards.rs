@@ -90,6 +90,7 @@ struct Card {
     /// Scheme, host, path before ours, and path that the card was rendered for.
     is_secure: bool,
     host: Vec<u8>,
+    port: Option<u16>,
     prefix: String,
     base: String,
     validators: Validators,
@@ -228,6 +229,7 @@ impl CardCache {
                 && card.form == form
                 && card.is_secure == at.is_secure
                 && card.host == host
+                && card.port == at.port
                 && card.prefix.len() == at.prefix.len()
                 && (at.prefix.is_empty() || card.prefix == at.prefix)
                 && card.base == base
@@ -262,10 +264,10 @@ fn render(
     let Endpoint { dialect, agent, .. } = endpoint;
     let modified_s = config.card_times.of(agent, &source, config.started_s, now_s);
     let validators = Validators::new(config, entity_tag::etag(&body), modified_s);
-    let Origin { is_secure, host, prefix } = *origin;
+    let Origin { is_secure, host, port, prefix } = *origin;
     let (host, prefix) = (host.unwrap_or_default().to_vec(), prefix.to_owned());
     let (base, answer) = (base.to_owned(), ReadyResponse::new(validators.fields.get(), &body));
-    Card { source, dialect, agent, form, is_secure, host, prefix, base, validators, answer }
+    Card { source, dialect, agent, form, is_secure, host, port, prefix, base, validators, answer }
 }
 
 /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation, with what a caller of

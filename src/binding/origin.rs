@@ -3,6 +3,8 @@
 //! Of what a proxy says nothing is believed unless the operator says so: whoever can send a header
 //! could otherwise send clients to another server. What is believed must still be well-formed.
 
+use std::borrow::Cow;
+
 use crate::{
     binding::ServerConfig,
     http::{self, Field, FieldLines, Head, field_lines},
@@ -14,8 +16,10 @@ use crate::{
 pub struct Origin<'a> {
     /// True: `https`.
     pub is_secure: bool,
-    /// Host and port, which are ASCII; `None` when nothing names one.
+    /// The host, and its port if it has one, which are ASCII; `None` when nothing names one.
     pub host: Option<&'a [u8]>,
+    /// The port that a proxy names beside a host without one, unless the scheme implies it.
+    pub port: Option<u16>,
     /// Path that a proxy took off, without a slash at its end.
     pub prefix: &'a str,
 }
@@ -24,7 +28,8 @@ impl<'a> Origin<'a> {
     /// The origin of the request with this head, which came over a connection to this peer.
     #[inline]
     pub fn of(config: &ServerConfig, peer: Peer<'_>, head: &Head<'a>) -> Origin<'a> {
-        let origin = Origin { is_secure: peer.is_secure, host: head.host_bytes(), prefix: "" };
+        let (is_secure, host) = (peer.is_secure, head.host_bytes());
+        let origin = Origin { is_secure, host, port: None, prefix: "" };
         if config.trust_forwarded { origin.forwarded(head) } else { origin }
     }
 
@@ -33,20 +38,35 @@ impl<'a> Origin<'a> {
         let scheme = first(head, Field::XForwardedProto);
         let prefix = first(head, Field::XForwardedPrefix);
         let prefix = prefix.map(|prefix| prefix.trim_end_matches('/'));
+        let is_secure = scheme.map_or(self.is_secure, |it| it.eq_ignore_ascii_case("https"));
+        let host = forwarded_host(head).map(str::as_bytes).or(self.host);
+        let implied = if is_secure { 443 } else { 80 };
+        let port = first(head, Field::XForwardedPort).and_then(|port| port.parse().ok());
+        let is_new = |port: &u16| *port > 0 && *port != implied && !host.is_some_and(has_port);
         Origin {
-            is_secure: scheme.map_or(self.is_secure, |it| it.eq_ignore_ascii_case("https")),
-            host: forwarded_host(head).map(str::as_bytes).or(self.host),
+            is_secure,
+            host,
+            port: port.filter(is_new),
             prefix: prefix.filter(|prefix| is_prefix(prefix)).unwrap_or_default(),
         }
+    }
+
+    /// Host and port; `None` when nothing names a host.
+    pub fn authority(&self) -> Option<Cow<'a, [u8]>> {
+        let host = self.host?;
+        Some(match self.port {
+            Some(port) => Cow::Owned([host, format!(":{port}").as_bytes()].concat()),
+            None => Cow::Borrowed(host),
+        })
     }
 
     /// The URL of the server: the public one, else what the client asked for; no slash at its end.
     pub fn url(&self, config: &ServerConfig) -> String {
         let scheme = if self.is_secure { "https" } else { "http" };
-        match (&config.public_url, self.host) {
+        match (&config.public_url, self.authority()) {
             (Some(url), _) => url.clone(),
-            (None, Some(host)) => {
-                format!("{scheme}://{}{}", String::from_utf8_lossy(host), self.prefix)
+            (None, Some(authority)) => {
+                format!("{scheme}://{}{}", String::from_utf8_lossy(&authority), self.prefix)
             }
             (None, None) => config.base_url.clone(),
         }
@@ -59,10 +79,12 @@ impl<'a> Origin<'a> {
             (Some(_), _, false) => FieldLines::NONE,
             (Some(_), _, true) => field_lines!("Vary": "Origin"),
             (None, true, false) => field_lines!(
-                "Vary": "Host, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix"
+                "Vary": "Host, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Port, \
+                    X-Forwarded-Prefix"
             ),
             (None, true, true) => field_lines!(
-                "Vary": "Host, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix, Origin"
+                "Vary": "Host, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Port, \
+                    X-Forwarded-Prefix, Origin"
             ),
             (None, false, false) => field_lines!("Vary": "Host"),
             (None, false, true) => field_lines!("Vary": "Host, Origin"),
@@ -74,6 +96,12 @@ impl<'a> Origin<'a> {
 /// believed is the caller's to know.
 pub fn forwarded_host<'a>(head: &Head<'a>) -> Option<&'a str> {
     first(head, Field::XForwardedHost).filter(|host| http::is_authority(host.as_bytes()))
+}
+
+/// Whether a host is followed by a port.
+fn has_port(host: &[u8]) -> bool {
+    let name_end = host.iter().rposition(|byte| *byte == b']').unwrap_or(0);
+    host[name_end..].contains(&b':')
 }
 
 /// The first of the values of a field: what the proxy next to the client has said.

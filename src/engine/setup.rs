@@ -97,8 +97,8 @@ pub struct Setup {
     /// the address that a call came in at: names or addresses without a port, or `*` for any host.
     /// Where hosts are checked is told in `docs/guide/proxy.md`.
     pub allow_hosts: Vec<String>,
-    /// Believe `X-Forwarded-Proto`, `-Host` and `-Prefix` when a card's URLs are made. Only for a
-    /// server that nobody reaches but a proxy which sets them.
+    /// Believe `X-Forwarded-Proto`, `-Host`, `-Port` and `-Prefix` when a card's URLs are made.
+    /// Only for a server that nobody reaches but a proxy which sets them.
     pub trust_forwarded: bool,
     /// Keep to the letter of A2A 1.0 §3.6.2: a 1.0 method needs the version header.
     pub strict_version: bool,

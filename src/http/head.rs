@@ -62,6 +62,8 @@ pub enum Field {
     XForwardedFor,
     /// `X-Forwarded-Host`
     XForwardedHost,
+    /// `X-Forwarded-Port`
+    XForwardedPort,
     /// `X-Forwarded-Prefix`
     XForwardedPrefix,
     /// `X-Forwarded-Proto`

@@ -281,6 +281,7 @@ pub(super) const fn is_kept(field: Field) -> bool {
         | Field::SecWebSocketVersion
         | Field::Upgrade
         | Field::XForwardedHost
+        | Field::XForwardedPort
         | Field::XForwardedPrefix
         | Field::XForwardedProto => true,
         Field::A2aLastEventId

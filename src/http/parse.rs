@@ -266,6 +266,7 @@ pub(super) fn known(name: &[u8]) -> Option<KnownField> {
         (15, b'x') if is(name, b"x-forwarded-for") => Field::XForwardedFor,
         (16, b'x') if is(name, b"x-a2a-extensions") => Field::XA2aExtensions,
         (16, b'x') if is(name, b"x-forwarded-host") => Field::XForwardedHost,
+        (16, b'x') if is(name, b"x-forwarded-port") => Field::XForwardedPort,
         (17, b'a') if is(name, b"a2a-last-event-id") => Field::A2aLastEventId,
         (17, b'i') if is(name, b"if-modified-since") => Field::IfModifiedSince,
         (17, b's') if is(name, b"sec-websocket-key") => Field::SecWebSocketKey,
@@ -365,6 +366,7 @@ mod tests {
             ("X-API-Key", Field::XApiKey),
             ("X-Forwarded-For", Field::XForwardedFor),
             ("X-Forwarded-Host", Field::XForwardedHost),
+            ("X-Forwarded-Port", Field::XForwardedPort),
             ("X-Forwarded-Prefix", Field::XForwardedPrefix),
             ("X-Forwarded-Proto", Field::XForwardedProto),
         ];

@@ -266,6 +266,24 @@ fn forwarded_headers_are_believed_only_if_the_operator_says_so() {
     }
     let extended = get_with("/extendedAgentCard", forwarded);
     assert_eq!(interfaces(&lab.ask(&extended).json())[1].2, "https://mesh.example:8443/a2a-agents");
+    // A port that is named apart, unless the host has one or the scheme implies it.
+    for (lines, url) in [
+        ("X-Forwarded-Proto: https\r\nX-Forwarded-Port: 8443\r\n", "https://a.example:8443/"),
+        (
+            "X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.example\r\nX-Forwarded-Port: 8443, 1\r\n",
+            "https://b.example:8443/",
+        ),
+        ("X-Forwarded-Proto: https\r\nX-Forwarded-Port: 443\r\n", "https://a.example/"),
+        ("X-Forwarded-Port: 443\r\n", "http://a.example:443/"),
+        ("X-Forwarded-Port: 80\r\n", "http://a.example/"),
+        ("X-Forwarded-Host: [::1]\r\nX-Forwarded-Port: 9\r\n", "http://[::1]:9/"),
+        ("X-Forwarded-Host: b.example:7\r\nX-Forwarded-Port: 9\r\n", "http://b.example:7/"),
+        ("X-Forwarded-Port: 0\r\n", "http://a.example/"),
+        ("X-Forwarded-Port: 65536\r\n", "http://a.example/"),
+        ("X-Forwarded-Port: 9@evil.example\r\n", "http://a.example/"),
+    ] {
+        assert_eq!(lab.ask(&get_with(PATHS[0], lines)).json()["url"], url, "{lines}");
+    }
     // What is not well-formed is not believed.
     for (lines, url) in [
         ("X-Forwarded-Host: a b\r\n", "http://a.example/"),

@@ -71,8 +71,8 @@ fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], HandshakeRe
     if bearers_offered(head).nth(1).is_some() {
         return Err(bad("at most one subprotocol may begin with a2a.bearer."));
     }
-    let host = Origin::of(cx.config, cx.peer, head).host;
-    if !is_origin_allowed(cx.config, head, host) {
+    let authority = Origin::of(cx.config, cx.peer, head).authority();
+    if !is_origin_allowed(cx.config, head, authority.as_deref()) {
         return Err((403, "no WebSocket is served to pages of this origin", FieldLines::NONE));
     }
     if cx.closes {

@@ -33,6 +33,7 @@ pub struct Upgrade {
     path: Box<str>,
     is_secure: bool,
     host: Option<Box<[u8]>>,
+    port: Option<u16>,
     prefix: Box<str>,
     event_ids: bool,
     /// Header fields that the agent's profile names.
@@ -48,7 +49,7 @@ impl Upgrade {
     fn of(cx: &CallContext<'_>, head: &Head<'_>) -> Upgrade {
         let mut pairs = query::pairs(head.query().unwrap_or_default()).filter_map(Result::ok);
         let event_ids = pairs.any(|(key, value)| key == "eventIds" && value == "1");
-        let Origin { is_secure, host, prefix } = Origin::of(cx.config, cx.peer, head);
+        let Origin { is_secure, host, port, prefix } = Origin::of(cx.config, cx.peer, head);
         Upgrade {
             endpoint: cx.endpoint,
             tenant: cx.named_beside.map(Into::into),
@@ -57,6 +58,7 @@ impl Upgrade {
             path: head.path().into(),
             is_secure,
             host: host.map(Into::into),
+            port,
             prefix: prefix.into(),
             event_ids,
             fields: agent_fields(cx, head),
@@ -93,7 +95,7 @@ impl Upgrade {
     /// Where the client asked.
     pub fn origin(&self) -> Origin<'_> {
         let (host, prefix) = (self.host.as_deref(), &*self.prefix);
-        Origin { is_secure: self.is_secure, host, prefix }
+        Origin { is_secure: self.is_secure, host, port: self.port, prefix }
     }
 
     /// True: the messages of a stream name the numbers of their events.

@@ -39,8 +39,8 @@ const ROWS: &[Row] = &[
     (
         "trust-forwarded",
         "",
-        "Cards believe X-Forwarded-Proto, -Host and -Prefix: only behind a proxy that sets them \
-         and that nobody can pass by",
+        "Cards believe X-Forwarded-Proto, -Host, -Port and -Prefix: only behind a proxy that sets \
+         them and that nobody can pass by",
     ),
     ("workers", "N", "Threads [default: one per core]"),
     (

@@ -73,8 +73,8 @@ pub const KEYS: &[Key] = &[
         "trust_forwarded",
         Shape::Switch,
         "false",
-        "Cards believe X-Forwarded-Proto, -Host and -Prefix: only behind a proxy that sets them \
-         and that nobody can pass by",
+        "Cards believe X-Forwarded-Proto, -Host, -Port and -Prefix: only behind a proxy that sets \
+         them and that nobody can pass by",
     )
     .flag("trust-forwarded"),
     key(
