@@ -141,6 +141,13 @@ impl<'x> AdmissionCx<'x> {
         self.source(head).address()
     }
 
+    /// The address that trusted proxies name for the client of a request; `None`: they name none.
+    pub fn forwarded(self, head: &Head<'_>) -> Option<IpAddr> {
+        let found = self.address(head)?;
+        let is_proxy = self.config.access.trusted_proxies.iter().any(|hops| hops.contains(found));
+        (!is_proxy && self.peer.remote.address() != Some(found)).then_some(found)
+    }
+
     /// Whether a request needs no caller.
     fn is_public(self, head: &Head<'_>) -> bool {
         let is_options = head.method() == Method::Options;

@@ -122,8 +122,24 @@ pub struct Conn {
     pub(super) kept: Http1Kept,
     /// True: nothing was consumed yet, so HTTP/2 can still begin.
     is_new: bool,
+    /// True: the last request whose head was complete was let in, and its caller is known if
+    /// callers are.
+    is_authenticated: bool,
     /// What is said to the page of the current request if it is refused.
     cors: CorsAnswer,
+}
+
+/// What a connection does, to whoever has to end one of many: the first of these ends first.
+#[cfg(feature = "net")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Activity {
+    /// No request has begun, and nothing is unsent.
+    Idle,
+    /// A request whose caller is not known; where callers are not known, one whose head is not
+    /// complete.
+    Unauthenticated,
+    /// Any other request.
+    Authenticated,
 }
 
 /// What one step of a connection did.
@@ -152,6 +168,7 @@ impl Conn {
             ticket: None,
             kept: Http1Kept::default(),
             is_new: true,
+            is_authenticated: false,
             cors: CorsAnswer::NONE,
         }
     }
@@ -224,6 +241,26 @@ impl Conn {
             progress.record = if cx.out.len() > written { record } else { 0 };
         }
         progress
+    }
+
+    /// What the connection does; `is_sent`: all of its output has left.
+    #[cfg(feature = "net")]
+    pub(crate) fn activity(&self, is_sent: bool) -> Activity {
+        match self.state {
+            State::Reading { scanned: 0, need: 0, .. } | State::Closed if is_sent => Activity::Idle,
+            _ if self.is_authenticated => Activity::Authenticated,
+            _ => Activity::Unauthenticated,
+        }
+    }
+
+    /// True: a request has begun, of which not all has come.
+    #[cfg(feature = "net")]
+    pub(crate) fn is_mid_request(&self) -> bool {
+        match self.state {
+            State::Reading { scanned, need, .. } => scanned > 0 || need > 0,
+            State::Chunks(_) | State::Admitting { .. } => true,
+            State::Pending(_) | State::Streaming(_) | State::Upgraded(_) | State::Closed => false,
+        }
     }
 
     /// Bytes of buffers that the connection holds beside the caller's.
@@ -308,8 +345,14 @@ impl Conn {
         if let Some(refusal) = self.refused_head(at, &head, layout.knows_hosts()) {
             return self.refuse(cx, refusal);
         }
+        if !config.access.trusted_proxies.is_empty() {
+            cx.worker.forwarded = asking(cx.engine, cx.peer, false).forwarded(&head);
+        }
         let admission = match asking(cx.engine, cx.peer, false).admit(&head, cx.now, cx.wake) {
-            Poll::Ready(Ok(admission)) => admission,
+            Poll::Ready(Ok(admission)) => {
+                self.is_authenticated = admission.is_some() || config.access.gate.is_none();
+                admission
+            }
             refused => {
                 let layout = *layout;
                 return self.not_admitted(cx, &layout.head(rest.bytes()), refused, asked_ms);

@@ -19,6 +19,8 @@ mod request;
 mod setup;
 mod socket;
 
+use std::net::IpAddr;
+
 pub use crate::{
     binding::{
         card_signer::{CardSigner, DetachedSignature},
@@ -37,6 +39,8 @@ pub use crate::{
     store::node_of,
 };
 pub use build_error::BuildError;
+#[cfg(feature = "net")]
+pub(crate) use conn::Activity;
 pub use conn::{Conn, Cx, Next, Progress};
 pub use exchange::{Exchange, ResponseSink};
 pub use life::{Engine, Waiting};
@@ -61,13 +65,15 @@ pub struct Worker {
     heads: HeadMemo,
     /// The newest record of the tasks that what was written in this turn shows.
     record: u64,
+    /// The address that a trusted proxy has named in this turn.
+    forwarded: Option<IpAddr>,
 }
 
 impl Worker {
     /// Scratch for worker number `index`, which reads heads under `limits`.
     pub fn new(index: usize, limits: &Limits, entropy: Box<dyn Entropy + Send>) -> Worker {
         let heads = HeadMemo::new(request::head_limits(limits));
-        Worker { scratch: Scratch::new(index, limits, entropy), heads, record: 0 }
+        Worker { scratch: Scratch::new(index, limits, entropy), heads, record: 0, forwarded: None }
     }
 
     /// The agent that was called last, if that was at this time or later.
@@ -75,6 +81,13 @@ impl Worker {
     pub(crate) fn called_since(&self, ms: u64) -> Option<AgentIndex> {
         let LastCall { agent, at_ms } = self.scratch.call.last_call;
         (ms..u64::MAX).contains(&at_ms).then_some(agent)
+    }
+
+    /// The address that a trusted proxy has named since the last call of this.
+    #[cfg(feature = "net")]
+    #[inline]
+    pub(crate) fn take_forwarded(&mut self) -> Option<IpAddr> {
+        self.forwarded.take()
     }
 
     /// Notes that what was written shows a task whose last record is this one; 0: nobody records.

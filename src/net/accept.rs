@@ -1,10 +1,11 @@
 //! Takes connections in, within `connections_max` and the file descriptors there are.
 //!
-//! Beyond `connections_max` a connection is told 503 and closed; with TLS it is closed, for there
+//! At `connections_max` a connection takes the slot of one of the peer with the most of them, see
+//! `peer_table`. If none ends for it, it is told 503 and closed; with TLS it is closed, for there
 //! is no telling it without a handshake. When the system runs out of descriptors or memory,
 //! accepting pauses: what waits in the backlog is served afterwards.
 
-use std::{io, rc::Rc, time::Duration};
+use std::{io, net::IpAddr, rc::Rc, time::Duration};
 
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
@@ -12,7 +13,6 @@ use tokio::net::{TcpListener, TcpStream};
 use super::{
     drive::Drive,
     local_addr::LocalAddr,
-    report,
     worker_state::{ConnectionPermit, WorkerState},
 };
 
@@ -28,16 +28,15 @@ pub(super) async fn accept(listener: TcpListener, local: Rc<WorkerState>) {
     let (local_addr, _listening) = (LocalAddr::of(&listener), local.server.listens());
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => admit(stream, local_addr, &local),
+            Ok((stream, peer)) => admit(stream, peer.ip(), local_addr, &local),
             Err(error) if concerns_one_connection(&error) => {}
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-fn admit(stream: TcpStream, local_addr: LocalAddr, local: &Rc<WorkerState>) {
-    let Some(permit) = ConnectionPermit::take(local) else {
-        report::limit("connections_max");
+fn admit(stream: TcpStream, address: IpAddr, local_addr: LocalAddr, local: &Rc<WorkerState>) {
+    let Some(permit) = ConnectionPermit::take(local, address) else {
         if local.server.tls.is_none() {
             // Best effort: whoever does not read it sees a closed connection.
             let _ = SockRef::from(&stream).send(REFUSAL);

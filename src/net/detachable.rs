@@ -28,11 +28,10 @@ impl<S> Detachable<S> {
 
 impl<S: Transport + 'static> Detachable<S> {
     /// Gives the transport, and what was read of it, to the driver of HTTP/2.
-    pub(super) fn move_to_http2(&mut self, read: &[u8], permit: &ConnectionPermit, local_addr: u8) {
+    pub(super) fn move_to_http2(&mut self, read: &[u8], permit: ConnectionPermit, local_addr: u8) {
         #[cfg(feature = "grpc")]
         if let Some(stream) = self.0.take() {
-            let is_admin = permit.local_addrs.at(local_addr).is_admin();
-            super::http2::spawn(stream, read, permit.again(is_admin), local_addr);
+            super::http2::spawn(stream, read, permit, local_addr);
         }
         // Without the feature the engine never asks for it.
         #[cfg(not(feature = "grpc"))]

@@ -4,7 +4,8 @@
 //! call, until the socket has nothing more to give. Between polls a quiet connection owns no
 //! buffer: it reads into its worker's. Whoever takes too little of what we write in a
 //! window of `write_stall_ms` is cut off, and so is who has taken most of all buffers when
-//! they are full; whoever is told to go gets `linger_ms` to see our last words.
+//! they are full; whoever is told to go gets `linger_ms` to see our last words. A connection that
+//! ends for another one (`peer_table`) ends at once.
 
 mod sending;
 
@@ -25,6 +26,7 @@ use super::{
     detachable::Detachable,
     input_buffer::InputBuffer,
     output_buffer::OutputBuffer,
+    peer_table::PeerKey,
     share::{Share, WaitRound},
     transport::{Transport, poll_read, send},
     wheel::{NEVER, TimerSlot},
@@ -49,10 +51,10 @@ struct Io<S> {
     conn: Conn,
     input: InputBuffer,
     output: OutputBuffer,
-    need: usize,
+    need: u32,
     due_ms: u64,
-    /// When the current window of waiting output began.
-    waits_ms: u64,
+    /// When the current window of waiting output began, in the lower bits of its milliseconds.
+    waits_ms: u32,
     /// Bytes that the peer has taken in it.
     taken: u32,
     /// What is counted in `ServerState::buffers`.
@@ -129,13 +131,27 @@ impl<S: Transport + 'static> Future for Drive<S> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Drive { local, io } = self.get_mut();
         let now = local.now();
-        let new_slot = || local.wheel.borrow_mut().insert(cx.waker().clone());
-        let slot = *io.slot.get_or_insert_with(new_slot);
-        let end = io.rounds(&mut local.scratch.borrow_mut(), local, now, cx);
+        let slot = *io.slot.get_or_insert_with(|| {
+            local.entry().inspect(|entry| entry.set_waker(cx.waker()));
+            local.wheel.borrow_mut().insert(cx.waker().clone())
+        });
+        if local.is_ending() {
+            io.end_for_another(&mut local.scratch.borrow_mut(), local, now, cx);
+            return Poll::Ready(());
+        }
+        let mut scratch = local.scratch.borrow_mut();
+        let end = io.rounds(&mut scratch, local, now, cx);
+        let forwarded = scratch.worker.take_forwarded();
+        drop(scratch);
+        if let Some(entry) = local.entry() {
+            entry.note(io.conn.activity(io.is_drained()));
+            forwarded.inspect(|address| entry.set_peer(PeerKey::of(*address)));
+        }
         match end.unwrap_or(PollEnd::Done) {
             PollEnd::Done => return Poll::Ready(()),
             PollEnd::ToHttp2 => {
-                io.stream.move_to_http2(io.input.source().bytes(), local, io.local_addr);
+                let permit = local.hand_over();
+                io.stream.move_to_http2(io.input.source().bytes(), permit, io.local_addr);
                 return Poll::Ready(());
             }
             PollEnd::Yield => cx.waker().wake_by_ref(),
@@ -160,9 +176,6 @@ impl<S: Transport> Drop for Drive<S> {
             self.io.output.release(&mut scratch.outputs);
         }
         self.local.server.buffers.release(&mut self.io.share);
-        if self.local.local_addrs.at(self.io.local_addr).is_admin() {
-            self.local.admin_ends();
-        }
     }
 }
 
@@ -236,7 +249,7 @@ impl<S: Transport + 'static> Io<S> {
 
     /// More input is needed before the engine can do anything.
     fn needs_input(&self) -> bool {
-        self.need > self.input.len()
+        self.need as usize > self.input.len()
     }
 
     /// The engine waits for a task and wants no input meanwhile: reading would not show that the
@@ -245,9 +258,20 @@ impl<S: Transport + 'static> Io<S> {
         !self.read && !self.eof && self.output.len() < local.bounds.output_bytes_max
     }
 
+    /// Begins a window in which the peer has to take some of what waits.
+    fn begin_window(&mut self, now: Now) {
+        (self.waits_ms, self.taken) = (now.mono_ms as u32, 0);
+    }
+
+    /// How long the current window has lasted.
+    fn waited_ms(&self, now: Now) -> u64 {
+        u64::from((now.mono_ms as u32).wrapping_sub(self.waits_ms))
+    }
+
     fn deadline(&self, local: &WorkerState, now: Now) -> u64 {
         let look_ms = if self.reads_paused(local) { now.mono_ms + LOOK_MS } else { NEVER };
-        let stalled = self.waits_ms.saturating_add(local.bounds.write_stall_ms);
+        let left_ms = local.bounds.write_stall_ms.saturating_sub(self.waited_ms(now));
+        let stalled = now.mono_ms.saturating_add(left_ms);
         let due_ms = self.due_ms.min(look_ms);
         if self.is_drained() { due_ms } else { due_ms.min(stalled) }
     }
@@ -267,7 +291,7 @@ impl<S: Transport + 'static> Io<S> {
         let room = if into_worker {
             &mut scratch.read
         } else {
-            self.input.room(self.need, local.bounds.input_bytes_max, &mut scratch.inputs)
+            self.input.room(self.need as usize, local.bounds.input_bytes_max, &mut scratch.inputs)
         };
         if room.is_empty() {
             return Ok(Poll::Pending);
@@ -301,7 +325,9 @@ impl<S: Transport + 'static> Io<S> {
         let peer = local.local_addrs.at(self.local_addr).known_to(self.stream.peer());
         let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len(), peer };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);
-        (self.need, self.read) = (progress.need, progress.read);
+        // No more is missing of a body than the engine counts in 32 bits.
+        self.need = progress.need.min(u32::MAX as usize) as u32;
+        self.read = progress.read;
         self.due_ms = progress.deadline_ms.unwrap_or(NEVER);
         if fresh > 0 {
             self.input.keep(&read[progress.consumed..fresh], progress.need, inputs);
@@ -321,7 +347,7 @@ impl<S: Transport + 'static> Io<S> {
                 out.clear();
             } else {
                 if first {
-                    (self.waits_ms, self.taken) = (now.mono_ms, 0);
+                    self.begin_window(now);
                 }
                 self.output.keep(out, sent, outputs);
                 if let Some(held) = self.output.held_back().filter(|_| waits) {

@@ -79,7 +79,7 @@ const POLLS_MAX: usize = 100;
 fn a_connection_of_http1_waits_for_room_without_a_turn() {
     let request = b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: t\r\n\r\n";
     let polls = polls_while_full(request, |stream, local| {
-        Drive::new(stream, ConnectionPermit::take(local).unwrap(), 0)
+        Drive::new(stream, ConnectionPermit::take(local, [127, 0, 0, 1].into()).unwrap(), 0)
     });
     assert!(polls <= POLLS_MAX, "{polls}");
 }
@@ -92,7 +92,9 @@ fn a_connection_of_http2_waits_for_room_without_a_turn() {
     request.extend([0, 0, block.len() as u8, 1, 5, 0, 0, 0, 1]);
     request.extend_from_slice(block);
     let polls = polls_while_full(&request, |stream, local| {
-        super::http2::serve(stream, Vec::new(), Rc::clone(local), 0)
+        let permit = ConnectionPermit::take(local, [127, 0, 0, 1].into()).unwrap();
+        let permit = super::http2::permit::Http2Permit::take(permit).ok().unwrap();
+        super::http2::serve(stream, Vec::new(), permit, 0)
     });
     assert!(polls <= POLLS_MAX, "{polls}");
 }

@@ -43,6 +43,7 @@ mod output_buffer;
 mod own_address;
 mod owned_turn;
 mod pages;
+mod peer_table;
 mod pool;
 mod reload;
 mod report;

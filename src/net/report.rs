@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     fmt::Display,
     io::{self, Write},
-    sync::{Mutex, PoisonError, atomic::Ordering},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -163,7 +163,7 @@ pub(super) fn slow_turn(slow: &SlowTurn) {
 /// Says what a drain that begins waits for.
 pub(super) fn draining(server: &ServerState) {
     let engine = &server.engine;
-    let open = server.open.load(Ordering::Relaxed);
+    let open = server.connections.count();
     let (tasks, seconds) = (engine.unfinished_tasks(), seconds(server.live.drain_ms()));
     say(&format_args!(
         "draining, for {seconds} at most: {}, {}; {}",

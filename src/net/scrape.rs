@@ -25,7 +25,7 @@ pub(super) fn text(server: &ServerState) -> Option<String> {
     families.extend([
         gauge("peregrine_waiting_calls", "Calls that wait for their task", waiting.calls as u64),
         gauge("peregrine_open_streams", "Streams that are open", waiting.streams as u64),
-        gauge("peregrine_open_connections", "Connections", server.open.load(Relaxed) as u64),
+        gauge("peregrine_open_connections", "Connections", server.connections.count() as u64),
         gauge(
             "peregrine_buffer_bytes",
             "Bytes of buffers that connections hold",

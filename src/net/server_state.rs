@@ -1,6 +1,7 @@
 //! What all workers of a server share.
 
 use std::{
+    net::IpAddr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
@@ -10,11 +11,10 @@ use std::{
 };
 
 use crate::engine::{Engine, Waiting};
-#[cfg(feature = "grpc")]
-use crate::permits::Permits;
 
 use super::{
     admin::AdminSocket,
+    peer_table::{PeerKey, PeerTable},
     reload::{LiveLimits, ReloadRequests},
     share::AllBuffers,
     slow_turn::{SlowTurnListener, SlowTurns},
@@ -63,8 +63,10 @@ pub(super) struct ServerState {
     pub(super) engine: Arc<Engine>,
     /// When `Now::mono_ms` was 0.
     pub(super) epoch: Instant,
-    /// Open connections of all workers.
-    pub(super) open: AtomicUsize,
+    /// Open connections.
+    pub(super) connections: Arc<PeerTable>,
+    /// Connections to `--admin`, which are not among the open ones.
+    pub(super) admin_connections: Arc<PeerTable>,
     /// What has happened since the start.
     pub(super) counts: ServerCounts,
     /// Who is told how calls end; `None`: nobody.
@@ -76,9 +78,9 @@ pub(super) struct ServerState {
     /// The listener for whoever runs the server, until a worker serves it.
     pub(super) admin: Mutex<Option<AdminSocket>>,
     listening: AtomicUsize,
-    /// Those of them that speak HTTP/2.
+    /// Open connections that speak HTTP/2.
     #[cfg(feature = "grpc")]
-    pub(super) http2: Permits,
+    pub(super) http2: Arc<PeerTable>,
     /// Buffers that connections hold.
     pub(super) buffers: AllBuffers,
     /// Connections are accepted with TLS; `None`: as they are.
@@ -113,14 +115,18 @@ impl ServerState {
         workers: usize,
         slow_turns: Option<SlowTurnListener>,
     ) -> ServerState {
+        let limits = engine.limits();
+        let connections = PeerTable::new(limits.connections_max);
+        let admin_connections = PeerTable::new(limits.admin_connections_max);
         #[cfg(feature = "grpc")]
-        let http2 = Permits::new(engine.limits().http2_connections_max, workers);
+        let http2 = PeerTable::new(limits.http2_connections_max);
         let buffers = AllBuffers::new(engine.limits(), engine.held_bytes());
         let live = LiveLimits::new(engine.limits());
         ServerState {
             engine,
             epoch: Instant::now(),
-            open: AtomicUsize::new(0),
+            connections,
+            admin_connections,
             counts: ServerCounts::default(),
             #[cfg(feature = "metrics")]
             observers: None,
@@ -144,6 +150,16 @@ impl ServerState {
             workers_at_start: workers.max(1),
             workers: AtomicUsize::new(workers),
             wakers: Mutex::new(vec![Waker::noop().clone(); workers + 1]),
+        }
+    }
+
+    /// The peer of a connection from this address, as it is counted; that of a trusted proxy is
+    /// unknown until a request names its client.
+    pub(super) fn peer_of(&self, address: IpAddr) -> PeerKey {
+        let proxies = &self.engine.config.access.trusted_proxies;
+        match proxies.iter().any(|hops| hops.contains(address.to_canonical())) {
+            true => PeerKey::UNKNOWN,
+            false => PeerKey::of(address),
         }
     }
 

@@ -256,7 +256,7 @@ mod tests {
             let stream = TcpStream::from_std(stream).unwrap();
             Drive::new(
                 Lazy { stream, held: Vec::new() },
-                ConnectionPermit::take(&local).unwrap(),
+                ConnectionPermit::take(&local, [127, 0, 0, 1].into()).unwrap(),
                 0,
             )
             .await;

@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    net::IpAddr,
     ops::Deref,
     rc::Rc,
     sync::{Arc, atomic::Ordering},
@@ -13,7 +14,9 @@ use crate::{engine::Worker, limits::Limits, service::Now};
 use super::{
     clock::{Clock, HeldUp},
     local_addr::LocalAddrs,
+    peer_table::{PeerEntry, PeerKey},
     pool::Pool,
+    report,
     server_state::{ServerState, Stage},
     wheel::{TimerSlot, Wheel},
 };
@@ -23,8 +26,6 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// The limits that the driver keeps, at hand.
 pub(super) struct DriverLimits {
-    /// See [`Limits`].
-    pub(super) connections_max: usize,
     /// See [`Limits`].
     pub(super) output_bytes_max: usize,
     /// See [`Limits`].
@@ -82,8 +83,6 @@ pub(super) struct WorkerState {
     pub(super) local_addrs: LocalAddrs,
     /// Open connections of this worker.
     pub(super) open: Cell<usize>,
-    /// Open connections of whoever runs the server.
-    admin_open: Cell<usize>,
     planned_ms: Cell<u64>,
     ticker: RefCell<Waker>,
 }
@@ -93,7 +92,6 @@ impl WorkerState {
     pub(super) fn new(server: Arc<ServerState>, clock: Clock, worker: Worker) -> WorkerState {
         let limits: &Limits = server.engine.limits();
         let bounds = DriverLimits {
-            connections_max: limits.connections_max,
             output_bytes_max: limits.output_bytes_max,
             write_stall_ms: limits.write_stall_ms,
             write_progress_bytes_min: limits.write_progress_bytes_min,
@@ -119,7 +117,6 @@ impl WorkerState {
             wheel,
             local_addrs: LocalAddrs::default(),
             open: Cell::new(0),
-            admin_open: Cell::new(0),
             planned_ms: Cell::new(0),
             ticker: RefCell::new(Waker::noop().clone()),
         }
@@ -184,69 +181,64 @@ impl WorkerState {
     /// Takes a connection's end into account.
     fn connection_ended(&self) {
         self.open.set(self.open.get() - 1);
-        self.server.open.fetch_sub(1, Ordering::Relaxed);
         if self.open.get() == 0 && self.server.stage() != Stage::Serving {
             self.ticker.borrow().wake_by_ref();
         }
     }
 }
 
-/// A connection's place among the open ones; dropping it gives the place back.
-///
-/// It has no room to say that it is one of whoever runs the server, which count apart: whoever
-/// serves one says so at its end ([`ConnectionPermit::admin_ends`]).
-pub(super) struct ConnectionPermit(Rc<WorkerState>);
+/// An open connection; dropping it gives its slot back.
+pub(super) struct ConnectionPermit {
+    local: Rc<WorkerState>,
+    /// `None`: the connection goes on under another driver.
+    entry: Option<PeerEntry>,
+}
 
 impl ConnectionPermit {
-    /// A place for a connection that was just accepted; `None`: there are `connections_max`.
-    pub(super) fn take(local: &Rc<WorkerState>) -> Option<ConnectionPermit> {
-        let open = &local.server.open;
-        if open.fetch_add(1, Ordering::Relaxed) >= local.bounds.connections_max {
-            open.fetch_sub(1, Ordering::Relaxed);
-            local.server.counts.refused.fetch_add(1, Ordering::Relaxed);
-            return None;
+    /// A slot for a connection that was just accepted from this address; `None`: there are
+    /// `connections_max`, and none of them ends for this one.
+    pub(super) fn take(local: &Rc<WorkerState>, address: IpAddr) -> Option<ConnectionPermit> {
+        let server = &local.server;
+        let accepted = server.connections.accept(server.peer_of(address));
+        if accepted.as_ref().is_none_or(|accepted| accepted.evicts) {
+            report::limit("connections_max");
+            server.counts.refused.fetch_add(1, Ordering::Relaxed);
         }
-        local.server.counts.accepted.fetch_add(1, Ordering::Relaxed);
+        let entry = Some(accepted?.entry);
+        server.counts.accepted.fetch_add(1, Ordering::Relaxed);
         local.open.set(local.open.get() + 1);
-        Some(ConnectionPermit(Rc::clone(local)))
+        Some(ConnectionPermit { local: Rc::clone(local), entry })
     }
 
-    /// A place for a connection of whoever runs the server; `None`: there are
-    /// `admin_connections_max`.
+    /// A slot for a connection to `--admin`; `None`: there are `admin_connections_max`.
     pub(super) fn take_admin(local: &Rc<WorkerState>) -> Option<ConnectionPermit> {
-        if local.admin_open.get() >= local.server.engine.limits().admin_connections_max {
+        let Some(accepted) = local.server.admin_connections.accept(PeerKey::UNKNOWN) else {
             local.server.counts.admin_refused.fetch_add(1, Ordering::Relaxed);
             return None;
-        }
-        local.admin_open.set(local.admin_open.get() + 1);
-        Some(ConnectionPermit(Rc::clone(local)))
+        };
+        Some(ConnectionPermit { local: Rc::clone(local), entry: Some(accepted.entry) })
     }
 
-    /// Says that this is the place of a connection of whoever runs the server, and is dropped now.
-    pub(super) fn admin_ends(&self) {
-        self.admin_open.set(self.admin_open.get() - 1);
-        // What dropping it takes back.
-        self.open.set(self.open.get() + 1);
-        self.server.open.fetch_add(1, Ordering::Relaxed);
+    /// Moves the connection to another driver.
+    pub(super) fn hand_over(&mut self) -> ConnectionPermit {
+        ConnectionPermit { local: Rc::clone(&self.local), entry: self.entry.take() }
     }
 
-    /// A place for a connection that goes on under another driver, while its first one ends.
-    #[cfg(feature = "grpc")]
-    pub(super) fn again(&self, is_admin: bool) -> ConnectionPermit {
-        let ConnectionPermit(local) = self;
-        if is_admin {
-            local.admin_open.set(local.admin_open.get() + 1);
-        } else {
-            local.server.open.fetch_add(1, Ordering::Relaxed);
-            local.open.set(local.open.get() + 1);
-        }
-        ConnectionPermit(Rc::clone(local))
+    /// What the limits know of the connection.
+    pub(super) fn entry(&self) -> Option<&PeerEntry> {
+        self.entry.as_ref()
+    }
+
+    /// True: the connection has to end now, for another one.
+    #[inline]
+    pub(super) fn is_ending(&self) -> bool {
+        self.entry.as_ref().is_some_and(PeerEntry::is_ending)
     }
 
     /// What the tasks of this worker share.
     #[cfg(feature = "grpc")]
     pub(super) fn local(&self) -> &Rc<WorkerState> {
-        &self.0
+        &self.local
     }
 }
 
@@ -254,12 +246,17 @@ impl Deref for ConnectionPermit {
     type Target = WorkerState;
 
     fn deref(&self) -> &WorkerState {
-        &self.0
+        &self.local
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.connection_ended();
+        let Some(entry) = self.entry.take() else { return };
+        let is_open = entry.is_in(&self.local.server.connections);
+        drop(entry);
+        if is_open {
+            self.local.connection_ended();
+        }
     }
 }

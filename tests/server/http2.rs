@@ -78,12 +78,12 @@ fn params(words: &str) -> Value {
     json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": parts } })
 }
 
-fn framed(message: &impl prost::Message) -> Vec<u8> {
+pub fn framed(message: &impl prost::Message) -> Vec<u8> {
     let bytes = message.encode_to_vec();
     [&[0][..], &(bytes.len() as u32).to_be_bytes(), &bytes].concat()
 }
 
-fn grpc(path: &str) -> http::request::Builder {
+pub fn grpc(path: &str) -> http::request::Builder {
     post("application/grpc", path).header("te", "trailers")
 }
 
@@ -91,7 +91,7 @@ const SEND: &str = "/lf.a2a.v1.A2AService/SendMessage";
 const STREAM: &str = "/lf.a2a.v1.A2AService/SendStreamingMessage";
 
 /// `grpc-status` of an answer, wherever it is.
-async fn status_of(response: Response<RecvStream>) -> (u32, String) {
+pub async fn status_of(response: Response<RecvStream>) -> (u32, String) {
     assert_eq!(response.status(), 200);
     let (head, _, trailers) = rest(response).await;
     let found = |name: &str| {

@@ -30,6 +30,7 @@ mod logs;
 #[cfg(target_os = "linux")]
 mod memory;
 mod pages;
+mod peer_shares;
 mod process;
 mod slow_turns;
 mod sockets;

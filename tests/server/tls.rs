@@ -621,6 +621,18 @@ fn a_handshake_counts_as_a_connection() {
 }
 
 #[test]
+fn handshakes_of_one_peer_go_to_newcomers() {
+    let authority = Authority::new("shares");
+    let server = binary(&authority.server("server"), &["--limit", "connections_max=4"]);
+    let mut held: Vec<_> = (0..4).map(|_| crate::peer_shares::from(2, server.addr())).collect();
+    held.iter_mut().for_each(|tcp| tcp.write(&[22, 3, 1]));
+    let mut client = try_client(server.addr(), authority.nobody()).unwrap();
+    client.write(&get(CARD));
+    assert_eq!(client.reply().status, 200);
+    assert!(is_closed(&mut held[0].stream) && held[3].is_silent());
+}
+
+#[test]
 fn plaintext_at_a_tls_port_is_closed_and_counted() {
     let authority = Authority::new("plaintext");
     let running = serve(files(&authority.server("server")), Echo, Limits::default());

@@ -49,6 +49,22 @@ impl Exchange {
         request::asking(engine, peer, true).address(&head.head())
     }
 
+    /// The client that trusted proxies name, while nothing was done with the request.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn forwarded(&self, engine: &Engine, peer: Peer<'_>) -> Option<IpAddr> {
+        let (ExchangeState::Body { head, .. } | ExchangeState::NotAdmitted(head, _)) = &self.state
+        else {
+            return None;
+        };
+        request::asking(engine, peer, true).forwarded(&head.head())
+    }
+
+    /// True: the request was let in, and its caller is known.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn has_caller(&self) -> bool {
+        matches!(&self.state, ExchangeState::Body { caller: Some(Some(_)), .. })
+    }
+
     /// Asks who makes the request; false: that is not known yet. One that is not let in is refused.
     pub(super) fn admit(&mut self, cx: &mut Cx<'_>) -> bool {
         let ExchangeState::Body { head, is_whole, caller: caller @ None } = &mut self.state else {

@@ -19,6 +19,10 @@ use crate::{
     service::Now,
 };
 
+/// What a request is told that has not come as a whole when its connection ends for another one.
+const TIMED_OUT: &[u8] =
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
 impl<S: Transport + 'static> Io<S> {
     /// Writes what waits; true when some of it went.
     pub(super) fn flush(
@@ -36,7 +40,7 @@ impl<S: Transport + 'static> Io<S> {
         let free = held.map_or(unsent, |held| held.free(unsent, tap, cx));
         if free == 0 && unsent > 0 {
             // It is not the peer who keeps us waiting.
-            (self.waits_ms, self.taken) = (now.mono_ms, 0);
+            self.begin_window(now);
             return self.flush_transport(cx);
         }
         let sent = send(&mut self.stream, &self.output.unsent()[..free], cx)?;
@@ -44,12 +48,12 @@ impl<S: Transport + 'static> Io<S> {
         // Always: what the transport took just now may not be on its way.
         let moved = self.flush_transport(cx)? || sent > 0;
         self.taken = self.taken.saturating_add(sent.min(u32::MAX as usize) as u32);
-        let is_over = now.mono_ms >= self.waits_ms.saturating_add(local.bounds.write_stall_ms);
+        let is_over = self.waited_ms(now) >= local.bounds.write_stall_ms;
         if is_over && !self.is_drained() {
             if (self.taken as usize) < local.bounds.write_progress_bytes_min {
                 return Err(Hangup);
             }
-            (self.waits_ms, self.taken) = (now.mono_ms, 0);
+            self.begin_window(now);
         }
         Ok(moved)
     }
@@ -60,6 +64,28 @@ impl<S: Transport + 'static> Io<S> {
             return Ok(false);
         }
         Ok(Pin::new(&mut self.stream).poll_flush(cx)?.is_ready())
+    }
+
+    /// Ends the connection without a wait. A request that has not come as a whole is refused; what
+    /// the socket does not take now is lost.
+    #[cold]
+    pub(super) fn end_for_another(
+        &mut self,
+        scratch: &mut WorkerScratch,
+        local: &WorkerState,
+        now: Now,
+        cx: &mut Context<'_>,
+    ) {
+        if self.flush(scratch, local, now, cx).is_err() || !self.is_drained() {
+            return;
+        }
+        let is_refused = self.phase == Phase::Open && self.conn.is_mid_request();
+        if is_refused && send(&mut self.stream, TIMED_OUT, cx).is_err() {
+            return;
+        }
+        let _ = self.flush_transport(cx);
+        // Best effort: after an error the peer sees a closed connection.
+        let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
     }
 
     /// RFC 9112 §9.6: sends what waits, closes our side, and reads a little longer, so that the

@@ -16,11 +16,15 @@ use h2::{Ping, PingPong, Reason, server::Connection};
 use http::request::Parts;
 use smallvec::SmallVec;
 
-use crate::net::{server_state::Stage, share::WaitRound, transport::Transport};
+use crate::{
+    engine::Activity,
+    net::{server_state::Stage, share::WaitRound, transport::Transport},
+};
 
 use super::{
     Http2Shared,
     deadline::Deadline,
+    permit::Http2Permit,
     request::{self, Rest},
     rewind::Rewind,
     send::Outgoing,
@@ -52,6 +56,7 @@ pub(super) struct Http2Connection<S: Transport> {
     h2: Connection<Rewind<S>, Outgoing>,
     pings: Option<PingPong>,
     shared: Rc<Http2Shared>,
+    permit: Http2Permit,
     deadline: Deadline,
     /// What h2 wakes.
     waker: Arc<ConnectionWaker>,
@@ -71,6 +76,7 @@ impl<S: Transport> Http2Connection<S> {
     pub(super) fn new(
         mut h2: Connection<Rewind<S>, Outgoing>,
         shared: Rc<Http2Shared>,
+        permit: Http2Permit,
         task: Waker,
     ) -> Http2Connection<S> {
         let pings = h2.ping_pong();
@@ -81,6 +87,7 @@ impl<S: Transport> Http2Connection<S> {
             h2,
             pings,
             shared,
+            permit,
             deadline,
             waker,
             moved_ms,
@@ -99,6 +106,9 @@ impl<S: Transport> Http2Connection<S> {
         if self.shared.account.is_cut() {
             return self.reset();
         }
+        if self.permit.is_ending() {
+            return self.end_for_another(cx);
+        }
         let buffers = &self.shared.local.server.buffers;
         if buffers.must_wait(&mut self.waits_in, cx.waker()) {
             return self.only_send(cx);
@@ -111,7 +121,30 @@ impl<S: Transport> Http2Connection<S> {
         if self.shared.inflow.is_flooded() {
             return self.calm(cx);
         }
+        self.note_activity();
         self.watch(cx)
+    }
+
+    /// Notes what the connection does, and for whom.
+    fn note_activity(&self) {
+        let shared = &self.shared;
+        self.permit.note(match (shared.active.get(), shared.is_authenticated.get()) {
+            (0, _) => Activity::Idle,
+            (_, true) => Activity::Authenticated,
+            (_, false) => Activity::Unauthenticated,
+        });
+        if let Some(address) = shared.forwarded.take() {
+            self.permit.forwards(address);
+        }
+    }
+
+    /// Ends the connection without a wait: GOAWAY (RFC 9113 §6.8) leaves if the socket takes it.
+    #[cold]
+    fn end_for_another(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.shared.inflow.pause(true);
+        self.h2.abrupt_shutdown(Reason::NO_ERROR);
+        let _ = self.h2.poll_closed(cx);
+        Poll::Ready(())
     }
 
     /// Begins all calls that have come, and sends what there is; false: the connection is over.

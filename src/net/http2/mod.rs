@@ -12,6 +12,7 @@ mod deadline;
 mod fields;
 pub(in crate::net) mod flood;
 mod message;
+pub(in crate::net) mod permit;
 mod request;
 mod rewind;
 mod send;
@@ -19,11 +20,12 @@ mod services;
 
 use std::{
     cell::Cell,
-    future::poll_fn,
+    future::{Future, poll_fn},
     io,
     net::IpAddr,
+    pin::pin,
     rc::Rc,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::{Poll, Waker},
     time::Duration,
 };
@@ -32,7 +34,7 @@ use h2::server::Builder;
 use tokio::io::AsyncWriteExt;
 
 use crate::{
-    engine::Engine,
+    engine::{Activity, Engine},
     limits::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES, Limits},
     service::{Peer, PeerCertificate, Remote},
 };
@@ -47,6 +49,7 @@ use account::Account;
 use connection::Http2Connection;
 use fields::Heads;
 use flood::Inflow;
+use permit::Http2Permit;
 use rewind::{Rewind, poll_skip};
 use send::{Gone, Outgoing};
 
@@ -71,6 +74,10 @@ struct Http2Shared {
     /// True: the peer showed too many wrong keys, and the connection ends by a GOAWAY.
     leaves: Cell<bool>,
     heads: Heads,
+    /// True: a call was let in whose caller is known, if callers are known at all.
+    is_authenticated: Cell<bool>,
+    /// The client that a trusted proxy has named last.
+    forwarded: Cell<Option<IpAddr>>,
 }
 
 impl Http2Shared {
@@ -90,6 +97,8 @@ impl Http2Shared {
             resets: Cell::new(false),
             leaves: Cell::new(false),
             heads: Heads::default(),
+            is_authenticated: Cell::new(false),
+            forwarded: Cell::new(None),
         }
     }
 
@@ -154,36 +163,39 @@ impl Drop for CallGuard {
 }
 
 /// Serves HTTP/2 in a task of its own, on a connection of which `read` has been read already; it
-/// may be empty. Beyond `http2_connections_max` it is told to go, and nothing of it is kept.
+/// may be empty. If there are `http2_connections_max` and none of them ends for it, it is told to
+/// go, and nothing of it is kept.
 pub(super) fn spawn<S: Transport + 'static>(
     mut stream: S,
     read: &[u8],
     permit: ConnectionPermit,
     local_addr: u8,
 ) {
-    let Some(http2_permit) = permit.server.http2.permit(permit.worker) else {
-        permit.server.counts.http2_refused.fetch_add(1, Ordering::Relaxed);
-        // Best effort: whoever does not read it sees a closed connection.
-        let within = Duration::from_millis(permit.bounds.linger_ms);
-        tokio::task::spawn_local(async move {
-            let _ = tokio::time::timeout(within, refuse(&mut stream)).await;
-            end(permit, local_addr);
-        });
-        return;
+    let permit = match Http2Permit::take(permit) {
+        Ok(permit) => permit,
+        Err(permit) => {
+            // Best effort: whoever does not read it sees a closed connection.
+            let within = Duration::from_millis(permit.bounds.linger_ms);
+            tokio::task::spawn_local(async move {
+                let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+                permit.entry().inspect(|entry| entry.set_waker(&waker));
+                let refused = tokio::time::timeout(within, refuse(&mut stream));
+                until_ending(|| permit.is_ending(), refused).await;
+            });
+            return;
+        }
     };
-    let read = read.to_vec();
-    tokio::task::spawn_local(async move {
-        serve(stream, read, Rc::clone(permit.local()), local_addr).await;
-        drop(http2_permit);
-        end(permit, local_addr);
-    });
+    tokio::task::spawn_local(serve(stream, read.to_vec(), permit, local_addr));
 }
 
-/// Gives back the place of a connection that has ended.
-fn end(permit: ConnectionPermit, local_addr: u8) {
-    if permit.local_addrs.at(local_addr).is_admin() {
-        permit.admin_ends();
-    }
+/// Runs `work` until it is over, or its connection has to end; then the result is `None`.
+async fn until_ending<T>(is_ending: impl Fn() -> bool, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|cx| match is_ending() {
+        true => Poll::Ready(None),
+        false => work.as_mut().poll(cx).map(Some),
+    })
+    .await
 }
 
 /// What a connection beyond `http2_connections_max` is told: SETTINGS, as every server begins, and
@@ -203,16 +215,21 @@ async fn refuse<S: Transport>(stream: &mut S) -> io::Result<()> {
 pub(super) async fn serve<S: Transport>(
     stream: S,
     read: Vec<u8>,
-    local: Rc<WorkerState>,
+    permit: Http2Permit,
     local_addr: u8,
 ) {
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-    let shared = Rc::new(Http2Shared::new(&local, stream.peer(), local_addr, waker.clone()));
+    permit.set_waker(&waker);
+    permit.note(Activity::Unauthenticated);
+    let shared =
+        Rc::new(Http2Shared::new(permit.local(), stream.peer(), local_addr, waker.clone()));
     let limits = shared.limits();
     let within = Duration::from_millis(limits.head_timeout_ms);
     let handshake = builder(limits).handshake::<_, Outgoing>(Rewind::new(read, stream, &shared));
-    let Ok(Ok(h2)) = tokio::time::timeout(within, handshake).await else { return };
-    let mut connection = Http2Connection::new(h2, shared, waker);
+    let handshake = tokio::time::timeout(within, handshake);
+    let handshake = until_ending(|| permit.is_ending(), handshake).await;
+    let Some(Ok(Ok(h2))) = handshake else { return };
+    let mut connection = Http2Connection::new(h2, shared, permit, waker);
     poll_fn(|cx| connection.poll(cx)).await;
 }
 

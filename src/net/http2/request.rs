@@ -43,8 +43,14 @@ pub(super) fn start(
     (body, respond): Rest,
     cx: &mut Context<'_>,
 ) {
+    let exchange = begin(shared, head, &body);
+    if !shared.engine().config.access.trusted_proxies.is_empty()
+        && let Some(address) = exchange.forwarded(shared.engine(), shared.peer())
+    {
+        shared.forwarded.set(Some(address));
+    }
     let mut call = Http2Request {
-        exchange: begin(shared, head, &body),
+        exchange,
         guard: CallGuard::new(shared),
         respond,
         body: Some(Body::new(body)),
@@ -264,6 +270,9 @@ impl Http2Request {
             if self.exchange.is_admitting() && said.is_nothing() {
                 return self.wait_admission(shared, cx);
             }
+        }
+        if self.exchange.has_caller() || shared.engine().config.access.gate.is_none() {
+            shared.is_authenticated.set(true);
         }
         let mut was_late = false;
         loop {

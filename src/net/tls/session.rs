@@ -19,13 +19,10 @@ use tokio::{
 use tokio_rustls::{Accept, TlsAcceptor, rustls::ServerConfig, server::TlsStream};
 
 use crate::{
+    engine::Activity,
     net::{
-        drive::Drive,
-        report,
-        server_state::Stage,
-        transport::Transport,
-        wheel::TimerSlot,
-        worker_state::{ConnectionPermit, WorkerState},
+        drive::Drive, report, server_state::Stage, transport::Transport, wheel::TimerSlot,
+        worker_state::ConnectionPermit,
     },
     service::{Grant, Peer},
 };
@@ -54,6 +51,7 @@ pub(super) async fn serve(
     let accept = Box::new(TlsAcceptor::from(config).accept_with(stream, limit));
     let timeout_ms = permit.server.live.tls_handshake_timeout_ms();
     let due_ms = permit.clock.now().mono_ms.saturating_add(timeout_ms);
+    permit.entry().inspect(|entry| entry.note(Activity::Unauthenticated));
     let handshake = Handshake { accept, local: &permit, slot: None, due_ms };
     match handshake.await {
         Some(stream) => {
@@ -67,7 +65,7 @@ pub(super) async fn serve(
 /// A handshake with its deadline; `None`: it came to nothing.
 struct Handshake<'s> {
     accept: Box<Accept<TcpStream>>,
-    local: &'s WorkerState,
+    local: &'s ConnectionPermit,
     slot: Option<TimerSlot>,
     due_ms: u64,
 }
@@ -81,15 +79,18 @@ impl Future for Handshake<'_> {
             let done = done.inspect_err(|error| report::handshake(error));
             return Poll::Ready(done.ok());
         }
+        let slot = *slot.get_or_insert_with(|| {
+            local.entry().inspect(|entry| entry.set_waker(cx.waker()));
+            local.wheel.borrow_mut().insert(cx.waker().clone())
+        });
         let is_late = local.clock.now().mono_ms >= *due_ms;
         if is_late {
             report::handshake(&"it took too long");
         }
-        if is_late || local.server.stage() != Stage::Serving {
+        if is_late || local.is_ending() || local.server.stage() != Stage::Serving {
             return Poll::Ready(None);
         }
-        let new_slot = || local.wheel.borrow_mut().insert(cx.waker().clone());
-        local.arm(*slot.get_or_insert_with(new_slot), *due_ms);
+        local.arm(slot, *due_ms);
         Poll::Pending
     }
 }

@@ -1,0 +1,69 @@
+//! The slots of one connection: among all connections, and among those of HTTP/2.
+
+use std::{net::IpAddr, rc::Rc, sync::atomic::Ordering, task::Waker};
+
+use crate::{
+    engine::Activity,
+    net::{
+        peer_table::{PeerEntry, PeerKey},
+        report,
+        worker_state::{ConnectionPermit, WorkerState},
+    },
+};
+
+/// Both slots; dropping it gives them back.
+pub(in crate::net) struct Http2Permit {
+    connection: ConnectionPermit,
+    http2: PeerEntry,
+}
+
+impl Http2Permit {
+    /// A slot among the connections of HTTP/2.
+    ///
+    /// # Errors
+    /// The connection, when there are `http2_connections_max` and none of them ends for this one.
+    pub(in crate::net) fn take(
+        connection: ConnectionPermit,
+    ) -> Result<Http2Permit, ConnectionPermit> {
+        let server = &connection.server;
+        let peer = connection.entry().map_or(PeerKey::UNKNOWN, PeerEntry::peer);
+        let accepted = server.http2.accept(peer);
+        if accepted.as_ref().is_none_or(|accepted| accepted.evicts) {
+            report::limit("http2_connections_max");
+            server.counts.http2_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        match accepted {
+            Some(accepted) => Ok(Http2Permit { connection, http2: accepted.entry }),
+            None => Err(connection),
+        }
+    }
+
+    /// What the tasks of this worker share.
+    pub(super) fn local(&self) -> &Rc<WorkerState> {
+        self.connection.local()
+    }
+
+    /// Sets the task that is woken when the connection has to end.
+    pub(super) fn set_waker(&self, waker: &Waker) {
+        self.entries().for_each(|entry| entry.set_waker(waker));
+    }
+
+    /// True: the connection has to end now, for another one.
+    pub(super) fn is_ending(&self) -> bool {
+        self.entries().any(PeerEntry::is_ending)
+    }
+
+    /// Notes what the connection does.
+    pub(super) fn note(&self, activity: Activity) {
+        self.entries().for_each(|entry| entry.note(activity));
+    }
+
+    /// Counts the connection for the client of a trusted proxy.
+    pub(super) fn forwards(&self, address: IpAddr) {
+        self.entries().for_each(|entry| entry.set_peer(PeerKey::of(address)));
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &PeerEntry> {
+        self.connection.entry().into_iter().chain([&self.http2])
+    }
+}
