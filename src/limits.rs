@@ -15,7 +15,9 @@ pub(crate) use memory::{
     SLOT_BYTES,
 };
 #[cfg(feature = "grpc")]
-pub(crate) use memory::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES};
+pub(crate) use memory::{
+    HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES, HTTP2_UNREAD_MS,
+};
 
 pub use budget::{
     MEMORY_BYTES_DEFAULT, MEMORY_BYTES_PER_WORKER, TooLittleMemory, WORKERS_INCLUDED,

@@ -15,6 +15,10 @@ pub(crate) const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// See [`HTTP2_STREAM_WINDOW_BYTES`].
 #[cfg(feature = "grpc")]
 pub(crate) const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// Milliseconds for which the rest of a request is read and discarded that was answered before all
+/// of it had come: at most [`HTTP2_STREAM_WINDOW_BYTES`], since the window is not opened again.
+#[cfg(feature = "grpc")]
+pub(crate) const HTTP2_UNREAD_MS: u64 = 1_000;
 /// Memory of one HTTP/2 connection at most: what one turn reads (128 KiB with its buffers), a slab
 /// for the 2,056 frames of a byte that h2 takes before they are read (1.5 MiB), the CONTINUATION
 /// frames of a small head (192 KiB), and its state.

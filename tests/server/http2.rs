@@ -4,7 +4,9 @@
 use std::{
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
+    process::Command,
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -22,8 +24,10 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::grpc_client::{Rig, run, say};
-use crate::support::callers::ByName;
+use crate::{
+    grpc_client::{Rig, run, say},
+    support::callers::ByName,
+};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame.
@@ -242,6 +246,79 @@ fn bodies_without_a_length_and_bodies_that_are_too_long() {
 }
 
 #[test]
+fn an_early_answer_waits_for_the_rest_of_the_body() {
+    let rig = Rig::with(|setup| setup.authenticator = Some(Arc::new(ByName::default())));
+    run(async {
+        let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+        let (client, mut connection) = h2::client::handshake(stream).await.unwrap();
+        let mut pings = connection.ping_pong().unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        let early = async |client: &mut SendRequest<Bytes>, length: usize| {
+            let request = post("application/json", "/").header("content-length", length);
+            let sent = client.send_request(request.body(()).unwrap(), false).unwrap();
+            let response = tokio::time::timeout(PATIENCE, sent.0).await.unwrap().unwrap();
+            assert_eq!(response.status(), 401);
+            rest(response).await;
+            sent.1
+        };
+        // A reset that followed the answer at once would have come before the PONG.
+        let mut body = early(&mut client, 100_000).await;
+        pings.ping(h2::Ping::opaque()).await.unwrap();
+        let is_open = std::future::poll_fn(|cx| Poll::Ready(body.poll_reset(cx).is_pending()));
+        assert!(is_open.await);
+        body.send_data(Bytes::from(vec![b'x'; 100_000]), true).unwrap();
+        pings.ping(h2::Ping::opaque()).await.unwrap();
+        // Of more than the window of a stream the rest is not taken.
+        for sent in [1_000_000, 0] {
+            let mut body = early(&mut client, 2_000_000).await;
+            body.send_data(Bytes::from(vec![b'x'; sent]), false).unwrap();
+            let reset = std::future::poll_fn(|cx| body.poll_reset(cx));
+            let reset = tokio::time::timeout(PATIENCE, reset).await.unwrap();
+            assert_eq!(reset.unwrap(), h2::Reason::NO_ERROR);
+        }
+        let request = grpc(SEND).header("authorization", "Bearer alice").body(()).unwrap();
+        assert_eq!(status_of(ask(&mut client, request, &framed(&say("x"))).await).await.0, 0);
+    });
+}
+
+/// Debian 12's curl (7.88) loses an answer whose stream is reset at once.
+#[test]
+fn curl_reads_every_early_answer() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        return;
+    }
+    let rig = Rig::with(|setup| {
+        setup.authenticator = Some(Arc::new(ByName::default()));
+        setup.limits.body_bytes_max = 6_000_000;
+    });
+    let folder = std::env::temp_dir().join(format!("peregrine-early-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for (length, path, status) in [
+        (10_000, "/nowhere", "404"),
+        (10_000, "/", "401"),
+        (5_000_000, "/nowhere", "404"),
+        (5_000_000, "/", "401"),
+        (7_000_000, "/", "413"),
+    ] {
+        let body = folder.join(length.to_string());
+        std::fs::write(&body, vec![b'x'; length]).unwrap();
+        for _ in 0..20 {
+            let mut curl = Command::new("curl");
+            curl.args(["-sS", "--noproxy", "*", "--max-time", "20", "--http2-prior-knowledge"]);
+            curl.args(["-o", "/dev/null", "-w", "%{http_code}", "-H", "Expect:"]);
+            curl.args(["-H", "Content-Type: application/json", "--data-binary"]);
+            curl.arg(format!("@{}", body.display())).arg(format!("{}{path}", rig.0.base_url()));
+            let output = curl.output().unwrap();
+            let (said, error) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
+            assert_eq!(String::from_utf8_lossy(said), status, "{length} {path}: {error}");
+            assert!(output.status.success(), "{length} {path}: {error}");
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn bodies_of_evo_ai_have_a_limit_of_their_own() {
     let rig = Rig::limited(|limits| {
         (limits.body_bytes_max, limits.evo_ai_body_bytes_max) = (50_000, 90_000);
@@ -332,6 +409,11 @@ fn calls_that_are_not_as_grpc_wants_them() {
             let name: http::HeaderName = format!("x-{n}").parse().unwrap();
             request.headers_mut().insert(name, "1".parse().unwrap());
         }
+        assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 8);
+        // RESOURCE_EXHAUSTED, too: a head of more bytes than may be.
+        let request = grpc(SEND).header("x", "y".repeat(20_000)).body(()).unwrap();
+        assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 8);
+        let request = grpc(SEND).header("x", "y".repeat(60_000)).body(()).unwrap();
         assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 8);
         let request = grpc(SEND).body(()).unwrap();
         assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 0);

@@ -5,6 +5,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use h2::RecvStream;
 
+use crate::limits::HTTP2_UNREAD_MS;
+
 use super::{
     Http2Shared,
     deadline::{Deadline, earlier},
@@ -22,6 +24,34 @@ pub(super) struct Body {
     came: usize,
     /// Bytes that came ahead of their time, and whose window is not open again.
     ahead: usize,
+}
+
+/// The rest of a body whose request was answered before all of it had come.
+///
+/// A client that is reset while it still sends may lose the answer (curl 7.88), so what it sends is
+/// read and forgotten. The window stays shut: no more than it has comes, and the reset follows when
+/// the client has had its time.
+pub(super) struct Unread {
+    stream: RecvStream,
+    ends_ms: u64,
+    deadline: Deadline,
+}
+
+impl Unread {
+    /// Discards what has come; ready when the peer has sent all of it, or has had its time.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, shared: &Http2Shared) -> Poll<()> {
+        while shared.now_ms() < self.ends_ms {
+            match self.stream.poll_data(cx) {
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(None | Some(Err(_))) => return Poll::Ready(()),
+                Poll::Pending => {
+                    self.deadline.arm(cx, &shared.local, self.ends_ms);
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(())
+    }
 }
 
 /// What came of a body.
@@ -118,6 +148,12 @@ impl Body {
             }
             Poll::Ready(Some(Err(_))) | Poll::Pending => None,
         }
+    }
+
+    /// From now on it is discarded, at most for [`HTTP2_UNREAD_MS`].
+    pub(super) fn discard(self, shared: &Http2Shared) -> Unread {
+        let ends_ms = shared.now_ms() + HTTP2_UNREAD_MS;
+        Unread { stream: self.stream, ends_ms, deadline: Deadline::default() }
     }
 
     /// Trailers mean nothing here, and h2 would hold them for as long as the call lives.

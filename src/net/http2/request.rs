@@ -26,7 +26,7 @@ use crate::{
 
 use super::{
     CallGuard, Http2Shared,
-    body::{Body, Piece},
+    body::{Body, Piece, Unread},
     deadline::{Deadline, earlier},
     fields::trailers,
     send::{Gone, Outgoing, Sending, take, take_piece},
@@ -55,6 +55,8 @@ pub(super) fn start(
         respond,
         body: Some(Body::new(body)),
         unopened: None,
+        unread: None,
+        is_answered: false,
         deadline: Deadline::default(),
         may_begin: false,
         stream: None,
@@ -108,6 +110,10 @@ struct Http2Request {
     body: Option<Body>,
     /// A body that has come at once: its window is opened when the call waits, or by h2 at its end.
     unopened: Option<Body>,
+    /// What is to come of a body whose request was answered already.
+    unread: Option<Unread>,
+    /// True: all of the answer has left for h2.
+    is_answered: bool,
     deadline: Deadline,
     /// False: answers of this connection wait to be read, and it may have to wait for them.
     may_begin: bool,
@@ -174,13 +180,22 @@ impl Future for Http2Request {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         // What fails here is the client's leaving, or its end.
-        let polled = self.go_on(cx).map(drop);
-        if polled.is_pending()
-            && let Some(mut body) = self.unopened.take()
-        {
+        if !self.is_answered {
+            match self.go_on(cx) {
+                Poll::Ready(Ok(())) => self.is_answered = true,
+                Poll::Ready(Err(Gone)) => return Poll::Ready(()),
+                Poll::Pending => {}
+            }
+        }
+        let me = &mut *self;
+        me.unread.take_if(|unread| unread.poll(cx, &me.guard.shared).is_ready());
+        if me.is_answered && me.unread.is_none() {
+            return Poll::Ready(());
+        }
+        if let Some(mut body) = me.unopened.take() {
             body.open_window();
         }
-        polled
+        Poll::Pending
     }
 }
 
@@ -278,7 +293,8 @@ impl Http2Request {
         loop {
             let (is_late, whole) = self.read(shared, cx)?;
             let is_wanted = whole.is_none() && self.exchange.wants_body();
-            if !is_wanted && (self.body.take().is_some() || whole.is_some()) {
+            if !is_wanted && (self.body.is_some() || whole.is_some()) {
+                self.discard_rest(shared);
                 // What is handled now makes room for its answer.
                 self.guard.give_back();
             }
@@ -288,7 +304,7 @@ impl Http2Request {
             });
             if !said.is_nothing() {
                 // A request that is answered before it has come is refused.
-                self.body = None;
+                self.discard_rest(shared);
                 self.guard.give_back();
                 return Poll::Ready(Ok(()));
             }
@@ -303,6 +319,13 @@ impl Http2Request {
         let due_ms = self.exchange.deadline_ms(shared.limits()).unwrap_or(NEVER);
         self.deadline.arm(cx, &shared.local, due_ms);
         Poll::Pending
+    }
+
+    /// Takes in no more of the body.
+    fn discard_rest(&mut self, shared: &Http2Shared) {
+        if let Some(body) = self.body.take().filter(|body| !body.is_over()) {
+            self.unread = Some(body.discard(shared));
+        }
     }
 
     /// Fails when the client has left.
