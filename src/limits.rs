@@ -16,7 +16,8 @@ pub(crate) use memory::{
 };
 #[cfg(feature = "grpc")]
 pub(crate) use memory::{
-    HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES, HTTP2_UNREAD_MS,
+    HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_HEAD_LIST_FACTOR, HTTP2_STREAM_WINDOW_BYTES,
+    HTTP2_UNREAD_MS,
 };
 
 pub use budget::{

@@ -223,11 +223,11 @@ mod tests {
             assert!(sum <= memory_bytes_default(workers), "{workers}: {sum}");
             for (name, least) in [
                 ("connections_max", 3_000),
-                ("http2_connections_max", 250),
+                ("http2_connections_max", 230),
                 // Each may be another owner's, which costs six times as much.
-                ("tasks_max", 80_000),
-                ("buffers_bytes_max", 500 * MIB),
-                ("store_bytes_max", 1000 * MIB),
+                ("tasks_max", 79_000),
+                ("buffers_bytes_max", 490 * MIB),
+                ("store_bytes_max", 990 * MIB),
             ] {
                 let (_, value) = limits.rows().into_iter().find(|row| row.0 == name).unwrap();
                 assert!(value >= least, "{workers} {is_secure}: {name}={value}");

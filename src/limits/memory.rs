@@ -15,6 +15,10 @@ pub(crate) const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// See [`HTTP2_STREAM_WINDOW_BYTES`].
 #[cfg(feature = "grpc")]
 pub(crate) const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// Bytes that h2 reads of a head, as RFC 9113 §10.5.1 counts them, for each of `head_bytes_max`: a
+/// larger head is answered by h2 itself, which does not know gRPC.
+#[cfg(feature = "grpc")]
+pub(crate) const HTTP2_HEAD_LIST_FACTOR: usize = 4;
 /// Milliseconds for which the rest of a request is read and discarded that was answered before all
 /// of it had come: at most [`HTTP2_STREAM_WINDOW_BYTES`], since the window is not opened again.
 #[cfg(feature = "grpc")]
@@ -212,7 +216,8 @@ impl Limits {
     /// connection; then little is kept of it, which is counted in `buffers_bytes_max`.
     #[cfg(feature = "grpc")]
     fn http2_bytes_terms(&self, workers: u64) -> [(&'static str, u64); 2] {
-        let (streams, head) = (self.http2_streams_max as u64, self.head_bytes_max as u64);
+        let streams = self.http2_streams_max as u64;
+        let head = (self.head_bytes_max as u64).saturating_mul(HTTP2_HEAD_LIST_FACTOR as u64);
         let calls = streams.saturating_mul(HTTP2_CALL_BYTES);
         // Half as much again for its CONTINUATION frames, which are joined.
         let partial = head.saturating_mul(HTTP2_HEAD_FACTOR + HTTP2_HEAD_FACTOR / 2);
@@ -266,10 +271,10 @@ mod tests {
         limits.http2_streams_max = 100;
         limits.head_bytes_max = 1000;
         let fixed = (2048 + 110 * 28) * 1024;
-        assert_eq!(connections(&limits), Some(10 * (100 * 8192 + 9 * 1000 + fixed)));
-        assert_eq!(workers(&limits), Some(2 * 100 * 6 * 1000));
+        assert_eq!(connections(&limits), Some(10 * (100 * 8192 + 4 * 9 * 1000 + fixed)));
+        assert_eq!(workers(&limits), Some(2 * 100 * 6 * 4 * 1000));
         limits.connections_max = 3;
-        assert_eq!(connections(&limits), Some(3 * (100 * 8192 + 9 * 1000 + fixed)));
+        assert_eq!(connections(&limits), Some(3 * (100 * 8192 + 4 * 9 * 1000 + fixed)));
         // One turn cannot bring more.
         limits.http2_streams_max = 100_000;
         assert_eq!(workers(&limits), Some(2 * 16 * 1024 * 1024));

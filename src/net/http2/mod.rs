@@ -35,7 +35,9 @@ use tokio::io::AsyncWriteExt;
 
 use crate::{
     engine::{Activity, Engine},
-    limits::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES, Limits},
+    limits::{
+        HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_HEAD_LIST_FACTOR, HTTP2_STREAM_WINDOW_BYTES, Limits,
+    },
     service::{Peer, PeerCertificate, Remote},
 };
 
@@ -242,7 +244,7 @@ fn builder(limits: &Limits) -> Builder {
         // What comes for a call that was refused before its body was there is no mistake.
         .max_concurrent_reset_streams(limits.http2_streams_max)
         .max_local_error_reset_streams(Some(limits.http2_control_frames_max))
-        .max_header_list_size(count(limits.head_bytes_max))
+        .max_header_list_size(count(limits.head_bytes_max * HTTP2_HEAD_LIST_FACTOR))
         .initial_window_size(HTTP2_STREAM_WINDOW_BYTES)
         .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(SEND_BUFFER);
