@@ -248,6 +248,20 @@ fn alpn_is_http_2_or_http_1_1_or_nothing() {
         // SETTINGS come first (RFC 9113 §3.4).
         assert_eq!(client.received[3], 4);
     }
+    if cfg!(feature = "grpc") {
+        for text in
+            ["GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n"]
+        {
+            let mut config = authority.nobody();
+            config.alpn_protocols = vec![b"h2".to_vec()];
+            let mut client = Client::connect(server.addr(), config);
+            client.write(text.as_bytes());
+            // An end without `close_notify` is an error, and an end as well.
+            while client.read().unwrap_or(false) {}
+            let answer = client.received.escape_ascii().to_string();
+            assert!(!answer.contains("HTTP/1.1"), "{answer}");
+        }
+    }
     // RFC 7301 §3.2: nothing in common is the end of the handshake.
     let error = offer(&[b"acme/1"]).err().unwrap();
     assert!(error.to_string().contains("NoApplicationProtocol"), "{error}");

@@ -56,11 +56,28 @@ pub(super) async fn serve(
     match handshake.await {
         Some(stream) => {
             permit.server.counts.handshakes.fetch_add(1, Ordering::Relaxed);
-            Drive::new(TlsConnection::new(stream, &authorities), permit, local_addr).await;
+            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
+            let stream = TlsConnection::new(stream, &authorities);
+            match is_http2 {
+                true => serve_http2(stream, permit, local_addr),
+                false => Drive::new(stream, permit, local_addr).await,
+            }
         }
         None => permit.server.tls.iter().for_each(Current::note_failure),
     }
 }
+
+/// RFC 9113 §3.2: a client that has chosen it speaks nothing else.
+const ALPN_HTTP2: &[u8] = b"h2";
+
+#[cfg(feature = "grpc")]
+fn serve_http2(stream: TlsConnection, permit: ConnectionPermit, local_addr: u8) {
+    crate::net::http2::spawn(stream, &[], permit, local_addr);
+}
+
+/// Without HTTP/2 no client can choose it.
+#[cfg(not(feature = "grpc"))]
+fn serve_http2(_: TlsConnection, _: ConnectionPermit, _: u8) {}
 
 /// A handshake with its deadline; `None`: it came to nothing.
 struct Handshake<'s> {
