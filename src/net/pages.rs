@@ -65,7 +65,7 @@ impl Pages {
     fn ready(&self, server: &ServerState, details: bool, out: &mut Vec<u8>) -> PageAnswer {
         let store = match self.has_room(server) {
             true => Ok(()),
-            false => Err("every task of tasks_max runs".to_owned()),
+            false => Err("every task of tasks_max is unfinished".to_owned()),
         };
         let listeners = match server.listening() {
             0 => Err("nothing listens".to_owned()),

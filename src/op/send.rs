@@ -17,7 +17,7 @@ use crate::{
         idempotency::{FirstSend, SentTask},
         push::CheckedWebhook,
     },
-    service::{Answer, CallCx, CallLink, Caller, Cursor, Now, Outcome, WaitHandle},
+    service::{Answer, CallCx, CallLink, Caller, Cursor, Outcome, WaitHandle},
     store::{NewTask, StoredTask, TaskKey},
 };
 
@@ -144,7 +144,7 @@ impl Core {
         if let Some(webhook) = webhook {
             self.check_next(cx, key, webhook)?;
         }
-        let Some(continued) = self.continue_task(cx.now, (key, incarnation), send)? else {
+        let Some(continued) = self.continue_task(cx, (key, incarnation), send)? else {
             // There was a change, of which the task or this call does not know yet.
             self.hand_over(cx.caller.scope.agent, key, By::Call);
             return self.send_again(cx, send, answer, first);
@@ -199,11 +199,11 @@ impl Core {
     /// to another incarnation of its agent.
     fn continue_task(
         &self,
-        now: Now,
+        cx: &CallCx<'_>,
         (key, incarnation): (TaskKey, u32),
         send: &Send<'_>,
     ) -> Result<Option<ContinuedTask>, Fault> {
-        let continued = self.store.update(key, now, |edit| {
+        let continued = self.store.update(key, cx.now, |edit| {
             if edit.incarnation() != incarnation && !edit.task().state().is_terminal() {
                 return Ok(None);
             }
@@ -212,7 +212,7 @@ impl Core {
                 let detail = "the task belongs to another context";
                 return Err(Fault::param("message.contextId", detail));
             }
-            edit.user_message(send.message)?;
+            edit.user_message(send.message, cx.caller.running)?;
             edit.begin_turn();
             let task = edit.task();
             Ok(Some(ContinuedTask {

@@ -1,7 +1,9 @@
 //! One task in the hands of a caller: what it may do to it, and what follows from it.
 //!
 //! Law: bytes are taken from the store's budget before an event is applied. An agent's event beyond
-//! a limit ends the task as failed, for which room was kept back; a client's leaves it as it was.
+//! a limit ends the task as failed, for which room was kept back; a client's leaves it as it was. A
+//! task that waits for its client has no place among the running tasks of its caller: what continues
+//! it takes one first.
 
 use super::{
     Refused, ScopeNames, Store,
@@ -14,7 +16,7 @@ use super::{
 };
 use crate::{
     model::{EventBuf, Message, MessageBuf, Refusal, Task, TaskEvent, TaskState},
-    service::{AgentIndex, Now, Scope},
+    service::{AgentIndex, Now, OwnerIndex, RunningShare, Scope, quota::RunningPlace},
 };
 
 /// A stored task under its lock; see [`Store::update`].
@@ -31,8 +33,9 @@ pub struct Edit<'e> {
     seq: u64,
     /// Bytes that were taken of the store's budget for the task: at least what it holds.
     charged: usize,
-    /// Bytes that are counted for its caller, if it counts for somebody and has not ended: at least
-    /// what it holds, too.
+    /// True: the task has a place among the running tasks of its caller, if it counts for somebody.
+    has_place: bool,
+    /// Bytes that are counted for its caller, if it has such a place: at least what it holds, too.
     share_charged: usize,
     /// When the last new status says that it was entered.
     status_ms: Option<u64>,
@@ -50,7 +53,9 @@ impl<'e> Edit<'e> {
         let slot = shard.slab.slot(index)?;
         let task = slot.task.get()?;
         let (seq, charged) = (task.seq(), task.heap_bytes() + slot.kept().len());
-        let (group, share_charged, status_ms) = (store.group(at), charged, None);
+        let has_place = runs(task);
+        let share_charged = if has_place { charged } else { 0 };
+        let (group, status_ms) = (store.group(at), None);
         Some(Edit {
             store,
             group,
@@ -61,6 +66,7 @@ impl<'e> Edit<'e> {
             wakes,
             seq,
             charged,
+            has_place,
             share_charged,
             status_ms,
         })
@@ -75,8 +81,22 @@ impl<'e> Edit<'e> {
         now: Now,
         wakes: &'e mut Wakes,
     ) -> Edit<'e> {
-        let (seq, share_charged, status_ms) = (0, charged, Some(now.unix_ms));
-        Edit { store, group, shard, at, index, now, wakes, seq, charged, share_charged, status_ms }
+        let (seq, status_ms) = (0, Some(now.unix_ms));
+        let (has_place, share_charged) = (true, charged);
+        Edit {
+            store,
+            group,
+            shard,
+            at,
+            index,
+            now,
+            wakes,
+            seq,
+            charged,
+            has_place,
+            share_charged,
+            status_ms,
+        }
     }
 
     /// The task as it is now.
@@ -166,26 +186,35 @@ impl<'e> Edit<'e> {
         kept.map(drop).map_err(|_| Refused::Terminal)
     }
 
-    /// Adds a client's message to the history.
+    /// Adds a client's message to the history. A task that has waited for it takes a place of the
+    /// caller's share again.
     ///
     /// # Errors
     /// [`Refused::Terminal`], [`Refused::TooLarge`], [`Refused::OutOfBytes`],
-    /// [`Refused::ShareBytesTaken`]; the task is as it was.
-    pub fn user_message(&mut self, message: Message<'_>) -> Result<(), Refused> {
+    /// [`Refused::ShareTaken`], [`Refused::ShareBytesTaken`]; the task is as it was.
+    pub fn user_message(
+        &mut self,
+        message: Message<'_>,
+        share: Option<&RunningShare>,
+    ) -> Result<(), Refused> {
+        if !self.has_place && !self.task().state().is_terminal() {
+            self.take_place(Some(share))?;
+        }
         self.put(&TaskEvent::UserMessage { message }).map(drop)
     }
 
     /// Applies an event of the agent and returns its sequence number.
     ///
     /// # Errors
-    /// [`Refused::Terminal`]; [`Refused::TooLarge`], [`Refused::OutOfBytes`] and
-    /// [`Refused::ShareBytesTaken`] when a limit was reached, which has ended the task as failed.
+    /// [`Refused::Terminal`]; [`Refused::TooLarge`], [`Refused::OutOfBytes`],
+    /// [`Refused::ShareTaken`] and [`Refused::ShareBytesTaken`] when a limit was reached, which has ended the task as failed.
     pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<u64, Refused> {
         self.put(event).inspect_err(|refused| match refused {
-            Refused::Terminal | Refused::Taken | Refused::ShareTaken(_) => {}
+            Refused::Terminal | Refused::Taken => {}
             Refused::TooLarge => self.fail(&self.store.last_words[0]),
             Refused::Full | Refused::OutOfBytes => self.fail(&self.store.last_words[1]),
             Refused::ShareBytesTaken(_) => self.fail(&self.store.last_words[2]),
+            Refused::ShareTaken(_) => self.fail(&self.store.last_words[3]),
         })
     }
 
@@ -210,6 +239,10 @@ impl<'e> Edit<'e> {
     fn apply_at_once(&mut self, events: &EventBuf, first: Option<Message<'_>>) -> usize {
         let (store, place) = (self.store, (self.at, self.index));
         let Some(task) = self.shard.slab[self.index].task.get() else { return 0 };
+        if !self.has_place {
+            // One of them may continue it.
+            return 0;
+        }
         let growth = task.growth_at_once(events);
         if growth > 0 {
             if task.state().is_terminal() || self.take_share(growth).is_err() {
@@ -239,6 +272,13 @@ impl<'e> Edit<'e> {
             return Err(Refused::Terminal);
         }
         let growth = task.growth(event);
+        if !self.has_place
+            && let TaskEvent::Status { state, .. } = event
+            && !state.is_terminal()
+            && !state.is_interrupted()
+        {
+            self.take_place(None)?;
+        }
         if growth > 0 {
             let is_last = matches!(event, TaskEvent::Status { state, .. } if state.is_terminal());
             // Nothing is counted for its caller when it has ended.
@@ -263,9 +303,32 @@ impl<'e> Edit<'e> {
         Ok(())
     }
 
-    /// Takes bytes of the share of whoever the task counts for, which must run.
+    /// Takes a place for the task, and what it holds, of the share of whoever it counts for; `None`:
+    /// its agent continues it without a message.
+    #[cold]
+    fn take_place(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
+        let running = &self.store.spaces.running;
+        let slot = &mut self.shard.slab[self.index];
+        let held = slot.task.get().map_or(0, Task::heap_bytes) + slot.kept().len();
+        match (slot.scope.owner, by) {
+            (OwnerIndex(0), _) => {
+                let place = slot.waiters.as_mut().and_then(|waiters| waiters.running.as_mut());
+                place.map_or(Ok(()), RunningPlace::unpark).map_err(Refused::ShareTaken)?;
+            }
+            (owner, Some(share)) => running.take(owner, share)?,
+            (owner, None) => running.take_again(owner)?,
+        }
+        self.has_place = true;
+        // Without room for the bytes the task still waits, and gives the place back with the edit.
+        self.take_share(held)
+    }
+
+    /// Takes bytes of the share of whoever the task counts for, if it has a place there.
     #[inline]
     fn take_share(&mut self, bytes: usize) -> Result<(), Refused> {
+        if !self.has_place {
+            return Ok(());
+        }
         if let Some(of) = self.shard.slab[self.index].counted_for() {
             self.store.spaces.running.take_bytes(of, bytes)?;
             self.share_charged += bytes;
@@ -276,6 +339,9 @@ impl<'e> Edit<'e> {
     /// Gives back what was taken.
     #[cold]
     fn give_back_share(&mut self, bytes: usize) {
+        if !self.has_place {
+            return;
+        }
         if let Some(of) = self.shard.slab[self.index].counted_for() {
             self.store.spaces.running.give_back_bytes(of, bytes);
             self.share_charged -= bytes;
@@ -309,6 +375,12 @@ impl<'e> Edit<'e> {
         let refused = self.apply_charged(&event, true);
         debug_assert!(refused.is_ok(), "{refused:?}");
     }
+}
+
+/// Whether a task counts as running: it has not ended and does not wait for its client.
+#[inline]
+fn runs(task: &Task) -> bool {
+    !task.state().is_terminal() && !task.waits_for_client()
 }
 
 /// The status of a task that fails for this reason.
@@ -346,34 +418,36 @@ impl Drop for Edit<'_> {
 
 impl Edit<'_> {
     /// Counts what the task holds now among the bytes of whoever it counts for, and none of them,
-    /// nor the task among those of its owner that run, when it has ended.
+    /// nor the task among those that run, when it has ended or waits for its client.
     #[inline]
-    fn note_running(&self) {
-        let slot = &self.shard.slab[self.index];
-        if let Some(counted_for) = slot.counted_for() {
-            self.settle_share(slot, counted_for);
+    fn note_running(&mut self) {
+        if self.has_place && self.shard.slab[self.index].counted_for().is_some() {
+            self.settle_share();
         }
     }
 
     #[inline(never)]
-    fn settle_share(&self, slot: &Slot, counted_for: CountedFor<'_>) {
-        // One that is not listed yet was counted when there was room taken for it.
-        if slot.listed.is_some_and(TaskState::is_terminal) {
-            return;
-        }
+    fn settle_share(&mut self) {
         let running = &self.store.spaces.running;
-        let task = slot.task.get().filter(|task| !task.state().is_terminal());
-        let held = task.map(|task| task.heap_bytes() + slot.kept().len());
-        let held = held.unwrap_or_else(|| {
-            if let CountedFor::Owner(owner) = counted_for {
-                running.give_back(owner);
-            }
-            0
-        });
+        let slot = &self.shard.slab[self.index];
+        let Some(counted_for) = slot.counted_for() else { return };
+        let task = slot.task.get().filter(|task| runs(task));
+        let held = task.map_or(0, |task| task.heap_bytes() + slot.kept().len());
         debug_assert!(held <= self.share_charged, "a task that runs holds what was taken");
         let unused = self.share_charged.saturating_sub(held);
         if unused > 0 {
             running.give_back_bytes(counted_for, unused);
+        }
+        if task.is_some() {
+            return;
+        }
+        match counted_for {
+            CountedFor::Owner(owner) => running.give_back(owner),
+            CountedFor::Place(_) => {
+                let waiters = self.slot().waiters.as_mut();
+                let place = waiters.and_then(|waiters| waiters.running.as_mut());
+                place.into_iter().for_each(RunningPlace::park);
+            }
         }
     }
 

@@ -98,7 +98,7 @@ pub struct Store {
     /// What the tasks of a page may hold, the last one apart.
     page_bound: Bound,
     /// What tasks say that reach a limit: of the task, of the store, of their caller's share.
-    last_words: [MessageBuf; 3],
+    last_words: [MessageBuf; 4],
 }
 
 /// A task in a store: where it is, and a check against its successor in the same place.
@@ -194,7 +194,8 @@ impl Store {
             last_words: [
                 say("the task has reached a limit and was ended"),
                 say("the server has no room for more output and ended the task"),
-                say("unfinished tasks of the caller may hold no more bytes: the task was ended"),
+                say("running tasks of the caller may hold no more bytes: the task was ended"),
+                say("as many tasks of the caller run as may: the task was ended"),
             ],
         }
     }

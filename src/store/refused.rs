@@ -17,7 +17,7 @@ pub enum Refused {
     Terminal,
     /// As many tasks of the caller run as may, which are so many.
     ShareTaken(u32),
-    /// The unfinished tasks of the caller hold all the KiB that they may, which are so many, or
+    /// The running tasks of the caller hold all the KiB that they may, which are so many, or
     /// would hold more.
     ShareBytesTaken(u32),
 }
@@ -32,12 +32,12 @@ impl From<Refused> for Fault {
             Refused::Terminal => Fault::new(FaultKind::TaskTerminal),
             Refused::ShareTaken(most) => {
                 let why = "as many tasks of the caller run as may";
-                let detail = format!("{why} ({most}); retry when one has ended");
+                let detail = format!("{why} ({most}); retry when one has ended or waits");
                 Fault::because(FaultKind::RateLimited, detail)
             }
             Refused::ShareBytesTaken(kib_max) => {
-                let why = "unfinished tasks of the caller may hold no more bytes";
-                let detail = format!("{why} ({kib_max} KiB); retry when one has ended");
+                let why = "running tasks of the caller may hold no more bytes";
+                let detail = format!("{why} ({kib_max} KiB); retry when one has ended or waits");
                 Fault::because(FaultKind::RateLimited, detail)
             }
         }

@@ -1,5 +1,6 @@
-//! How many tasks of each owner are in no terminal state, those included for which there is only
-//! room, and what they hold; and whose bytes those of a task are.
+//! How many tasks of each owner run, those included for which there is only room, and what they
+//! hold; and whose bytes those of a task are. A task that waits for its client does not run: it has
+//! no place and no bytes here until a message or its agent continues it.
 //!
 //! Law: bytes are taken of a share before they are taken of the store, since who has no share left
 //! makes nobody else's tasks leave. What is counted for an unfinished task is at least what it
@@ -22,15 +23,17 @@ pub(super) struct RunningTasks(Box<[RunningOfOwner]>);
 /// What one owner has.
 struct RunningOfOwner {
     tasks: AtomicU32,
-    /// The `kib_max` of the share with which the owner's last task began.
+    /// The `own_most` and the `kib_max` of the share with which the owner's last task began.
+    own_most: AtomicU32,
     kib_max: AtomicU32,
     bytes: RunningBytes,
 }
 
 impl Default for RunningOfOwner {
     fn default() -> RunningOfOwner {
-        let kib_max = AtomicU32::new(RunningShare::ANY);
-        RunningOfOwner { tasks: AtomicU32::new(0), kib_max, bytes: RunningBytes::default() }
+        let any = || AtomicU32::new(RunningShare::ANY);
+        let (tasks, bytes) = (AtomicU32::new(0), RunningBytes::default());
+        RunningOfOwner { tasks, own_most: any(), kib_max: any(), bytes }
     }
 }
 
@@ -70,13 +73,28 @@ impl RunningTasks {
     pub fn take(&self, owner: OwnerIndex, share: Option<&RunningShare>) -> Result<(), Refused> {
         let Some(of_owner) = self.of(owner) else { return Ok(()) };
         let any = RunningShare::of_owner(RunningShare::ANY);
-        let RunningShare { most, begin_kib_max, kib_max, .. } = *share.unwrap_or(&any);
-        if of_owner.kib_max.load(Relaxed) != kib_max {
-            of_owner.kib_max.store(kib_max, Relaxed);
+        let RunningShare { most, own_most, begin_kib_max, kib_max, .. } = *share.unwrap_or(&any);
+        for (known, of_share) in [(&of_owner.own_most, own_most), (&of_owner.kib_max, kib_max)] {
+            if known.load(Relaxed) != of_share {
+                known.store(of_share, Relaxed);
+            }
         }
         if !of_owner.bytes.has_room(begin_kib_max) {
             return Err(Refused::ShareBytesTaken(begin_kib_max));
         }
+        let more = |running: u32| (running < most).then(|| running + 1);
+        let taken = of_owner.tasks.fetch_update(Relaxed, Relaxed, more);
+        taken.map(drop).map_err(|_| Refused::ShareTaken(most))
+    }
+
+    /// Counts one more of an owner, whose agent continues it without a message: by the share with
+    /// which the owner's last task began.
+    ///
+    /// # Errors
+    /// [`Refused::ShareTaken`].
+    pub fn take_again(&self, owner: OwnerIndex) -> Result<(), Refused> {
+        let Some(of_owner) = self.of(owner) else { return Ok(()) };
+        let most = of_owner.own_most.load(Relaxed);
         let more = |running: u32| (running < most).then(|| running + 1);
         let taken = of_owner.tasks.fetch_update(Relaxed, Relaxed, more);
         taken.map(drop).map_err(|_| Refused::ShareTaken(most))

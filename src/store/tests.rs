@@ -278,7 +278,7 @@ fn a_stream_ends_at_the_end_and_at_input_required_but_not_at_auth_required() {
     let mut stays = Cursor { ends_at_input: false, ..cursor(key, 2, false) };
     assert_eq!(follow(&store, &mut stays, waker), (Follow::Pending, vec![3], false));
     // The client answers: a stream that begins here waits for what comes.
-    store.update(key, NOW, |edit| edit.user_message(said(1).view())).unwrap().unwrap();
+    store.update(key, NOW, |edit| edit.user_message(said(1).view(), None)).unwrap().unwrap();
     let mut next = cursor(key, 3, true);
     assert_eq!(follow(&store, &mut next, waker), (Follow::Pending, vec![-3], false));
     apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
@@ -320,7 +320,7 @@ fn a_waiting_call_waits_for_a_new_interruption() {
     let (store, counter) = (Store::new(&Limits::default(), 7), Arc::<Counter>::default());
     let waker = Waker::from(Arc::clone(&counter));
     let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();
-    store.update(key, NOW, |edit| edit.user_message(said(1).view())).unwrap().unwrap();
+    store.update(key, NOW, |edit| edit.user_message(said(1).view(), None)).unwrap().unwrap();
     let mut wait =
         WaitHandle { handle: key.handle(), after: 2, history: Some(0), ..WaitHandle::default() };
     assert_eq!(store.poll(&mut wait, &waker, &mut |_| ()), Poll::Pending);

@@ -47,5 +47,6 @@ mod smuggling;
 mod terms;
 mod traced;
 mod transcripts;
+mod waiting;
 mod websocket;
 mod well_known;

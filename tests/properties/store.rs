@@ -481,7 +481,7 @@ impl Twin {
         let said = message(tape);
         let before = self.known[at].state;
         self.change(at, &mut |edit| {
-            let refused = edit.user_message(said.view()).err();
+            let refused = edit.user_message(said.view(), None).err();
             assert_eq!(refused == Some(Refused::Terminal), before.is_terminal());
             assert_eq!(edit.task().state(), before);
         });

@@ -421,7 +421,7 @@ fn follow_list(plain: &mut Plain, list: &[Event], seq: u64, is_failed: bool, lim
 fn hear(store: &Store, key: TaskKey, plain: &mut Plain, number: &mut usize) {
     *number += 1;
     let said = MessageBuf::agent(&PartsBuf::new().text("hm")).id(&number.to_string());
-    let heard = store.update(key, NOW, |edit| edit.user_message(said.view())).unwrap();
+    let heard = store.update(key, NOW, |edit| edit.user_message(said.view(), None)).unwrap();
     match heard {
         Ok(()) => plain.hear(said.view().packed()),
         Err(Refused::Terminal) => assert!(plain.is_terminal()),

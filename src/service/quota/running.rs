@@ -13,8 +13,11 @@ use super::{CallerAccount, Quota, take_one};
 /// How many tasks of a caller may run at a time, and what they may hold.
 #[derive(Clone, Debug)]
 pub struct RunningShare {
-    /// So many. A task that is being made counts; whoever stores tasks counts those of an owner.
+    /// So many, at the agent that is called. A task that is being made counts, and one that waits
+    /// for its client does not; whoever stores tasks counts those of an owner.
     pub most: u32,
+    /// So many at whichever agent.
+    pub own_most: u32,
     /// No task begins while those that run hold this many KiB: fewer than they may hold where the
     /// agent has a smaller quota.
     pub begin_kib_max: u32,
@@ -31,7 +34,7 @@ impl RunningShare {
     /// So many tasks of an owner, whatever they hold.
     pub const fn of_owner(most: u32) -> RunningShare {
         let (begin_kib_max, kib_max) = (RunningShare::ANY, RunningShare::ANY);
-        RunningShare { most, begin_kib_max, kib_max, account: None }
+        RunningShare { most, own_most: most, begin_kib_max, kib_max, account: None }
     }
 }
 
@@ -68,19 +71,42 @@ fn bytes_of(kib_max: u32) -> u64 {
     if kib_max == RunningShare::ANY { u64::MAX } else { u64::from(kib_max) * 1024 }
 }
 
-/// A place among the running tasks of a caller that owns none, for as long as it lives.
+/// A place among the running tasks of a caller that owns none, for as long as it lives and is not
+/// parked.
 #[derive(Debug)]
 pub struct RunningPlace {
     account: Arc<CallerAccount>,
+    /// See [`RunningShare::most`].
+    most: u32,
     /// See [`RunningShare::kib_max`].
     kib_max: u32,
+    /// True: its task waits for its client and does not count.
+    is_parked: bool,
 }
 
 impl RunningPlace {
     /// A place of a share, on this account; `None`: all are taken.
     pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<RunningPlace> {
-        let take = || RunningPlace { account: Arc::clone(account), kib_max: share.kib_max };
-        take_one(&account.running, share.most).then(take)
+        let RunningShare { most, kib_max, .. } = *share;
+        let (account, is_parked) = (Arc::clone(account), false);
+        take_one(&account.running, most)
+            .then(|| RunningPlace { account, most, kib_max, is_parked })
+    }
+
+    /// Gives the place back while its task waits.
+    pub fn park(&mut self) {
+        if !std::mem::replace(&mut self.is_parked, true) {
+            self.account.running.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Takes the place again; `Err` has the number of places, which are all taken.
+    pub fn unpark(&mut self) -> Result<(), u32> {
+        if self.is_parked && !take_one(&self.account.running, self.most) {
+            return Err(self.most);
+        }
+        self.is_parked = false;
+        Ok(())
     }
 
     /// The account that it is on.
@@ -96,7 +122,7 @@ impl RunningPlace {
 
 impl Drop for RunningPlace {
     fn drop(&mut self) {
-        self.account.running.fetch_sub(1, Relaxed);
+        self.park();
     }
 }
 
@@ -142,6 +168,7 @@ impl Quota {
         let or_any = |most: Option<u32>| most.unwrap_or(RunningShare::ANY);
         Some(RunningShare {
             most: or_any(here.running_tasks),
+            own_most: or_any(self.running_tasks),
             begin_kib_max: or_any(here.running_kib),
             kib_max: or_any(self.running_kib),
             account: None,

@@ -87,7 +87,7 @@ fn a_message_too_large_makes_and_changes_nothing() {
     assert_eq!(made, Err(Refused::TooLarge));
     assert_eq!(store.stats(), Stats::default());
     let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();
-    let turn = store.update(key, NOW, |edit| edit.user_message(large.view()));
+    let turn = store.update(key, NOW, |edit| edit.user_message(large.view(), None));
     assert_eq!(turn, Some(Err(Refused::TooLarge)));
     assert_eq!(state(&store, key), Some(TaskState::InputRequired));
 }

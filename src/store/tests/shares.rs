@@ -36,8 +36,23 @@ fn a_task_of_an_owner_counts_from_its_reservation_until_it_ends() {
     drop(second);
     assert_eq!(store.spaces.running.count(OWNER), 1);
     assert!(reserve(7).is_ok());
+    // One that waits for its client does not count until it is continued.
     apply(&store, key, &status(TaskState::InputRequired)).unwrap().unwrap();
+    assert_eq!(
+        (store.spaces.running.count(OWNER), store.spaces.running.count_bytes(OWNER)),
+        (0, 0)
+    );
+    let message = |share| store.update(key, NOW, |edit| edit.user_message(said(9).view(), share));
+    let both = (reserve(11).unwrap(), reserve(12).unwrap());
+    assert_eq!(message(Some(&two)), Some(Err(Refused::ShareTaken(2))));
+    assert_eq!(
+        (store.spaces.running.count(OWNER), store.spaces.running.count_bytes(OWNER)),
+        (2, 0)
+    );
+    drop(both);
+    assert_eq!(message(Some(&two)), Some(Ok(())));
     assert_eq!(store.spaces.running.count(OWNER), 1);
+    assert_eq!(store.spaces.running.count_bytes(OWNER), held(&store, key) as u64);
     apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
     assert_eq!(apply(&store, done, &status(TaskState::Failed)), Some(Err(Refused::Terminal)));
     assert_eq!(store.spaces.running.count(OWNER), 0);
@@ -117,7 +132,13 @@ fn grow(store: &Store, key: TaskKey, length: usize) -> Result<u64, Refused> {
     apply(store, key, &event).unwrap()
 }
 
-/// What a task holds as long as it runs.
+/// What a task holds that has not ended and does not wait for its client.
+fn counted(store: &Store, key: TaskKey) -> usize {
+    let waits = store.update(key, NOW, |edit| edit.task().waits_for_client());
+    if waits == Some(true) { 0 } else { held(store, key) }
+}
+
+/// What a task holds until it ends.
 fn held(store: &Store, key: TaskKey) -> usize {
     let held = |edit: &mut Edit<'_>| match edit.task().state().is_terminal() {
         true => 0,
@@ -146,7 +167,7 @@ fn who_has_no_bytes_left_begins_no_task_and_may_end_those_that_run() {
     let scope = Scope { owner: OwnerIndex(4), ..AGENT };
     begin(&store, NewTask { scope, ..of_owner(4, Some(&share)) }, 6_000).unwrap();
     // What a client says leaves the task as it was.
-    let refused = store.update(first, NOW, |edit| edit.user_message(said(9_000).view()));
+    let refused = store.update(first, NOW, |edit| edit.user_message(said(9_000).view(), None));
     assert_eq!(refused, Some(Err(Refused::ShareBytesTaken(16))));
     assert_eq!(state(&store, first), Some(TaskState::Working));
     let kept = store.update(second, NOW, |edit| edit.keep(&[0; 9]));
@@ -272,7 +293,7 @@ impl Maker {
 
     /// What its tasks hold, and what waits beside them.
     fn holds(&self, store: &Store) -> u64 {
-        let tasks: usize = self.tasks.iter().map(|key| held(store, *key)).sum();
+        let tasks: usize = self.tasks.iter().map(|key| counted(store, *key)).sum();
         let held: usize = self.held.iter().map(|(_, bytes)| bytes).sum();
         (tasks + held) as u64
     }
@@ -314,7 +335,7 @@ impl Maker {
             (5, _) => drop(self.held.pop().map(|(held, _)| store.release_held(held))),
             (6, Some(key)) => drop(store.update(key, NOW, |edit| edit.keep(&vec![0; length]))),
             (7, Some(key)) => {
-                let _ = store.update(key, NOW, |edit| edit.user_message(said(length).view()));
+                let _ = store.update(key, NOW, |edit| edit.user_message(said(length).view(), None));
             }
             (8, Some(key)) => drop(store.update(key, NOW, |edit| edit.apply_all(&events, None))),
             (9, Some(key)) => drop(apply(store, key, &status(ends[random(3)]))),
@@ -325,7 +346,7 @@ impl Maker {
 }
 
 #[test]
-fn bytes_that_are_counted_are_those_that_unfinished_tasks_hold() {
+fn bytes_that_are_counted_are_those_that_running_tasks_hold() {
     for (seed, store_bytes_max) in [(1u64, 60_000), (2, 200_000), (3, 10_000_000)] {
         let limits = Limits {
             tasks_max: 30,

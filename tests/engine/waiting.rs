@@ -1,0 +1,175 @@
+//! Tasks that wait for their client take nothing of the share of running tasks.
+
+use std::sync::{Arc, Mutex};
+
+use peregrine::{
+    agent::{Agent, Job, Profile, Turn},
+    auth::{Authenticator, Quota, Quotas},
+    engine::Setup,
+    model::TaskState,
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Lab,
+    ask::{Say, V1, post, rpc, say},
+    callers::ByName,
+    reply::Reply,
+};
+
+/// Does what the message says.
+#[derive(Clone, Default)]
+struct Asks(Arc<Mutex<Vec<Job>>>);
+
+impl Agent for Asks {
+    fn start(&self, mut turn: Turn<'_>) {
+        match turn.message.parts().next().and_then(|part| part.as_text()).map(|text| text.raw()) {
+            Some(b"ask") => turn.status(TaskState::InputRequired),
+            Some(b"auth") => turn.status(TaskState::AuthRequired),
+            Some(b"work") => turn.status(TaskState::Working),
+            Some(b"done") => turn.status(TaskState::Completed),
+            // It asks, and goes on when the test says so.
+            _ => {
+                turn.status(TaskState::InputRequired);
+                self.0.lock().unwrap().extend(turn.detach().ok());
+            }
+        }
+    }
+}
+
+/// A lab, its caller, and how many messages it has sent.
+struct Client {
+    lab: Lab,
+    token: &'static str,
+    sent: u32,
+}
+
+impl Client {
+    fn call(&mut self, method: &str, params: &Value) -> Reply {
+        let bearer = format!("Bearer {}", self.token);
+        let fields = [("A2A-Version", "1.0"), ("Authorization", &*bearer)];
+        let known = if self.token.is_empty() { &fields[..1] } else { &fields };
+        self.lab.ask(&post("/", known, &rpc(method, params)))
+    }
+
+    fn send(&mut self, text: &str, task: Option<&str>) -> Reply {
+        self.sent += 1;
+        let id = format!("m{}", self.sent);
+        let message = Say { text, task, id: &id, at_once: true, ..say(text) };
+        self.call(V1.send(), &V1.params(message))
+    }
+
+    /// Sends a message that is taken; the id of its task.
+    fn begin(&mut self, text: &str) -> String {
+        let reply = self.send(text, None);
+        assert_eq!(reply.status, 200, "{text}: {}", reply.text());
+        reply.result()["task"]["id"].as_str().unwrap().to_owned()
+    }
+
+    fn assert_refused(&mut self, text: &str, task: Option<&str>) {
+        let reply = self.send(text, task);
+        assert_eq!((reply.status, reply.code()), (429, -32000), "{}", reply.text());
+        assert!(reply.field("retry-after").is_some() && reply.text().contains("run as may"));
+    }
+
+    fn status(&mut self, id: &str) -> Value {
+        self.call(V1.get(), &json!({ "id": id })).result()["status"].clone()
+    }
+}
+
+/// A known caller and a caller that owns nothing, each with three running tasks.
+fn clients() -> [(Client, Asks); 2] {
+    clients_with(Quota { running_tasks: Some(3), ..Quota::default() })
+}
+
+fn clients_with(quota: Quota) -> [(Client, Asks); 2] {
+    ["alice", ""].map(|token| {
+        let asks = Asks::default();
+        let profile = Profile { anonymous: true, ..Profile::new("asks", "Asks for input.") };
+        let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(asks.clone()))];
+        let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
+        let quotas = Quotas { known: quota, anonymous: quota, ..Quotas::default() };
+        let lab = Lab::new(Setup { agents, authenticator, quotas, ..Setup::default() });
+        (Client { lab, token, sent: 0 }, asks)
+    })
+}
+
+#[test]
+fn two_thousand_unanswered_questions_lock_nobody_out() {
+    for (mut client, _asks) in clients() {
+        for text in ["ask", "auth"] {
+            (0..1_000).for_each(|_| drop(client.begin(text)));
+        }
+        let id = client.begin("done");
+        assert_eq!(client.status(&id)["state"], "TASK_STATE_COMPLETED");
+        // Those that work still take all places, and no more.
+        (0..3).for_each(|_| drop(client.begin("work")));
+        client.assert_refused("ask", None);
+    }
+}
+
+#[test]
+fn an_answer_takes_a_place_or_leaves_its_task_waiting() {
+    for (mut client, _asks) in clients() {
+        let asked = client.begin("ask");
+        let working: Vec<String> = (0..3).map(|_| client.begin("work")).collect();
+        client.assert_refused("done", Some(&asked));
+        assert_eq!(client.status(&asked)["state"], "TASK_STATE_INPUT_REQUIRED");
+        let history = client.call(V1.get(), &json!({ "id": asked })).result()["history"].clone();
+        assert_eq!(history.as_array().unwrap().len(), 1, "the message was not taken");
+        client.call("CancelTask", &json!({ "id": working[0] }));
+        assert_eq!(client.send("work", Some(&asked)).status, 200);
+        assert_eq!(client.status(&asked)["state"], "TASK_STATE_WORKING");
+        client.assert_refused("done", None);
+        // It waits once more, which gives the place back.
+        assert_eq!(client.send("ask", Some(&asked)).status, 200);
+        let last = client.begin("work");
+        client.assert_refused("done", Some(&asked));
+        for id in [&working[1], &working[2], &last] {
+            client.call("CancelTask", &json!({ "id": id }));
+        }
+        assert_eq!(client.send("done", Some(&asked)).status, 200);
+        (0..3).for_each(|_| drop(client.begin("work")));
+        client.assert_refused("work", None);
+    }
+}
+
+#[test]
+fn an_agent_that_continues_its_task_alone_takes_a_place() {
+    for (mut client, asks) in clients() {
+        let [first, second] = ["on", "on"].map(|text| client.begin(text));
+        let mut jobs = std::mem::take(&mut *asks.0.lock().unwrap());
+        let working: Vec<String> = (0..2).map(|_| client.begin("work")).collect();
+        jobs[0].status(TaskState::Working, None).unwrap();
+        client.assert_refused("work", None);
+        // No place is left: the event ends its task, as every event beyond a share does.
+        assert!(jobs[1].status(TaskState::Working, None).is_err());
+        let status = client.status(&second);
+        assert_eq!(status["state"], "TASK_STATE_FAILED");
+        let why = status["message"]["parts"][0]["text"].as_str().unwrap();
+        assert!(why.contains("run as may"), "{why}");
+        assert_eq!(client.status(&first)["state"], "TASK_STATE_WORKING");
+        jobs[0].status(TaskState::Completed, None).unwrap();
+        client.call("CancelTask", &json!({ "id": working[0] }));
+        (0..2).for_each(|_| drop(client.begin("work")));
+        client.assert_refused("work", None);
+    }
+}
+
+#[test]
+fn bytes_of_a_waiting_task_are_not_those_of_running_ones() {
+    let quota = Quota { running_kib: Some(128), ..Quota::default() };
+    for (mut client, asks) in clients_with(quota) {
+        let waiting: Vec<String> = (0..20).map(|_| client.begin(&"x".repeat(20_000))).collect();
+        // An answer takes the bytes of its task again, as far as there are some.
+        let answers = waiting.iter().map(|id| client.send("work", Some(id)));
+        let answers: Vec<Reply> = answers.collect();
+        let taken = answers.iter().filter(|reply| reply.status == 200).count();
+        assert!((1..=6).contains(&taken), "{taken}");
+        let refused = answers.last().unwrap();
+        assert_eq!(refused.status, 429);
+        assert!(refused.text().contains("bytes"), "{}", refused.text());
+        assert_eq!(client.status(&waiting[19])["state"], "TASK_STATE_INPUT_REQUIRED");
+        drop(asks);
+    }
+}
