@@ -1,7 +1,7 @@
 //! What a call costs more when threads share one engine than when each has its own.
 //!
-//! `cargo bench --bench scale` prints the ratio for SendMessage, a stream of 100 events and GetTask,
-//! once the stores are full. Two threads, each with a worker of its own, do the same calls on one
+//! `cargo bench --bench scale` prints the ratio for SendMessage, of anonymous callers and of one known
+//! owner, a stream of 100 events and GetTask, once the stores are full. Two threads, each with a worker of its own, do the same calls on one
 //! engine and on one engine each, in turns; of what each round cost more, in CPU time of the threads,
 //! the median counts. A round in which a thread had to wait for a core does not count: those who share
 //! something only do so when they run. `-- CASE` runs one case, `-- CASE THREADS` with more threads. Answers are asserted, times
@@ -9,6 +9,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "support/callers.rs"]
+mod callers;
 mod support;
 
 use std::{
@@ -53,17 +55,23 @@ struct Case {
 
 const DONE: &str = "\"TASK_STATE_COMPLETED\"";
 
-const CASES: [Case; 3] = [
+/// The case whose calls all have one owner.
+const OWNED: &str = "send_owner";
+
+const CASES: [Case; 4] = [
     Case { name: "send", tasks: 20_000, calls: 600, answer: DONE, times: 1 },
+    Case { name: OWNED, tasks: 20_000, calls: 600, answer: DONE, times: 1 },
     Case { name: "stream_100", tasks: 4_000, calls: 60, answer: "\ndata: ", times: 101 },
     Case { name: "get", tasks: 20_000, calls: 1_500, answer: DONE, times: 1 },
 ];
 
-fn engine(workers: usize, tasks: usize) -> Arc<Engine> {
+fn engine(workers: usize, tasks: usize, is_owned: bool) -> Arc<Engine> {
     let agents: Vec<(_, Arc<dyn peregrine::agent::Agent>)> =
         vec![(Echo::profile(), Arc::new(Echo))];
     let limits = Limits { tasks_max: tasks * workers, ..Limits::default() };
-    let setup = Setup { agents, limits, ..Setup::default() };
+    // Without rates, which are counted once for each caller. All messages have one id.
+    let setup = if is_owned { callers::setup(false, false) } else { Setup::default() };
+    let setup = Setup { agents, limits, ..setup };
     let base_url = "http://127.0.0.1:3000".to_owned();
     let start = Start { secret: 7, unix_ms: || NOW.unix_ms, workers, base_url };
     setup.build(start).expect("a sound setup")
@@ -148,15 +156,18 @@ struct Team {
 
 impl Team {
     fn new(case: &Case, threads: usize, is_shared: bool) -> Team {
-        let tasks = case.tasks;
-        let shared = engine(threads, tasks);
+        let (tasks, is_owned) = (case.tasks, case.name == OWNED);
+        let shared = engine(threads, tasks, is_owned);
         let mut team = Team { orders: Vec::new(), reports: Vec::new(), requests: Vec::new() };
         let start = Instant::now();
         for index in 0..threads {
             let (order, orders) = channel::<Order>();
             let (report, reports) = channel();
-            let (engine, index) =
-                if is_shared { (Arc::clone(&shared), index) } else { (engine(1, tasks), 0) };
+            let (engine, index) = if is_shared {
+                (Arc::clone(&shared), index)
+            } else {
+                (engine(1, tasks, is_owned), 0)
+            };
             thread::spawn(move || {
                 let seed = 1 + ((index as u128) << 64);
                 let worker = Worker::new(index, engine.limits(), Box::new(Counter(seed)));
@@ -172,7 +183,7 @@ impl Team {
         // Once to fill the store, and once more to evict all of it.
         let fill: Requests = match case.name {
             "stream_100" => Arc::new([post(&send("SendStreamingMessage", "stream:100"))]),
-            _ => Arc::new([post(&send("SendMessage", TEXT))]),
+            _ => Arc::new([request(&send("SendMessage", TEXT), is_owned)]),
         };
         let fill = vec![fill; threads];
         let first = team.round(&fill, tasks, tasks);
@@ -184,14 +195,16 @@ impl Team {
                 // Each reads what all have made.
                 true => {
                     let all = made.flat_map(|made| &made[..READ / threads]);
-                    vec![all.map(|id| get(id)).collect(); threads]
+                    vec![all.map(|id| get(id, is_owned)).collect(); threads]
                 }
-                false => made.map(|made| made.iter().map(|id| get(id)).collect()).collect(),
+                false => {
+                    made.map(|made| made.iter().map(|id| get(id, is_owned)).collect()).collect()
+                }
             };
         }
         // The store was full: what was made first is gone.
-        let gone: Vec<Requests> =
-            first.iter().map(|report| -> Requests { Arc::new([get(&report.made[0])]) }).collect();
+        let gone = |report: &Report| -> Requests { Arc::new([get(&report.made[0], is_owned)]) };
+        let gone: Vec<Requests> = first.iter().map(gone).collect();
         for report in team.round(&gone, 1, 0) {
             assert_eq!(count(&report.answer, b"-32001"), 1);
         }
@@ -209,8 +222,15 @@ impl Team {
     }
 }
 
-fn get(id: &str) -> Vec<u8> {
-    post(&call("GetTask", &format!(r#"{{"id":"{id}"}}"#)))
+fn get(id: &str, is_owned: bool) -> Vec<u8> {
+    request(&call("GetTask", &format!(r#"{{"id":"{id}"}}"#)), is_owned)
+}
+
+/// The request that carries a call, of an anonymous caller or of the owner.
+fn request(body: &str, is_owned: bool) -> Vec<u8> {
+    let request = String::from_utf8(post(body)).expect("a request of text");
+    let lines = if is_owned { callers::KEY } else { "" };
+    request.replacen("Accept: ", &format!("{lines}Accept: "), 1).into_bytes()
 }
 
 /// True when all threads ran at the same time, and none had to wait for a core.

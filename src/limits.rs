@@ -12,7 +12,7 @@ pub mod webhooks;
 #[cfg(test)]
 pub(crate) use memory::{
     DEFERRED_CALL_BYTES, IDEMPOTENCY_ENTRY_BYTES, RECORD_NUMBER_BYTES, RESUME_TIMER_BYTES,
-    SLOT_BYTES,
+    RUNNING_GROUP_BYTES, RUNNING_OWNER_BYTES, SLOT_BYTES,
 };
 #[cfg(feature = "grpc")]
 pub(crate) use memory::{

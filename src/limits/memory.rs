@@ -70,6 +70,10 @@ pub(crate) const IDEMPOTENCY_ENTRY_BYTES: u64 = 448;
 /// Memory of what one shard has for one tenant: a list for each state, each with room for a few
 /// tasks.
 const SPACE_BYTES: u64 = 3 * 1024;
+/// Memory of what is counted for one owner, and again in each group of shards; see
+/// `store/running.rs`.
+pub(crate) const RUNNING_OWNER_BYTES: u64 = 24;
+pub(crate) const RUNNING_GROUP_BYTES: u64 = 16;
 /// Memory of a name of 128 bytes, its number and its share of a tree.
 const NAME_BYTES: u64 = 256;
 /// Memory of a cached credential: its slot, the slot of a failing peer, and `CREDENTIAL_HELD_BYTES`
@@ -193,7 +197,7 @@ impl Limits {
         tasks.saturating_mul(each).saturating_add(fixed)
     }
 
-    /// Names, and lists of each tenant and each owner in each shard in which they have tasks, which
+    /// Names, counts of each owner, and lists of each tenant and each owner in each shard in which they have tasks, which
     /// is one of each group; an owner with tasks of several agents or tenants has as much for each.
     fn spaces_bytes(&self, workers: usize) -> u64 {
         let groups = workers.clamp(1, 64).next_power_of_two() as u64;
@@ -201,7 +205,9 @@ impl Limits {
         let spaces = names.saturating_mul(groups).min(self.tasks_max as u64);
         let known = 2 * KNOWN_NAMES * workers as u64;
         let names = names.saturating_add(known).saturating_mul(NAME_BYTES);
-        spaces.saturating_mul(SPACE_BYTES).saturating_add(names)
+        let running = RUNNING_OWNER_BYTES + groups * RUNNING_GROUP_BYTES;
+        let running = (self.owners_max as u64).saturating_mul(running);
+        spaces.saturating_mul(SPACE_BYTES).saturating_add(names).saturating_add(running)
     }
 
     /// To parse and answer a body of `length` bytes, with at most as many tokens as bytes.

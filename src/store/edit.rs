@@ -9,6 +9,7 @@ use super::{
     Refused, ScopeNames, Store,
     door::{Change, Entered},
     group::Group,
+    id::group_of,
     running::CountedFor,
     shard::Shard,
     slab::{Slot, StoredTask},
@@ -307,7 +308,7 @@ impl<'e> Edit<'e> {
     /// its agent continues it without a message.
     #[cold]
     fn take_place(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
-        let running = &self.store.spaces.running;
+        let (running, group) = (&self.store.spaces.running, group_of(self.at));
         let slot = &mut self.shard.slab[self.index];
         let held = slot.task.get().map_or(0, Task::heap_bytes) + slot.kept().len();
         match (slot.scope.owner, by) {
@@ -315,8 +316,8 @@ impl<'e> Edit<'e> {
                 let place = slot.waiters.as_mut().and_then(|waiters| waiters.running.as_mut());
                 place.map_or(Ok(()), RunningPlace::unpark).map_err(Refused::ShareTaken)?;
             }
-            (owner, Some(share)) => running.take(owner, share)?,
-            (owner, None) => running.take_again(owner)?,
+            (owner, Some(share)) => running.take(group, owner, share)?,
+            (owner, None) => running.take_again(group, owner)?,
         }
         self.has_place = true;
         // Without room for the bytes the task still waits, and gives the place back with the edit.
@@ -330,7 +331,7 @@ impl<'e> Edit<'e> {
             return Ok(());
         }
         if let Some(of) = self.shard.slab[self.index].counted_for() {
-            self.store.spaces.running.take_bytes(of, bytes)?;
+            self.store.spaces.running.take_bytes(group_of(self.at), of, bytes)?;
             self.share_charged += bytes;
         }
         Ok(())
@@ -343,7 +344,7 @@ impl<'e> Edit<'e> {
             return;
         }
         if let Some(of) = self.shard.slab[self.index].counted_for() {
-            self.store.spaces.running.give_back_bytes(of, bytes);
+            self.store.spaces.running.give_back_bytes(group_of(self.at), of, bytes);
             self.share_charged -= bytes;
         }
     }
@@ -436,13 +437,13 @@ impl Edit<'_> {
         debug_assert!(held <= self.share_charged, "a task that runs holds what was taken");
         let unused = self.share_charged.saturating_sub(held);
         if unused > 0 {
-            running.give_back_bytes(counted_for, unused);
+            running.give_back_bytes(group_of(self.at), counted_for, unused);
         }
         if task.is_some() {
             return;
         }
         match counted_for {
-            CountedFor::Owner(owner) => running.give_back(owner),
+            CountedFor::Owner(owner) => running.give_back(group_of(self.at), owner),
             CountedFor::Place(_) => {
                 let waiters = self.slot().waiters.as_mut();
                 let place = waiters.and_then(|waiters| waiters.running.as_mut());

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use super::{Refused, Store, TaskKey, running::CountedFor, slab::Slot, waiters::Wakes};
+use super::{
+    Refused, Store, TaskKey, id::group_of, running::CountedFor, slab::Slot, waiters::Wakes,
+};
 use crate::service::{Now, OwnerIndex, quota::CallerAccount};
 
 /// Bytes that are counted for a task outside the store. They go back by [`Store::release_held`].
@@ -63,8 +65,9 @@ impl Store {
         bytes: usize,
     ) -> Result<HeldBytes, Refused> {
         let running = &self.spaces.running;
+        let group = group_of(self.sharding.split(key.place).0);
         let held_for = self.counted_for((key, owner), |counted_for| {
-            counted_for.map_or(Ok(()), |of| running.take_bytes(of, bytes))?;
+            counted_for.map_or(Ok(()), |of| running.take_bytes(group, of, bytes))?;
             Ok(counted_for.into())
         })?;
         let held = HeldBytes { key, bytes, held_for };
@@ -87,7 +90,9 @@ impl Store {
         match &held.held_for {
             HeldFor::Nobody => {}
             HeldFor::Owner(owner) => {
-                self.spaces.running.give_back_bytes(CountedFor::Owner(*owner), held.bytes);
+                let (running, of) = (&self.spaces.running, CountedFor::Owner(*owner));
+                let group = group_of(self.sharding.split(held.key.place).0);
+                running.give_back_bytes(group, of, held.bytes);
             }
             HeldFor::Account(account) => account.running_bytes().give_back(held.bytes),
         }
@@ -106,15 +111,17 @@ impl Store {
         wakes: &mut Wakes,
     ) -> Result<usize, Refused> {
         let running = &self.spaces.running;
+        let group = group_of(self.sharding.split(place.0.place).0);
         let taken = self.counted_for(place, |counted_for| {
             let take = |bytes| {
-                counted_for.map_or(Ok(bytes), |of| running.take_bytes(of, bytes).map(|()| bytes))
+                let taken = counted_for.map(|of| running.take_bytes(group, of, bytes));
+                taken.unwrap_or(Ok(())).map(|()| bytes)
             };
             take(log).or_else(|_| take(first))
         })?;
         self.take_room(place.0, taken, wakes).map(|()| taken).inspect_err(|_| {
             self.counted_for(place, |counted_for| {
-                counted_for.into_iter().for_each(|of| running.give_back_bytes(of, taken));
+                counted_for.into_iter().for_each(|of| running.give_back_bytes(group, of, taken));
             });
         })
     }

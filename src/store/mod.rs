@@ -185,7 +185,7 @@ impl Store {
             chosen: (0..shards).map(|_| Mutex::default()).collect(),
             keys: Keys::new(secret),
             budget: Budget::new(limits, sharding),
-            spaces: Spaces::new(limits, workers),
+            spaces: Spaces::new(limits, workers, groups),
             idle: (0..groups).map(|_| Default::default()).collect(),
             idle_times: IdleTimes::of(limits),
             page_bound: Bound::new(limits),

@@ -8,7 +8,7 @@ use std::{cell::Cell, sync::PoisonError};
 use super::{
     Edit, ID_LEN, Refused, Store, TaskKey,
     door::{Begin, Change},
-    id::GROUP,
+    id::{GROUP, group_of},
     shard::{Context, HashedMap, remove, spread},
     slab::StoredTask,
     sync::MutexGuard,
@@ -126,7 +126,8 @@ impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if !self.is_kept() {
             self.store.release((self.key, self.scope), self.chosen.map(|(_, hash)| hash));
-            self.store.spaces.running.give_back(self.scope.owner);
+            let (at, _) = self.store.sharding.split(self.key.place);
+            self.store.spaces.running.give_back(group_of(at), self.scope.owner);
         }
     }
 }
@@ -140,41 +141,60 @@ impl Store {
     /// those bytes.
     #[inline]
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
+        let shard = self.shard_for(&new, now);
         match new.share.is_none() && new.scope.owner.0 == 0 {
-            true => self.reserve_slot(new, now),
-            false => self.reserve_share(new, now),
+            true => self.reserve_slot(new, shard, now),
+            false => self.reserve_share(new, shard, now),
+        }
+    }
+
+    /// The shard that a task is to be in, or one of its group, and its context where it names one.
+    #[inline]
+    fn shard_for(&self, new: &NewTask<'_>, now: Now) -> (usize, Option<Context>) {
+        match new.context_id.map(|id| self.context(new.scope, id)) {
+            Some((at, context)) => (at, Some(context)),
+            None => (self.own_shard(new.scope, self.shard_now(new.worker, now)), None),
         }
     }
 
     /// Counts the task among those of its caller that run, and takes room for it.
     #[inline(never)]
-    fn reserve_share<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
+    fn reserve_share<'a>(
+        &'a self,
+        new: NewTask<'a>,
+        shard: (usize, Option<Context>),
+        now: Now,
+    ) -> Result<Reserved<'a>, Refused> {
         let (owner, running) = (new.scope.owner, &self.spaces.running);
         if owner.0 != 0 {
-            running.take(owner, new.share)?;
-            let reserved = self.reserve_slot(new, now).inspect_err(|_| running.give_back(owner));
+            let group = group_of(shard.0);
+            running.take(group, owner, new.share)?;
+            let reserved = self.reserve_slot(new, shard, now);
+            let reserved = reserved.inspect_err(|_| running.give_back(group, owner));
             return reserved.map(|mut reserved| {
                 reserved.is_counted = true;
                 reserved
             });
         }
         let on_account = new.share.and_then(|share| Some((share, share.account.as_ref()?)));
-        let Some((share, account)) = on_account else { return self.reserve_slot(new, now) };
+        let Some((share, account)) = on_account else { return self.reserve_slot(new, shard, now) };
         if !account.running_bytes().has_room(share.begin_kib_max) {
             return Err(Refused::ShareBytesTaken(share.begin_kib_max));
         }
         let place = RunningPlace::take(account, share).ok_or(Refused::ShareTaken(share.most))?;
-        let mut reserved = self.reserve_slot(new, now)?;
+        let mut reserved = self.reserve_slot(new, shard, now)?;
         let (at, index) = self.sharding.split(reserved.key.place);
         self.lock(at).slab[index].waiters.get_or_insert_default().running = Some(place);
         reserved.is_counted = true;
         Ok(reserved)
     }
 
-    fn reserve_slot<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
-        let named = new.context_id.map(|id| self.context(new.scope, id));
-        let now_at = || self.own_shard(new.scope, self.shard_now(new.worker, now));
-        let at = named.map_or_else(now_at, |(at, _)| at);
+    fn reserve_slot<'a>(
+        &'a self,
+        new: NewTask<'a>,
+        (at, named): (usize, Option<Context>),
+        now: Now,
+    ) -> Result<Reserved<'a>, Refused> {
         let mut wakes = Wakes::default();
         let group = self.group(at);
         if !self.budget.tasks.take(&group.tasks, 1) {
@@ -207,7 +227,7 @@ impl Store {
             key,
             scope: new.scope,
             incarnation: new.incarnation,
-            context: named.map_or(alone, |(_, context)| context),
+            context: named.unwrap_or(alone),
             made: self.keys.id(key.place, bits),
             chosen,
             made_context: self.keys.context_id(key.place, context_bits),

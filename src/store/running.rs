@@ -2,52 +2,166 @@
 //! hold; and whose bytes those of a task are. A task that waits for its client does not run: it has
 //! no place and no bytes here until a message or its agent continues it.
 //!
-//! Law: bytes are taken of a share before they are taken of the store, since who has no share left
-//! makes nobody else's tasks leave. What is counted for an unfinished task is at least what it
-//! holds, and exactly that between two edits. Nothing is
-//! taken beyond a share; one that a reload made smaller may be exceeded by what was taken before.
+//! Invariants: bytes are taken of a share before they are taken of the store, since a caller that
+//! has no share left makes nobody else's tasks leave. What is counted for a running task is at least
+//! what it holds, and exactly that between two edits. Nothing is taken beyond a share; one that a
+//! reload made smaller may be exceeded by what was taken before.
+//!
+//! What is taken of a share lies with the groups of shards: a group takes a portion more than it
+//! needs and gives back what it should not keep, so that workers that serve one owner seldom write
+//! what other workers write.
 
 use super::{
     Refused,
     slab::Slot,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
-use crate::service::{
-    OwnerIndex, RunningShare,
-    quota::{RunningBytes, RunningPlace},
-};
+use crate::service::{OwnerIndex, RunningShare, quota::RunningPlace};
 
-/// What each owner has; nobody in particular, who has the first index, is not counted.
-pub(super) struct RunningTasks(Box<[RunningOfOwner]>);
+/// Tasks, and bytes, of which a group takes no more than these at a time beyond its need.
+const PORTION_TASKS: u64 = 64;
+const PORTION_BYTES: u64 = 256 * 1024;
 
-/// What one owner has.
+/// How often a call gathers what groups keep before it is refused.
+const ROUNDS: usize = 8;
+
+/// All groups together keep no more of a share than one part in so many.
+const PORTIONS: u64 = 32;
+
+/// What each owner has; the first index belongs to no owner and is not counted.
+pub(super) struct RunningTasks {
+    owners: Box<[RunningOfOwner]>,
+    /// What each group has taken for each owner and does not use.
+    spares: Box<[Box<[SpareOfOwner]>]>,
+}
+
+/// What is counted: tasks, and bytes.
+#[derive(Clone, Copy)]
+enum Kind {
+    Tasks = 0,
+    Bytes = 1,
+}
+
+/// What all groups have taken for one owner, used or not.
 struct RunningOfOwner {
-    tasks: AtomicU32,
+    /// By [`Kind`].
+    taken: [AtomicU64; 2],
     /// The `own_most` and the `kib_max` of the share with which the owner's last task began.
     own_most: AtomicU32,
     kib_max: AtomicU32,
-    bytes: RunningBytes,
 }
+
+/// What one group keeps for one owner.
+#[derive(Default)]
+struct SpareOfOwner(
+    /// By [`Kind`].
+    [AtomicU64; 2],
+);
 
 impl Default for RunningOfOwner {
     fn default() -> RunningOfOwner {
         let any = || AtomicU32::new(RunningShare::ANY);
-        let (tasks, bytes) = (AtomicU32::new(0), RunningBytes::default());
-        RunningOfOwner { tasks, own_most: any(), kib_max: any(), bytes }
+        RunningOfOwner { taken: Default::default(), own_most: any(), kib_max: any() }
     }
 }
 
-/// Among whose unfinished tasks a task counts.
+/// Tasks or bytes of one owner.
+struct Count<'r> {
+    /// What all groups have taken.
+    taken: &'r AtomicU64,
+    spares: &'r [Box<[SpareOfOwner]>],
+    owner: usize,
+    kind: Kind,
+}
+
+impl<'r> Count<'r> {
+    fn spare(&self, group: usize) -> &'r AtomicU64 {
+        &self.spares[group][self.owner].0[self.kind as usize]
+    }
+
+    /// What a group takes of a share of this size beyond its need.
+    fn portion(&self, most: u64) -> u64 {
+        let portion_max = match self.kind {
+            Kind::Tasks => PORTION_TASKS,
+            Kind::Bytes => PORTION_BYTES,
+        };
+        portion_max.min(most / self.spares.len() as u64 / PORTIONS)
+    }
+
+    /// Takes `wanted` for a group; false: with it more than `most` were used.
+    #[inline]
+    fn take(&self, group: usize, wanted: u64, most: u64) -> bool {
+        let less = |free: u64| free.checked_sub(wanted);
+        // What the group keeps counts as taken: within the share, using it stays within the share.
+        let is_within = self.taken.load(Relaxed) <= most;
+        (is_within && self.spare(group).fetch_update(Relaxed, Relaxed, less).is_ok())
+            || self.take_more(group, wanted, most)
+    }
+
+    #[inline(never)]
+    fn take_more(&self, group: usize, wanted: u64, most: u64) -> bool {
+        let portion = self.portion(most);
+        if self.take_within(wanted.saturating_add(portion), most) {
+            self.spare(group).fetch_add(portion, Relaxed);
+            return true;
+        }
+        // Close to the end of a share no group keeps what another could use. Others may take a
+        // portion meanwhile, so a few rounds are needed.
+        for _ in 0..ROUNDS {
+            let mut gathered = 0;
+            for of_group in 0..self.spares.len() {
+                let kept = self.spare(of_group).swap(0, Relaxed);
+                self.taken.fetch_sub(kept, Relaxed);
+                gathered += kept;
+            }
+            if self.take_within(wanted, most) {
+                return true;
+            }
+            if gathered == 0 {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn take_within(&self, wanted: u64, most: u64) -> bool {
+        let more = |taken: u64| taken.checked_add(wanted).filter(|taken| *taken <= most);
+        self.taken.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// Gives back what a group does not use any more; `most` is the owner's share.
+    #[inline]
+    fn give_back(&self, group: usize, amount: u64, most: u64) {
+        let portion = self.portion(most);
+        let spare = self.spare(group);
+        if spare.fetch_add(amount, Relaxed) + amount > 2 * portion {
+            let kept = |free: u64| (free > 2 * portion).then_some(portion);
+            if let Ok(free) = spare.fetch_update(Relaxed, Relaxed, kept) {
+                self.taken.fetch_sub(free - portion, Relaxed);
+            }
+        }
+    }
+
+    /// What is used.
+    fn used(&self) -> u64 {
+        // In this order: what a group takes between the looks counts as used.
+        let taken = self.taken.load(Relaxed);
+        let kept = (0..self.spares.len()).map(|group| self.spare(group).load(Relaxed));
+        taken.saturating_sub(kept.sum())
+    }
+}
+
+/// Among whose running tasks a task counts.
 #[derive(Clone, Copy)]
 pub(super) enum CountedFor<'s> {
-    /// Its owner's.
+    /// Its owner's, as far as they are in this group.
     Owner(OwnerIndex),
     /// Those of a caller that owns none.
     Place(&'s RunningPlace),
 }
 
 impl Slot {
-    /// Among whose unfinished tasks that of the slot counts; `None`: nobody's.
+    /// Among whose running tasks that of the slot counts; `None`: nobody's.
     #[inline]
     pub fn counted_for(&self) -> Option<CountedFor<'_>> {
         match self.scope.owner {
@@ -60,17 +174,34 @@ impl Slot {
     }
 }
 
+fn bytes_of(kib_max: u32) -> u64 {
+    if kib_max == RunningShare::ANY { u64::MAX } else { u64::from(kib_max) * 1024 }
+}
+
+fn tasks_of(most: u32) -> u64 {
+    if most == RunningShare::ANY { u64::MAX } else { u64::from(most) }
+}
+
 impl RunningTasks {
-    /// For owners up to this index.
-    pub fn new(owners_max: usize) -> RunningTasks {
-        RunningTasks((0..=owners_max).map(|_| RunningOfOwner::default()).collect())
+    /// For owners up to this index, in so many groups of shards.
+    pub fn new(owners_max: usize, groups: usize) -> RunningTasks {
+        let spares = || (0..=owners_max).map(|_| SpareOfOwner::default()).collect();
+        RunningTasks {
+            owners: (0..=owners_max).map(|_| RunningOfOwner::default()).collect(),
+            spares: (0..groups).map(|_| spares()).collect(),
+        }
     }
 
-    /// Counts one more of an owner, who has this share.
+    /// Counts one more of an owner, who has this share, in a group.
     ///
     /// # Errors
     /// [`Refused::ShareTaken`], [`Refused::ShareBytesTaken`].
-    pub fn take(&self, owner: OwnerIndex, share: Option<&RunningShare>) -> Result<(), Refused> {
+    pub fn take(
+        &self,
+        group: usize,
+        owner: OwnerIndex,
+        share: Option<&RunningShare>,
+    ) -> Result<(), Refused> {
         let Some(of_owner) = self.of(owner) else { return Ok(()) };
         let any = RunningShare::of_owner(RunningShare::ANY);
         let RunningShare { most, own_most, begin_kib_max, kib_max, .. } = *share.unwrap_or(&any);
@@ -79,12 +210,15 @@ impl RunningTasks {
                 known.store(of_share, Relaxed);
             }
         }
-        if !of_owner.bytes.has_room(begin_kib_max) {
+        let begin_max = bytes_of(begin_kib_max);
+        let bytes = self.bytes(owner);
+        if bytes.taken.load(Relaxed) >= begin_max && bytes.used() >= begin_max {
             return Err(Refused::ShareBytesTaken(begin_kib_max));
         }
-        let more = |running: u32| (running < most).then(|| running + 1);
-        let taken = of_owner.tasks.fetch_update(Relaxed, Relaxed, more);
-        taken.map(drop).map_err(|_| Refused::ShareTaken(most))
+        match self.tasks(owner).take(group, 1, tasks_of(most)) {
+            true => Ok(()),
+            false => Err(Refused::ShareTaken(most)),
+        }
     }
 
     /// Counts one more of an owner, whose agent continues it without a message: by the share with
@@ -92,57 +226,69 @@ impl RunningTasks {
     ///
     /// # Errors
     /// [`Refused::ShareTaken`].
-    pub fn take_again(&self, owner: OwnerIndex) -> Result<(), Refused> {
+    pub fn take_again(&self, group: usize, owner: OwnerIndex) -> Result<(), Refused> {
         let Some(of_owner) = self.of(owner) else { return Ok(()) };
         let most = of_owner.own_most.load(Relaxed);
-        let more = |running: u32| (running < most).then(|| running + 1);
-        let taken = of_owner.tasks.fetch_update(Relaxed, Relaxed, more);
-        taken.map(drop).map_err(|_| Refused::ShareTaken(most))
-    }
-
-    /// Counts one of an owner no more.
-    pub fn give_back(&self, owner: OwnerIndex) {
-        if let Some(of_owner) = self.of(owner) {
-            of_owner.tasks.fetch_sub(1, Relaxed);
+        match self.tasks(owner).take(group, 1, tasks_of(most)) {
+            true => Ok(()),
+            false => Err(Refused::ShareTaken(most)),
         }
     }
 
-    /// Takes bytes for an unfinished task.
+    /// Counts one of an owner no more.
+    pub fn give_back(&self, group: usize, owner: OwnerIndex) {
+        if let Some(of_owner) = self.of(owner) {
+            let most = tasks_of(of_owner.own_most.load(Relaxed));
+            self.tasks(owner).give_back(group, 1, most);
+        }
+    }
+
+    /// Takes bytes for a running task of a group.
     ///
     /// # Errors
     /// [`Refused::ShareBytesTaken`].
     #[inline(never)]
-    pub fn take_bytes(&self, counted_for: CountedFor<'_>, bytes: usize) -> Result<(), Refused> {
-        let Some((held, kib_max)) = self.bytes(counted_for) else { return Ok(()) };
-        match held.take(bytes, kib_max) {
-            true => Ok(()),
-            false => Err(Refused::ShareBytesTaken(kib_max)),
-        }
+    pub fn take_bytes(
+        &self,
+        group: usize,
+        counted_for: CountedFor<'_>,
+        bytes: usize,
+    ) -> Result<(), Refused> {
+        let (is_taken, kib_max) = match counted_for {
+            CountedFor::Owner(owner) => {
+                let Some(of_owner) = self.of(owner) else { return Ok(()) };
+                let kib_max = of_owner.kib_max.load(Relaxed);
+                (self.bytes(owner).take(group, bytes as u64, bytes_of(kib_max)), kib_max)
+            }
+            CountedFor::Place(place) => {
+                let (held, kib_max) = place.bytes();
+                (held.take(bytes, kib_max), kib_max)
+            }
+        };
+        if is_taken { Ok(()) } else { Err(Refused::ShareBytesTaken(kib_max)) }
     }
 
-    /// Gives bytes back that were taken.
+    /// Gives bytes back that were taken for a task of a group.
     #[inline(never)]
-    pub fn give_back_bytes(&self, counted_for: CountedFor<'_>, bytes: usize) {
-        if let Some((held, _)) = self.bytes(counted_for) {
-            held.give_back(bytes);
-        }
-    }
-
-    /// The bytes of whoever has a task, and how many KiB those may be.
-    fn bytes<'s>(&'s self, counted_for: CountedFor<'s>) -> Option<(&'s RunningBytes, u32)> {
+    pub fn give_back_bytes(&self, group: usize, counted_for: CountedFor<'_>, bytes: usize) {
         match counted_for {
             CountedFor::Owner(owner) => {
-                let of_owner = self.of(owner)?;
-                Some((&of_owner.bytes, of_owner.kib_max.load(Relaxed)))
+                if let Some(of_owner) = self.of(owner) {
+                    let most = bytes_of(of_owner.kib_max.load(Relaxed));
+                    self.bytes(owner).give_back(group, bytes as u64, most);
+                }
             }
-            CountedFor::Place(place) => Some(place.bytes()),
+            CountedFor::Place(place) => place.bytes().0.give_back(bytes),
         }
     }
 
-    /// Calls `each` with the number of each owner for whom something is counted.
+    /// Calls `each` with the number of each owner for whom something is counted. An owner for whom
+    /// more is taken meanwhile has a task or a call, which keep the number as well.
     pub fn each_counted(&self, mut each: impl FnMut(u32)) {
-        for (of_owner, number) in self.0.iter().zip(0..) {
-            if of_owner.tasks.load(Relaxed) > 0 || of_owner.bytes.count() > 0 {
+        for (of_owner, number) in self.owners.iter().zip(0..).skip(1) {
+            let is_taken = of_owner.taken.iter().any(|taken| taken.load(Relaxed) > 0);
+            let used = |kind| self.counted(OwnerIndex(number), kind).used();
+            if is_taken && (used(Kind::Tasks) > 0 || used(Kind::Bytes) > 0) {
                 each(number);
             }
         }
@@ -150,18 +296,34 @@ impl RunningTasks {
 
     /// How many an owner has.
     #[cfg(test)]
-    pub fn count(&self, owner: OwnerIndex) -> u32 {
-        self.of(owner).map_or(0, |of_owner| of_owner.tasks.load(Relaxed))
+    pub fn count(&self, owner: OwnerIndex) -> u64 {
+        self.tasks(owner).used()
     }
 
     /// What they hold.
     #[cfg(test)]
     pub fn count_bytes(&self, owner: OwnerIndex) -> u64 {
-        self.of(owner).map_or(0, |of_owner| of_owner.bytes.count())
+        self.bytes(owner).used()
+    }
+
+    fn tasks(&self, owner: OwnerIndex) -> Count<'_> {
+        self.counted(owner, Kind::Tasks)
+    }
+
+    fn bytes(&self, owner: OwnerIndex) -> Count<'_> {
+        self.counted(owner, Kind::Bytes)
+    }
+
+    /// What is counted of one kind for an owner that there is.
+    #[inline]
+    fn counted(&self, owner: OwnerIndex, kind: Kind) -> Count<'_> {
+        let owner = owner.0 as usize;
+        let taken = &self.owners[owner].taken[kind as usize];
+        Count { taken, spares: &self.spares, owner, kind }
     }
 
     fn of(&self, owner: OwnerIndex) -> Option<&RunningOfOwner> {
-        self.0.get(owner.0 as usize).filter(|_| owner.0 != 0)
+        self.owners.get(owner.0 as usize).filter(|_| owner.0 != 0)
     }
 }
 
@@ -169,27 +331,79 @@ impl RunningTasks {
 mod tests {
     use super::*;
 
+    fn share(most: u32) -> RunningShare {
+        RunningShare::of_owner(most)
+    }
+
     #[test]
     fn threads_take_no_more_than_there_is() {
-        let (running, owner) = (RunningTasks::new(3), OwnerIndex(2));
-        let took = AtomicU32::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..1_000 {
-                        let taken = running.take(owner, Some(&RunningShare::of_owner(500)));
-                        took.fetch_add(taken.is_ok().into(), Relaxed);
-                    }
-                });
-            }
-        });
-        assert_eq!((took.into_inner(), running.count(owner)), (500, 500));
-        let take = |owner, most| running.take(owner, Some(&RunningShare::of_owner(most)));
-        assert_eq!(take(OwnerIndex(3), 1), Ok(()));
-        assert_eq!(take(OwnerIndex(3), 1), Err(Refused::ShareTaken(1)));
-        running.give_back(owner);
-        assert!(take(owner, 500).is_ok() && take(owner, 500).is_err());
-        // Nobody in particular is not counted.
-        assert!((0..3).all(|_| take(OwnerIndex(0), 1).is_ok()));
+        for (most, groups) in [(500, 1), (500, 4), (4_000, 4), (3, 2)] {
+            let (running, owner) = (RunningTasks::new(3, groups), OwnerIndex(2));
+            let took = AtomicU32::new(0);
+            std::thread::scope(|scope| {
+                for group in 0..4 {
+                    let (running, took) = (&running, &took);
+                    scope.spawn(move || {
+                        for round in 0..2_000 {
+                            let taken = running.take(group % groups, owner, Some(&share(most)));
+                            if taken.is_ok() && round % 3 == 0 {
+                                running.give_back(group % groups, owner);
+                            } else if taken.is_ok() {
+                                took.fetch_add(1, Relaxed);
+                            }
+                            assert!(took.load(Relaxed) <= most);
+                        }
+                    });
+                }
+            });
+            let took = took.into_inner();
+            assert_eq!(running.count(owner), u64::from(took));
+            // What other groups keep is no reason to refuse.
+            let left = (0..).take_while(|_| running.take(0, owner, Some(&share(most))).is_ok());
+            assert_eq!(left.count() as u32, most - took);
+            let refused = running.take(groups - 1, owner, Some(&share(most)));
+            assert_eq!(refused, Err(Refused::ShareTaken(most)));
+            (0..most).for_each(|_| running.give_back(groups - 1, owner));
+            assert_eq!(running.count(owner), 0);
+            let mut counted = Vec::new();
+            running.each_counted(|number| counted.push(number));
+            assert!(counted.is_empty(), "{counted:?}");
+        }
+    }
+
+    #[test]
+    fn a_smaller_share_of_one_agent_sees_what_is_used_alone() {
+        let (running, owner) = (RunningTasks::new(3, 4), OwnerIndex(3));
+        let few = RunningShare { most: 2, ..share(10_000) };
+        running.take(0, owner, Some(&share(10_000))).unwrap();
+        // The first group keeps a portion, which counts for nobody.
+        assert_eq!(running.take(3, owner, Some(&few)), Ok(()));
+        assert_eq!(running.take(0, owner, Some(&few)), Err(Refused::ShareTaken(2)));
+        assert_eq!(running.take(0, owner, Some(&share(10_000))), Ok(()));
+        assert_eq!(running.count(owner), 3);
+        // What belongs to no owner is not counted.
+        assert!((0..3).all(|_| running.take(0, OwnerIndex(0), Some(&share(1))).is_ok()));
+    }
+
+    #[test]
+    fn bytes_of_an_owner_are_those_of_all_groups() {
+        let (running, owner) = (RunningTasks::new(3, 2), OwnerIndex(1));
+        let of_kib = |kib_max| RunningShare { begin_kib_max: kib_max, kib_max, ..share(100) };
+        running.take(0, owner, Some(&of_kib(1_024))).unwrap();
+        let take = |group, bytes| running.take_bytes(group, CountedFor::Owner(owner), bytes);
+        let (half, refused) = (512 * 1024, Err(Refused::ShareBytesTaken(1_024)));
+        assert_eq!((take(0, half), take(1, half), take(0, 1)), (Ok(()), Ok(()), refused));
+        assert_eq!(running.take(1, owner, Some(&of_kib(1_024))), refused);
+        running.give_back_bytes(1, CountedFor::Owner(owner), half);
+        assert_eq!(running.count_bytes(owner), half as u64);
+        assert_eq!((take(0, half), take(0, 1)), (Ok(()), refused));
+    }
+
+    #[test]
+    fn an_owner_takes_no_more_memory_than_is_counted() {
+        use crate::limits::{RUNNING_GROUP_BYTES, RUNNING_OWNER_BYTES};
+
+        assert!(size_of::<RunningOfOwner>() as u64 <= RUNNING_OWNER_BYTES);
+        assert!(size_of::<SpareOfOwner>() as u64 <= RUNNING_GROUP_BYTES);
     }
 }

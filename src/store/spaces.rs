@@ -30,11 +30,11 @@ pub(super) struct Spaces {
 }
 
 impl Spaces {
-    pub fn new(limits: &Limits, workers: usize) -> Spaces {
+    pub fn new(limits: &Limits, workers: usize, groups: usize) -> Spaces {
         Spaces {
             tenants: SpaceNames::new(limits.tenants_max.min(usize::from(NO_TENANT.0) - 1), workers),
             owners: SpaceNames::new(limits.owners_max, workers),
-            running: RunningTasks::new(limits.owners_max),
+            running: RunningTasks::new(limits.owners_max, groups),
         }
     }
 }

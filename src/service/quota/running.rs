@@ -89,8 +89,7 @@ impl RunningPlace {
     pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<RunningPlace> {
         let RunningShare { most, kib_max, .. } = *share;
         let (account, is_parked) = (Arc::clone(account), false);
-        take_one(&account.running, most)
-            .then(|| RunningPlace { account, most, kib_max, is_parked })
+        take_one(&account.running, most).then(|| RunningPlace { account, most, kib_max, is_parked })
     }
 
     /// Gives the place back while its task waits.
