@@ -24,7 +24,7 @@ use crate::{
     },
     fault::{Fault, FaultKind},
     http::{self, BodyFraming, Field, Head, Method, TargetForm},
-    service::{AgentIndex, Now, Peer, RequestFields, Service},
+    service::{AgentIndex, Now, Peer, RequestFields, Service, pages::ServerPage},
 };
 
 /// How a page in a browser says its token, which cannot set `Authorization` for a WebSocket: as a
@@ -150,8 +150,10 @@ impl<'x> AdmissionCx<'x> {
 
     /// Whether a request needs no caller.
     fn is_public(self, head: &Head<'_>) -> bool {
-        let is_options = head.method() == Method::Options;
-        if self.peer.is_admin || is_options || head.form() == TargetForm::Asterisk {
+        if self.peer.is_admin {
+            return self.peer.is_loopback || ServerPage::at(head.path()).is_some();
+        }
+        if head.method() == Method::Options || head.form() == TargetForm::Asterisk {
             return true;
         }
         if self.takes_trailers && grpc::is_request(head) {
@@ -178,6 +180,9 @@ impl<'x> AdmissionCx<'x> {
         if head.body() == BodyFraming::None {
             return false;
         }
+        if self.peer.is_admin {
+            return ServerPage::at(head.path()).is_some();
+        }
         if self.takes_trailers && grpc::is_request(head) {
             // Health is asked by a message.
             return grpc::rpc(head.path()).is_none();
@@ -194,6 +199,9 @@ impl<'x> AdmissionCx<'x> {
     fn lets_anybody(self, head: &Head<'_>) -> bool {
         if self.is_public(head) {
             return true;
+        }
+        if self.peer.is_admin {
+            return false;
         }
         if self.takes_trailers && grpc::is_request(head) {
             let named = head.value(Field::A2aTenant).and_then(|name| str::from_utf8(name).ok());
@@ -258,6 +266,10 @@ pub fn refuse<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, refusal: &AuthRe
     let fault = fault(refusal);
     cx.tell_not_admitted(refusal);
     cx.challenge(refusal);
+    if cx.peer.is_admin {
+        http_error::refuse(&mut cx.writer, &fault);
+        return Handled::Answered;
+    }
     if cx.writer.responder.has_trailers() && grpc::is_request(head) {
         return grpc::refuse_unread(&mut cx.writer, head, &fault);
     }

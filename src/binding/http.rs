@@ -28,7 +28,7 @@ pub fn handle<'x>(
     upgrade: UpgradeSlot<'_>,
 ) -> Handled {
     if cx.peer.is_admin {
-        pages::answer_admin(cx, head);
+        pages::answer_admin(cx, head, body.bytes());
         return Handled::Answered;
     }
     if head.form() == TargetForm::Asterisk {

@@ -5,8 +5,10 @@
 //! scope `a2a:admin`, or from this machine. A peer on this machine may be a proxy that forwards for
 //! a stranger, or a browser that shows a stranger's page: so a request that is forwarded, that a
 //! page of another origin has sent, or that names a host that is not ours, is a stranger's. What
-//! pages of other origins may read of agents (CORS) they may not read here. What is not a page is
-//! on that listener alone, and no page in a browser changes anything there.
+//! pages of other origins may read of agents (CORS) they may not read here. Every
+//! other admin operation is served on that listener alone: on a loopback or unix listener to every
+//! request, on any other to callers with the scope `a2a:admin`. No page in a browser changes
+//! anything there.
 
 use crate::{
     auth::{AuthRefusal, ScopeSet},
@@ -22,6 +24,10 @@ const NO_STORE: FieldLines<'static> = field_lines!("Cache-Control": "no-store");
 /// What a stranger is told who asks for what is not a stranger's.
 const NOT_YOURS: &str = "this page is for whoever runs the server: from its own machine, on \
     --admin, or with the scope a2a:admin";
+
+/// The refusal of an admin operation on a listener that other machines reach.
+const NEEDS_SCOPE: &str = "admin operations need a credential with the scope a2a:admin here: only \
+    a loopback or unix --admin serves them without one";
 
 /// What a page in a browser is told that wants to change something.
 const NO_PAGES: &str = "a page in a browser changes nothing here";
@@ -40,20 +46,24 @@ pub fn beside_agents(config: &ServerConfig, path: &str) -> Option<ServerPage> {
 
 /// Answers a request on a listener that is there for the pages alone.
 #[cold]
-pub fn answer_admin(cx: &mut CallContext<'_>, head: &Head<'_>) {
+pub fn answer_admin(cx: &mut CallContext<'_>, head: &Head<'_>, content: &[u8]) {
     match ServerPage::at(head.path()) {
         Some(page) => answer(cx, head, page),
-        None => administer(cx, head),
+        None => administer(cx, head, content),
     }
 }
 
-/// Answers what whoever runs the server asks for beside the pages.
-fn administer(cx: &mut CallContext<'_>, head: &Head<'_>) {
+/// Answers an admin operation.
+fn administer(cx: &mut CallContext<'_>, head: &Head<'_>, content: &[u8]) {
     cx.writer.fields = FieldLinesBuf::default();
+    if !cx.peer.is_loopback && !has_admin_scope(cx) {
+        return refuse(cx, NEEDS_SCOPE);
+    }
     let nothing = AdminAnswer::Nowhere;
     let mut body = Vec::new();
     let mut ask = |method| {
-        let request = AdminRequest { method, path: head.path() };
+        let query = head.query().unwrap_or_default();
+        let request = AdminRequest { method, path: head.path(), query, content };
         cx.config.pages.as_ref().map_or(nothing, |pages| pages.administer(request, &mut body))
     };
     let found = match head.method() {
@@ -110,7 +120,7 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, page: ServerPage) {
     }
     let is_trusted = is_trusted(cx, head);
     if page == ServerPage::Metrics && !is_trusted {
-        return refuse(cx);
+        return refuse(cx, NOT_YOURS);
     }
     let mut body = Vec::new();
     let pages = cx.config.pages.as_ref();
@@ -120,22 +130,23 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, page: ServerPage) {
     }
 }
 
-/// Where callers are known, who shows nothing is told to show something.
-fn refuse(cx: &mut CallContext<'_>) {
+/// 401 with a challenge where callers are known and the request has no credential; otherwise 403.
+fn refuse(cx: &mut CallContext<'_>, why: &'static str) {
     let is_unknown = cx.config.access.gate.is_some() && cx.admission.is_none();
     let kind = if is_unknown { FaultKind::Unauthenticated } else { FaultKind::PermissionDenied };
     if is_unknown {
         cx.challenge(&AuthRefusal::Missing);
     }
-    http_error::refuse(&mut cx.writer, &Fault::because(kind, NOT_YOURS));
+    http_error::refuse(&mut cx.writer, &Fault::because(kind, why));
 }
 
 fn is_trusted(cx: &CallContext<'_>, head: &Head<'_>) -> bool {
-    let is_admin = || {
-        let admission = cx.admission.as_ref();
-        admission.is_some_and(|by| by.principal.scopes().has(ScopeSet::ADMIN))
-    };
-    cx.peer.is_admin || is_admin() || is_from_here(cx, head)
+    cx.peer.is_admin || has_admin_scope(cx) || is_from_here(cx, head)
+}
+
+fn has_admin_scope(cx: &CallContext<'_>) -> bool {
+    let admission = cx.admission.as_ref();
+    admission.is_some_and(|by| by.principal.scopes().has(ScopeSet::ADMIN))
 }
 
 /// Whether a request comes from this machine, and is nobody else's.

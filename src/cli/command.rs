@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::{
+    admin,
     nearest::nearest,
     offers::offering,
     parts::WORDS,
@@ -39,6 +40,8 @@ pub fn tree() -> Command {
             card(),
             task(),
             group("push", "Webhooks of a server that you run").subcommand(dead_letters()),
+            group("admin", "Tasks of all callers of a server that you run")
+                .subcommand(admin_tasks()),
             client("chat", &[], "Talk with an agent, line by line"),
             client("conformance", &[], "Check an agent by requirements of the A2A TCK")
                 .arg(flag("text", "TEXT", "What the agent is told [default: hello]"))
@@ -265,20 +268,57 @@ each webhook that has stopped. Reasons: given_up, the receiver has failed for a 
 the task has left before everything was posted, so that no replay is possible; \
 credential_withdrawn, no credential of its owner is valid any more. Exit codes: 0 it is \
 done; 1 failure, such as a dead letter whose task or configuration is gone; 2 wrong usage; 3 \
-nobody answers, or there is no dead letter of this number; 5 --timeout is over.";
+nobody answers, or there is no dead letter of this number; 4 no or wrong credentials; 5 --timeout \
+is over.";
 
-/// The client waits for ever; these do not.
-const DEAD_TIMEOUT: &str = "How long to wait before giving up [default: 30s]";
+/// The client has no limit; these commands have one.
+const OPERATOR_TIMEOUT: &str = "How long to wait before giving up [default: 30s]";
+
+/// The flag of the commands that operate a server.
+fn admin_address() -> Arg {
+    let about = "Address of the server's --admin [default: the variable PEREGRINE_ADMIN]";
+    flag("admin", "ADDR|unix:PATH", about)
+}
+
+/// A command that operates a server.
+fn operator(name: &'static str, about: &'static str) -> Command {
+    let command = Command::new(name).about(about).arg(admin_address());
+    let json = switch("json", "Print JSON: the same as -o json");
+    with_only(command.arg(json), &admin::SETTINGS)
+        .mut_arg("timeout", |arg| arg.help(OPERATOR_TIMEOUT))
+}
+
+const ADMIN_HELP: &str = "\
+The server must have been started with --admin. An --admin that other machines reach needs a \
+credential with the scope a2a:admin. Exit codes: 0 done; 1 failure, such as an agent that refuses; \
+2 wrong usage; 3 no answer, or no such task; 4 no or wrong credentials; 5 --timeout is over.";
+
+fn admin_tasks() -> Command {
+    let chosen = |command: Command| {
+        command
+            .arg(flag("owner", "NAME", "Only tasks of this owner; empty: without an owner"))
+            .arg(flag("agent", "NAME", "Only tasks of this agent"))
+            .after_help(ADMIN_HELP)
+    };
+    let one = |name, about| {
+        chosen(operator(name, about)).arg(word("id", "ID", "The task").required(true))
+    };
+    group("task", "List, cancel and fail tasks, whoever owns them")
+        .subcommand(
+            chosen(operator("list", "List tasks, the newest status first, 100 a page"))
+                .arg(flag("state", "STATE", "Only tasks in this state, as working"))
+                .arg(flag("page-token", "TOKEN", "The page that the one before names")),
+        )
+        .subcommand(one("cancel", "Cancel a task through its agent, as its caller would"))
+        .subcommand(one("fail", "End a task as failed, whatever its agent does").arg(flag(
+            "reason",
+            "TEXT",
+            "What the task says",
+        )))
+}
 
 fn dead_letters() -> Command {
-    let admin = "Where the server has its --admin [default: the variable PEREGRINE_ADMIN]";
-    let one = |name: &'static str, about: &'static str| {
-        let command = Command::new(name).about(about).arg(flag("admin", "ADDR|unix:PATH", admin));
-        let json = switch("json", "Print JSON: the same as -o json");
-        with_only(command.arg(json), &["output", "timeout"])
-            .mut_arg("timeout", |arg| arg.help(DEAD_TIMEOUT))
-            .after_help(DEAD_HELP)
-    };
+    let one = |name: &'static str, about: &'static str| operator(name, about).after_help(DEAD_HELP);
     let number = || word("number", "N", "Its number");
     let many = |name, about| {
         one(name, about)

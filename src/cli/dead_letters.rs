@@ -3,33 +3,18 @@
 //! Law: what a server keeps of others is shown and never believed: it steers no terminal. Whoever
 //! names neither a number nor `--all` changes nothing.
 
-use std::{env, fmt::Write, future::poll_fn, time::Duration};
-
 use clap::ArgMatches;
-use peregrine::{
-    client::{
-        HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpVersion, Transport, TransportError,
-    },
-    net::{HttpClient, HttpClientOptions},
-};
+use peregrine::client::HttpMethod;
 use serde_json::Value;
 
 use super::{
-    failure::{CommandFailure, FailureCode},
+    admin::{self, AdminOperation, table},
+    failure::CommandFailure,
     json_line::json_line,
     say,
     settings::{OutputFormat, Settings},
     text::{TextOutput, one_line},
 };
-
-/// The variable that says where the listener is: that of the server's own key `admin`.
-const VARIABLE: &str = "PEREGRINE_ADMIN";
-
-/// How long is waited without `--timeout`.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The most that an answer may have, in bytes: all letters that a server keeps, with long ids.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Does one of the commands, `what`.
 ///
@@ -42,21 +27,12 @@ pub fn run(
     format: OutputFormat,
 ) -> Result<(), CommandFailure> {
     let (method, path) = asked(what, flags)?;
-    let listener = AdminAddress::of(flags)?;
-    let patience = settings.time("timeout")?.unwrap_or(PATIENCE);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let no_room = |error| internal(format!("the system has no room: {error}"));
-    let answer = runtime.map_err(no_room)?.block_on(async {
-        let asking = tokio::time::timeout(patience, listener.ask(method, &path));
-        asking.await.unwrap_or_else(|_| {
-            let line =
-                format!("{} s are over, and {listener} has not answered", patience.as_secs_f64());
-            Err(CommandFailure::new(FailureCode::Timeout, line))
-        })
-    })?;
+    let operation =
+        AdminOperation { method, path: &path, content: b"", hint: "peregrine push dead list" };
+    let answer = admin::perform(operation, flags, settings)?;
     match format {
         OutputFormat::Json => say(&json_line(answer.trim())),
-        OutputFormat::Text => say(&shown(what, &read(&answer)?)),
+        OutputFormat::Text => say(&shown(what, &admin::read(&answer)?)),
     }
     Ok(())
 }
@@ -91,113 +67,6 @@ fn asked(what: &str, flags: &ArgMatches) -> Result<(HttpMethod, String), Command
     }
 }
 
-/// Where a server is asked by whoever runs it.
-struct AdminAddress {
-    /// As it was said.
-    said: String,
-    url: String,
-    /// The socket, where it is one of this machine.
-    unix: Option<String>,
-}
-
-impl std::fmt::Display for AdminAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.said)
-    }
-}
-
-impl AdminAddress {
-    fn of(flags: &ArgMatches) -> Result<AdminAddress, CommandFailure> {
-        let flag = flags.get_many::<String>("admin").into_iter().flatten().next_back().cloned();
-        let said = flag.or_else(|| env::var(VARIABLE).ok()).filter(|said| !said.is_empty());
-        let said = said.ok_or_else(|| {
-            let line =
-                format!("no server is named: --admin ADDR, --admin unix:PATH, or {VARIABLE}");
-            CommandFailure::usage(line).hint("it is what peregrine serve --admin was given")
-        })?;
-        let unix = said.strip_prefix("unix:").map(str::to_owned);
-        let url = match &unix {
-            Some(_) => "http://localhost/".to_owned(),
-            None => format!("http://{}/", said.trim_start_matches("http://").trim_end_matches('/')),
-        };
-        let address = AdminAddress { said, url, unix };
-        let parsed = HttpOrigin::parse(&address.url);
-        match parsed {
-            Ok(url) if url.path == "/" => Ok(address),
-            Ok(_) => {
-                Err(CommandFailure::usage(format!("--admin {address}: it is an address alone")))
-            }
-            Err(error) => Err(CommandFailure::usage(format!("--admin {address}: {error}"))),
-        }
-    }
-
-    async fn ask(&self, method: HttpMethod, path: &str) -> Result<String, CommandFailure> {
-        let options = HttpClientOptions::default();
-        let client = match &self.unix {
-            Some(path) => HttpClient::over_unix(path, options),
-            None => HttpClient::new(options),
-        };
-        let client = client.map_err(|error| internal(error.to_string()))?;
-        let lost = |error: TransportError| {
-            let line = format!("{self}: {error}");
-            CommandFailure::new(FailureCode::Unreachable, line)
-                .hint("is it what peregrine serve --admin was given?")
-        };
-        let url = HttpOrigin::parse(&self.url);
-        let origin = url.map_err(|error| CommandFailure::usage(error.to_string()))?.origin;
-        let request = HttpRequest {
-            method,
-            origin: &origin,
-            target: path,
-            fields: Default::default(),
-            body: &[],
-            version: HttpVersion::Http1,
-            // Whoever called limits the time of all.
-            head_due_ms: u64::MAX,
-            body_idle_ms: u64::MAX,
-            is_repeatable: false,
-        };
-        let mut response = client.request(request).await.map_err(lost)?;
-        let mut body = Vec::new();
-        loop {
-            let room = ANSWER_BYTES_MAX.saturating_sub(body.len());
-            if room == 0 {
-                return Err(internal(format!("{self} says too much")));
-            }
-            if !poll_fn(|cx| response.poll_read(cx, &mut body, room)).await.map_err(lost)? {
-                break;
-            }
-        }
-        let text = String::from_utf8_lossy(&body).into_owned();
-        match response.status() {
-            200 => Ok(text),
-            status => Err(self.refusal(status, &text)),
-        }
-    }
-
-    /// What a status other than 200 means.
-    fn refusal(&self, status: u16, text: &str) -> CommandFailure {
-        let said = serde_json::from_str(text).unwrap_or(Value::Null);
-        let failure = match (said["error"].as_str(), status) {
-            (Some(error), 404) => {
-                CommandFailure::new(FailureCode::NotFound, error).hint("peregrine push dead list")
-            }
-            (Some(error), _) => internal(error.to_owned()),
-            (None, 404) => internal(format!("{self} is no --admin of a server with webhooks")),
-            (None, _) => internal(format!("{self} says no more than HTTP status {status}")),
-        };
-        CommandFailure { a2a_code: Some(status.into()), ..failure }
-    }
-}
-
-fn internal(line: String) -> CommandFailure {
-    CommandFailure::new(FailureCode::Internal, line)
-}
-
-fn read(answer: &str) -> Result<Value, CommandFailure> {
-    serde_json::from_str(answer).map_err(|_| internal("what it says is no JSON".to_owned()))
-}
-
 /// The members of a letter, and what they are called.
 const COLUMNS: [(&str, &str); 8] = [
     ("number", "Number"),
@@ -222,7 +91,7 @@ fn shown(what: &str, answer: &Value) -> String {
         "list" => {
             let letters = answer.as_array().map_or(&[][..], Vec::as_slice);
             let rows = letters.iter().map(|letter| COLUMNS.map(|(name, _)| cell(letter, name)));
-            return table(&rows.collect::<Vec<_>>());
+            return table(COLUMNS.map(|(_, label)| label), &rows.collect::<Vec<_>>());
         }
         "show" => {
             for (name, label) in COLUMNS {
@@ -240,28 +109,6 @@ fn shown(what: &str, answer: &Value) -> String {
         }
     }
     output.text
-}
-
-/// Columns under their names, each as wide as its widest cell.
-fn table(rows: &[[String; COLUMNS.len()]]) -> String {
-    let head = COLUMNS.map(|(_, label)| label.to_uppercase());
-    let mut widths = [0; COLUMNS.len()];
-    for row in rows.iter().chain([&head]) {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    for row in [&head].into_iter().chain(rows) {
-        let mut line = String::new();
-        for (width, cell) in widths.into_iter().zip(row) {
-            // Writing to a String never fails.
-            let _ = write!(line, "{cell:width$}  ");
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

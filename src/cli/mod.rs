@@ -4,6 +4,8 @@
 //! client with a code and, where there is one, a way out; with `-o json` by an error object on
 //! stdout. Words and flags that nobody knows are found before anything is started.
 
+mod admin;
+mod admin_tasks;
 mod calls;
 mod card_sign;
 mod command;
@@ -142,6 +144,9 @@ fn run(
     if let ["push", "dead", what] = names {
         return dead_letters::run(what, flags, &settings, format);
     }
+    if let ["admin", "task", what] = names {
+        return admin_tasks::run(what, flags, &settings, format);
+    }
     calls::run(&names.join(" "), flags, settings, format)
 }
 
@@ -149,7 +154,8 @@ fn run(
 /// are wrong.
 fn is_client(words: &[OsString]) -> bool {
     let first = words.iter().find(|word| !word.as_encoded_bytes().starts_with(b"-"));
-    let clients = ["send", "card", "task", "push", "chat", "conformance", "auth", "config"];
+    let clients =
+        ["admin", "send", "card", "task", "push", "chat", "conformance", "auth", "config"];
     first.is_some_and(|word| clients.iter().any(|client| word == client))
         || format_said(words) == OutputFormat::Json
 }

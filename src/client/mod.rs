@@ -36,7 +36,11 @@ mod url;
 mod webhook_keys;
 mod websocket;
 
-pub use crate::{binding::interfaces::Binding, dialect::version::ProtocolVersion};
+pub use crate::{
+    binding::interfaces::Binding,
+    dialect::version::ProtocolVersion,
+    http::{FieldLines, FieldLinesBuf},
+};
 pub use answer::Answer;
 pub use builder::{CallOptions, ClientBuilder};
 pub use client::Client;

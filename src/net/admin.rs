@@ -2,7 +2,8 @@
 //!
 //! Its connections are no callers': they do not count among `connections_max`, so that a server
 //! that is full can still be asked why, and no drain waits for them; it is there until the drain is
-//! over. It speaks no TLS.
+//! over. A listener that other machines reach speaks TLS where the server does; one of loopback,
+//! or a unix socket, does not.
 
 use std::{io, net::SocketAddr, path::PathBuf, rc::Rc, time::Duration};
 
@@ -43,7 +44,11 @@ impl Drop for SocketFile {
 ///
 /// # Errors
 /// [`ServerError::Address`], [`ServerError::Bind`], [`ServerError::Admin`].
-pub(super) fn listen(text: &str, stall_ms: u64) -> Result<(AdminSocket, String), ServerError> {
+pub(super) fn listen(
+    text: &str,
+    stall_ms: u64,
+    has_tls: bool,
+) -> Result<(AdminSocket, String), ServerError> {
     if let Some(path) = text.strip_prefix(UNIX) {
         let fail = |source| ServerError::Admin { address: text.to_owned(), source };
         let socket = unix(PathBuf::from(path)).map_err(fail)?;
@@ -51,7 +56,8 @@ pub(super) fn listen(text: &str, stall_ms: u64) -> Result<(AdminSocket, String),
     }
     let addr: SocketAddr = resolve(text)?;
     let mut listeners = bind::bind(addr, 1, stall_ms)?;
-    let at = format!("http://{}", listeners.addr);
+    let scheme = if has_tls && !listeners.addr.ip().is_loopback() { "https" } else { "http" };
+    let at = format!("{scheme}://{}", listeners.addr);
     Ok((AdminSocket::Tcp(listeners.sockets.remove(0)), at))
 }
 
@@ -100,13 +106,17 @@ pub(super) async fn accept(listener: AdminListener, local: Rc<WorkerState>) {
     match listener {
         AdminListener::Tcp(listener) => {
             let local_addr = LocalAddr::of(&listener).of_admin();
+            let tls = local.server.tls.as_ref().filter(|_| !local_addr.is_loopback());
             loop {
                 let accepted = listener.accept().await.map(|(stream, _)| stream);
                 let Some((stream, permit)) = admit(accepted, &local).await else { continue };
                 // A socket that refuses the option is closed already.
                 let _ = stream.set_nodelay(true);
                 let local_addr = local.local_addrs.place(local_addr.accepted(&stream, true));
-                tokio::task::spawn_local(Drive::new(stream, permit, local_addr));
+                match tls {
+                    Some(tls) => tls.serve(stream, permit, local_addr),
+                    None => drop(tokio::task::spawn_local(Drive::new(stream, permit, local_addr))),
+                }
             }
         }
         AdminListener::Unix(listener, _file) => {

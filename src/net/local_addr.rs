@@ -32,6 +32,16 @@ impl LocalAddr {
         LocalAddr { local: None, is_loopback: true, is_admin: false }
     }
 
+    /// Whether its listener is bound to a loopback address, or to a path.
+    pub(super) fn is_loopback(self) -> bool {
+        self.is_loopback
+    }
+
+    /// Whether it is the place of whoever runs the server.
+    pub(super) fn is_admin(self) -> bool {
+        self.is_admin
+    }
+
     /// The same, of a listener that is there for whoever runs the server.
     pub(super) fn of_admin(self) -> LocalAddr {
         LocalAddr { is_admin: true, ..self }

@@ -6,6 +6,7 @@
 
 mod accept;
 mod admin;
+mod admin_tasks;
 mod async_agent;
 #[cfg(any(feature = "auth", feature = "push"))]
 mod background;

@@ -23,7 +23,10 @@ use crate::service::trace::Tracer;
 impl Server {
     /// Serves `/healthz`, `/readyz` and `/metrics` on a listener of their own, and no longer beside
     /// the agents: an IP address or host name, and port, or `unix:PATH`, which the user of this
-    /// process alone may connect to. Whoever reaches it is told everything that they say.
+    /// process alone may connect to. Every client that reaches it sees all of these pages. Dead
+    /// letters and tasks are served there, too: to every client if the address is of loopback or a
+    /// path, else to callers with the scope
+    /// [`ScopeSet::ADMIN`](crate::auth::ScopeSet::ADMIN), and with the server's TLS, if it has it.
     #[must_use]
     pub fn admin(mut self, address: impl Into<String>) -> Server {
         self.admin = Some(address.into());

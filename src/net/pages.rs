@@ -5,13 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-#[cfg(feature = "push")]
-use crate::service::pages::{AdminAnswer, AdminRequest};
-use crate::service::pages::{PageAnswer, PageSource, ServerPage};
+use crate::service::pages::{AdminAnswer, AdminRequest, PageAnswer, PageSource, ServerPage};
 
 #[cfg(feature = "push")]
 use super::dead_letters;
-use super::server_state::{ServerState, Stage};
+use super::{
+    admin_tasks,
+    server_state::{ServerState, Stage},
+};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -122,11 +123,34 @@ impl PageSource for Pages {
         }
     }
 
-    #[cfg(feature = "push")]
     fn administer(&self, request: AdminRequest<'_>, out: &mut Vec<u8>) -> AdminAnswer {
         let Some(server) = self.server.get().and_then(Weak::upgrade) else {
             return AdminAnswer::Nowhere;
         };
+        if let Some(agents) = server.engine.agents() {
+            let limits = server.engine.limits();
+            match admin_tasks::answer(agents, limits, request, out) {
+                AdminAnswer::Nowhere => {}
+                answer => return answer,
+            }
+        }
+        self.dead_letters(&server, request, out)
+    }
+}
+
+impl Pages {
+    #[cfg(not(feature = "push"))]
+    fn dead_letters(&self, _: &ServerState, _: AdminRequest<'_>, _: &mut Vec<u8>) -> AdminAnswer {
+        AdminAnswer::Nowhere
+    }
+
+    #[cfg(feature = "push")]
+    fn dead_letters(
+        &self,
+        server: &ServerState,
+        request: AdminRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> AdminAnswer {
         let now_ms = server.mono_ms();
         let webhooks = server.engine.webhooks();
         webhooks.map_or(AdminAnswer::Nowhere, |webhooks| {

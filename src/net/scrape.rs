@@ -9,6 +9,7 @@ use crate::{
 };
 
 use super::{
+    admin_tasks::state_word,
     metrics::{Family, FamilyKind, process_families, text as text_of},
     server_state::ServerState,
 };
@@ -174,19 +175,4 @@ fn of_service(stats: &ServiceStats) -> Vec<Family> {
         ended,
         Family::one(FamilyKind::Gauge, "peregrine_store_bytes", help, stats.bytes),
     ]
-}
-
-/// The state as A2A 0.3 spells it.
-pub(super) fn state_word(state: TaskState) -> &'static str {
-    match state {
-        TaskState::Unspecified => "unknown",
-        TaskState::Submitted => "submitted",
-        TaskState::Working => "working",
-        TaskState::Completed => "completed",
-        TaskState::Failed => "failed",
-        TaskState::Canceled => "canceled",
-        TaskState::InputRequired => "input-required",
-        TaskState::Rejected => "rejected",
-        TaskState::AuthRequired => "auth-required",
-    }
 }

@@ -130,6 +130,11 @@ impl std::fmt::Display for AgentError {
 impl std::error::Error for AgentError {}
 
 impl Agents {
+    /// The name of an agent, unless it was removed.
+    pub(crate) fn name_of(&self, agent: AgentIndex) -> Option<String> {
+        self.0.agents.profile(agent).map(|profile| profile.name.clone())
+    }
+
     /// Adds an agent under the name of its profile, at `/agents/{name}`. If one of this name was
     /// removed before, it gets that one's place, and finds its tasks.
     ///

@@ -14,6 +14,7 @@ mod idempotency;
 mod late;
 mod missing;
 mod names;
+mod operate;
 #[cfg(not(feature = "push"))]
 #[path = "no_push.rs"]
 mod push;
@@ -56,7 +57,9 @@ use idempotency::KnownSends;
 use timer::AllTimers;
 use undecided::UndecidedCancels;
 
+pub use crate::store::SurveyedTask;
 pub use change::{AgentChange, AgentError, Agents};
+pub use operate::{NotOperated, Operated, OperatorFilter};
 #[cfg(feature = "push")]
 pub use push::ShownPost;
 

@@ -41,6 +41,10 @@ pub struct AdminRequest<'a> {
     pub method: AdminMethod,
     /// The path, as it came.
     pub path: &'a str,
+    /// The query, without its `?`; empty: there is none.
+    pub query: &'a str,
+    /// The body of the request.
+    pub content: &'a [u8],
 }
 
 /// What may be done with what is at a path.

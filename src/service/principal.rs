@@ -266,6 +266,11 @@ fn owner(kind: CredentialKind, issuer: &str, name: &str) -> String {
     owner
 }
 
+/// Whether an operator means this owner by `wanted`: all of it, or the principal's name alone.
+pub(crate) fn is_owner_named(owner: &str, wanted: &str) -> bool {
+    owner == wanted || owner.splitn(3, ' ').nth(2) == Some(wanted)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

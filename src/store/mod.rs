@@ -30,6 +30,7 @@ mod scopes;
 mod shard;
 mod slab;
 mod spaces;
+mod survey;
 mod survivors;
 mod sync;
 mod waiters;
@@ -64,6 +65,7 @@ pub use self::{
     reserve::{NewTask, Reserved, ReservedBuf},
     slab::StoredTask,
     spaces::{ScopeNames, SpaceName},
+    survey::{AnyTask, SurveyFilter, SurveyPage, SurveyedTask},
 };
 #[cfg(feature = "internals")]
 pub use self::{group::Eviction, page::PageToken};

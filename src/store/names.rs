@@ -294,6 +294,13 @@ impl SpaceNames {
         lock(&self.table).numbers.get(name).copied()
     }
 
+    /// The numbers of the names that are wanted.
+    pub fn numbers_of(&self, is_wanted: impl Fn(&str) -> bool) -> BTreeSet<u32> {
+        let table = lock(&self.table);
+        let wanted = table.numbers.iter().filter(|(name, _)| is_wanted(name));
+        wanted.map(|(_, number)| *number).collect()
+    }
+
     /// Undoes [`SpaceNames::claim`].
     pub fn unclaim(&self, name: &str) {
         lock(&self.table).claimed.remove(name);

@@ -24,7 +24,7 @@ use crate::{
 /// Tasks on a page when the caller does not say (A2A 1.0 §3.1.4).
 const PAGE_DEFAULT: u32 = 50;
 /// Tasks on a page at most (A2A 1.0 §3.1.4).
-const PAGE_MAX: u32 = 100;
+pub(super) const PAGE_MAX: u32 = 100;
 /// Domains of [`super::Keys::code`] for page tokens.
 const TOKEN: u32 = u32::MAX - 1;
 const VEIL: u32 = u32::MAX - 5;
@@ -39,7 +39,7 @@ pub struct PageToken {
 }
 
 impl PageToken {
-    const END: PageToken = PageToken { text: [0; TOKEN_LEN], len: 0 };
+    pub(super) const END: PageToken = PageToken { text: [0; TOKEN_LEN], len: 0 };
 
     /// The text for `nextPageToken`.
     pub fn as_str(&self) -> &str {
@@ -84,10 +84,10 @@ impl Bound {
 }
 
 /// The newest tasks below a stamp, while they are collected.
-struct Best {
+pub(super) struct Best {
     /// `(stamp, shard, slot)`, the oldest on top.
-    heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    most: usize,
+    pub(super) heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    pub(super) most: usize,
 }
 
 impl Best {
@@ -107,11 +107,11 @@ impl Best {
 }
 
 /// The range of stamps and the states that a call asks for.
-struct Filter {
-    scope: Scope,
-    status: Option<TaskState>,
-    floor: u64,
-    below: u64,
+pub(super) struct Filter {
+    pub(super) scope: Scope,
+    pub(super) status: Option<TaskState>,
+    pub(super) floor: u64,
+    pub(super) below: u64,
 }
 
 impl Store {
@@ -201,7 +201,7 @@ impl Store {
         }
     }
 
-    fn token(&self, scope: Scope, stamp: u64) -> PageToken {
+    pub(super) fn token(&self, scope: Scope, stamp: u64) -> PageToken {
         let mut text = [0; TOKEN_LEN];
         let check = self.check(scope, stamp);
         let value = u128::from(stamp ^ self.veil(check)) << 64 | u128::from(check);
@@ -212,7 +212,7 @@ impl Store {
         PageToken { text, len: TOKEN_LEN as u8 }
     }
 
-    fn read_token(&self, scope: Scope, token: &[u8]) -> Result<u64, Fault> {
+    pub(super) fn read_token(&self, scope: Scope, token: &[u8]) -> Result<u64, Fault> {
         let stamp = token.split_at_checked(TOKEN_LEN / 2).and_then(|(stamp, check)| {
             let check = (check.len() == TOKEN_LEN / 2).then(|| unhex(check)).flatten()?;
             let stamp = unhex(stamp)? ^ self.veil(check);
@@ -271,7 +271,7 @@ fn best_of_few(
 }
 
 /// Adds the candidates in the orders of a shard and returns how many of their tasks match.
-fn best_of_orders(at: usize, orders: &Orders, filter: &Filter, best: &mut Best) -> u64 {
+pub(super) fn best_of_orders(at: usize, orders: &Orders, filter: &Filter, best: &mut Best) -> u64 {
     let mut total = 0;
     for state in TaskState::ALL {
         if filter.status.is_some_and(|status| status != state) {

@@ -4,7 +4,7 @@
 //! Law: such a scope is here as long as it has a task here, or there is room taken for one.
 
 use super::shard::{HashedMap, Orders, remove, spread};
-use crate::service::{Scope, TenantIndex};
+use crate::service::{AgentIndex, Scope, TenantIndex};
 
 /// The scopes that have tasks in a shard.
 #[derive(Default)]
@@ -49,6 +49,14 @@ impl Scopes {
     pub fn all_orders(&self) -> impl Iterator<Item = &Orders> {
         let plain = self.plain.iter().filter_map(Option::as_deref);
         plain.chain(self.named.values().map(|named| &named.orders))
+    }
+
+    /// Each scope with its orders.
+    pub fn each(&self) -> impl Iterator<Item = (Scope, &Orders)> {
+        let plain = (0..).map(AgentIndex).zip(&self.plain);
+        let plain =
+            plain.filter_map(|(agent, orders)| Some((Scope::of(agent), &**orders.as_ref()?)));
+        plain.chain(self.named.values().map(|named| (named.scope, &named.orders)))
     }
 
     /// The scopes that name a tenant or an owner.

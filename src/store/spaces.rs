@@ -3,7 +3,7 @@
 //! Law: a name is given a number by a call that may make a task, and by no other. A name without a
 //! number has no tasks.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Store, TaskKey,
@@ -14,7 +14,7 @@ use crate::{
     fault::{Fault, FaultKind},
     limits::Limits,
     model::TaskState,
-    service::{Now, NumberHint, OwnerIndex, Scope, TenantIndex},
+    service::{Now, NumberHint, OwnerIndex, Scope, TenantIndex, principal::is_owner_named},
 };
 
 /// Numbers that no name is given: their scopes have no tasks.
@@ -49,6 +49,12 @@ pub struct ScopeNames {
 }
 
 impl Spaces {
+    /// The numbers of the owners that an operator means by a name; several where callers of one
+    /// name have other kinds of credentials, or other issuers.
+    pub fn owners_named(&self, name: &str) -> BTreeSet<u32> {
+        self.owners.numbers_of(|owner| is_owner_named(owner, name))
+    }
+
     /// The names of the scope of a task that is stored, or for which there is room taken.
     pub fn names(&self, scope: Scope) -> ScopeNames {
         if scope.is_plain() {
@@ -117,6 +123,11 @@ impl OwnerNumber<'_> {
 }
 
 impl Store {
+    /// The names of the scope of a task that is stored.
+    pub fn names_of(&self, scope: Scope) -> ScopeNames {
+        self.spaces.names(scope)
+    }
+
     /// The number of the owner whose name a hint is kept with, if that holds still.
     #[inline]
     pub fn recall_owner(

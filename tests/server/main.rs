@@ -9,6 +9,7 @@ mod grpc_client;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod admin;
 mod agents;
 mod async_agents;
 mod axum;

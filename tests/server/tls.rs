@@ -24,8 +24,9 @@ use tokio_rustls::rustls::{
 
 use crate::certificates::{Authority, Issued};
 use crate::support::{
-    ask::{V1, get, post, rpc, say},
+    ask::{V1, get, get_with, post, rpc, say},
     binary::{Binary, PATIENCE, eventually},
+    callers::ByName,
     reply::Reply,
 };
 
@@ -125,8 +126,13 @@ impl Client {
 /// What a handshake comes to, and a first request on it: TLS 1.3 lets a client finish before the
 /// server has looked at its certificate.
 fn try_client(addr: SocketAddr, config: ClientConfig) -> std::io::Result<Client> {
+    try_path(addr, config, CARD)
+}
+
+/// The same with a request for this path.
+fn try_path(addr: SocketAddr, config: ClientConfig, path: &str) -> std::io::Result<Client> {
     let mut client = Client::connect(addr, config);
-    client.stream.write_all(&get(CARD))?;
+    client.stream.write_all(&get(path))?;
     while Reply::parse(&client.received, false, false).is_none() {
         if !client.read()? {
             return Err(ErrorKind::UnexpectedEof.into());
@@ -180,6 +186,34 @@ fn a_socket_that_was_bound_by_the_caller_speaks_it() {
     let running = server.start().unwrap();
     assert_eq!(running.base_url(), format!("https://{addr}"));
     assert!(Client::connect(addr, authority.nobody()).lives());
+}
+
+#[test]
+fn an_exposed_admin_speaks_tls_where_the_server_does() {
+    let authority = Authority::new("admin");
+    let callers = Arc::new(ByName::default());
+    let server = Server::new().agent(Echo::profile(), Echo).workers(1).authenticator(callers);
+    let server = server.limits(Limits { admin_connections_max: 1, ..Limits::default() });
+    let server = server.tls(files(&authority.server("server"))).allow_host("a.example");
+    let running = server.listen("127.0.0.1:0").admin("0.0.0.0:0").start().unwrap();
+    let admin = running.admin().unwrap().strip_prefix("https://0.0.0.0:").unwrap();
+    let admin = SocketAddr::from(([127, 0, 0, 1], admin.parse().unwrap()));
+    for _ in 0..3 {
+        let mut plain = tcp(admin);
+        plain.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        assert!(is_closed(&mut plain), "it is no TLS");
+        // The place of a handshake that came to nothing is free again.
+        eventually("an operator is let in", || {
+            try_path(admin, authority.nobody(), "/healthz").is_ok_and(|mut client| {
+                let key = "Authorization: Bearer root a2a:admin\r\n";
+                let statuses = [key, ""].map(|key| client.ask(&get_with("/tasks", key)).status);
+                statuses == [200, 401]
+            })
+        });
+    }
+    assert!(Client::connect(running.addrs()[0], authority.nobody()).lives());
+    running.shutdown();
+    running.join();
 }
 
 #[test]

@@ -124,6 +124,27 @@ pub fn transport(
     settings: &Settings,
     cache: Option<KeptCards>,
 ) -> Result<AgentTransport, CommandFailure> {
+    let tls = client_tls(settings)?;
+    let mut options = HttpClientOptions { tls, ..HttpClientOptions::default() };
+    let parameters = settings.service_parameters()?;
+    let mut user_agents =
+        parameters.iter().filter(|(name, _)| name.eq_ignore_ascii_case("user-agent"));
+    if let Some((_, value)) = user_agents.next().filter(|(_, value)| !value.is_empty()) {
+        options.user_agent = (*value).to_owned();
+    }
+    let options =
+        options.proxies_from_environment().map_err(|e| CommandFailure::usage(e.to_string()))?;
+    let inner =
+        HttpClient::new(options).map_err(|error| CommandFailure::usage(error.to_string()))?;
+    let inner = TracedTransport::new(inner, settings.redaction(), settings.is_on("debug")?);
+    Ok(CachingTransport::new(inner, cache))
+}
+
+/// The authorities and the certificate of the settings.
+///
+/// # Errors
+/// A [`CommandFailure`]: one of a pair is missing.
+pub fn client_tls(settings: &Settings) -> Result<ClientTls, CommandFailure> {
     let mut tls = ClientTls::default();
     for file in settings.list("ca") {
         tls = tls.authority(file);
@@ -142,19 +163,7 @@ pub fn transport(
         warn_insecure(settings);
         tls = tls.insecure();
     }
-    let mut options = HttpClientOptions { tls, ..HttpClientOptions::default() };
-    let parameters = settings.service_parameters()?;
-    let mut user_agents =
-        parameters.iter().filter(|(name, _)| name.eq_ignore_ascii_case("user-agent"));
-    if let Some((_, value)) = user_agents.next().filter(|(_, value)| !value.is_empty()) {
-        options.user_agent = (*value).to_owned();
-    }
-    let options =
-        options.proxies_from_environment().map_err(|e| CommandFailure::usage(e.to_string()))?;
-    let inner =
-        HttpClient::new(options).map_err(|error| CommandFailure::usage(error.to_string()))?;
-    let inner = TracedTransport::new(inner, settings.redaction(), settings.is_on("debug")?);
-    Ok(CachingTransport::new(inner, cache))
+    Ok(tls)
 }
 
 /// The command line's specification, §6.5 and §12.1: never silently.

@@ -32,7 +32,7 @@ use super::{
     settings::{OutputFormat, Settings},
 };
 use agent::CalledAgent;
-pub use agent::file;
+pub use agent::{client_tls, file};
 use invocation::{CommandForm, Invocation, last_word};
 
 /// The commands, and the words that each wants behind the agent.

@@ -98,9 +98,9 @@ const ROWS: &[Row] = &[
     (
         "admin",
         "ADDR|unix:PATH",
-        "Serves /healthz, /readyz and /metrics here alone, and dead letters of webhooks at \
-         /push/dead, to whoever reaches it [default: with the agents; metrics to this machine \
-         alone; dead letters nowhere]",
+        "Serves /healthz, /readyz and /metrics here alone, and dead letters (/push/dead) and tasks \
+         (/tasks), which need the scope a2a:admin unless the address is of loopback [default: with \
+         the agents; metrics to this machine alone; dead letters and tasks nowhere]",
     ),
     ("no-push", "", "Push notifications are not served"),
     (

@@ -115,7 +115,8 @@ impl Server {
         start.secret = self.secret.unwrap_or(start.secret);
         let pages = Arc::new(Pages::new(self.checks, self.admin.is_none()));
         self.setup.pages.get_or_insert_with(|| Arc::clone(&pages) as Arc<dyn PageSource>);
-        let admin = self.admin.map(|text| admin::listen(&text, stall_ms)).transpose()?;
+        let admin = self.admin.map(|text| admin::listen(&text, stall_ms, tls.is_some()));
+        let admin = admin.transpose()?;
         let (socket, admin) = admin.unzip();
         let engine = self.setup.build(start)?;
         let mut server = ServerState::new(engine, tls, workers, self.slow_turns);

@@ -52,7 +52,8 @@ pub(super) async fn serve(
     let timeout_ms = permit.server.live.tls_handshake_timeout_ms();
     let due_ms = permit.clock.now().mono_ms.saturating_add(timeout_ms);
     permit.entry().inspect(|entry| entry.note(Activity::Unauthenticated));
-    let handshake = Handshake { accept, local: &permit, slot: None, due_ms };
+    let is_admin = permit.local_addrs.at(local_addr).is_admin();
+    let handshake = Handshake { accept, local: &permit, slot: None, due_ms, is_admin };
     match handshake.await {
         Some(stream) => {
             permit.server.counts.handshakes.fetch_add(1, Ordering::Relaxed);
@@ -85,13 +86,15 @@ struct Handshake<'s> {
     local: &'s ConnectionPermit,
     slot: Option<TimerSlot>,
     due_ms: u64,
+    /// True: it is of the admin listener, which serves until a drain is over.
+    is_admin: bool,
 }
 
 impl Future for Handshake<'_> {
     type Output = Option<TlsStream<TcpStream>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Handshake { accept, local, slot, due_ms } = self.get_mut();
+        let Handshake { accept, local, slot, due_ms, is_admin } = self.get_mut();
         if let Poll::Ready(done) = Pin::new(&mut **accept).poll(cx) {
             let done = done.inspect_err(|error| report::handshake(error));
             return Poll::Ready(done.ok());
@@ -104,7 +107,8 @@ impl Future for Handshake<'_> {
         if is_late {
             report::handshake(&"it took too long");
         }
-        if is_late || local.is_ending() || local.server.stage() != Stage::Serving {
+        let is_over = local.server.stage() != Stage::Serving && !*is_admin;
+        if is_late || local.is_ending() || is_over {
             return Poll::Ready(None);
         }
         local.arm(slot, *due_ms);

@@ -26,8 +26,8 @@ use crate::{
 
 use super::{
     super::{
+        admin_tasks::state_word,
         metrics::{generation_name, op_name},
-        scrape::state_word,
     },
     EndedSpan, SpanRecord,
 };

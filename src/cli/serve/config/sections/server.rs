@@ -44,8 +44,9 @@ pub const KEYS: &[Key] = &[
         Shape::Text,
         "",
         "An address of /healthz, /readyz and /metrics, as 127.0.0.1:9090 or unix:PATH, that serves \
-         them alone to whoever reaches it; with the agents unless it is said. Dead letters of \
-         webhooks are there, at /push/dead, and nowhere else",
+         them alone to every client; with the agents unless it is said. Dead letters of webhooks \
+         (/push/dead) and tasks (/tasks) are there and nowhere else, and need the scope a2a:admin \
+         unless the address is of loopback",
     )
     .flag("admin"),
     key("workers", WORKERS, "", "Threads; one per core unless it is said").flag("workers"),

@@ -1,0 +1,267 @@
+//! Operations on the `--admin` listener of a server: the address, the credential, the answer.
+//!
+//! A credential is sent in plain text to this machine alone, unless `--allow-http-credentials` is
+//! set. What a server answers is printed without control characters.
+
+use std::{env, fmt::Write, future::poll_fn, time::Duration};
+
+use clap::ArgMatches;
+use peregrine::{
+    client::{
+        FieldLinesBuf, HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpVersion, Transport,
+        TransportError,
+    },
+    net::{HttpClient, HttpClientOptions},
+};
+use serde_json::Value;
+
+use super::{
+    calls::client_tls,
+    failure::{CommandFailure, FailureCode},
+    settings::Settings,
+};
+
+/// The environment variable with the address of the listener: that of the server's own key `admin`.
+const VARIABLE: &str = "PEREGRINE_ADMIN";
+
+/// How long an answer may take without `--timeout`.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bytes of an answer at most: all dead letters that a server retains, with long ids.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// The way out where a server refuses an operation.
+const CREDENTIAL: &str = "--api-key KEY or --bearer TOKEN, with the scope a2a:admin";
+
+/// The settings of the client that these commands take.
+pub const SETTINGS: [&str; 9] = [
+    "output",
+    "timeout",
+    "bearer",
+    "api-key",
+    "ca",
+    "cert",
+    "key",
+    "insecure",
+    "allow-http-credentials",
+];
+
+/// A request of an operator.
+#[derive(Clone, Copy)]
+pub struct AdminOperation<'a> {
+    /// Its method.
+    pub method: HttpMethod,
+    /// Its path and query.
+    pub path: &'a str,
+    /// Its body: JSON, or empty.
+    pub content: &'a [u8],
+    /// The command that lists what there is, printed beside a 404.
+    pub hint: &'static str,
+}
+
+/// Sends an operation to the listener that flags or the environment name; returns the answer.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub fn perform(
+    operation: AdminOperation<'_>,
+    flags: &ArgMatches,
+    settings: &Settings,
+) -> Result<String, CommandFailure> {
+    let listener = AdminAddress::of(flags)?;
+    let fields = listener.credentials(settings)?;
+    let patience = settings.time("timeout")?.unwrap_or(PATIENCE);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let no_room = |error| internal(format!("the system has no room: {error}"));
+    runtime.map_err(no_room)?.block_on(async {
+        let asking = listener.ask(operation, &fields, settings);
+        tokio::time::timeout(patience, asking).await.unwrap_or_else(|_| {
+            let seconds = patience.as_secs_f64();
+            let line = format!("{listener} has not answered within {seconds} s");
+            Err(CommandFailure::new(FailureCode::Timeout, line))
+        })
+    })
+}
+
+/// The address of an `--admin` listener.
+struct AdminAddress {
+    /// As it was given.
+    said: String,
+    url: String,
+    origin: HttpOrigin,
+    /// The path of the socket, where it is one.
+    unix: Option<String>,
+}
+
+impl std::fmt::Display for AdminAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.said)
+    }
+}
+
+impl AdminAddress {
+    fn of(flags: &ArgMatches) -> Result<AdminAddress, CommandFailure> {
+        let flag = flags.get_many::<String>("admin").into_iter().flatten().next_back().cloned();
+        let said = flag.or_else(|| env::var(VARIABLE).ok()).filter(|said| !said.is_empty());
+        let said = said.ok_or_else(|| {
+            let line =
+                format!("no server is named: --admin ADDR, --admin unix:PATH, or {VARIABLE}");
+            CommandFailure::usage(line).hint("it is what peregrine serve --admin was given")
+        })?;
+        let unix = said.strip_prefix("unix:").map(str::to_owned);
+        let has_scheme = said.starts_with("http://") || said.starts_with("https://");
+        let url = match (&unix, has_scheme) {
+            (Some(_), _) => "http://localhost/".to_owned(),
+            (None, true) => format!("{}/", said.trim_end_matches('/')),
+            (None, false) => format!("http://{}/", said.trim_end_matches('/')),
+        };
+        match HttpOrigin::parse(&url) {
+            Ok(parsed) if parsed.path == "/" => {
+                Ok(AdminAddress { said, url, origin: parsed.origin, unix })
+            }
+            Ok(_) => {
+                Err(CommandFailure::usage(format!("--admin {said}: it must be an address alone")))
+            }
+            Err(error) => Err(CommandFailure::usage(format!("--admin {said}: {error}"))),
+        }
+    }
+
+    /// The fields of the credentials that were given.
+    fn credentials(&self, settings: &Settings) -> Result<FieldLinesBuf, CommandFailure> {
+        let mut fields = FieldLinesBuf::default();
+        let bearer = settings.text("bearer").map(|token| format!("Bearer {token}"));
+        let key = settings.text("api-key").map(str::to_owned);
+        let is_plain = self.unix.is_none() && self.url.starts_with("http://");
+        let is_exposed = is_plain && !self.origin.is_loopback();
+        if is_exposed
+            && (bearer.is_some() || key.is_some())
+            && !settings.is_on("allow-http-credentials")?
+        {
+            let line = format!("--admin {self}: a credential would be sent in plain text");
+            return Err(CommandFailure::usage(line).hint(
+                "name it as https://HOST:PORT where the server has TLS, or add \
+                 --allow-http-credentials",
+            ));
+        }
+        for (name, setting, value) in
+            [("Authorization", "bearer", bearer), ("X-API-Key", "api-key", key)]
+        {
+            let Some(value) = value else { continue };
+            if !value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+                return Err(CommandFailure::usage(format!("--{setting} must be printable ASCII")));
+            }
+            fields.push(name, &value);
+        }
+        Ok(fields)
+    }
+
+    async fn ask(
+        &self,
+        operation: AdminOperation<'_>,
+        credentials: &FieldLinesBuf,
+        settings: &Settings,
+    ) -> Result<String, CommandFailure> {
+        let mut fields = credentials.clone();
+        if !operation.content.is_empty() {
+            fields.push("Content-Type", "application/json");
+        }
+        let options = HttpClientOptions { tls: client_tls(settings)?, ..Default::default() };
+        let client = match &self.unix {
+            Some(path) => HttpClient::over_unix(path, options),
+            None => HttpClient::new(options),
+        };
+        let client = client.map_err(|error| CommandFailure::usage(error.to_string()))?;
+        let lost = |error: TransportError| {
+            let line = format!("{self}: {error}");
+            CommandFailure::new(FailureCode::Unreachable, line)
+                .hint("is it what peregrine serve --admin was given?")
+        };
+        let request = HttpRequest {
+            method: operation.method,
+            origin: &self.origin,
+            target: operation.path,
+            fields: fields.get(),
+            body: operation.content,
+            version: HttpVersion::Http1,
+            // `perform` limits the time of all.
+            head_due_ms: u64::MAX,
+            body_idle_ms: u64::MAX,
+            is_repeatable: false,
+        };
+        let mut response = client.request(request).await.map_err(lost)?;
+        let mut body = Vec::new();
+        loop {
+            let room = ANSWER_BYTES_MAX.saturating_sub(body.len());
+            if room == 0 {
+                let line = format!("{self} has sent more than {ANSWER_BYTES_MAX} bytes");
+                return Err(internal(line));
+            }
+            if !poll_fn(|cx| response.poll_read(cx, &mut body, room)).await.map_err(lost)? {
+                break;
+            }
+        }
+        let text = String::from_utf8_lossy(&body).into_owned();
+        match response.status() {
+            200 | 202 => Ok(text),
+            status => Err(self.refusal(status, &text, operation.hint)),
+        }
+    }
+
+    /// The failure of a status other than 200.
+    fn refusal(&self, status: u16, text: &str, hint: &'static str) -> CommandFailure {
+        let said = serde_json::from_str(text).unwrap_or(Value::Null);
+        let error = said["error"].as_str().or_else(|| said["error"]["message"].as_str());
+        let error = error.map(str::to_owned);
+        let failure = match (error, status) {
+            (error, 401) => {
+                let line = error.unwrap_or_else(|| format!("{self} needs a credential"));
+                CommandFailure::new(FailureCode::CredentialsMissing, line).hint(CREDENTIAL)
+            }
+            (error, 403) => {
+                let line = error.unwrap_or_else(|| format!("{self} refuses this"));
+                CommandFailure::new(FailureCode::AuthFailed, line).hint(CREDENTIAL)
+            }
+            (Some(error), 404) if said["error"].is_string() => {
+                CommandFailure::new(FailureCode::NotFound, error).hint(hint)
+            }
+            (_, 404) => internal(format!("{self} does not serve this operation")),
+            (Some(error), _) => internal(error),
+            (None, _) => internal(format!("{self} answers with HTTP status {status}")),
+        };
+        CommandFailure { a2a_code: Some(status.into()), ..failure }
+    }
+}
+
+fn internal(line: String) -> CommandFailure {
+    CommandFailure::new(FailureCode::Internal, line)
+}
+
+/// The JSON of an answer.
+///
+/// # Errors
+/// A [`CommandFailure`]: it is none.
+pub fn read(answer: &str) -> Result<Value, CommandFailure> {
+    serde_json::from_str(answer).map_err(|_| internal("the answer is not JSON".to_owned()))
+}
+
+/// Columns under their names, each as wide as its widest cell.
+pub fn table<const N: usize>(labels: [&str; N], rows: &[[String; N]]) -> String {
+    let head = labels.map(str::to_uppercase);
+    let mut widths = [0; N];
+    for row in rows.iter().chain([&head]) {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in [&head].into_iter().chain(rows) {
+        let mut line = String::new();
+        for (width, cell) in widths.into_iter().zip(row) {
+            // Writing to a String never fails.
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}

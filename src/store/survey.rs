@@ -1,0 +1,173 @@
+//! The tasks of all scopes, for the operator: pages of them, and one by its id.
+//!
+//! Pages go as those of a scope do (`page.rs`): the newest status change first, by a token that no
+//! scope's list takes. No scope but the operator's own reaches this.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap},
+};
+
+use super::{
+    Store, TaskKey,
+    page::{Best, Filter, PAGE_MAX, PageToken, best_of_orders},
+    spaces::ScopeNames,
+};
+use crate::{
+    fault::Fault,
+    model::TaskState,
+    service::{AgentIndex, OwnerIndex, Scope, TenantIndex},
+};
+
+/// Stands for all scopes in page tokens: no scope has these numbers.
+const ALL: Scope = Scope {
+    agent: AgentIndex(u16::MAX),
+    tenant: TenantIndex(u16::MAX),
+    owner: OwnerIndex(u32::MAX),
+};
+
+/// The tasks that an operator wants to see; `None`: any.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SurveyFilter<'a> {
+    /// Of owners of this name ([`is_owner_named`]); empty: without an owner.
+    ///
+    /// [`is_owner_named`]: crate::service::principal::is_owner_named
+    pub owner: Option<&'a str>,
+    /// Of this agent.
+    pub agent: Option<AgentIndex>,
+    /// In this state.
+    pub state: Option<TaskState>,
+}
+
+/// A task without what was said in it.
+pub struct SurveyedTask {
+    /// Its id, as it stands in JSON.
+    pub id: Box<[u8]>,
+    /// The id of its context, as it stands in JSON.
+    pub context_id: Box<[u8]>,
+    /// Its state.
+    pub state: TaskState,
+    /// When that was entered, in milliseconds since the Unix epoch.
+    pub since_unix_ms: u64,
+    /// Its agent.
+    pub agent: AgentIndex,
+    /// Its tenant and its owner.
+    pub names: ScopeNames,
+    /// Bytes that it holds.
+    pub bytes: usize,
+}
+
+/// A page of them.
+pub struct SurveyPage {
+    /// The tasks, the newest status change first.
+    pub tasks: Vec<SurveyedTask>,
+    /// Token of the next page.
+    pub next: PageToken,
+    /// Tasks that match.
+    pub total: u64,
+}
+
+/// What an id stands for among all scopes.
+pub enum AnyTask {
+    /// Nothing.
+    None,
+    /// One task, and its scope.
+    One(TaskKey, Scope),
+    /// Several: clients of several scopes have chosen it.
+    Several,
+}
+
+impl Store {
+    /// One page of the tasks that match, at most [`PAGE_MAX`]. Shards are looked at one after
+    /// another: the total is not that of one moment.
+    ///
+    /// # Errors
+    /// Invalid parameters when the token is none of this store's pages of all scopes.
+    pub fn survey(&self, wanted: SurveyFilter<'_>, page_token: &[u8]) -> Result<SurveyPage, Fault> {
+        let below = match page_token {
+            b"" => u64::MAX,
+            token => self.read_token(ALL, token)?,
+        };
+        let filter = Filter { scope: ALL, status: wanted.state, floor: 0, below };
+        let most = PAGE_MAX as usize + 1;
+        let mut best = Best { heap: BinaryHeap::with_capacity(most), most };
+        let is_wanted = self.scopes_of(wanted);
+        let mut total = 0;
+        for at in 0..self.sharding.shards() {
+            let shard = self.lock(at);
+            for (scope, orders) in shard.scopes.each() {
+                if is_wanted(scope) {
+                    total += best_of_orders(at, orders, &filter, &mut best);
+                }
+            }
+        }
+        let mut found = best.heap.into_sorted_vec();
+        let is_more = found.len() > PAGE_MAX as usize;
+        found.truncate(PAGE_MAX as usize);
+        let next = match found.last() {
+            Some(Reverse((stamp, ..))) if is_more => self.token(ALL, *stamp),
+            Some(_) | None => PageToken::END,
+        };
+        let task = |Reverse((_, at, index)): Reverse<(u64, u32, u32)>| {
+            let shard = self.lock(at as usize);
+            // Its status may have changed since its shard was looked at, or it has left.
+            let scope = shard.slab.slot(index).map(|slot| slot.scope)?;
+            let task = shard.slab.stored(index)?;
+            let matches = wanted.state.is_none_or(|state| state == task.state());
+            (matches && is_wanted(scope)).then(|| SurveyedTask {
+                id: task.id().into(),
+                context_id: task.context_id().into(),
+                state: task.state(),
+                since_unix_ms: task.updated_ms(),
+                agent: scope.agent,
+                names: self.spaces.names(scope),
+                bytes: task.heap_bytes(),
+            })
+        };
+        let tasks = found.into_iter().filter_map(task).collect();
+        Ok(SurveyPage { tasks, next, total })
+    }
+
+    /// The task of this raw id in any scope that matches.
+    pub fn find_anywhere(&self, id: &[u8], wanted: SurveyFilter<'_>) -> AnyTask {
+        let is_wanted = self.scopes_of(wanted);
+        if let Some(place) = self.keys.place(id) {
+            let (at, index) = self.sharding.split(place);
+            let shard = self.lock(at);
+            if let Some(slot) = shard.slab.slot(index).filter(|slot| is_wanted(slot.scope))
+                && shard.slab.stored(index).is_some_and(|task| task.id() == id)
+            {
+                return AnyTask::One(TaskKey { place, check: slot.check }, slot.scope);
+            }
+        }
+        // A client has chosen it: each scope may have one.
+        let mut scopes = Vec::new();
+        for at in 0..self.sharding.shards() {
+            let shard = self.lock(at);
+            let here = shard.scopes.each().map(|(scope, _)| scope);
+            scopes.extend(here.filter(|scope| is_wanted(*scope)));
+        }
+        scopes.sort_unstable_by_key(|scope| scope.bits());
+        scopes.dedup();
+        let found = |scope: &Scope| Some((self.find(*scope, id)?, *scope));
+        let mut found = scopes.iter().filter_map(found);
+        match (found.next(), found.next()) {
+            (None, _) => AnyTask::None,
+            (Some((key, scope)), None) => AnyTask::One(key, scope),
+            (Some(_), Some(_)) => AnyTask::Several,
+        }
+    }
+
+    /// Whether a scope is one of those that an operator wants to see.
+    fn scopes_of(&self, wanted: SurveyFilter<'_>) -> impl Fn(Scope) -> bool + use<> {
+        let owners = wanted.owner.map(|name| match name {
+            "" => BTreeSet::from([0]),
+            name => self.spaces.owners_named(name),
+        });
+        let agent = wanted.agent;
+        move |scope: Scope| {
+            agent.is_none_or(|agent| agent == scope.agent)
+                && owners.as_ref().is_none_or(|owners| owners.contains(&scope.owner.0))
+        }
+    }
+}
