@@ -205,6 +205,54 @@ fn the_banner_names_every_agent_and_mount() {
     assert!(server.said("memory").contains("at most"));
 }
 
+/// The call of the banner, run by a shell; the placeholders are replaced first.
+fn run_banner_call(server: &Binary) -> Option<serde_json::Value> {
+    let call = server.said("try").replace("YOUR_KEY", KEY).replace("YOUR_TOKEN", KEY);
+    let output = Command::new("sh").args(["-c", &call]).output().unwrap();
+    // There may be no curl.
+    (output.status.code() != Some(127)).then(|| {
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {call} {output:?}"))
+    })
+}
+
+const KEY: &str = "a-key-of-thirty-two-letters-here";
+
+#[test]
+fn the_banners_call_works_as_printed() {
+    let folder = std::env::temp_dir().join(format!("peregrine-banner-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let key = format!("[[auth.api_keys]]\nname = \"alice\"\nkey = \"{KEY}\"\n");
+    let with_key = config("key.toml", &key);
+    let token = format!("[[auth.bearer_tokens]]\nname = \"alice\"\ntoken = \"{KEY}\"\n");
+    let with_token = config("token.toml", &token);
+    let tenants = format!("{key}tenants = [\"acme\", \"other\"]\n");
+    let with_tenants = config("tenants.toml", &tenants);
+    let mut cases = vec![
+        vec![],
+        vec!["--config", &with_key],
+        vec!["--config", &with_token],
+        vec!["--config", &with_tenants],
+        vec!["--config", &with_key, "--mount", "/=langsmith"],
+        vec!["--tenants", "acme,other"],
+        vec!["--agent", "echo", "--agent", "bob=echo", "--mount", "/x=langsmith:bob"],
+    ];
+    let dialects = ["a2a_rust", "evo_ai", "fasta2a", "langsmith", "rabbithole", "tutorial"];
+    let mounts: Vec<String> = dialects.iter().map(|name| format!("/={name}")).collect();
+    cases.extend(mounts.iter().map(|mount| vec!["--mount", mount]));
+    for flags in &cases {
+        let server = Binary::start_plain(flags);
+        let Some(answer) = run_banner_call(&server) else { return };
+        assert!(answer["result"].is_object(), "{flags:?}: {} {answer}", server.said("try"));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn the_first_signal_lets_running_calls_end() {
     for (signal, workers) in [("-TERM", "1"), ("-INT", "2")] {

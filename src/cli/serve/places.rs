@@ -5,13 +5,66 @@ use std::fmt::Write;
 use peregrine::{
     agent::Extension,
     engine::{FirstCall, Setup, first_call},
-    model::Generation,
+    model::{CardSchemeKind, Generation},
 };
 
 /// Places that are shown; behind them stands how many more there are.
 const SHOWN_MAX: usize = 24;
-/// Flags of curl for a server that asks who its clients are.
-const CLIENT_CERT: &str = " --cert client.pem --key client.key";
+
+/// What the call of the banner needs of its user: flags of curl with placeholders, and a sentence
+/// about them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OwnCredential {
+    flags: String,
+    note: &'static str,
+}
+
+impl OwnCredential {
+    fn certificate() -> OwnCredential {
+        OwnCredential {
+            flags: " --cert client.pem --key client.key".to_owned(),
+            note: "with a certificate and its key of your own",
+        }
+    }
+
+    /// The credential that the agent at the root takes; a header goes before a certificate, which
+    /// a server with other credentials does not demand. `None`: it needs none.
+    fn of(setup: &Setup, first: usize, asks_clients: bool) -> Option<OwnCredential> {
+        let agent = setup.agents.get(first).map(|(profile, _)| profile);
+        let Some(authenticator) = &setup.authenticator else {
+            return asks_clients.then(OwnCredential::certificate);
+        };
+        if agent.is_some_and(|profile| profile.anonymous) {
+            return None;
+        }
+        let security = authenticator.security();
+        let header = security.schemes.iter().find_map(|scheme| match &scheme.kind {
+            CardSchemeKind::ApiKey { header } => Some(OwnCredential {
+                flags: format!(" -H '{header}: YOUR_KEY'"),
+                note: "with your own API key in place of YOUR_KEY",
+            }),
+            CardSchemeKind::Http { scheme, .. } if scheme.eq_ignore_ascii_case("bearer") => {
+                Some(OwnCredential::token())
+            }
+            CardSchemeKind::OpenIdConnect { .. } | CardSchemeKind::OAuth2 { .. } => {
+                Some(OwnCredential::token())
+            }
+            CardSchemeKind::Http { .. } | CardSchemeKind::MutualTls => None,
+        });
+        let certificate = || asks_clients.then(OwnCredential::certificate);
+        Some(header.or_else(certificate).unwrap_or_else(|| OwnCredential {
+            flags: String::new(),
+            note: "with the credential that the server asks for ([auth])",
+        }))
+    }
+
+    fn token() -> OwnCredential {
+        OwnCredential {
+            flags: " -H 'Authorization: Bearer YOUR_TOKEN'".to_owned(),
+            note: "with your own token in place of YOUR_TOKEN",
+        }
+    }
+}
 
 /// What is served where, as the flags say it.
 pub struct Places {
@@ -21,8 +74,8 @@ pub struct Places {
     root: Option<FirstCall>,
     /// The extensions without which the agent at `/` answers nobody.
     required: Vec<String>,
-    /// True: clients are asked for a certificate.
-    asks_clients: bool,
+    /// What a call of the agent at `/` needs of its user.
+    credential: Option<OwnCredential>,
 }
 
 impl Places {
@@ -49,7 +102,8 @@ impl Places {
         let extensions = setup.agents.get(first).map(|(profile, _)| &profile.extensions[..]);
         let required = extensions.unwrap_or_default().iter().filter(|it| it.required);
         let required = required.map(|Extension { uri, .. }| uri.clone()).collect();
-        Places { rows, root, required, asks_clients }
+        let credential = OwnCredential::of(setup, first, asks_clients);
+        Places { rows, root, required, credential }
     }
 
     /// The lines of the banner about them, below `url`.
@@ -65,8 +119,8 @@ impl Places {
         }
         let _ = writeln!(text, "  card    {url}/.well-known/agent-card.json");
         let _ = writeln!(text, "  try     {}", self.call(url));
-        if self.asks_clients {
-            text.push_str("          with a certificate and its key of your own\n");
+        if let Some(OwnCredential { note, .. }) = &self.credential {
+            let _ = writeln!(text, "          {note}");
         }
         text
     }
@@ -75,9 +129,9 @@ impl Places {
     fn call(&self, url: &str) -> String {
         // The URL is an address of this machine, for which few certificates are made out.
         let insecure = if url.starts_with("https:") { "k" } else { "" };
-        let cert = if self.asks_clients { CLIENT_CERT } else { "" };
+        let credential = self.credential.as_ref().map_or("", |own| &own.flags);
         let mut text =
-            format!("curl -s{insecure}{cert} '{url}/' -H 'Content-Type: application/json'");
+            format!("curl -s{insecure}{credential} '{url}/' -H 'Content-Type: application/json'");
         if self.root.is_some_and(|root| root.needs_accept) {
             text.push_str(" -H 'Accept: application/json'");
         }
