@@ -259,7 +259,11 @@ impl Conn {
         match self.state {
             State::Reading { scanned, need, .. } => scanned > 0 || need > 0,
             State::Chunks(_) | State::Admitting { .. } => true,
-            State::Pending(_) | State::Streaming(_) | State::Upgraded(_) | State::Closed => false,
+            State::Pending(_)
+            | State::Streaming(_)
+            | State::Upgraded(_)
+            | State::Refusing(_)
+            | State::Closed => false,
         }
     }
 
