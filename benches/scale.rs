@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[allow(dead_code, reason = "other benches use the rest")]
 #[path = "support/callers.rs"]
 mod callers;
 mod support;

@@ -381,7 +381,8 @@ fn bytes_that_are_counted_are_those_that_running_tasks_hold() {
                 .for_each(|(held, _)| store.release_held(held));
             std::mem::take(&mut maker.reserved).into_iter().for_each(|kept| store.give_back(kept));
             for key in std::mem::take(&mut maker.tasks) {
-                apply(&store, key, &status(TaskState::Canceled)).unwrap().unwrap();
+                // It ends, where the store has no room for the status as failed.
+                let _ = apply(&store, key, &status(TaskState::Canceled)).unwrap();
             }
             assert_eq!(maker.counted(&store), 0);
             assert_eq!(store.spaces.running.count(maker.scope.owner), 0);
