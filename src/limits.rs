@@ -93,6 +93,12 @@ macro_rules! limits {
 /// handled with what each worker has at hand.
 pub const LARGE_BODY_BYTES: usize = 64 * 1024;
 
+/// Bytes from which a message of an answer over gRPC is compressed for a client that reads gzip:
+/// what is longer does not arrive in the first round trip of a new connection (RFC 6928: 14,600
+/// bytes), and what is shorter costs more to compress than to send.
+#[cfg(feature = "compression")]
+pub const COMPRESSED_BYTES_MIN: usize = 16 * 1024;
+
 /// Bytes of a message to gRPC's health or reflection, which ask for a name.
 pub const SERVICE_MESSAGE_BYTES_MAX: usize = 4 * 1024;
 

@@ -50,7 +50,8 @@ impl BodyLimit {
         }
     }
 
-    fn in_dialect(dialect: &Dialect, limits: &Limits) -> BodyLimit {
+    /// What the body of a call in this dialect may have.
+    pub fn in_dialect(dialect: &Dialect, limits: &Limits) -> BodyLimit {
         let Some(body) = dialect.quirks.body else { return BodyLimit::ordinary(limits) };
         let bytes_max = (body.bytes_max)(limits);
         BodyLimit { bytes_max, too_large: body.too_large, absurd: body.absurd }

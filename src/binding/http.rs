@@ -2,8 +2,9 @@
 
 use crate::{
     binding::{
-        CallContext, DecodeBuffers, Handled, UpgradeSlot, cards, catalog, cors, extended_card,
-        grpc, http_error, jsonrpc, pages, rest,
+        CallContext, DecodeBuffers, Handled, UpgradeSlot,
+        body_limit::BodyLimit,
+        cards, catalog, coded, cors, extended_card, grpc, http_error, jsonrpc, pages, rest,
         route::{NO_AGENT, NO_TENANT, NOTHING, Route, RouteTarget, path_of, route},
         tenant::{self, TenantNames},
         ws,
@@ -44,6 +45,14 @@ pub fn handle<'x>(
             cx.tell_admitted();
             cx.name_extensions();
             match head.method() {
+                Method::Post if head.is_coded() => {
+                    let limit = BodyLimit::in_dialect(target.endpoint.dialect, &cx.config.limits);
+                    return match coded::decode(head, body.bytes(), limit) {
+                        Ok(None) => jsonrpc::handle(cx, buffers, body),
+                        Ok(Some(mut decoded)) => jsonrpc::handle(cx, buffers, decoded.source()),
+                        Err(refusal) => jsonrpc::refuse_coding(cx, body.bytes().len(), &refusal),
+                    };
+                }
                 Method::Post => return jsonrpc::handle(cx, buffers, body),
                 Method::Options => cors::options(cx, head, RPC_METHODS),
                 method => match upgrade {
@@ -58,6 +67,18 @@ pub fn handle<'x>(
             go_to(cx, target.at);
             cx.tell_admitted();
             cx.name_extensions();
+            if head.is_coded() && head.method() == Method::Post {
+                let limit = BodyLimit::ordinary(&cx.config.limits);
+                return match coded::decode(head, body.bytes(), limit) {
+                    Ok(None) => rest::handle(cx, head, target, buffers, body),
+                    Ok(Some(mut decoded)) => {
+                        rest::handle(cx, head, target, buffers, decoded.source())
+                    }
+                    Err(refusal) => {
+                        rest::refuse_coding(cx, head, target, body.bytes().len(), *refusal)
+                    }
+                };
+            }
             return rest::handle(cx, head, target, buffers, body);
         }
         Route::Card { target, by_query } => {

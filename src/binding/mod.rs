@@ -13,6 +13,7 @@ pub mod call;
 pub mod card_signer;
 pub mod cards;
 pub mod catalog;
+mod coded;
 pub mod config;
 pub mod cors;
 mod decode;

@@ -6,7 +6,12 @@
 //! anything before.
 
 use super::responder::{Content, Responder, ResponseHead};
-use crate::http::{FieldLinesBuf, response};
+use crate::{
+    binding::grpc::frame,
+    http::{FieldLinesBuf, media, response},
+};
+#[cfg(feature = "compression")]
+use crate::{http, limits::COMPRESSED_BYTES_MIN};
 
 /// Takes an answer; its content is in the output that the answer was written to.
 #[derive(Debug, Default)]
@@ -20,6 +25,8 @@ pub struct ResponseParts {
     head: Option<HeadParts>,
     trailers: FieldLinesBuf,
     is_complete: bool,
+    /// True: the client reads gzip over gRPC.
+    accepts_gzip: bool,
 }
 
 /// What is said of an answer before its content.
@@ -44,6 +51,31 @@ impl ResponseParts {
     pub fn new(head_only: bool, takes_trailers: bool) -> ResponseParts {
         ResponseParts { head_only, takes_trailers, ..ResponseParts::default() }
     }
+
+    /// Notes that the client reads messages of gRPC that are compressed by gzip.
+    pub fn accept_gzip(&mut self) {
+        self.accepts_gzip = true;
+    }
+
+    /// Compresses the one message of an answer of gRPC, if that pays.
+    #[cfg(feature = "compression")]
+    fn compress(&mut self, out: &mut Vec<u8>) {
+        let Some(head) = &mut self.head else { return };
+        let message_at = self.start + frame::PREFIX;
+        let is_grpc = head.media == media::GRPC;
+        if !is_grpc || out.len() < message_at + COMPRESSED_BYTES_MIN {
+            return;
+        }
+        let Some(coded) = out.get(message_at..).and_then(http::gzip) else { return };
+        out.truncate(self.start);
+        out.push(1);
+        out.extend_from_slice(&(coded.len() as u32).to_be_bytes());
+        out.extend_from_slice(&coded);
+        head.fields.push("grpc-encoding", "gzip");
+    }
+
+    #[cfg(not(feature = "compression"))]
+    fn compress(&mut self, _: &mut Vec<u8>) {}
 
     /// True: trailers will be said.
     pub fn takes_trailers(&self) -> bool {
@@ -93,6 +125,9 @@ impl HeadParts {
         if let Some(length) = self.content_length {
             each("Content-Length", &length.to_string());
         }
+        if self.media == media::GRPC {
+            each("grpc-accept-encoding", frame::ACCEPTED_ENCODINGS);
+        }
         self.fields.get().iter().for_each(|(name, value)| each(name, value));
     }
 }
@@ -110,6 +145,9 @@ impl Responder for ResponseParts {
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {
+        if self.accepts_gzip {
+            self.compress(out);
+        }
         if let Some(head) = &mut self.head
             && head.content == Content::Whole
         {

@@ -125,7 +125,8 @@ impl Conn {
     /// Handles the request of a chunked body that is complete, of which `ate` bytes have just come.
     fn chunks_came(&mut self, cx: &mut Cx<'_>, ate: usize) -> Step {
         let State::Chunks(chunks) = &self.state else { return Step::Wait };
-        let lease = match self.turn(cx, chunks.body.len()) {
+        let is_coded = chunks.layout.head(&chunks.head).is_coded();
+        let lease = match self.turn(cx, chunks.body.len(), is_coded) {
             ParseTurn::Small => None,
             ParseTurn::Large(lease) => Some(lease),
             ParseTurn::Later => return Step::Rest(ate, true),

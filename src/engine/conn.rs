@@ -372,7 +372,7 @@ impl Conn {
                 return self.begin_body(cx, rest.bytes(), &layout, at, eof, admission);
             }
         };
-        if total - head_len > LARGE_BODY_BYTES {
+        if total - head_len > LARGE_BODY_BYTES || head.is_coded() {
             let layout = *layout;
             return self.large(cx, rest, &layout, total, admission);
         }

@@ -19,14 +19,14 @@ use crate::{
         answer::ResponseWriter,
         body_limit::BodyLimit,
         cors::CorsAnswer,
-        grpc::{self, Status},
+        grpc::{self, Status, frame},
         hosts,
         large::{LARGE_BODY_BYTES, Lease, Lent, Ticket},
         responder::Transport,
         response_parts::{HeadParts, ResponseParts},
     },
     engine::{Cx, following::next_ms, request},
-    http::{Field, FieldLines, Head, HeadBuf, PartsReject, RequestParts},
+    http::{self, Field, FieldLines, Head, HeadBuf, PartsReject, RequestParts},
     json::Source,
     limits::{Limits, callers::ADMISSION_MS_MAX},
     service::{Now, tap::DurableWait},
@@ -132,6 +132,14 @@ impl Exchange {
                 body::begin(head, has_body, limit)
             }
         };
+        let mut parts = ResponseParts::new(is_head, takes_trailers);
+        if let ExchangeState::Body { head, .. } = &state
+            && is_grpc
+            && let Some(codings) = head.head().value(Field::GrpcAcceptEncoding)
+            && http::list(codings).any(|coding| coding == b"gzip")
+        {
+            parts.accept_gzip();
+        }
         let since_ms = cx.now.mono_ms;
         let timeout_ms = match &state {
             ExchangeState::Body { head, .. } if is_grpc => grpc::timeout_ms(&head.head()),
@@ -139,7 +147,7 @@ impl Exchange {
         };
         let mut exchange = Exchange {
             state,
-            parts: ResponseParts::new(is_head, takes_trailers),
+            parts,
             is_grpc,
             cors,
             due_ms: timeout_ms.map(|ms| since_ms + ms),
@@ -311,9 +319,14 @@ impl Exchange {
                         continue;
                     }
                 }
-                ExchangeState::Body { is_whole: true, .. } => {
+                ExchangeState::Body { head, is_whole: true, .. } => {
                     let mut lease = None;
-                    if self.body.len() > LARGE_BODY_BYTES {
+                    // One with a coding may become a large one.
+                    let is_coded = match self.is_grpc {
+                        true => frame::is_compressed(&self.body),
+                        false => head.head().is_coded(),
+                    };
+                    if self.body.len() > LARGE_BODY_BYTES || is_coded {
                         lease = cx.engine.config.large.take(&mut self.ticket, cx.wake);
                         if lease.is_none() {
                             return record;

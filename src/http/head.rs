@@ -28,8 +28,12 @@ pub enum Field {
     XA2aExtensions,
     /// `Authorization`; a second one is refused.
     Authorization,
+    /// `Content-Encoding`; it may repeat, see [`ContentCoding::of`](super::ContentCoding::of).
+    ContentEncoding,
     /// `Content-Type`
     ContentType,
+    /// `grpc-accept-encoding`
+    GrpcAcceptEncoding,
     /// `grpc-timeout`
     GrpcTimeout,
     /// `Idempotency-Key`
@@ -325,6 +329,12 @@ impl<'b> Head<'b> {
     /// The value of the first field of this name, without outer white space.
     pub fn value(&self, field: Field) -> Option<&'b [u8]> {
         self.layout.named[field as usize].of(self.bytes)
+    }
+
+    /// Whether the content has a coding (RFC 9110 §8.4), be it `identity`.
+    #[inline(always)]
+    pub fn is_coded(&self) -> bool {
+        !self.layout.named[Field::ContentEncoding as usize].is_absent()
     }
 
     /// All fields in their order.

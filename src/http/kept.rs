@@ -287,6 +287,8 @@ pub(super) const fn is_kept(field: Field) -> bool {
         Field::A2aLastEventId
         | Field::A2aTenant
         | Field::Authorization
+        | Field::ContentEncoding
+        | Field::GrpcAcceptEncoding
         | Field::GrpcTimeout
         | Field::IdempotencyKey
         | Field::IfModifiedSince

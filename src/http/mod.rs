@@ -22,6 +22,7 @@ pub mod response;
 
 mod authority;
 mod chunked;
+mod coding;
 mod escape;
 mod field_lines;
 mod fields;
@@ -41,6 +42,9 @@ mod target;
 
 pub use authority::is_valid as is_authority;
 pub use chunked::{ChunkLimits, Chunked};
+#[cfg(feature = "compression")]
+pub use coding::gzip;
+pub use coding::{ACCEPTED_CODINGS, ContentCoding, InflateError};
 #[cfg(feature = "client")]
 pub(crate) use field_lines::USER_AGENT;
 pub(crate) use field_lines::field_lines;

@@ -25,7 +25,7 @@ pub mod write;
 
 #[cfg(feature = "internals")]
 pub use members::MemberKey;
-pub use parse::{DEPTH_CAP, Parser, SIZE_MAX};
+pub use parse::{DEPTH_CAP, PADDING, Parser, SIZE_MAX};
 pub use source::Source;
 pub use value::{Kind, Value, ValueSlot};
 

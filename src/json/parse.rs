@@ -27,7 +27,7 @@ pub const SIZE_MAX: usize = u32::MAX as usize - 2 * PADDING;
 pub const DEPTH_CAP: usize = 1024;
 
 /// simd-json reads whole SIMD blocks; its largest is 64 bytes.
-const PADDING: usize = 64;
+pub const PADDING: usize = 64;
 
 /// A reusable JSON parser; it owns all scratch memory of parsing.
 ///

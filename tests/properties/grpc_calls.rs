@@ -144,7 +144,7 @@ fn through(generation: Generation, tenant: Option<&str>, request: &[u8]) -> Vec<
     let service = if generation == Generation::V1 { "lf.a2a.v1" } else { "a2a.v1" };
     assert_eq!(written.path, format!("/{service}.A2AService/SendMessage"));
     assert_eq!(written.content_type, Some("application/grpc"));
-    frame::only(&written.body, usize::MAX).unwrap().to_vec()
+    frame::only(&written.body, usize::MAX).unwrap().bytes.to_vec()
 }
 
 proptest! {
@@ -213,7 +213,7 @@ proptest! {
 fn written(generation: Generation, call: &OutgoingCall<'_>) -> Vec<u8> {
     let mut written = WrittenCall::default();
     Format::standard(Binding::Grpc, generation).write(call, 1, None, &mut written).unwrap();
-    frame::only(&written.body, usize::MAX).unwrap().to_vec()
+    frame::only(&written.body, usize::MAX).unwrap().bytes.to_vec()
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn a2a_rust_has_the_json_of_1_0_in_its_messages() {
     let call = OutgoingCall::Get(Get { id, context_id: None, history: None, wait: None });
     format.write(&call, 1, Some("acme"), &mut written).unwrap();
     assert_eq!(written.path, "/a2a.v1.A2aService/GetTask");
-    let message = frame::only(&written.body, usize::MAX).unwrap();
+    let message = frame::only(&written.body, usize::MAX).unwrap().bytes;
     let payload = crate::grpc_client::json::JsonPayload::decode(message).unwrap();
     assert_eq!(&payload.data[..], br#"{"tenant":"acme","id":"t"}"#);
     let said = br#"{"task":{"id":"t","status":{"state":"TASK_STATE_WORKING"}}}"#;

@@ -1140,7 +1140,7 @@ fn answered_with(
             Some(format.read_reply(buffers, (Op::PushSet, 7), head, config, received))
         }
         Binding::Grpc => {
-            let message = frame::only(body, usize::MAX).unwrap();
+            let message = frame::only(body, usize::MAX).unwrap().bytes;
             let is_v03 = format.generation() == V03;
             let config = Fields(message).find_map(|field| {
                 let (number, value) = field.unwrap();

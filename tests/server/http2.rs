@@ -56,7 +56,7 @@ pub async fn ask(
 }
 
 /// Waits for the rest of the answer.
-async fn rest(response: Response<RecvStream>) -> (HeaderMap, Vec<u8>, HeaderMap) {
+pub async fn rest(response: Response<RecvStream>) -> (HeaderMap, Vec<u8>, HeaderMap) {
     let (head, mut body) = response.into_parts();
     let mut bytes = Vec::new();
     while let Some(piece) = body.data().await {

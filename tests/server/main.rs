@@ -15,6 +15,8 @@ mod async_agents;
 mod axum;
 mod blocking;
 mod calls;
+#[cfg(feature = "compression")]
+mod codings;
 #[cfg(feature = "push")]
 mod dead_letters;
 mod disconnects;

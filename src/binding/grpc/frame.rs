@@ -2,7 +2,10 @@
 //! Message").
 
 use super::{Code, Status};
-use crate::limits::SERVICE_MESSAGE_BYTES_MAX;
+use crate::{
+    http::{ContentCoding, InflateError},
+    limits::SERVICE_MESSAGE_BYTES_MAX,
+};
 
 /// Bytes in front of every message.
 pub const PREFIX: usize = 5;
@@ -38,27 +41,41 @@ pub enum Framed {
     Partial(usize),
     /// A message of this length, behind its prefix.
     Whole(usize),
-    /// A message that is compressed, which nobody has offered to read.
-    Compressed,
+    /// The same, and the message is compressed.
+    Compressed(usize),
     /// A message longer than allowed.
     TooLarge,
+}
+
+/// The one message of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnlyMessage<'b> {
+    /// Its bytes as they came.
+    pub bytes: &'b [u8],
+    /// True: it is compressed.
+    pub is_compressed: bool,
+}
+
+/// True: the first message, of which its prefix has begun, is compressed.
+pub fn is_compressed(body: &[u8]) -> bool {
+    body.first().is_some_and(|flag| *flag != 0)
 }
 
 /// The one message of a request that has one.
 ///
 /// # Errors
 /// The status of a request that has none, more than one or half of one, or one that is not read.
-pub fn only(body: &[u8], bytes_max: usize) -> Result<&[u8], Status> {
+pub fn only(body: &[u8], bytes_max: usize) -> Result<OnlyMessage<'_>, Status> {
     let invalid = |why| Err(Status::new(Code::InvalidArgument, why));
     match look(body, bytes_max) {
-        Framed::Whole(length) if body.len() > PREFIX + length => {
+        Framed::Whole(length) | Framed::Compressed(length) if body.len() > PREFIX + length => {
             invalid("the request has more than one message")
         }
-        Framed::Whole(_) => Ok(&body[PREFIX..]),
+        Framed::Whole(_) => Ok(OnlyMessage { bytes: &body[PREFIX..], is_compressed: false }),
+        Framed::Compressed(_) => Ok(OnlyMessage { bytes: &body[PREFIX..], is_compressed: true }),
         Framed::Partial(_) if body.is_empty() => invalid("the request has no message"),
         Framed::Partial(_) => invalid("the message is cut short"),
         Framed::TooLarge => Err(too_large(bytes_max)),
-        Framed::Compressed => Err(compressed()),
     }
 }
 
@@ -66,8 +83,8 @@ pub fn only(body: &[u8], bytes_max: usize) -> Result<&[u8], Status> {
 pub fn is_hopeless(body: &[u8], bytes_max: usize) -> bool {
     match look(body, bytes_max) {
         Framed::Partial(_) => false,
-        Framed::Whole(length) => body.len() > PREFIX + length,
-        Framed::Compressed | Framed::TooLarge => true,
+        Framed::Whole(length) | Framed::Compressed(length) => body.len() > PREFIX + length,
+        Framed::TooLarge => true,
     }
 }
 
@@ -81,10 +98,34 @@ pub fn too_large(bytes_max: usize) -> Status {
     Status::new(Code::ResourceExhausted, why)
 }
 
-/// What a compressed message ends with.
-pub fn compressed() -> Status {
-    Status::new(Code::Unimplemented, "compressed messages are not read")
+/// The message that a compressed one holds; `encoding`: the value of `grpc-encoding`.
+///
+/// # Errors
+/// The status of a message in an encoding that is not read, of one that is not what its encoding
+/// says, and of one that holds more than `bytes_max` bytes.
+#[cold]
+pub fn inflate(encoding: Option<&[u8]>, coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, Status> {
+    let internal = |why| Status::new(Code::Internal, why);
+    match encoding {
+        // gRPC, "Compression": the flag needs the field.
+        None | Some(b"identity") => Err(internal("a message is compressed without grpc-encoding")),
+        Some(b"gzip") if cfg!(feature = "compression") => {
+            ContentCoding::Gzip.inflate(coded, bytes_max, 0).map_err(|error| match error {
+                InflateError::Broken => internal("the message is not valid gzip"),
+                InflateError::TooLarge => too_large(bytes_max),
+            })
+        }
+        Some(other) => {
+            let other: String = String::from_utf8_lossy(other).chars().take(64).collect();
+            let why = format!("grpc-encoding {other:?} is not supported: {ACCEPTED_ENCODINGS}");
+            Err(Status::new(Code::Unimplemented, why))
+        }
+    }
 }
+
+/// The value of `grpc-accept-encoding` in every head of an answer.
+pub const ACCEPTED_ENCODINGS: &str =
+    if cfg!(feature = "compression") { "identity,gzip" } else { "identity" };
 
 /// Looks at the first message in `bytes`.
 pub fn look(bytes: &[u8], bytes_max: usize) -> Framed {
@@ -94,9 +135,9 @@ pub fn look(bytes: &[u8], bytes_max: usize) -> Framed {
     let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
     match prefix[0] {
         _ if length > bytes_max => Framed::TooLarge,
-        0 if rest.len() < length => Framed::Partial(PREFIX + length),
+        _ if rest.len() < length => Framed::Partial(PREFIX + length),
         0 => Framed::Whole(length),
-        _ => Framed::Compressed,
+        _ => Framed::Compressed(length),
     }
 }
 
@@ -115,20 +156,23 @@ mod tests {
         assert_eq!(look(&out[1..8], 9), Framed::Partial(10));
         assert_eq!(look(&out[1..], 5), Framed::Whole(5));
         assert_eq!(look(&out[1..8], 4), Framed::TooLarge);
-        assert_eq!(look(b"\x01\0\0\0\0", 4), Framed::Compressed);
+        assert_eq!(look(b"\x01\0\0\0\0", 4), Framed::Compressed(0));
+        assert_eq!(look(b"\x01\0\0\0\x02h", 4), Framed::Partial(7));
     }
 
     #[test]
     fn a_request_has_one_message_and_a_status_otherwise() {
-        assert_eq!(only(b"\0\0\0\0\x02hi", 9), Ok(&b"hi"[..]));
-        assert_eq!(only(b"\0\0\0\0\0", 9), Ok(&b""[..]));
+        let message = |bytes, is_compressed| Ok(OnlyMessage { bytes, is_compressed });
+        assert_eq!(only(b"\0\0\0\0\x02hi", 9), message(b"hi", false));
+        assert_eq!(only(b"\x01\0\0\0\x02hi", 9), message(b"hi", true));
+        assert_eq!(only(b"\0\0\0\0\0", 9), message(b"", false));
         for (body, code) in [
             (&b""[..], Code::InvalidArgument),
             (b"\0\0", Code::InvalidArgument),
             (b"\0\0\0\0\x02h", Code::InvalidArgument),
             (b"\0\0\0\0\x02hi\0", Code::InvalidArgument),
             (b"\0\0\0\0\x0ahi", Code::ResourceExhausted),
-            (b"\x01\0\0\0\x02hi", Code::Unimplemented),
+            (b"\x01\0\0\0\x02hi\0", Code::InvalidArgument),
         ] {
             assert_eq!(only(body, 9).map_err(|status| status.code), Err(code), "{body:?}");
         }
@@ -138,7 +182,7 @@ mod tests {
             (b"\0\0\0\0\x02hi", false),
             (b"\0\0\0\0\x02hi\0", true),
             (b"\0\0\0\0\x0a", true),
-            (b"\x01\0\0\0\x02", true),
+            (b"\x01\0\0\0\x02", false),
         ] {
             assert_eq!(is_hopeless(body, 9), hopeless, "{body:?}");
         }

@@ -5,7 +5,8 @@
 //! trailers behind its messages, or in a head that has nothing behind it.
 //!
 //! In scope: A2A 1.0 and 0.3, JSON in messages (a2a_rust), health, reflection, whose streams the
-//! driver keeps (`net/http2/services.rs`). Out of scope: compression, and services of anybody else.
+//! driver keeps (`net/http2/services.rs`), and gzip: of requests, and of long answers that are no
+//! streams. Out of scope: services of anybody else.
 
 mod card;
 mod card_security;
@@ -52,6 +53,7 @@ use crate::{
     service::RequestFields,
 };
 
+use frame::OnlyMessage;
 use health::Serving;
 
 #[cfg(any(feature = "client", feature = "internals"))]
@@ -129,8 +131,18 @@ pub fn handle<'x>(
         Rpc::A2a(_) => limits.body_bytes_max,
         Rpc::HealthCheck | Rpc::HealthWatch | Rpc::Reflection => message_bytes_max(path, limits),
     };
+    let inflated;
     let message = match frame::only(body, bytes_max) {
-        Ok(message) => message,
+        Ok(OnlyMessage { bytes, is_compressed: false }) => bytes,
+        Ok(OnlyMessage { bytes, is_compressed: true }) => {
+            match frame::inflate(head.values("grpc-encoding").next(), bytes, bytes_max) {
+                Ok(message) => {
+                    inflated = message;
+                    &inflated
+                }
+                Err(status) => return refuse(&mut cx.writer, &status),
+            }
+        }
         Err(status) => return refuse(&mut cx.writer, &status),
     };
     let last_event_id = head.value(Field::A2aLastEventId).and_then(number);

@@ -117,10 +117,6 @@ impl Status {
         }
         let mut fields = FieldLinesBuf::default();
         fields.push("grpc-status", &(self.code as u8).to_string());
-        if self.code == Code::Unimplemented {
-            // It says that nothing is decompressed.
-            fields.push("grpc-accept-encoding", "identity");
-        }
         if !self.message.is_empty() {
             fields.push("grpc-message", &self.encoded_message());
         }

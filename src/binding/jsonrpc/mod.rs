@@ -10,7 +10,7 @@ mod read;
 use crate::{
     binding::{
         CallContext, DecodeBuffers, Endpoint, Handled, RequestSource, answer::AnswerFormat,
-        envelope::Envelope, negotiation::has_type, stream::EventFraming,
+        coded::CodingRefusal, envelope::Envelope, negotiation::has_type, stream::EventFraming,
     },
     dialect::{Encode, WriteCx},
     fault::{Fault, FaultKind},
@@ -50,6 +50,32 @@ pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Sourc
         Ok(value) => single(cx, pack, version, value),
         Err(error) => not_read(cx, error),
     }
+}
+
+/// Answers a request whose content has a coding that is not read, or is not what its coding says;
+/// `body_bytes`: its length as it came.
+#[cold]
+pub fn refuse_coding(
+    cx: &mut CallContext<'_>,
+    body_bytes: usize,
+    refusal: &CodingRefusal,
+) -> Handled {
+    cx.begin_call(body_bytes);
+    let format = unknown(cx.endpoint);
+    match (cx.take_request(body_bytes), refusal.status) {
+        (Err(fault), _) => {
+            refuse_unread(cx, &fault);
+            cx.tell_refused(None, &format, &fault);
+            return Handled::Answered;
+        }
+        (Ok(()), Some(status)) => {
+            cx.writer.fields.extend(refusal.fields.get());
+            cx.writer.refuse_under(status, &format, &refusal.fault);
+        }
+        (Ok(()), None) => cx.writer.refuse(&format, &refusal.fault),
+    }
+    cx.tell_refused(None, &format, &refusal.fault);
+    Handled::Answered
 }
 
 /// Answers one request object.

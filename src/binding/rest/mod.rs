@@ -14,6 +14,7 @@ use crate::{
         CallContext, DecodeBuffers, Handled,
         answer::AnswerFormat,
         call::write_cx,
+        coded::CodingRefusal,
         cors,
         envelope::Envelope,
         jsonrpc::parse_fault,
@@ -133,6 +134,28 @@ pub fn refuse_unread(
     let form = version::rest(asked.as_deref(), target.form, forms, false).unwrap_or(target.form);
     cx.writer.is_head = head.method() == http::Method::Head;
     refuse(cx, head, media::media(head), plain(form, fault))
+}
+
+/// Answers a request whose content has a coding that is not read, or is not what its coding says;
+/// `body_bytes`: its length as it came.
+#[cold]
+pub fn refuse_coding(
+    cx: &mut CallContext<'_>,
+    head: &Head<'_>,
+    target: RestTarget<'_>,
+    body_bytes: usize,
+    refusal: CodingRefusal,
+) -> Handled {
+    cx.begin_call(body_bytes);
+    let CodingRefusal { mut fault, mut status, fields } = refusal;
+    if let Err(refused) = cx.take_request(body_bytes) {
+        (fault, status) = (refused, None);
+    }
+    let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
+    let form = version::rest(asked.as_deref(), target.form, forms, false).unwrap_or(target.form);
+    let status = status.unwrap_or_else(|| (form.status)(&fault));
+    cx.writer.fields.extend(fields.get());
+    refuse_call(cx, head, None, (form, fault, status, FieldLines::NONE))
 }
 
 /// Answers with a fault.

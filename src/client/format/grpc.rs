@@ -81,7 +81,7 @@ impl Format {
         match frame::look(bytes, bytes_max) {
             Framed::Partial(_) => Ok(None),
             Framed::Whole(length) => Ok(Some(frame::PREFIX..frame::PREFIX + length)),
-            Framed::Compressed => Err(TransportError::Coding(COMPRESSED)),
+            Framed::Compressed(_) => Err(TransportError::Coding(COMPRESSED)),
             Framed::TooLarge => Err(TransportError::TooLarge(limit)),
         }
     }

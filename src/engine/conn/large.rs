@@ -22,9 +22,15 @@ pub(in crate::engine) enum ParseTurn {
 }
 
 impl Conn {
-    /// Whether a body of this length can be handled; time begins anew for one that waits.
-    pub(in crate::engine) fn turn(&mut self, cx: &Cx<'_>, length: usize) -> ParseTurn {
-        if length <= LARGE_BODY_BYTES {
+    /// Whether a body of this length can be handled; time begins anew for one that waits. One with
+    /// a coding may become a large one.
+    pub(in crate::engine) fn turn(
+        &mut self,
+        cx: &Cx<'_>,
+        length: usize,
+        is_coded: bool,
+    ) -> ParseTurn {
+        if length <= LARGE_BODY_BYTES && !is_coded {
             return ParseTurn::Small;
         }
         match cx.engine.config.large.take(&mut self.ticket, cx.wake) {
@@ -36,7 +42,7 @@ impl Conn {
         }
     }
 
-    /// Handles a request whose large body ends at `total`.
+    /// Handles a request whose body, which is large or has a coding, ends at `total`.
     ///
     /// Out of line, so that small ones do not pay for it.
     #[inline(never)]
@@ -53,7 +59,7 @@ impl Conn {
         if request::asking(cx.engine, cx.peer, false).ignores_body(&head, &admission) {
             return self.answer_unread(cx, &head);
         }
-        let ParseTurn::Large(lease) = self.turn(cx, total - head_len) else {
+        let ParseTurn::Large(lease) = self.turn(cx, total - head_len, head.is_coded()) else {
             let need = u32::try_from(total).unwrap_or(u32::MAX);
             self.state = State::Reading { scanned: 0, need, continued: true };
             return Step::Wait;

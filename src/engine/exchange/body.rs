@@ -92,7 +92,12 @@ impl Exchange {
             BodyFraming::Chunked => body.len() <= self.limit.bytes_max,
             BodyFraming::None => false,
         };
-        fits && body.len() <= LARGE_BODY_BYTES && self.body.is_empty() && !self.is_late(cx.now)
+        let is_coded = match self.is_grpc {
+            true => frame::is_compressed(body),
+            false => head.head().is_coded(),
+        };
+        let is_small = body.len() <= LARGE_BODY_BYTES && !is_coded;
+        fits && is_small && self.body.is_empty() && !self.is_late(cx.now)
     }
 
     /// Refuses a request that is not handled yet.

@@ -8,11 +8,13 @@ use http::{
 };
 
 use crate::{
+    binding::grpc::frame::ACCEPTED_ENCODINGS,
     engine::HeadParts,
     http::{FieldLines, date::imf_fixdate, media},
     service::Now,
 };
 
+pub(super) const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// How nearly every call of gRPC ends.
 const OK: HeaderValue = HeaderValue::from_static("0");
@@ -76,6 +78,7 @@ impl Heads {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(head.media));
         }
         if head.media == media::GRPC {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(ACCEPTED_ENCODINGS));
             return response;
         }
         if let Some(date) = self.date(now) {

@@ -14,6 +14,7 @@ use crate::{
     auth::StreamPlace,
     binding::grpc::{
         self, Code, Rpc, Status,
+        frame::ACCEPTED_ENCODINGS,
         health::{self, Serving},
         reflection,
     },
@@ -27,7 +28,7 @@ use super::{
     CallGuard, Http2Shared,
     body::Body,
     deadline::{Deadline, earlier},
-    fields::trailers,
+    fields::{ACCEPT_ENCODING, trailers},
     message::{Messages, NoMessage},
     send::{Gone, Outgoing, Sending, take_piece},
 };
@@ -225,7 +226,9 @@ impl ServiceCall {
 /// Initial metadata.
 fn initial() -> Response<()> {
     let mut response = Response::new(());
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media::GRPC));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::GRPC));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(ACCEPTED_ENCODINGS));
     response
 }
 

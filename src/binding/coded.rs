@@ -1,0 +1,76 @@
+//! Content with a coding (`Content-Encoding`), decoded after its caller was admitted.
+//!
+//! Decoded content lives as long as its request is handled, in one turn of a worker, with the
+//! buffers of a large body: of those there are `large_bodies_max`, and the parser, which else
+//! copies a document, reads it in place.
+
+use crate::{
+    binding::body_limit::BodyLimit,
+    fault::{Fault, FaultKind},
+    http::{ACCEPTED_CODINGS, ContentCoding, FieldLinesBuf, Head, InflateError},
+    json::{self, Source},
+};
+
+/// Decoded content.
+pub struct DecodedBody(Vec<u8>);
+
+impl DecodedBody {
+    /// The content.
+    pub fn source(&mut self) -> Source<'_> {
+        let length = self.0.len().saturating_sub(json::PADDING);
+        Source::roomy(&mut self.0, length)
+    }
+}
+
+/// Content that is not read: why, under which status, and with which fields.
+pub struct CodingRefusal {
+    /// Why.
+    pub fault: Fault,
+    /// The status of HTTP, if it is not that of the fault in its dialect.
+    pub status: Option<u16>,
+    /// RFC 9110 §15.5.16: the codings that are accepted.
+    pub fields: FieldLinesBuf,
+}
+
+/// The content of a request, if it has a coding; `None`: it is as it came.
+///
+/// # Errors
+/// [`CodingRefusal`]: its coding is not read, it is broken, or it is too large.
+#[cold]
+pub fn decode(
+    head: &Head<'_>,
+    body: &[u8],
+    limit: BodyLimit,
+) -> Result<Option<DecodedBody>, Box<CodingRefusal>> {
+    let coding = match ContentCoding::of(head) {
+        Ok(Some(coding)) if !body.is_empty() => coding,
+        Ok(_) => return Ok(None),
+        Err(said) => return Err(unsupported(&said)),
+    };
+    match coding.inflate(body, limit.bytes_max, json::PADDING) {
+        Ok(content) => Ok(Some(DecodedBody(content))),
+        Err(error) => Err(refusal(coding, error, limit)),
+    }
+}
+
+fn unsupported(said: &str) -> Box<CodingRefusal> {
+    let mut fields = FieldLinesBuf::default();
+    fields.push("Accept-Encoding", ACCEPTED_CODINGS);
+    let shown: String = said.chars().take(64).collect();
+    let why = format!("Content-Encoding {shown:?} is not supported; accepted: {ACCEPTED_CODINGS}");
+    let fault = Fault::because(FaultKind::ContentTypeNotSupported, why);
+    Box::new(CodingRefusal { fault, status: Some(415), fields })
+}
+
+fn refusal(coding: ContentCoding, error: InflateError, limit: BodyLimit) -> Box<CodingRefusal> {
+    let (fault, status) = match error {
+        InflateError::Broken => {
+            let why = format!("the content is not valid {}", coding.name());
+            (Fault::because(FaultKind::Parse, why), None)
+        }
+        InflateError::TooLarge => {
+            (Fault::because(FaultKind::InvalidRequest, limit.too_large), Some(413))
+        }
+    };
+    Box::new(CodingRefusal { fault, status, fields: FieldLinesBuf::default() })
+}
