@@ -149,7 +149,7 @@ impl Limits {
                     .saturating_add(times(self.push_scopes_max, PUSH_SCOPE_BYTES)),
             ),
             (
-                "webhooks: posts under way (push_posts_bytes_max, task_bytes_max)",
+                "webhooks: posts in flight (push_posts_bytes_max, task_bytes_max)",
                 (self.push_posts_bytes_max as u64).saturating_add(self.task_bytes_max as u64),
             ),
             ("connections: state (connections_max)", times(self.connections_max, CONNECTION_BYTES)),

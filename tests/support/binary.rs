@@ -118,6 +118,14 @@ impl Binary {
         Binary::of(command)
     }
 
+    /// Starts the executable of the tests again for the test of this name, which is a server if the
+    /// variable is set and writes a banner.
+    pub fn start_test(test: &str, variable: &str, value: &str) -> Binary {
+        let mut command = Command::new(std::env::current_exe().expect("an executable"));
+        command.args(["--exact", test, "--nocapture"]).env(variable, value);
+        Binary::of(command)
+    }
+
     fn of(mut command: Command) -> Binary {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
