@@ -57,6 +57,7 @@ impl Maker {
             bits: [self.bits; 2],
             worker: 0,
             share: None,
+            peer: Default::default(),
         };
         let now = now(self.bits as u64 % 8);
         let reserved = self.store.reserve(new, now).expect("room");

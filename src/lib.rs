@@ -74,6 +74,10 @@ mod rpc;
 #[cfg(feature = "internals")]
 pub mod rpc;
 #[cfg(not(feature = "internals"))]
+mod shares;
+#[cfg(feature = "internals")]
+pub mod shares;
+#[cfg(not(feature = "internals"))]
 mod sse;
 #[cfg(feature = "internals")]
 pub mod sse;

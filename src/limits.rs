@@ -9,6 +9,7 @@ mod memory;
 mod units;
 pub mod webhooks;
 
+pub(crate) use memory::charged_peers_max;
 #[cfg(test)]
 pub(crate) use memory::{
     DEFERRED_CALL_BYTES, IDEMPOTENCY_ENTRY_BYTES, RECORD_NUMBER_BYTES, RESUME_TIMER_BYTES,

@@ -31,6 +31,7 @@ use crate::{
         Call, EventBuf, Generation, Message, Profile, RawText, Reply, Task, TaskEvent, TaskView,
         view::{ReplayPlace, Replayed},
     },
+    shares::Holder,
 };
 
 pub use crate::waiter::{SharedWaker, Waiter};
@@ -132,6 +133,20 @@ pub struct CallCx<'a> {
 }
 
 impl CallCx<'_> {
+    /// The holder of a task without an owner: the caller's address, or 64 bits of one of IPv6.
+    pub(crate) fn peer_holder(&self) -> Holder {
+        let caller = &self.caller;
+        if caller.scope.owner != OwnerIndex(0) {
+            return Holder::default();
+        }
+        let shares = self.shared.shares.as_ref();
+        let address = match shares {
+            Some(shares) => shares.address(caller),
+            None => caller.peer.remote.address(),
+        };
+        Holder::peer(address, caller.knows_callers)
+    }
+
     /// Says that the answer shows a task whose last record is this one; 0: nobody records.
     #[inline]
     pub fn shows(&mut self, record: u64) {

@@ -280,6 +280,7 @@ fn make(store: &Store, bits: &mut Counter, context_id: Option<&[u8]>) {
         bits: [bits.bits(), bits.bits()],
         worker: 0,
         share: None,
+        peer: Default::default(),
     };
     let reserved = store.reserve(new, NOW).unwrap();
     let none = EventBuf::default();

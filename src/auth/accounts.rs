@@ -178,17 +178,24 @@ impl CallerShares for LateShares {
         let account = match caller.principal {
             Some(principal) => self.accounts.of_owner(principal.owner(), now),
             None => {
-                let source = CredentialSource {
-                    fields: caller.fields,
-                    remote: caller.peer.remote,
-                    trusted_proxies: &self.trusted_proxies,
-                    ..CredentialSource::default()
-                };
-                let address = caller.fields.address().or_else(|| source.address());
-                self.accounts.of_address(address.unwrap_or(NOWHERE), now)
+                let address = self.address(caller).unwrap_or(NOWHERE);
+                self.accounts.of_address(address, now)
             }
         };
         Some(RunningShare { account: Some(account), ..share })
+    }
+
+    fn address(&self, caller: &Caller<'_>) -> Option<IpAddr> {
+        if self.trusted_proxies.is_empty() {
+            return caller.peer.remote.address();
+        }
+        let source = CredentialSource {
+            fields: caller.fields,
+            remote: caller.peer.remote,
+            trusted_proxies: &self.trusted_proxies,
+            ..CredentialSource::default()
+        };
+        caller.fields.address().or_else(|| source.address())
     }
 }
 

@@ -45,7 +45,7 @@ const HTTP2_HEAD_FACTOR: u64 = 6;
 #[cfg(feature = "grpc")]
 const HTTP2_HEADS_BYTES: u64 = 16 * 1024 * 1024;
 /// Memory of a slot for a task; see `store/slab.rs`.
-pub(crate) const SLOT_BYTES: u64 = 168;
+pub(crate) const SLOT_BYTES: u64 = 184;
 /// Memory of the number of a task's last record, which each slot has when there is a tap.
 pub(crate) const RECORD_NUMBER_BYTES: u64 = 8;
 /// Memory that one task holds beside its log and its slot: order entry, context entry, and its
@@ -56,6 +56,9 @@ const TASK_OVERHEAD_BYTES: u64 = 160;
 const SHARDS_QUARTER_BYTES_PER_TASK: u64 = 17;
 /// Slots that each worker's shards may keep for themselves: three chunks in each.
 const SHARDS_BYTES: u64 = 16 * 3 * 32 * (SLOT_BYTES + RECORD_NUMBER_BYTES);
+/// Memory of the charge of an anonymous caller with tasks in all shards of a group: 300 bytes in the
+/// group, and 130 in each of 16 shards, with half of their maps and lists empty.
+const CHARGE_BYTES: u64 = 300 + 16 * 130;
 
 /// Memory of one timer of an agent to be called again: 32 bytes, and half of a heap may be empty,
 /// or a little more; see `op/timer.rs`.
@@ -67,8 +70,8 @@ pub(crate) const DEFERRED_CALL_BYTES: u64 = 1024;
 /// Memory of a send that is known again: 96 bytes in a ring and 8 for its chain, of which half may
 /// be empty, and the place of a direct message in a tree; see `op/idempotency/ring.rs`.
 pub(crate) const IDEMPOTENCY_ENTRY_BYTES: u64 = 448;
-/// Memory of what one shard has for one tenant: a list for each state, each with room for a few
-/// tasks.
+/// Memory of what one shard has for one tenant or owner: a list for each state, each with room for a
+/// few tasks, and a charge.
 const SPACE_BYTES: u64 = 3 * 1024;
 /// Memory of what is counted for one owner, and again in each group of shards; see
 /// `store/running.rs`.
@@ -102,6 +105,15 @@ const PROCESS_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Memory of a worker with its stack and buffers, beside what it handles small bodies with.
 const WORKER_BYTES: u64 = 1024 * 1024;
+
+/// Anonymous callers that have a charge each in the smallest store.
+const CHARGED_PEERS_LEAST: usize = 64;
+
+/// Anonymous callers with tasks in a group of shards that have a charge each, where the group has so
+/// many tasks: an equal share is still 128 tasks.
+pub(crate) fn charged_peers_max(tasks: usize) -> usize {
+    (tasks / 128).max(CHARGED_PEERS_LEAST)
+}
 
 impl Limits {
     /// The worst case of resident memory as labelled terms, in bytes, for `workers` threads. A
@@ -194,7 +206,10 @@ impl Limits {
         // Half a slot more, since slots come and go by the chunk.
         let slots = (SLOT_BYTES + RECORD_NUMBER_BYTES) * 3 / 2;
         let each = lists + slots + TASK_OVERHEAD_BYTES;
-        tasks.saturating_mul(each).saturating_add(fixed)
+        // As many again stand for several callers each.
+        let peers = 2 * charged_peers_max(self.tasks_max / groups as usize) as u64;
+        let charges = (groups as u64).saturating_mul(peers).saturating_mul(CHARGE_BYTES);
+        tasks.saturating_mul(each).saturating_add(fixed).saturating_add(charges)
     }
 
     /// Names, counts of each owner, and lists of each tenant and each owner in each shard in which they have tasks, which

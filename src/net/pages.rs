@@ -58,7 +58,7 @@ impl Pages {
         }
         let most = server.engine.limits().tasks_max as u64;
         let stats = server.engine.stats();
-        let has_room = stats.is_none_or(|stats| stats.count() < most || stats.finished() > 0);
+        let has_room = stats.is_none_or(|stats| stats.count() < most || stats.may_leave() > 0);
         *known = Some((Instant::now(), has_room));
         has_room
     }

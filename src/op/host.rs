@@ -312,7 +312,10 @@ impl JobHost for Core {
         }
         let kept = self.update_job(task, |edit| edit.keep(bytes)).ok_or(NotKept::Closed)?;
         kept.map_err(|refused| match refused {
-            Refused::Full | Refused::OutOfBytes | Refused::ShareBytesTaken(_) => NotKept::NoRoom,
+            Refused::Full
+            | Refused::OutOfBytes
+            | Refused::OwnShareFull { .. }
+            | Refused::ShareBytesTaken(_) => NotKept::NoRoom,
             Refused::TooLarge | Refused::Taken | Refused::Terminal | Refused::ShareTaken(_) => {
                 NotKept::Closed
             }

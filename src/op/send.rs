@@ -18,6 +18,7 @@ use crate::{
         push::CheckedWebhook,
     },
     service::{Answer, CallCx, CallLink, Caller, Cursor, Outcome, WaitHandle},
+    shares::Holder,
     store::{NewTask, StoredTask, TaskKey},
 };
 
@@ -76,7 +77,7 @@ impl Core {
     ) -> Result<Outcome, Fault> {
         self.check_begins()?;
         let bits = [cx.entropy.bits(), cx.entropy.bits()];
-        let new = new_task(&cx.caller, send, registered.incarnation, bits);
+        let new = new_task(&cx.caller, send, registered.incarnation, bits, cx.peer_holder());
         let reserving = self.store.reserve(new, cx.now);
         let reserved = reserving.as_ref().map_err(|refused| *refused)?;
         let _webhooks = self.watch_new(cx, reserved, webhook)?;
@@ -268,6 +269,7 @@ fn new_task<'a>(
     send: &Send<'a>,
     incarnation: u32,
     bits: [u128; 2],
+    peer: Holder,
 ) -> NewTask<'a> {
     NewTask {
         scope: caller.scope,
@@ -277,6 +279,7 @@ fn new_task<'a>(
         bits,
         worker: caller.worker,
         share: caller.running,
+        peer,
     }
 }
 

@@ -1,6 +1,9 @@
 //! What all calls of a server use, whoever makes them.
 
-use std::sync::{Arc, atomic::AtomicUsize};
+use std::{
+    net::IpAddr,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use super::{Caller, Now, RunningShare};
 
@@ -18,4 +21,7 @@ pub trait CallerShares: Send + Sync {
     /// What a caller may take beside the tasks that it owns: places on its account; `None`: as many
     /// as there is room for.
     fn running(&self, caller: &Caller<'_>, now: Now) -> Option<RunningShare>;
+
+    /// The address of a caller: that which trusted proxies have forwarded, if there are any.
+    fn address(&self, caller: &Caller<'_>) -> Option<IpAddr>;
 }

@@ -11,8 +11,9 @@ pub struct ServiceStats {
     pub bytes: u64,
     /// Finished tasks that have left because of `task_ttl_ms`, `tasks_max` and `store_bytes_max`.
     pub evicted: [u64; 3],
-    /// Unfinished tasks that failed because of `unfinished_idle_ms` and `input_required_ttl_ms`.
-    pub ended: [u64; 2],
+    /// Unfinished tasks that failed because of `unfinished_idle_ms` and `input_required_ttl_ms`, and
+    /// those that made room for others because their owner had its share of the store.
+    pub ended: [u64; 3],
 }
 
 impl ServiceStats {
@@ -20,16 +21,18 @@ impl ServiceStats {
     pub const EVICTED_BY: [&'static str; 3] = ["task_ttl_ms", "tasks_max", "store_bytes_max"];
 
     /// The limits behind [`ServiceStats::ended`], in its order.
-    pub const ENDED_BY: [&'static str; 2] = ["unfinished_idle_ms", "input_required_ttl_ms"];
+    pub const ENDED_BY: [&'static str; 3] =
+        ["unfinished_idle_ms", "input_required_ttl_ms", "owner_share"];
 
     /// All tasks.
     pub fn count(&self) -> u64 {
         self.tasks.iter().sum()
     }
 
-    /// Those that have finished, and make room when there must be some.
-    pub fn finished(&self) -> u64 {
+    /// Finished and waiting tasks, which leave when room is needed.
+    pub fn may_leave(&self) -> u64 {
         let states = TaskState::ALL.iter().zip(self.tasks);
-        states.filter(|(state, _)| state.is_terminal()).map(|(_, count)| count).sum()
+        let may_leave = |state: &TaskState| state.is_terminal() || state.is_interrupted();
+        states.filter(|(state, _)| may_leave(state)).map(|(_, count)| count).sum()
     }
 }

@@ -85,6 +85,11 @@ impl SharedLimit {
         SharedLimit { free, most: signed(most), portion: signed(portion) }
     }
 
+    /// The limit.
+    pub fn most(&self) -> usize {
+        self.most as usize
+    }
+
     /// What is taken at a time; a store that has one group has no use for a smaller number.
     pub fn portion(&self) -> usize {
         self.portion as usize

@@ -5,9 +5,13 @@
 //! task that waits for its client has no place among the running tasks of its caller: what continues
 //! it takes one first.
 
+use std::sync::Arc;
+
 use super::{
-    Refused, ScopeNames, Store,
+    LAST_WORDS, Refused, ScopeNames, Store,
+    charges::{Resource, TaskList},
     door::{Change, Entered},
+    evict::Need,
     group::Group,
     id::group_of,
     running::CountedFor,
@@ -34,6 +38,8 @@ pub struct Edit<'e> {
     seq: u64,
     /// Bytes that were taken of the store's budget for the task: at least what it holds.
     charged: usize,
+    /// Bytes that its charge counts.
+    held: usize,
     /// True: the task has a place among the running tasks of its caller, if it counts for somebody.
     has_place: bool,
     /// Bytes that are counted for its caller, if it has such a place: at least what it holds, too.
@@ -56,7 +62,7 @@ impl<'e> Edit<'e> {
         let (seq, charged) = (task.seq(), task.heap_bytes() + slot.kept().len());
         let has_place = runs(task);
         let share_charged = if has_place { charged } else { 0 };
-        let (group, status_ms) = (store.group(at), None);
+        let (group, held, status_ms) = (store.group(at), charged, None);
         Some(Edit {
             store,
             group,
@@ -67,6 +73,7 @@ impl<'e> Edit<'e> {
             wakes,
             seq,
             charged,
+            held,
             has_place,
             share_charged,
             status_ms,
@@ -82,7 +89,7 @@ impl<'e> Edit<'e> {
         now: Now,
         wakes: &'e mut Wakes,
     ) -> Edit<'e> {
-        let (seq, status_ms) = (0, Some(now.unix_ms));
+        let (seq, held, status_ms) = (0, 0, Some(now.unix_ms));
         let (has_place, share_charged) = (true, charged);
         Edit {
             store,
@@ -94,6 +101,7 @@ impl<'e> Edit<'e> {
             wakes,
             seq,
             charged,
+            held,
             has_place,
             share_charged,
             status_ms,
@@ -103,7 +111,7 @@ impl<'e> Edit<'e> {
     /// The task as it is now.
     ///
     /// # Panics
-    /// Never: an edit is opened on a task, and only a finished task can be evicted.
+    /// Never: an edit is opened on a task, which is not evicted meanwhile.
     pub fn task(&self) -> &Task {
         match self.shard.slab[self.index].task.get() {
             Some(task) => task,
@@ -213,7 +221,9 @@ impl<'e> Edit<'e> {
         self.put(event).inspect_err(|refused| match refused {
             Refused::Terminal | Refused::Taken => {}
             Refused::TooLarge => self.fail(&self.store.last_words[0]),
-            Refused::Full | Refused::OutOfBytes => self.fail(&self.store.last_words[1]),
+            Refused::Full | Refused::OutOfBytes | Refused::OwnShareFull { .. } => {
+                self.fail(&self.store.last_words[1]);
+            }
             Refused::ShareBytesTaken(_) => self.fail(&self.store.last_words[2]),
             Refused::ShareTaken(_) => self.fail(&self.store.last_words[3]),
         })
@@ -249,7 +259,7 @@ impl<'e> Edit<'e> {
             if task.state().is_terminal() || self.take_share(growth).is_err() {
                 return 0;
             }
-            if !store.budget.bytes.take(&self.group.bytes, growth) {
+            if !self.take_free_bytes(growth) {
                 self.give_back_share(growth);
                 return 0;
             }
@@ -295,10 +305,8 @@ impl<'e> Edit<'e> {
     #[inline]
     fn take_bytes(&mut self, bytes: usize, of_share: usize) -> Result<(), Refused> {
         self.take_share(of_share)?;
-        if !self.store.budget.bytes.take(&self.group.bytes, bytes) {
-            let held = Some(&mut *self.shard);
-            let made = self.store.make_byte_room(bytes, self.at, held, self.wakes);
-            made.inspect_err(|_| self.give_back_share(of_share))?;
+        if !self.take_free_bytes(bytes) {
+            self.make_room(bytes).inspect_err(|_| self.give_back_share(of_share))?;
         }
         self.charged += bytes;
         Ok(())
@@ -322,6 +330,36 @@ impl<'e> Edit<'e> {
         self.has_place = true;
         // Without room for the bytes the task still waits, and gives the place back with the edit.
         self.take_share(held)
+    }
+
+    /// Takes bytes of the store's budget that are free; false: there are not as many, or strangers
+    /// have their half.
+    #[inline]
+    fn take_free_bytes(&self, bytes: usize) -> bool {
+        let charge = self.shard.charged.charge(self.shard.slab[self.index].charge);
+        charge.is_some_and(|charge| {
+            self.store.is_within_half(charge.holder, Resource::Bytes, bytes)
+                && self.store.budget.bytes.take(&self.group.bytes, bytes)
+        })
+    }
+
+    /// Takes bytes of the store's budget for which tasks leave.
+    #[cold]
+    fn make_room(&mut self, bytes: usize) -> Result<(), Refused> {
+        let slot = &self.shard.slab[self.index];
+        let Some(charge) = self.shard.charged.charge(slot.charge).map(Arc::clone) else {
+            return Err(Refused::OutOfBytes);
+        };
+        self.store.make_room(Need {
+            group: group_of(self.at),
+            charge: &charge,
+            resource: Resource::Bytes,
+            wanted: bytes,
+            held: Some((self.at, &mut *self.shard)),
+            edited: Some((self.at, self.index)),
+            now: self.now,
+            wakes: &mut *self.wakes,
+        })
     }
 
     /// Takes bytes of the share of whoever the task counts for, if it has a place there.
@@ -369,6 +407,18 @@ impl<'e> Edit<'e> {
         }
     }
 
+    /// Ends the task, which makes room for others; false: there is no room for its last words but
+    /// what is kept back for one task of the shard.
+    #[cold]
+    pub(super) fn end_evicted(&mut self) -> bool {
+        let has_room = self.take_free_bytes(LAST_WORDS);
+        if has_room {
+            self.charged += LAST_WORDS;
+        }
+        self.fail(&self.store.last_words[4]);
+        has_room
+    }
+
     /// Ends the task with words for which its log and the store keep room.
     fn fail(&mut self, why: &MessageBuf) {
         let event = failed(why, self.now);
@@ -395,11 +445,15 @@ impl Drop for Edit<'_> {
     fn drop(&mut self) {
         let (seq, mono_ms) = (self.seq, self.now.mono_ms);
         let slot = self.slot();
-        if slot.task.get().is_some_and(|task| task.seq() != seq) {
+        let has_event = slot.task.get().is_some_and(|task| task.seq() != seq);
+        if has_event {
             slot.event_ms = mono_ms;
         }
         let Some(status_ms) = self.status_ms.map(|ms| ms.min(self.now.unix_ms)) else {
             self.note_running();
+            if has_event {
+                self.note_event();
+            }
             return self.close();
         };
         let slot = self.slot();
@@ -411,13 +465,21 @@ impl Drop for Edit<'_> {
             }
         }
         self.note_running();
-        self.shard.list(self.index, self.group.stamp(status_ms));
-        self.group.note_oldest(self.at, self.shard.oldest_stamp());
+        self.shard.list(self.index, self.at, self.group.stamp(status_ms));
         self.close();
     }
 }
 
 impl Edit<'_> {
+    /// Moves a running task behind the others of its charge, since it had an event.
+    #[inline]
+    fn note_event(&mut self) {
+        let slot = &self.shard.slab[self.index];
+        if slot.listed.map(TaskList::of) == Some(TaskList::Running) {
+            self.shard.charged.touch(&mut self.shard.slab, self.index, self.at);
+        }
+    }
+
     /// Counts what the task holds now among the bytes of whoever it counts for, and none of them,
     /// nor the task among those that run, when it has ended or waits for its client.
     #[inline]
@@ -461,6 +523,9 @@ impl Edit<'_> {
         let kept = if is_over { 0 } else { slot.kept().len() };
         let held = task.heap_bytes() + kept;
         self.store.budget.bytes.settle(&self.group.bytes, self.charged, held);
+        if let Some(charge) = self.shard.charged.charge(slot.charge) {
+            self.group.charges.settle_bytes(charge, self.held, held);
+        }
         match (is_news, is_over) {
             (false, _) => {}
             (true, false) => self.shard.wake(self.index, self.wakes),

@@ -1,23 +1,32 @@
 //! Making room: which finished task leaves, and when.
 //!
-//! Room is made before it is used, and for the group of the shard where it is needed. Of a group's
-//! shards the task that ended first goes first. Other groups are looked at now and then: where a
-//! task ended [`LEAD_MS`] before any of this group's, or this group has none, what others have and
-//! do not use is taken, and then the oldest of all goes.
+//! Room is made before it is used, and for the group of the shard where it is needed. A holder that
+//! needs more than its equal share of the group makes room from its own tasks, the oldest first. For
+//! a holder below its share the oldest task of a holder above its share leaves. So no holder below
+//! its share loses a task to another, or is refused for its tasks.
+//!
+//! Where no finished task may leave, a waiting one fails and leaves; for a holder below its share, as
+//! the last resort, the running one of a holder above its share whose last event is the oldest.
+//!
+//! Other groups are looked at now and then: where a task of the same holder ended [`LEAD_MS`] before
+//! any of this group's, or this group has none, what others have and do not use is taken, and then
+//! the oldest task of the holder leaves, wherever it is.
 
-use std::sync::{PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 use super::{
-    Refused, Store,
-    budget::{SharedLimit, Spare},
-    group::{Eviction, floor_of},
+    Edit, Refused, Store,
+    budget::SharedLimit,
+    charges::{Above, Charge, Resource, TaskList},
+    group::{Eviction, Group, floor_of},
     id::{GROUP, group_of},
+    idle::EndReason,
     shard::Shard,
     slab::CHUNK,
     sync::{MutexGuard, atomic::Ordering::Relaxed},
     waiters::Wakes,
 };
-use crate::service::Now;
+use crate::{service::Now, shares::Holder};
 
 /// Finished tasks that one [`Store::sweep`] evicts from one shard at most.
 const SWEEP: usize = 64;
@@ -28,14 +37,57 @@ const SPARED_LOOKS: usize = 64;
 /// How much earlier a task of another group must have ended to go before those of this one.
 const LEAD_MS: u64 = 1_000;
 
-/// Who makes room for what.
-struct Need<'n> {
+/// Charges above their share that are tried, where the shard of another's task is locked.
+const TRIES: usize = 4;
+
+/// Tasks of one holder that are looked at for one to which no client listens.
+const LISTENED_LOOKS: usize = 64;
+
+/// Which tasks of other holders leave.
+#[derive(Clone, Copy)]
+struct OthersTasks {
+    list: TaskList,
+    /// Only those of strangers.
+    is_stranger: bool,
+}
+
+/// What room is needed for.
+pub(super) struct Need<'n> {
     /// The group that it is for.
-    group: usize,
+    pub group: usize,
+    /// The charge that it is for, in that group.
+    pub charge: &'n Arc<Charge>,
+    pub resource: Resource,
+    pub wanted: usize,
     /// The shard whose lock the caller has.
-    held: Option<(usize, &'n mut Shard)>,
-    why: Eviction,
-    wakes: &'n mut Wakes,
+    pub held: Option<(usize, &'n mut Shard)>,
+    /// A task in the hands of the caller, which stays: its shard and its slot.
+    pub edited: Option<(usize, u32)>,
+    pub now: Now,
+    pub wakes: &'n mut Wakes,
+}
+
+fn why(resource: Resource) -> Eviction {
+    match resource {
+        Resource::Tasks => Eviction::Count,
+        Resource::Bytes => Eviction::Bytes,
+    }
+}
+
+/// The tasks in a list of a charge in a shard, but the one that stays, and of those that wait the ones
+/// that have just got an answer, at which their agent is at work.
+fn ending(
+    at: usize,
+    shard: &Shard,
+    charge: &Charge,
+    list: TaskList,
+    stays: Option<(usize, u32)>,
+) -> impl Iterator<Item = u32> {
+    let tasks = shard.charged.tasks(&shard.slab, charge.holder, list);
+    tasks.filter(move |index| {
+        let is_answered = list == TaskList::Waiting && shard.slab[*index].turns > 0;
+        !is_answered && stays != Some((at, *index))
+    })
 }
 
 impl Store {
@@ -58,9 +110,6 @@ impl Store {
             // A wall clock that was set back would make some groups' tasks look older than others'.
             group.catch_up(latest);
             for at in (number * GROUP..).take(GROUP) {
-                if group.has_no_finished(at) {
-                    continue;
-                }
                 let mut wakes = Wakes::default();
                 let mut shard = self.lock(at);
                 self.expire(at, &mut shard, now, &mut wakes, SWEEP);
@@ -106,43 +155,71 @@ impl Store {
         }
     }
 
-    /// Takes room for one more task of a shard of which there is none without an eviction.
-    #[inline(never)]
-    pub(super) fn make_task_room(&self, at: usize, wakes: &mut Wakes) -> Result<(), Refused> {
-        let need = Need { group: group_of(at), held: None, why: Eviction::Count, wakes };
-        let spare = |group: usize| &self.groups[group].tasks;
-        self.make_room(need, &self.budget.tasks, spare, 1).ok_or(Refused::Full)
+    /// Whether what strangers hold together, and so much more of a holder, is within their half.
+    #[inline]
+    pub(super) fn is_within_half(&self, holder: Holder, resource: Resource, more: usize) -> bool {
+        !holder.is_stranger() || self.strangers_have_room(resource, more)
     }
 
-    /// Takes room for `wanted` bytes more of a shard, of which there are none without an eviction;
-    /// `held` is the shard, if the caller has its lock.
+    #[inline(never)]
+    fn strangers_have_room(&self, resource: Resource, more: usize) -> bool {
+        let held = self.groups.iter().map(|group| group.charges.held_by_strangers(resource));
+        held.sum::<usize>().saturating_add(more) <= self.limit(resource).most() / 2
+    }
+
+    /// Takes room for one more task of a holder in a shard, of which there is none without an
+    /// eviction.
+    #[inline(never)]
+    pub(super) fn make_task_room(
+        &self,
+        (at, holder): (usize, Holder),
+        now: Now,
+        wakes: &mut Wakes,
+    ) -> Result<(), Refused> {
+        let (charges, group) = (&self.group(at).charges, group_of(at));
+        let charge = &charges.enter(holder);
+        let (resource, wanted, held, edited) = (Resource::Tasks, 1, None, None);
+        let made =
+            self.make_room(Need { group, charge, resource, wanted, held, edited, now, wakes });
+        charges.leave(charge);
+        made
+    }
+
+    /// Takes room for `wanted` bytes more of a holder in a shard, of which there are none without
+    /// an eviction.
     #[inline(never)]
     pub(super) fn make_byte_room(
         &self,
         wanted: usize,
-        at: usize,
-        held: Option<&mut Shard>,
+        (at, holder): (usize, Holder),
+        now: Now,
         wakes: &mut Wakes,
     ) -> Result<(), Refused> {
-        let bytes = &self.budget.bytes;
-        if !bytes.could_hold(wanted) {
-            return Err(Refused::OutOfBytes);
-        }
-        let held = held.map(|shard| (at, shard));
-        let need = Need { group: group_of(at), held, why: Eviction::Bytes, wakes };
-        let spare = |group: usize| &self.groups[group].bytes;
-        self.make_room(need, bytes, spare, wanted).ok_or(Refused::OutOfBytes)
+        let (charges, group) = (&self.group(at).charges, group_of(at));
+        let charge = &charges.enter(holder);
+        let (resource, held, edited) = (Resource::Bytes, None, None);
+        let made =
+            self.make_room(Need { group, charge, resource, wanted, held, edited, now, wakes });
+        charges.leave(charge);
+        made
     }
 
-    /// Makes a slot of a shard free that has none: there is a chunk more, or a finished task less.
+    /// Makes a slot of a shard free for a holder that has none: there is a chunk more, or a finished
+    /// task less.
     #[inline(never)]
-    pub(super) fn make_slot(&self, at: usize, shard: &mut Shard, wakes: &mut Wakes) -> bool {
+    pub(super) fn make_slot(
+        &self,
+        at: usize,
+        shard: &mut Shard,
+        holder: Holder,
+        wakes: &mut Wakes,
+    ) -> bool {
         let (number, slots) = (group_of(at), &self.budget.slots);
         let spare = |group: usize| &self.groups[group].slots;
         if !slots.take(spare(number), CHUNK) {
             slots.gather(spare(number), (0..self.groups.len()).map(spare));
             if !slots.take(spare(number), CHUNK) {
-                return self.evict_from(at, shard, number, Eviction::Count, wakes);
+                return self.evict_in(at, shard, holder, wakes);
             }
         }
         let is_grown = shard.slab.grow();
@@ -152,85 +229,309 @@ impl Store {
         is_grown
     }
 
-    /// Evicts until `wanted` could be taken; `None`: no task is left that can go.
-    fn make_room<'s>(
-        &'s self,
-        mut need: Need<'_>,
-        limit: &SharedLimit,
-        spare: impl Fn(usize) -> &'s Spare,
-        wanted: usize,
-    ) -> Option<()> {
-        let mut has_gathered = false;
+    /// Evicts a finished task of a shard: one of the holder, else one of a holder above its share.
+    #[cold]
+    fn evict_in(&self, at: usize, shard: &mut Shard, holder: Holder, wakes: &mut Wakes) -> bool {
+        let shares = self.group(at).charges.shares(Resource::Tasks);
+        let others = shard.charged.charges().filter(|charge| shares.is_above(charge));
+        let holders = std::iter::once(holder).chain(others.map(|charge| charge.holder));
+        let first = |holder| shard.charged.first(holder, TaskList::Finished);
+        let Some(index) = holders.into_iter().find_map(first) else { return false };
+        shard.finished.remove(&mut shard.slab, index);
+        self.evict_task((at, index), shard, group_of(at), Eviction::Count, wakes);
+        true
+    }
+
+    fn limit(&self, resource: Resource) -> &SharedLimit {
+        match resource {
+            Resource::Tasks => &self.budget.tasks,
+            Resource::Bytes => &self.budget.bytes,
+        }
+    }
+
+    /// Evicts until what is wanted could be taken.
+    ///
+    /// # Errors
+    /// [`Refused::Full`], [`Refused::OutOfBytes`]; [`Refused::OwnShareFull`] where the holder has
+    /// its share, and other holders have theirs.
+    pub(super) fn make_room(&self, mut need: Need<'_>) -> Result<(), Refused> {
+        let (limit, resource, wanted) = (self.limit(need.resource), need.resource, need.wanted);
+        let full = match resource {
+            Resource::Tasks => Refused::Full,
+            Resource::Bytes => Refused::OutOfBytes,
+        };
+        if !limit.could_hold(wanted) {
+            return Err(full);
+        }
+        let (spare, mut has_gathered) = (self.groups[need.group].spare(resource), false);
         loop {
-            let goes_first = self.goes_first(need.group);
-            if !(goes_first && self.evict_of(need.group, &mut need)) {
-                // What others do not use comes before what they store.
-                if !std::mem::replace(&mut has_gathered, true) {
-                    limit.gather(spare(need.group), (0..self.groups.len()).map(&spare));
-                } else if !self.evict_oldest(&mut need) {
-                    return None;
-                }
+            if !self.make_some(&mut need, &mut has_gathered) {
+                let is_share = self.is_own_share_full(&need);
+                return Err(if is_share { self.own_share_full(&mut need) } else { full });
             }
-            if limit.take(spare(need.group), wanted) {
-                return Some(());
+            let is_within_half = self.is_within_half(need.charge.holder, resource, wanted);
+            if is_within_half && limit.take(spare, wanted) {
+                return Ok(());
             }
         }
     }
 
-    /// True when the tasks of a group are to go before those of others, as far as is known since
-    /// the last look.
-    fn goes_first(&self, number: usize) -> bool {
-        let group = &self.groups[number];
-        let unlooked = group.unlooked.load(Relaxed);
-        if unlooked > 0 {
-            group.unlooked.store(unlooked - 1, Relaxed);
+    /// Whether a holder has its share, and others have something, too.
+    #[cold]
+    fn is_own_share_full(&self, need: &Need<'_>) -> bool {
+        let charges = &self.groups[need.group].charges;
+        let has_share = !charges.shares(need.resource).fits(need.charge, need.wanted);
+        let holder = need.charge.holder;
+        let others =
+            |group: &Group| group.charges.len() > usize::from(group.charges.find(holder).is_some());
+        let is_over = !self.is_within_half(holder, need.resource, need.wanted);
+        has_share && (is_over || self.groups.iter().any(others))
+    }
+
+    /// That a holder has its share, and when one of its tasks ends at the latest.
+    #[cold]
+    fn own_share_full(&self, need: &mut Need<'_>) -> Refused {
+        let (charge, mut oldest_ms) = (need.charge, None::<u64>);
+        for at in (need.group * GROUP..).take(GROUP) {
+            self.in_shard(at, need, |shard, _| {
+                let first = shard.charged.first(charge.holder, TaskList::Running);
+                let event_ms = first.map(|index| shard.slab[index].event_ms);
+                oldest_ms = oldest_ms.into_iter().chain(event_ms).min();
+                true
+            });
+        }
+        let idle_ms = need.now.mono_ms.saturating_sub(oldest_ms.unwrap_or_default());
+        let left_ms = match oldest_ms {
+            Some(_) => self.idle_times.unfinished_idle_ms.saturating_sub(idle_ms),
+            None => 0,
+        };
+        // The sweep that ends it comes once a second.
+        let retry_s = u32::try_from(left_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
+        Refused::OwnShareFull { retry_s: retry_s.saturating_add(1) }
+    }
+
+    /// Gives back something of a limit; false: no task is left that may leave for the holder.
+    fn make_some(&self, need: &mut Need<'_>, has_gathered: &mut bool) -> bool {
+        use TaskList::{Finished, Running, Waiting};
+        let (number, charge, resource) = (need.group, need.charge, need.resource);
+        let shares = self.groups[number].charges.shares(resource);
+        let is_stranger = !self.is_within_half(charge.holder, resource, need.wanted);
+        let mut gather = || {
+            // What strangers may have, no other group has left over.
+            let is_first = !is_stranger && !std::mem::replace(has_gathered, true);
+            if is_first {
+                let spares = self.groups.iter().map(|group| group.spare(resource));
+                self.limit(resource).gather(self.groups[number].spare(resource), spares);
+            }
+            is_first
+        };
+        let others = |list| OthersTasks { list, is_stranger };
+        if shares.fits(charge, need.wanted) {
+            let has_some = self.evict_above(number, need, others(Finished)) || gather();
+            let lists = [Finished, Waiting, Running];
+            if has_some || lists.into_iter().any(|list| self.evict_others(need, others(list))) {
+                return true;
+            }
+        }
+        let goes_first = self.goes_first(charge);
+        if goes_first && self.evict_of(number, charge, need) {
             return true;
         }
-        let stamp =
-            |group: usize| self.groups[group].oldest(0).map_or(u64::MAX, |(stamp, _)| stamp);
-        let others = (0..self.groups.len()).map(stamp).min().unwrap_or(u64::MAX);
-        let goes_first = stamp(number) <= others.saturating_add(floor_of(LEAD_MS));
+        // What others do not use comes before what they store.
+        if gather() || self.evict_oldest(need) {
+            return true;
+        }
+        let is_below = shares.is_below(charge);
+        let below = |list, need: &mut Need<'_>| is_below && self.evict_others(need, others(list));
+        below(Finished, need)
+            || self.end_waiting(need)
+            || below(Waiting, need)
+            || below(Running, need)
+    }
+
+    /// True when the tasks of a charge are to go before those of its holder in other groups, as
+    /// far as is known since the last look.
+    fn goes_first(&self, charge: &Charge) -> bool {
+        if self.groups.len() == 1 {
+            return true;
+        }
+        let unlooked = charge.unlooked.load(Relaxed);
+        if unlooked > 0 {
+            charge.unlooked.store(unlooked - 1, Relaxed);
+            return true;
+        }
+        let stamp = |group: &Group| {
+            let charge = group.charges.find(charge.holder)?;
+            charge.oldest(0).map(|(stamp, _)| stamp)
+        };
+        let others = self.groups.iter().filter_map(stamp).min().unwrap_or(u64::MAX);
+        let own = charge.oldest(0).map_or(u64::MAX, |(stamp, _)| stamp);
+        let goes_first = own <= others.saturating_add(floor_of(LEAD_MS));
         if goes_first {
             let portion = u32::try_from(self.budget.tasks.portion()).unwrap_or(u32::MAX);
-            group.unlooked.store(portion, Relaxed);
+            charge.unlooked.store(portion, Relaxed);
         }
         goes_first
     }
 
-    /// Evicts the task that ended first of those of all groups.
+    /// Evicts the task of a holder that ended first, in any group.
     fn evict_oldest(&self, need: &mut Need<'_>) -> bool {
         let mut skipped = 0u64;
         loop {
             let groups = self.groups.iter().enumerate();
             let groups = groups.filter(|(number, _)| skipped >> number & 1 == 0);
-            let stamps = groups.filter_map(|(number, group)| Some((group.oldest(0)?.0, number)));
-            let Some((_, number)) = stamps.min() else { return false };
-            if self.evict_of(number, need) {
+            let oldest = groups.filter_map(|(number, group)| {
+                let charge = group.charges.find(need.charge.holder)?;
+                Some((charge.oldest(0)?.0, number, charge))
+            });
+            let oldest = oldest.min_by_key(|(stamp, ..)| *stamp);
+            let Some((_, number, charge)) = oldest else { return false };
+            if self.evict_of(number, &charge, need) {
                 return true;
             }
             skipped |= 1 << number;
         }
     }
 
-    /// Evicts the task of a group that ended first.
-    fn evict_of(&self, number: usize, need: &mut Need<'_>) -> bool {
+    /// Evicts a task of a holder above its share, of the group first for which it is.
+    #[cold]
+    fn evict_others(&self, need: &mut Need<'_>, of: OthersTasks) -> bool {
+        let own = need.group;
+        self.evict_above(own, need, of)
+            || (0..self.groups.len())
+                .any(|number| number != own && self.evict_above(number, need, of))
+    }
+
+    /// Evicts a task of a charge above its share in a group.
+    fn evict_above(&self, number: usize, need: &mut Need<'_>, of: OthersTasks) -> bool {
+        let charges = &self.groups[number].charges;
+        let OthersTasks { list, is_stranger } = of;
+        let shares = &match number == need.group {
+            true => charges.shares(need.resource),
+            false => charges.least_shares(need.resource),
+        };
+        let above = Above { shares, list, is_stranger };
+        (0..TRIES).any(|round| {
+            let charge = charges.above(above, round > 0);
+            charge.is_some_and(|charge| match list {
+                TaskList::Finished => self.evict_of(number, &charge, need),
+                TaskList::Waiting | TaskList::Running => self.end_of(number, &charge, need, list),
+            })
+        })
+    }
+
+    /// Ends the waiting task of a holder that has waited for the longest, in any group, and evicts
+    /// it.
+    #[cold]
+    fn end_waiting(&self, need: &mut Need<'_>) -> bool {
+        let own = need.group;
+        let others = (0..self.groups.len()).filter(|number| *number != own);
+        std::iter::once(own).chain(others).any(|number| {
+            let charge = self.groups[number].charges.find(need.charge.holder);
+            charge.is_some_and(|charge| self.end_of(number, &charge, need, TaskList::Waiting))
+        })
+    }
+
+    /// Ends the first task in a list of a charge of a group, and evicts it.
+    #[cold]
+    fn end_of(&self, number: usize, charge: &Charge, need: &mut Need<'_>, list: TaskList) -> bool {
+        if !charge.has(list) {
+            return false;
+        }
+        let mut first = None;
+        for at in (number * GROUP..).take(GROUP) {
+            self.in_shard(at, need, |shard, need| {
+                let index = ending(at, shard, charge, list, need.edited).next();
+                let stamp = index.map(|index| match list {
+                    TaskList::Running => shard.slab[index].event_ms,
+                    TaskList::Finished | TaskList::Waiting => shard.slab[index].stamp,
+                });
+                if let Some(stamp) = stamp
+                    && first.is_none_or(|(before, _)| stamp < before)
+                {
+                    first = Some((stamp, at));
+                }
+                stamp.is_some()
+            });
+        }
+        first.is_some_and(|(_, at)| {
+            self.in_shard(at, need, |shard, need| self.end_in(at, shard, charge, need, list))
+        })
+    }
+
+    /// Ends the first task in a list of a charge in a shard, and evicts it. If clients listen to it,
+    /// it stays finished until the next eviction, and another one to which none listens leaves, if
+    /// there is one.
+    #[cold]
+    fn end_in(
+        &self,
+        at: usize,
+        shard: &mut Shard,
+        charge: &Charge,
+        need: &mut Need<'_>,
+        list: TaskList,
+    ) -> bool {
+        let tasks = || ending(at, shard, charge, list, need.edited).take(LISTENED_LOOKS);
+        let Some(first) = tasks().next() else { return false };
+        let leaves = tasks().find(|index| !shard.slab[*index].is_listened_to());
+        // Without room for its last words, but what is kept back for one task, it cannot stay.
+        let may_stay = self.end_task((at, first), shard, need);
+        let leaves = leaves.filter(|leaves| may_stay && *leaves != first);
+        if let Some(leaves) = leaves {
+            self.end_task((at, leaves), shard, need);
+        }
+        self.evict_ended((at, leaves.unwrap_or(first)), shard, need)
+    }
+
+    /// Ends a task; false: there is no room for its last words.
+    fn end_task(&self, place: (usize, u32), shard: &mut Shard, need: &mut Need<'_>) -> bool {
+        let edit = Edit::open(self, shard, place, need.now, need.wakes);
+        let ended = edit.map(|mut edit| edit.end_evicted());
+        if ended.is_some() {
+            self.count_end(place.0, EndReason::OwnerShare);
+        }
+        ended == Some(true)
+    }
+
+    /// Evicts a task that has just ended.
+    fn evict_ended(&self, place: (usize, u32), shard: &mut Shard, need: &mut Need<'_>) -> bool {
+        shard.finished.remove(&mut shard.slab, place.1);
+        self.evict_task(place, shard, need.group, why(need.resource), need.wakes);
+        true
+    }
+
+    /// Evicts the task of a charge of a group that ended first.
+    fn evict_of(&self, number: usize, charge: &Charge, need: &mut Need<'_>) -> bool {
         let mut skipped = 0u32;
-        while let Some((_, at)) = self.groups[number].oldest(skipped) {
+        while let Some((_, at)) = charge.oldest(skipped) {
             skipped |= 1 << at;
             let at = number * GROUP + at;
-            let mut evict =
-                |shard: &mut Shard| self.evict_from(at, shard, need.group, need.why, need.wakes);
-            let is_done = match &mut need.held {
-                Some((held_at, shard)) if *held_at == at => evict(shard),
-                // Two that hold a shard each must not wait for one another.
-                Some(_) => self.try_lock(at).is_some_and(|mut shard| evict(&mut shard)),
-                None => evict(&mut self.lock(at)),
-            };
-            if is_done {
+            let evict =
+                |shard: &mut Shard, need: &mut Need<'_>| self.evict_from(at, shard, charge, need);
+            if self.in_shard(at, need, evict) {
                 return true;
             }
         }
         false
+    }
+
+    /// Calls `with` with a shard; false: another thread has its lock, and the caller has that of
+    /// another shard.
+    fn in_shard(
+        &self,
+        at: usize,
+        need: &mut Need<'_>,
+        with: impl FnOnce(&mut Shard, &mut Need<'_>) -> bool,
+    ) -> bool {
+        let mut held = need.held.take();
+        let done = match &mut held {
+            Some((held_at, shard)) if *held_at == at => with(shard, need),
+            // Two that hold a shard each must not wait for one another.
+            Some(_) => self.try_lock(at).is_some_and(|mut shard| with(&mut shard, need)),
+            None => with(&mut self.lock(at), need),
+        };
+        need.held = held;
+        done
     }
 
     fn try_lock(&self, at: usize) -> Option<MutexGuard<'_, Shard>> {
@@ -241,22 +542,19 @@ impl Store {
         }
     }
 
-    /// Evicts the task of a shard that ended first, and gives its room to a group.
+    /// Evicts the task of a charge in a shard that ended first, and gives its room to a group.
     fn evict_from(
         &self,
         at: usize,
         shard: &mut Shard,
-        group: usize,
-        why: Eviction,
-        wakes: &mut Wakes,
+        charge: &Charge,
+        need: &mut Need<'_>,
     ) -> bool {
-        let index = shard.finished.take_first(&mut shard.slab);
-        if let Some(index) = index {
-            self.evict_task((at, index), shard, group, why, wakes);
-        } else {
-            self.group(at).note_oldest(at, shard.oldest_stamp());
-        }
-        index.is_some()
+        let Some(index) = shard.charged.first(charge.holder, TaskList::Finished) else {
+            charge.note_oldest(at, u64::MAX);
+            return false;
+        };
+        self.evict_ended((at, index), shard, need)
     }
 
     /// Evicts a task that was taken out of the finished ones, and gives its room to a group.
@@ -269,8 +567,8 @@ impl Store {
         why: Eviction,
         wakes: &mut Wakes,
     ) {
-        let evicted = shard.evict(index, at, &self.door, wakes);
-        self.group(at).note_oldest(at, shard.oldest_stamp());
+        let charges = &self.group(at).charges;
+        let evicted = shard.evict((at, index), &self.door, charges, wakes);
         let group = &self.groups[group];
         self.budget.bytes.release(&group.bytes, evicted.bytes);
         self.budget.tasks.release(&group.tasks, 1);

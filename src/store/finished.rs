@@ -1,8 +1,8 @@
 //! The finished tasks of a shard, by their end: what can be evicted.
 //!
-//! Laws: for room the one leaves that ended first, whoever needs it. Whoever has outlived its time
-//! leaves for its age, unless somebody who watches it needs it: then it is spared until nobody
-//! does, and of those that are spared a bounded number is looked at at a time. Each is spared once.
+//! Laws: for room any one may leave, as [`super::evict`] chooses. An expired task is evicted unless a
+//! webhook needs it: then it is spared until none does, and of those that are spared a bounded number
+//! is looked at at a time. Each is spared once.
 
 use std::{
     collections::BTreeMap,
@@ -34,37 +34,41 @@ impl FinishedTasks {
             NONE => self.oldest = index,
             youngest => slab[youngest].next = index,
         }
+        slab[index].before = self.youngest;
         self.youngest = index;
     }
 
-    /// Stamp of the one that leaves first; `u64::MAX` when there is none.
+    /// Takes one out, wherever it is.
     #[inline]
-    pub fn first_stamp(&self, slab: &Slab) -> u64 {
-        if self.spared.is_empty() {
-            return slab.slot(self.oldest).map_or(u64::MAX, |slot| slot.stamp);
+    pub fn remove(&mut self, slab: &mut Slab, index: u32) {
+        if self.spared.is_empty() || !self.remove_spared(slab[index].stamp, index) {
+            self.unlink(slab, index);
         }
-        self.first_spared()
     }
 
     #[cold]
-    fn first_spared(&self) -> u64 {
-        self.spared.first_key_value().map_or(u64::MAX, |(stamp, _)| *stamp)
+    fn remove_spared(&mut self, stamp: u64, index: u32) -> bool {
+        self.spared.get(&stamp) == Some(&index) && self.spared.remove(&stamp).is_some()
     }
 
-    /// Takes the one out that ended first; `None`: there is none.
-    pub fn take_first(&mut self, slab: &mut Slab) -> Option<u32> {
-        match self.spared.pop_first() {
-            Some((_, index)) => Some(index),
-            None => self.take_listed(slab),
+    fn unlink(&mut self, slab: &mut Slab, index: u32) {
+        let slot = &mut slab[index];
+        let before = std::mem::replace(&mut slot.before, NONE);
+        let next = std::mem::replace(&mut slot.next, NONE);
+        match before {
+            NONE => self.oldest = next,
+            before => slab[before].next = next,
+        }
+        match next {
+            NONE => self.youngest = before,
+            next => slab[next].before = before,
         }
     }
 
     fn take_listed(&mut self, slab: &mut Slab) -> Option<u32> {
         let index = self.oldest;
-        self.oldest = std::mem::replace(&mut slab.slot_mut(index)?.next, NONE);
-        if self.oldest == NONE {
-            self.youngest = NONE;
-        }
+        slab.slot(index)?;
+        self.unlink(slab, index);
         Some(index)
     }
 

@@ -1,5 +1,5 @@
-//! The shards of one worker, and what they have in common: room, a clock, which of them holds the
-//! task that ended first.
+//! The shards of one worker, and what they have in common: room, a clock, the charges of those who
+//! have tasks in them.
 //!
 //! Law: what a call writes beside the shard at work is its group's, which is one worker's as long
 //! as clients choose no contexts; what belongs to all groups is read now and then, and written
@@ -11,11 +11,12 @@ use crossbeam_utils::CachePadded;
 
 use super::{
     budget::Spare,
+    charges::{Charges, Resource},
     id::GROUP,
     shard::Shard,
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -49,16 +50,14 @@ pub(super) struct Group {
     number: u64,
     groups: u64,
     stamp: AtomicU64,
-    /// Evictions before the next look at other groups.
-    pub unlooked: AtomicU32,
     evicted: [AtomicU64; 3],
-    /// The stamp of each shard's oldest finished task.
-    oldest: [AtomicU64; GROUP],
+    pub charges: Charges,
 }
 
 impl Group {
-    /// Group `number` of so many; a shard has at most `index_max` slots.
-    pub fn new(number: usize, groups: usize, index_max: u32) -> Group {
+    /// Group `number` of so many; a shard has at most `index_max` slots, and `capacity` is the
+    /// part of `tasks_max` and of `store_bytes_max` that each group has.
+    pub fn new(number: usize, groups: usize, index_max: u32, capacity: [usize; 2]) -> Group {
         Group {
             shards: [(); GROUP].map(|()| CachePadded::new(Mutex::new(Shard::new(index_max)))),
             tasks: Spare::default(),
@@ -68,9 +67,8 @@ impl Group {
             groups: groups as u64,
             // All its stamps leave the same remainder.
             stamp: AtomicU64::new(number as u64),
-            unlooked: AtomicU32::new(0),
             evicted: [const { AtomicU64::new(0) }; 3],
-            oldest: [const { AtomicU64::new(u64::MAX) }; GROUP],
+            charges: Charges::new(capacity),
         }
     }
 
@@ -92,6 +90,11 @@ impl Group {
         }
     }
 
+    /// The time of its last stamp.
+    pub fn last_ms(&self) -> u64 {
+        self.last_stamp() >> TIE_BITS
+    }
+
     /// Its last stamp.
     pub fn last_stamp(&self) -> u64 {
         self.stamp.load(Relaxed)
@@ -102,39 +105,20 @@ impl Group {
         self.stamp.fetch_max(stamp >> TIE_BITS << TIE_BITS | self.number, Relaxed);
     }
 
+    /// What the group has taken of a limit and does not use.
+    pub fn spare(&self, resource: Resource) -> &Spare {
+        match resource {
+            Resource::Tasks => &self.tasks,
+            Resource::Bytes => &self.bytes,
+        }
+    }
+
     pub fn count(&self, why: Eviction) {
         self.evicted[why as usize].fetch_add(1, Relaxed);
     }
 
     pub fn evicted(&self) -> [u64; 3] {
         [0, 1, 2].map(|why| self.evicted[why].load(Relaxed))
-    }
-
-    /// Notes the stamp of a shard's oldest finished task.
-    #[inline]
-    pub fn note_oldest(&self, shard: usize, stamp: u64) {
-        let oldest = &self.oldest[shard % GROUP];
-        if oldest.load(Relaxed) != stamp {
-            oldest.store(stamp, Relaxed);
-        }
-    }
-
-    /// The stamp of the oldest finished task, and its shard of the group; those in the set
-    /// `skipped` do not count.
-    pub fn oldest(&self, skipped: u32) -> Option<(u64, usize)> {
-        let mut best = (u64::MAX, None);
-        for (at, stamp) in self.oldest.iter().enumerate() {
-            let stamp = stamp.load(Relaxed);
-            if stamp < best.0 && skipped >> at & 1 == 0 {
-                best = (stamp, Some(at));
-            }
-        }
-        best.1.map(|at| (best.0, at))
-    }
-
-    /// True when a shard has no finished task.
-    pub fn has_no_finished(&self, shard: usize) -> bool {
-        self.oldest[shard % GROUP].load(Relaxed) == u64::MAX
     }
 }
 
@@ -149,7 +133,7 @@ mod tests {
     #[test]
     fn stamps_rise_and_keep_to_the_clock() {
         for (number, groups) in [(0, 1), (0, 2), (1, 2), (63, 64)] {
-            let group = Group::new(number, groups, 1);
+            let group = Group::new(number, groups, 1, [1; 2]);
             let first = group.stamp(5);
             let second = group.stamp(5);
             let back = group.stamp(4);
@@ -165,7 +149,7 @@ mod tests {
 
     #[test]
     fn no_two_groups_give_one_stamp() {
-        let groups = [0, 1, 2, 3].map(|number| Group::new(number, 4, 1));
+        let groups = [0, 1, 2, 3].map(|number| Group::new(number, 4, 1, [1; 2]));
         let mut seen = std::collections::HashSet::new();
         for round in 0..1_000u64 {
             let group = &groups[(round * 7 % 11 % 4) as usize];
@@ -178,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_group_that_lags_catches_up() {
-        let [ahead, behind] = [0, 1].map(|number| Group::new(number, 2, 1));
+        let [ahead, behind] = [0, 1].map(|number| Group::new(number, 2, 1, [1; 2]));
         let far = ahead.stamp(9_000);
         behind.catch_up(far);
         assert_eq!(ms_of(behind.stamp(1_000)), 9_000);

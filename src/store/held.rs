@@ -6,9 +6,13 @@
 use std::sync::Arc;
 
 use super::{
-    Refused, Store, TaskKey, id::group_of, running::CountedFor, slab::Slot, waiters::Wakes,
+    Refused, Store, TaskKey, charges::Resource, id::group_of, running::CountedFor, slab::Slot,
+    waiters::Wakes,
 };
-use crate::service::{Now, OwnerIndex, quota::CallerAccount};
+use crate::{
+    service::{Now, OwnerIndex, quota::CallerAccount},
+    shares::Holder,
+};
 
 /// Bytes that are counted for a task outside the store. They go back by [`Store::release_held`].
 pub struct HeldBytes {
@@ -37,7 +41,7 @@ impl From<Option<CountedFor<'_>>> for HeldFor {
 impl Store {
     /// A place of the worker's at which bytes can be counted that no task is to have.
     pub fn place_of(&self, worker: usize, now: Now) -> TaskKey {
-        TaskKey { place: self.sharding.place(self.shard_now(worker, now), 0), check: 0 }
+        TaskKey { place: self.sharding.place(self.shard_now(worker, now), 0), check: u32::MAX }
     }
 
     /// Counts bytes that are kept at this place outside the store, among nobody's.
@@ -45,7 +49,8 @@ impl Store {
     /// # Errors
     /// [`Refused::OutOfBytes`].
     pub fn hold_bytes(&self, key: TaskKey, bytes: usize) -> Result<(), Refused> {
-        self.take_room(key, bytes, &mut Wakes::default())
+        let holder = self.holder_of(key);
+        self.take_room((key, holder), bytes, self.last_now(key), &mut Wakes::default())
     }
 
     /// Counts them no more.
@@ -107,7 +112,9 @@ impl Store {
     pub(super) fn take_to_begin(
         &self,
         place: (TaskKey, OwnerIndex),
+        holder: Holder,
         (first, log): (usize, usize),
+        now: Now,
         wakes: &mut Wakes,
     ) -> Result<usize, Refused> {
         let running = &self.spaces.running;
@@ -119,19 +126,45 @@ impl Store {
             };
             take(log).or_else(|_| take(first))
         })?;
-        self.take_room(place.0, taken, wakes).map(|()| taken).inspect_err(|_| {
+        self.take_room((place.0, holder), taken, now, wakes).map(|()| taken).inspect_err(|_| {
             self.counted_for(place, |counted_for| {
                 counted_for.into_iter().for_each(|of| running.give_back_bytes(group, of, taken));
             });
         })
     }
 
-    fn take_room(&self, key: TaskKey, bytes: usize, wakes: &mut Wakes) -> Result<(), Refused> {
+    /// Takes bytes of the store for a holder, in the group of a task.
+    #[inline]
+    pub(super) fn take_room(
+        &self,
+        (key, holder): (TaskKey, Holder),
+        bytes: usize,
+        now: Now,
+        wakes: &mut Wakes,
+    ) -> Result<(), Refused> {
         let at = self.sharding.split(key.place).0;
-        match self.budget.bytes.take(&self.group(at).bytes, bytes) {
+        let is_within_half = self.is_within_half(holder, Resource::Bytes, bytes);
+        match is_within_half && self.budget.bytes.take(&self.group(at).bytes, bytes) {
             true => Ok(()),
-            false => self.make_byte_room(bytes, at, None, wakes),
+            false => self.make_byte_room(bytes, (at, holder), now, wakes),
         }
+    }
+
+    /// The time of the last change in a task's group: for the rare case in which a call that only
+    /// holds bytes ends a task.
+    fn last_now(&self, key: TaskKey) -> Now {
+        let group = self.group(self.sharding.split(key.place).0);
+        Now { mono_ms: self.swept_ms(), unix_ms: group.last_ms() }
+    }
+
+    /// The holder that a task is charged to; an unknown one, if there is no such task.
+    fn holder_of(&self, key: TaskKey) -> Holder {
+        let shard = self.lock_key(key);
+        let charge = shard.as_ref().and_then(|shard| {
+            let slot = shard.slab.slot(self.sharding.split(key.place).1)?;
+            shard.charged.charge(slot.charge)
+        });
+        charge.map_or(Holder::default(), |charge| charge.holder)
     }
 
     /// Calls `with` with whom a task counts for, or will: this owner, or whoever has the place.

@@ -35,17 +35,20 @@ pub enum EndReason {
     UnfinishedIdle = 0,
     /// It was in input-required or auth-required for `input_required_ttl_ms` without an event.
     InputRequired = 1,
+    /// It made room when its owner, or one below its share, needed some.
+    OwnerShare = 2,
 }
 
 impl EndReason {
     /// Number of reasons.
-    pub const COUNT: usize = 2;
+    pub const COUNT: usize = 3;
 
     /// The limit behind it.
     fn limit(self) -> &'static str {
         match self {
             EndReason::UnfinishedIdle => "unfinished_idle_ms",
             EndReason::InputRequired => "input_required_ttl_ms",
+            EndReason::OwnerShare => "owner_share",
         }
     }
 }

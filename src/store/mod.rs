@@ -2,14 +2,15 @@
 //! three ways.
 //!
 //! Law: a task is changed and read under its shard's lock and nowhere else; callbacks run under it
-//! and must not call the store. Only finished tasks are evicted, of a worker's shards the one that
-//! ended first, and no limit is exceeded even for a moment. Wakers are woken after the lock is
-//! released.
+//! and must not call the store. A task is evicted when it has finished; one that makes room before
+//! fails first. No limit is exceeded even for a moment. Wakers are woken after the lock is released.
 //!
-//! Lock order: a table of names, one shard (others only by `try_lock`), then one map of chosen ids
-//! or one list of names by number.
+//! Lock order: a table of names, one shard (others only by `try_lock`), then one map of chosen ids,
+//! one list of names by number, or the table of charges of one group.
 
 mod budget;
+mod charged;
+mod charges;
 mod door;
 mod edit;
 mod evict;
@@ -99,8 +100,9 @@ pub struct Store {
     agent_limits: TaskLimits,
     /// What the tasks of a page may hold, the last one apart.
     page_bound: Bound,
-    /// What tasks say that reach a limit: of the task, of the store, of their caller's share.
-    last_words: [MessageBuf; 4],
+    /// What tasks say that reach a limit: of the task, of the store, of their caller's share; and
+    /// those that make room for others.
+    last_words: [MessageBuf; 5],
 }
 
 /// A task in a store: where it is, and a check against its successor in the same place.
@@ -170,7 +172,9 @@ impl Store {
         let sharding = Sharding::new(workers);
         let (shards, groups) = (sharding.shards(), sharding.groups());
         let index_max = index_max.min(sharding.index_max());
-        let group = |number| Group::new(number, groups, index_max);
+        let budget = Budget::new(limits, sharding);
+        let capacity = [&budget.tasks, &budget.bytes].map(|limit| limit.most() / groups);
+        let group = |number| Group::new(number, groups, index_max, capacity);
         let task_limits = TaskLimits {
             bytes_max: limits.task_bytes_max,
             history_max: limits.history_max,
@@ -186,7 +190,7 @@ impl Store {
             workers: workers.max(1),
             chosen: (0..shards).map(|_| Mutex::default()).collect(),
             keys: Keys::new(secret),
-            budget: Budget::new(limits, sharding),
+            budget,
             spaces: Spaces::new(limits, workers, groups),
             idle: (0..groups).map(|_| Default::default()).collect(),
             idle_times: IdleTimes::of(limits),
@@ -198,6 +202,7 @@ impl Store {
                 say("the server has no room for more output and ended the task"),
                 say("running tasks of the caller may hold no more bytes: the task was ended"),
                 say("as many tasks of the caller run as may: the task was ended"),
+                say("evicted: the owner's share is full"),
             ],
         }
     }

@@ -9,6 +9,11 @@ pub enum Refused {
     Full,
     /// As [`Refused::Full`], for the bytes of tasks.
     OutOfBytes,
+    /// The caller holds its share of the store, and none of its tasks has finished.
+    OwnShareFull {
+        /// Seconds until the first of its tasks that run fails, if it has no event until then.
+        retry_s: u32,
+    },
     /// The message, or the task with this event, is beyond a limit of one task.
     TooLarge,
     /// The id that the client chose belongs to a task already.
@@ -27,6 +32,12 @@ impl From<Refused> for Fault {
         match refused {
             Refused::Full => Fault::at_limit("tasks_max"),
             Refused::OutOfBytes => Fault::at_limit("store_bytes_max"),
+            Refused::OwnShareFull { retry_s } => {
+                let why = "the caller's share of the store is full";
+                let detail = format!("{why}; retry when one of its tasks has ended");
+                let retry_s = Some(retry_s);
+                Fault { retry_s, ..Fault::because(FaultKind::RateLimited, detail) }
+            }
             Refused::TooLarge => Fault::param("message", "the task has no room for this message"),
             Refused::Taken => Fault::param("id", "a task with this id is being made"),
             Refused::Terminal => Fault::new(FaultKind::TaskTerminal),

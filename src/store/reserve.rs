@@ -7,6 +7,7 @@ use std::{cell::Cell, sync::PoisonError};
 
 use super::{
     Edit, ID_LEN, Refused, Store, TaskKey,
+    charges::Resource,
     door::{Begin, Change},
     id::{GROUP, group_of},
     shard::{Context, HashedMap, remove, spread},
@@ -17,6 +18,7 @@ use super::{
 use crate::{
     model::{EventBuf, Generation, Message, Task},
     service::{Now, OwnerIndex, RunningShare, Scope, quota::RunningPlace},
+    shares::Holder,
 };
 
 /// What a task is reserved with.
@@ -38,6 +40,19 @@ pub struct NewTask<'a> {
     /// How many tasks of the caller may run, and what they may hold; `None`: as many, and as much,
     /// as there is room for.
     pub share: Option<&'a RunningShare>,
+    /// The anonymous caller that the task is charged to if it has no owner.
+    pub peer: Holder,
+}
+
+impl NewTask<'_> {
+    /// The holder that the task is charged to.
+    #[inline]
+    pub(super) fn holder(&self) -> Holder {
+        match self.scope.owner {
+            OwnerIndex(0) => self.peer,
+            OwnerIndex(owner) => Holder::owner(owner),
+        }
+    }
 }
 
 /// Room for one task that outlives the call that took it. It goes back by [`Store::give_back`], or
@@ -45,6 +60,7 @@ pub struct NewTask<'a> {
 pub struct ReservedBuf {
     key: TaskKey,
     scope: Scope,
+    holder: Holder,
     incarnation: u32,
     context: Context,
     made: [u8; ID_LEN],
@@ -66,6 +82,7 @@ pub struct Reserved<'a> {
     store: &'a Store,
     key: TaskKey,
     scope: Scope,
+    holder: Holder,
     incarnation: u32,
     context: Context,
     made: [u8; ID_LEN],
@@ -101,6 +118,7 @@ impl Reserved<'_> {
         ReservedBuf {
             key: self.key,
             scope: self.scope,
+            holder: self.holder,
             incarnation: self.incarnation,
             context: self.context,
             made: self.made,
@@ -197,13 +215,15 @@ impl Store {
     ) -> Result<Reserved<'a>, Refused> {
         let mut wakes = Wakes::default();
         let group = self.group(at);
-        if !self.budget.tasks.take(&group.tasks, 1) {
-            self.make_task_room(at, &mut wakes)?;
+        let holder = new.holder();
+        let is_within_half = self.is_within_half(holder, Resource::Tasks, 1);
+        if !is_within_half || !self.budget.tasks.take(&group.tasks, 1) {
+            self.make_task_room((at, holder), now, &mut wakes)?;
         }
         // A context of its own can be in any shard of the group, unless its scope has names.
         let shards = if named.is_none() && new.scope.is_plain() { GROUP } else { 1 };
         let mut taken =
-            (0..shards).map(|step| self.take_slot(at ^ step, new.scope, now, &mut wakes));
+            (0..shards).map(|step| self.take_slot(at ^ step, (new.scope, holder), now, &mut wakes));
         let Some(key) = taken.find_map(|key| key) else {
             self.budget.tasks.release(&group.tasks, 1);
             return Err(Refused::Full);
@@ -226,6 +246,7 @@ impl Store {
             store: self,
             key,
             scope: new.scope,
+            holder,
             incarnation: new.incarnation,
             context: named.unwrap_or(alone),
             made: self.keys.id(key.place, bits),
@@ -244,6 +265,7 @@ impl Store {
             store: self,
             key: kept.key,
             scope: kept.scope,
+            holder: kept.holder,
             incarnation: kept.incarnation,
             context: kept.context,
             made: kept.made,
@@ -262,14 +284,22 @@ impl Store {
 
     /// Takes a free slot of a shard.
     #[inline]
-    fn take_slot(&self, at: usize, scope: Scope, now: Now, wakes: &mut Wakes) -> Option<TaskKey> {
+    fn take_slot(
+        &self,
+        at: usize,
+        (scope, holder): (Scope, Holder),
+        now: Now,
+        wakes: &mut Wakes,
+    ) -> Option<TaskKey> {
         let mut shard = self.lock(at);
         self.expire(at, &mut shard, now, wakes, 2);
-        if !shard.slab.has_free() && !self.make_slot(at, &mut shard, wakes) {
+        if !shard.slab.has_free() && !self.make_slot(at, &mut shard, holder, wakes) {
             return None;
         }
         let (index, check) = shard.slab.take()?;
         shard.scopes.join(scope);
+        let charge = shard.charged.join(holder, &self.group(at).charges);
+        shard.slab[index].charge = charge;
         Some(TaskKey { place: self.sharding.place(at, index), check })
     }
 
@@ -278,6 +308,8 @@ impl Store {
         let group = self.group(at);
         let mut shard = group.lock(at);
         shard.scopes.leave(scope);
+        let charge = shard.slab[index].charge;
+        shard.charged.leave(charge, 0, &group.charges);
         let gone = shard.slab.release(index);
         drop(shard);
         self.budget.slots.release(&group.slots, gone);
@@ -319,9 +351,9 @@ impl Store {
         let group = self.group(at);
         if reserved.is_counted {
             let task = (reserved.key, reserved.scope.owner);
-            log = self.take_to_begin(task, (first, log), &mut wakes)?;
-        } else if !self.budget.bytes.take(&group.bytes, log) {
-            self.make_byte_room(log, at, None, &mut wakes)?;
+            log = self.take_to_begin(task, reserved.holder, (first, log), now, &mut wakes)?;
+        } else {
+            self.take_room((reserved.key, reserved.holder), log, now, &mut wakes)?;
         }
         let mut shard = group.lock(at);
         let slot = &mut shard.slab[index];

@@ -15,6 +15,8 @@ use std::{
 };
 
 use super::{
+    charged::ChargedTasks,
+    charges::{Charges, TaskList},
     door::Door,
     finished::FinishedTasks,
     order::Order,
@@ -105,6 +107,7 @@ pub(super) struct Shard {
     /// Orders of the contexts with many tasks.
     large_contexts: HashedMap<Box<Orders>>,
     pub finished: FinishedTasks,
+    pub charged: ChargedTasks,
     survivors: Survivors,
     /// Wakers that are registered.
     pub waiting: usize,
@@ -122,6 +125,7 @@ impl Shard {
             contexts: HashedMap::default(),
             large_contexts: HashedMap::default(),
             finished: FinishedTasks::new(),
+            charged: ChargedTasks::default(),
             survivors: Survivors::default(),
             waiting: 0,
             unfinished: 0,
@@ -179,8 +183,8 @@ impl Shard {
         self.large_contexts.get(&hash).map(Box::as_ref)
     }
 
-    /// Puts the task of a slot where a status of `stamp` belongs in every index.
-    pub fn list(&mut self, index: u32, stamp: u64) {
+    /// Puts the task of a slot where a status of `stamp` belongs in every index; `at` is the shard.
+    pub fn list(&mut self, index: u32, at: usize, stamp: u64) {
         let slot = &mut self.slab[index];
         let Some(state) = slot.task.get().map(Task::state) else { return };
         let (scope, before) = (slot.scope, slot.listed.replace(state));
@@ -203,6 +207,10 @@ impl Shard {
             }
         }
         self.survivors.listed(is_new_and_runs, &self.slab, index, stamp);
+        if let Some(before) = before {
+            self.charged.remove_from(&mut self.slab, index, TaskList::of(before), at);
+        }
+        self.charged.push(&mut self.slab, index, TaskList::of(state), at);
         if state.is_terminal() {
             self.finished.push(&mut self.slab, index);
         }
@@ -300,20 +308,20 @@ impl Shard {
         }
     }
 
-    /// Stamp of the task that would be evicted first; `u64::MAX` when there is none.
-    pub fn oldest_stamp(&self) -> u64 {
-        self.finished.first_stamp(&self.slab)
-    }
-
-    /// Lets a task go that was taken out of the finished ones.
-    ///
-    /// Owners will be asked first: the oldest task of one who is over its share of this shard.
-    pub fn evict(&mut self, index: u32, at: usize, door: &Door, wakes: &mut Wakes) -> Evicted {
+    /// Evicts a task that was taken out of the finished ones.
+    pub fn evict(
+        &mut self,
+        (at, index): (usize, u32),
+        door: &Door,
+        charges: &Charges,
+        wakes: &mut Wakes,
+    ) -> Evicted {
         let slot = &self.slab[index];
-        let (scope, stamp) = (slot.scope, slot.stamp);
+        let (scope, stamp, charge) = (slot.scope, slot.stamp, slot.charge);
         if let Some(state) = slot.listed {
             let orders = self.scopes.orders_mut(scope);
             orders[state as usize].remove(stamp);
+            self.charged.remove_from(&mut self.slab, index, TaskList::of(state), at);
         }
         self.scopes.leave(scope);
         self.leave(index);
@@ -324,6 +332,7 @@ impl Shard {
         let slots = self.slab.release(index);
         self.survivors.left(&mut self.slab, stamp);
         let bytes = task.as_ref().map_or(0, Task::heap_bytes);
+        self.charged.leave(charge, bytes, charges);
         Evicted { bytes, slots, chosen: task.filter(|_| is_chosen).map(|task| (scope, task)) }
     }
 

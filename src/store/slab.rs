@@ -53,8 +53,13 @@ pub(super) struct Slot {
     pub older: u32,
     /// How many tasks the context has, if this is its newest.
     pub context_len: u32,
-    /// The next finished task, or the next free slot of the chunk.
+    /// The next finished task, or the next free slot of the chunk; and the one before.
     pub next: u32,
+    pub before: u32,
+    /// The place of its charge in the shard, and its neighbours in the list of that.
+    pub charge: u32,
+    pub charge_next: u32,
+    pub charge_before: u32,
     /// Changes whenever the slot is freed.
     pub check: u32,
     pub scope: Scope,
@@ -75,6 +80,12 @@ impl Slot {
     /// Whether somebody needs the task who watches it.
     pub fn is_held(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.is_needed())
+    }
+
+    /// Whether a stream, a call or a webhook waits for what happens to the task.
+    pub fn is_listened_to(&self) -> bool {
+        let is_watched = self.watch.as_ref().is_some_and(|watch| !watch.is_over());
+        is_watched || self.waiters.as_ref().is_some_and(|waiters| waiters.len() > 0)
     }
 
     /// Has who watches the task woken with others.
@@ -107,6 +118,10 @@ impl Slot {
             older: NONE,
             context_len: 0,
             next,
+            before: NONE,
+            charge: NONE,
+            charge_next: NONE,
+            charge_before: NONE,
             check,
             scope: Scope::of(AgentIndex(0)),
             incarnation: 0,

@@ -1,5 +1,6 @@
 //! One test a rule; `tests/properties/store.rs` holds the rules together.
 
+mod fair;
 mod pages;
 mod room;
 mod shares;
@@ -19,6 +20,7 @@ use crate::{
     fault::FaultKind,
     model::{ArtifactBuf, EventBuf, Generation, List, RawText, Task, TaskEvent, uuid},
     service::{AgentIndex, Cursor, Follow, OwnerIndex, StreamResponse, TenantIndex, WaitHandle},
+    shares::Holder,
 };
 
 const NOW: Now = Now { mono_ms: 1_000, unix_ms: 1_000 };
@@ -46,6 +48,7 @@ fn new(bits: u128) -> NewTask<'static> {
         bits: [bits; 2],
         worker: 0,
         share: None,
+        peer: Holder::default(),
     }
 }
 

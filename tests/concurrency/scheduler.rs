@@ -80,6 +80,7 @@ fn make(store: &Store, bits: u128, size: usize) -> Result<TaskKey, Refused> {
         bits: [bits; 2],
         worker: 0,
         share: None,
+        peer: Default::default(),
     };
     let reserved = store.reserve(new, NOW)?;
     let key = reserved.key();
@@ -275,6 +276,7 @@ fn an_id_that_two_clients_choose_has_one_task() {
                 bits: [1; 2],
                 worker: 0,
                 share: None,
+                peer: Default::default(),
             };
             let Ok(reserved) = store.reserve(new, NOW) else { return false };
             if !keep {

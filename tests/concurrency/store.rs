@@ -64,6 +64,7 @@ fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
         bits: [bits; 2],
         worker: 0,
         share: None,
+        peer: Default::default(),
     };
     let reserved = match store.reserve(new, now) {
         Ok(reserved) => reserved,

@@ -221,11 +221,13 @@ fn a_store_full_of_questions_takes_new_tasks_again() {
     setup.limits.tasks_max = 3_000;
     let mut lab = Lab::new(setup);
     let params = V1.params(say("ask"));
-    while lab.call(V1.send(), &params).get("error").is_none() {}
+    for _ in 0..3_000 {
+        lab.result(V1.send(), &params);
+    }
     lab.pass(605_000);
     for _ in 0..3_000 {
         lab.result(V1.send(), &params);
     }
     let stats = lab.engine.stats().unwrap();
-    assert_eq!((stats.ended, stats.count()), ([0, 3_000], 3_000));
+    assert_eq!((stats.ended, stats.count()), ([0, 3_000, 0], 3_000));
 }

@@ -20,6 +20,7 @@ mod dialects;
 #[cfg(feature = "auth")]
 mod evo_ai;
 mod extensions;
+mod fair;
 mod faults;
 mod generations;
 mod grpc;

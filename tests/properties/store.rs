@@ -1,5 +1,5 @@
-//! The store is a sorted list of tasks for each worker that forgets the oldest finished ones first:
-//! any sequence of steps gives what a naive twin gives, and no limit is ever exceeded. What its tap
+//! The store is a sorted list of tasks for each worker that forgets the oldest finished ones of a
+//! holder first, and then those that wait: any sequence of steps gives what a naive twin gives, and no limit is ever exceeded. What its tap
 //! is told is enough to make the same tasks again.
 
 use std::{
@@ -105,8 +105,9 @@ struct Twin {
     now: Now,
     /// The last change in the shards of each worker.
     last: Vec<Stamp>,
-    /// For whose shards room was made last, if that is known, and what had ended before.
-    asked: Option<usize>,
+    /// For whose shards and which owner room was made last, if that is known, and what had ended
+    /// before.
+    asked: Option<(usize, OwnerIndex)>,
     ended: Vec<TaskKey>,
     gone: u64,
     bits: u128,
@@ -335,6 +336,7 @@ impl Twin {
             bits: [self.bits, !self.bits],
             worker: tape.next(5),
             share: None,
+            peer: Default::default(),
         };
         let is_taken = self
             .known
@@ -347,16 +349,18 @@ impl Twin {
             // What was taken may have been evicted to make room for its successor.
             Err(Refused::Taken) => return assert!(is_taken),
             Err(refused) => {
-                assert_eq!(refused, Refused::Full);
+                assert!(matches!(refused, Refused::Full | Refused::OwnShareFull { .. }));
                 assert_eq!(self.known.len(), self.limits.tasks_max);
-                assert!(!self.known.iter().any(|known| known.state.is_terminal()));
+                let mut own = self.known.iter().filter(|known| known.scope.owner == scope.owner);
+                let may_leave = |state: TaskState| state.is_terminal() || state.is_interrupted();
+                assert!(!own.any(|known| may_leave(known.state)));
                 return;
             }
         };
         let (key, id) = (reserved.key(), reserved.id().to_vec());
         let group = self.group_of(key);
         assert!(context.is_some() || group == new.worker % self.last.len());
-        self.asked = Some(group);
+        self.asked = Some((group, scope.owner));
         let made_in = reserved.context_id().to_vec();
         assert!(context.as_ref().is_none_or(|context| *context == made_in));
         assert_eq!(self.store.find(scope, &id), None);
@@ -383,6 +387,7 @@ impl Twin {
             store.commit_new(&reserved, Generation::V1, said.view(), &events, self.now, read);
         drop(reserved);
         let Ok((state, seq, at_ms, look)) = made else { return };
+        self.forget_gone();
         let mut known = Known {
             key,
             scope,
@@ -411,10 +416,14 @@ impl Twin {
         }
     }
 
-    fn stamp(&mut self, known: &mut Known, at_ms: u64) {
-        let (ms, last) = (at_ms.min(self.now.unix_ms), &mut self.last[known.group]);
+    fn next_stamp(&mut self, group: usize, at_ms: u64) -> Stamp {
+        let (ms, last) = (at_ms.min(self.now.unix_ms), &mut self.last[group]);
         *last = if ms > last.0 { (ms, 0, last.2) } else { (last.0, last.1 + 1, last.2) };
-        known.order = *last;
+        *last
+    }
+
+    fn stamp(&mut self, known: &mut Known, at_ms: u64) {
+        known.order = self.next_stamp(known.group, at_ms);
         known.mono_ms = self.now.mono_ms;
     }
 
@@ -435,7 +444,7 @@ impl Twin {
     /// Applies a change to one task, here and there.
     fn change(&mut self, at: usize, change: &mut dyn FnMut(&mut peregrine::store::Edit<'_>)) {
         let mut known = self.known.remove(at);
-        self.asked = Some(known.group);
+        self.asked = Some((known.group, known.scope.owner));
         let status_before = known.looks.len();
         let looks = &mut known.looks;
         let result = self.store.update(known.key, self.now, |edit| {
@@ -446,6 +455,7 @@ impl Twin {
             (task.state(), task.seq(), task.updated_ms(), task.status_seq() != before)
         });
         let (state, seq, at_ms, is_new) = result.expect("a known task is stored");
+        self.forget_gone();
         if seq != known.seq {
             for reader in
                 self.readers.iter_mut().filter(|r| TaskKey::of(&r.cursor.handle) == known.key)
@@ -700,27 +710,67 @@ impl Twin {
         assert!(expected.iter().take(50).map(|known| &known.id).eq(&found));
     }
 
-    /// Forgets what was evicted, if it was right to evict it, and counts the rest.
-    fn check(&mut self) {
-        let (kept, gone): (Vec<Known>, Vec<Known>) = std::mem::take(&mut self.known)
+    /// Notes what the store has ended to make room, and forgets what was evicted, if it was right to
+    /// evict it.
+    fn forget_gone(&mut self) {
+        let (mut kept, gone): (Vec<Known>, Vec<Known>) = std::mem::take(&mut self.known)
             .into_iter()
             .partition(|known| self.store.read(known.key, |_| ()).is_some());
-        self.known = kept;
-        for known in &gone {
-            assert!(known.state.is_terminal());
-            let is_expired = self.now.mono_ms - known.mono_ms > self.limits.task_ttl_ms;
-            let mut others = self.known.iter().filter(|k| k.state.is_terminal());
-            let is_oldest = !others.any(|k| k.group == known.group && k.order < known.order);
-            assert!(is_expired || (is_oldest && self.may_go(known)));
-            assert_eq!(self.store.find(known.scope, &known.id), self.find(known.scope, &known.id));
-            for reader in
-                self.readers.iter_mut().filter(|r| TaskKey::of(&r.cursor.handle) == known.key)
-            {
-                assert!(!reader.is_pending || reader.flag.0.swap(false, SeqCst), "lost wake-up");
-                reader.is_pending = false;
+        // It has had its stamp before it left.
+        for known in gone.iter().filter(|known| !known.state.is_terminal()) {
+            assert!(self.may_end(known, &kept, &gone));
+            self.next_stamp(known.group, self.now.unix_ms);
+        }
+        for known in &mut kept {
+            let now = self.store.read(known.key, |task| (task.state(), task.seq()));
+            let (state, seq) = now.expect("it was there just now");
+            if state != known.state {
+                // A client listens to it: it stays until the next one has to go.
+                assert_eq!((state, seq), (TaskState::Failed, known.seq + 1));
+                (known.state, known.seq) = (state, seq);
+                let look = self.store.read(known.key, |task| look(task.view()));
+                known.looks.insert(seq, look.expect("it was there just now"));
+                known.order = self.next_stamp(known.group, self.now.unix_ms);
+                known.mono_ms = self.now.mono_ms;
+                self.wake_readers(known.key);
             }
         }
+        self.known = kept;
+        for known in gone.iter().filter(|known| known.state.is_terminal()) {
+            let is_expired = self.now.mono_ms - known.mono_ms > self.limits.task_ttl_ms;
+            let same = |k: &&Known| k.group == known.group && k.scope.owner == known.scope.owner;
+            let mut others = self.known.iter().filter(|k| k.state.is_terminal()).filter(same);
+            let is_oldest = !others.any(|k| k.order < known.order);
+            assert!(is_expired || (is_oldest && self.may_go(known)));
+        }
+        for known in &gone {
+            assert_eq!(self.store.find(known.scope, &known.id), self.find(known.scope, &known.id));
+            self.wake_readers(known.key);
+        }
         self.gone += gone.len() as u64;
+    }
+
+    /// Those who wait with a task were woken.
+    fn wake_readers(&mut self, key: TaskKey) {
+        for reader in self.readers.iter_mut().filter(|r| TaskKey::of(&r.cursor.handle) == key) {
+            assert!(!reader.is_pending || reader.flag.0.swap(false, SeqCst), "lost wake-up");
+            reader.is_pending = false;
+        }
+    }
+
+    /// Whether an unfinished task could be ended: one that waits, for its owner; or one of an owner
+    /// with more than its part of all tasks, for another.
+    fn may_end(&self, known: &Known, kept: &[Known], gone: &[Known]) -> bool {
+        let Some((_, asked)) = self.asked else { return true };
+        let of_owner = |k: &&Known| k.scope.owner == known.scope.owner;
+        let held = kept.iter().chain(gone).filter(of_owner).count();
+        let is_own = asked == known.scope.owner;
+        (is_own && known.state.is_interrupted()) || (!is_own && held > 1)
+    }
+
+    /// Counts the rest of what was known.
+    fn check(&mut self) {
+        self.forget_gone();
         let ended = self.known.iter().filter(|known| known.state.is_terminal());
         self.ended = ended.map(|known| known.key).collect();
         let stats = self.store.stats();
@@ -767,11 +817,15 @@ impl Twin {
         }
     }
 
-    /// Whether the shards that it was in were those to evict from, for who needed room: they are
-    /// one's own, but for where one's own have none to evict or others have far older ones.
+    /// Whether a finished task could leave for the owner that needed room: of its own, those in the
+    /// shards of its worker leave, but for where these have none or others have far older ones. One
+    /// of another owner leaves where that has more than one.
     fn may_go(&self, gone: &Known) -> bool {
-        let Some(asked) = self.asked else { return true };
-        let ended = |known: &&Known| self.ended.contains(&known.key);
+        let Some((asked, owner)) = self.asked else { return true };
+        if gone.scope.owner != owner {
+            return self.known.iter().any(|known| known.scope.owner == gone.scope.owner);
+        }
+        let ended = |known: &&Known| self.ended.contains(&known.key) && known.scope.owner == owner;
         let mut ended = self.known.iter().filter(ended);
         if gone.group != asked {
             let mut own = ended.filter(|known| known.group == asked);

@@ -367,6 +367,7 @@ fn a_task_is_its_plain_list(bytes: &[u8]) {
         bits: [1, 2],
         worker: 0,
         share: None,
+        peer: Default::default(),
     };
     let reserved = store.reserve(new, NOW).unwrap();
     let key = reserved.key();

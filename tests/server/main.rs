@@ -20,6 +20,7 @@ mod codings;
 #[cfg(feature = "push")]
 mod dead_letters;
 mod disconnects;
+mod fair;
 mod grpc;
 mod hosts;
 mod http2;

@@ -50,6 +50,7 @@ const RANKS: &[(&str, u8)] = &[
     ("watch", 0),
     ("waiter", 0),
     ("permits", 0),
+    ("shares", 0),
     ("network", 0),
 ];
 

@@ -299,6 +299,8 @@ impl Maker {
     }
 
     fn step(&mut self, store: &Store, bits: u128, mut random: impl FnMut(usize) -> usize) {
+        // Tasks of others may have made room.
+        self.tasks.retain(|key| held(store, *key) > 0);
         let length = [0, 50, 500, 5_000, 20_000][random(5)];
         let share = Some(&self.share).filter(|share| share.account.is_some() || random(20) > 0);
         let new = NewTask { scope: self.scope, ..of_owner(bits, share) };
@@ -380,6 +382,7 @@ fn bytes_that_are_counted_are_those_that_running_tasks_hold() {
                 .into_iter()
                 .for_each(|(held, _)| store.release_held(held));
             std::mem::take(&mut maker.reserved).into_iter().for_each(|kept| store.give_back(kept));
+            maker.tasks.retain(|key| held(&store, *key) > 0);
             for key in std::mem::take(&mut maker.tasks) {
                 // It ends, where the store has no room for the status as failed.
                 let _ = apply(&store, key, &status(TaskState::Canceled)).unwrap();

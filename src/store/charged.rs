@@ -1,0 +1,205 @@
+//! The tasks of a shard by the charge of their holder, and of each charge in three lists: finished
+//! tasks by their end, waiting ones by when they began to wait, running ones by their last event.
+//!
+//! Invariant: a charge is here as long as the shard has a task of its holder, or room for one.
+
+use std::{collections::HashMap, sync::Arc};
+
+use foldhash::fast::RandomState;
+
+use super::{
+    charges::{Charge, Charges, Resource, TaskList},
+    shard::KEPT,
+    slab::{NONE, Slab},
+};
+use crate::shares::Holder;
+
+/// The charges of a shard.
+#[derive(Default)]
+pub(super) struct ChargedTasks {
+    all: Vec<ShardCharge>,
+    places: HashMap<Holder, u32, RandomState>,
+    free: Vec<u32>,
+    /// The place and the holder that a task was made for last.
+    last: Option<(u32, Holder)>,
+}
+
+/// What a shard has of one charge.
+struct ShardCharge {
+    /// `None`: the place is free.
+    charge: Option<Arc<Charge>>,
+    /// Tasks, with those for which there is only room.
+    tasks: u32,
+    lists: [Ends; TaskList::COUNT],
+}
+
+/// The ends of a list.
+#[derive(Clone, Copy)]
+struct Ends {
+    first: u32,
+    last: u32,
+}
+
+const EMPTY: Ends = Ends { first: NONE, last: NONE };
+
+impl ChargedTasks {
+    /// Counts one task more of a holder; returns the place of its charge.
+    #[inline]
+    pub fn join(&mut self, holder: Holder, charges: &Charges) -> u32 {
+        let place = match self.last {
+            Some((place, last)) if last == holder => place,
+            _ => self.enter(holder, charges),
+        };
+        let shard_charge = &mut self.all[place as usize];
+        shard_charge.tasks += 1;
+        if let Some(charge) = &shard_charge.charge {
+            charges.count(charge, Resource::Tasks, 1);
+        }
+        place
+    }
+
+    #[inline(never)]
+    fn enter(&mut self, holder: Holder, charges: &Charges) -> u32 {
+        let place = match self.places.get(&holder) {
+            Some(place) => *place,
+            None => {
+                let charge = charges.enter(holder);
+                // Another name, where very many anonymous callers have tasks.
+                match self.places.get(&charge.holder) {
+                    Some(place) => {
+                        charges.leave(&charge);
+                        *place
+                    }
+                    None => self.add(charge),
+                }
+            }
+        };
+        self.last = Some((place, holder));
+        place
+    }
+
+    fn add(&mut self, charge: Arc<Charge>) -> u32 {
+        let place = self.free.pop().unwrap_or(self.all.len() as u32);
+        self.places.insert(charge.holder, place);
+        let lists = [EMPTY; TaskList::COUNT];
+        let new = ShardCharge { charge: Some(charge), tasks: 0, lists };
+        match self.all.get_mut(place as usize) {
+            Some(free) => *free = new,
+            None => self.all.push(new),
+        }
+        place
+    }
+
+    /// Counts one task less of the charge at a place, of so many bytes.
+    #[inline]
+    pub fn leave(&mut self, place: u32, bytes: usize, charges: &Charges) {
+        let shard_charge = &mut self.all[place as usize];
+        shard_charge.tasks -= 1;
+        let Some(charge) = &shard_charge.charge else { return };
+        charges.discount(charge, Resource::Tasks, 1);
+        charges.discount(charge, Resource::Bytes, bytes);
+        if shard_charge.tasks == 0 {
+            self.remove(place, charges);
+        }
+    }
+
+    #[inline(never)]
+    fn remove(&mut self, place: u32, charges: &Charges) {
+        let Some(charge) = self.all[place as usize].charge.take() else { return };
+        charges.leave(&charge);
+        self.places.remove(&charge.holder);
+        self.last = self.last.filter(|(last, _)| *last != place);
+        self.free.push(place);
+        if self.places.is_empty() && self.all.capacity() > KEPT {
+            *self = ChargedTasks::default();
+        }
+    }
+
+    /// The charge at a place.
+    #[inline]
+    pub fn charge(&self, place: u32) -> Option<&Arc<Charge>> {
+        self.all.get(place as usize)?.charge.as_ref()
+    }
+
+    /// The first task in a list of a charge.
+    pub fn first(&self, holder: Holder, list: TaskList) -> Option<u32> {
+        let place = match self.last {
+            Some((place, last)) if last == holder => place,
+            _ => *self.places.get(&holder)?,
+        };
+        let first = self.all[place as usize].lists[list as usize].first;
+        (first != NONE).then_some(first)
+    }
+
+    /// The tasks in a list of a charge, the first one first.
+    pub fn tasks<'s>(
+        &'s self,
+        slab: &'s Slab,
+        holder: Holder,
+        list: TaskList,
+    ) -> impl Iterator<Item = u32> + use<'s> {
+        std::iter::successors(self.first(holder, list), |index| {
+            let next = slab[*index].charge_next;
+            (next != NONE).then_some(next)
+        })
+    }
+
+    /// Moves a running task behind the others of its charge: it had an event.
+    #[inline]
+    pub fn touch(&mut self, slab: &mut Slab, index: u32, at: usize) {
+        if slab[index].charge_next != NONE {
+            self.remove_from(slab, index, TaskList::Running, at);
+            self.push(slab, index, TaskList::Running, at);
+        }
+    }
+
+    /// The charges that have tasks here.
+    pub fn charges(&self) -> impl Iterator<Item = &Arc<Charge>> {
+        self.all.iter().filter_map(|one| one.charge.as_ref())
+    }
+
+    /// Adds a task at the end of a list of its charge; `at` is the shard.
+    #[inline]
+    pub fn push(&mut self, slab: &mut Slab, index: u32, list: TaskList, at: usize) {
+        let slot = &mut slab[index];
+        let (place, stamp) = (slot.charge, slot.stamp);
+        let shard_charge = &mut self.all[place as usize];
+        let ends = &mut shard_charge.lists[list as usize];
+        let last = std::mem::replace(&mut ends.last, index);
+        (slot.charge_before, slot.charge_next) = (last, NONE);
+        if last == NONE {
+            ends.first = index;
+        } else {
+            slab[last].charge_next = index;
+        }
+        if let Some(charge) = &shard_charge.charge {
+            charge.listed(list);
+            if last == NONE && list == TaskList::Finished {
+                charge.note_oldest(at, stamp);
+            }
+        }
+    }
+
+    /// Removes a task from the list of its charge in which it is.
+    #[inline]
+    pub fn remove_from(&mut self, slab: &mut Slab, index: u32, list: TaskList, at: usize) {
+        let slot = &slab[index];
+        let (place, before, next) = (slot.charge, slot.charge_before, slot.charge_next);
+        let shard_charge = &mut self.all[place as usize];
+        let ends = &mut shard_charge.lists[list as usize];
+        match before {
+            NONE => ends.first = next,
+            before => slab[before].charge_next = next,
+        }
+        match next {
+            NONE => ends.last = before,
+            next => slab[next].charge_before = before,
+        }
+        if let Some(charge) = &shard_charge.charge {
+            charge.unlisted(list);
+            if before == NONE && list == TaskList::Finished {
+                charge.note_oldest(at, slab.slot(next).map_or(u64::MAX, |next| next.stamp));
+            }
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Whose tasks leave: no holder below its equal share loses a task to another, or is refused for it.
+
+use std::{collections::HashMap, net::IpAddr};
+
+use super::*;
+use crate::store::{
+    charges::{Charges, Resource, TaskList},
+    idle::EndReason,
+};
+
+const WORDS: &str = "evicted: the owner's share is full";
+
+fn owner(number: u32) -> NewTask<'static> {
+    NewTask { scope: Scope { owner: OwnerIndex(number), ..AGENT }, ..new(0) }
+}
+
+fn peer(last: u8) -> NewTask<'static> {
+    NewTask { peer: Holder::peer(Some(IpAddr::from([192, 0, 2, last])), false), ..new(0) }
+}
+
+fn stranger(last: u8) -> NewTask<'static> {
+    NewTask { peer: Holder::peer(Some(IpAddr::from([192, 0, 2, last])), true), ..new(0) }
+}
+
+/// A store, and who makes tasks in it.
+struct Fair {
+    store: Store,
+    bits: u128,
+    ms: u64,
+}
+
+impl Fair {
+    fn new(tasks_max: usize, workers: usize) -> Fair {
+        Fair::limited(&Limits { tasks_max, ..Limits::default() }, workers)
+    }
+
+    fn limited(limits: &Limits, workers: usize) -> Fair {
+        Fair { store: Store::for_workers(limits, 7, workers), bits: 1, ms: 1_000 }
+    }
+
+    fn make(&mut self, who: NewTask<'_>, state: TaskState) -> Result<TaskKey, Refused> {
+        self.make_large(who, state, 9)
+    }
+
+    fn make_large(
+        &mut self,
+        who: NewTask<'_>,
+        state: TaskState,
+        length: usize,
+    ) -> Result<TaskKey, Refused> {
+        (self.bits, self.ms) = (self.bits + 1, self.ms + 1);
+        let new = NewTask { context_id: None, bits: [self.bits, !self.bits], ..who };
+        let reserved = self.store.reserve(new, at(self.ms))?;
+        let (key, mut events) = (reserved.key(), EventBuf::default());
+        if state != TaskState::Submitted {
+            let at_ms = self.ms;
+            events.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });
+        }
+        let said = said(length);
+        let now = at(self.ms);
+        self.store.commit_new(&reserved, Generation::V1, said.view(), &events, now, |_| key)
+    }
+
+    fn fill(&mut self, who: NewTask<'_>, state: TaskState, count: usize) -> Vec<TaskKey> {
+        (0..count).map(|_| self.make(who, state).unwrap()).collect()
+    }
+
+    fn stored(&self, keys: &[TaskKey]) -> usize {
+        keys.iter().filter(|key| state(&self.store, **key).is_some()).count()
+    }
+
+    fn ended(&self) -> u64 {
+        self.store.stats().ended[EndReason::OwnerShare as usize]
+    }
+
+    fn words(&self, key: TaskKey) -> Option<String> {
+        let said = self.store.read(key, |task| {
+            let status = task.view().status();
+            let said = status.message.filter(|_| status.state == TaskState::Failed);
+            said.map(|said| said.text())
+        });
+        said?
+    }
+}
+
+use TaskState::{Completed, InputRequired, Working};
+
+#[test]
+fn a_flood_evicts_its_own_tasks_only() {
+    for (flooder, others) in [
+        (owner(1), [owner(2), owner(3)]),
+        (peer(1), [peer(2), peer(3)]),
+        (peer(1), [owner(2), peer(3)]),
+        (owner(1), [stranger(2), stranger(3)]),
+        (stranger(1), [owner(2), stranger(3)]),
+    ] {
+        let mut fair = Fair::new(30, 1);
+        let flood = fair.fill(flooder, Completed, 8);
+        let kept: Vec<TaskKey> =
+            others.iter().flat_map(|who| fair.fill(*who, Completed, 4)).collect();
+        let late = fair.fill(flooder, Completed, 500);
+        assert_eq!((fair.stored(&kept), fair.stored(&flood)), (8, 0));
+        // The oldest leave first.
+        let left = fair.stored(&late);
+        assert_eq!(fair.stored(&late[500 - left..]), left);
+        assert!(left >= 11, "{left}");
+    }
+}
+
+#[test]
+fn a_newcomer_takes_its_share_of_finished_tasks() {
+    let mut fair = Fair::new(12, 1);
+    let flood = fair.fill(owner(1), Completed, 12);
+    let second = fair.fill(owner(2), Completed, 6);
+    assert_eq!((fair.stored(&flood), fair.stored(&flood[6..])), (6, 6));
+    // At its share it makes room itself.
+    let more = fair.fill(owner(2), Completed, 2);
+    assert_eq!((fair.stored(&flood), fair.stored(&second), fair.stored(&more)), (6, 4, 2));
+    assert_eq!(fair.stored(&second[2..]), 4);
+    let third = fair.fill(peer(3), Completed, 4);
+    assert_eq!((fair.stored(&flood), fair.stored(&third)), (4, 4));
+    assert_eq!(fair.stored(&second) + fair.stored(&more), 4);
+}
+
+#[test]
+fn bytes_are_shared_as_tasks_are() {
+    let mut fair = Fair::limited(&Limits { store_bytes_max: 60_000, ..Limits::default() }, 1);
+    let own: Vec<TaskKey> =
+        (0..4).map(|_| fair.make_large(owner(1), Completed, 2_000).unwrap()).collect();
+    let mut flood = Vec::new();
+    for round in 0..300 {
+        flood.push(fair.make_large(owner(2), Completed, 100 + round * 10).unwrap());
+        assert!(fair.store.stats().bytes <= 60_000);
+    }
+    assert_eq!(fair.stored(&own), 4);
+    // One that grows makes room from its owner's, too.
+    let growing = fair.make(owner(2), Working).unwrap();
+    let artifact = PartsBuf::new().text(&"y".repeat(2_000));
+    let artifact = ArtifactBuf::new("a", &artifact);
+    for _ in 0..5 {
+        let event = TaskEvent::Artifact {
+            artifact: artifact.view(),
+            append: true,
+            last_chunk: false,
+            metadata: None,
+        };
+        assert!(apply(&fair.store, growing, &event).unwrap().is_ok());
+    }
+    assert_eq!(fair.stored(&own), 4);
+    assert!(fair.stored(&flood) < 10);
+}
+
+#[test]
+fn at_a_full_share_the_oldest_waiting_task_fails_and_leaves() {
+    let mut fair = Fair::new(10, 1);
+    let waiting = fair.fill(owner(1), InputRequired, 10);
+    fair.make(owner(1), InputRequired).unwrap();
+    assert_eq!((fair.stored(&waiting), fair.stored(&waiting[1..])), (9, 9));
+    assert_eq!((fair.ended(), fair.store.stats().evicted), (1, [0, 1, 0]));
+    // A finished one leaves first.
+    assert!(apply(&fair.store, waiting[5], &status(Completed)).unwrap().is_ok());
+    fair.make(owner(1), TaskState::AuthRequired).unwrap();
+    assert_eq!((fair.stored(&waiting), fair.stored(&waiting[5..6]), fair.ended()), (8, 0, 1));
+}
+
+#[test]
+fn who_listens_to_a_waiting_task_sees_why_it_ends() {
+    let mut fair = Fair::new(10, 1);
+    let waiting = fair.fill(owner(1), InputRequired, 10);
+    let counter = Arc::new(Counter::default());
+    let waker = Waker::from(Arc::clone(&counter));
+    let mut listener = Cursor { ends_at_input: false, ..cursor(waiting[0], 2, false) };
+    assert_eq!(follow(&fair.store, &mut listener, &waker).0, Follow::Pending);
+    fair.make(owner(1), InputRequired).unwrap();
+    assert_eq!(counter.0.load(Relaxed), 1);
+    assert_eq!(fair.words(waiting[0]).as_deref(), Some(WORDS));
+    assert_eq!(follow(&fair.store, &mut listener, &waker), (Follow::End, vec![3], true));
+    // Nobody listened to the next one, which has left; the failed one is the next to leave.
+    assert_eq!(fair.stored(&waiting[1..]), 8);
+    fair.make(owner(1), InputRequired).unwrap();
+    assert_eq!((fair.stored(&waiting[..1]), fair.stored(&waiting[2..])), (0, 8));
+}
+
+#[test]
+fn a_newcomer_gets_its_share_whatever_the_others_tasks_do() {
+    let mut fair = Fair::new(9, 1);
+    let running = fair.fill(owner(1), Working, 6);
+    let waiting = fair.fill(owner(2), InputRequired, 3);
+    // Of the owner above its share, which has none that waits, the one without news goes.
+    let artifact = ArtifactBuf::new("a", &PartsBuf::new().text("y"));
+    let event = TaskEvent::Artifact {
+        artifact: artifact.view(),
+        append: false,
+        last_chunk: true,
+        metadata: None,
+    };
+    fair.store.update(running[0], at(5_000), |edit| edit.apply(&event)).unwrap().unwrap();
+    let first = fair.make(peer(3), Working).unwrap();
+    assert_eq!((fair.stored(&running), fair.stored(&running[1..2])), (5, 0));
+    assert_eq!((fair.stored(&waiting), fair.ended()), (3, 1));
+    let more = fair.fill(peer(3), Working, 2);
+    assert_eq!((fair.stored(&running), fair.stored(&waiting)), (3, 3));
+    // Each has its share now, and whoever wants more waits for its own.
+    for who in [owner(1), peer(3)] {
+        let Err(Refused::OwnShareFull { retry_s }) = fair.make(who, Working) else { panic!() };
+        assert!((3_590..=3_601).contains(&retry_s), "{retry_s}");
+    }
+    assert_eq!((fair.stored(&more), fair.stored(&[first])), (2, 1));
+    fair.make(owner(2), Working).unwrap();
+    assert_eq!((fair.stored(&waiting), fair.stored(&waiting[..1])), (2, 0));
+}
+
+#[test]
+fn strangers_hold_half_of_the_store_at_most() {
+    let mut fair = Fair::new(20, 1);
+    for round in 0..60 {
+        fair.make(stranger(round % 3), Completed).unwrap();
+    }
+    assert_eq!(fair.store.stats().tasks, 10);
+    let running = fair.fill(stranger(9), Working, 2);
+    let own = fair.fill(owner(1), Completed, 10);
+    assert_eq!((fair.store.stats().tasks, fair.stored(&own), fair.stored(&running)), (20, 10, 2));
+    // The half of the others is not theirs, whatever they do.
+    for round in 0..60 {
+        _ = fair.make(stranger(round), InputRequired);
+        _ = fair.make_large(stranger(round), Working, 2_000);
+    }
+    assert_eq!(fair.stored(&own), 10);
+    fair.fill(owner(1), Working, 10);
+    assert_eq!(fair.stored(&own), 0);
+    let peers = NewTask { peer: Holder::peer(None, false), ..new(0) };
+    let mut open = Fair::new(20, 1);
+    open.fill(peers, Completed, 20);
+    assert_eq!(open.store.stats().tasks, 20);
+}
+
+#[test]
+fn another_workers_tasks_leave_for_their_own_holder_only() {
+    let mut fair = Fair::new(200, 2);
+    let theirs = NewTask { worker: 1, ..owner(1) };
+    let own = NewTask { worker: 1, ..owner(2) };
+    let (kept, moved) = (fair.fill(theirs, Completed, 50), fair.fill(own, Completed, 50));
+    fair.ms += 60_000;
+    let flood = fair.fill(owner(2), Completed, 1_000);
+    assert_eq!((fair.stored(&kept), fair.stored(&moved)), (50, 0));
+    assert!(fair.stored(&flood) >= 140, "{}", fair.stored(&flood));
+    // A newcomer in that group has its share, although the others hold it all.
+    let late = fair.fill(NewTask { worker: 1, ..owner(3) }, Working, 30);
+    assert_eq!((fair.stored(&late), fair.stored(&kept)), (30, 50));
+}
+
+#[test]
+fn very_many_peers_share_charges_and_all_go_with_their_tasks() {
+    let limits = Limits { tasks_max: 300, task_ttl_ms: 10, ..Limits::default() };
+    let mut fair = Fair::limited(&limits, 1);
+    for round in 0..2_000u32 {
+        let address = IpAddr::from([10, 0, (round / 256) as u8, round as u8]);
+        let who = NewTask { peer: Holder::peer(Some(address), round % 3 == 0), ..new(0) };
+        _ = fair.make(who, Completed);
+        assert!(fair.store.groups[0].charges.len() <= 3 * 64);
+    }
+    fair.ms += 60_000;
+    while fair.store.sweep(at(fair.ms)) {}
+    let charges = &fair.store.groups[0].charges;
+    assert_eq!((fair.store.stats().tasks, charges.len()), (0, 0));
+    assert_eq!(charges.held_by_strangers(Resource::Tasks), 0);
+    assert_eq!(charges.held_by_strangers(Resource::Bytes), 0);
+}
+
+/// What each holder of a group has, counted one by one.
+fn counted(store: &Store, held: &[(TaskKey, Holder)]) {
+    let mut sums: HashMap<Holder, (usize, usize)> = HashMap::new();
+    for (key, holder) in held {
+        let bytes = store.read(*key, |task| task.heap_bytes()).unwrap();
+        let sum = sums.entry(*holder).or_default();
+        *sum = (sum.0 + 1, sum.1 + bytes);
+    }
+    let charges: &Charges = &store.groups[0].charges;
+    assert_eq!(charges.len(), sums.len());
+    for (holder, (tasks, bytes)) in sums {
+        let charge = charges.find(holder).unwrap();
+        assert_eq!(charge.held(Resource::Tasks), tasks);
+        assert_eq!(charge.held(Resource::Bytes), bytes);
+        let lists = [TaskList::Finished, TaskList::Waiting, TaskList::Running];
+        assert!(lists.iter().any(|list| charge.has(*list)));
+    }
+}
+
+/// Any mix of owners, peers and strangers: no holder below its share loses a task to another or is
+/// refused, and the sums are what is held.
+#[test]
+fn no_mix_of_holders_takes_from_one_below_its_share() {
+    for seed in 1..=24u64 {
+        let mut random = seed;
+        let mut next = move |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % below
+        };
+        let tasks_max = 5 + next(30) as usize;
+        let store_bytes_max = [30_000, 10_000_000][next(2) as usize];
+        let limits = Limits { tasks_max, store_bytes_max, ..Limits::default() };
+        let mut fair = Fair::limited(&limits, 1);
+        let mut held: Vec<(TaskKey, Holder)> = Vec::new();
+        for _ in 0..1_500 {
+            let number = next(3) as u8;
+            let who = match next(3) {
+                0 => owner(1 + u32::from(number)),
+                1 => stranger(number),
+                _ => peer(number),
+            };
+            let state = [Completed, Completed, InputRequired, Working][next(4) as usize];
+            let (length, holder) = (next(900) as usize, who.holder());
+            let charges = &fair.store.groups[0].charges;
+            let own = charges.enter(holder);
+            let shares = [Resource::Tasks, Resource::Bytes].map(|of| charges.shares(of));
+            // What a task holds that is as long as this one may be.
+            let fits = shares[0].fits(&own, 1) && shares[1].fits(&own, length + 2_000);
+            let mut above: Vec<Holder> = held.iter().map(|(_, holder)| *holder).collect();
+            above.retain(|holder| {
+                let charge = charges.find(*holder).unwrap();
+                shares.iter().any(|shares| shares.is_above(&charge))
+            });
+            charges.leave(&own);
+            match fair.make_large(who, state, length) {
+                Ok(key) => held.push((key, holder)),
+                Err(refused) => assert!(!fits, "{refused:?} {holder:?}"),
+            }
+            for (key, whose) in &held {
+                let may_go = *whose == holder && !fits || above.contains(whose);
+                assert!(may_go || fair.stored(&[*key]) == 1, "{seed}: {whose:?} for {holder:?}");
+            }
+            if let Some((key, _)) = held.get(next(20) as usize)
+                && next(3) == 0
+            {
+                _ = apply(&fair.store, *key, &status([Completed, Working][next(2) as usize]));
+            }
+            held.retain(|(key, _)| fair.stored(&[*key]) == 1);
+            counted(&fair.store, &held);
+            let strangers = held.iter().filter(|(_, holder)| holder.is_stranger()).count();
+            assert!(strangers <= tasks_max / 2);
+            assert!(fair.store.stats().tasks <= tasks_max as u64);
+        }
+    }
+}
