@@ -248,6 +248,7 @@ impl Gate {
     }
 
     /// Decides which credentials are right.
+    #[cfg(feature = "push")]
     pub fn authenticator(&self) -> &Arc<dyn Authenticator> {
         &self.authenticator
     }

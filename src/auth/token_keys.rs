@@ -250,6 +250,11 @@ impl TokenKeys {
         self.0.is_empty()
     }
 
+    /// The names of the keys that have one.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|key| key.kid.as_deref())
+    }
+
     /// Whether a key has this name.
     pub(super) fn has_name(&self, kid: &str) -> bool {
         self.0.iter().any(|key| key.kid.as_deref() == Some(kid))

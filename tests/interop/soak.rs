@@ -105,7 +105,7 @@ fn broken(round: u64) -> String {
         1 => good[..good.len() / 2].to_owned() + "\n[[[",
         2 => format!("{good}[agents.gone]\nscript = \"no-such-file.toml\"\n"),
         // The same key for two people.
-        _ => format!("{good}[[auth.api_keys]]\nname = \"thief\"\nkey = \"key-of-the-caller\"\n"),
+        _ => format!("{good}[[auth.api_keys]]\nname = \"thief\"\nkey = \"key-of-caller-caller\"\n"),
     }
 }
 
@@ -158,7 +158,7 @@ fn client(place: &Place, (binding, generation, carrier, shows): Row) -> Client {
     let mut approach = Approach::default();
     let mut field = |name, value: &str| approach.fields.push((name, value.to_owned()));
     match (shows, binding) {
-        (Shows::Key, _) => field("X-API-Key", "key-of-the-caller"),
+        (Shows::Key, _) => field("X-API-Key", "key-of-caller-caller"),
         (Shows::Token, _) => field("Authorization", "Bearer token-of-the-caller"),
         (Shows::Jwt, _) => {
             let token = token("caller", "a2a:read", &[], 86_400);

@@ -310,8 +310,11 @@ impl RemoteKeys {
             if let Some(old) = &old {
                 old.withdraw_but(&keys);
             }
-            // What the keys have now is found there before this list is looked at.
-            state.kids_refused = std::mem::take(&mut state.kids_asked);
+            // What the keys have now is found there before this list is looked at. A key that the
+            // issuer has removed is wrong as well.
+            let gone = old.iter().flat_map(|old| old.names()).filter(|kid| !keys.has_name(kid));
+            let gone = gone.map(|kid| SecretDigest::of(kid.as_bytes()));
+            state.kids_refused = state.kids_asked.drain(..).chain(gone).collect();
             state.keys = Some(Arc::new(keys));
             state.fetched_unix_ms = Some(now.unix_ms);
             (state.failures, state.problem) = (0, None);
