@@ -56,8 +56,8 @@ const TASK_OVERHEAD_BYTES: u64 = 160;
 const SHARDS_QUARTER_BYTES_PER_TASK: u64 = 17;
 /// Slots that each worker's shards may keep for themselves: three chunks in each.
 const SHARDS_BYTES: u64 = 16 * 3 * 32 * (SLOT_BYTES + RECORD_NUMBER_BYTES);
-/// Memory of the charge of an anonymous caller with tasks in all shards of a group: 300 bytes in the
-/// group, and 130 in each of 16 shards, with half of their maps and lists empty.
+/// Memory of the charge of an anonymous caller with tasks in all shards of a group: 300 bytes in
+/// the group, and 130 in each of 16 shards, with half of their maps and lists empty.
 const CHARGE_BYTES: u64 = 300 + 16 * 130;
 
 /// Memory of one timer of an agent to be called again: 32 bytes, and half of a heap may be empty,
@@ -70,8 +70,8 @@ pub(crate) const DEFERRED_CALL_BYTES: u64 = 1024;
 /// Memory of a send that is known again: 96 bytes in a ring and 8 for its chain, of which half may
 /// be empty, and the place of a direct message in a tree; see `op/idempotency/ring.rs`.
 pub(crate) const IDEMPOTENCY_ENTRY_BYTES: u64 = 448;
-/// Memory of what one shard has for one tenant or owner: a list for each state, each with room for a
-/// few tasks, and a charge.
+/// Memory of what one shard has for one tenant or owner: a list for each state, each with room for
+/// a few tasks, and a charge.
 const SPACE_BYTES: u64 = 3 * 1024;
 /// Memory of what is counted for one owner, and again in each group of shards; see
 /// `store/running.rs`.
@@ -109,8 +109,8 @@ const WORKER_BYTES: u64 = 1024 * 1024;
 /// Anonymous callers that have a charge each in the smallest store.
 const CHARGED_PEERS_LEAST: usize = 64;
 
-/// Anonymous callers with tasks in a group of shards that have a charge each, where the group has so
-/// many tasks: an equal share is still 128 tasks.
+/// Anonymous callers with tasks in a group of shards that have a charge each, where the group has
+/// so many tasks: an equal share is still 128 tasks.
 pub(crate) fn charged_peers_max(tasks: usize) -> usize {
     (tasks / 128).max(CHARGED_PEERS_LEAST)
 }
@@ -212,8 +212,9 @@ impl Limits {
         tasks.saturating_mul(each).saturating_add(fixed).saturating_add(charges)
     }
 
-    /// Names, counts of each owner, and lists of each tenant and each owner in each shard in which they have tasks, which
-    /// is one of each group; an owner with tasks of several agents or tenants has as much for each.
+    /// Names, counts of each owner, and lists of each tenant and each owner in each shard in which
+    /// they have tasks, which is one of each group; an owner with tasks of several agents or
+    /// tenants has as much for each.
     fn spaces_bytes(&self, workers: usize) -> u64 {
         let groups = workers.clamp(1, 64).next_power_of_two() as u64;
         let names = (self.tenants_max as u64).saturating_add(self.owners_max as u64);

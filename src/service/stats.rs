@@ -11,8 +11,8 @@ pub struct ServiceStats {
     pub bytes: u64,
     /// Finished tasks that have left because of `task_ttl_ms`, `tasks_max` and `store_bytes_max`.
     pub evicted: [u64; 3],
-    /// Unfinished tasks that failed because of `unfinished_idle_ms` and `input_required_ttl_ms`, and
-    /// those that made room for others because their owner had its share of the store.
+    /// Unfinished tasks that failed because of `unfinished_idle_ms` and `input_required_ttl_ms`,
+    /// and those that made room for others because their owner had its share of the store.
     pub ended: [u64; 3],
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Law: bytes are taken from the store's budget before an event is applied. An agent's event beyond
 //! a limit ends the task as failed, for which room was kept back; a client's leaves it as it was. A
-//! task that waits for its client has no place among the running tasks of its caller: what continues
-//! it takes one first.
+//! task that waits for its client has no place among the running tasks of its caller: what
+//! continues it takes one first.
 
 use std::sync::Arc;
 
@@ -216,7 +216,8 @@ impl<'e> Edit<'e> {
     ///
     /// # Errors
     /// [`Refused::Terminal`]; [`Refused::TooLarge`], [`Refused::OutOfBytes`],
-    /// [`Refused::ShareTaken`] and [`Refused::ShareBytesTaken`] when a limit was reached, which has ended the task as failed.
+    /// [`Refused::ShareTaken`] and [`Refused::ShareBytesTaken`] when a limit was reached, which has
+    /// ended the task as failed.
     pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<u64, Refused> {
         self.put(event).inspect_err(|refused| match refused {
             Refused::Terminal | Refused::Taken => {}
@@ -312,8 +313,8 @@ impl<'e> Edit<'e> {
         Ok(())
     }
 
-    /// Takes a place for the task, and what it holds, of the share of whoever it counts for; `None`:
-    /// its agent continues it without a message.
+    /// Takes a place for the task, and what it holds, of the share of whoever it counts for;
+    /// `None`: its agent continues it without a message.
     #[cold]
     fn take_place(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
         let (running, group) = (&self.store.spaces.running, group_of(self.at));

@@ -1,16 +1,16 @@
 //! Making room: which finished task leaves, and when.
 //!
 //! Room is made before it is used, and for the group of the shard where it is needed. A holder that
-//! needs more than its equal share of the group makes room from its own tasks, the oldest first. For
-//! a holder below its share the oldest task of a holder above its share leaves. So no holder below
-//! its share loses a task to another, or is refused for its tasks.
+//! needs more than its equal share of the group makes room from its own tasks, the oldest first.
+//! For a holder below its share the oldest task of a holder above its share leaves. So no holder
+//! below its share loses a task to another, or is refused for its tasks.
 //!
-//! Where no finished task may leave, a waiting one fails and leaves; for a holder below its share, as
-//! the last resort, the running one of a holder above its share whose last event is the oldest.
+//! Where no finished task may leave, a waiting one fails and leaves; for a holder below its share,
+//! as the last resort, the running one of a holder above its share whose last event is the oldest.
 //!
-//! Other groups are looked at now and then: where a task of the same holder ended [`LEAD_MS`] before
-//! any of this group's, or this group has none, what others have and do not use is taken, and then
-//! the oldest task of the holder leaves, wherever it is.
+//! Other groups are looked at now and then: where a task of the same holder ended [`LEAD_MS`]
+//! before any of this group's, or this group has none, what others have and do not use is taken,
+//! and then the oldest task of the holder leaves, wherever it is.
 
 use std::sync::{Arc, PoisonError, TryLockError};
 
@@ -74,8 +74,8 @@ fn why(resource: Resource) -> Eviction {
     }
 }
 
-/// The tasks in a list of a charge in a shard, but the one that stays, and of those that wait the ones
-/// that have just got an answer, at which their agent is at work.
+/// The tasks in a list of a charge in a shard, but the one that stays, and of those that wait the
+/// ones that have just got an answer, at which their agent is at work.
 fn ending(
     at: usize,
     shard: &Shard,
@@ -204,8 +204,8 @@ impl Store {
         made
     }
 
-    /// Makes a slot of a shard free for a holder that has none: there is a chunk more, or a finished
-    /// task less.
+    /// Makes a slot of a shard free for a holder that has none: there is a chunk more, or a
+    /// finished task less.
     #[inline(never)]
     pub(super) fn make_slot(
         &self,
@@ -459,9 +459,9 @@ impl Store {
         })
     }
 
-    /// Ends the first task in a list of a charge in a shard, and evicts it. If clients listen to it,
-    /// it stays finished until the next eviction, and another one to which none listens leaves, if
-    /// there is one.
+    /// Ends the first task in a list of a charge in a shard, and evicts it. If clients listen to
+    /// it, it stays finished until the next eviction, and another one to which none listens leaves,
+    /// if there is one.
     #[cold]
     fn end_in(
         &self,

@@ -53,8 +53,8 @@ impl<'k> Client<'k> {
             let text = str::from_utf8(&all).unwrap();
             let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
             let head = head.to_ascii_lowercase();
-            let (_, length) = head.split_once("content-length: ").unwrap();
-            let length: usize = length.split("\r\n").next().unwrap().parse().unwrap();
+            let (_, length) = head.split_once("content-length:").unwrap();
+            let length: usize = length.split("\r\n").next().unwrap().trim().parse().unwrap();
             if body.len() == length {
                 return (head[9..12].parse().unwrap(), body.to_owned());
             }

@@ -1,4 +1,5 @@
-//! Whose tasks leave: no holder below its equal share loses a task to another, or is refused for it.
+//! Whose tasks leave: no holder below its equal share loses a task to another, or is refused for
+//! it.
 
 use std::{collections::HashMap, net::IpAddr};
 
