@@ -160,7 +160,9 @@ impl<'x> AdmissionCx<'x> {
             return !matches!(grpc::rpc(head.path()), Some(grpc::Rpc::A2a(_)));
         }
         match route(self.config, self.service, path_of(head)) {
-            Route::Rpc(_) | Route::HttpJson(_) | Route::ExtendedCard(_) => false,
+            // Calls are POST, or begin with an upgrade; all else is 405, whoever asks.
+            Route::Rpc(_) => head.method() != Method::Post && !ws::is_upgrade(head),
+            Route::HttpJson(_) | Route::ExtendedCard(_) => false,
             Route::Card { .. } | Route::Catalog(_) | Route::Page(_) => true,
             Route::NoResource(..) | Route::NoAgent | Route::NotFound => true,
             #[cfg(feature = "test-echo")]

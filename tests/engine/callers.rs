@@ -288,6 +288,8 @@ fn a_strangers_body_is_not_read_where_no_caller_is_needed() {
         ("OPTIONS *", 204),
         ("OPTIONS /message:send", 204),
         ("POST /.well-known/agent-card.json", 405),
+        // A path of calls says so before it asks for a credential.
+        ("GET /", 405),
         ("GET /.well-known/agent-card.json", 200),
         ("GET /agents", 200),
     ] {

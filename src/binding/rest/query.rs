@@ -3,6 +3,8 @@
 //! So a parameter has the type, the limits and the faults that it has in a body. Names that the
 //! operation does not have are left out; of repeated ones the last counts, as in an object.
 
+use std::borrow::Cow;
+
 use crate::{
     fault::Fault,
     http,
@@ -17,6 +19,8 @@ enum Type {
     Text,
     /// `true` or `false`, in any case.
     Bool,
+    /// A string that is a timestamp.
+    Time,
 }
 
 /// What every operation has (A2A 1.0 §8.3.2).
@@ -44,8 +48,8 @@ const LIST: &[(&str, Type)] = &[
     ("page_token", Type::Text),
     ("historyLength", Type::Text),
     ("history_length", Type::Text),
-    ("statusTimestampAfter", Type::Text),
-    ("status_timestamp_after", Type::Text),
+    ("statusTimestampAfter", Type::Time),
+    ("status_timestamp_after", Type::Time),
     ("includeArtifacts", Type::Bool),
     ("include_artifacts", Type::Bool),
 ];
@@ -81,6 +85,7 @@ pub fn params(out: &mut Vec<u8>, op: Op, query: Option<&str>) -> Result<bool, Fa
         match kind {
             Type::Bool if value.eq_ignore_ascii_case("true") => out.extend_from_slice(b"true"),
             Type::Bool if value.eq_ignore_ascii_case("false") => out.extend_from_slice(b"false"),
+            Type::Time => push_string(out, &with_offset(&value)),
             Type::Bool | Type::Text => push_string(out, &value),
         }
     }
@@ -88,6 +93,17 @@ pub fn params(out: &mut Vec<u8>, op: Op, query: Option<&str>) -> Result<bool, Fa
         out.push(b'}');
     }
     Ok(!out.is_empty())
+}
+
+/// A timestamp with the `+` of its offset, which is a space in a query if it was not escaped.
+fn with_offset(time: &str) -> Cow<'_, str> {
+    const OFFSET: usize = " 02:00".len();
+    match time.len().checked_sub(OFFSET).and_then(|at| time.split_at_checked(at)) {
+        Some((time, offset)) if offset.starts_with(' ') => {
+            Cow::Owned(format!("{time}+{}", &offset[1..]))
+        }
+        _ => Cow::Borrowed(time),
+    }
 }
 
 #[cfg(test)]
@@ -114,6 +130,16 @@ mod tests {
             ),
             (Op::List, "include_artifacts=1", r#"{"include_artifacts":"1"}"#),
             (Op::List, "pageSize=1&pageSize=2", r#"{"pageSize":"1","pageSize":"2"}"#),
+            (
+                Op::List,
+                "statusTimestampAfter=2026-11-27T10:00:00+02:00",
+                r#"{"statusTimestampAfter":"2026-11-27T10:00:00+02:00"}"#,
+            ),
+            (
+                Op::List,
+                "status_timestamp_after=2026-11-27T10:00:00%2B02:00",
+                r#"{"status_timestamp_after":"2026-11-27T10:00:00+02:00"}"#,
+            ),
             (Op::Cancel, "metadata=x", ""),
             (Op::Subscribe, "tenant=acme&x=1", r#"{"tenant":"acme"}"#),
         ];
