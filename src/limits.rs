@@ -353,6 +353,9 @@ limits! {
     /// and 700 for each scheme, host and port, beside three times its text; a quarter of them of
     /// one owner.
     push_bytes_max: usize = 64 * 1024 * 1024;
+    /// Bytes of tasks that have left the store and are retained for their dead letters, at least a
+    /// 1,024th of all for each; an owner above its equal share loses its oldest first.
+    push_dead_bytes_max: usize = 16 * 1024 * 1024;
     /// Bytes of posts to webhooks that are under way, half of them for small ones; one may go
     /// beyond it.
     push_posts_bytes_max: usize = 32 * 1024 * 1024;

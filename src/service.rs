@@ -133,6 +133,15 @@ pub struct CallCx<'a> {
 }
 
 impl CallCx<'_> {
+    /// The owner that what the call leaves behind is charged to.
+    #[inline(always)]
+    pub(crate) fn holder(&self) -> Holder {
+        match self.caller.scope.owner {
+            OwnerIndex(0) => self.peer_holder(),
+            OwnerIndex(number) => Holder::owner(number),
+        }
+    }
+
     /// The holder of a task without an owner: the caller's address, or 64 bits of one of IPv6.
     pub(crate) fn peer_holder(&self) -> Holder {
         let caller = &self.caller;

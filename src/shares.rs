@@ -9,21 +9,29 @@ use std::net::IpAddr;
 /// The owner that an entry is charged to: a caller with an owner number, or the address of an
 /// anonymous caller (for IPv6 its network of 64 bits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Holder {
-    key: u64,
-    is_stranger: bool,
-}
+pub struct Holder(u64);
 
 /// First 16 bits of keys that no network of 64 bits has from which a packet comes: multicast.
 const OWNER: u64 = 0xfffe << 48;
 const IPV4: u64 = 0xffff << 48;
 const BUCKET: u64 = 0xfffd << 48;
 
+/// Inverted in the key of a stranger: of all other keys, and of all assigned networks, the first
+/// two bits are equal.
+const STRANGER: u64 = 1 << 62;
+
 impl Holder {
     /// A caller with this owner number.
     #[inline]
     pub const fn owner(number: u32) -> Holder {
-        Holder { key: OWNER | number as u64, is_stranger: false }
+        Holder(OWNER | number as u64)
+    }
+
+    /// Its owner number; 0: it is anonymous.
+    #[inline]
+    #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone ask for it"))]
+    pub const fn number(self) -> u32 {
+        if self.0 & IPV4 == OWNER { self.0 as u32 } else { 0 }
     }
 
     /// An anonymous caller; all without an address are one. `is_stranger`: the server
@@ -34,22 +42,124 @@ impl Holder {
             Some(IpAddr::V4(address)) => IPV4 | u64::from(address.to_bits()),
             Some(IpAddr::V6(address)) => (address.to_bits() >> 64) as u64,
         };
-        Holder { key, is_stranger }
+        Holder(if is_stranger { key ^ STRANGER } else { key })
     }
 
     /// Anonymous callers with this number together: further ones where very many have tasks.
     pub const fn bucket(number: u32, is_stranger: bool) -> Holder {
-        Holder { key: BUCKET | number as u64, is_stranger }
+        let key = BUCKET | number as u64;
+        Holder(if is_stranger { key ^ STRANGER } else { key })
     }
 
     /// Whether it is anonymous.
     pub const fn is_peer(self) -> bool {
-        self.key >> 48 != OWNER >> 48
+        self.0 >> 48 != OWNER >> 48
     }
 
     /// Whether it is anonymous where other callers are authenticated.
+    #[inline]
     pub const fn is_stranger(self) -> bool {
-        self.is_stranger
+        (self.0 ^ self.0 << 1) >> 63 == 1
+    }
+}
+
+/// The holders of one limit: how many there are, and what strangers hold together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holders {
+    /// Holders that are no strangers.
+    pub owners: usize,
+    /// Strangers.
+    pub strangers: usize,
+    /// What all strangers hold.
+    pub held_by_strangers: usize,
+}
+
+/// What each holder may hold of a limit that is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EqualShare {
+    owner: usize,
+    stranger: usize,
+}
+
+impl Holders {
+    /// The share of each; 0 where there are more holders than room.
+    #[inline]
+    pub fn share(&self, most: usize) -> EqualShare {
+        if self.strangers <= self.owners {
+            let equal = most / (self.owners + self.strangers).max(1);
+            return EqualShare { owner: equal, stranger: equal };
+        }
+        let half = most / 2;
+        EqualShare { owner: (most - half) / self.owners.max(1), stranger: half / self.strangers }
+    }
+
+    /// Whether so much more exceeds the half of strangers, if `holder` is one.
+    #[inline]
+    pub fn strangers_full(&self, holder: Holder, more: usize, most: usize) -> bool {
+        holder.is_stranger() && self.held_by_strangers + more > most / 2
+    }
+}
+
+impl EqualShare {
+    /// That of a holder.
+    #[inline]
+    pub fn of(self, holder: Holder) -> usize {
+        if holder.is_stranger() { self.stranger } else { self.owner }
+    }
+}
+
+/// A holder that asks for more of a limit that is full.
+#[derive(Clone, Copy, Debug)]
+pub struct Newcomer {
+    /// The holder.
+    pub holder: Holder,
+    /// What it asks for; counts as held.
+    pub more: usize,
+    /// The whole limit.
+    pub most: usize,
+}
+
+impl Newcomer {
+    /// The holder that has to give way: the one furthest above its equal share; the newcomer
+    /// itself, if none is further above. `held` lists holders with what they hold, none twice.
+    /// `None`: the newcomer holds nothing, and no other is above its share.
+    pub fn victim<I>(self, held: I) -> Option<Holder>
+    where
+        I: Iterator<Item = (Holder, usize)> + Clone,
+    {
+        let Newcomer { holder: own, more, most } = self;
+        let mut holders = Holders::default();
+        let mut is_new = true;
+        for (holder, held) in held.clone() {
+            is_new &= holder != own;
+            holders.count(holder, held);
+        }
+        if is_new {
+            holders.count(own, 0);
+        }
+        let share = holders.share(most);
+        let are_strangers_alone = holders.strangers_full(own, more, most);
+        let candidates = held
+            .filter(|(holder, held)| *held > 0 && (holder.is_stranger() || !are_strangers_alone));
+        let excess = |(holder, held): &(Holder, usize)| {
+            let held = if *holder == own { held.saturating_add(more) } else { *held };
+            (held as i128 - share.of(*holder) as i128, *holder == own)
+        };
+        let victim = candidates.max_by_key(excess)?;
+        let is_above = victim.1 > share.of(victim.0);
+        (is_above || victim.0 == own).then_some(victim.0)
+    }
+}
+
+impl Holders {
+    fn count(&mut self, holder: Holder, held: usize) {
+        match holder.is_stranger() {
+            true => {
+                self.strangers += 1;
+                self.held_by_strangers += held;
+            }
+            false => self.owners += 1,
+        }
     }
 }
 
@@ -70,6 +180,39 @@ mod tests {
         assert_ne!(peer("2001:db8::1"), peer("2001:db8:0:1::1"));
         let all = [peer("192.0.2.1"), peer("::1"), peer("fe80::1"), Holder::owner(1)];
         assert!(all.iter().enumerate().all(|(at, one)| !all[..at].contains(one)));
-        assert_ne!(stranger(1), peer("192.0.2.1"));
+        assert!(all.iter().all(|holder| !holder.is_stranger()));
+        for address in ["192.0.2.1", "::1", "2001:db8::1", "fd00::1", "fe80::1"] {
+            let stranger = Holder::peer(address.parse().ok(), true);
+            assert!(stranger.is_stranger() && stranger != peer(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn strangers_share_half_and_owners_the_rest() {
+        let share = |owners, strangers| {
+            let share = Holders { owners, strangers, held_by_strangers: 0 }.share(100);
+            (share.owner, share.stranger)
+        };
+        assert_eq!([share(1, 0), share(4, 0), share(0, 5)], [(100, 100), (25, 25), (50, 10)]);
+        assert_eq!([share(3, 1), share(1, 1), share(1, 4)], [(25, 25), (50, 50), (50, 12)]);
+        assert_eq!([share(200, 0), share(1, 200)], [(0, 0), (50, 0)]);
+    }
+
+    #[test]
+    fn who_is_furthest_above_its_share_gives_way() {
+        let (a, b, c) = (Holder::owner(1), Holder::owner(2), Holder::owner(3));
+        let victim = |holder, held: &[(Holder, usize)]| {
+            Newcomer { holder, more: 1, most: 10 }.victim(held.iter().copied())
+        };
+        assert_eq!(victim(a, &[(a, 8), (b, 2)]), Some(a));
+        assert_eq!(victim(b, &[(a, 8), (b, 2)]), Some(a));
+        assert_eq!(victim(b, &[(a, 5), (b, 5)]), Some(b));
+        assert_eq!(victim(c, &[(a, 6), (b, 4)]), Some(a));
+        // Strangers have at most half, also where there is room.
+        let (s, t) = (stranger(1), stranger(2));
+        assert_eq!(victim(s, &[(a, 1), (s, 5)]), Some(s));
+        assert_eq!(victim(t, &[(a, 5), (s, 5)]), Some(s));
+        assert_eq!(victim(t, &[(a, 7), (s, 3)]), Some(a));
+        assert_eq!(victim(a, &[]), None);
     }
 }

@@ -5,6 +5,8 @@
 
 #![cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
 
+mod left;
+
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -13,12 +15,19 @@ use std::{
     task::{Wake, Waker},
 };
 
+use crate::{model::Task, shares::Holder};
+
+pub use left::LeftTasks;
+
 /// Woken when a task changes, and when it leaves.
 pub struct TaskWatch {
     key: u64,
+    /// The owner that the task is charged to when it has left and is still needed.
+    holder: Holder,
     id: TaskName,
     is_noted: AtomicBool,
     is_needed: AtomicBool,
+    has_letters: AtomicBool,
     is_over: AtomicBool,
     /// The last event of which somebody was woken.
     seq: AtomicU64,
@@ -35,11 +44,22 @@ enum TaskName {
 
 impl TaskWatch {
     /// A watch of the task that its store knows by that key, and clients by that raw id.
-    pub fn new(key: u64, id: &[u8], changes: &Arc<Changes>) -> TaskWatch {
+    pub fn new(key: u64, id: &[u8], holder: Holder, changes: &Arc<Changes>) -> TaskWatch {
         let id = uuid_bits(id).map_or_else(|| TaskName::Raw(id.into()), TaskName::Uuid);
-        let (is_noted, is_needed, is_over, seq, has_left) = Default::default();
+        let (is_noted, is_needed, has_letters, is_over, seq, has_left) = Default::default();
         let changes = Arc::clone(changes);
-        TaskWatch { key, id, is_noted, is_needed, is_over, seq, has_left, changes }
+        TaskWatch {
+            key,
+            holder,
+            id,
+            is_noted,
+            is_needed,
+            has_letters,
+            is_over,
+            seq,
+            has_left,
+            changes,
+        }
     }
 
     /// The task's raw id.
@@ -57,9 +77,19 @@ impl TaskWatch {
         self.is_noted.swap(false, Ordering::AcqRel);
     }
 
+    /// The owner that the task is charged to.
+    pub fn holder(&self) -> Holder {
+        self.holder
+    }
+
     /// Says whether the task is still needed: one that is does not leave for its age alone.
     pub fn set_needed(&self, is_needed: bool) {
         self.is_needed.store(is_needed, Ordering::Release);
+    }
+
+    /// Says whether webhooks of the task have stopped and may be replayed.
+    pub fn set_letters(&self, has_letters: bool) {
+        self.has_letters.store(has_letters, Ordering::Release);
     }
 
     /// Whether the task is still needed; one that is noted is, until it is looked at.
@@ -77,6 +107,15 @@ impl TaskWatch {
     /// The last event that is known; 0: none is.
     pub fn seq(&self) -> u64 {
         self.seq.load(Ordering::Relaxed)
+    }
+
+    /// The task leaves its store: it is retained for its webhooks, if they still need it and there
+    /// is room ([`Changes::left`]).
+    pub fn keep(&self, task: Option<Task>) {
+        let has_letters = self.has_letters.load(Ordering::Acquire) && !self.is_over();
+        if let Some(task) = task.filter(|_| has_letters || self.is_needed()) {
+            self.changes.left.keep(self.key, self.holder, task);
+        }
     }
 
     /// The task has left, with that last event. It is noted by waking the watch.
@@ -130,13 +169,23 @@ fn uuid_text(bits: [u8; 16]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Tasks that have changed since they were looked at, and who looks.
+/// Tasks that have changed since they were looked at, who looks, and those that have left and are
+/// still needed.
 #[derive(Default)]
-pub struct Changes(Mutex<(Vec<u64>, Option<Waker>)>);
+pub struct Changes {
+    noted: Mutex<(Vec<u64>, Option<Waker>)>,
+    /// Tasks that have left.
+    pub left: LeftTasks,
+}
 
 impl Changes {
+    /// None yet; tasks that have left may hold so many bytes.
+    pub fn new(left_bytes_max: usize) -> Changes {
+        Changes { left: LeftTasks::new(left_bytes_max), ..Changes::default() }
+    }
+
     fn note(&self, key: u64) {
-        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         changes.0.push(key);
         let waker = changes.1.take();
         drop(changes);
@@ -145,7 +194,7 @@ impl Changes {
 
     /// Takes the keys that were noted; without any `wake` is woken by what is noted next.
     pub fn take(&self, wake: &Waker) -> Vec<u64> {
-        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if changes.0.is_empty() {
             changes.1 = Some(wake.clone());
         }
@@ -154,14 +203,14 @@ impl Changes {
 
     /// Wakes who looks.
     pub fn wake(&self) {
-        let waker = self.0.lock().unwrap_or_else(PoisonError::into_inner).1.take();
+        let waker = self.noted.lock().unwrap_or_else(PoisonError::into_inner).1.take();
         waker.into_iter().for_each(Waker::wake);
     }
 
     /// How many are noted.
     #[cfg(test)]
     pub fn noted(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.len()
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner).0.len()
     }
 }
 
@@ -181,7 +230,7 @@ mod tests {
             "mine",
             "",
         ] {
-            let watch = TaskWatch::new(1, id.as_bytes(), &changes);
+            let watch = TaskWatch::new(1, id.as_bytes(), Holder::default(), &changes);
             assert_eq!(*watch.task_id(), *id.as_bytes());
         }
         assert_eq!(size_of::<TaskName>(), 24);
@@ -201,8 +250,9 @@ mod tests {
                 }
             }
         };
-        let watches: Vec<_> =
-            (0..20_000).map(|key| Arc::new(TaskWatch::new(key, b"t", &changes))).collect();
+        let watches: Vec<_> = (0..20_000)
+            .map(|key| Arc::new(TaskWatch::new(key, b"t", Holder::default(), &changes)))
+            .collect();
         watches.iter().for_each(Wake::wake_by_ref);
         let _ = changes.take(Waker::noop());
         let missed = std::thread::scope(|scope| {
@@ -228,7 +278,8 @@ mod tests {
 
     #[test]
     fn who_is_noted_is_needed_whatever_was_said_before() {
-        let watch = Arc::new(TaskWatch::new(1, b"t", &Arc::new(Changes::default())));
+        let watch =
+            Arc::new(TaskWatch::new(1, b"t", Holder::default(), &Arc::new(Changes::default())));
         watch.wake_by_ref();
         watch.set_needed(false);
         assert!(watch.is_needed());
@@ -239,7 +290,7 @@ mod tests {
     #[test]
     fn who_has_ended_needs_nothing_and_notes_nothing() {
         let changes = Arc::new(Changes::default());
-        let watch = Arc::new(TaskWatch::new(1, b"t", &changes));
+        let watch = Arc::new(TaskWatch::new(1, b"t", Holder::default(), &changes));
         watch.wake_by_ref();
         assert!(watch.is_needed() && changes.noted() == 1);
         watch.look();

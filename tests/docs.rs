@@ -242,18 +242,29 @@ fn row(page: &str, name: &str) -> Vec<u64> {
 #[cfg(feature = "grpc")]
 fn the_sizes_of_the_default_budget_are_what_it_gives() {
     let page = include_str!("../docs/guide/sizing.md");
-    for (at, workers) in [1, 2, 6, 16, 64].into_iter().enumerate() {
+    let sizes = [1, 2, 6, 16, 64].map(|workers| {
         let limits = Limits::default().for_default_memory(workers, false, &[]);
-        for (name, value) in [
-            ("store_bytes_max", limits.store_bytes_max >> 20),
-            ("tasks_max", limits.tasks_max),
-            ("buffers_bytes_max", limits.buffers_bytes_max >> 20),
-            ("connections_max", limits.connections_max),
-            ("http2_connections_max", limits.http2_connections_max),
-            ("reuse_bytes_max", limits.reuse_bytes_max >> 20),
-            ("idempotency_entries_max", limits.idempotency_entries_max),
-        ] {
-            assert_eq!(row(page, name)[at], value as u64, "{name} of {workers} workers");
-        }
-    }
+        [
+            limits.store_bytes_max >> 20,
+            limits.tasks_max,
+            limits.buffers_bytes_max >> 20,
+            limits.connections_max,
+            limits.http2_connections_max,
+            limits.reuse_bytes_max >> 20,
+            limits.idempotency_entries_max,
+        ]
+    });
+    let names = [
+        "store_bytes_max",
+        "tasks_max",
+        "buffers_bytes_max",
+        "connections_max",
+        "http2_connections_max",
+        "reuse_bytes_max",
+        "idempotency_entries_max",
+    ];
+    let rows = |at: usize| sizes.map(|sizes| sizes[at] as u64).to_vec();
+    let given: Vec<_> = names.iter().enumerate().map(|(at, name)| (*name, rows(at))).collect();
+    let shown: Vec<_> = names.iter().map(|name| (*name, row(page, name))).collect();
+    assert_eq!(shown, given);
 }

@@ -68,7 +68,7 @@ fn asked(what: &str, flags: &ArgMatches) -> Result<(HttpMethod, String), Command
 }
 
 /// The members of a letter, and what they are called.
-const COLUMNS: [(&str, &str); 8] = [
+const COLUMNS: [(&str, &str); 9] = [
     ("number", "Number"),
     ("time", "Time"),
     ("reason", "Reason"),
@@ -76,6 +76,7 @@ const COLUMNS: [(&str, &str); 8] = [
     ("configId", "Push config"),
     ("sequence", "Sequence"),
     ("origin", "Origin"),
+    ("replayable", "Replayable"),
     ("error", "Error"),
 ];
 
@@ -84,6 +85,8 @@ fn shown(what: &str, answer: &Value) -> String {
     let cell = |letter: &Value, name: &str| match &letter[name] {
         Value::String(text) if !text.is_empty() => one_line(text),
         Value::Number(number) => number.to_string(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
         _ => "-".to_owned(),
     };
     let mut output = TextOutput::new(false);

@@ -48,6 +48,7 @@ const PORTIONS: &[Portion] = &[
     Portion { name: "idempotency_entries_max", least: |_| 1_024, most: 262_144, weight: 2 },
     Portion { name: "idempotency_bytes_max", least: |_| MIB / 4, most: 16 * MIB, weight: 1 },
     Portion { name: "push_scopes_max", least: |_| 64, most: 1_024, weight: 0 },
+    Portion { name: "push_dead_bytes_max", least: |_| MIB / 4, most: 16 * MIB, weight: 1 },
     Portion { name: "push_posts_bytes_max", least: |_| MIB / 4, most: 64 * MIB, weight: 1 },
     Portion { name: "push_bytes_max", least: |_| MIB / 4, most: 64 * MIB, weight: 2 },
     Portion { name: "reuse_bytes_max", least: |_| MIB, most: 128 * MIB, weight: 4 },
@@ -225,9 +226,9 @@ mod tests {
                 ("connections_max", 3_000),
                 ("http2_connections_max", 230),
                 // Each may be another owner's, which costs six times as much.
-                ("tasks_max", 79_000),
-                ("buffers_bytes_max", 490 * MIB),
-                ("store_bytes_max", 990 * MIB),
+                ("tasks_max", 78_000),
+                ("buffers_bytes_max", 485 * MIB),
+                ("store_bytes_max", 980 * MIB),
             ] {
                 let (_, value) = limits.rows().into_iter().find(|row| row.0 == name).unwrap();
                 assert!(value >= least, "{workers} {is_secure}: {name}={value}");

@@ -67,9 +67,9 @@ pub(crate) const RESUME_TIMER_BYTES: u64 = 80;
 /// Memory of a deferred call beside its message and what is known of its request, which the store
 /// counts; see `op/defer.rs`.
 pub(crate) const DEFERRED_CALL_BYTES: u64 = 1024;
-/// Memory of a send that is known again: 96 bytes in a ring and 8 for its chain, of which half may
-/// be empty, and the place of a direct message in a tree; see `op/idempotency/ring.rs`.
-pub(crate) const IDEMPOTENCY_ENTRY_BYTES: u64 = 448;
+/// Memory of a send that is recognised when it is repeated: a slot of 112 bytes, its chain, an
+/// owner of its own, and a direct message in a tree; see `op/idempotency/table.rs`.
+pub(crate) const IDEMPOTENCY_ENTRY_BYTES: u64 = 512;
 /// Memory of what one shard has for one tenant or owner: a list for each state, each with room for
 /// a few tasks, and a charge.
 const SPACE_BYTES: u64 = 3 * 1024;
@@ -161,6 +161,10 @@ impl Limits {
                     .saturating_add(times(self.push_scopes_max, PUSH_SCOPE_BYTES)),
             ),
             (
+                "webhooks: tasks of dead letters (push_dead_bytes_max)",
+                self.push_dead_bytes_max as u64,
+            ),
+            (
                 "webhooks: posts in flight (push_posts_bytes_max, task_bytes_max)",
                 (self.push_posts_bytes_max as u64).saturating_add(self.task_bytes_max as u64),
             ),
@@ -207,7 +211,7 @@ impl Limits {
         let slots = (SLOT_BYTES + RECORD_NUMBER_BYTES) * 3 / 2;
         let each = lists + slots + TASK_OVERHEAD_BYTES;
         // As many again stand for several callers each.
-        let peers = 2 * charged_peers_max(self.tasks_max / groups as usize) as u64;
+        let peers = 2 * charged_peers_max(self.tasks_max / groups) as u64;
         let charges = (groups as u64).saturating_mul(peers).saturating_mul(CHARGE_BYTES);
         tasks.saturating_mul(each).saturating_add(fixed).saturating_add(charges)
     }

@@ -20,7 +20,8 @@ const JSON: &str = "application/json";
 const PATH: &str = "/push/dead";
 
 const NO_LETTER: &str = "there is no dead letter of this number";
-const NO_WEBHOOK: &str = "its task or its configuration is gone";
+const NO_WEBHOOK: &str =
+    "its configuration or its task is gone, and no copy of the task is retained";
 
 /// What a path means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +114,7 @@ fn list(webhooks: &Webhooks, out: &mut Vec<u8>) -> u16 {
 
 fn write(letter: &DeadLetter, out: &mut Vec<u8>) {
     let DeadLetter { number, task_id, config_id, origin, seq, why, error, unix_ms, .. } = letter;
+    let is_replayable = letter.is_replayable;
     out.extend_from_slice(format!("{{\"number\":{number}").as_bytes());
     for (name, raw) in [("taskId", task_id), ("configId", config_id)] {
         out.extend_from_slice(format!(",\"{name}\":\"").as_bytes());
@@ -128,7 +130,7 @@ fn write(letter: &DeadLetter, out: &mut Vec<u8>) {
     push_string(out, error);
     out.extend_from_slice(b",\"time\":\"");
     out.extend_from_slice(&rfc3339(*unix_ms));
-    out.extend_from_slice(b"\"}");
+    out.extend_from_slice(format!("\",\"replayable\":{is_replayable}}}").as_bytes());
 }
 
 /// What was done, and how often.

@@ -5,7 +5,8 @@
 //! `docs/adr/0022-a-send-is-known-again.md`.
 
 mod content;
-mod ring;
+mod owners;
+mod shard;
 mod table;
 
 use crate::{
@@ -155,7 +156,7 @@ impl Core {
         first: &mut Option<FirstSend<'c>>,
     ) -> Option<Result<Outcome, Fault>> {
         let named = self.sends.hash.of(&cx.caller, send)?;
-        match self.sends.table.enter(named, cx.now) {
+        match self.sends.table.enter(named, cx.holder(), cx.now) {
             SendLook::First(key) => {
                 *first = Some(FirstSend { core: self, key, is_open: true });
                 None
@@ -194,7 +195,7 @@ impl Core {
                     return Some(Ok(Outcome::Answered));
                 }
                 SendLook::Undecided => match self.join_send(cx, send, &named) {
-                    Ok(None) => look = self.sends.table.enter(named, cx.now),
+                    Ok(None) => look = self.sends.table.enter(named, cx.holder(), cx.now),
                     Ok(Some(wait)) => return Some(Ok(Outcome::Pending(wait))),
                     Err(fault) => return Some(Err(fault)),
                 },

@@ -52,6 +52,7 @@ impl CorePush {
             per_host: limits.push_configs_host_max,
             bytes_max: limits.push_bytes_max,
             dead_max: PUSH_DEAD_LETTERS_MAX,
+            dead_bytes_max: limits.push_dead_bytes_max,
         };
         let (scopes, id_key) = (ScopeWebhooks::new(limits), OnceLock::new());
         CorePush { webhooks: Webhooks::new(bounds, settings.pace), settings, scopes, id_key }
@@ -212,9 +213,9 @@ impl CheckedWebhook<'_> {
         start: PushStart,
     ) -> NewWebhook<'a> {
         let CheckedWebhook { id, config, url, form } = self;
-        let (task, owner) = (key.handle().key, cx.caller.scope.owner.0);
+        let (task, holder) = (key.handle().key, cx.holder());
         let config = PushConfig(config);
-        NewWebhook { task, task_id, owner, id, config, url, form: *form, start }
+        NewWebhook { task, task_id, holder, id, config, url, form: *form, start }
     }
 }
 

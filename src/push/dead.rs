@@ -1,11 +1,15 @@
 //! What is known of webhooks that have stopped: dead letters.
 //!
-//! Law: no payload is kept, only where in its task's events each has stopped. There are so many and
-//! no more: the oldest leaves first.
+//! Invariants: a letter holds no payload, only the position in its task's events at which its
+//! webhook has stopped. When there are too many, the owner furthest above its equal share loses its
+//! oldest letter.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
 
 use super::schedule::PostPlace;
+use crate::shares::{Holder, Newcomer};
 
 /// Why a webhook does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +40,10 @@ pub struct DeadLetter {
     pub number: u64,
     /// The webhook, as long as there is one.
     pub place: PostPlace,
+    /// The owner that it is charged to.
+    pub(super) holder: Holder,
+    /// The task, as its service names it.
+    pub(super) task: u64,
     /// Raw id of its task.
     pub task_id: Box<[u8]>,
     /// Raw id of the configuration.
@@ -50,19 +58,22 @@ pub struct DeadLetter {
     pub error: Box<str>,
     /// When it has stopped, in ms since the Unix epoch.
     pub unix_ms: u64,
+    /// Whether it can be replayed: its configuration and its task, or the copy of that, are there.
+    pub is_replayable: bool,
 }
 
 /// The youngest dead letters.
 #[derive(Debug)]
 pub(super) struct DeadLetters {
     letters: VecDeque<DeadLetter>,
+    by_holder: HashMap<Holder, usize, RandomState>,
     most: usize,
     last: u64,
 }
 
 impl DeadLetters {
     pub fn new(most: usize) -> DeadLetters {
-        DeadLetters { letters: VecDeque::new(), most, last: 0 }
+        DeadLetters { letters: VecDeque::new(), by_holder: HashMap::default(), most, last: 0 }
     }
 
     /// The next number.
@@ -71,14 +82,45 @@ impl DeadLetters {
         self.last
     }
 
-    /// Takes one in, of the number that came last.
-    pub fn push(&mut self, letter: DeadLetter) {
-        if self.letters.len() >= self.most {
-            self.letters.pop_front();
+    /// Adds one, of the number that came last; returns the one that gave way, perhaps itself.
+    pub fn push(&mut self, letter: DeadLetter) -> Option<DeadLetter> {
+        let holder = letter.holder;
+        let gone = match self.has_room(holder) {
+            true => None,
+            false => match self.evict(holder) {
+                None => return Some(letter),
+                gone => gone,
+            },
+        };
+        *self.by_holder.entry(holder).or_default() += 1;
+        self.letters.push_back(letter);
+        gone
+    }
+
+    fn has_room(&self, holder: Holder) -> bool {
+        let strangers = || {
+            let all = self.by_holder.iter().filter(|(holder, _)| holder.is_stranger());
+            all.map(|(_, count)| count).sum::<usize>()
+        };
+        self.letters.len() < self.most && (!holder.is_stranger() || strangers() < self.most / 2)
+    }
+
+    fn evict(&mut self, newcomer: Holder) -> Option<DeadLetter> {
+        let held = self.by_holder.iter().map(|(holder, count)| (*holder, *count));
+        let victim = Newcomer { holder: newcomer, more: 1, most: self.most }.victim(held)?;
+        let at = self.letters.iter().position(|letter| letter.holder == victim)?;
+        self.remove_at(at)
+    }
+
+    fn remove_at(&mut self, at: usize) -> Option<DeadLetter> {
+        let letter = self.letters.remove(at)?;
+        if let Some(count) = self.by_holder.get_mut(&letter.holder) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_holder.remove(&letter.holder);
+            }
         }
-        if self.most > 0 {
-            self.letters.push_back(letter);
-        }
+        Some(letter)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &DeadLetter> {
@@ -93,16 +135,15 @@ impl DeadLetters {
         self.letters.get(self.place(number)?)
     }
 
-    /// False: there is none of this number.
-    pub fn remove(&mut self, number: u64) -> bool {
-        self.place(number).and_then(|at| self.letters.remove(at)).is_some()
+    /// Removes the one of this number.
+    pub fn remove(&mut self, number: u64) -> Option<DeadLetter> {
+        self.place(number).and_then(|at| self.remove_at(at))
     }
 
-    /// Forgets all; says how many there were.
-    pub fn clear(&mut self) -> usize {
-        let count = self.letters.len();
-        self.letters.clear();
-        count
+    /// Removes all.
+    pub fn clear(&mut self) -> VecDeque<DeadLetter> {
+        self.by_holder.clear();
+        std::mem::take(&mut self.letters)
     }
 
     /// Their numbers grow from each to the next.

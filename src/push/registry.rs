@@ -27,8 +27,9 @@ use super::{
     webhook::{TaskWebhooks, Webhook},
 };
 use crate::{
-    model::{PushConfig, PushForm},
+    model::{PushConfig, PushForm, Task},
     service::Now,
+    shares::Holder,
     watch::{Changes, TaskWatch},
 };
 
@@ -59,6 +60,8 @@ pub struct PushBounds {
     pub bytes_max: usize,
     /// Dead letters that are kept.
     pub dead_max: usize,
+    /// Bytes of tasks that are retained for dead letters when they have left the store.
+    pub dead_bytes_max: usize,
 }
 
 /// Why a configuration is not taken.
@@ -96,8 +99,8 @@ pub struct NewWebhook<'a> {
     pub task: u64,
     /// Its id, raw.
     pub task_id: &'a [u8],
-    /// Who counts for it; 0: nobody.
-    pub owner: u32,
+    /// The owner that it is charged to.
+    pub holder: Holder,
     /// Its own id among those of the task; whoever has it already is replaced.
     pub id: &'a [u8],
     /// What is said of it: its URL, its credentials.
@@ -152,6 +155,7 @@ struct PushState {
     told: Option<fn(&DeadLetter)>,
     outcomes: PushOutcomes,
     aside: Aside,
+    changes: Arc<Changes>,
 }
 
 /// The webhooks of all tasks of a service.
@@ -167,8 +171,19 @@ impl Webhooks {
         let (tasks, counted) = (HashMap::default(), PushCounts::default());
         let dead = DeadLetters::new(bounds.dead_max);
         let (told, outcomes, aside) = Default::default();
-        let state = PushState { schedule, tasks, counted, bounds, dead, told, outcomes, aside };
-        Webhooks { state: Mutex::new(state), changes: Arc::default() }
+        let changes = Arc::new(Changes::new(bounds.dead_bytes_max));
+        let state = PushState {
+            schedule,
+            tasks,
+            counted,
+            bounds,
+            dead,
+            told,
+            outcomes,
+            aside,
+            changes: Arc::clone(&changes),
+        };
+        Webhooks { state: Mutex::new(state), changes }
     }
 
     fn lock(&self) -> MutexGuard<'_, PushState> {
@@ -180,8 +195,7 @@ impl Webhooks {
     /// # Errors
     /// [`PushRefused`]
     pub fn check(&self, new: &NewWebhook<'_>) -> Result<(), PushRefused> {
-        let state = self.lock();
-        state.check(new, &new.url.origin(), Webhook::new(new).bytes())
+        self.lock().make_room(new)
     }
 
     /// Takes a configuration in, in place of the one with its id, which it goes on for: what was
@@ -193,14 +207,14 @@ impl Webhooks {
     /// [`PushRefused`]; the one before, if there was one, is still there.
     pub fn set(&self, new: &NewWebhook<'_>) -> Result<Arc<TaskWatch>, PushRefused> {
         let mut state = self.lock();
-        state.check(new, &new.url.origin(), Webhook::new(new).bytes())?;
-        Ok(state.put(new, &self.changes))
+        state.make_room(new)?;
+        Ok(state.put(new))
     }
 
     /// The same where [`Webhooks::check`] has found room for it: as many as are checked at a time
     /// may be beyond the bounds.
     pub fn set_checked(&self, new: &NewWebhook<'_>) -> Arc<TaskWatch> {
-        self.lock().put(new, &self.changes)
+        self.lock().put(new)
     }
 
     /// Shows a configuration of a task; without an id the one that has none of its own is meant, or
@@ -294,6 +308,11 @@ impl Webhooks {
         }
     }
 
+    /// A task that has left its store, if it is retained for what was not posted of it.
+    pub fn left_task(&self, task: u64) -> Option<Arc<Task>> {
+        self.changes.left.get(task)
+    }
+
     /// How many there are, and their bytes.
     #[cfg(test)]
     fn counted(&self) -> (usize, usize) {
@@ -306,16 +325,30 @@ impl Webhooks {
 pub const DEFAULT_ID: &[u8] = b"default";
 
 impl PushState {
-    /// Says whether a task is still needed.
+    /// Finds room for a configuration: where there is none, those of the owner's dead letters whose
+    /// tasks have left give way.
+    fn make_room(&mut self, new: &NewWebhook<'_>) -> Result<(), PushRefused> {
+        let (origin, bytes) = (new.url.origin(), Webhook::new(new).bytes());
+        loop {
+            match self.check(new, &origin, bytes) {
+                Err(refused) if refused == PushRefused::TaskFull => return Err(refused),
+                Err(_) if self.free_dead(new.holder) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Says whether a task is still needed, and whether webhooks of it have stopped.
     fn settle(&mut self, key: u64) {
         let Some(task) = self.tasks.get(&key) else { return };
-        let mut at = task.first;
-        let mut is_needed = false;
-        while let Some(place) = at.filter(|_| !is_needed) {
-            is_needed = self.schedule.is_busy(place);
+        let (mut at, mut is_needed, mut has_letters) = (task.first, false, false);
+        while let Some(place) = at {
+            is_needed |= self.schedule.is_busy(place);
+            has_letters |= self.schedule.is_stopped(place);
             at = self.schedule.get(place).and_then(Webhook::next);
         }
         task.watch.set_needed(is_needed);
+        task.watch.set_letters(has_letters);
     }
 
     fn note_changed(&mut self, changed: &[u64], now: Now) {
@@ -327,13 +360,16 @@ impl PushState {
                 self.end_left(*key, now.unix_ms);
                 continue;
             }
-            let (mut at, mut is_busy) = (task.first, false);
+            let mut at = task.first;
             while let Some(place) = at {
                 self.schedule.note(place, now.mono_ms);
-                is_busy |= self.schedule.is_busy(place);
                 at = self.schedule.get(place).and_then(Webhook::next);
             }
-            task.watch.set_needed(is_busy);
+            self.settle(*key);
+        }
+        // What has given way meanwhile cannot be posted any more.
+        for key in self.changes.left.take_dropped() {
+            self.end_left(key, now.unix_ms);
         }
     }
 }
@@ -349,11 +385,22 @@ mod tests {
         push::{HostRule, PushTargets},
     };
 
-    pub const BOUNDS: PushBounds =
-        PushBounds { per_task: 3, per_owner: 5, per_host: 7, bytes_max: 8_800, dead_max: 3 };
+    pub const BOUNDS: PushBounds = PushBounds {
+        per_task: 3,
+        per_owner: 5,
+        per_host: 7,
+        bytes_max: 8_800,
+        dead_max: 3,
+        dead_bytes_max: 1 << 20,
+    };
 
     pub fn webhooks() -> Webhooks {
         Webhooks::new(BOUNDS, Pace::default())
+    }
+
+    /// That of an owner; 0: nobody in particular.
+    pub fn holder(owner: u32) -> Holder {
+        if owner == 0 { Holder::default() } else { Holder::owner(owner) }
     }
 
     /// Sets a configuration of an owner.
@@ -380,7 +427,7 @@ mod tests {
         webhooks.set(&NewWebhook {
             task,
             task_id: format!("t{task}").as_bytes(),
-            owner,
+            holder: holder(owner),
             id: id.as_bytes(),
             config: config.view(),
             url: &url_read,

@@ -328,6 +328,13 @@ impl<T> Schedule<T> {
         }
     }
 
+    /// Has one stop that has nothing to post yet, until [`Schedule::resume`].
+    pub fn stop(&mut self, place: PostPlace) {
+        if let Some(entry) = self.entry(place).filter(|entry| entry.stage == PostStage::Idle) {
+            entry.stage = PostStage::Stopped;
+        }
+    }
+
     /// When [`Schedule::next`] may have one, unless something else happens before.
     pub fn due_ms(&self) -> Option<u64> {
         self.timers.peek().map(|Reverse((due_ms, _))| *due_ms)

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     model::{PushConfig, PushForm},
+    shares::Holder,
     watch::TaskWatch,
 };
 
@@ -27,7 +28,7 @@ pub(super) struct Webhook {
     is_proven: bool,
     /// Whether what was posted to the one before in its place was posted to it.
     is_same_receiver: bool,
-    /// Who counts for it.
+    /// The number of its owner; 0: nobody in particular.
     pub owner: u32,
     /// The next one of its task; none names itself.
     next: PostPlace,
@@ -43,16 +44,18 @@ struct RareParts {
     url: Option<Box<str>>,
     /// Why the last post has failed, since the last that has not.
     error: Box<str>,
+    /// True: it goes on though its task has left.
+    is_replayed: bool,
 }
 
 impl Webhook {
     pub fn new(new: &NewWebhook<'_>) -> Webhook {
         let is_same = new.config.url().raw() == new.url.as_str().as_bytes();
         let url = Some(Box::from(new.url.as_str()));
-        let rest = (!is_same).then(|| Box::new(RareParts { url, error: Box::default() }));
-        let NewWebhook { task, owner, form, start: PushStart { seq, snapshot }, .. } = *new;
+        let rest = (!is_same).then(|| Box::new(RareParts { url, ..RareParts::default() }));
+        let NewWebhook { task, holder, form, start: PushStart { seq, snapshot }, .. } = *new;
         let (next, config) = (PostPlace::NONE, new.config.under(new.id));
-        let (is_proven, is_same_receiver) = (false, false);
+        let (is_proven, is_same_receiver, owner) = (false, false, holder.number());
         Webhook {
             task,
             seq,
@@ -82,6 +85,16 @@ impl Webhook {
     /// Whether what was posted to the one before in its place was posted to it.
     pub fn is_same_receiver(&self) -> bool {
         self.is_same_receiver
+    }
+
+    /// Whether it goes on though its task has left.
+    pub fn is_replayed(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.is_replayed)
+    }
+
+    /// It goes on though its task has left.
+    pub fn set_replayed(&mut self) {
+        self.rest.get_or_insert_default().is_replayed = true;
     }
 
     /// Its URL has answered its challenge.
@@ -157,7 +170,7 @@ impl Webhook {
     pub fn letter(
         &self,
         (number, place): (u64, PostPlace),
-        task_id: Box<[u8]>,
+        (task_id, holder): (Box<[u8]>, Holder),
         why: WhyDead,
         unix_ms: u64,
     ) -> DeadLetter {
@@ -166,6 +179,8 @@ impl Webhook {
         DeadLetter {
             number,
             place,
+            holder,
+            task: self.task,
             task_id,
             config_id: config.id().unwrap_or_default().raw().into(),
             origin: url_origin(&url).into(),
@@ -173,6 +188,7 @@ impl Webhook {
             why,
             error: self.rest.as_ref().map(|rest| rest.error.clone()).unwrap_or_default(),
             unix_ms,
+            is_replayable: true,
         }
     }
 }

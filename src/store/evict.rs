@@ -574,8 +574,8 @@ impl Store {
         self.budget.tasks.release(&group.tasks, 1);
         self.budget.slots.release(&group.slots, evicted.slots);
         group.count(why);
-        if let Some((scope, task)) = &evicted.chosen {
-            self.unchoose(self.chosen_hash(*scope, task.id()));
+        if let Some((scope, id)) = &evicted.chosen {
+            self.unchoose(self.chosen_hash(*scope, id));
         }
     }
 }

@@ -95,8 +95,8 @@ pub(super) struct Evicted {
     pub bytes: usize,
     /// Slots that are not there any more.
     pub slots: usize,
-    /// The task and its scope, if a client chose its id.
-    pub chosen: Option<(Scope, Task)>,
+    /// Its scope and its id, if a client chose that.
+    pub chosen: Option<(Scope, Box<[u8]>)>,
 }
 
 pub(super) struct Shard {
@@ -326,14 +326,20 @@ impl Shard {
         self.scopes.leave(scope);
         self.leave(index);
         self.forget(index, wakes);
-        self.slab[index].end_watch();
+        let watch = self.slab[index].watch.take();
         let task = door.evict((at, index), &mut self.slab);
         let is_chosen = self.slab[index].is_chosen;
         let slots = self.slab.release(index);
         self.survivors.left(&mut self.slab, stamp);
         let bytes = task.as_ref().map_or(0, Task::heap_bytes);
         self.charged.leave(charge, bytes, charges);
-        Evicted { bytes, slots, chosen: task.filter(|_| is_chosen).map(|task| (scope, task)) }
+        let chosen = task.as_ref().filter(|_| is_chosen).map(|task| (scope, task.id().into()));
+        if let Some(watch) = watch {
+            let seq = task.as_ref().map_or(0, Task::seq);
+            watch.keep(task);
+            watch.leave(seq);
+        }
+        Evicted { bytes, slots, chosen }
     }
 
     /// Wakes those who wait with a task.

@@ -96,13 +96,6 @@ impl Slot {
         }
     }
 
-    /// Tells who watches the task that it leaves.
-    pub fn end_watch(&mut self) {
-        if let Some(watch) = self.watch.take() {
-            watch.leave(self.task.get().map_or(0, Task::seq));
-        }
-    }
-
     fn free(check: u32, next: u32) -> Slot {
         Slot {
             task: TaskInSlot::default(),

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Lab, Peer,
     ask::{Gen, Say, V01, V1, V03, get, post, rpc, say, text_of},
+    callers::ByName,
 };
 
 /// Does what the first word says, and counts how often it is asked.
@@ -475,6 +476,53 @@ fn idempotency_entries_max() {
         send(&mut lab, "h");
     }
     assert_eq!(runs.count(), 11);
+}
+
+/// A lab that knows callers by the name in `X-API-Key`, and lets anybody else call, too.
+fn lab_with_owners(limits: Limits) -> (Lab, Runs) {
+    let runs = Runs::default();
+    let mut setup = runs.setup(limits, Idempotency::Everybody);
+    setup.authenticator = Some(Arc::<ByName>::default());
+    setup.agents[0].0.anonymous = true;
+    (Lab::new(setup), runs)
+}
+
+/// Sends as an owner, or as nobody; the answer.
+fn send_as(lab: &mut Lab, owner: Option<&str>, id: &str, text: &str) -> Value {
+    let fields: Vec<(&str, &str)> = owner.into_iter().map(|owner| ("x-api-key", owner)).collect();
+    let body = rpc("SendMessage", &V1.params(Say { id, ..say(text) }));
+    lab.ask(&post("/", &fields, &body)).json()["result"].take()
+}
+
+#[test]
+fn flood_of_sends_forgets_none_of_another_owner() {
+    let limits = Limits { idempotency_entries_max: 12, ..Limits::default() };
+    let (mut lab, runs) = lab_with_owners(limits);
+    let ids = ["1", "2", "3"];
+    let first = ids.map(|id| send_as(&mut lab, Some("victim"), id, "hello"));
+    for round in 0..100 {
+        let id = round.to_string();
+        send_as(&mut lab, Some("attacker"), &id, "hello");
+        send_as(&mut lab, None, &id, "hello");
+    }
+    let before = runs.count();
+    assert_eq!(ids.map(|id| send_as(&mut lab, Some("victim"), id, "hello")), first);
+    assert_eq!(runs.count(), before);
+}
+
+#[test]
+fn flood_of_messages_forgets_none_of_another_owner() {
+    let limits = Limits { idempotency_bytes_max: 2_000, ..Limits::default() };
+    let (mut lab, runs) = lab_with_owners(limits);
+    let first = send_as(&mut lab, Some("victim"), "1", "say");
+    for round in 0..100 {
+        let id = round.to_string();
+        send_as(&mut lab, Some("attacker"), &id, "say");
+        send_as(&mut lab, None, &id, "say");
+    }
+    let before = runs.count();
+    assert_eq!(send_as(&mut lab, Some("victim"), "1", "say"), first);
+    assert_eq!(runs.count(), before);
 }
 
 #[test]

@@ -48,7 +48,16 @@ fn server(admin: &str) -> Running {
 
 /// The same, changed.
 fn with_push(admin: &str, limits: Limits, change: impl FnOnce(Server) -> Server) -> Running {
-    let pace = Pace { give_up_ms: 0, ..Pace::default() };
+    with_pace(admin, Pace { give_up_ms: 0, ..Pace::default() }, limits, change)
+}
+
+/// The same with another pace.
+fn with_pace(
+    admin: &str,
+    pace: Pace,
+    limits: Limits,
+    change: impl FnOnce(Server) -> Server,
+) -> Running {
     let allow = vec!["localhost".parse().unwrap()];
     let targets = PushTargets { allow, ..PushTargets::default() };
     let push = PushSettings { targets, pace, ..PushSettings::default() };
@@ -180,7 +189,10 @@ fn a_dead_letter_is_replayed_when_its_receiver_is_back() {
 
 #[test]
 fn letters_are_the_admin_listeners_alone_and_say_what_cannot_be_done() {
-    let (running, (receiver, _)) = (server("127.0.0.1:0"), failing());
+    // No copy of a task is retained.
+    let limits = Limits { tasks_max: 4, push_dead_bytes_max: 1, ..Limits::default() };
+    let running = with_push("127.0.0.1:0", limits, |server| server);
+    let (receiver, _) = failing();
     let (admin, agents) = (admin(&running), running.addrs()[0]);
     send(&running, &receiver);
     let number = wait_for_letters(admin, 1)[0]["number"].as_u64().unwrap();
@@ -226,11 +238,121 @@ fn letters_are_the_admin_listeners_alone_and_say_what_cannot_be_done() {
         tcp.reply();
         metric(admin, "peregrine_push_configs") == 0
     });
+    assert_eq!(ask(admin, "GET", &one).json()["replayable"], false);
     let gone = ask(admin, "POST", &format!("{one}/replay"));
     assert!(gone.status == 409 && gone.json()["error"].is_string(), "{}", gone.text());
     assert_eq!(ask(admin, "POST", "/push/dead/replay").json(), json!({ "replayed": 0, "gone": 1 }));
     assert_eq!(ask(admin, "DELETE", &one).json(), json!({ "dropped": 1 }));
     assert_eq!(ask(admin, "DELETE", "/push/dead").json(), json!({ "dropped": 0 }));
+    running.shutdown();
+    running.join();
+}
+
+#[test]
+fn dead_letter_is_replayed_after_its_task_left() {
+    let given_up = Pace { give_up_ms: 0, ..Pace::default() };
+    for (pace, reason) in [(given_up, "given_up"), (Pace::default(), "task_left")] {
+        let limits = Limits { tasks_max: 4, ..Limits::default() };
+        let running = with_pace("127.0.0.1:0", pace, limits, |server| server);
+        let (admin, (receiver, is_back)) = (admin(&running), failing());
+        let task = send(&running, &receiver);
+        eventually("the first post has failed", || receiver.count() > 0);
+        // Its task makes room for others.
+        let mut tcp = Tcp::to(running.addrs()[0]);
+        let get = rpc("GetTask", &json!({ "id": task }));
+        eventually("the task has left", || {
+            tcp.write(&post("/", &[], &rpc(V1.send(), &V1.params(say("hi")))));
+            tcp.reply();
+            tcp.write(&post("/", &[], &get));
+            tcp.reply().json()["error"]["code"] == -32001
+        });
+        let letter = wait_for_letters(admin, 1).remove(0);
+        assert_eq!((&letter["reason"], &letter["taskId"]), (&json!(reason), &task));
+        assert_eq!(letter["replayable"], true);
+        is_back.store(true, SeqCst);
+        let one = format!("/push/dead/{}", letter["number"]);
+        let replayed = ask(admin, "POST", &format!("{one}/replay"));
+        assert_eq!((replayed.status, replayed.json()), (200, json!({ "replayed": 1 })));
+        eventually("all events arrive", || metric(admin, "peregrine_push_configs") == 0);
+        let taken = receiver.all(HOOK).into_iter().filter(|post| post.is_taken);
+        let bodies: Vec<Value> = taken.map(|post| post.json()).collect();
+        assert_eq!(bodies[0]["task"]["id"], task, "{bodies:?}");
+        let last = bodies.last().unwrap();
+        assert_eq!(last["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED", "{last}");
+        assert!(letters(admin).is_empty());
+        running.shutdown();
+        running.join();
+    }
+}
+
+#[test]
+fn push_dead_bytes_max() {
+    let limits = Limits { tasks_max: 2, push_dead_bytes_max: 8 << 10, ..Limits::default() };
+    let running = with_pace("127.0.0.1:0", Pace::default(), limits, |server| server);
+    let (admin, (receiver, _)) = (admin(&running), failing());
+    let mut tcp = Tcp::to(running.addrs()[0]);
+    let mut send = |text: &str| {
+        let mut params = configured(&receiver);
+        params["message"]["parts"][0]["text"] = json!(text);
+        tcp.write(&post("/", &[], &rpc(V1.send(), &params)));
+        tcp.reply().result();
+    };
+    let replayable = |count| -> Vec<bool> {
+        let letters = wait_for_letters(admin, count);
+        letters.iter().map(|letter| letter["replayable"].as_bool().unwrap()).collect()
+    };
+    (0..40).for_each(|_| send("hi"));
+    // Those that have left last can be replayed.
+    let all = replayable(38);
+    let retained = all.iter().filter(|is| **is).count();
+    assert!((2..20).contains(&retained) && all.is_sorted(), "{all:?}");
+    // One that is too large is not retained.
+    send(&"x".repeat(9_000));
+    (0..2).for_each(|_| send("hi"));
+    let all = replayable(41);
+    assert!(all[39] && !all[40], "{all:?}");
+    running.shutdown();
+    running.join();
+}
+
+#[test]
+fn flood_of_dead_letters_leaves_those_of_others() {
+    let limits = Limits { tasks_max: 4, push_dead_bytes_max: 64 << 10, ..Limits::default() };
+    let running = with_pace("127.0.0.1:0", Pace::default(), limits, |server| {
+        server.authenticator(Arc::<ByName>::default())
+    });
+    let (admin, (receiver, is_back)) = (admin(&running), failing());
+    let mut tcp = Tcp::to(running.addrs()[0]);
+    let mut send = |owner: &str, id: &str| {
+        let mut params = configured(&receiver);
+        params["message"]["messageId"] = json!(id);
+        tcp.write(&post("/", &[("x-api-key", owner)], &rpc(V1.send(), &params)));
+        tcp.reply().result()["task"]["id"].clone()
+    };
+    // One more than there is room for: the first one leaves.
+    let tasks = ["1", "2", "3", "4", "5"].map(|id| send("victim", id));
+    wait_for_letters(admin, 1);
+    let of = |task: &Value| letters(admin).into_iter().find(|letter| letter["taskId"] == *task);
+    let (task, number) = (&tasks[0], 0);
+    // More letters than there may be, and more tasks than are retained.
+    (number..number + 1_200).for_each(|number| drop(send("attacker", &number.to_string())));
+    eventually("letters of the attacker give way", || {
+        let all = letters(admin);
+        let first = all.iter().find(|letter| !tasks.contains(&letter["taskId"]));
+        all.len() == 1_024 && first.is_some_and(|letter| letter["replayable"] == false)
+    });
+    // The webhooks of the tasks within its share wait for their receiver as before.
+    assert!(of(&tasks[3]).is_none() && of(&tasks[4]).is_none());
+    let letter = of(task).unwrap();
+    assert_eq!((&letter["reason"], &letter["replayable"]), (&json!("task_left"), &json!(true)));
+    is_back.store(true, SeqCst);
+    let replay = format!("/push/dead/{}/replay", letter["number"]);
+    assert_eq!(ask(admin, "POST", &replay).status, 200);
+    eventually("all events arrive", || {
+        let posts = receiver.all(HOOK);
+        let mut bodies = posts.iter().filter(|post| post.is_taken).map(|post| post.json());
+        bodies.any(|body| body["statusUpdate"]["taskId"] == *task)
+    });
     running.shutdown();
     running.join();
 }

@@ -98,7 +98,8 @@ fn a_long_function() {
     assert_eq!(run(sizes, "src/a.rs", &function(FUNCTION_LINES_MAX - 2)), [""; 0]);
     let found = run(sizes, "src/a.rs", &function(FUNCTION_LINES_MAX - 1));
     assert_eq!(found, [format!("2: fn f has {} lines", FUNCTION_LINES_MAX + 1)]);
-    let declared = format!("trait T {{ fn f(&self);\n{}fn g(); }}", "\n".repeat(FUNCTION_LINES_MAX));
+    let declared =
+        format!("trait T {{ fn f(&self);\n{}fn g(); }}", "\n".repeat(FUNCTION_LINES_MAX));
     assert_eq!(run(sizes, "src/a.rs", &declared), [""; 0]);
     let nested = format!("mod m {{\nimpl A {{\n{}}}\n}}", function(FUNCTION_LINES_MAX));
     assert_eq!(lines(&run(sizes, "src/a.rs", &nested)), ["4"]);

@@ -1,18 +1,20 @@
 //! Sends that were recognised, by their names: what came of each, or who waits for that.
 //!
-//! Law: a name has at most one send that runs or ran, and whoever comes with it meanwhile waits or
-//! is told. What came first leaves first, when there is no room; what is older than its time is
-//! not known any more; one that is not decided stays. What failed is forgotten at once.
+//! Invariants: a name has at most one send that runs or ran; equal sends that come meanwhile wait
+//! for its outcome or get it. A full shard evicts from the owner above its equal share, oldest
+//! first, so an owner below its share loses no entry to another owner. An expired entry is treated
+//! as absent; one that is not decided stays. A failed send is forgotten at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use super::ring::{KnownSend, SendShard, SendStage};
+use super::shard::{KnownSend, SendShard, SendStage};
 use crate::{
     limits::{IDEMPOTENCY_SHARD_BYTES, IDEMPOTENCY_SHARD_ENTRIES, Limits},
     model::{Generation, MessageBuf, SendMode},
     service::{LateCall, Now},
+    shares::Holder,
     store::TaskKey,
 };
 
@@ -63,12 +65,11 @@ pub(super) struct NamedSend {
     pub scope: u64,
 }
 
-/// Names the first of equal sends: where it stands, and which of those that were first.
+/// Names the first of equal sends: its shard, its entry there, and its turn.
 #[derive(Clone, Copy)]
 pub(in crate::op) struct SendKey {
-    /// Its chain, see `ring.rs`.
     pub(super) hash: u64,
-    pub(super) number: u64,
+    pub(super) number: u32,
     pub(super) turn: u64,
 }
 
@@ -98,7 +99,6 @@ pub(super) enum SendLook {
 pub(super) struct SendTable {
     shards: Box<[CachePadded<Mutex<SendShard>>]>,
     /// Of one shard.
-    entries_max: usize,
     bytes_max: usize,
     ttl_ms: u64,
 }
@@ -108,10 +108,9 @@ impl SendTable {
         let most = limits.idempotency_entries_max;
         let bytes = limits.idempotency_bytes_max / IDEMPOTENCY_SHARD_BYTES;
         let shards = (most / IDEMPOTENCY_SHARD_ENTRIES).min(bytes).clamp(1, 64);
-        let entries_max = most / shards;
+        let entries_max = (most / shards).min(u32::MAX as usize / 2);
         SendTable {
             shards: (0..shards).map(|_| SendShard::new(entries_max)).collect(),
-            entries_max,
             bytes_max: limits.idempotency_bytes_max / shards,
             ttl_ms: limits.idempotency_ttl_ms,
         }
@@ -124,11 +123,10 @@ impl SendTable {
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for a send that is equal; if there is none, this one is entered as the first.
+    /// Looks for an equal send; if there is none, enters this one as the first for `holder`.
     #[inline(always)]
-    pub fn enter(&self, send: NamedSend, now: Now) -> SendLook {
-        let hash = send.name as u64;
-        let mut shard = self.lock(hash);
+    pub fn enter(&self, send: NamedSend, holder: Holder, now: Now) -> SendLook {
+        let mut shard = self.lock(send.name as u64);
         if !shard.messages.is_empty() {
             shard.expire_messages(self.ttl_ms, now.mono_ms);
         }
@@ -137,14 +135,7 @@ impl SendTable {
         {
             return known;
         }
-        if shard.next - shard.first >= self.entries_max as u64 && !shard.evict() {
-            return SendLook::Unknown;
-        }
-        shard.turns += 1;
-        let turn = shard.turns;
-        let stage = SendStage::Undecided { turn, is_awaited: false };
-        let number = shard.push(KnownSend { send, since_ms: now.mono_ms, before: 0, stage });
-        SendLook::First(SendKey { hash, number, turn })
+        shard.enter(send, holder, now.mono_ms).map_or(SendLook::Unknown, SendLook::First)
     }
 
     /// Lets a call wait for what comes of an equal send; it is given back when that is decided.
@@ -173,9 +164,7 @@ impl SendTable {
     #[inline(always)]
     pub fn settle_task(&self, key: SendKey, task: SentTask) -> Option<Vec<JoinedSend>> {
         let mut shard = self.lock(key.hash);
-        let entry = shard.own(key)?;
-        let is_awaited = matches!(entry.stage, SendStage::Undecided { is_awaited: true, .. });
-        entry.stage = SendStage::Task(task);
+        let is_awaited = shard.decide(key, task)?;
         if is_awaited { shard.joined.remove(&key.turn) } else { None }
     }
 
@@ -183,10 +172,10 @@ impl SendTable {
     #[cold]
     pub fn settle(&self, key: SendKey, sent: Option<&SentMessage>) -> Option<Vec<JoinedSend>> {
         let mut shard = self.lock(key.hash);
-        let number = shard.own_number(key)?;
+        shard.own(key)?;
         match sent {
-            Some(sent) => shard.remember(number, sent, self.bytes_max),
-            None => shard.forget(number),
+            Some(sent) => shard.remember(key.number, sent, self.bytes_max),
+            None => shard.forget(key.number),
         }
         shard.joined.remove(&key.turn)
     }
@@ -196,7 +185,7 @@ impl SendTable {
     fn counts(&self) -> (usize, usize) {
         let shards = self.shards.iter().map(|shard| shard.lock().unwrap());
         shards.fold((0, 0), |(entries, bytes), shard| {
-            (entries + (shard.next - shard.first) as usize, bytes + shard.message_bytes)
+            (entries + shard.count, bytes + shard.message_bytes)
         })
     }
 }
@@ -212,7 +201,10 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::{limits::IDEMPOTENCY_ENTRY_BYTES, model::PartsBuf, service::CallLink};
+    use crate::{
+        limits::IDEMPOTENCY_ENTRY_BYTES, model::PartsBuf, op::idempotency::owners::SendOwner,
+        service::CallLink,
+    };
 
     fn table(entries: usize, bytes: usize) -> SendTable {
         SendTable::new(&Limits {
@@ -234,6 +226,14 @@ mod tests {
         SentMessage { message: message.clone(), context_id: b"context"[..].into() }
     }
 
+    const A: Holder = Holder::owner(1);
+    const V: Holder = Holder::owner(2);
+
+    /// Enters a send of the same owner.
+    fn enter(table: &SendTable, send: NamedSend, mono_ms: u64) -> SendLook {
+        table.enter(send, A, at(mono_ms))
+    }
+
     fn named(name: u128, content: u64) -> NamedSend {
         NamedSend { name, content, scope: 0 }
     }
@@ -245,21 +245,24 @@ mod tests {
 
     #[test]
     fn an_entry_takes_no_more_memory_than_is_counted_for_it() {
-        // Half of the places may be empty, as half of what a tree has.
-        let whole = 2 * (size_of::<KnownSend>() + size_of::<u64>());
-        assert_eq!(size_of::<KnownSend>(), 96);
-        let message = 2 * size_of::<(u64, SentMessage)>();
-        assert!((whole + message) as u64 <= IDEMPOTENCY_ENTRY_BYTES, "{whole} {message}");
+        assert_eq!(size_of::<KnownSend>(), 112);
+        let chain = 2 * size_of::<u32>();
+        // Lists and maps that grow are at most twice as long as what is in them, and a seventh.
+        let owner = 2 * (size_of::<SendOwner>() + size_of::<u32>())
+            + 2 * (size_of::<(Holder, u32)>() + 1) * 8 / 7;
+        let message = 2 * size_of::<(u64, (u32, SentMessage))>();
+        let all = size_of::<KnownSend>() + chain + owner + message;
+        assert!(all as u64 <= IDEMPOTENCY_ENTRY_BYTES, "{all}");
     }
 
     #[test]
     fn a_late_word_on_an_earlier_turn_says_nothing_of_a_later_one() {
         let table = table(10, 1_000);
-        let old = first(table.enter(named(1, 1), at(0)));
+        let old = first(enter(&table, named(1, 1), 0));
         assert!(table.settle(old, None).is_none());
-        first(table.enter(named(1, 2), at(0)));
+        first(enter(&table, named(1, 2), 0));
         table.settle(old, Some(&message(1)));
-        assert!(matches!(table.enter(named(1, 2), at(0)), SendLook::Undecided));
+        assert!(matches!(enter(&table, named(1, 2), 0), SendLook::Undecided));
     }
 
     fn task(place: u32) -> SentTask {
@@ -272,13 +275,13 @@ mod tests {
     fn nothing_of_another_scope_is_given_for_its_hashes() {
         let table = table(10, 1_000);
         let (own, other) = (named(1, 1), NamedSend { scope: 1, ..named(1, 1) });
-        let key = first(table.enter(own, at(0)));
-        assert!(matches!(table.enter(other, at(0)), SendLook::Conflict));
+        let key = first(enter(&table, own, 0));
+        assert!(matches!(enter(&table, other, 0), SendLook::Conflict));
         let joined = JoinedSend { call: CallLink::late().1, mode: SendMode::Wait };
         assert!(table.join(&other, joined).is_err());
         table.settle_task(key, task(7));
-        assert!(matches!(table.enter(other, at(0)), SendLook::Gone));
-        let known = table.enter(own, at(0));
+        assert!(matches!(enter(&table, other, 0), SendLook::Gone));
+        let known = enter(&table, own, 0);
         assert!(matches!(known, SendLook::Sent(Sent::Task(sent)) if sent.key.place == 7));
     }
 
@@ -287,19 +290,19 @@ mod tests {
         let table = table(20, 1_000);
         // Many of them have one chain.
         let name = |number: u32| u128::from(number % 3) | u128::from(number) << 64;
-        let stays = first(table.enter(named(name(0), 0), at(0)));
+        let stays = first(enter(&table, named(name(0), 0), 0));
         for number in 1..200 {
-            let key = first(table.enter(named(name(number), 0), at(0)));
+            let key = first(enter(&table, named(name(number), 0), 0));
             table.settle_task(key, task(number));
             for old in number.saturating_sub(18).max(1)..=number {
-                let known = table.enter(named(name(old), 0), at(0));
+                let known = enter(&table, named(name(old), 0), 0);
                 assert!(matches!(known, SendLook::Sent(Sent::Task(sent)) if sent.key.place == old));
             }
-            assert!(matches!(table.enter(named(name(0), 0), at(0)), SendLook::Undecided));
+            assert!(matches!(enter(&table, named(name(0), 0), 0), SendLook::Undecided));
         }
         table.settle_task(stays, task(0));
-        assert!(matches!(table.enter(named(name(0), 0), at(0)), SendLook::Sent(Sent::Task(_))));
-        assert!(matches!(table.enter(named(name(100), 0), at(0)), SendLook::First(_)));
+        assert!(matches!(enter(&table, named(name(0), 0), 0), SendLook::Sent(Sent::Task(_))));
+        assert!(matches!(enter(&table, named(name(100), 0), 0), SendLook::First(_)));
     }
 
     #[test]
@@ -312,7 +315,7 @@ mod tests {
         for step in 0..20_000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let (key, content) = (u128::from(random >> 33) % 40, (random >> 50) % 2);
-            match table.enter(named(key, content), at(step)) {
+            match enter(&table, named(key, content), step) {
                 SendLook::First(turn) if open.len() < 10 => open.push((turn, key, content)),
                 SendLook::First(turn) => _ = table.settle(turn, None),
                 SendLook::Sent(Sent::Message(sent)) => {
@@ -334,6 +337,119 @@ mod tests {
             assert!(entries <= entries_max && bytes <= bytes_max, "{entries} {bytes}");
         }
         let shard = table.shards[0].lock().unwrap();
-        assert!(shard.messages.len() <= entries_max && shard.entries.len() <= 2 * entries_max);
+        assert!(shard.messages.len() <= entries_max && shard.entries.len() <= entries_max);
+    }
+
+    /// A send whose name is its own.
+    fn numbered(number: u32) -> NamedSend {
+        // Many of them have one chain.
+        named(u128::from(number % 5) | u128::from(number) << 64, 0)
+    }
+
+    fn send(table: &SendTable, number: u32, holder: Holder) {
+        if let SendLook::First(key) = table.enter(numbered(number), holder, at(0)) {
+            table.settle_task(key, task(number));
+        }
+    }
+
+    /// Whether there is an entry of a send.
+    fn is_known(table: &SendTable, number: u32) -> bool {
+        let shard = table.shards[0].lock().unwrap();
+        shard.find(numbered(number).name).is_some()
+    }
+
+    #[test]
+    fn a_flood_evicts_no_entry_of_an_owner_below_its_share() {
+        let table = table(20, 1_000);
+        (0..10).for_each(|number| send(&table, number, V));
+        (100..1_000).for_each(|number| send(&table, number, A));
+        assert!((0..10).all(|number| is_known(&table, number)));
+        assert!((990..1_000).all(|number| is_known(&table, number)));
+        // Above its share it loses its own, the oldest first.
+        send(&table, 10, V);
+        assert!(!is_known(&table, 0) && (1..11).all(|number| is_known(&table, number)));
+        // Others find room up to their share, of the largest holder.
+        for (base, owner) in [(2_000, 3), (3_000, 4)] {
+            (base..base + 5).for_each(|number| send(&table, number, Holder::owner(owner)));
+        }
+        assert!((2_000..2_005).chain(3_000..3_005).all(|number| is_known(&table, number)));
+        assert_eq!((table.counts().0, table.shards[0].lock().unwrap().owners.len()), (20, 4));
+    }
+
+    #[test]
+    fn strangers_hold_half_and_each_an_equal_part() {
+        let stranger = |last| Holder::peer(Some([192, 0, 2, last].into()), true);
+        let table = table(20, 1_000);
+        (0..50).for_each(|number| send(&table, number, stranger(1)));
+        assert_eq!(table.counts().0, 10);
+        (100..150).for_each(|number| send(&table, number, V));
+        (200..205).for_each(|number| send(&table, number, stranger(2)));
+        (0..50).for_each(|number| send(&table, 300 + number, stranger(1)));
+        assert!((140..150).all(|number| is_known(&table, number)));
+        assert!((200..205).all(|number| is_known(&table, number)));
+        assert_eq!(table.counts().0, 20);
+    }
+
+    #[test]
+    fn direct_messages_are_shared_by_bytes() {
+        let sent = message(100);
+        let table = table(100, 10 * sent.held_bytes());
+        let send = |number, holder| {
+            let key = first(table.enter(numbered(number), holder, at(0)));
+            table.settle(key, Some(&sent));
+        };
+        (0..5).for_each(|number| send(number, V));
+        (100..150).for_each(|number| send(number, A));
+        assert!((0..5).chain(145..150).all(|number| is_known(&table, number)));
+        // One above its share gives way itself.
+        send(5, V);
+        assert!(!is_known(&table, 0) && (145..150).all(|number| is_known(&table, number)));
+        assert_eq!(table.counts().0, 10);
+    }
+
+    #[test]
+    fn random_owners_lose_nothing_below_their_share() {
+        let entries_max = 24;
+        let table = table(entries_max, 1_000);
+        let (mut random, mut open) = (1u64, Vec::<(u32, SendKey)>::new());
+        // What each has sent, the oldest first.
+        let mut sent = HashMap::<u32, Vec<u32>>::new();
+        for number in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // The first sends most.
+            let owner = ((random >> 33) % 8 * ((random >> 40) % 2)) as u32;
+            let held = |owner: u32| -> usize {
+                let sends = sent.get(&owner).into_iter().flatten();
+                sends.filter(|number| is_known(&table, **number)).count()
+            };
+            let before: Vec<usize> = (0..8).map(held).collect();
+            let owners = (0..8).filter(|one| before[*one as usize] > 0 || *one == owner).count();
+            let look = table.enter(numbered(number), Holder::owner(owner), at(0));
+            sent.entry(owner).or_default().push(number);
+            if let SendLook::First(key) = look {
+                match random >> 61 {
+                    0 => drop(table.settle(key, None)),
+                    1 if open.len() < 4 => open.push((number, key)),
+                    _ => drop(table.settle_task(key, task(number))),
+                }
+            }
+            if random >> 60 == 15 && !open.is_empty() {
+                let (number, key) = open.swap_remove(0);
+                table.settle_task(key, task(number));
+            }
+            assert!(open.iter().all(|(number, _)| is_known(&table, *number)));
+            for other in (0..8).filter(|other| *other != owner) {
+                let held = |owner: u32| -> usize {
+                    let sends = sent.get(&owner).into_iter().flatten();
+                    sends.filter(|number| is_known(&table, **number)).count()
+                };
+                let (before, after) = (before[other as usize], held(other));
+                assert!(after == before || before > entries_max / owners, "{number}: {other}");
+            }
+            assert!(table.counts().0 <= entries_max);
+            for sends in sent.values_mut() {
+                sends.retain(|number| is_known(&table, *number));
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    model::{PushConfig, PushFilter, PushForm},
+    model::{PushConfig, PushFilter, PushForm, Task},
     op::Core,
     push::{Post, PushSettings, PushStart, Webhooks},
     service::{Cursor, Handle, StreamResponse},
@@ -58,58 +58,79 @@ impl Core {
     /// The bits of a task ([`ShownPost::bits`]); `None`: it has left.
     pub fn bits_of(&self, task: u64) -> Option<u128> {
         let handle = Handle { key: task, ..Handle::default() };
-        self.has_task(task).then(|| self.store.bits_of(TaskKey::of(&handle), u32::MAX))
+        let is_there = self.has_task(task) || self.left_task(task).is_some();
+        is_there.then(|| self.store.bits_of(TaskKey::of(&handle), u32::MAX))
     }
 
-    /// Shows what is to be posted, at most one item: the next event, or the task as it is.
-    /// `None`: the task has left.
+    fn left_task(&self, task: u64) -> Option<Arc<Task>> {
+        self.registry()?.left_task(task)
+    }
+
+    /// Shows what is to be posted, at most one item: the next event, or the task as it is. A task
+    /// that has left is shown as it was then, if it is retained.
+    /// `None`: the task is gone.
     pub fn show_post(
         &self,
         post: &Post,
         each: &mut dyn FnMut(StreamResponse<'_>),
     ) -> Option<ShownPost> {
-        let handle = Handle { key: post.task, ..Handle::default() };
-        let PushStart { seq, snapshot } = post.start;
+        let key = TaskKey::of(&Handle { key: post.task, ..Handle::default() });
         let usual = self.push_settings().map(|push| push.filter).unwrap_or_default();
         let filter = PushConfig(&post.config).filter().map_or(usual, |own| own.or(usual));
-        let bits = self.store.bits_of(TaskKey::of(&handle), u32::MAX);
-        self.store.read(TaskKey::of(&handle), |task| {
-            let (newest, record) = (task.seq(), task.record());
-            let mut is_news = false;
-            let mut cursor = Cursor { handle, seq, snapshot, ..Cursor::default() };
-            let mut upto = newest;
-            let is_coalesced = filter.coalesces() == Some(true) && newest > seq + 1 && !snapshot;
-            match post.form {
-                PushForm::StreamResponse if !is_coalesced => {
-                    cursor.show_new(&task, &mut |item| {
-                        is_news = takes(filter, &item, snapshot);
-                        if is_news {
-                            each(item);
-                        }
-                        !is_news
-                    });
-                    upto = cursor.seq;
-                    let has_more = upto < newest;
-                    return ShownPost { upto, is_news, has_more, record, bits };
-                }
-                // What it shows is the task as it is: what has lagged is one post.
-                PushForm::StreamResponse | PushForm::Task03 | PushForm::Task01 => {
-                    cursor.show_new(&task, &mut |item| {
-                        is_news |= takes(filter, &item, snapshot);
-                        true
-                    });
-                }
-                PushForm::EvoAi => {
-                    let is_new = snapshot || task.status_seq() > seq;
-                    is_news = is_new && filter.takes_status(task.state());
-                }
-            }
-            if is_news {
-                each(StreamResponse::Snapshot(task.view()));
-            }
-            ShownPost { upto, is_news, has_more: false, record, bits }
+        let bits = self.store.bits_of(key, u32::MAX);
+        let shown = self.store.read(key, |task| ShownPost {
+            record: task.record(),
+            bits,
+            ..show(&task, post, filter, each)
+        });
+        shown.or_else(|| {
+            let task = self.left_task(post.task)?;
+            Some(ShownPost { bits, ..show(&task, post, filter, each) })
         })
     }
+}
+
+/// Shows what is to be posted of a task.
+fn show(
+    task: &Task,
+    post: &Post,
+    filter: PushFilter,
+    each: &mut dyn FnMut(StreamResponse<'_>),
+) -> ShownPost {
+    let PushStart { seq, snapshot } = post.start;
+    let handle = Handle { key: post.task, ..Handle::default() };
+    let newest = task.seq();
+    let mut is_news = false;
+    let mut cursor = Cursor { handle, seq, snapshot, ..Cursor::default() };
+    let is_coalesced = filter.coalesces() == Some(true) && newest > seq + 1 && !snapshot;
+    match post.form {
+        PushForm::StreamResponse if !is_coalesced => {
+            cursor.show_new(task, &mut |item| {
+                is_news = takes(filter, &item, snapshot);
+                if is_news {
+                    each(item);
+                }
+                !is_news
+            });
+            let (upto, has_more) = (cursor.seq, cursor.seq < newest);
+            return ShownPost { upto, is_news, has_more, record: 0, bits: 0 };
+        }
+        // What it shows is the task as it is: what has lagged is one post.
+        PushForm::StreamResponse | PushForm::Task03 | PushForm::Task01 => {
+            cursor.show_new(task, &mut |item| {
+                is_news |= takes(filter, &item, snapshot);
+                true
+            });
+        }
+        PushForm::EvoAi => {
+            let is_new = snapshot || task.status_seq() > seq;
+            is_news = is_new && filter.takes_status(task.state());
+        }
+    }
+    if is_news {
+        each(StreamResponse::Snapshot(task.view()));
+    }
+    ShownPost { upto: newest, is_news, has_more: false, record: 0, bits: 0 }
 }
 
 /// Whether an item is posted. A snapshot stands for the first status of a task, or else for events

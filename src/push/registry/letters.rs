@@ -7,6 +7,7 @@ use crate::{
         schedule::PostPlace,
     },
     service::Now,
+    shares::Holder,
 };
 
 /// What became of a dead letter that somebody wanted to go on.
@@ -14,7 +15,7 @@ use crate::{
 pub enum ReplayOutcome {
     /// It goes on.
     Resumed,
-    /// Its task, or its configuration, is not there any more.
+    /// Its configuration, or its task and the copy of that, are gone.
     Gone,
     /// There is none of this number.
     Unknown,
@@ -54,12 +55,14 @@ impl Webhooks {
 
     /// Dead letters, the oldest first.
     pub fn dead(&self, mut each: impl FnMut(&DeadLetter)) {
-        self.lock().dead.iter().for_each(&mut each);
+        let state = self.lock();
+        state.dead.iter().for_each(|letter| each(&state.shown(letter)));
     }
 
     /// The dead letter of this number.
     pub fn dead_letter(&self, number: u64) -> Option<DeadLetter> {
-        self.lock().dead.find(number).cloned()
+        let state = self.lock();
+        state.dead.find(number).map(|letter| state.shown(letter))
     }
 
     /// Has the webhook of a dead letter go on where it has stopped; see [`ReplayOutcome`].
@@ -90,24 +93,32 @@ impl Webhooks {
 
     /// Forgets a dead letter; false: there is none of this number.
     pub fn drop_dead(&self, number: u64) -> bool {
-        self.lock().dead.remove(number)
+        let mut state = self.lock();
+        let Some(letter) = state.dead.remove(number) else { return false };
+        state.release(&letter);
+        true
     }
 
     /// Forgets all dead letters; says how many there were.
     pub fn drop_all_dead(&self) -> usize {
-        self.lock().dead.clear()
+        let mut state = self.lock();
+        let letters = state.dead.clear();
+        letters.iter().for_each(|letter| state.release(letter));
+        letters.len()
     }
 }
 
 impl PushState {
     fn replay(&mut self, number: u64, now_ms: u64) -> ReplayOutcome {
         let Some(letter) = self.dead.find(number) else { return ReplayOutcome::Unknown };
-        let (place, why) = (letter.place, letter.why);
-        let Some(task) = self.schedule.get(place).map(|webhook| webhook.task) else {
+        let (place, task) = (letter.place, letter.task);
+        if !self.is_replayable(letter) {
             return ReplayOutcome::Gone;
-        };
-        if why == WhyDead::TaskLeft {
-            return ReplayOutcome::Gone;
+        }
+        if self.has_left(task)
+            && let Some(webhook) = self.schedule.get_mut(place)
+        {
+            webhook.set_replayed();
         }
         self.dead.remove(number);
         self.schedule.resume(place, now_ms);
@@ -115,19 +126,69 @@ impl PushState {
         ReplayOutcome::Resumed
     }
 
-    /// Lets the webhooks of a task go that has left. What one lacks becomes a dead letter; one of
-    /// which a post is under way, or of the one before in its place, stays until it is known
-    /// whether that has arrived.
+    /// A letter as it is now.
+    fn shown(&self, letter: &DeadLetter) -> DeadLetter {
+        DeadLetter { is_replayable: self.is_replayable(letter), ..letter.clone() }
+    }
+
+    /// Whether a letter still has its webhook, and that its task.
+    fn is_replayable(&self, letter: &DeadLetter) -> bool {
+        self.schedule.is_stopped(letter.place)
+            && (!self.has_left(letter.task) || self.changes.left.has(letter.task))
+    }
+
+    fn has_left(&self, task: u64) -> bool {
+        self.tasks.get(&task).is_none_or(|task| task.watch.left().is_some())
+    }
+
+    /// Removes the webhook of the oldest letter of an owner whose task has left: the letter stays,
+    /// and cannot be replayed. False: there is none.
+    pub(super) fn free_dead(&mut self, holder: Holder) -> bool {
+        let is_its = |letter: &&DeadLetter| {
+            letter.holder == holder
+                && self.schedule.is_stopped(letter.place)
+                && self.has_left(letter.task)
+        };
+        let found = self.dead.iter().find(is_its).map(|letter| (letter.task, letter.place));
+        if let Some((task, place)) = found {
+            self.remove(task, place);
+        }
+        found.is_some()
+    }
+
+    /// A letter is gone: so is its webhook, if its task has left.
+    fn release(&mut self, letter: &DeadLetter) {
+        if self.schedule.is_stopped(letter.place) && self.has_left(letter.task) {
+            self.remove(letter.task, letter.place);
+        }
+    }
+
+    /// Removes the webhooks of a task that has left, unless the task is retained for them. One that
+    /// lacks events stops and becomes a dead letter. One with a post in flight, or behind such
+    /// a post, stays until the outcome is known.
     pub(super) fn end_left(&mut self, key: u64, unix_ms: u64) {
         let left = self.tasks.get(&key).and_then(|task| task.watch.left());
         let Some(last_seq) = left else { return };
+        let is_retained = self.changes.left.has(key);
         for place in self.places(key) {
-            let lacks = self.schedule.get(place).is_some_and(|webhook| webhook.lacks(last_seq));
             if self.schedule.is_posting(place) || self.schedule.is_behind(place) {
                 continue;
             }
+            // A letter that gave way to another may have taken it along.
+            let Some(webhook) = self.schedule.get(place) else { continue };
+            let (lacks, is_replayed) = (webhook.lacks(last_seq), webhook.is_replayed());
+            let is_stopped = self.schedule.is_stopped(place);
+            if lacks && is_retained {
+                if !is_stopped
+                    && !is_replayed
+                    && let Some(place) = self.stop(key, place)
+                {
+                    self.bury(place, WhyDead::TaskLeft, unix_ms);
+                }
+                continue;
+            }
             // One that was given up has its letter.
-            if lacks && !self.schedule.is_stopped(place) {
+            if lacks && !is_stopped {
                 self.bury(place, WhyDead::TaskLeft, unix_ms);
             }
             self.remove(key, place);
@@ -139,12 +200,14 @@ impl PushState {
         let Some(webhook) = self.schedule.get(place) else { return };
         self.outcomes.count_dead(why);
         let task = self.tasks.get(&webhook.task);
-        let task_id = task.map(|task| task.watch.task_id()).unwrap_or_default();
-        let letter = webhook.letter((self.dead.number(), place), task_id, why, unix_ms);
+        let of = task.map(|task| (task.watch.task_id(), task.watch.holder())).unwrap_or_default();
+        let letter = webhook.letter((self.dead.number(), place), of, why, unix_ms);
         if let Some(told) = self.told {
             told(&letter);
         }
-        self.dead.push(letter);
+        if let Some(gone) = self.dead.push(letter) {
+            self.release(&gone);
+        }
     }
 }
 
@@ -157,9 +220,12 @@ mod tests {
     };
 
     use super::*;
-    use crate::push::{
-        FailedPost, FailureKind, Fate, Pace, Post, PushOutcomes,
-        registry::tests::{BOUNDS, at, next, set, webhooks},
+    use crate::{
+        model::{Generation, MessageBuf, PartsBuf, Task},
+        push::{
+            FailedPost, FailureKind, Fate, Pace, Post, PushOutcomes,
+            registry::tests::{BOUNDS, at, next, set, webhooks},
+        },
     };
 
     const HOUR: u64 = 60 * 60 * 1_000;
@@ -192,6 +258,15 @@ mod tests {
         webhooks.lock().tasks[&task].watch.leave(seq);
         webhooks.note(task);
         assert!(next(webhooks, 0).is_none());
+    }
+
+    /// Has a task leave that its webhooks still need.
+    fn leave_needed(webhooks: &Webhooks, task: u64) {
+        let watch = Arc::clone(&webhooks.lock().tasks[&task].watch);
+        let message = MessageBuf::user(&PartsBuf::new().text("x"));
+        let one = Task::submitted(b"id", b"context", Generation::V1, (message.view(), 0), 0);
+        watch.keep(Some(one));
+        leave(webhooks, task, 9);
     }
 
     fn letters(webhooks: &Webhooks) -> Vec<(u64, WhyDead)> {
@@ -273,6 +348,70 @@ mod tests {
         assert_eq!((webhooks.counted(), webhooks.stats(0).outcomes.task_left), ((0, 0), 1));
         assert!(webhooks.drop_dead(1) && !webhooks.drop_dead(1));
         assert!(letters(&webhooks).is_empty());
+    }
+
+    #[test]
+    fn letter_of_a_retained_task_is_replayed() {
+        let webhooks = webhooks();
+        let left_bytes = || webhooks.lock().changes.left.bytes();
+        // One that waits when its task leaves, and one that had stopped before.
+        set(&webhooks, 7, 0, "waits", URL).unwrap();
+        set(&webhooks, 7, 0, "b", URL).unwrap();
+        webhooks.note(7);
+        let [waits, stops] = [(); 2].map(|()| next(&webhooks, 0).unwrap());
+        let failed = FailedPost { place: waits.place, ..FAILED };
+        assert_eq!(webhooks.failed(&failed, at(0)), Fate::Repeated);
+        fail(&webhooks, &stops, "refused", 25 * HOUR);
+        leave_needed(&webhooks, 7);
+        assert_eq!(letters(&webhooks), [(1, WhyDead::GivenUp), (2, WhyDead::TaskLeft)]);
+        assert!(left_bytes() > 0 && webhooks.counted().0 == 2);
+        for (number, before) in [(2, &waits), (1, &stops)] {
+            assert!(webhooks.dead_letter(number).unwrap().is_replayable);
+            assert_eq!(webhooks.replay(number, 30 * HOUR), ReplayOutcome::Resumed);
+            let post = next(&webhooks, 30 * HOUR).unwrap();
+            assert_eq!((post.start, &post.config), (before.start, &before.config));
+            // It goes on, though it lacks more.
+            webhooks.delivered(post.place, 5, at(30 * HOUR), true);
+            let post = next(&webhooks, 30 * HOUR).unwrap();
+            webhooks.delivered(post.place, 9, at(30 * HOUR), false);
+        }
+        assert_eq!((letters(&webhooks).len(), webhooks.counted(), left_bytes()), (0, (0, 0), 0));
+    }
+
+    #[test]
+    fn dropped_letter_takes_the_copy_of_its_task_along() {
+        let webhooks = webhooks();
+        for task in 1..=3 {
+            set(&webhooks, task, 0, "a", URL).unwrap();
+            webhooks.note(task);
+            assert!(webhooks.lock().tasks[&task].watch.is_needed());
+            leave_needed(&webhooks, task);
+        }
+        assert_eq!((letters(&webhooks).len(), webhooks.counted().0), (3, 3));
+        assert!(webhooks.drop_dead(2) && webhooks.left_task(2).is_none());
+        assert!(webhooks.left_task(1).is_some());
+        assert_eq!(webhooks.drop_all_dead(), 2);
+        assert_eq!((webhooks.counted(), webhooks.lock().changes.left.bytes()), ((0, 0), 0));
+        // One that nobody needs is not retained.
+        let watch = set(&webhooks, 4, 0, "a", URL).unwrap();
+        leave_needed(&webhooks, 4);
+        assert!(watch.is_over() && webhooks.left_task(4).is_none());
+    }
+
+    #[test]
+    fn flood_of_letters_evicts_none_below_a_share() {
+        let webhooks = webhooks();
+        let give_up = |task, owner| {
+            set(&webhooks, task, owner, "a", URL).unwrap();
+            webhooks.note(task);
+            let post = next(&webhooks, 0).unwrap();
+            fail(&webhooks, &post, "", 25 * HOUR);
+            webhooks.delete_all(task);
+        };
+        give_up(1, 2);
+        (2..10).for_each(|task| give_up(task, 1));
+        let numbers: Vec<u64> = letters(&webhooks).iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [1, 8, 9]);
     }
 
     #[test]

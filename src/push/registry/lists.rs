@@ -8,7 +8,7 @@ use crate::{
         schedule::{PostPlace, host_name, origin_bytes},
         webhook::{TaskWebhooks, Webhook},
     },
-    watch::{Changes, TaskWatch},
+    watch::TaskWatch,
 };
 
 impl PushState {
@@ -35,27 +35,45 @@ impl PushState {
 
     /// Takes one out of its task's list, and the task with its last.
     pub(super) fn remove(&mut self, key: u64, place: PostPlace) {
-        let Some(webhook) = self.schedule.remove(place) else { return };
+        let Some(webhook) = self.take(key, place) else { return };
         self.counted.leave(webhook.owner, webhook.bytes());
         let Some(task) = self.tasks.get_mut(&key) else { return };
         task.count -= 1;
         if task.count == 0 {
             task.watch.end();
             self.tasks.remove(&key);
-            return;
+            self.changes.left.forget(key);
         }
+    }
+
+    /// Takes one out of its task's list and out of the schedule; it counts as before.
+    fn take(&mut self, key: u64, place: PostPlace) -> Option<Webhook> {
+        let webhook = self.schedule.remove(place)?;
+        let task = self.tasks.get_mut(&key)?;
         if task.first == Some(place) {
             task.first = webhook.next();
-            return;
+            return Some(webhook);
         }
         let mut at = task.first;
         while let Some(before) = at.and_then(|at| self.schedule.get_mut(at)) {
             if before.next() == Some(place) {
                 before.set_next(webhook.next());
-                return;
+                break;
             }
             at = before.next();
         }
+        Some(webhook)
+    }
+
+    /// Has a webhook stop wherever it waits; returns its place from now on.
+    pub(super) fn stop(&mut self, key: u64, place: PostPlace) -> Option<PostPlace> {
+        let origin = self.schedule.origin(place)?.to_owned();
+        let mut webhook = self.take(key, place)?;
+        webhook.set_next(None);
+        let stopped = self.schedule.add(&origin, webhook.owner, webhook);
+        self.schedule.stop(stopped);
+        self.append(key, stopped);
+        Some(stopped)
     }
 
     /// The webhooks of a task, the oldest first.
@@ -93,16 +111,17 @@ impl PushState {
             return Err(PushRefused::TaskFull);
         }
         let freed_bytes = freed.map_or(0, Webhook::bytes);
-        let of_owner = self.counted.by_owner.get(&new.owner).copied().unwrap_or_default();
-        let is_its = freed.is_some_and(|freed| freed.owner == new.owner);
-        if !is_its && new.owner != 0 && of_owner.configs >= self.bounds.per_owner {
+        let owner = new.holder.number();
+        let of_owner = self.counted.by_owner.get(&owner).copied().unwrap_or_default();
+        let is_its = freed.is_some_and(|freed| freed.owner == owner);
+        if !is_its && owner != 0 && of_owner.configs >= self.bounds.per_owner {
             return Err(PushRefused::OwnerFull);
         }
         let of_new_origin = if self.schedule.has_origin(origin) { 0 } else { origin_bytes(origin) };
-        let owner_bytes = of_owner.bytes + self.schedule.origin_bytes_of(new.owner);
+        let owner_bytes = of_owner.bytes + self.schedule.origin_bytes_of(owner);
         let owner_bytes =
             owner_bytes + bytes + of_new_origin - if is_its { freed_bytes } else { 0 };
-        if owner_bytes > self.bounds.owner_bytes_max(new.owner) {
+        if owner_bytes > self.bounds.owner_bytes_max(owner) {
             return Err(PushRefused::OwnerBytesFull);
         }
         let host = host_name(origin);
@@ -116,27 +135,29 @@ impl PushState {
     }
 
     /// Takes one in, in place of the one with its id, as the youngest of its task.
-    pub(super) fn put(&mut self, new: &NewWebhook<'_>, changes: &Arc<Changes>) -> Arc<TaskWatch> {
+    pub(super) fn put(&mut self, new: &NewWebhook<'_>) -> Arc<TaskWatch> {
         let before = self.find(new.task, new.id);
         let mut webhook = Webhook::new(new);
         if let Some((at, before)) = before.and_then(|at| Some((at, self.schedule.get(at)?))) {
             webhook.go_on_for(before, self.schedule.is_behind(at));
         }
+        let changes = &self.changes;
         let task = self.tasks.entry(new.task).or_insert_with(|| {
-            TaskWebhooks::new(Arc::new(TaskWatch::new(new.task, new.task_id, changes)))
+            TaskWebhooks::new(Arc::new(TaskWatch::new(new.task, new.task_id, new.holder, changes)))
         });
         let watch = Arc::clone(&task.watch);
         // Before the other one is removed: with its last a task would lose its watch.
         task.count += 1;
         let origin = new.url.origin();
-        self.counted.enter(new.owner, webhook.bytes());
+        let owner = new.holder.number();
+        self.counted.enter(owner, webhook.bytes());
         let place = match before {
             Some(before) => {
-                let place = self.schedule.add_behind(before, &origin, new.owner, webhook);
+                let place = self.schedule.add_behind(before, &origin, owner, webhook);
                 self.remove(new.task, before);
                 place
             }
-            None => self.schedule.add(&origin, new.owner, webhook),
+            None => self.schedule.add(&origin, owner, webhook),
         };
         self.append(new.task, place);
         // A task that is about to be made has nothing to post yet.

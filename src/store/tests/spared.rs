@@ -1,7 +1,10 @@
 //! Finished tasks that somebody needs who watches them.
 
 use super::*;
-use crate::watch::{Changes, TaskWatch};
+use crate::{
+    shares::Holder,
+    watch::{Changes, TaskWatch},
+};
 
 const HOUR: u64 = 60 * 60 * 1_000;
 
@@ -11,7 +14,12 @@ fn limits(tasks_max: usize) -> Limits {
 
 /// Watches a task, which is needed then.
 fn watched(store: &Store, key: TaskKey) -> Arc<TaskWatch> {
-    let watch = Arc::new(TaskWatch::new(key.handle().key, b"t", &Arc::new(Changes::default())));
+    let watch = Arc::new(TaskWatch::new(
+        key.handle().key,
+        b"t",
+        Holder::default(),
+        &Arc::new(Changes::default()),
+    ));
     assert!(store.watch(key, Arc::clone(&watch)).is_some());
     watch.set_needed(true);
     watch
@@ -64,8 +72,8 @@ fn a_watch_that_has_ended_takes_the_place_of_no_other() {
     let store = Store::new(&limits(10), 7);
     let key = make(&store, 1, TaskState::Working, at(1_000)).unwrap();
     let changes = Arc::new(Changes::default());
-    let [early, late] =
-        [(); 2].map(|()| Arc::new(TaskWatch::new(key.handle().key, b"t", &changes)));
+    let [early, late] = [(); 2]
+        .map(|()| Arc::new(TaskWatch::new(key.handle().key, b"t", Holder::default(), &changes)));
     // The first was set, its webhook deleted, and another set before its call went on.
     early.end();
     store.watch(key, Arc::clone(&late));

@@ -20,6 +20,9 @@ const CONFIGURATIONS: &str = "webhooks: configurations";
 /// The term of posts.
 const POSTS: &str = "webhooks: posts in flight";
 
+/// The term of tasks that are retained for dead letters.
+const DEAD: &str = "webhooks: tasks of dead letters";
+
 /// Tasks without an event for ten minutes.
 fn quiet_tasks(caller: &mut BatchCaller, count: usize) -> Vec<String> {
     let hold = |n| {
@@ -190,4 +193,32 @@ fn webhook_posts_that_are_never_answered() {
     let grown = with.saturating_sub(without);
     assert_within(grown, bound + SLACK_BYTES);
     assert!(grown > 4_000_000, "{grown}: {with} with posts, {without} without");
+}
+
+#[test]
+fn tasks_that_are_retained_for_dead_letters() {
+    let rows = ["push_dead_bytes_max=12_000_000", "tasks_max=16", "store_bytes_max=8_000_000"];
+    let allowed = "[push]\nallow = [\"127.0.0.0/8\"]\n[agents.a]\nkind = \"echo\"\n";
+    let mut watched = Watched::configured("memory_dead.toml", allowed, &rows);
+    let mut caller = BatchCaller::anonymous(&watched.server);
+    let text = "x".repeat(14_000);
+    let mut send = |from: usize, to: usize| {
+        let call = |n: usize| {
+            let id = n.to_string();
+            let mut params =
+                V1.params(Say { id: &id, history: Some(0), at_once: true, ..say(&text) });
+            // No receiver listens there.
+            let url = format!("http://127.0.0.{}:64999/hook", 10 + n % 200);
+            params["configuration"]["taskPushNotificationConfig"] = json!({"url": url});
+            rpc(V1.send(), &params)
+        };
+        caller.call(&(from..to).map(call).collect::<Vec<_>>());
+    };
+    send(0, 40);
+    watched.begin();
+    (40..2_000).step_by(40).for_each(|from| send(from, from + 40));
+    let grown = watched.grown();
+    let bound = watched.bound(&[DEAD, CONFIGURATIONS, "store: task logs", POSTS]);
+    assert_within(grown, bound + SLACK_BYTES);
+    assert!(grown > 6_000_000, "{grown}");
 }

@@ -1,0 +1,175 @@
+//! The holders of the sends behind one lock: what each retains, and which has to give way.
+//!
+//! Invariants: an owner that retains no more than its share never loses an entry to another owner.
+//! A holder without entries has no place here.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use crate::shares::{Holder, Holders};
+
+/// What one holder retains.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SendOwner {
+    pub holder: Holder,
+    /// Its entries, and those among them that are not decided, which cannot leave.
+    pub held: u32,
+    pub undecided: u32,
+    /// The ends of the list of its entries; 0: it has none.
+    pub oldest: u32,
+    pub newest: u32,
+    /// Bytes of its direct messages.
+    pub message_bytes: usize,
+}
+
+/// All holders of a shard.
+#[derive(Default)]
+pub(super) struct SendOwners {
+    all: Vec<SendOwner>,
+    places: HashMap<Holder, u32, RandomState>,
+    free: Vec<u32>,
+    counts: Holders,
+    /// The one that was looked up last: most often the next send is its, too.
+    last: u32,
+    /// The largest one known.
+    largest: u32,
+}
+
+impl SendOwners {
+    /// The place of a holder, which gets one if it has none.
+    #[inline(always)]
+    pub fn enter(&mut self, holder: Holder) -> u32 {
+        match self.all.get(self.last as usize) {
+            Some(last) if last.holder == holder && last.held > 0 => self.last,
+            _ => self.enter_other(holder),
+        }
+    }
+
+    #[inline(never)]
+    fn enter_other(&mut self, holder: Holder) -> u32 {
+        if let Some(place) = self.places.get(&holder) {
+            self.last = *place;
+            return *place;
+        }
+        let place = self.free.pop().unwrap_or(self.all.len() as u32);
+        if place as usize == self.all.len() {
+            self.all.push(SendOwner::default());
+        }
+        self.all[place as usize] = SendOwner { holder, ..SendOwner::default() };
+        self.places.insert(holder, place);
+        match holder.is_stranger() {
+            true => self.counts.strangers += 1,
+            false => self.counts.owners += 1,
+        }
+        self.last = place;
+        place
+    }
+
+    #[inline(always)]
+    pub fn get_mut(&mut self, place: u32) -> &mut SendOwner {
+        &mut self.all[place as usize]
+    }
+
+    pub fn get(&self, place: u32) -> &SendOwner {
+        &self.all[place as usize]
+    }
+
+    /// One entry more of a holder, which is not decided.
+    #[inline(always)]
+    pub fn count(&mut self, place: u32) {
+        let owner = &mut self.all[place as usize];
+        (owner.held, owner.undecided) = (owner.held + 1, owner.undecided + 1);
+        self.counts.held_by_strangers += usize::from(owner.holder.is_stranger());
+        if owner.held > self.all[self.largest as usize].held {
+            self.largest = place;
+        }
+    }
+
+    /// One entry less; the holder leaves with its last.
+    #[inline(always)]
+    pub fn discount(&mut self, place: u32) {
+        let owner = &mut self.all[place as usize];
+        owner.held -= 1;
+        self.counts.held_by_strangers -= usize::from(owner.holder.is_stranger());
+        if owner.held == 0 {
+            self.leave_if_empty(place);
+        }
+    }
+
+    /// Gives the place of a holder back that has no entries.
+    #[cold]
+    pub fn leave_if_empty(&mut self, place: u32) {
+        let SendOwner { holder, held: 0, .. } = self.all[place as usize] else { return };
+        if self.places.remove(&holder).is_none() {
+            return;
+        }
+        match holder.is_stranger() {
+            true => self.counts.strangers -= 1,
+            false => self.counts.owners -= 1,
+        }
+        self.all[place as usize].holder = Holder::default();
+        self.free.push(place);
+    }
+
+    /// Whether a holder may have no more entries unless a stranger gives way.
+    #[inline(always)]
+    pub fn strangers_full(&self, place: u32, most: usize) -> bool {
+        self.counts.strangers_full(self.all[place as usize].holder, 1, most)
+    }
+
+    /// The holder that gives way to an entry of another, or of its own; `None`: no decided entry
+    /// may leave.
+    #[inline(always)]
+    pub fn victim(&mut self, newcomer: u32, most: usize) -> Option<u32> {
+        let are_strangers_alone = self.strangers_full(newcomer, most);
+        let share = self.counts.share(most);
+        let largest = &self.all[self.largest as usize];
+        let is_above = largest.held as usize > share.of(largest.holder);
+        let may_leave = largest.held > largest.undecided;
+        match is_above && may_leave && (largest.holder.is_stranger() || !are_strangers_alone) {
+            true => Some(self.largest),
+            false => self.other_victim(newcomer, most, are_strangers_alone),
+        }
+    }
+
+    /// The holder that is furthest above its share.
+    #[cold]
+    #[inline(never)]
+    fn other_victim(&mut self, newcomer: u32, most: usize, strangers_alone: bool) -> Option<u32> {
+        let share = self.counts.share(most);
+        let candidates = (0..).zip(&self.all).filter(|(_, owner)| {
+            owner.held > owner.undecided && (owner.holder.is_stranger() || !strangers_alone)
+        });
+        let excess = |(place, owner): &(u32, &SendOwner)| {
+            let held = i64::from(owner.held) + i64::from(*place == newcomer);
+            (held - share.of(owner.holder) as i64, *place == newcomer)
+        };
+        let (place, owner) = candidates.max_by_key(excess)?;
+        let is_above = owner.held as usize > share.of(owner.holder);
+        (is_above || place == newcomer).then(|| {
+            self.largest = place;
+            place
+        })
+    }
+
+    /// The holder that gives way to so many bytes of a message of `newcomer`, of `most` in all.
+    #[cold]
+    pub fn message_victim(&self, newcomer: u32, more: usize, most: usize) -> Option<Holder> {
+        let held = self.all.iter().filter(|owner| owner.message_bytes > 0);
+        let held = held.map(|owner| (owner.holder, owner.message_bytes));
+        let holder = self.all[newcomer as usize].holder;
+        crate::shares::Newcomer { holder, more, most }.victim(held)
+    }
+
+    /// Bytes of the messages of strangers.
+    pub fn stranger_bytes(&self) -> usize {
+        let strangers = self.all.iter().filter(|owner| owner.holder.is_stranger());
+        strangers.map(|owner| owner.message_bytes).sum()
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+}

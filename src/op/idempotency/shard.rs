@@ -1,0 +1,379 @@
+//! The sends behind one lock: each owner's in the order in which they came, and all found by their
+//! names.
+//!
+//! Invariants: each entry has a number from 1, which is its slot. Entries whose hashes have the
+//! same last bits are a chain, from the newest down. An entry is in the list of its owner and in
+//! its chain, or its slot is free.
+
+use std::{collections::BTreeMap, sync::Mutex};
+
+use crossbeam_utils::CachePadded;
+
+use super::{
+    owners::SendOwners,
+    table::{JoinedSend, NamedSend, SendKey, SendLook, Sent, SentMessage, SentTask},
+};
+use crate::shares::Holder;
+
+/// Expired messages that one send evicts at most.
+const EXPIRED_MOST: usize = 4;
+
+/// How far a send has come.
+#[derive(Clone, Copy)]
+pub(super) enum SendStage {
+    /// The first runs, with this number of its turn; `is_awaited`: others wait for it.
+    Undecided { turn: u64, is_awaited: bool },
+    /// It has made this task, or gone on with it.
+    Task(SentTask),
+    /// It is in [`SendShard::messages`], under the number of its turn.
+    Message { turn: u64 },
+}
+
+/// What is retained of a send.
+#[derive(Clone, Copy)]
+pub(super) struct KnownSend {
+    pub send: NamedSend,
+    /// When it came, in ms of the monotonic clock.
+    pub since_ms: u64,
+    pub stage: SendStage,
+    links: Links,
+}
+
+/// Neighbours of an entry; 0: none.
+#[derive(Clone, Copy, Default)]
+struct Links {
+    /// The next one down its chain, or the next free slot.
+    chain: u32,
+    /// The place of its owner.
+    owner: u32,
+    /// The owner's entries before and after it.
+    older: u32,
+    newer: u32,
+}
+
+/// Some of the sends, under one lock.
+#[derive(Default)]
+pub(super) struct SendShard {
+    /// The numbers of the newest of each chain.
+    heads: Box<[u32]>,
+    pub entries: Vec<KnownSend>,
+    entries_max: usize,
+    /// The first free slot.
+    free: u32,
+    /// Entries that are no free slots.
+    pub count: usize,
+    pub owners: SendOwners,
+    /// How many turns there were.
+    turns: u64,
+    /// Calls that wait, by turns.
+    pub joined: BTreeMap<u64, Vec<JoinedSend>>,
+    /// Direct messages, by the turns of their sends, with the numbers of their entries.
+    pub messages: BTreeMap<u64, (u32, SentMessage)>,
+    pub message_bytes: usize,
+}
+
+impl KnownSend {
+    #[inline(always)]
+    fn is_turn(&self, own: u64) -> bool {
+        matches!(self.stage, SendStage::Undecided { turn, .. } if turn == own)
+    }
+}
+
+impl SendShard {
+    /// One with room for so many entries.
+    pub fn new(entries_max: usize) -> CachePadded<Mutex<SendShard>> {
+        let heads = vec![0; entries_max.next_power_of_two()].into();
+        CachePadded::new(Mutex::new(SendShard { heads, entries_max, ..SendShard::default() }))
+    }
+
+    #[inline(always)]
+    fn chain_of(&self, hash: u64) -> usize {
+        hash as usize & (self.heads.len() - 1)
+    }
+
+    #[inline(always)]
+    fn entry(&self, number: u32) -> Option<&KnownSend> {
+        self.entries.get((number as usize).wrapping_sub(1))
+    }
+
+    #[inline(always)]
+    pub fn entry_mut(&mut self, number: u32) -> Option<&mut KnownSend> {
+        self.entries.get_mut((number as usize).wrapping_sub(1))
+    }
+
+    /// The number of the entry under a name.
+    #[inline(always)]
+    pub fn find(&self, name: u128) -> Option<u32> {
+        let mut number = *self.heads.get(self.chain_of(name as u64))?;
+        while let Some(entry) = self.entry(number) {
+            if entry.send.name == name {
+                return Some(number);
+            }
+            number = entry.links.chain;
+        }
+        None
+    }
+
+    /// The entry of the first of equal sends, until it is decided.
+    #[inline(always)]
+    pub fn own(&mut self, key: SendKey) -> Option<&mut KnownSend> {
+        self.entry_mut(key.number).filter(|entry| entry.is_turn(key.turn))
+    }
+
+    /// What a send is told under whose name there is an entry; `None`: that has expired.
+    #[cold]
+    #[inline(never)]
+    pub fn known(
+        &mut self,
+        number: u32,
+        send: &NamedSend,
+        ttl_ms: u64,
+        now_ms: u64,
+    ) -> Option<SendLook> {
+        let entry = self.entry(number)?;
+        let is_undecided = matches!(entry.stage, SendStage::Undecided { .. });
+        if entry.since_ms.saturating_add(ttl_ms) <= now_ms && !is_undecided {
+            self.forget(number);
+            return None;
+        }
+        if entry.send.content != send.content {
+            return Some(SendLook::Conflict);
+        }
+        // A scope keeps its number while its send runs, and while it has the task.
+        let is_of_scope = entry.send.scope == send.scope;
+        match entry.stage {
+            SendStage::Undecided { .. } if is_of_scope => Some(SendLook::Undecided),
+            SendStage::Undecided { .. } => Some(SendLook::Conflict),
+            SendStage::Task(task) if is_of_scope => Some(SendLook::Sent(Sent::Task(task))),
+            SendStage::Task(_) => Some(SendLook::Gone),
+            SendStage::Message { turn } => {
+                let (_, sent) = self.messages.get(&turn)?;
+                Some(SendLook::Sent(Sent::Message(sent.clone())))
+            }
+        }
+    }
+
+    /// Enters a send as the first of its name; `None`: there is no room for it.
+    #[inline(always)]
+    pub fn enter(&mut self, send: NamedSend, holder: Holder, now_ms: u64) -> Option<SendKey> {
+        let owner = self.owners.enter(holder);
+        let is_full = self.count >= self.entries_max;
+        if (is_full || self.owners.strangers_full(owner, self.entries_max)) && !self.evict(owner) {
+            self.owners.leave_if_empty(owner);
+            return None;
+        }
+        self.turns += 1;
+        let (turn, hash) = (self.turns, send.name as u64);
+        let at = self.chain_of(hash);
+        let older = self.owners.get_mut(owner).newest;
+        let links = Links { chain: self.heads[at], owner, older, newer: 0 };
+        let stage = SendStage::Undecided { turn, is_awaited: false };
+        let number = self.fill(KnownSend { send, since_ms: now_ms, stage, links });
+        self.heads[at] = number;
+        self.append(owner, number);
+        self.owners.count(owner);
+        self.count += 1;
+        Some(SendKey { hash, number, turn })
+    }
+
+    /// Puts an entry in a free slot, and returns its number.
+    #[inline(always)]
+    fn fill(&mut self, entry: KnownSend) -> u32 {
+        let number = self.free;
+        if let Some(slot) = self.entry_mut(number) {
+            let next = std::mem::replace(slot, entry);
+            self.free = next.links.chain;
+            return number;
+        }
+        if self.entries.len() == self.entries.capacity() {
+            self.take_room();
+        }
+        self.entries.push(entry);
+        self.entries.len() as u32
+    }
+
+    /// Takes all of the memory at once, which is used as entries come.
+    #[cold]
+    #[inline(never)]
+    fn take_room(&mut self) {
+        self.entries.reserve_exact(self.entries_max - self.entries.len());
+    }
+
+    /// Puts an entry, whose `older` is the newest one, at the end of its owner's list.
+    #[inline(always)]
+    fn append(&mut self, owner: u32, number: u32) {
+        let of_owner = self.owners.get_mut(owner);
+        let before = std::mem::replace(&mut of_owner.newest, number);
+        if before == 0 {
+            of_owner.oldest = number;
+        }
+        if let Some(before) = self.entry_mut(before) {
+            before.links.newer = number;
+        }
+    }
+
+    /// Takes an entry out of its owner's list.
+    #[inline(always)]
+    fn unlink(&mut self, links: Links) {
+        let Links { owner, older, newer, .. } = links;
+        match self.entry_mut(older) {
+            Some(before) => before.links.newer = newer,
+            None => self.owners.get_mut(owner).oldest = newer,
+        }
+        match self.entry_mut(newer) {
+            Some(after) => after.links.older = older,
+            None => self.owners.get_mut(owner).newest = older,
+        }
+    }
+
+    /// Takes an entry out of its chain.
+    #[inline(always)]
+    fn unchain(&mut self, number: u32, entry: &KnownSend) {
+        let at = self.chain_of(entry.send.name as u64);
+        let mut before = self.heads[at];
+        if before == number {
+            self.heads[at] = entry.links.chain;
+            return;
+        }
+        while let Some(other) = self.entry_mut(before) {
+            if other.links.chain == number {
+                other.links.chain = entry.links.chain;
+                return;
+            }
+            before = other.links.chain;
+        }
+    }
+
+    /// Removes an entry.
+    #[inline(always)]
+    pub fn forget(&mut self, number: u32) {
+        let Some(entry) = self.entry(number).copied() else { return };
+        match entry.stage {
+            SendStage::Task(_) => {}
+            SendStage::Undecided { .. } => {
+                self.owners.get_mut(entry.links.owner).undecided -= 1;
+            }
+            SendStage::Message { turn } => self.forget_message(turn, entry.links.owner),
+        }
+        self.unchain(number, &entry);
+        self.unlink(entry.links);
+        self.owners.discount(entry.links.owner);
+        self.count -= 1;
+        let free = std::mem::replace(&mut self.free, number);
+        if let Some(entry) = self.entry_mut(number) {
+            // A free slot is nobody's turn.
+            entry.stage = SendStage::Message { turn: 0 };
+            entry.links = Links { chain: free, ..Links::default() };
+        }
+    }
+
+    fn forget_message(&mut self, turn: u64, owner: u32) {
+        if let Some((_, sent)) = self.messages.remove(&turn) {
+            self.message_bytes -= sent.held_bytes();
+            self.owners.get_mut(owner).message_bytes -= sent.held_bytes();
+        }
+    }
+
+    /// Removes the oldest decided entry of the owner that gives way to one of `newcomer`; false:
+    /// there is none.
+    #[inline(always)]
+    fn evict(&mut self, newcomer: u32) -> bool {
+        let Some(owner) = self.owners.victim(newcomer, self.entries_max) else { return false };
+        let oldest = self.owners.get(owner).oldest;
+        match self.entry(oldest).map(|entry| entry.stage) {
+            Some(SendStage::Task(_)) => {
+                self.forget(oldest);
+                true
+            }
+            _ => self.evict_other(owner),
+        }
+    }
+
+    /// The same; entries that are not decided go to the end of their owner's list.
+    #[cold]
+    #[inline(never)]
+    fn evict_other(&mut self, owner: u32) -> bool {
+        for _ in 0..self.owners.get(owner).held {
+            let number = self.owners.get(owner).oldest;
+            let Some(entry) = self.entry(number).copied() else { return false };
+            if !matches!(entry.stage, SendStage::Undecided { .. }) {
+                self.forget(number);
+                return true;
+            }
+            self.unlink(entry.links);
+            let older = self.owners.get(owner).newest;
+            if let Some(entry) = self.entry_mut(number) {
+                (entry.links.older, entry.links.newer) = (older, 0);
+            }
+            self.append(owner, number);
+        }
+        false
+    }
+
+    /// Evicts the oldest messages when they have expired.
+    #[cold]
+    #[inline(never)]
+    pub fn expire_messages(&mut self, ttl_ms: u64, now_ms: u64) {
+        for _ in 0..EXPIRED_MOST {
+            let Some((_, &(number, _))) = self.messages.first_key_value() else { break };
+            let since_ms = self.entry(number).map(|entry| entry.since_ms);
+            if since_ms.is_some_and(|since_ms| since_ms.saturating_add(ttl_ms) > now_ms) {
+                break;
+            }
+            self.forget(number);
+        }
+    }
+
+    /// The first of equal sends was decided.
+    #[inline(always)]
+    pub fn decide(&mut self, key: SendKey, task: SentTask) -> Option<bool> {
+        let entry = self.own(key)?;
+        let is_awaited = matches!(entry.stage, SendStage::Undecided { is_awaited: true, .. });
+        entry.stage = SendStage::Task(task);
+        let owner = entry.links.owner;
+        self.owners.get_mut(owner).undecided -= 1;
+        Some(is_awaited)
+    }
+
+    /// Retains a direct message. Messages of the owner furthest above its share give way, oldest
+    /// first; one that is too large is forgotten.
+    pub fn remember(&mut self, number: u32, sent: &SentMessage, bytes_max: usize) {
+        let bytes = sent.held_bytes();
+        let Some(KnownSend { stage: SendStage::Undecided { turn, .. }, links, .. }) =
+            self.entry(number).copied()
+        else {
+            return;
+        };
+        let owner = links.owner;
+        let is_stranger = self.owners.get(owner).holder.is_stranger();
+        let most = if is_stranger { bytes_max / 2 } else { bytes_max };
+        while bytes <= most && !self.has_bytes(is_stranger, bytes, bytes_max) {
+            let Some(victim) = self.owners.message_victim(owner, bytes, bytes_max) else { break };
+            let oldest = self.messages.values().map(|(number, _)| *number).find(|number| {
+                let entry = self.entry(*number);
+                entry.is_some_and(|entry| self.owners.get(entry.links.owner).holder == victim)
+            });
+            match oldest {
+                Some(oldest) => self.forget(oldest),
+                None => break,
+            }
+        }
+        if bytes > most || !self.has_bytes(is_stranger, bytes, bytes_max) {
+            return self.forget(number);
+        }
+        if let Some(entry) = self.entry_mut(number) {
+            entry.stage = SendStage::Message { turn };
+            let of_owner = self.owners.get_mut(owner);
+            (of_owner.undecided, of_owner.message_bytes) =
+                (of_owner.undecided - 1, of_owner.message_bytes + bytes);
+            self.message_bytes += bytes;
+            self.messages.insert(turn, (number, sent.clone()));
+        }
+    }
+
+    /// Whether there is room for so many bytes more.
+    fn has_bytes(&self, is_stranger: bool, bytes: usize, bytes_max: usize) -> bool {
+        self.message_bytes + bytes <= bytes_max
+            && (!is_stranger || self.owners.stranger_bytes() + bytes <= bytes_max / 2)
+    }
+}

@@ -1,0 +1,190 @@
+//! Tasks that have left their store before all of their webhooks have got them.
+//!
+//! Invariants: all retained tasks together hold no more than the limit. A full limit takes from the
+//! owner furthest above its equal share, oldest first. Whoever retains a task names it by its key.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{
+    model::Task,
+    shares::{Holder, Newcomer},
+};
+
+/// What a task is charged for beside its log: its entries here.
+const ENTRY_BYTES: usize = 256;
+
+/// A log of so many bytes is copied.
+const SMALL_BYTES: usize = 64 * 1024;
+
+/// Tasks at most: each is charged at least that part of the limit.
+const TASKS_MAX: usize = 1_024;
+
+/// See the module.
+#[derive(Default)]
+pub struct LeftTasks(Mutex<Left>);
+
+#[derive(Default)]
+struct Left {
+    bytes_max: usize,
+    bytes: usize,
+    tasks: HashMap<u64, LeftTask>,
+    owners: HashMap<Holder, OwnerLeft>,
+    /// Keys of those that have given way since [`LeftTasks::take_dropped`].
+    dropped: Vec<u64>,
+}
+
+struct LeftTask {
+    holder: Holder,
+    bytes: usize,
+    task: Arc<Task>,
+}
+
+/// What one owner has.
+#[derive(Default)]
+struct OwnerLeft {
+    bytes: usize,
+    /// The oldest first; some are not there any more.
+    keys: VecDeque<u64>,
+    tasks: usize,
+}
+
+impl LeftTasks {
+    /// None yet, and at most so many bytes.
+    pub fn new(bytes_max: usize) -> LeftTasks {
+        LeftTasks(Mutex::new(Left { bytes_max, ..Left::default() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Left> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Retains a task; one that is too large is dropped.
+    pub fn keep(&self, key: u64, holder: Holder, task: Task) {
+        // A small log would keep its whole page of the store's memory.
+        let task = if task.heap_bytes() <= SMALL_BYTES { task.clone() } else { task };
+        let mut left = self.lock();
+        let most = left.bytes_max;
+        let bytes = (task.heap_bytes() + size_of::<Task>() + ENTRY_BYTES).max(most / TASKS_MAX);
+        while !left.has_room(holder, bytes) {
+            let held = left.owners.iter().map(|(holder, owner)| (*holder, owner.bytes));
+            let victim = Newcomer { holder, more: bytes, most }.victim(held);
+            if bytes > most || !victim.is_some_and(|victim| left.drop_oldest(victim)) {
+                left.dropped.push(key);
+                return;
+            }
+        }
+        left.bytes += bytes;
+        let owner = left.owners.entry(holder).or_default();
+        (owner.bytes, owner.tasks) = (owner.bytes + bytes, owner.tasks + 1);
+        owner.keys.push_back(key);
+        left.tasks.insert(key, LeftTask { holder, bytes, task: Arc::new(task) });
+    }
+
+    /// The task of a key, if it is retained.
+    pub fn get(&self, key: u64) -> Option<Arc<Task>> {
+        self.lock().tasks.get(&key).map(|left| Arc::clone(&left.task))
+    }
+
+    /// Whether the task of a key is retained.
+    pub fn has(&self, key: u64) -> bool {
+        self.lock().tasks.contains_key(&key)
+    }
+
+    /// Drops a task that nothing needs any more.
+    pub fn forget(&self, key: u64) {
+        self.lock().remove(key);
+    }
+
+    /// Keys of tasks that have given way to others, each once.
+    pub fn take_dropped(&self) -> Vec<u64> {
+        std::mem::take(&mut self.lock().dropped)
+    }
+
+    /// What all of them are charged for.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+}
+
+impl Left {
+    fn has_room(&self, holder: Holder, bytes: usize) -> bool {
+        let strangers = || {
+            let all = self.owners.iter().filter(|(holder, _)| holder.is_stranger());
+            all.map(|(_, owner)| owner.bytes).sum::<usize>()
+        };
+        self.bytes + bytes <= self.bytes_max
+            && (!holder.is_stranger() || strangers() + bytes <= self.bytes_max / 2)
+    }
+
+    /// Drops the oldest task of an owner; false: it has none.
+    fn drop_oldest(&mut self, holder: Holder) -> bool {
+        while let Some(key) = self.owners.get_mut(&holder).and_then(|own| own.keys.pop_front()) {
+            if self.tasks.get(&key).is_some_and(|left| left.holder == holder) {
+                self.remove(key);
+                self.dropped.push(key);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn remove(&mut self, key: u64) {
+        let Some(LeftTask { holder, bytes, .. }) = self.tasks.remove(&key) else { return };
+        self.bytes -= bytes;
+        let Some(owner) = self.owners.get_mut(&holder) else { return };
+        (owner.bytes, owner.tasks) = (owner.bytes - bytes, owner.tasks - 1);
+        if owner.tasks == 0 {
+            self.owners.remove(&holder);
+        } else if owner.keys.len() > 2 * owner.tasks + 8 {
+            let tasks = &self.tasks;
+            owner.keys.retain(|key| tasks.contains_key(key));
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::model::{Generation, MessageBuf, PartsBuf};
+
+    fn task() -> Task {
+        let text = "x".repeat(100);
+        let message = MessageBuf::user(&PartsBuf::new().text(&*text));
+        Task::submitted(b"id", b"context", Generation::V1, (message.view(), 0), 0)
+    }
+
+    #[test]
+    fn a_flood_drops_no_task_of_an_owner_below_its_share() {
+        let bytes = task().clone().heap_bytes() + size_of::<Task>() + ENTRY_BYTES;
+        let left = LeftTasks::new(10 * bytes);
+        let (a, v) = (Holder::owner(1), Holder::owner(2));
+        (0..5).for_each(|key| left.keep(key, v, task()));
+        (100..200).for_each(|key| left.keep(key, a, task()));
+        assert!((0..5).chain(195..200).all(|key| left.has(key)));
+        assert_eq!((left.bytes(), left.take_dropped()), (10 * bytes, (100..195).collect()));
+        // Beyond its share an owner loses its own oldest one.
+        left.keep(5, v, task());
+        assert_eq!((left.take_dropped(), left.get(1).is_some()), (vec![0], true));
+        (0..200).for_each(|key| left.forget(key));
+        assert!(left.bytes() == 0 && left.lock().owners.is_empty());
+        // One that is larger than all is not retained.
+        let left = LeftTasks::new(bytes - 1);
+        left.keep(7, v, task());
+        assert_eq!((left.take_dropped(), left.bytes()), (vec![7], 0));
+    }
+
+    #[test]
+    fn strangers_have_half_of_the_bytes() {
+        let bytes = task().clone().heap_bytes() + size_of::<Task>() + ENTRY_BYTES;
+        let left = LeftTasks::new(10 * bytes);
+        let stranger = |last| Holder::peer(Some([192, 0, 2, last].into()), true);
+        (0..20).for_each(|key| left.keep(key, stranger(1), task()));
+        left.keep(20, stranger(2), task());
+        assert_eq!(left.bytes(), 5 * bytes);
+        assert!((16..21).all(|key| left.has(key)));
+    }
+}
