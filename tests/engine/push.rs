@@ -1405,6 +1405,33 @@ fn push_scopes_max() {
 }
 
 #[test]
+fn full_scopes_take_from_the_owner_above_its_share() {
+    let limits = Limits { push_scopes_max: 4, ..Limits::default() };
+    let mut setup = setup_with_keys(limits);
+    let agent = |name| (Profile::new(name, "An echo."), Arc::new(Echo) as Arc<dyn Agent>);
+    setup.agents = ["a", "b", "c", "d", "e"].map(agent).into();
+    let mut lab = Lab::new(setup);
+    let mut call = |agent: &str, key: &str, method: &str, params: &Value| {
+        let (path, body) = (format!("/api/v1/a2a/{agent}"), rpc(method, params));
+        lab.ask(&post(&path, &[("x-api-key", key)], &body))
+    };
+    let config = json!({"config": {"url": URL}});
+    for agent in ["a", "b", "c", "d"] {
+        assert_eq!(call(agent, "alice", EVO_SET, &config).status, 200);
+    }
+    // Another owner finds room up to its share, of the oldest ones; the largest finds none.
+    for agent in ["a", "b"] {
+        assert_eq!(call(agent, "bob", EVO_SET, &config).status, 200, "{agent}");
+    }
+    assert_eq!(call("c", "bob", EVO_SET, &config).status, 429);
+    assert_eq!(call("e", "alice", EVO_SET, &config).status, 429);
+    for (agent, is_there) in [("a", false), ("b", false), ("c", true), ("d", true)] {
+        let shown = call(agent, "alice", "tasks/pushNotificationConfig/get", &json!({}));
+        assert_eq!(shown.text().contains(URL), is_there, "{agent}: {}", shown.text());
+    }
+}
+
+#[test]
 fn push_scopes_owner_max() {
     let mut setup = setup_with_keys(Limits { push_scopes_owner_max: 1, ..Limits::default() });
     let agent = |name| (Profile::new(name, "An echo."), Arc::new(Echo) as Arc<dyn Agent>);

@@ -36,6 +36,8 @@ mod memory;
 mod pages;
 mod peer_shares;
 mod process;
+#[cfg(feature = "auth")]
+mod repeats;
 mod slow_turns;
 mod sockets;
 mod tenants;

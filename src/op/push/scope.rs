@@ -89,7 +89,9 @@ impl ScopeWebhooks {
                 return Err(owner_full("push_scopes_owner_max"));
             }
             if scopes.len() >= self.most {
-                return Err(Fault::at_limit("push_scopes_max"));
+                let victim = victim(&scopes, &name.owner, self.most);
+                let victim = victim.ok_or_else(|| Fault::at_limit("push_scopes_max"))?;
+                scopes.remove(&victim);
             }
         }
         scopes.insert(name, webhook);
@@ -120,6 +122,25 @@ impl ScopeWebhooks {
     fn get(&self, name: &ScopeName) -> Option<ScopeWebhook> {
         self.lock().get(name).cloned()
     }
+}
+
+/// The scope that gives way to one of `owner`: the oldest of the owner that has the most beyond an
+/// equal share. `None`: no other owner has more than its share.
+fn victim(
+    scopes: &HashMap<ScopeName, ScopeWebhook, RandomState>,
+    owner: &str,
+    most: usize,
+) -> Option<ScopeName> {
+    let mut counts = HashMap::<&str, usize>::from([(owner, 1)]);
+    scopes.keys().for_each(|name| *counts.entry(&name.owner).or_default() += 1);
+    let share = (most / counts.len()).max(1);
+    let (largest, count) = counts.into_iter().max_by_key(|(name, count)| (*count, *name))?;
+    if count <= share || largest == owner {
+        return None;
+    }
+    let its = scopes.iter().filter(|(name, _)| &*name.owner == largest);
+    let oldest = its.min_by_key(|(_, webhook)| PushConfig(&webhook.config).setting());
+    oldest.map(|(name, _)| name.clone())
 }
 
 impl CorePush {

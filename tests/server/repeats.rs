@@ -1,0 +1,44 @@
+//! Repeated sends over real sockets, where other callers send very many.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    ask::{Say, V1, post, rpc, say},
+    binary::{Binary, Tcp},
+};
+
+/// Sends as the owner of a key; the answer.
+fn send(tcp: &mut Tcp, key: &str, body: &str) -> Value {
+    tcp.write(&post("/", &[("x-api-key", key)], body));
+    tcp.reply().json()
+}
+
+#[test]
+fn repeat_is_known_under_a_flood_of_another_caller() {
+    let config = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("repeats.toml");
+    let keys = ["victim", "attacker"].map(|name| {
+        format!("[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-of-{name}-0123456789\"\n")
+    });
+    let limits = "[limits]\nidempotency_entries_max = 2_048\ntasks_max = 100_000\n";
+    std::fs::write(&config, format!("{limits}{}", keys.concat())).unwrap();
+    let server = Binary::start(&["--config", config.to_str().unwrap()]);
+    let mut tcp = server.connect();
+    let call = |id: &str| rpc(V1.send(), &V1.params(Say { id, ..say("hi") }));
+    let (victim, attacker) = ("key-of-victim-0123456789", "key-of-attacker-0123456789");
+    let first = send(&mut tcp, victim, &call("mine"));
+    assert!(first["result"]["task"]["id"].is_string(), "{first}");
+    // Four times as many as are known.
+    for round in 0..82 {
+        let calls: Vec<String> = (0..100).map(|at| call(&format!("{round}-{at}"))).collect();
+        let answers = send(&mut tcp, attacker, &format!("[{}]", calls.join(",")));
+        assert!(answers.as_array().unwrap().iter().all(|answer| answer["result"].is_object()));
+    }
+    assert_eq!(send(&mut tcp, victim, &call("mine")), first);
+    // Those of the attacker were forgotten, the oldest first.
+    let again = send(&mut tcp, attacker, &call("81-99"));
+    assert_eq!(again, send(&mut tcp, attacker, &call("81-99")));
+    let id = |answer: Value| answer["result"]["task"]["id"].clone();
+    let (oldest, known) = (id(send(&mut tcp, attacker, &call("0-0"))), json!(null));
+    assert_ne!(oldest, known);
+    server.assert_lives();
+}
