@@ -191,6 +191,37 @@ impl FaultKind {
         FaultKind::LoopDetected,
     ];
 
+    /// The limit that every fault of this kind is due to, if it does not name one of its own
+    /// ([`Fault::limit`]); `None`: such a fault is due to none.
+    pub const fn limit(self) -> Option<&'static str> {
+        match self {
+            FaultKind::Overloaded => Some("overload"),
+            FaultKind::RateLimited => Some("quotas"),
+            FaultKind::LoopDetected => Some("hops_max"),
+            FaultKind::Parse
+            | FaultKind::InvalidRequest
+            | FaultKind::MethodNotFound
+            | FaultKind::InvalidParams
+            | FaultKind::IdempotencyConflict
+            | FaultKind::Internal
+            | FaultKind::TaskNotFound
+            | FaultKind::TaskNotCancelable
+            | FaultKind::PushNotificationNotSupported
+            | FaultKind::UnsupportedOperation
+            | FaultKind::StreamingNotSupported
+            | FaultKind::TaskTerminal
+            | FaultKind::ContentTypeNotSupported
+            | FaultKind::InvalidAgentResponse
+            | FaultKind::ExtendedAgentCardNotConfigured
+            | FaultKind::ExtensionSupportRequired
+            | FaultKind::VersionNotSupported
+            | FaultKind::ShuttingDown
+            | FaultKind::Unauthenticated
+            | FaultKind::PermissionDenied
+            | FaultKind::DeadlineExceeded => None,
+        }
+    }
+
     /// HTTP status of the HTTP+JSON binding of 1.0.
     pub const fn http(self) -> u16 {
         match self {
@@ -281,6 +312,11 @@ impl Fault {
     #[must_use]
     pub fn of_limit(self, name: &'static str) -> Fault {
         Fault { limit: Some(name), ..self }
+    }
+
+    /// The limit that was hit, if it was one: the metric of refusals counts each by this name.
+    pub fn limit_hit(&self) -> Option<&'static str> {
+        self.limit.or(self.kind.limit())
     }
 
     /// Invalid parameters: which one, and what is wrong with it.

@@ -66,7 +66,9 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<RpcRequest<'p>, Inv
         }
     };
     if id.is_some_and(|id| id.len() > limits.rpc_id_bytes_max) {
-        return Err(refuse(NULL_ID, "the id is too long"));
+        let mut invalid = refuse(NULL_ID, "the id is too long");
+        invalid.fault.limit = Some("rpc_id_bytes_max");
+        return Err(invalid);
     }
     let answer = if twice & 1 << ID != 0 { NULL_ID } else { id.unwrap_or(NULL_ID) };
     // Which of two equal members counts is what two parsers disagree about; so neither does.

@@ -15,14 +15,45 @@ use crate::{
 /// A length that is so many times the limit is a probe (`http::framing`).
 const ABSURD: u64 = 100;
 
+/// Why a request is refused by its head, or because its body does not come.
+#[derive(Clone, Copy)]
+pub struct RequestRefusal {
+    /// The HTTP status.
+    pub status: u16,
+    /// The sentence of the answer.
+    pub why: &'static str,
+    /// The limit that was hit, if it was one.
+    pub limit: Option<&'static str>,
+}
+
+impl RequestRefusal {
+    /// A body that stopped moving.
+    pub const SLOW_BODY: RequestRefusal =
+        RequestRefusal { status: 408, why: "the body took too long", limit: Some("body_idle_ms") };
+
+    /// A refusal that is due to no limit.
+    pub const fn new(status: u16, why: &'static str) -> RequestRefusal {
+        RequestRefusal { status, why, limit: None }
+    }
+}
+
+impl From<Reject> for RequestRefusal {
+    fn from(reject: Reject) -> RequestRefusal {
+        let (status, why, limit) = (reject.status(), reject.reason(), reject.limit());
+        RequestRefusal { status, why, limit }
+    }
+}
+
 /// How large a body may be, and what is said of one that is larger.
 #[derive(Clone, Copy)]
 pub struct BodyLimit {
     /// Bytes that it may have.
     pub bytes_max: usize,
     /// What a body is told that has more.
-    pub too_large: &'static str,
+    too_large: &'static str,
     absurd: &'static str,
+    /// The name of the limit.
+    name: &'static str,
 }
 
 impl BodyLimit {
@@ -32,6 +63,7 @@ impl BodyLimit {
             bytes_max: limits.body_bytes_max,
             too_large: Reject::BodyTooLarge.reason(),
             absurd: Reject::LengthAbsurd.reason(),
+            name: "body_bytes_max",
         }
     }
 
@@ -54,15 +86,23 @@ impl BodyLimit {
     pub fn in_dialect(dialect: &Dialect, limits: &Limits) -> BodyLimit {
         let Some(body) = dialect.quirks.body else { return BodyLimit::ordinary(limits) };
         let bytes_max = (body.bytes_max)(limits);
-        BodyLimit { bytes_max, too_large: body.too_large, absurd: body.absurd }
+        let name = body.name;
+        BodyLimit { bytes_max, too_large: body.too_large, absurd: body.absurd, name }
     }
 
-    /// Status and sentence for a body of this length, if it is too large.
-    pub fn refusal(&self, length: u64) -> Option<(u16, &'static str)> {
+    /// The refusal of a body of this length, if it is too large.
+    pub fn refusal(&self, length: u64) -> Option<RequestRefusal> {
         let most = self.bytes_max as u64;
         if length > most.saturating_mul(ABSURD) {
-            return Some((Reject::LengthAbsurd.status(), self.absurd));
+            let (status, limit) = (Reject::LengthAbsurd.status(), Some(self.name));
+            return Some(RequestRefusal { status, why: self.absurd, limit });
         }
-        (length > most).then_some((Reject::BodyTooLarge.status(), self.too_large))
+        (length > most).then(|| self.too_large())
+    }
+
+    /// The refusal of a body that is too large.
+    pub fn too_large(&self) -> RequestRefusal {
+        let (status, limit) = (Reject::BodyTooLarge.status(), Some(self.name));
+        RequestRefusal { status, why: self.too_large, limit }
     }
 }

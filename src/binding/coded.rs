@@ -5,7 +5,7 @@
 //! copies a document, reads it in place.
 
 use crate::{
-    binding::body_limit::BodyLimit,
+    binding::body_limit::{BodyLimit, RequestRefusal},
     fault::{Fault, FaultKind},
     http::{ACCEPTED_CODINGS, ContentCoding, FieldLinesBuf, Head, InflateError},
     json::{self, Source},
@@ -69,7 +69,9 @@ fn refusal(coding: ContentCoding, error: InflateError, limit: BodyLimit) -> Box<
             (Fault::because(FaultKind::Parse, why), None)
         }
         InflateError::TooLarge => {
-            (Fault::because(FaultKind::InvalidRequest, limit.too_large), Some(413))
+            let RequestRefusal { status, why, limit } = limit.too_large();
+            let fault = Fault::because(FaultKind::InvalidRequest, why);
+            (Fault { limit, ..fault }, Some(status))
         }
     };
     Box::new(CodingRefusal { fault, status, fields: FieldLinesBuf::default() })

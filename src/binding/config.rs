@@ -18,7 +18,12 @@ use crate::{
     limits::Limits,
     model::{CardSecurity, Generation, Profile},
     permits::Permits,
-    service::{SharedByCalls, observe::CallObserver, pages::PageSource, trace::Tracer},
+    service::{
+        SharedByCalls,
+        observe::{CallObserver, LimitHit},
+        pages::PageSource,
+        trace::Tracer,
+    },
 };
 
 use super::{Endpoint, LargeBodies};
@@ -178,6 +183,17 @@ mod tests {
             "HTTP//a",
         ] {
             assert!(!is_public_url(url), "{url}");
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Tells the observer that a request was refused because of a limit, before any call of it
+    /// began; `owner`: whose it is, where that is known.
+    #[cold]
+    pub fn tell_limit(&self, worker: usize, limit: Option<&'static str>, owner: Option<&str>) {
+        if let (Some(observer), Some(limit)) = (&self.observer, limit) {
+            observer.limit_hit(&LimitHit { worker, limit, owner });
         }
     }
 }

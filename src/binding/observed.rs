@@ -13,7 +13,7 @@ use crate::{
     fault::{Fault, FaultKind},
     model::{Call, Generation, Op},
     service::{
-        Follow, Outcome,
+        Follow, Outcome, Principal,
         observe::{
             AnsweredCall, AuthOutcome, CallBinding, CallDetails, CallEnd, CallObserver, CallRecord,
             CallRefusal, StreamRecord,
@@ -227,8 +227,15 @@ impl CallContext<'_> {
         if let Some(refusal) = refusal {
             record.status = status(format, refusal);
             record.refusal = Some(refusal);
+            record.refused = self.refused_caller(refusal);
         }
         observer.call_ended(&record);
+    }
+
+    /// The caller of a call that was refused because of a limit.
+    fn refused_caller(&self, refusal: CallRefusal) -> Option<Arc<Principal>> {
+        refusal.limit?;
+        self.admission.as_ref().map(|by| Arc::clone(&by.principal))
     }
 
     /// What is known of the call that was begun last. What follows belongs to the next one of a
@@ -258,7 +265,8 @@ impl CallContext<'_> {
         let Some(observer) = &self.config.observer else { return };
         let details = self.wants_details().then(|| self.plain_details());
         let record = self.record(op, (CallBinding::HttpJson, generation), details);
-        observer.call_ended(&CallRecord { status, refusal: Some(refusal), ..record });
+        let refused = self.refused_caller(refusal);
+        observer.call_ended(&CallRecord { status, refusal: Some(refusal), refused, ..record });
     }
 
     /// Tells that a call was answered with a fault.
@@ -344,6 +352,7 @@ impl CallContext<'_> {
             stream: None,
             end: CallEnd::Complete,
             details,
+            refused: None,
         }
     }
 
@@ -375,5 +384,7 @@ impl CallContext<'_> {
         };
         let observer = self.config.observer.iter();
         observer.for_each(|observer| observer.caller_asked(self.scratch.worker, outcome));
+        let limit = matches!(refusal, AuthRefusal::TooMany { .. }).then_some("wrong_credentials");
+        self.config.tell_limit(self.scratch.worker, limit, None);
     }
 }

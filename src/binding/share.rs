@@ -301,17 +301,18 @@ fn places_fields(fields: &mut FieldLinesBuf, name: &str, most: Option<u32>) {
 
 #[cold]
 fn too_much(used_up: UsedUp) -> Fault {
-    Fault { retry_s: Some(used_up.retry_s), ..FaultKind::RateLimited.into() }
+    let fault = Fault::new(FaultKind::RateLimited).of_limit("quotas.calls");
+    Fault { retry_s: Some(used_up.retry_s), ..fault }
 }
 
 #[cold]
 fn streams_taken(most: u32) -> Fault {
     let detail = format!("as many streams of the caller are open as may be ({most})");
-    Fault::because(FaultKind::RateLimited, detail)
+    Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.streams")
 }
 
 #[cold]
 fn waiting_taken(most: u32) -> Fault {
     let detail = format!("as many calls of the caller wait as may be ({most})");
-    Fault::because(FaultKind::RateLimited, detail)
+    Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.waiting_calls")
 }

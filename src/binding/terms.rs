@@ -152,7 +152,7 @@ fn entries(head: &Head<'_>) -> u32 {
 #[cold]
 fn too_many_hops(hops: u32) -> Fault {
     let kind = FaultKind::LoopDetected;
-    Fault::because(kind, format!("{}: {hops} (hops_max)", kind.row().message))
+    Fault::because(kind, format!("{}: {hops} (hops_max)", kind.row().message)).of_limit("hops_max")
 }
 
 /// A whole number; one that is too large is the largest.

@@ -5,6 +5,7 @@ use super::{
     conn::{Conn, Cx, FRESH, ParseTurn, State, Step},
     request,
 };
+use crate::binding::body_limit::RequestRefusal;
 use crate::{
     binding::{
         admission::{Admitted, ENDED},
@@ -101,8 +102,8 @@ impl Conn {
         }
         let step = match chunks.decoder.advance(rest, &mut chunks.body) {
             Err(Reject::BodyTooLarge) => {
-                let (status, why) = (Reject::BodyTooLarge.status(), chunks.limit.too_large);
-                return self.reject_with(cx, status, why);
+                let refusal = chunks.limit.too_large();
+                return self.reject_with(cx, refusal);
             }
             Err(reject) => return self.reject(cx, reject),
             Ok(step) => step,
@@ -114,7 +115,7 @@ impl Conn {
                 return Step::Over(Next::Close);
             }
             if self.body_stalls(cx, eaten) {
-                return self.reject_with(cx, 408, "the body took too long");
+                return self.reject_with(cx, RequestRefusal::SLOW_BODY);
             }
             return if step.consumed > 0 { Step::Ate(step.consumed) } else { Step::Wait };
         }

@@ -15,6 +15,7 @@ pub(super) use large::ParseTurn;
 
 use std::task::{Poll, Waker};
 
+use crate::binding::body_limit::RequestRefusal;
 use crate::{
     binding::{
         EventStream, Handled, PendingResponse,
@@ -400,10 +401,12 @@ impl Conn {
             return if idle { Step::Over(Next::Close) } else { Step::Wait };
         }
         if need == 0 && waited >= limits.head_timeout_ms {
-            return self.reject_with(cx, 408, "the head took too long");
+            let limit = Some("head_timeout_ms");
+            let why = "the head took too long";
+            return self.reject_with(cx, RequestRefusal { status: 408, why, limit });
         }
         if need > 0 && self.body_stalls(cx, seen as u64) {
-            return self.reject_with(cx, 408, "the body took too long");
+            return self.reject_with(cx, RequestRefusal::SLOW_BODY);
         }
         Step::Wait
     }

@@ -11,6 +11,7 @@ mod refusal;
 
 use std::task::Poll;
 
+use crate::binding::body_limit::RequestRefusal;
 use crate::{
     auth::NotAdmitted,
     binding::{
@@ -85,7 +86,7 @@ enum ExchangeState {
     /// The body is to come; `caller`: who makes the request, once that is known.
     Body { head: HeadBuf, is_whole: bool, caller: Option<Admitted> },
     /// The request is refused.
-    Refused(u16, &'static str),
+    Refused(RequestRefusal),
     /// The request is not let in.
     NotAdmitted(HeadBuf, NotAdmitted),
     /// The answer waits for its task.
@@ -118,11 +119,10 @@ impl Exchange {
         let is_grpc = may_be_grpc && media.is_some_and(grpc::is_media);
         let mut limit = BodyLimit::ordinary(cx.engine.limits());
         let state = match read {
-            Err(PartsReject { reject, .. }) => {
-                ExchangeState::Refused(reject.status(), reject.reason())
-            }
+            Err(PartsReject { reject, .. }) => ExchangeState::Refused(reject.into()),
             Ok(head) if !head.knows_hosts() && !hosts::are_served(config, peer, &head.head()) => {
-                ExchangeState::Refused(hosts::MISDIRECTED, hosts::REFUSAL)
+                let refusal = RequestRefusal::new(hosts::MISDIRECTED, hosts::REFUSAL);
+                ExchangeState::Refused(refusal)
             }
             Ok(mut head) => {
                 if config.access.gate.is_some() {
@@ -315,7 +315,7 @@ impl Exchange {
                 }
                 ExchangeState::Body { is_whole: false, .. } => {
                     if self.body_stalls(cx) {
-                        self.state = ExchangeState::Refused(408, "the body took too long");
+                        self.state = ExchangeState::Refused(RequestRefusal::SLOW_BODY);
                         continue;
                     }
                 }
@@ -341,9 +341,9 @@ impl Exchange {
                         self.refuse_caller(cx);
                     }
                 }
-                ExchangeState::Refused(status, why) => {
-                    let (status, why) = (*status, *why);
-                    self.answer_refused(cx, status, why);
+                ExchangeState::Refused(refusal) => {
+                    let refusal = *refusal;
+                    self.answer_refused(cx, refusal);
                 }
                 ExchangeState::Pending(pending) => {
                     let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));

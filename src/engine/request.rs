@@ -9,7 +9,7 @@ use crate::{
         self, CallContext, CallScratch, Endpoint, Handled, RequestSource, Scratch,
         admission::{self, AdmissionCx, Admitted},
         answer::ResponseWriter,
-        body_limit::BodyLimit,
+        body_limit::{BodyLimit, RequestRefusal},
         observed::CallBegin,
         responder::{Http1, Http1Kept, Transport},
         response_parts::ResponseParts,
@@ -60,9 +60,9 @@ pub(super) fn chunk_limits(limits: &Limits, body: BodyLimit) -> ChunkLimits {
     }
 }
 
-/// Status and sentence for a request whose body is too long by what its head says.
+/// The refusal of a request whose body is too long by what its head says.
 #[inline(always)]
-pub(super) fn refused_length(engine: &Engine, head: &Head<'_>) -> Option<(u16, &'static str)> {
+pub(super) fn refused_length(engine: &Engine, head: &Head<'_>) -> Option<RequestRefusal> {
     match head.body() {
         BodyFraming::Length(length) if length > BodyLimit::least(engine.limits()) as u64 => {
             body_limit(engine, head).refusal(length)

@@ -143,7 +143,9 @@ impl Socket {
                 }
                 Err(error) => {
                     if let WsError::TooLarge { limit } = error {
-                        self.session.too_large(cx.out, limit);
+                        let limit = self.session.too_large(cx.out, limit);
+                        let worker = cx.worker.scratch.call.worker;
+                        cx.engine.config.tell_limit(worker, Some(limit), None);
                     }
                     ws::close(cx.out, Some(error.code()), error.reason());
                     EventOutcome::Over

@@ -163,6 +163,54 @@ impl Reject {
         self.row().1
     }
 
+    /// The limit of [`Limits`](crate::limits::Limits) that was hit, if it was one.
+    pub const fn limit(self) -> Option<&'static str> {
+        match self {
+            Self::MethodTooLong => Some("method_bytes_max"),
+            Self::TargetTooLong => Some("target_bytes_max"),
+            Self::QueryTooLong => Some("query_bytes_max"),
+            Self::HeadTooLarge => Some("head_bytes_max"),
+            Self::TooManyFields => Some("head_fields_max"),
+            Self::LengthAbsurd | Self::BodyTooLarge | Self::ChunkOverhead => Some("body_bytes_max"),
+            Self::ChunkLineTooLong => Some("chunk_line_bytes_max"),
+            Self::TrailersTooLarge => Some("trailer_bytes_max"),
+            Self::EmptyLines
+            | Self::BareLineFeed
+            | Self::BareCarriageReturn
+            | Self::ControlByte
+            | Self::MethodInvalid
+            | Self::RequestLine
+            | Self::VersionInvalid
+            | Self::VersionUnsupported
+            | Self::TargetInvalid
+            | Self::TargetForm
+            | Self::TargetScheme
+            | Self::TargetAuthority
+            | Self::EscapeInvalid
+            | Self::PathDots
+            | Self::PathSeparator
+            | Self::FieldName
+            | Self::FieldValue
+            | Self::FieldFolded
+            | Self::FieldRepeated
+            | Self::HostMissing
+            | Self::HostRepeated
+            | Self::HostInvalid
+            | Self::LengthInvalid
+            | Self::LengthRepeated
+            | Self::LengthAndEncoding
+            | Self::EncodingInvalid
+            | Self::EncodingRepeated
+            | Self::EncodingUnknown
+            | Self::EncodingOnHttp10
+            | Self::ExpectationUnknown
+            | Self::ChunkSize
+            | Self::ChunkExtension
+            | Self::ChunkData
+            | Self::TrailerInvalid => None,
+        }
+    }
+
     const fn row(self) -> (u16, &'static str) {
         match self {
             Self::EmptyLines => (400, "Too many empty lines before the request line."),

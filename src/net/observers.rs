@@ -7,11 +7,11 @@ use std::sync::{
 
 use crossbeam_utils::CachePadded;
 
-use crate::service::observe::{AnsweredCall, AuthOutcome, CallObserver, CallRecord};
+use crate::service::observe::{AnsweredCall, AuthOutcome, CallObserver, CallRecord, LimitHit};
 
 #[cfg(feature = "logs")]
 use super::log::AccessLog;
-use super::{metrics::Metrics, report};
+use super::{metrics::Metrics, report::LimitReports};
 
 /// What a worker has read last on the clock of [`monotonic_ns`].
 pub(super) type Turned = Arc<CachePadded<AtomicU64>>;
@@ -39,6 +39,8 @@ pub(super) struct Observers {
     /// What each worker has read last on the clock.
     pub(super) turned: Box<[Turned]>,
     pub(super) metrics: Option<Arc<Metrics>>,
+    /// Refusals by limits.
+    pub(super) limits: Arc<LimitReports>,
     #[cfg(feature = "logs")]
     pub(super) log: Option<Arc<AccessLog>>,
 }
@@ -50,6 +52,7 @@ impl Observers {
         Observers {
             turned: std::iter::repeat_with(turned).take(workers.max(1)).collect(),
             metrics: None,
+            limits: Arc::default(),
             #[cfg(feature = "logs")]
             log: None,
         }
@@ -112,6 +115,13 @@ impl CallObserver for Observers {
         self.tell(call, call.details.is_some());
     }
 
+    fn limit_hit(&self, hit: &LimitHit<'_>) {
+        if let Some(metrics) = &self.metrics {
+            metrics.count_limit(hit);
+        }
+        self.limits.hit(hit.limit, hit.owner);
+    }
+
     fn caller_asked(&self, worker: usize, outcome: AuthOutcome) {
         if let Some(metrics) = &self.metrics {
             metrics.count_caller(worker, outcome);
@@ -144,7 +154,9 @@ impl Observers {
         #[cfg(not(feature = "logs"))]
         let _ = has_line;
         if let Some(limit) = call.refusal.and_then(|refusal| refusal.limit) {
-            report::limit(limit);
+            let of_log = || call.details.as_ref()?.principal.as_ref();
+            let caller = call.refused.as_ref().or_else(of_log);
+            self.limits.hit(limit, caller.map(|caller| caller.owner()));
         }
     }
 }

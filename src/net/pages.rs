@@ -66,7 +66,7 @@ impl Pages {
     fn ready(&self, server: &ServerState, details: bool, out: &mut Vec<u8>) -> PageAnswer {
         let store = match self.has_room(server) {
             true => Ok(()),
-            false => Err("every task of tasks_max is unfinished".to_owned()),
+            false => Err("tasks_max is reached, and every task is unfinished".to_owned()),
         };
         let listeners = match server.listening() {
             0 => Err("nothing listens".to_owned()),
@@ -93,6 +93,14 @@ impl Pages {
                 format!("{}:{}", text(name), text(found))
             });
             page += &format!(",\"checks\":{{{}}}", rows.collect::<Vec<_>>().join(","));
+            let refusing = server.limits.recent();
+            if !refusing.is_empty() {
+                let rows = refusing.iter().map(|(limit, owner)| {
+                    let owner = owner.as_deref().map_or("null".to_owned(), text);
+                    format!("{}:{owner}", text(limit))
+                });
+                page += &format!(",\"refusing\":{{{}}}", rows.collect::<Vec<_>>().join(","));
+            }
         }
         out.extend_from_slice(page.as_bytes());
         out.extend_from_slice(b"}\n");

@@ -41,72 +41,110 @@ fn note(line: &dyn Display) {
 #[cfg(not(feature = "logs"))]
 fn note(_: &dyn Display) {}
 
-/// Says that a limit was hit, at most once a second for each.
-pub(super) fn limit(name: &'static str) {
-    static LIMITS: Mutex<BTreeMap<&'static str, OncePerSecond>> = Mutex::new(BTreeMap::new());
-    let mut limits = LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(others) = limits.entry(name).or_default().lets_pass(Instant::now()) {
+/// Refusals by limits: a line of the log at most once a second for each, and which limits refuse
+/// now, for `/readyz`.
+#[derive(Default)]
+pub(super) struct LimitReports(Mutex<BTreeMap<&'static str, LimitReport>>);
+
+/// The last refusal by a limit.
+struct LimitReport {
+    gate: OncePerSecond,
+    at: Instant,
+    owner: Option<Box<str>>,
+}
+
+/// How long a refusal counts as one that happens now.
+const RECENT: Duration = Duration::from_secs(10);
+
+/// Bytes of an owner's name that are retained: the name of a caller may be long.
+const OWNER_BYTES_MAX: usize = 256;
+
+impl LimitReports {
+    /// Notes a refusal; `owner`: whose request it was, where that is known.
+    pub(super) fn hit(&self, limit: &'static str, owner: Option<&str>) {
+        let now = Instant::now();
+        let owner = owner.map(|owner| owner.get(..OWNER_BYTES_MAX).unwrap_or(owner));
+        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let gate = OncePerSecond::NEVER;
+        let report = limits.entry(limit).or_insert(LimitReport { gate, at: now, owner: None });
+        report.at = now;
+        if report.owner.as_deref() != owner {
+            report.owner = owner.map(Into::into);
+        }
+        let Some(others) = report.gate.lets_pass(now) else { return };
         drop(limits);
-        note(&format_args!("the limit {name} was hit{}", and_others(others)));
+        let others = and_others(others);
+        match owner {
+            Some(owner) => note(&format_args!("the limit {limit} was hit by {owner:?}{others}")),
+            None => note(&format_args!("the limit {limit} was hit{others}")),
+        }
+    }
+
+    /// The limits that have refused something within the last ten seconds, and whose request was
+    /// the last one.
+    pub(super) fn recent(&self) -> Vec<(&'static str, Option<Box<str>>)> {
+        let limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = |report: &&LimitReport| report.at.elapsed() < RECENT;
+        let recent = limits.iter().filter(|(_, report)| is_recent(report));
+        recent.map(|(limit, report)| (*limit, report.owner.clone())).collect()
+    }
+}
+
+/// Lets one line of a kind into the log in a second.
+#[cfg(any(feature = "tls", feature = "otlp", feature = "client"))]
+struct LineGate(Mutex<OncePerSecond>);
+
+#[cfg(any(feature = "tls", feature = "otlp", feature = "client"))]
+impl LineGate {
+    const NEW: LineGate = LineGate(Mutex::new(OncePerSecond::NEVER));
+
+    fn note(&self, line: &dyn Display) {
+        let passes =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).lets_pass(Instant::now());
+        if let Some(others) = passes {
+            note(&format_args!("{line}{}", and_others(others)));
+        }
     }
 }
 
 /// Says that a handshake of TLS came to nothing, at most once a second.
 #[cfg(feature = "tls")]
 pub(super) fn handshake(error: &dyn Display) {
-    static HANDSHAKES: Mutex<OncePerSecond> = Mutex::new(OncePerSecond::NEVER);
-    let passes =
-        HANDSHAKES.lock().unwrap_or_else(PoisonError::into_inner).lets_pass(Instant::now());
-    if let Some(others) = passes {
-        note(&format_args!("a TLS handshake has failed: {error}{}", and_others(others)));
-    }
+    static HANDSHAKES: LineGate = LineGate::NEW;
+    HANDSHAKES.note(&format_args!("a TLS handshake has failed: {error}"));
 }
 
 /// Says that the keys of an issuer could not be fetched, at most once a second.
 #[cfg(all(feature = "auth", feature = "client"))]
 pub(super) fn keys_not_fetched(url: &str, why: &dyn Display) {
-    static FAILED: Mutex<OncePerSecond> = Mutex::new(OncePerSecond::NEVER);
-    let passes = FAILED.lock().unwrap_or_else(PoisonError::into_inner).lets_pass(Instant::now());
-    if let Some(others) = passes {
-        note(&format_args!("no keys come from {url}: {why}{}", and_others(others)));
-    }
+    static FAILED: LineGate = LineGate::NEW;
+    FAILED.note(&format_args!("no keys come from {url}: {why}"));
 }
 
 /// Says that a post to a webhook has failed, or that its receiver wants no more, at most once a
 /// second; of its URL the origin alone.
 #[cfg(feature = "push")]
 pub(super) fn not_posted(origin: &str, why: &dyn Display) {
-    static FAILED: Mutex<OncePerSecond> = Mutex::new(OncePerSecond::NEVER);
-    let passes = FAILED.lock().unwrap_or_else(PoisonError::into_inner).lets_pass(Instant::now());
-    if let Some(others) = passes {
-        note(&format_args!("a webhook at {origin} took no post: {why}{}", and_others(others)));
-    }
+    static FAILED: LineGate = LineGate::NEW;
+    FAILED.note(&format_args!("a webhook at {origin} took no post: {why}"));
 }
 
 /// Says that a webhook has stopped, at most once a second.
 #[cfg(feature = "push")]
 pub(super) fn webhook_stopped(letter: &crate::push::DeadLetter) {
-    static STOPPED: Mutex<OncePerSecond> = Mutex::new(OncePerSecond::NEVER);
-    let passes = STOPPED.lock().unwrap_or_else(PoisonError::into_inner).lets_pass(Instant::now());
-    let Some(others) = passes else { return };
+    static STOPPED: LineGate = LineGate::NEW;
     let crate::push::DeadLetter { number, origin, why, error, .. } = letter;
-    let (why, others) = (why.name(), and_others(others));
-    note(&format_args!(
-        "a webhook at {origin} has stopped ({why}), dead letter {number}: {error}{others}"
+    let why = why.name();
+    STOPPED.note(&format_args!(
+        "a webhook at {origin} has stopped ({why}), dead letter {number}: {error}"
     ));
 }
 
 /// Says that the collector of traces does not take spans, at most once a second.
 #[cfg(feature = "otlp")]
 pub(super) fn traces_lost(why: &dyn Display) {
-    static LOST: Mutex<OncePerSecond> = Mutex::new(OncePerSecond::NEVER);
-    let passes = LOST.lock().unwrap_or_else(PoisonError::into_inner).lets_pass(Instant::now());
-    if let Some(others) = passes {
-        let others = and_others(others);
-        note(&format_args!(
-            "the collector of traces takes no spans, which are lost: {why}{others}"
-        ));
-    }
+    static LOST: LineGate = LineGate::NEW;
+    LOST.note(&format_args!("the collector of traces takes no spans, which are lost: {why}"));
 }
 
 /// Waits, but not for long, until the log is written.
@@ -126,14 +164,12 @@ pub(super) fn lost_lines() -> u64 {
 }
 
 /// Lets one line of a kind pass in a second, and counts the others.
-#[derive(Default)]
 struct OncePerSecond {
     last: Option<Instant>,
     others: u64,
 }
 
 impl OncePerSecond {
-    #[cfg(any(feature = "tls", feature = "otlp", feature = "client"))]
     const NEVER: OncePerSecond = OncePerSecond { last: None, others: 0 };
 
     /// Whether a line may pass now; if so, how many could not since the last one.
@@ -219,12 +255,22 @@ mod tests {
 
     #[test]
     fn one_line_a_second_passes_and_says_how_many_did_not() {
-        let (mut once, begin) = (OncePerSecond::default(), Instant::now());
+        let (mut once, begin) = (OncePerSecond::NEVER, Instant::now());
         let passed: Vec<_> = [0, 1, 999, 1_000, 1_001, 3_000]
             .map(|ms| once.lets_pass(begin + Duration::from_millis(ms)))
             .into();
         assert_eq!(passed, [Some(0), None, None, Some(2), None, Some(1)]);
         assert_eq!(and_others(0), "");
+    }
+
+    #[test]
+    fn the_last_refusal_of_each_limit_names_its_owner() {
+        let reports = LimitReports::default();
+        reports.hit("tasks_max", None);
+        reports.hit("quotas.streams", Some("key  alice"));
+        reports.hit("quotas.streams", Some("key  bob"));
+        let recent = [("quotas.streams", Some("key  bob".into())), ("tasks_max", None)];
+        assert_eq!(reports.recent(), recent);
     }
 
     #[test]

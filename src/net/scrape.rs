@@ -69,22 +69,16 @@ pub(super) fn text(server: &ServerState) -> Option<String> {
 
 fn refusals(
     server: &ServerState,
-    by_limit: std::collections::BTreeMap<&'static str, u64>,
+    mut by_limit: std::collections::BTreeMap<&'static str, u64>,
 ) -> Family {
-    let help = "Calls and connections that were refused because of a limit, by its name";
+    let help = "Connections, requests and calls that were refused because of a limit, by its name";
     let mut family = Family::new(FamilyKind::Counter, "peregrine_refused", help);
-    let connections = [
-        ("connections_max", server.counts.refused.load(Relaxed)),
-        ("http2_connections_max", server.counts.http2_refused.load(Relaxed)),
-        ("admin_connections_max", server.counts.admin_refused.load(Relaxed)),
-    ];
-    let calls = by_limit.get("connections_max").copied().unwrap_or_default();
-    for (name, count) in connections {
-        // A call that cannot wait is refused by the same limit.
-        let count = if name == "connections_max" { count + calls } else { count };
-        family = family.with(vec![("limit", name.to_owned())], count);
+    // Those of connections are there from the start.
+    for name in ["connections_max", "http2_connections_max", "admin_connections_max"] {
+        by_limit.entry(name).or_default();
     }
-    for (name, count) in by_limit.into_iter().filter(|(name, _)| *name != "connections_max") {
+    *by_limit.entry("buffers_bytes_max").or_default() += server.buffers.cuts();
+    for (name, count) in by_limit {
         family = family.with(vec![("limit", name.to_owned())], count);
     }
     family

@@ -16,6 +16,7 @@ use super::{
     admin::AdminSocket,
     peer_table::{PeerKey, PeerTable},
     reload::{LiveLimits, ReloadRequests},
+    report::LimitReports,
     share::AllBuffers,
     slow_turn::{SlowTurnListener, SlowTurns},
     tls::Current,
@@ -39,16 +40,6 @@ pub(super) enum Stage {
 pub(super) struct ServerCounts {
     /// They were accepted.
     pub(super) accepted: AtomicU64,
-    /// They were refused, for there were `connections_max`.
-    pub(super) refused: AtomicU64,
-    /// They were refused, for there were `http2_connections_max`.
-    #[cfg_attr(
-        not(any(feature = "grpc", feature = "metrics")),
-        expect(dead_code, reason = "there is no HTTP/2")
-    )]
-    pub(super) http2_refused: AtomicU64,
-    /// They were refused, for there were `admin_connections_max`.
-    pub(super) admin_refused: AtomicU64,
     /// They have shaken hands.
     #[cfg_attr(
         not(any(feature = "tls", feature = "metrics")),
@@ -69,6 +60,8 @@ pub(super) struct ServerState {
     pub(super) admin_connections: Arc<PeerTable>,
     /// What has happened since the start.
     pub(super) counts: ServerCounts,
+    /// Refusals by limits.
+    pub(super) limits: Arc<LimitReports>,
     /// Who is told how calls end; `None`: nobody.
     #[cfg(feature = "metrics")]
     pub(super) observers: Option<Arc<Observers>>,
@@ -128,6 +121,7 @@ impl ServerState {
             connections,
             admin_connections,
             counts: ServerCounts::default(),
+            limits: Arc::default(),
             #[cfg(feature = "metrics")]
             observers: None,
             #[cfg(feature = "otlp")]
@@ -181,6 +175,9 @@ impl ServerState {
         let logs = observers.iter().filter_map(|observers| observers.log.as_ref());
         #[cfg(feature = "logs")]
         logs.for_each(|log| log.belong_to(Arc::downgrade(&self.engine)));
+        if let Some(observers) = &observers {
+            self.limits = Arc::clone(&observers.limits);
+        }
         self.observers = observers;
         #[cfg(feature = "otlp")]
         if let Some(traces) = observing.traces {
@@ -188,6 +185,15 @@ impl ServerState {
             self.traces = Some(traces);
         }
         Ok(())
+    }
+
+    /// Notes that a connection was refused, or ended, because of a limit.
+    pub(super) fn refused(&self, worker: usize, limit: &'static str) {
+        let config = &self.engine.config;
+        match config.observer {
+            Some(_) => config.tell_limit(worker, Some(limit), None),
+            None => self.limits.hit(limit, None),
+        }
     }
 
     /// Now, as [`Now::mono_ms`](crate::service::Now::mono_ms) of each worker has it.

@@ -34,6 +34,8 @@ pub(super) struct AllBuffers {
     bytes: Arc<AtomicUsize>,
     /// Those among `bytes` whose connections were cut and are not gone yet.
     leaving: AtomicUsize,
+    /// Connections that were cut.
+    cuts: AtomicU64,
     bytes_max: usize,
     /// Above it somebody is cut.
     bytes_high: usize,
@@ -190,6 +192,7 @@ impl AllBuffers {
         AllBuffers {
             bytes: Arc::clone(bytes),
             leaving: AtomicUsize::new(0),
+            cuts: AtomicU64::new(0),
             bytes_max,
             bytes_high: bytes_max - bytes_max / 16,
             own: bytes_max / 2 / limits.connections_max,
@@ -235,6 +238,12 @@ impl AllBuffers {
         if before > self.bytes_max && before - bytes <= self.bytes_max {
             self.wake_waiting();
         }
+    }
+
+    /// Connections that were cut so that others have room.
+    #[cfg(feature = "metrics")]
+    pub(super) fn cuts(&self) -> u64 {
+        self.cuts.load(Relaxed)
     }
 
     fn is_full(&self) -> bool {
@@ -285,6 +294,9 @@ impl AllBuffers {
 
     /// Notes that a connection holds nothing any more.
     pub(super) fn release(&self, share: &mut Share) {
+        if share.is_cut() {
+            self.cuts.fetch_add(1, Relaxed);
+        }
         if share.held > 0 {
             self.give_back(std::mem::take(&mut share.held));
         }

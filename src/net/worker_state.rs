@@ -16,7 +16,6 @@ use super::{
     local_addr::LocalAddrs,
     peer_table::{PeerEntry, PeerKey},
     pool::Pool,
-    report,
     server_state::{ServerState, Stage},
     wheel::{TimerSlot, Wheel},
 };
@@ -67,7 +66,6 @@ pub(super) struct WorkerScratch {
 /// What the tasks of one worker share.
 pub(super) struct WorkerState {
     /// Number of the worker, from 0.
-    #[cfg(feature = "grpc")]
     pub(super) worker: usize,
     /// What all workers share.
     pub(super) server: Arc<ServerState>,
@@ -108,7 +106,6 @@ impl WorkerState {
         };
         let wheel = RefCell::new(Wheel::new(clock.now().mono_ms));
         WorkerState {
-            #[cfg(feature = "grpc")]
             worker: scratch.worker.scratch.call.worker,
             server,
             bounds,
@@ -201,8 +198,7 @@ impl ConnectionPermit {
         let server = &local.server;
         let accepted = server.connections.accept(server.peer_of(address));
         if accepted.as_ref().is_none_or(|accepted| accepted.evicts) {
-            report::limit("connections_max");
-            server.counts.refused.fetch_add(1, Ordering::Relaxed);
+            server.refused(local.worker, "connections_max");
         }
         let entry = Some(accepted?.entry);
         server.counts.accepted.fetch_add(1, Ordering::Relaxed);
@@ -213,7 +209,7 @@ impl ConnectionPermit {
     /// A slot for a connection to `--admin`; `None`: there are `admin_connections_max`.
     pub(super) fn take_admin(local: &Rc<WorkerState>) -> Option<ConnectionPermit> {
         let Some(accepted) = local.server.admin_connections.accept(PeerKey::UNKNOWN) else {
-            local.server.counts.admin_refused.fetch_add(1, Ordering::Relaxed);
+            local.server.refused(local.worker, "admin_connections_max");
             return None;
         };
         Some(ConnectionPermit { local: Rc::clone(local), entry: Some(accepted.entry) })

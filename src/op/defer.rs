@@ -81,7 +81,8 @@ impl DeferredPlace {
 /// A place on the account of a share, if it has one.
 fn asked_place(share: &RunningShare, bytes: usize) -> Result<Option<AskedPlace>, Fault> {
     let Some(account) = &share.account else { return Ok(None) };
-    let refused = |detail: String| Fault::because(FaultKind::RateLimited, detail);
+    let refused =
+        |detail: String| Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.deferred");
     let place = AskedPlace::take(account, share).ok_or_else(|| {
         let most = share.most;
         let said = "agents look for, or decide on, as many tasks of the caller as may be";

@@ -201,7 +201,7 @@ impl Core {
                 },
             }
         }
-        Some(Err(FaultKind::Overloaded.into()))
+        Some(Err(Fault::at_limit("idempotency_entries_max")))
     }
 
     /// Waits for what comes of an equal send; `None`: that was decided just now.

@@ -317,8 +317,8 @@ fn refusal(refused: PushRefused) -> Fault {
         PushRefused::TaskFull => {
             full("the task has as many push configurations as may be", "push_configs_task_max")
         }
-        PushRefused::OwnerFull => owner_full("push_configs_owner_max"),
-        PushRefused::OwnerBytesFull => owner_full("a share of push_bytes_max"),
+        PushRefused::OwnerFull => owner_full("push_configs_owner_max", "push_configs_owner_max"),
+        PushRefused::OwnerBytesFull => owner_full("a share of push_bytes_max", "push_bytes_max"),
         PushRefused::HostFull => full(
             "the host of the URL has as many push configurations as may be",
             "push_configs_host_max",
@@ -333,7 +333,7 @@ fn full(what: &str, limit: &'static str) -> Fault {
 }
 
 /// A caller has as many configurations as this limit allows.
-fn owner_full(limit: &'static str) -> Fault {
-    let detail = format!("the caller has as many push configurations as may be ({limit})");
-    Fault::because(FaultKind::RateLimited, detail)
+fn owner_full(share: &str, limit: &'static str) -> Fault {
+    let detail = format!("the caller has as many push configurations as may be ({share})");
+    Fault::because(FaultKind::RateLimited, detail).of_limit(limit)
 }

@@ -51,6 +51,10 @@ pub trait CallObserver: Send + Sync {
         self.call_ended(&record);
     }
 
+    /// Is told of a request or a connection that was refused because of a limit, and that is no
+    /// call: what is told of a call says so itself ([`CallRefusal::limit`]).
+    fn limit_hit(&self, _hit: &LimitHit<'_>) {}
+
     /// Is told what a request has shown, where callers are known: once for each request that may
     /// be a call, and for each that is refused.
     fn caller_asked(&self, _worker: usize, _outcome: AuthOutcome) {}
@@ -134,6 +138,17 @@ impl CallEnd {
     }
 }
 
+/// A refusal by a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitHit<'a> {
+    /// The worker that has refused it.
+    pub worker: usize,
+    /// The name of the limit, or of the share of a caller.
+    pub limit: &'static str,
+    /// Whose request it was, where that is known.
+    pub owner: Option<&'a str>,
+}
+
 /// Why a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRefusal {
@@ -145,7 +160,7 @@ pub struct CallRefusal {
 
 impl From<&Fault> for CallRefusal {
     fn from(fault: &Fault) -> CallRefusal {
-        CallRefusal { kind: fault.kind, limit: fault.limit }
+        CallRefusal { kind: fault.kind, limit: fault.limit_hit() }
     }
 }
 
@@ -188,6 +203,7 @@ impl From<&AnsweredCall> for CallRecord {
             stream: None,
             end: CallEnd::Complete,
             details: None,
+            refused: None,
         }
     }
 }
@@ -223,6 +239,8 @@ pub struct CallRecord {
     pub end: CallEnd,
     /// What a log tells of it, if somebody wants that.
     pub details: Option<Box<CallDetails>>,
+    /// The caller of a call that was refused because of a limit, where it is known.
+    pub refused: Option<Arc<Principal>>,
 }
 
 /// What was said on a stream.

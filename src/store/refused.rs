@@ -35,21 +35,22 @@ impl From<Refused> for Fault {
             Refused::OwnShareFull { retry_s } => {
                 let why = "the caller's share of the store is full";
                 let detail = format!("{why}; retry when one of its tasks has ended");
-                let retry_s = Some(retry_s);
-                Fault { retry_s, ..Fault::because(FaultKind::RateLimited, detail) }
+                let fault = Fault::because(FaultKind::RateLimited, detail);
+                Fault { retry_s: Some(retry_s), ..fault }.of_limit("owner_share")
             }
-            Refused::TooLarge => Fault::param("message", "the task has no room for this message"),
+            Refused::TooLarge => Fault::param("message", "the task has no room for this message")
+                .of_limit("task_bytes_max"),
             Refused::Taken => Fault::param("id", "a task with this id is being made"),
             Refused::Terminal => Fault::new(FaultKind::TaskTerminal),
             Refused::ShareTaken(most) => {
                 let why = "as many tasks of the caller run as may";
                 let detail = format!("{why} ({most}); retry when one has ended or waits");
-                Fault::because(FaultKind::RateLimited, detail)
+                Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.running_tasks")
             }
             Refused::ShareBytesTaken(kib_max) => {
                 let why = "running tasks of the caller may hold no more bytes";
                 let detail = format!("{why} ({kib_max} KiB); retry when one has ended or waits");
-                Fault::because(FaultKind::RateLimited, detail)
+                Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.running_bytes")
             }
         }
     }

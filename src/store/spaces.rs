@@ -245,7 +245,7 @@ impl Store {
 fn share_taken(owner: Option<&str>, most: u32) -> Fault {
     let who = owner.map_or("strangers have", |_| "the caller has");
     let detail = format!("as many tenants have tasks that {who} named as may ({most})");
-    Fault::because(FaultKind::RateLimited, detail)
+    Fault::because(FaultKind::RateLimited, detail).of_limit("tenants_max")
 }
 
 fn space<'s>(mut scope: Scope, tenant: Option<Number<'s>>, owner: Option<Number<'s>>) -> Space<'s> {

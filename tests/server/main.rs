@@ -36,6 +36,7 @@ mod memory;
 mod pages;
 mod peer_shares;
 mod process;
+mod refusals;
 #[cfg(feature = "auth")]
 mod repeats;
 mod slow_turns;

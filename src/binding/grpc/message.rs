@@ -178,7 +178,8 @@ fn strings(
     for (index, (_, value)) in all.enumerate() {
         if index >= limits.references_max {
             let most = limits.references_max;
-            return Err(Fault::param(name, format!("must not have more than {most} elements")));
+            let why = format!("must not have more than {most} elements");
+            return Err(Fault::param(name, why).of_limit("references_max"));
         }
         let nested = packer.open(tag);
         canonical(name, value, bytes_max, packer.0)?;
@@ -200,7 +201,8 @@ fn parts(
     }
     if count > cx.limits.parts_max {
         let most = cx.limits.parts_max;
-        return Err(Fault::param(FIELD, format!("must not have more than {most} parts")));
+        let why = format!("must not have more than {most} parts");
+        return Err(Fault::param(FIELD, why).of_limit("parts_max"));
     }
     let all = Fields(message).filter_map(Result::ok).filter(|f| f.0 == v1::message::PARTS);
     for (index, (_, value)) in all.enumerate() {

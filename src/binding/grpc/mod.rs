@@ -140,10 +140,16 @@ pub fn handle<'x>(
                     inflated = message;
                     &inflated
                 }
-                Err(status) => return refuse(&mut cx.writer, &status),
+                Err(status) => {
+                    tell_too_large(cx, &status);
+                    return refuse(&mut cx.writer, &status);
+                }
             }
         }
-        Err(status) => return refuse(&mut cx.writer, &status),
+        Err(status) => {
+            tell_too_large(cx, &status);
+            return refuse(&mut cx.writer, &status);
+        }
     };
     let last_event_id = head.value(Field::A2aLastEventId).and_then(number);
     let origin = Origin::of(cx.config, cx.peer, head);
@@ -165,6 +171,12 @@ pub fn handle<'x>(
             refuse(&mut cx.writer, &Status::new(Code::Unimplemented, why))
         }
     }
+}
+
+/// Tells that a message was refused for its size, where that is why.
+fn tell_too_large(cx: &CallContext<'_>, status: &Status) {
+    let limit = (status.code == Code::ResourceExhausted).then_some("body_bytes_max");
+    cx.config.tell_limit(cx.scratch.worker, limit, None);
 }
 
 fn number(value: &[u8]) -> Option<u64> {

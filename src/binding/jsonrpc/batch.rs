@@ -38,7 +38,9 @@ pub(super) fn answer(
     if count == 0 || count > most {
         let detail = if count == 0 { "the batch is empty" } else { "the batch is too long" };
         let fault = Fault::because(FaultKind::InvalidRequest, detail);
-        cx.writer.refuse(&unknown(cx.endpoint), &fault);
+        let limit = (count > most).then_some("batch_calls_max");
+        let fault = Fault { limit, ..fault };
+        cx.refuse_call(None, &unknown(cx.endpoint), &fault);
         return Handled::Answered;
     }
     cx.writer.begin(200, media::JSON, FieldLines::NONE, Content::Whole);

@@ -221,17 +221,20 @@ impl Session {
 
     /// Says in the caller's own terms that a message is beyond its limit, before the close frame
     /// does in those of WebSocket (wire §8, a2a_rust: -32000).
-    pub fn too_large(&self, out: &mut Vec<u8>, limit: &'static str) {
-        if self.echoes() {
-            return;
-        }
+    ///
+    /// Returns the name of that limit.
+    pub fn too_large(&self, out: &mut Vec<u8>, limit: &'static str) -> &'static str {
         let documented = self.upgrade.endpoint().dialect.quirks.body;
         let limit = documented.map_or(limit, |body| body.name);
+        if self.echoes() {
+            return limit;
+        }
         let frame = ws::begin(out);
         let fault =
             Fault::because(FaultKind::Overloaded, format!("the message is too large ({limit})"));
         jsonrpc::push_unread(out, self.upgrade.endpoint(), &fault);
         ws::finish(out, frame, OpCode::Text);
+        limit
     }
 
     /// Bytes of what waits, and of what the upgrade said.

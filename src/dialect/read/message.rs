@@ -111,7 +111,8 @@ fn parts<const REPLY: bool>(
     for (index, value) in value.elements().enumerate() {
         if index >= cx.limits.parts_max {
             let most = cx.limits.parts_max;
-            return Err(Fault::param(FIELD, format!("must not have more than {most} parts")));
+            let why = format!("must not have more than {most} parts");
+            return Err(Fault::param(FIELD, why).of_limit("parts_max"));
         }
         let nested = packer.open(message_tag::PART);
         part::read::<REPLY>(rules, cx, value, packer)
@@ -135,7 +136,8 @@ pub(super) fn strings(
     for (index, value) in value.elements().enumerate() {
         if index >= cx.limits.references_max {
             let most = cx.limits.references_max;
-            return Err(Fault::param(field, format!("must not have more than {most} elements")));
+            let why = format!("must not have more than {most} elements");
+            return Err(Fault::param(field, why).of_limit("references_max"));
         }
         packer.put(tag, &canonical(value, field, bytes_max)?);
     }

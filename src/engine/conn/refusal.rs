@@ -5,6 +5,7 @@ use crate::{
     binding::{
         ServerConfig,
         answer::ResponseWriter,
+        body_limit::RequestRefusal,
         cors::CorsAnswer,
         hosts, http_error,
         responder::{Http1, Http1Kept, Transport},
@@ -16,8 +17,7 @@ use crate::{
 
 /// What the last request of a connection is told.
 pub(super) struct HeadRefusal {
-    status: u16,
-    why: &'static str,
+    refusal: RequestRefusal,
     /// True: it asks for a head alone.
     to_head: bool,
 }
@@ -50,31 +50,32 @@ impl Conn {
         if !knows_hosts && !hosts::are_served(&engine.config, peer, head) {
             self.cors = CorsAnswer::NONE;
             let to_head = head.method() == Method::Head;
-            return Some(HeadRefusal { status: hosts::MISDIRECTED, why: hosts::REFUSAL, to_head });
+            let refusal = RequestRefusal::new(hosts::MISDIRECTED, hosts::REFUSAL);
+            return Some(HeadRefusal { refusal, to_head });
         }
-        let (status, why) = request::refused_length(engine, head)?;
+        let refusal = request::refused_length(engine, head)?;
         self.note_page(&engine.config, head);
-        Some(HeadRefusal { status, why, to_head: false })
+        Some(HeadRefusal { refusal, to_head: false })
     }
 
     pub(in crate::engine) fn reject(&mut self, cx: &mut Cx<'_>, reject: Reject) -> Step {
-        self.reject_with(cx, reject.status(), reject.reason())
+        self.reject_with(cx, reject.into())
     }
 
     /// Answers what is not HTTP, or comes too slowly; nothing behind it is ever parsed.
     pub(in crate::engine) fn reject_with(
         &mut self,
         cx: &mut Cx<'_>,
-        status: u16,
-        reason: &'static str,
+        refusal: RequestRefusal,
     ) -> Step {
-        self.refuse(cx, HeadRefusal { status, why: reason, to_head: false })
+        self.refuse(cx, HeadRefusal { refusal, to_head: false })
     }
 
     /// Writes the last answer of the connection.
     #[cold]
     pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, refusal: HeadRefusal) -> Step {
-        let HeadRefusal { status, why, to_head } = refusal;
+        let HeadRefusal { refusal: RequestRefusal { status, why, limit }, to_head } = refusal;
+        cx.engine.config.tell_limit(cx.worker.scratch.call.worker, limit, None);
         let kept = Http1Kept { closes: true, head_only: to_head, ..Http1Kept::default() };
         let http = Http1::resume(kept, cx.worker.scratch.date.at(cx.now));
         let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));

@@ -3,12 +3,12 @@
 use super::{Exchange, ExchangeState};
 use crate::{
     binding::{
-        body_limit::BodyLimit,
+        body_limit::{BodyLimit, RequestRefusal},
         grpc::{self, frame},
         large::LARGE_BODY_BYTES,
     },
     engine::{Cx, request},
-    http::{BodyFraming, Head, HeadBuf, Reject},
+    http::{BodyFraming, Head, HeadBuf},
     limits::Limits,
 };
 
@@ -35,7 +35,7 @@ pub(super) fn begin(head: HeadBuf, has_body: bool, limit: BodyLimit) -> Exchange
         BodyFraming::None | BodyFraming::Chunked => None,
     };
     match refusal {
-        Some((status, why)) => ExchangeState::Refused(status, why),
+        Some(refusal) => ExchangeState::Refused(refusal),
         None => ExchangeState::Body { head, is_whole: !has_body, caller: None },
     }
 }
@@ -57,11 +57,10 @@ impl Exchange {
         let length = self.body.len() + piece.len();
         match head.head().body() {
             BodyFraming::Length(said) if length as u64 > said => {
-                self.state = ExchangeState::Refused(400, LENGTH_DIFFERS);
+                self.state = ExchangeState::Refused(RequestRefusal::new(400, LENGTH_DIFFERS));
             }
             _ if !self.is_grpc && length > self.limit.bytes_max => {
-                let (status, why) = (Reject::BodyTooLarge.status(), self.limit.too_large);
-                self.state = ExchangeState::Refused(status, why);
+                self.state = ExchangeState::Refused(self.limit.too_large());
             }
             BodyFraming::Length(said) => {
                 // What is announced is made room for when some of it has come.
@@ -102,9 +101,9 @@ impl Exchange {
 
     /// Refuses a request that is not handled yet.
     #[cfg(feature = "grpc")]
-    pub(crate) fn refuse(&mut self, status: u16, why: &'static str) {
+    pub(crate) fn refuse(&mut self, refusal: RequestRefusal) {
         if let ExchangeState::Body { .. } = self.state {
-            self.state = ExchangeState::Refused(status, why);
+            self.state = ExchangeState::Refused(refusal);
             self.body = Vec::new();
         }
     }
@@ -118,7 +117,7 @@ impl Exchange {
         if let BodyFraming::Length(said) = head.head().body()
             && said != self.body.len() as u64
         {
-            self.state = ExchangeState::Refused(400, LENGTH_DIFFERS);
+            self.state = ExchangeState::Refused(RequestRefusal::new(400, LENGTH_DIFFERS));
         }
     }
 

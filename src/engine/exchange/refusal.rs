@@ -1,6 +1,7 @@
 //! The answer to a request that is refused before it is handled, and the page that may read it.
 
 use super::{Exchange, ExchangeState};
+use crate::binding::body_limit::RequestRefusal;
 use crate::{
     binding::{
         ServerConfig,
@@ -36,7 +37,9 @@ pub(super) fn page(
 impl Exchange {
     /// Writes the answer to a request that is refused.
     #[cold]
-    pub(super) fn answer_refused(&mut self, cx: &mut Cx<'_>, status: u16, why: &'static str) {
+    pub(super) fn answer_refused(&mut self, cx: &mut Cx<'_>, refusal: RequestRefusal) {
+        let RequestRefusal { status, why, limit } = refusal;
+        cx.engine.config.tell_limit(cx.worker.scratch.call.worker, limit, None);
         let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
         writer.fields = cx.engine.config.cors.fields(self.cors);
         match self.is_grpc {

@@ -204,6 +204,8 @@ impl<S: Transport> Http2Connection<S> {
         let now = self.shared.local.clock.now().mono_ms;
         let ends_ms = *self.ends_ms.get_or_insert_with(|| {
             self.h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+            let local = &self.shared.local;
+            local.server.refused(local.worker, "http2_control_frames_max");
             // It leaves with the next poll.
             cx.waker().wake_by_ref();
             now + self.shared.limits().linger_ms

@@ -1,12 +1,11 @@
 //! The slots of one connection: among all connections, and among those of HTTP/2.
 
-use std::{net::IpAddr, rc::Rc, sync::atomic::Ordering, task::Waker};
+use std::{net::IpAddr, rc::Rc, task::Waker};
 
 use crate::{
     engine::Activity,
     net::{
         peer_table::{PeerEntry, PeerKey},
-        report,
         worker_state::{ConnectionPermit, WorkerState},
     },
 };
@@ -29,8 +28,7 @@ impl Http2Permit {
         let peer = connection.entry().map_or(PeerKey::UNKNOWN, PeerEntry::peer);
         let accepted = server.http2.accept(peer);
         if accepted.as_ref().is_none_or(|accepted| accepted.evicts) {
-            report::limit("http2_connections_max");
-            server.counts.http2_refused.fetch_add(1, Ordering::Relaxed);
+            server.refused(connection.worker, "http2_connections_max");
         }
         match accepted {
             Some(accepted) => Ok(Http2Permit { connection, http2: accepted.entry }),

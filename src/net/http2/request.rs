@@ -15,6 +15,7 @@ use bytes::Bytes;
 use h2::{RecvStream, SendStream, server::SendResponse};
 use http::{HeaderMap, Method, Response, request::Parts, uri::PathAndQuery};
 
+use crate::binding::body_limit::RequestRefusal;
 use crate::{
     binding::{
         grpc::{Rpc, Status},
@@ -275,7 +276,11 @@ impl Http2Request {
                 if now.mono_ms < self.waits_until_ms(shared) {
                     return self.wait(shared, cx);
                 }
-                self.exchange.refuse(503, "the answers before this one are not read");
+                self.exchange.refuse(RequestRefusal {
+                    status: 503,
+                    why: "the answers before this one are not read",
+                    limit: Some("output_bytes_max"),
+                });
             }
             self.may_begin = true;
         }

@@ -117,7 +117,10 @@ impl ServiceCall {
     fn place(&self) -> Result<Place, End> {
         let shared = &self.guard.shared;
         let config = &shared.engine().config;
-        let full = |limit| End::Status(grpc::status_of(&Fault::at_limit(limit)));
+        let full = |limit| {
+            config.tell_limit(shared.local.worker, Some(limit), None);
+            End::Status(grpc::status_of(&Fault::at_limit(limit)))
+        };
         let of_peer = self.address.map(|address| {
             let most = u32::try_from(config.limits.service_streams_peer_max).unwrap_or(u32::MAX);
             let accounts = &config.access.accounts;

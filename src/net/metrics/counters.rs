@@ -135,7 +135,7 @@ impl WorkerCounters {
     #[cold]
     fn count_refused(&self, call: &CallRecord, refusal: CallRefusal) {
         if let Some(limit) = refusal.limit {
-            *lock(&self.limits).entry(limit).or_default() += 1;
+            self.count_limit(limit);
         }
         let kind = FaultKind::ALL.iter().position(|kind| *kind == refusal.kind);
         let numbers = [
@@ -150,6 +150,11 @@ impl WorkerCounters {
             key.agent = NO_AGENT.0;
         }
         *refused.entry(key).or_default() += 1;
+    }
+
+    /// Counts a refusal by a limit.
+    pub(super) fn count_limit(&self, limit: &'static str) {
+        *lock(&self.limits).entry(limit).or_default() += 1;
     }
 
     /// Counts what came of asking who makes a request.

@@ -17,7 +17,7 @@ use crate::{
     model::{Generation, Op},
     service::{
         AgentIndex,
-        observe::{AnsweredCall, AuthOutcome, CallBinding, CallRecord},
+        observe::{AnsweredCall, AuthOutcome, CallBinding, CallRecord, LimitHit},
     },
 };
 
@@ -55,6 +55,11 @@ impl Metrics {
     #[inline]
     pub(super) fn count_answered(&self, call: &AnsweredCall, took_ns: u64) {
         self.of(call.worker).count_answered(call, took_ns);
+    }
+
+    /// Counts a refusal of what is no call.
+    pub(super) fn count_limit(&self, hit: &LimitHit<'_>) {
+        self.of(hit.worker).count_limit(hit.limit);
     }
 
     /// Counts what came of asking who makes a request.
@@ -149,6 +154,7 @@ mod tests {
             stream: None,
             end: CallEnd::Complete,
             details: None,
+            refused: None,
         }
     }
 

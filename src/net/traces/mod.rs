@@ -25,7 +25,7 @@ use crate::{
     engine::Engine,
     limits::{SPANS_FLUSH_MS, SPANS_QUEUED_MAX},
     service::{
-        observe::{AuthOutcome, CallObserver, CallRecord},
+        observe::{AuthOutcome, CallObserver, CallRecord, LimitHit},
         trace::{Tracer, TurnRecord},
     },
 };
@@ -175,6 +175,10 @@ impl CallObserver for TracedObservers {
         if call.details.as_deref().is_some_and(|details| details.span.is_some()) {
             self.traces.push(SpanRecord::Call(Box::new(call.clone())));
         }
+    }
+
+    fn limit_hit(&self, hit: &LimitHit<'_>) {
+        self.others.limit_hit(hit);
     }
 
     fn caller_asked(&self, worker: usize, outcome: AuthOutcome) {

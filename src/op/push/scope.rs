@@ -86,7 +86,7 @@ impl ScopeWebhooks {
         if !scopes.contains_key(&name) {
             let own = scopes.keys().filter(|other| other.owner == name.owner).count();
             if own >= self.owner_most {
-                return Err(owner_full("push_scopes_owner_max"));
+                return Err(owner_full("push_scopes_owner_max", "push_scopes_owner_max"));
             }
             if scopes.len() >= self.most {
                 let victim = victim(&scopes, &name.owner, self.most);
