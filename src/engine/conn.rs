@@ -249,6 +249,7 @@ impl Conn {
     pub(crate) fn activity(&self, is_sent: bool) -> Activity {
         match self.state {
             State::Reading { scanned: 0, need: 0, .. } | State::Closed if is_sent => Activity::Idle,
+            State::Refusing(_) => Activity::Unauthenticated,
             _ if self.is_authenticated => Activity::Authenticated,
             _ => Activity::Unauthenticated,
         }

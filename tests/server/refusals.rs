@@ -281,7 +281,7 @@ fn every_refusal_by_a_limit_is_counted_once() {
 
 /// Limits whose refusals other tests provoke, or that need more than a test should take: what is
 /// named here is a refusal that the code counts.
-const ELSEWHERE: [&str; 22] = [
+const ELSEWHERE: [&str; 23] = [
     "admin_connections_max",
     "answer_bytes_max",
     "async_futures_max",
@@ -291,6 +291,7 @@ const ELSEWHERE: [&str; 22] = [
     "http2_control_frames_max",
     "idempotency_entries_max",
     "output_bytes_max",
+    "owner_share",
     // Faults of these kinds that name no limit of their own.
     "overload",
     "quotas",
