@@ -25,6 +25,7 @@ pub use budget::{
     MEMORY_BYTES_DEFAULT, MEMORY_BYTES_PER_WORKER, TooLittleMemory, WORKERS_INCLUDED,
     memory_bytes_default,
 };
+pub use memory::SCOPE_BYTES;
 pub use units::Unit;
 
 macro_rules! limits {

@@ -70,15 +70,15 @@ pub(crate) const DEFERRED_CALL_BYTES: u64 = 1024;
 /// Memory of a send that is recognised when it is repeated: a slot of 112 bytes, its chain, an
 /// owner of its own, and a direct message in a tree; see `op/idempotency/table.rs`.
 pub(crate) const IDEMPOTENCY_ENTRY_BYTES: u64 = 512;
-/// Memory of what one shard has for one tenant or owner: a list for each state, each with room for
-/// a few tasks, and a charge.
-const SPACE_BYTES: u64 = 3 * 1024;
+/// Bytes of `store_bytes_max` for what a shard has of a scope that names a tenant or an owner: an
+/// order for each state, with room for a few tasks, and a charge.
+pub const SCOPE_BYTES: usize = 3 * 1024;
 /// Memory of what is counted for one owner, and again in each group of shards; see
 /// `store/running.rs`.
 pub(crate) const RUNNING_OWNER_BYTES: u64 = 24;
 pub(crate) const RUNNING_GROUP_BYTES: u64 = 16;
-/// Memory of a name of 128 bytes, its number and its share of a tree.
-const NAME_BYTES: u64 = 256;
+/// Memory of a name of 256 bytes, its number and its share of a tree.
+const NAME_BYTES: u64 = 448;
 /// Memory of a cached credential: its slot, the slot of a failing peer, and `CREDENTIAL_HELD_BYTES`
 /// (`auth/gate.rs`) for its admission and its principal. A larger principal takes the room of
 /// others, which then leave the cache.
@@ -134,10 +134,7 @@ impl Limits {
         let terms = [
             ("store: task logs (store_bytes_max)", self.store_bytes_max as u64),
             ("store: slots and indexes (tasks_max)", self.slots_bytes(workers)),
-            (
-                "tenants and owners: names and indexes (tenants_max, owners_max)",
-                self.spaces_bytes(workers),
-            ),
+            ("tenants and owners: names (tenants_max, owners_max)", self.names_bytes(workers)),
             (
                 "callers: credentials and peers (credentials_max)",
                 times(
@@ -216,18 +213,15 @@ impl Limits {
         tasks.saturating_mul(each).saturating_add(fixed).saturating_add(charges)
     }
 
-    /// Names, counts of each owner, and lists of each tenant and each owner in each shard in which
-    /// they have tasks, which is one of each group; an owner with tasks of several agents or
-    /// tenants has as much for each.
-    fn spaces_bytes(&self, workers: usize) -> u64 {
+    /// Names of all tenants and owners, those that each worker caches, and what is counted of each
+    /// owner. What the store has for each scope is in `store_bytes_max`.
+    fn names_bytes(&self, workers: usize) -> u64 {
         let groups = workers.clamp(1, 64).next_power_of_two() as u64;
         let names = (self.tenants_max as u64).saturating_add(self.owners_max as u64);
-        let spaces = names.saturating_mul(groups).min(self.tasks_max as u64);
-        let known = 2 * KNOWN_NAMES * workers as u64;
-        let names = names.saturating_add(known).saturating_mul(NAME_BYTES);
+        let cached = 2 * KNOWN_NAMES * workers as u64;
+        let names = names.saturating_add(cached).saturating_mul(NAME_BYTES);
         let running = RUNNING_OWNER_BYTES + groups * RUNNING_GROUP_BYTES;
-        let running = (self.owners_max as u64).saturating_mul(running);
-        spaces.saturating_mul(SPACE_BYTES).saturating_add(names).saturating_add(running)
+        names.saturating_add((self.owners_max as u64).saturating_mul(running))
     }
 
     /// To parse and answer a body of `length` bytes, with at most as many tokens as bytes.

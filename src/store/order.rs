@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 
 const CHUNK: usize = 128;
 const DEAD: u32 = u32::MAX;
+/// Chunks for which an order keeps its memory.
+const CHUNKS_KEPT: usize = 4;
 
 /// 12 bytes: a stamp in two halves and its slot.
 #[derive(Clone, Copy)]
@@ -89,6 +91,7 @@ impl Order {
         if live == 0 {
             self.chunks.remove(at);
             self.lives.remove(at);
+            self.shrink();
         } else if live * 4 < length {
             self.chunks[at].compact();
             self.join(at);
@@ -105,8 +108,12 @@ impl Order {
             // Not with the newest chunk, which still grows by itself.
             at
         } else {
-            if at + 1 < self.chunks.len() {
-                self.chunks[at].entries.shrink_to_fit();
+            let is_newest = at + 1 == self.chunks.len();
+            let entries = &mut self.chunks[at].entries;
+            if !is_newest {
+                entries.shrink_to_fit();
+            } else if entries.capacity() > 8 * entries.len() {
+                entries.shrink_to(2 * entries.len());
             }
             return;
         };
@@ -119,6 +126,26 @@ impl Order {
             joined.append(&mut right.entries);
             self.lives[left] += live;
         }
+        self.shrink();
+    }
+
+    /// Gives back the memory of chunks that have left.
+    #[inline]
+    fn shrink(&mut self) {
+        let (count, room) = (self.chunks.len(), self.chunks.capacity());
+        if room > CHUNKS_KEPT && count < room / 4 {
+            self.chunks.shrink_to(2 * count);
+            self.lives.shrink_to(2 * count);
+        }
+    }
+
+    /// Bytes that it holds beside itself.
+    #[cfg(test)]
+    pub fn heap_bytes(&self) -> usize {
+        let entries = self.chunks.iter().map(|chunk| chunk.entries.capacity());
+        entries.sum::<usize>() * size_of::<OrderEntry>()
+            + self.chunks.capacity() * size_of::<OrderChunk>()
+            + self.lives.capacity() * size_of::<u32>()
     }
 
     /// Index of the chunk that holds `stamp` if any does.

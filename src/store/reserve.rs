@@ -16,6 +16,7 @@ use super::{
     waiters::Wakes,
 };
 use crate::{
+    limits::SCOPE_BYTES,
     model::{EventBuf, Generation, Message, Task},
     service::{Now, OwnerIndex, RunningShare, Scope, quota::RunningPlace},
     shares::Holder,
@@ -224,10 +225,14 @@ impl Store {
         let shards = if named.is_none() && new.scope.is_plain() { GROUP } else { 1 };
         let mut taken =
             (0..shards).map(|step| self.take_slot(at ^ step, (new.scope, holder), now, &mut wakes));
-        let Some(key) = taken.find_map(|key| key) else {
+        let Some((key, is_uncharged)) = taken.find_map(|taken| taken) else {
             self.budget.tasks.release(&group.tasks, 1);
             return Err(Refused::Full);
         };
+        if is_uncharged {
+            let charged = self.charge_scope((key, new.scope), holder, now, &mut wakes);
+            charged.inspect_err(|_| self.release((key, new.scope), None))?;
+        }
         let index = self.sharding.split(key.place).1;
         let [bits, context_bits] = new.bits;
         // The only task of a context is not looked up by a hash.
@@ -282,7 +287,7 @@ impl Store {
         self.reopen(kept, |_| ());
     }
 
-    /// Takes a free slot of a shard.
+    /// Takes a free slot of a shard; true: bytes are to be taken for the scope.
     #[inline]
     fn take_slot(
         &self,
@@ -290,28 +295,56 @@ impl Store {
         (scope, holder): (Scope, Holder),
         now: Now,
         wakes: &mut Wakes,
-    ) -> Option<TaskKey> {
+    ) -> Option<(TaskKey, bool)> {
         let mut shard = self.lock(at);
         self.expire(at, &mut shard, now, wakes, 2);
         if !shard.slab.has_free() && !self.make_slot(at, &mut shard, holder, wakes) {
             return None;
         }
         let (index, check) = shard.slab.take()?;
-        shard.scopes.join(scope);
+        let is_uncharged = shard.scopes.join(scope);
         let charge = shard.charged.join(holder, &self.group(at).charges);
         shard.slab[index].charge = charge;
-        Some(TaskKey { place: self.sharding.place(at, index), check })
+        Some((TaskKey { place: self.sharding.place(at, index), check }, is_uncharged))
+    }
+
+    /// Takes the bytes of a scope in the shard of its first task there. They are its owner's; those
+    /// of a scope without an owner are no holder's, since its tasks may be several callers'.
+    #[cold]
+    fn charge_scope(
+        &self,
+        (key, scope): (TaskKey, Scope),
+        holder: Holder,
+        now: Now,
+        wakes: &mut Wakes,
+    ) -> Result<(), Refused> {
+        self.take_room((key, holder), SCOPE_BYTES, now, wakes)?;
+        let (at, index) = self.sharding.split(key.place);
+        let group = self.group(at);
+        let mut shard = group.lock(at);
+        if !shard.scopes.charge(scope) {
+            // Another call has charged it meanwhile.
+            drop(shard);
+            self.budget.bytes.release(&group.bytes, SCOPE_BYTES);
+        } else if scope.owner != OwnerIndex(0)
+            && let Some(charge) = shard.charged.charge(shard.slab[index].charge)
+        {
+            group.charges.count(charge, Resource::Bytes, SCOPE_BYTES);
+        }
+        Ok(())
     }
 
     fn release(&self, (key, scope): (TaskKey, Scope), chosen: Option<u64>) {
         let (at, index) = self.sharding.split(key.place);
         let group = self.group(at);
         let mut shard = group.lock(at);
-        shard.scopes.leave(scope);
+        let bytes = shard.scopes.leave(scope);
         let charge = shard.slab[index].charge;
-        shard.charged.leave(charge, 0, &group.charges);
+        let of_owner = if scope.owner == OwnerIndex(0) { 0 } else { bytes };
+        shard.charged.leave(charge, of_owner, &group.charges);
         let gone = shard.slab.release(index);
         drop(shard);
+        self.budget.bytes.release(&group.bytes, bytes);
         self.budget.slots.release(&group.slots, gone);
         self.budget.tasks.release(&group.tasks, 1);
         if let Some(hash) = chosen {

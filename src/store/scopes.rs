@@ -1,10 +1,14 @@
 //! The tasks of one shard by scope: in orders, and counted where the scope names a tenant or an
 //! owner.
 //!
-//! Law: such a scope is here as long as it has a task here, or there is room taken for one.
+//! Invariants: such a scope is here as long as it has a task here, or there is room taken for one.
+//! It holds [`SCOPE_BYTES`] of `store_bytes_max` from its first task in the shard to its last.
 
 use super::shard::{HashedMap, Orders, remove, spread};
-use crate::service::{AgentIndex, Scope, TenantIndex};
+use crate::{
+    limits::SCOPE_BYTES,
+    service::{AgentIndex, Scope, TenantIndex},
+};
 
 /// The scopes that have tasks in a shard.
 #[derive(Default)]
@@ -20,6 +24,8 @@ struct NamedScope {
     scope: Scope,
     /// How many tasks there are, those included for which there is only room; never 0.
     tasks: u32,
+    /// Whether bytes of the store were taken for it.
+    is_charged: bool,
     orders: Orders,
 }
 
@@ -70,29 +76,62 @@ impl Scopes {
         named.map(|named| &named.orders)
     }
 
-    /// Notes that there is room for one more task of a scope.
+    /// Notes that there is room for one more task of a scope; true: bytes of the store are to be
+    /// taken for the scope ([`Scopes::charge`]).
     #[inline]
-    pub fn join(&mut self, scope: Scope) {
-        if !scope.is_plain() {
-            self.named(scope).tasks += 1;
+    pub fn join(&mut self, scope: Scope) -> bool {
+        !scope.is_plain() && {
+            let named = self.named(scope);
+            named.tasks += 1;
+            !named.is_charged
         }
     }
 
-    /// Notes that a task of a scope, or the room for it, is gone. Agents are few and come back; who
-    /// has named a scope may not.
+    /// Notes that bytes of the store were taken for a scope; false: they were taken before.
+    pub fn charge(&mut self, scope: Scope) -> bool {
+        !std::mem::replace(&mut self.named(scope).is_charged, true)
+    }
+
+    /// Notes that a task of a scope, or the room for it, is gone; returns the bytes of the store
+    /// that the scope gives back. The orders of an agent stay: its callers come back.
     #[inline]
-    pub fn leave(&mut self, scope: Scope) {
-        if !scope.is_plain() {
-            let named = self.named(scope);
-            named.tasks = named.tasks.saturating_sub(1);
-            if named.tasks == 0 {
-                remove(&mut self.named, spread(scope));
-            }
+    pub fn leave(&mut self, scope: Scope) -> usize {
+        if scope.is_plain() {
+            return 0;
         }
+        let named = self.named(scope);
+        named.tasks = named.tasks.saturating_sub(1);
+        let is_charged = named.is_charged;
+        if named.tasks > 0 {
+            return 0;
+        }
+        remove(&mut self.named, spread(scope));
+        if is_charged { SCOPE_BYTES } else { 0 }
     }
 
     fn named(&mut self, scope: Scope) -> &mut NamedScope {
-        let make = || Box::new(NamedScope { scope, tasks: 0, orders: Orders::default() });
+        let orders = Orders::default();
+        let make = || Box::new(NamedScope { scope, tasks: 0, is_charged: false, orders });
         self.named.entry(spread(scope)).or_insert_with(make)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_takes_no_more_memory_than_it_is_charged_for() {
+        let mut orders = Orders::default();
+        // Each state has had many tasks, and one is left in one of them.
+        for (state, order) in orders.iter_mut().enumerate() {
+            (1..=5_000).for_each(|stamp| order.push(stamp, 7));
+            (1..5_000).rev().for_each(|stamp| assert!(order.remove(stamp)));
+            assert!(state == 0 || order.remove(5_000));
+        }
+        let heap: usize = orders.iter().map(|order| order.heap_bytes()).sum();
+        // Two slots of the map, of a key, a pointer and a byte each.
+        let bytes = size_of::<NamedScope>() + heap + 2 * (8 + 8 + 1);
+        assert!(bytes <= SCOPE_BYTES, "{bytes}");
     }
 }

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     model::{Task, TaskState},
-    service::{AgentIndex, Scope},
+    service::{AgentIndex, OwnerIndex, Scope},
     waiter::Waiter,
     watch::TaskWatch,
 };
@@ -91,7 +91,7 @@ pub(super) struct Context {
 
 /// What is left of a task that was evicted.
 pub(super) struct Evicted {
-    /// Bytes that it held.
+    /// Bytes that it held, with those of its scope if that has left with it.
     pub bytes: usize,
     /// Slots that are not there any more.
     pub slots: usize,
@@ -323,7 +323,7 @@ impl Shard {
             orders[state as usize].remove(stamp);
             self.charged.remove_from(&mut self.slab, index, TaskList::of(state), at);
         }
-        self.scopes.leave(scope);
+        let scope_bytes = self.scopes.leave(scope);
         self.leave(index);
         self.forget(index, wakes);
         let watch = self.slab[index].watch.take();
@@ -331,15 +331,16 @@ impl Shard {
         let is_chosen = self.slab[index].is_chosen;
         let slots = self.slab.release(index);
         self.survivors.left(&mut self.slab, stamp);
-        let bytes = task.as_ref().map_or(0, Task::heap_bytes);
-        self.charged.leave(charge, bytes, charges);
+        let task_bytes = task.as_ref().map_or(0, Task::heap_bytes);
+        let of_owner = if scope.owner == OwnerIndex(0) { 0 } else { scope_bytes };
+        self.charged.leave(charge, task_bytes + of_owner, charges);
         let chosen = task.as_ref().filter(|_| is_chosen).map(|task| (scope, task.id().into()));
         if let Some(watch) = watch {
             let seq = task.as_ref().map_or(0, Task::seq);
             watch.keep(task);
             watch.leave(seq);
         }
-        Evicted { bytes, slots, chosen }
+        Evicted { bytes: task_bytes + scope_bytes, slots, chosen }
     }
 
     /// Wakes those who wait with a task.

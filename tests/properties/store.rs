@@ -3,7 +3,7 @@
 //! is told is enough to make the same tasks again.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -12,7 +12,7 @@ use std::{
 };
 
 use peregrine::{
-    limits::Limits,
+    limits::{Limits, SCOPE_BYTES},
     model::{
         ArtifactBuf, EventBuf, Generation, JsonObject, List, MessageBuf, PartsBuf, RawText, Reply,
         TaskBuf, TaskEvent, TaskLimits, TaskState, TaskView, uuid,
@@ -348,6 +348,8 @@ impl Twin {
             Ok(reserved) => reserved,
             // What was taken may have been evicted to make room for its successor.
             Err(Refused::Taken) => return assert!(is_taken),
+            // There is no room for its scope.
+            Err(Refused::OutOfBytes | Refused::OwnShareFull { .. }) if !scope.is_plain() => return,
             Err(refused) => {
                 assert!(matches!(refused, Refused::Full | Refused::OwnShareFull { .. }));
                 assert_eq!(self.known.len(), self.limits.tasks_max);
@@ -779,7 +781,13 @@ impl Twin {
         assert!(self.known.len() <= self.limits.tasks_max);
         assert!(stats.bytes <= self.limits.store_bytes_max as u64);
         let held = |known: &Known| self.store.read(known.key, |task| task.heap_bytes() as u64);
-        assert_eq!(stats.bytes, self.known.iter().filter_map(held).sum::<u64>());
+        let tasks: u64 = self.known.iter().filter_map(held).sum();
+        // A scope with a name has bytes of its own in each shard in which it has tasks.
+        let named = self.known.iter().filter(|known| !known.scope.is_plain());
+        let shards = 16 * self.last.len() as u32;
+        let named = named.map(|known| (known.key.place % shards, known.scope.bits()));
+        let scopes: HashSet<_> = named.collect();
+        assert_eq!(stats.bytes, tasks + (scopes.len() * SCOPE_BYTES) as u64);
         for (state, count) in TaskState::ALL.into_iter().zip(stats.by_state) {
             assert_eq!(count, self.known.iter().filter(|k| k.state == state).count() as u64);
         }

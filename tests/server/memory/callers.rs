@@ -45,6 +45,43 @@ fn names_of_many_owners() {
     assert!(grown > 300 * count as u64, "{grown}");
 }
 
+/// Owners with a task each at many agents and of two tenants: the store holds fewer tasks then, since
+/// each scope takes bytes of it.
+#[test]
+fn scopes_of_few_owners() {
+    let rows = ["tenants_max=4", "owners_max=300", "tasks_max=12_000", "store_bytes_max=4_000_000"];
+    let agents: String = (0..AGENTS).map(|n| format!("[agents.a{n}]\nkind = \"echo\"\n")).collect();
+    let text = format!("tenants = \"any\"\n{agents}{BY_PROXY}tenants = [\"*\"]\n");
+    let mut watched = Watched::configured("memory_scopes_of_few.toml", &text, &rows);
+    let mut tcp = watched.server.connect();
+    let mut send = |owners: Range<usize>| {
+        for owner in owners {
+            let name = format!("{owner:0>250}");
+            let fields = [("X-User", &*name), ("A2A-Version", "1.0")];
+            for agent in 0..AGENTS {
+                let send = |tenant: usize| {
+                    let mut params = V1.params(Say { history: Some(0), ..say("x") });
+                    params["tenant"] = json!(format!("t{tenant}"));
+                    params["message"]["messageId"] = json!(format!("m-{tenant}"));
+                    rpc(V1.send(), &params)
+                };
+                let batch = format!("[{},{}]", send(0), send(1));
+                tcp.write(&post(&format!("/agents/a{agent}"), &fields, &batch));
+            }
+            for _ in 0..AGENTS {
+                let reply = tcp.reply();
+                assert!(!reply.text().contains("\"error\""), "{}", reply.text());
+            }
+        }
+    };
+    send(0..1);
+    watched.begin();
+    send(1..250);
+    let grown = watched.grown();
+    watched.assert_within(grown, &[NAMES, "store: task logs"]);
+    assert!(grown > 1_000_000, "{grown}");
+}
+
 /// What the issuer of the tests and the server share.
 pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
