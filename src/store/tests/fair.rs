@@ -4,9 +4,12 @@
 use std::{collections::HashMap, net::IpAddr};
 
 use super::*;
-use crate::store::{
-    charges::{Charges, Resource, TaskList},
-    idle::EndReason,
+use crate::{
+    limits::SCOPE_BYTES,
+    store::{
+        charges::{Charges, Resource, TaskList},
+        idle::EndReason,
+    },
 };
 
 const WORDS: &str = "evicted: the owner's share is full";
@@ -280,6 +283,8 @@ fn counted(store: &Store, held: &[(TaskKey, Holder)]) {
     assert_eq!(charges.len(), sums.len());
     for (holder, (tasks, bytes)) in sums {
         let charge = charges.find(holder).unwrap();
+        // Its one scope, in its one shard of the group.
+        let bytes = bytes + if holder.is_peer() { 0 } else { SCOPE_BYTES };
         assert_eq!(charge.held(Resource::Tasks), tasks);
         assert_eq!(charge.held(Resource::Bytes), bytes);
         let lists = [TaskList::Finished, TaskList::Waiting, TaskList::Running];
@@ -314,8 +319,9 @@ fn no_mix_of_holders_takes_from_one_below_its_share() {
             let charges = &fair.store.groups[0].charges;
             let own = charges.enter(holder);
             let shares = [Resource::Tasks, Resource::Bytes].map(|of| charges.shares(of));
-            // What a task holds that is as long as this one may be.
-            let fits = shares[0].fits(&own, 1) && shares[1].fits(&own, length + 2_000);
+            // What a task holds that is as long as this one may be, and its scope.
+            let bytes = length + 2_000 + SCOPE_BYTES;
+            let fits = shares[0].fits(&own, 1) && shares[1].fits(&own, bytes);
             let mut above: Vec<Holder> = held.iter().map(|(_, holder)| *holder).collect();
             above.retain(|holder| {
                 let charge = charges.find(*holder).unwrap();
