@@ -266,6 +266,7 @@ mod tests {
             generation: Generation::V1,
             agent: AgentIndex(0),
             refusal: None,
+            refused: None,
             status: 200,
             began_ns: 1_000,
             waited: true,
