@@ -158,6 +158,17 @@ impl ServerConfig {
     }
 }
 
+impl ServerConfig {
+    /// Tells the observer that a request was refused because of a limit, before any call of it
+    /// began; `owner`: whose it is, where that is known.
+    #[cold]
+    pub fn tell_limit(&self, worker: usize, limit: Option<&'static str>, owner: Option<&str>) {
+        if let (Some(observer), Some(limit)) = (&self.observer, limit) {
+            observer.limit_hit(&LimitHit { worker, limit, owner });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,17 +194,6 @@ mod tests {
             "HTTP//a",
         ] {
             assert!(!is_public_url(url), "{url}");
-        }
-    }
-}
-
-impl ServerConfig {
-    /// Tells the observer that a request was refused because of a limit, before any call of it
-    /// began; `owner`: whose it is, where that is known.
-    #[cold]
-    pub fn tell_limit(&self, worker: usize, limit: Option<&'static str>, owner: Option<&str>) {
-        if let (Some(observer), Some(limit)) = (&self.observer, limit) {
-            observer.limit_hit(&LimitHit { worker, limit, owner });
         }
     }
 }

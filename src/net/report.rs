@@ -96,7 +96,9 @@ struct LineGate(Mutex<OncePerSecond>);
 
 #[cfg(any(feature = "tls", feature = "otlp", feature = "client"))]
 impl LineGate {
-    const NEW: LineGate = LineGate(Mutex::new(OncePerSecond::NEVER));
+    const fn new() -> LineGate {
+        LineGate(Mutex::new(OncePerSecond::NEVER))
+    }
 
     fn note(&self, line: &dyn Display) {
         let passes =
@@ -110,14 +112,14 @@ impl LineGate {
 /// Says that a handshake of TLS came to nothing, at most once a second.
 #[cfg(feature = "tls")]
 pub(super) fn handshake(error: &dyn Display) {
-    static HANDSHAKES: LineGate = LineGate::NEW;
+    static HANDSHAKES: LineGate = LineGate::new();
     HANDSHAKES.note(&format_args!("a TLS handshake has failed: {error}"));
 }
 
 /// Says that the keys of an issuer could not be fetched, at most once a second.
 #[cfg(all(feature = "auth", feature = "client"))]
 pub(super) fn keys_not_fetched(url: &str, why: &dyn Display) {
-    static FAILED: LineGate = LineGate::NEW;
+    static FAILED: LineGate = LineGate::new();
     FAILED.note(&format_args!("no keys come from {url}: {why}"));
 }
 
@@ -125,14 +127,14 @@ pub(super) fn keys_not_fetched(url: &str, why: &dyn Display) {
 /// second; of its URL the origin alone.
 #[cfg(feature = "push")]
 pub(super) fn not_posted(origin: &str, why: &dyn Display) {
-    static FAILED: LineGate = LineGate::NEW;
+    static FAILED: LineGate = LineGate::new();
     FAILED.note(&format_args!("a webhook at {origin} took no post: {why}"));
 }
 
 /// Says that a webhook has stopped, at most once a second.
 #[cfg(feature = "push")]
 pub(super) fn webhook_stopped(letter: &crate::push::DeadLetter) {
-    static STOPPED: LineGate = LineGate::NEW;
+    static STOPPED: LineGate = LineGate::new();
     let crate::push::DeadLetter { number, origin, why, error, .. } = letter;
     let why = why.name();
     STOPPED.note(&format_args!(
@@ -143,7 +145,7 @@ pub(super) fn webhook_stopped(letter: &crate::push::DeadLetter) {
 /// Says that the collector of traces does not take spans, at most once a second.
 #[cfg(feature = "otlp")]
 pub(super) fn traces_lost(why: &dyn Display) {
-    static LOST: LineGate = LineGate::NEW;
+    static LOST: LineGate = LineGate::new();
     LOST.note(&format_args!("the collector of traces takes no spans, which are lost: {why}"));
 }
 

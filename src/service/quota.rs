@@ -42,8 +42,9 @@ pub struct Quota {
     pub request_kib: Option<Rate>,
     /// Open streams.
     pub streams: Option<u32>,
-    /// Tasks in no terminal state that do not wait for their client; and, counted for themselves, as many calls for which an agent
-    /// looks for a task that is not stored, or decides on the end of one.
+    /// Tasks in no terminal state that do not wait for their client; and, counted separately, as
+    /// many calls for which an agent looks for a task that is not stored, or decides on the end of
+    /// one.
     pub running_tasks: Option<u32>,
     /// KiB that these tasks hold together; and those calls as many.
     pub running_kib: Option<u32>,

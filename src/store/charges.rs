@@ -193,6 +193,8 @@ pub(super) struct Above<'s> {
     pub list: TaskList,
     /// It is that of a stranger.
     pub is_stranger: bool,
+    /// It is not that of the holder that needs room, which evicts its own tasks by other rules.
+    pub needs: Holder,
 }
 
 impl Charges {
@@ -334,7 +336,8 @@ impl Charges {
             let place = (first + step) % count;
             let charge = &table.all[place].charge;
             let is_candidate = charge.holder.is_stranger() || !above.is_stranger;
-            if is_candidate && above.shares.is_above(charge) && charge.has(above.list) {
+            let is_other = charge.holder != above.needs;
+            if is_candidate && is_other && above.shares.is_above(charge) && charge.has(above.list) {
                 let charge = Arc::clone(charge);
                 table.hand = place;
                 return Some(charge);

@@ -410,7 +410,7 @@ impl Store {
             true => charges.shares(need.resource),
             false => charges.least_shares(need.resource),
         };
-        let above = Above { shares, list, is_stranger };
+        let above = Above { shares, list, is_stranger, needs: need.charge.holder };
         (0..TRIES).any(|round| {
             let charge = charges.above(above, round > 0);
             charge.is_some_and(|charge| match list {

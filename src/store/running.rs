@@ -2,10 +2,10 @@
 //! hold; and whose bytes those of a task are. A task that waits for its client does not run: it has
 //! no place and no bytes here until a message or its agent continues it.
 //!
-//! Invariants: bytes are taken of a share before they are taken of the store, since a caller that
-//! has no share left makes nobody else's tasks leave. What is counted for a running task is at least
-//! what it holds, and exactly that between two edits. Nothing is taken beyond a share; one that a
-//! reload made smaller may be exceeded by what was taken before.
+//! Invariants: bytes are taken of a share before they are taken of the store, since a caller without
+//! a free share must not evict tasks of others. What is counted for a running task is at least what
+//! it holds, and exactly that between two edits. Nothing is taken beyond a share; one that a reload
+//! made smaller may be exceeded by what was taken before.
 //!
 //! What is taken of a share lies with the groups of shards: a group takes a portion more than it
 //! needs and gives back what it should not keep, so that workers that serve one owner seldom write
@@ -37,14 +37,14 @@ pub(super) struct RunningTasks {
 
 /// What is counted: tasks, and bytes.
 #[derive(Clone, Copy)]
-enum Kind {
+enum ShareUnit {
     Tasks = 0,
     Bytes = 1,
 }
 
 /// What all groups have taken for one owner, used or not.
 struct RunningOfOwner {
-    /// By [`Kind`].
+    /// By [`ShareUnit`].
     taken: [AtomicU64; 2],
     /// The `own_most` and the `kib_max` of the share with which the owner's last task began.
     own_most: AtomicU32,
@@ -54,7 +54,7 @@ struct RunningOfOwner {
 /// What one group keeps for one owner.
 #[derive(Default)]
 struct SpareOfOwner(
-    /// By [`Kind`].
+    /// By [`ShareUnit`].
     [AtomicU64; 2],
 );
 
@@ -71,7 +71,7 @@ struct Count<'r> {
     taken: &'r AtomicU64,
     spares: &'r [Box<[SpareOfOwner]>],
     owner: usize,
-    kind: Kind,
+    kind: ShareUnit,
 }
 
 impl<'r> Count<'r> {
@@ -82,8 +82,8 @@ impl<'r> Count<'r> {
     /// What a group takes of a share of this size beyond its need.
     fn portion(&self, most: u64) -> u64 {
         let portion_max = match self.kind {
-            Kind::Tasks => PORTION_TASKS,
-            Kind::Bytes => PORTION_BYTES,
+            ShareUnit::Tasks => PORTION_TASKS,
+            ShareUnit::Bytes => PORTION_BYTES,
         };
         portion_max.min(most / self.spares.len() as u64 / PORTIONS)
     }
@@ -288,7 +288,7 @@ impl RunningTasks {
         for (of_owner, number) in self.owners.iter().zip(0..).skip(1) {
             let is_taken = of_owner.taken.iter().any(|taken| taken.load(Relaxed) > 0);
             let used = |kind| self.counted(OwnerIndex(number), kind).used();
-            if is_taken && (used(Kind::Tasks) > 0 || used(Kind::Bytes) > 0) {
+            if is_taken && (used(ShareUnit::Tasks) > 0 || used(ShareUnit::Bytes) > 0) {
                 each(number);
             }
         }
@@ -307,16 +307,16 @@ impl RunningTasks {
     }
 
     fn tasks(&self, owner: OwnerIndex) -> Count<'_> {
-        self.counted(owner, Kind::Tasks)
+        self.counted(owner, ShareUnit::Tasks)
     }
 
     fn bytes(&self, owner: OwnerIndex) -> Count<'_> {
-        self.counted(owner, Kind::Bytes)
+        self.counted(owner, ShareUnit::Bytes)
     }
 
     /// What is counted of one kind for an owner that there is.
     #[inline]
-    fn counted(&self, owner: OwnerIndex, kind: Kind) -> Count<'_> {
+    fn counted(&self, owner: OwnerIndex, kind: ShareUnit) -> Count<'_> {
         let owner = owner.0 as usize;
         let taken = &self.owners[owner].taken[kind as usize];
         Count { taken, spares: &self.spares, owner, kind }

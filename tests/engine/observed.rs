@@ -108,9 +108,6 @@ fn what_is_no_call_is_told_without_an_operation() {
         (&nothing, FaultKind::MethodNotFound),
     ] {
         lab.ask(&post("/", &[("A2A-Version", "1.0")], body));
-        if body == "[]" {
-            continue;
-        }
         let call = notes.one();
         assert_eq!((call.op, call.refusal.unwrap().kind), (None, kind), "{body}");
     }

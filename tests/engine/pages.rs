@@ -210,7 +210,7 @@ fn no_name_of_somebody_elses_leads_to_the_admin_listener() {
 
 #[test]
 fn what_is_administered_is_on_the_admin_listener_alone_and_no_page_changes_it() {
-    let listener = Peer { is_admin: true, ..from("127.0.0.1") };
+    let listener = Peer { is_admin: true, is_loopback: true, ..from("127.0.0.1") };
     let mut lab = lab(false);
     let mut ask = |peer, method: &str, path: &str, lines: &str| {
         let peer = lab.open_to(peer);

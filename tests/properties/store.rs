@@ -1,6 +1,6 @@
-//! The store is a sorted list of tasks for each worker that forgets the oldest finished ones of a
-//! holder first, and then those that wait: any sequence of steps gives what a naive twin gives, and no limit is ever exceeded. What its tap
-//! is told is enough to make the same tasks again.
+//! The store is a sorted list of tasks for each worker that evicts the oldest finished ones of a
+//! holder first, and then its waiting ones: any sequence of steps gives what a naive twin gives, and
+//! no limit is ever exceeded. What its tap records is enough to make the same tasks again.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -109,6 +109,9 @@ struct Twin {
     /// before.
     asked: Option<(usize, OwnerIndex)>,
     ended: Vec<TaskKey>,
+    /// The owners that had more than their share of the shards of a worker before, if one more
+    /// owner comes: they may have to give way to others.
+    above: HashSet<(usize, OwnerIndex)>,
     gone: u64,
     bits: u128,
 }
@@ -197,6 +200,7 @@ pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
         last: (0..workers.next_power_of_two()).map(|group| (0, 0, group)).collect(),
         asked: None,
         ended: Vec::new(),
+        above: HashSet::new(),
         gone: 0,
         bits: 1,
     };
@@ -344,6 +348,8 @@ impl Twin {
             .any(|known| known.scope == scope && Some(&known.id) == chosen.as_ref());
         self.asked = None;
         let store = &self.store;
+        // Room may be made for one that is refused, in shards that are not known then.
+        self.asked = None;
         let reserved = match store.reserve(new, self.now) {
             Ok(reserved) => reserved,
             // What was taken may have been evicted to make room for its successor.
@@ -389,7 +395,7 @@ impl Twin {
             store.commit_new(&reserved, Generation::V1, said.view(), &events, self.now, read);
         drop(reserved);
         let Ok((state, seq, at_ms, look)) = made else { return };
-        self.forget_gone();
+        self.forget_gone(Some((scope, &id, key)));
         let mut known = Known {
             key,
             scope,
@@ -443,8 +449,12 @@ impl Twin {
         }
     }
 
-    /// Applies a change to one task, here and there.
-    fn change(&mut self, at: usize, change: &mut dyn FnMut(&mut peregrine::store::Edit<'_>)) {
+    /// Applies a change to one task, here and there; returns where the task is known now.
+    fn change(
+        &mut self,
+        at: usize,
+        change: &mut dyn FnMut(&mut peregrine::store::Edit<'_>),
+    ) -> usize {
         let mut known = self.known.remove(at);
         self.asked = Some((known.group, known.scope.owner));
         let status_before = known.looks.len();
@@ -457,7 +467,7 @@ impl Twin {
             (task.state(), task.seq(), task.updated_ms(), task.status_seq() != before)
         });
         let (state, seq, at_ms, is_new) = result.expect("a known task is stored");
-        self.forget_gone();
+        self.forget_gone(Some((known.scope, &known.id, known.key)));
         if seq != known.seq {
             for reader in
                 self.readers.iter_mut().filter(|r| TaskKey::of(&r.cursor.handle) == known.key)
@@ -471,16 +481,18 @@ impl Twin {
         if is_new {
             self.stamp(&mut known, at_ms);
         }
+        let at = at.min(self.known.len());
         self.known.insert(at, known);
+        at
     }
 
     fn publish(&mut self, tape: &mut Tape<'_>) {
-        let Some(at) = self.pick(tape) else { return };
+        let Some(mut at) = self.pick(tape) else { return };
         for _ in 0..=tape.next(3) {
             let mut events = EventBuf::default();
             self.event(tape, &mut events);
             let was_terminal = self.known[at].state.is_terminal();
-            self.change(at, &mut |edit| match edit.apply_all(&events, None) {
+            at = self.change(at, &mut |edit| match edit.apply_all(&events, None) {
                 Ok(()) => assert!(!was_terminal),
                 Err(Refused::Terminal) => assert!(was_terminal),
                 Err(_) => assert_eq!(edit.task().state(), TaskState::Failed),
@@ -713,14 +725,14 @@ impl Twin {
     }
 
     /// Notes what the store has ended to make room, and forgets what was evicted, if it was right to
-    /// evict it.
-    fn forget_gone(&mut self) {
+    /// evict it; `current` is the task for which there was to be room.
+    fn forget_gone(&mut self, current: Option<(Scope, &[u8], TaskKey)>) {
         let (mut kept, gone): (Vec<Known>, Vec<Known>) = std::mem::take(&mut self.known)
             .into_iter()
             .partition(|known| self.store.read(known.key, |_| ()).is_some());
         // It has had its stamp before it left.
         for known in gone.iter().filter(|known| !known.state.is_terminal()) {
-            assert!(self.may_end(known, &kept, &gone));
+            assert!(self.may_end(known));
             self.next_stamp(known.group, self.now.unix_ms);
         }
         for known in &mut kept {
@@ -746,7 +758,12 @@ impl Twin {
             assert!(is_expired || (is_oldest && self.may_go(known)));
         }
         for known in &gone {
-            assert_eq!(self.store.find(known.scope, &known.id), self.find(known.scope, &known.id));
+            let is_current = |current: &(Scope, &[u8], TaskKey)| {
+                (current.0, current.1) == (known.scope, &known.id[..])
+            };
+            let successor = current.filter(is_current).map(|(.., key)| key);
+            let found = self.find(known.scope, &known.id).or(successor);
+            assert_eq!(self.store.find(known.scope, &known.id), found);
             self.wake_readers(known.key);
         }
         self.gone += gone.len() as u64;
@@ -761,20 +778,44 @@ impl Twin {
     }
 
     /// Whether an unfinished task could be ended: one that waits, for its owner; or one of an owner
-    /// with more than its part of all tasks, for another.
-    fn may_end(&self, known: &Known, kept: &[Known], gone: &[Known]) -> bool {
+    /// above its share, for another.
+    fn may_end(&self, known: &Known) -> bool {
         let Some((_, asked)) = self.asked else { return true };
-        let of_owner = |k: &&Known| k.scope.owner == known.scope.owner;
-        let held = kept.iter().chain(gone).filter(of_owner).count();
-        let is_own = asked == known.scope.owner;
-        (is_own && known.state.is_interrupted()) || (!is_own && held > 1)
+        match asked == known.scope.owner {
+            true => known.state.is_interrupted(),
+            false => self.above.contains(&(known.group, known.scope.owner)),
+        }
+    }
+
+    /// The owners above their share of the shards of a worker, if one more owner comes.
+    fn above(&self) -> HashSet<(usize, OwnerIndex)> {
+        let groups = self.last.len();
+        let mut held: HashMap<(usize, OwnerIndex), (usize, usize)> = HashMap::new();
+        for known in &self.known {
+            let sum = held.entry((known.group, known.scope.owner)).or_default();
+            let bytes = self.store.read(known.key, |task| task.heap_bytes()).unwrap_or_default();
+            // The bytes of its scope at most, if there are any.
+            *sum = (sum.0 + 1, sum.1 + bytes + SCOPE_BYTES);
+        }
+        // Each of the 16 shards of a worker keeps bytes back for the last words of a task.
+        let bytes_max = self.limits.store_bytes_max;
+        let bytes_max = bytes_max - (groups * 16 * 256).min(bytes_max / 2);
+        let is_above = |(group, tasks, bytes): (usize, usize, usize)| {
+            let holders = held.keys().filter(|(of, _)| *of == group).count() + 1;
+            let share = |most: usize| most / groups / holders;
+            tasks > share(self.limits.tasks_max) || bytes > share(bytes_max)
+        };
+        let above =
+            held.iter().filter(|((group, _), (tasks, bytes))| is_above((*group, *tasks, *bytes)));
+        above.map(|(whose, _)| *whose).collect()
     }
 
     /// Counts the rest of what was known.
     fn check(&mut self) {
-        self.forget_gone();
+        self.forget_gone(None);
         let ended = self.known.iter().filter(|known| known.state.is_terminal());
         self.ended = ended.map(|known| known.key).collect();
+        self.above = self.above();
         let stats = self.store.stats();
         assert_eq!(stats.evicted.iter().sum::<u64>(), self.gone);
         assert_eq!(stats.tasks, self.known.len() as u64);
@@ -827,11 +868,11 @@ impl Twin {
 
     /// Whether a finished task could leave for the owner that needed room: of its own, those in the
     /// shards of its worker leave, but for where these have none or others have far older ones. One
-    /// of another owner leaves where that has more than one.
+    /// of another owner leaves where that is above its share.
     fn may_go(&self, gone: &Known) -> bool {
         let Some((asked, owner)) = self.asked else { return true };
         if gone.scope.owner != owner {
-            return self.known.iter().any(|known| known.scope.owner == gone.scope.owner);
+            return self.above.contains(&(gone.group, gone.scope.owner));
         }
         let ended = |known: &&Known| self.ended.contains(&known.key) && known.scope.owner == owner;
         let mut ended = self.known.iter().filter(ended);

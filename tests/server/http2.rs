@@ -390,7 +390,7 @@ fn calls_that_are_not_as_grpc_wants_them() {
             (SEND, &whole[..3], 3, "the message is cut short"),
             (SEND, &twice, 3, "the request has more than one message"),
             (SEND, b"", 3, "the request has no message"),
-            (SEND, &compressed, 12, "compressed messages are not read"),
+            (SEND, &compressed, 13, "a message is compressed without grpc-encoding"),
             (SEND, b"\0\0\0\0\x02\x0a\x05", 3, message),
             (SEND, b"\0\0\0\0\x03\x12\x01\xff", 3, message),
             (SEND, b"\0\xff\xff\xff\xff", 8, large),

@@ -147,7 +147,7 @@ impl BatchCaller {
             let key = self.key.as_deref().map(|key| ("X-API-Key", key));
             let fields: Vec<_> = key.into_iter().chain([("A2A-Version", "1.0")]).collect();
             self.tcp.write(&post(&self.path, &fields, &format!("[{}]", calls.join(","))));
-            answers += &self.tcp.reply().text();
+            answers += self.tcp.reply().text();
         }
         answers
     }

@@ -127,8 +127,8 @@ fn the_extended_card_is_off_unless_it_is_asked_for() {
 #[test]
 fn memory_is_one_number() {
     let limits = |words: &str| serve(words).unwrap().setup.limits;
-    let divided = limits("serve --workers 6 --memory 512M");
-    assert!(divided.memory_bytes_max(6, false) <= 512 << 20);
+    let divided = limits("serve --workers 6 --memory 544M");
+    assert!(divided.memory_bytes_max(6, false) <= 544 << 20);
     assert!(limits("serve --workers 6").memory_bytes_max(6, false) <= memory_bytes_default(6));
     // Whatever comes first, what is set by hand wins, even to the value it had anyway.
     let all = Limits::default().store_bytes_max;
