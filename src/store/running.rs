@@ -2,8 +2,8 @@
 //! hold; and whose bytes those of a task are. A task that waits for its client does not run: it has
 //! no place and no bytes here until a message or its agent continues it.
 //!
-//! Invariants: bytes are taken of a share before they are taken of the store, since a caller without
-//! a free share must not evict tasks of others. What is counted for a running task is at least what
+//! Invariants: bytes are taken of a share before they are taken of the store, since a caller whose
+//! share is full must not evict tasks of others. What is counted for a running task is at least what
 //! it holds, and exactly that between two edits. Nothing is taken beyond a share; one that a reload
 //! made smaller may be exceeded by what was taken before.
 //!
