@@ -3,9 +3,9 @@
 //! no place and no bytes here until a message or its agent continues it.
 //!
 //! Invariants: bytes are taken of a share before they are taken of the store, since a caller whose
-//! share is full must not evict tasks of others. What is counted for a running task is at least what
-//! it holds, and exactly that between two edits. Nothing is taken beyond a share; one that a reload
-//! made smaller may be exceeded by what was taken before.
+//! share is full must not evict tasks of others. What is counted for a running task is at least
+//! what it holds, and exactly that between two edits. Nothing is taken beyond a share; one that a
+//! reload made smaller may be exceeded by what was taken before.
 //!
 //! What is taken of a share lies with the groups of shards: a group takes a portion more than it
 //! needs and gives back what it should not keep, so that workers that serve one owner seldom write
