@@ -38,6 +38,7 @@ impl LocalAddr {
     }
 
     /// Whether it is the place of whoever runs the server.
+    #[cfg(feature = "tls")]
     pub(super) fn is_admin(self) -> bool {
         self.is_admin
     }

@@ -131,6 +131,7 @@ impl std::error::Error for AgentError {}
 
 impl Agents {
     /// The name of an agent, unless it was removed.
+    #[cfg(feature = "net")]
     pub(crate) fn name_of(&self, agent: AgentIndex) -> Option<String> {
         self.0.agents.profile(agent).map(|profile| profile.name.clone())
     }

@@ -14,6 +14,7 @@ mod idempotency;
 mod late;
 mod missing;
 mod names;
+#[cfg(feature = "net")]
 mod operate;
 #[cfg(not(feature = "push"))]
 #[path = "no_push.rs"]
@@ -57,8 +58,10 @@ use idempotency::KnownSends;
 use timer::AllTimers;
 use undecided::UndecidedCancels;
 
+#[cfg(feature = "net")]
 pub use crate::store::SurveyedTask;
 pub use change::{AgentChange, AgentError, Agents};
+#[cfg(feature = "net")]
 pub use operate::{NotOperated, Operated, OperatorFilter};
 #[cfg(feature = "push")]
 pub use push::ShownPost;

@@ -267,6 +267,7 @@ fn owner(kind: CredentialKind, issuer: &str, name: &str) -> String {
 }
 
 /// Whether an operator means this owner by `wanted`: all of it, or the principal's name alone.
+#[cfg(feature = "net")]
 pub(crate) fn is_owner_named(owner: &str, wanted: &str) -> bool {
     owner == wanted || owner.splitn(3, ' ').nth(2) == Some(wanted)
 }

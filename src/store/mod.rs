@@ -32,6 +32,7 @@ mod scopes;
 mod shard;
 mod slab;
 mod spaces;
+#[cfg(feature = "net")]
 mod survey;
 mod survivors;
 mod sync;
@@ -58,6 +59,8 @@ use crate::{
     service::{AgentIndex, Handle, Now, Scope, tap::Tap},
 };
 
+#[cfg(feature = "net")]
+pub use self::survey::{AnyTask, SurveyFilter, SurveyPage, SurveyedTask};
 pub use self::{
     edit::Edit,
     held::HeldBytes,
@@ -67,7 +70,6 @@ pub use self::{
     reserve::{NewTask, Reserved, ReservedBuf},
     slab::StoredTask,
     spaces::{ScopeNames, SpaceName},
-    survey::{AnyTask, SurveyFilter, SurveyPage, SurveyedTask},
 };
 #[cfg(feature = "internals")]
 pub use self::{group::Eviction, page::PageToken};

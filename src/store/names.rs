@@ -295,6 +295,7 @@ impl SpaceNames {
     }
 
     /// The numbers of the names that are wanted.
+    #[cfg(feature = "net")]
     pub fn numbers_of(&self, is_wanted: impl Fn(&str) -> bool) -> BTreeSet<u32> {
         let table = lock(&self.table);
         let wanted = table.numbers.iter().filter(|(name, _)| is_wanted(name));

@@ -5,9 +5,11 @@
 //! It holds [`SCOPE_BYTES`] of `store_bytes_max` from its first task in the shard to its last.
 
 use super::shard::{HashedMap, Orders, remove, spread};
+#[cfg(feature = "net")]
+use crate::service::AgentIndex;
 use crate::{
     limits::SCOPE_BYTES,
-    service::{AgentIndex, Scope, TenantIndex},
+    service::{Scope, TenantIndex},
 };
 
 /// The scopes that have tasks in a shard.
@@ -58,6 +60,7 @@ impl Scopes {
     }
 
     /// Each scope with its orders.
+    #[cfg(feature = "net")]
     pub fn each(&self) -> impl Iterator<Item = (Scope, &Orders)> {
         let plain = (0..).map(AgentIndex).zip(&self.plain);
         let plain =

@@ -3,18 +3,22 @@
 //! Law: a name is given a number by a call that may make a task, and by no other. A name without a
 //! number has no tasks.
 
-use std::{collections::BTreeSet, sync::Arc};
+#[cfg(feature = "net")]
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::{
     Store, TaskKey,
     names::{NoNumber, Number, NumberSet, SaidName, SpaceNames},
     running::RunningTasks,
 };
+#[cfg(feature = "net")]
+use crate::service::principal::is_owner_named;
 use crate::{
     fault::{Fault, FaultKind},
     limits::Limits,
     model::TaskState,
-    service::{Now, NumberHint, OwnerIndex, Scope, TenantIndex, principal::is_owner_named},
+    service::{Now, NumberHint, OwnerIndex, Scope, TenantIndex},
 };
 
 /// Numbers that no name is given: their scopes have no tasks.
@@ -51,6 +55,7 @@ pub struct ScopeNames {
 impl Spaces {
     /// The numbers of the owners that an operator means by a name; several where callers of one
     /// name have other kinds of credentials, or other issuers.
+    #[cfg(feature = "net")]
     pub fn owners_named(&self, name: &str) -> BTreeSet<u32> {
         self.owners.numbers_of(|owner| is_owner_named(owner, name))
     }
@@ -124,6 +129,7 @@ impl OwnerNumber<'_> {
 
 impl Store {
     /// The names of the scope of a task that is stored.
+    #[cfg(feature = "net")]
     pub fn names_of(&self, scope: Scope) -> ScopeNames {
         self.spaces.names(scope)
     }
