@@ -388,7 +388,7 @@ struct RetainedScopes {
     are_shared: bool,
 }
 
-/// Leaves out the scopes that nothing asks for, of what somebody else than the configuration says.
+/// Drops the scopes that nothing asks for, unless they stand in the configuration.
 fn retain_scopes(
     admission: Admission,
     kind: CredentialKind,

@@ -203,7 +203,7 @@ mod tests {
             peers.count_failure(peer(n), at(1));
         }
         assert!(peers.has_failed(peer(0), at(2)));
-        // Who found no slot shares one entry, which has failed as well.
+        // Peers without a slot share one entry, which has failed as well.
         assert!(peers.has_failed(peer(200_000), at(2)));
         let checks = (0..2 * UNNOTED_CHECKS_MAX)
             .take_while(|n| {

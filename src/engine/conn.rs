@@ -130,7 +130,7 @@ pub struct Conn {
     cors: CorsAnswer,
 }
 
-/// What a connection does, to whoever has to end one of many: the first of these ends first.
+/// What a connection does. Where one of many has to end, the first of these ends first.
 #[cfg(feature = "net")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Activity {

@@ -376,7 +376,7 @@ mod tests {
         let (running, owner) = (RunningTasks::new(3, 4), OwnerIndex(3));
         let few = RunningShare { most: 2, ..share(10_000) };
         running.take(0, owner, Some(&share(10_000))).unwrap();
-        // The first group keeps a portion, which counts for nobody.
+        // The first group keeps a portion, which counts as unused.
         assert_eq!(running.take(3, owner, Some(&few)), Ok(()));
         assert_eq!(running.take(0, owner, Some(&few)), Err(Refused::ShareTaken(2)));
         assert_eq!(running.take(0, owner, Some(&share(10_000))), Ok(()));

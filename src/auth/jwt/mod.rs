@@ -79,7 +79,7 @@ pub struct VerifiedToken {
 pub enum TokenRefusal {
     /// No key of the issuer has its `kid`. There may be newer keys.
     UnknownKey,
-    /// It has expired, or is not valid yet, whoever signed it.
+    /// It has expired, or is not valid yet; its signature was not verified.
     Expired(&'static str),
     /// It is wrong, whatever keys there are.
     Wrong(&'static str),

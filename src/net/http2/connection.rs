@@ -125,7 +125,7 @@ impl<S: Transport> Http2Connection<S> {
         self.watch(cx)
     }
 
-    /// Notes what the connection does, and for whom.
+    /// Notes what the connection does, and for which peer.
     fn note_activity(&self) {
         let shared = &self.shared;
         self.permit.note(match (shared.active.get(), shared.is_authenticated.get()) {

@@ -261,7 +261,7 @@ impl SendShard {
         self.count -= 1;
         let free = std::mem::replace(&mut self.free, number);
         if let Some(entry) = self.entry_mut(number) {
-            // A free slot is nobody's turn.
+            // A free slot is skipped.
             entry.stage = SendStage::Message { turn: 0 };
             entry.links = Links { chain: free, ..Links::default() };
         }

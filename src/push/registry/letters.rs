@@ -392,7 +392,7 @@ mod tests {
         assert!(webhooks.left_task(1).is_some());
         assert_eq!(webhooks.drop_all_dead(), 2);
         assert_eq!((webhooks.counted(), webhooks.lock().changes.left.bytes()), ((0, 0), 0));
-        // One that nobody needs is not retained.
+        // A task that no webhook needs is not retained.
         let watch = set(&webhooks, 4, 0, "a", URL).unwrap();
         leave_needed(&webhooks, 4);
         assert!(watch.is_over() && webhooks.left_task(4).is_none());

@@ -26,7 +26,7 @@ fn stranger(last: u8) -> NewTask<'static> {
     NewTask { peer: Holder::peer(Some(IpAddr::from([192, 0, 2, last])), true), ..new(0) }
 }
 
-/// A store, and who makes tasks in it.
+/// A store, and the next bits and time for tasks in it.
 struct Fair {
     store: Store,
     bits: u128,
@@ -204,7 +204,7 @@ fn a_newcomer_gets_its_share_whatever_the_others_tasks_do() {
     assert_eq!((fair.stored(&waiting), fair.ended()), (3, 1));
     let more = fair.fill(peer(3), Working, 2);
     assert_eq!((fair.stored(&running), fair.stored(&waiting)), (3, 3));
-    // Each has its share now, and whoever wants more waits for its own.
+    // Each has its share now, and a holder that needs more waits for its own tasks to end.
     for who in [owner(1), peer(3)] {
         let Err(Refused::OwnShareFull { retry_s }) = fair.make(who, Working) else { panic!() };
         assert!((3_590..=3_601).contains(&retry_s), "{retry_s}");
