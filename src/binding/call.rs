@@ -11,6 +11,7 @@ use crate::{
         CallScratch, CallerShare, Endpoint, Handled, RequestSource, ServerConfig,
         admission::Admitted,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
+        coded,
         extensions::{self, DeclaredExtensions},
         make::make,
         observed::{CallBegin, refusal_of},
@@ -96,7 +97,19 @@ impl<'x> CallContext<'x> {
             self.writer.fields = extensions::fields(declared, head);
         }
         self.writer.fields.extend(cors.fields(cors.of(head)).get());
+        if head.is_coded() {
+            self.writer.fields.extend(coded::ACCEPTED);
+        }
         self.extensions = Some(named.into());
+    }
+
+    /// RFC 9110 §12.5.3: the response to content with a coding lists the codings that are read.
+    #[cold]
+    pub fn name_codings(&mut self) {
+        // With extensions, `name_extensions_of` has listed them.
+        if self.extensions.is_none() {
+            self.writer.fields.extend(coded::ACCEPTED);
+        }
     }
 
     /// Where the client asked.

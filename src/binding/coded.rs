@@ -1,4 +1,5 @@
-//! Content with a coding (`Content-Encoding`), decoded after its caller was admitted.
+//! Content with a coding (`Content-Encoding`), decoded after its caller was admitted. Each response
+//! to such a request lists the accepted codings (RFC 9110 §12.5.3).
 //!
 //! Decoded content lives as long as its request is handled, in one turn of a worker, with the
 //! buffers of a large body: of those there are `large_bodies_max`, and the parser, which else
@@ -7,7 +8,7 @@
 use crate::{
     binding::body_limit::{BodyLimit, RequestRefusal},
     fault::{Fault, FaultKind},
-    http::{ACCEPTED_CODINGS, ContentCoding, FieldLinesBuf, Head, InflateError},
+    http::{ACCEPTED_CODINGS, ContentCoding, FieldLines, Head, InflateError, field_lines},
     json::{self, Source},
 };
 
@@ -22,15 +23,20 @@ impl DecodedBody {
     }
 }
 
-/// Content that is not read: why, under which status, and with which fields.
+/// Content that is not read: why, and under which status.
 pub struct CodingRefusal {
     /// Why.
     pub fault: Fault,
     /// The status of HTTP, if it is not that of the fault in its dialect.
     pub status: Option<u16>,
-    /// RFC 9110 §15.5.16: the codings that are accepted.
-    pub fields: FieldLinesBuf,
 }
+
+/// The codings that are accepted (RFC 9110 §12.5.3, and §15.5.16 for 415).
+pub const ACCEPTED: FieldLines<'static> = if cfg!(feature = "compression") {
+    field_lines!("Accept-Encoding": "gzip, deflate")
+} else {
+    field_lines!("Accept-Encoding": "identity")
+};
 
 /// The content of a request, if it has a coding; `None`: it is as it came.
 ///
@@ -54,12 +60,10 @@ pub fn decode(
 }
 
 fn unsupported(said: &str) -> Box<CodingRefusal> {
-    let mut fields = FieldLinesBuf::default();
-    fields.push("Accept-Encoding", ACCEPTED_CODINGS);
     let shown: String = said.chars().take(64).collect();
     let why = format!("Content-Encoding {shown:?} is not supported; accepted: {ACCEPTED_CODINGS}");
     let fault = Fault::because(FaultKind::ContentTypeNotSupported, why);
-    Box::new(CodingRefusal { fault, status: Some(415), fields })
+    Box::new(CodingRefusal { fault, status: Some(415) })
 }
 
 fn refusal(coding: ContentCoding, error: InflateError, limit: BodyLimit) -> Box<CodingRefusal> {
@@ -74,5 +78,5 @@ fn refusal(coding: ContentCoding, error: InflateError, limit: BodyLimit) -> Box<
             (Fault { limit, ..fault }, Some(status))
         }
     };
-    Box::new(CodingRefusal { fault, status, fields: FieldLinesBuf::default() })
+    Box::new(CodingRefusal { fault, status })
 }

@@ -46,6 +46,7 @@ pub fn handle<'x>(
             cx.name_extensions();
             match head.method() {
                 Method::Post if head.is_coded() => {
+                    cx.name_codings();
                     let limit = BodyLimit::in_dialect(target.endpoint.dialect, &cx.config.limits);
                     return match coded::decode(head, body.bytes(), limit) {
                         Ok(None) => jsonrpc::handle(cx, buffers, body),
@@ -68,6 +69,7 @@ pub fn handle<'x>(
             cx.tell_admitted();
             cx.name_extensions();
             if head.is_coded() && head.method() == Method::Post {
+                cx.name_codings();
                 let limit = BodyLimit::ordinary(&cx.config.limits);
                 return match coded::decode(head, body.bytes(), limit) {
                     Ok(None) => rest::handle(cx, head, target, buffers, body),

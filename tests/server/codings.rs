@@ -90,6 +90,7 @@ fn requests_with_a_coding_are_read() {
                 let field = format!("Content-Encoding: {coding}\r\n");
                 let answer = reply(&rig, &post(path, &field, &content));
                 assert_eq!(answer.status, 200, "{coding}: {}", answer.text());
+                assert_eq!(answer.field("accept-encoding"), Some("gzip, deflate"));
                 assert_said(&answer.json(), &text);
             }
             let packed = gzip(&plain);
@@ -112,6 +113,26 @@ fn requests_with_a_coding_are_read() {
                 assert_said(&serde_json::from_slice(&content).unwrap(), &text);
             });
         }
+    }
+}
+
+/// Once, also where extensions are named, which are looked up again for the tenant's agent.
+#[test]
+fn accepted_codings_are_listed_once() {
+    let rig = Rig::echo();
+    let listed = |fields: &str, content: &[u8]| {
+        let answer = reply(&rig, &post("/", fields, content));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.fields.iter().filter(|(name, _)| name == "Accept-Encoding").count()
+    };
+    let plain = body("/", "x");
+    for more in ["", "A2A-Extensions: https://example.com/x\r\n"] {
+        assert_eq!(listed(more, &plain), 0, "{more}");
+        assert_eq!(
+            listed(&format!("Content-Encoding: gzip\r\n{more}"), &gzip(&plain)),
+            1,
+            "{more}"
+        );
     }
 }
 

@@ -68,10 +68,7 @@ pub fn refuse_coding(
             cx.tell_refused(None, &format, &fault);
             return Handled::Answered;
         }
-        (Ok(()), Some(status)) => {
-            cx.writer.fields.extend(refusal.fields.get());
-            cx.writer.refuse_under(status, &format, &refusal.fault);
-        }
+        (Ok(()), Some(status)) => cx.writer.refuse_under(status, &format, &refusal.fault),
         (Ok(()), None) => cx.writer.refuse(&format, &refusal.fault),
     }
     cx.tell_refused(None, &format, &refusal.fault);

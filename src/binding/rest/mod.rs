@@ -147,14 +147,13 @@ pub fn refuse_coding(
     refusal: CodingRefusal,
 ) -> Handled {
     cx.begin_call(body_bytes);
-    let CodingRefusal { mut fault, mut status, fields } = refusal;
+    let CodingRefusal { mut fault, mut status } = refusal;
     if let Err(refused) = cx.take_request(body_bytes) {
         (fault, status) = (refused, None);
     }
     let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
     let form = version::rest(asked.as_deref(), target.form, forms, false).unwrap_or(target.form);
     let status = status.unwrap_or_else(|| (form.status)(&fault));
-    cx.writer.fields.extend(fields.get());
     refuse_call(cx, head, None, (form, fault, status, FieldLines::NONE))
 }
 
