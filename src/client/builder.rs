@@ -89,6 +89,17 @@ impl ClientBuilder {
         self
     }
 
+    /// The tenant to call, in place of the one that the interface names (A2A 1.0 §8.3.2); empty:
+    /// the interface's. Every request names it: 1.0 in its messages, over HTTP+JSON before the path.
+    /// A URL that ends with `/tenants/NAME` gets it as its last segment, in every version. An
+    /// interface with neither place, as in 0.3 at other URLs, is passed over, and so is one of gRPC
+    /// whose tenant is the card's name, since that names the agent; `NoTenant` where no other is.
+    #[must_use]
+    pub fn tenant(mut self, tenant: impl Into<String>) -> ClientBuilder {
+        self.wants.tenant = Some(tenant.into()).filter(|tenant| !tenant.is_empty());
+        self
+    }
+
     /// The dialect to speak (`docs/dialects.md`), whatever the interface looks like.
     #[must_use]
     pub fn dialect(mut self, name: &'static str) -> ClientBuilder {
@@ -169,7 +180,8 @@ impl ClientBuilder {
     /// it came from at last.
     ///
     /// # Errors
-    /// [`ClientError`], but never `Card`, `CardSignature`, `NoInterface` or `BelowFloor`.
+    /// [`ClientError`], but never `Card`, `CardSignature`, `NoInterface`, `BelowFloor` or
+    /// `NoTenant`.
     pub async fn find_card_json<T: Transport>(
         &self,
         transport: &T,
@@ -199,7 +211,8 @@ impl ClientBuilder {
     /// came from a URL.
     ///
     /// # Errors
-    /// `NoInterface` or `BelowFloor`; `CardSignature` with [`ClientBuilder::card_keys`].
+    /// `NoInterface`, `BelowFloor` or `NoTenant`; `CardSignature` with
+    /// [`ClientBuilder::card_keys`].
     pub fn connect_over<T: Transport>(
         self,
         transport: T,
@@ -263,6 +276,7 @@ impl From<ChooseError> for ClientError {
             ChooseError::BelowFloor { newest, floor } => {
                 ClientErrorKind::BelowFloor { newest, floor }
             }
+            ChooseError::NoTenant { .. } => ClientErrorKind::NoTenant,
             ChooseError::UnknownVersion(_) | ChooseError::NoInterface { .. } => {
                 ClientErrorKind::NoInterface
             }

@@ -60,6 +60,8 @@ pub enum ClientErrorKind {
         /// The floor.
         floor: ProtocolVersion,
     },
+    /// The interface has no place for the tenant that the caller wants.
+    NoTenant,
     /// The card says that the agent does not do it; what.
     NotDeclared(&'static str),
     /// The generation or dialect of the server has no way to say it.

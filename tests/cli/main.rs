@@ -27,6 +27,7 @@ mod send;
 mod settings;
 mod streams;
 mod tasks;
+mod tenants;
 mod terminal;
 mod types;
 mod usage;

@@ -186,6 +186,9 @@ fn builder(settings: &Settings) -> Result<ClientBuilder, CommandFailure> {
         let version = ProtocolVersion::parse(text).filter(|one| one.generation().is_some());
         builder = builder.version(version.ok_or_else(wrong)?);
     }
+    if let Some(tenant) = settings.text("tenant") {
+        builder = builder.tenant(tenant);
+    }
     if let Some(name) = settings.text("dialect").filter(|name| *name != "standard") {
         if first_call(name).is_none() {
             return Err(settings.wrong("dialect", name, "no dialect; see docs/dialects.md"));

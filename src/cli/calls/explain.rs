@@ -117,6 +117,11 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             (named(FaultKind::VersionNotSupported), Some(on.command("card get", "")))
         }
         ClientErrorKind::NoInterface => (FailureCode::Internal, Some(on.command("card get", ""))),
+        ClientErrorKind::NoTenant => {
+            let hint = "speak 1.0, if the agent does; or call the tenant by its own URL, if it has \
+                        one: -a https://HOST/tenants/NAME";
+            (FailureCode::Usage, Some(hint.to_owned()))
+        }
         ClientErrorKind::BelowFloor { newest, .. } => {
             let hint = format!("--a2a-version {newest}, or A2ACLI_A2A_VERSION={newest}");
             (named(FaultKind::VersionNotSupported), Some(hint))

@@ -27,6 +27,7 @@ const REPEATED: &[&str] = &[
     "config",
     "transport",
     "a2a-version",
+    "tenant",
     "dialect",
     "extension",
     "token-url",

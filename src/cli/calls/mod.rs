@@ -93,6 +93,7 @@ async fn call(path: &str, on: &mut Invocation<'_>) -> Result<(), CommandFailure>
     // What is wrong with the message is said before anybody is called.
     let request = if path == "send" { Some(send::request(on)?) } else { None };
     understood(path, on)?;
+    unused::warn_of_tenant(on);
     match path {
         "card get" => return card::get(on).await,
         "card lint" => return card::check(on).await,

@@ -16,6 +16,7 @@ use super::{
         settings::{SettingSource, Settings},
         warn,
     },
+    Invocation,
     agent::CREDENTIALS,
 };
 
@@ -41,6 +42,24 @@ pub fn warn_of<T: Transport>(
         warn(&line);
     }
     Ok(())
+}
+
+/// Warns of a `--tenant` where no request names one: a public card and a token belong to an agent.
+pub fn warn_of_tenant(on: &Invocation<'_>) {
+    let settings = &on.settings;
+    let is_flag = *settings.source("tenant") == SettingSource::Flag;
+    let why = match on.path {
+        "conformance" if on.flag("tck").is_some() => "the kit names no tenant",
+        "card get" if on.flags.get_flag("extended") => return,
+        "card get" | "card lint" | "card verify" if is_flag => {
+            "a tenant's card is at its own URL, if it has one: -a https://HOST/tenants/NAME"
+        }
+        "auth login" if is_flag => "a token is for all tenants of the agent",
+        _ => return,
+    };
+    if settings.text("tenant").is_some() {
+        warn(&format!("{} has no effect: {why}", settings.said("tenant")));
+    }
 }
 
 /// Bindings that were wanted more than the one that is called.

@@ -112,6 +112,13 @@ pub const SETTINGS: &[Setting] = &[
          that both have]",
     ),
     row(
+        "tenant",
+        "NAME",
+        "",
+        Plain,
+        "The tenant to call, on every request [default: the one that the card's interface names]",
+    ),
+    row(
         "async",
         "",
         "false",
@@ -254,9 +261,8 @@ pub fn flag(setting: &Setting) -> Arg {
 /// Under which heading the help lists a setting.
 fn heading(name: &str) -> &'static str {
     match name {
-        "agent-card" | "config" | "transport" | "a2a-version" | "dialect" | "card-cache" => {
-            "The agent"
-        }
+        "agent-card" | "config" | "transport" | "a2a-version" | "tenant" | "dialect"
+        | "card-cache" => "The agent",
         "output" | "stream" | "verbose" | "debug" => "Output",
         "async" | "wait" | "poll-interval" | "timeout" => "Waiting",
         "task-id" | "context-id" | "metadata" | "svc-param" | "extension" | "traceparent" => {
@@ -272,7 +278,7 @@ fn heading(name: &str) -> &'static str {
 pub fn is_common(path: &str, name: &str) -> bool {
     match name {
         "agent-card" | "output" | "verbose" | "debug" | "bearer" | "api-key" => true,
-        "transport" | "a2a-version" => !path.starts_with("card"),
+        "transport" | "a2a-version" | "tenant" => !path.starts_with("card"),
         "stream" => matches!(path, "send" | "task subscribe"),
         "async" | "task-id" => path == "send",
         "context-id" => matches!(path, "send" | "chat" | "task list"),

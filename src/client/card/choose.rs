@@ -13,7 +13,10 @@ use crate::{
     model::Generation,
 };
 
-use super::{super::HttpUrl, AgentCard, CardInterface};
+use super::{
+    super::{HttpUrl, format::push_encoded},
+    AgentCard, CardInterface,
+};
 
 /// What a caller wants of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +29,9 @@ pub struct Preferences {
     pub floor: ProtocolVersion,
     /// The name of the dialect to speak, whatever the interface looks like.
     pub dialect: Option<&'static str>,
+    /// The tenant to call, in place of the one that the interface names; interfaces that have no
+    /// place for it are passed over.
+    pub tenant: Option<String>,
 }
 
 impl Default for Preferences {
@@ -35,6 +41,7 @@ impl Default for Preferences {
             version: None,
             floor: ProtocolVersion::V1_0,
             dialect: None,
+            tenant: None,
         }
     }
 }
@@ -51,7 +58,7 @@ pub struct ChosenInterface {
     pub version: ProtocolVersion,
     /// The wire family of the version.
     pub generation: Generation,
-    /// What each call sends as `tenant`.
+    /// What each call sends as `tenant`; `None`: nothing, or the URL's path names it.
     pub tenant: Option<String>,
     /// The name of the dialect that is spoken.
     pub dialect: &'static str,
@@ -73,6 +80,15 @@ pub enum ChooseError {
     },
     /// The version that the caller wants is not spoken here.
     UnknownVersion(ProtocolVersion),
+    /// The interface that would be called has no place for the tenant that the caller wants: its
+    /// version has none in its messages, and its URL does not end with `/tenants/NAME`; or over
+    /// gRPC the card has its own name there, by which the server knows the agent.
+    NoTenant {
+        /// The version of the interface.
+        version: ProtocolVersion,
+        /// Its URL.
+        url: String,
+    },
     /// No interface has a binding and a version that are spoken, in the version that is wanted, and
     /// a URL that can be called; what the card offers, in words.
     NoInterface {
@@ -94,6 +110,12 @@ impl fmt::Display for ChooseError {
             ChooseError::UnknownVersion(wanted) => {
                 write!(f, "A2A {wanted} is not spoken; 1.0, 0.3, 0.2 and 0.1 are")
             }
+            ChooseError::NoTenant { version, url } => write!(
+                f,
+                "the interface of A2A {version} at {url} has no place for a tenant: before 1.0 \
+                 only a URL that ends with /tenants/NAME has one, and over gRPC none where the \
+                 card's tenant is its agent's name"
+            ),
             ChooseError::NoInterface { wanted, offered } => {
                 match wanted {
                     Some(wanted) => write!(f, "no interface of the card speaks A2A {wanted}")?,
@@ -124,7 +146,7 @@ pub fn choose(
     }
     let callable = || {
         let all = card.interfaces.iter();
-        all.filter_map(|one| callable(one, card_url, wants))
+        all.filter_map(|one| callable(card, one, card_url, wants))
     };
     let is_allowed = |one: &ChosenInterface| wants.version.is_some() || one.version >= wants.floor;
     let rank = |one: &ChosenInterface| {
@@ -142,6 +164,12 @@ pub fn choose(
             best = Some(one);
         }
     }
+    if best.is_none() && wants.tenant.is_some() {
+        // Without the tenant there is an interface, or the reason why there is none.
+        let ChosenInterface { version, url, .. } =
+            choose(card, card_url, &Preferences { tenant: None, ..wants.clone() })?;
+        return Err(ChooseError::NoTenant { version, url: url.to_string() });
+    }
     best.ok_or_else(|| match callable().map(|one| one.version).max() {
         Some(newest) if wants.version.is_none() => {
             ChooseError::BelowFloor { newest, floor: wants.floor }
@@ -154,6 +182,7 @@ pub fn choose(
 
 /// How an interface is called; `None`: it cannot be, or not in the version that is wanted.
 fn callable(
+    card: &AgentCard,
     interface: &CardInterface,
     card_url: Option<&HttpUrl>,
     wants: &Preferences,
@@ -169,15 +198,42 @@ fn callable(
     }
     let url = interface.target(card_url).ok()?;
     let dialect = wants.dialect.unwrap_or_else(|| dialect_at(&url, card_url, binding, generation));
+    let own = Some(&interface.tenant).filter(|tenant| !tenant.is_empty()).cloned();
+    // Paths name no agents over gRPC: its tenant does, and another one would be another agent.
+    let names_agent = binding == Binding::Grpc && own.as_ref() == Some(&card.name);
+    let (url, tenant) = match &wants.tenant {
+        None => (url, own),
+        Some(named) => {
+            let by_path = own.is_none() && binding != Binding::Grpc;
+            match by_path.then(|| path_with_tenant(&url.path, named)).flatten() {
+                Some(path) => (HttpUrl { path, ..url }, None),
+                None if names_agent && own.as_ref() != Some(named) => return None,
+                None if generation == Generation::V1 => (url, Some(named.clone())),
+                None => return None,
+            }
+        }
+    };
     Some(ChosenInterface {
         is_card_origin: card_url.is_none_or(|card| card.origin == url.origin),
-        tenant: (!interface.tenant.is_empty()).then(|| interface.tenant.clone()),
+        tenant,
         url,
         binding,
         version,
         generation,
         dialect,
     })
+}
+
+/// A path that ends with `/tenants/NAME`, of another tenant; `None`: it does not end so.
+fn path_with_tenant(path: &str, tenant: &str) -> Option<String> {
+    let (path, query) = path.split_at(path.find('?').unwrap_or(path.len()));
+    let (before, name) = path.strip_suffix('/').unwrap_or(path).rsplit_once('/')?;
+    if !before.ends_with("/tenants") || name.is_empty() || matches!(tenant, "." | "..") {
+        return None;
+    }
+    let mut replaced = format!("{before}/");
+    push_encoded(&mut replaced, tenant);
+    Some(replaced + query)
 }
 
 /// The version to speak when the caller wants `wanted`: 0.2 and 0.3 are one family, in which a card
@@ -333,6 +389,7 @@ mod tests {
             version: version.map(self::version),
             floor: self::version(floor),
             dialect: None,
+            tenant: None,
         }
     }
 
@@ -414,6 +471,48 @@ mod tests {
         let said = r#"{"name":"A","url":"https://h/a","protocolVersion":"0.3.0"}"#;
         let said = AgentCard::read(said.as_bytes()).unwrap();
         assert!(choose(&said, None, &wants(&[], Some("0.1"), "1.0")).is_err());
+    }
+
+    #[test]
+    fn a_named_tenant_goes_where_the_interface_has_a_place_for_it() {
+        let address = |url: &str, own: &str, binding: &str, spoken: &str, named: &str| {
+            let json = format!(
+                r#"{{"name":"A","supportedInterfaces":[{{"url":"{url}","tenant":"{own}",
+                "protocolBinding":"{binding}","protocolVersion":"{spoken}"}}]}}"#
+            );
+            let card = AgentCard::read(json.as_bytes()).unwrap();
+            let floor = version("0.1");
+            let tenant = Some(named.to_owned());
+            let one = choose(&card, None, &Preferences { floor, tenant, ..Preferences::default() });
+            one.map(|one| format!("{} {}", one.url.path, one.tenant.unwrap_or_default()))
+        };
+        for (url, own, binding, spoken, named, called) in [
+            ("https://h/a", "", "JSONRPC", "1.0", "t/1", Some("/a t/1")),
+            ("https://h/a", "own", "HTTP+JSON", "1.0", "t", Some("/a t")),
+            ("https://h/tenants/x", "own", "JSONRPC", "1.0", "t", Some("/tenants/x t")),
+            ("https://h/tenants/x", "", "GRPC", "1.0", "t", Some("/tenants/x t")),
+            ("https://h/tenants/x", "", "JSONRPC", "1.0", "t/1", Some("/tenants/t%2F1 ")),
+            ("https://h/a/tenants/x/?k=v", "", "HTTP+JSON", "0.3", "t", Some("/a/tenants/t?k=v ")),
+            ("https://h/tenants/x", "", "JSONRPC", "0.3", "..", None),
+            ("https://h/tenants/x/y", "", "JSONRPC", "0.3", "t", None),
+            ("https://h/tenants/", "", "JSONRPC", "0.3", "t", None),
+            ("https://h/tenants/x", "", "GRPC", "0.3", "t", None),
+            ("https://h/a", "", "JSONRPC", "0.1", "t", None),
+            // The card's name, as this server has it for an agent that is not the default one.
+            ("https://h/", "A", "GRPC", "1.0", "t", None),
+            ("https://h/", "A", "GRPC", "1.0", "A", Some("/ A")),
+        ] {
+            let got = address(url, own, binding, spoken, named);
+            assert_eq!(got.as_deref().ok(), called, "{url} {binding} {spoken}");
+            let refused = matches!(got, Err(ChooseError::NoTenant { .. }));
+            assert_eq!(refused, called.is_none(), "{got:?}");
+        }
+        // One with a place for it is taken before one without.
+        let card =
+            card(&[("https://h/old", "JSONRPC", "0.3"), ("https://h/new", "JSONRPC", "1.0")]);
+        let floor = version("0.3");
+        let wants = Preferences { floor, tenant: Some("t".to_owned()), ..Preferences::default() };
+        assert_eq!(chosen(&card, &wants), "https://h/new jsonrpc 1.0");
     }
 
     #[test]

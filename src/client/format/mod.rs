@@ -28,6 +28,7 @@ pub use error::CallError;
 pub use explain::explain;
 pub use grpc_status::GrpcEnd;
 pub use read::ReplyHead;
+pub(super) use rest::push_encoded;
 pub use write::WrittenCall;
 
 /// How a server is spoken to. Copied freely; what is reused from call to call is a

@@ -175,14 +175,17 @@ fn task(path: &mut String, id: RawText<'_>) -> Result<(), NotExpressible> {
 fn push_segment(path: &mut String, text: &str) -> Result<(), NotExpressible> {
     // RFC 3986 §5.2.4: who resolves the path on its way would remove them, encoded or not.
     if matches!(text, "" | "." | "..") {
-        return Err(NotExpressible { what: "an id that is no segment of a path", by: BY });
+        return Err(NotExpressible {
+            what: "an id or a tenant that is no segment of a path",
+            by: BY,
+        });
     }
     push_encoded(path, text);
     Ok(())
 }
 
 /// RFC 3986 §2.3: what is unreserved stays.
-fn push_encoded(out: &mut String, text: &str) {
+pub(in crate::client) fn push_encoded(out: &mut String, text: &str) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {

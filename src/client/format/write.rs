@@ -63,7 +63,7 @@ impl WrittenCall {
 
 impl Format {
     /// Writes a call into what is cleared first. `rpc_id` is what JSON-RPC shall answer with;
-    /// `tenant` what the interface names (A2A 1.0 §8.3.2).
+    /// `tenant` what the interface names, or the caller (A2A 1.0 §8.3.2).
     ///
     /// # Errors
     /// [`NotExpressible`]: this server cannot be asked so; nothing may be sent.
