@@ -42,7 +42,7 @@ pub use joined::JoinedCalls;
 pub(crate) use joined::{WantedBy, WatchedCall};
 pub use last_call::LastCall;
 pub use late::{CallLink, LateAnswer, LateCall};
-pub use peer::{AddressSource, Peer, PeerCertificate, Remote};
+pub use peer::{Peer, PeerCertificate};
 pub use principal::{Principal, ScopesAskedFor};
 pub use quota::RunningShare;
 pub use scope::{AgentIndex, NumberHint, OwnerIndex, Scope, TenantIndex};
@@ -151,7 +151,7 @@ impl CallCx<'_> {
         let shares = self.shared.shares.as_ref();
         let address = match shares {
             Some(shares) => shares.address(caller),
-            None => caller.peer.remote.address(),
+            None => caller.peer.remote,
         };
         Holder::peer(address, caller.knows_callers)
     }

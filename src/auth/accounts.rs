@@ -187,7 +187,7 @@ impl CallerShares for LateShares {
 
     fn address(&self, caller: &Caller<'_>) -> Option<IpAddr> {
         if self.trusted_proxies.is_empty() {
-            return caller.peer.remote.address();
+            return caller.peer.remote;
         }
         let source = CredentialSource {
             fields: caller.fields,

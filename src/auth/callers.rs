@@ -298,7 +298,7 @@ fn api_key<'a>(rules: &RulesInUse, source: &CredentialSource<'a>) -> Option<Pres
 /// What a trusted proxy says, each text on a line of its own. A name on no line: a field is there
 /// twice, so that the client may have sent one of them.
 fn by_proxy<'a>(rule: &ProxyRule, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
-    let address = source.remote.address()?;
+    let address = source.remote?;
     if !rule.networks.iter().any(|network| network.contains(address)) {
         return None;
     }

@@ -436,7 +436,7 @@ mod tests {
         model::{Call, CardSecurity, Profile},
         service::{
             AgentIndex, Answer, CallCx, Cursor, Each, Follow, Lifecycle, Outcome, PeerCertificate,
-            Remote, ScopesAskedFor, WaitHandle,
+            ScopesAskedFor, WaitHandle,
         },
     };
 
@@ -604,7 +604,7 @@ mod tests {
         ms: u64,
     ) -> Result<Option<Arc<AdmittedCaller>>, AuthRefusal> {
         let authorization = Some(secret.as_bytes());
-        let remote = Remote::Known(address.parse().unwrap());
+        let remote = Some(address.parse().unwrap());
         let source = CredentialSource { authorization, remote, ..CredentialSource::default() };
         match gate.admit(&source, &Asks::default(), Now { mono_ms: ms, unix_ms: ms }, Waker::noop())
         {
@@ -683,7 +683,7 @@ mod tests {
     fn wrong_keys_waiting_max() {
         let (gate, _) = gate();
         let key = |secret: &'static str| {
-            let (key, remote) = (secret.as_bytes(), Remote::Known("192.0.2.1".parse().unwrap()));
+            let (key, remote) = (secret.as_bytes(), Some("192.0.2.1".parse().unwrap()));
             let source = CredentialSource { api_key: Some(key), remote, ..Default::default() };
             match gate.admit(
                 &source,
@@ -718,7 +718,7 @@ mod tests {
     #[test]
     fn certificates_are_not_guessed_and_do_not_count() {
         let (gate, _) = gate();
-        let remote = Remote::Known("192.0.2.1".parse().unwrap());
+        let remote = Some("192.0.2.1".parse().unwrap());
         let show = |name: &'static str| {
             let source =
                 CredentialSource { identity: Some(name), remote, ..CredentialSource::default() };

@@ -37,7 +37,7 @@ use std::{
 
 use crate::{
     model::CardSecurity,
-    service::{Now, PeerCertificate, Remote, RequestFields},
+    service::{Now, PeerCertificate, RequestFields},
 };
 
 pub use crate::network::{Network, NoNetwork};
@@ -84,7 +84,7 @@ pub struct CredentialSource<'a> {
     /// What else that certificate says.
     pub certificate: Option<&'a PeerCertificate>,
     /// The address of the other side of the connection.
-    pub remote: Remote<'a>,
+    pub remote: Option<IpAddr>,
     /// Hops that say the address of their client in `X-Forwarded-For`.
     pub trusted_proxies: &'a [Network],
 }
@@ -92,7 +92,7 @@ pub struct CredentialSource<'a> {
 impl CredentialSource<'_> {
     /// The address that the request came from: behind trusted hops the one that they forward.
     pub fn address(&self) -> Option<IpAddr> {
-        let connection = self.remote.address()?;
+        let connection = self.remote?;
         if self.trusted_proxies.is_empty() {
             return Some(connection);
         }

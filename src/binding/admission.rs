@@ -145,7 +145,7 @@ impl<'x> AdmissionCx<'x> {
     pub fn forwarded(self, head: &Head<'_>) -> Option<IpAddr> {
         let found = self.address(head)?;
         let is_proxy = self.config.access.trusted_proxies.iter().any(|hops| hops.contains(found));
-        (!is_proxy && self.peer.remote.address() != Some(found)).then_some(found)
+        (!is_proxy && self.peer.remote != Some(found)).then_some(found)
     }
 
     /// Whether a request needs no caller.

@@ -151,7 +151,7 @@ fn has_admin_scope(cx: &CallContext<'_>) -> bool {
 
 /// Whether a request comes from this machine, and is nobody else's.
 fn is_from_here(cx: &CallContext<'_>, head: &Head<'_>) -> bool {
-    let address = cx.peer.remote.address();
+    let address = cx.peer.remote;
     address.is_some_and(|address| address.to_canonical().is_loopback())
         && FORWARDED.iter().all(|name| head.values(name).next().is_none())
         && !is_of_a_page(head)

@@ -5,7 +5,13 @@
 //! over. A listener that other machines reach speaks TLS where the server does; one of loopback,
 //! or a unix socket, does not.
 
-use std::{io, net::SocketAddr, path::PathBuf, rc::Rc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    rc::Rc,
+    time::Duration,
+};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{TcpListener, UnixListener};
@@ -108,7 +114,8 @@ pub(super) async fn accept(listener: AdminListener, local: Rc<WorkerState>) {
             let local_addr = LocalAddr::of(&listener).of_admin();
             let tls = local.server.tls.as_ref().filter(|_| !local_addr.is_loopback());
             loop {
-                let accepted = listener.accept().await.map(|(stream, _)| stream);
+                let accepted = listener.accept().await;
+                let accepted = accepted.map(|(stream, peer)| (stream, Some(peer.ip())));
                 let Some((stream, permit)) = admit(accepted, &local).await else { continue };
                 // A socket that refuses the option is closed already.
                 let _ = stream.set_nodelay(true);
@@ -122,7 +129,7 @@ pub(super) async fn accept(listener: AdminListener, local: Rc<WorkerState>) {
         AdminListener::Unix(listener, _file) => {
             let local_addr = local.local_addrs.place(LocalAddr::of_machine().of_admin());
             loop {
-                let accepted = listener.accept().await.map(|(stream, _)| stream);
+                let accepted = listener.accept().await.map(|(stream, _)| (stream, None));
                 let Some((stream, permit)) = admit(accepted, &local).await else { continue };
                 tokio::task::spawn_local(Drive::new(stream, permit, local_addr));
             }
@@ -132,11 +139,13 @@ pub(super) async fn accept(listener: AdminListener, local: Rc<WorkerState>) {
 
 /// A connection with its place, if it is one and there is a place.
 async fn admit<S>(
-    accepted: io::Result<S>,
+    accepted: io::Result<(S, Option<IpAddr>)>,
     local: &Rc<WorkerState>,
 ) -> Option<(S, ConnectionPermit)> {
     match accepted {
-        Ok(stream) => ConnectionPermit::take_admin(local).map(|permit| (stream, permit)),
+        Ok((stream, remote)) => {
+            ConnectionPermit::take_admin(local, remote).map(|permit| (stream, permit))
+        }
         Err(_) => {
             tokio::time::sleep(PAUSE).await;
             None

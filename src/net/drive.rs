@@ -19,7 +19,7 @@ use std::{
 use crate::{
     engine::{Conn, Cx, Next},
     json::Source,
-    service::Now,
+    service::{Now, Peer},
 };
 
 use super::{
@@ -190,7 +190,7 @@ impl<S: Transport + 'static> Io<S> {
     fn rounds(
         &mut self,
         scratch: &mut WorkerScratch,
-        local: &WorkerState,
+        local: &ConnectionPermit,
         now: Now,
         cx: &mut Context<'_>,
     ) -> Result<PollEnd, Hangup> {
@@ -313,7 +313,7 @@ impl<S: Transport + 'static> Io<S> {
         &mut self,
         fresh: usize,
         scratch: &mut WorkerScratch,
-        local: &WorkerState,
+        local: &ConnectionPermit,
         now: Now,
         cx: &mut Context<'_>,
     ) -> Result<bool, Hangup> {
@@ -322,7 +322,8 @@ impl<S: Transport + 'static> Io<S> {
         out.clear();
         let input = if fresh > 0 { Source::roomy(read, fresh) } else { self.input.source() };
         let (engine, wake) = (&*local.server.engine, cx.waker());
-        let peer = local.local_addrs.at(self.local_addr).known_to(self.stream.peer());
+        let peer = Peer { remote: local.remote, ..self.stream.peer() };
+        let peer = local.local_addrs.at(self.local_addr).known_to(peer);
         let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len(), peer };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);
         // No more is missing of a body than the engine counts in 32 bits.

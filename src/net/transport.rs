@@ -7,7 +7,6 @@
 use std::{
     future::Future,
     io,
-    net::IpAddr,
     pin::{Pin, pin},
     task::{Context, Poll, Waker},
 };
@@ -17,7 +16,7 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-use crate::service::{AddressSource, Peer, Remote};
+use crate::service::Peer;
 
 /// A connected byte stream.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
@@ -74,15 +73,9 @@ pub(super) fn send(
     Ok(sent)
 }
 
-impl AddressSource for TcpStream {
-    fn address(&self) -> Option<IpAddr> {
-        self.peer_addr().ok().map(|address| address.ip().to_canonical())
-    }
-}
-
 impl Transport for TcpStream {
     fn peer(&self) -> Peer<'_> {
-        Peer { remote: Remote::Asked(self), ..Peer::default() }
+        Peer::default()
     }
 
     fn has_left(&self) -> bool {

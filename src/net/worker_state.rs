@@ -189,6 +189,8 @@ pub(super) struct ConnectionPermit {
     local: Rc<WorkerState>,
     /// `None`: the connection goes on under another driver.
     entry: Option<PeerEntry>,
+    /// The address of the other side; `None`: a socket with a path.
+    pub(super) remote: Option<IpAddr>,
 }
 
 impl ConnectionPermit {
@@ -203,21 +205,28 @@ impl ConnectionPermit {
         let entry = Some(accepted?.entry);
         server.counts.accepted.fetch_add(1, Ordering::Relaxed);
         local.open.set(local.open.get() + 1);
-        Some(ConnectionPermit { local: Rc::clone(local), entry })
+        let remote = Some(address.to_canonical());
+        Some(ConnectionPermit { local: Rc::clone(local), entry, remote })
     }
 
-    /// A slot for a connection to `--admin`; `None`: there are `admin_connections_max`.
-    pub(super) fn take_admin(local: &Rc<WorkerState>) -> Option<ConnectionPermit> {
+    /// A slot for a connection to `--admin` from this address, unless it has none; `None`: there
+    /// are `admin_connections_max`.
+    pub(super) fn take_admin(
+        local: &Rc<WorkerState>,
+        remote: Option<IpAddr>,
+    ) -> Option<ConnectionPermit> {
         let Some(accepted) = local.server.admin_connections.accept(PeerKey::UNKNOWN) else {
             local.server.refused(local.worker, "admin_connections_max");
             return None;
         };
-        Some(ConnectionPermit { local: Rc::clone(local), entry: Some(accepted.entry) })
+        let (entry, remote) = (Some(accepted.entry), remote.map(|address| address.to_canonical()));
+        Some(ConnectionPermit { local: Rc::clone(local), entry, remote })
     }
 
     /// Moves the connection to another driver.
     pub(super) fn hand_over(&mut self) -> ConnectionPermit {
-        ConnectionPermit { local: Rc::clone(&self.local), entry: self.entry.take() }
+        let entry = self.entry.take();
+        ConnectionPermit { local: Rc::clone(&self.local), entry, remote: self.remote }
     }
 
     /// What the limits know of the connection.

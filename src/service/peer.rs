@@ -1,6 +1,6 @@
 //! The other side of a connection: what its transport knows of it, and its address.
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use super::Grant;
 
@@ -32,42 +32,6 @@ pub struct Peer<'a> {
     /// True: the connection came to a listener on which the pages about the server are served, and
     /// no agent; it answers to known hosts, and to addresses.
     pub is_admin: bool,
-    /// The address of the other side.
-    pub remote: Remote<'a>,
-}
-
-/// Whoever can tell the address of the other side of a connection.
-pub trait AddressSource {
-    /// The address; one of IPv4 is told as such. `None`: it is gone, or has none.
-    fn address(&self) -> Option<IpAddr>;
-}
-
-/// The address of the other side of a connection: known, or known to the system, which a request
-/// seldom has to ask.
-#[derive(Clone, Copy, Default)]
-pub enum Remote<'a> {
-    /// Nobody knows it.
-    #[default]
-    Unknown,
-    /// It is this one.
-    Known(IpAddr),
-    /// The transport can tell.
-    Asked(&'a (dyn AddressSource + Sync)),
-}
-
-impl Remote<'_> {
-    /// The address.
-    pub fn address(self) -> Option<IpAddr> {
-        match self {
-            Remote::Unknown => None,
-            Remote::Known(address) => Some(address),
-            Remote::Asked(source) => source.address(),
-        }
-    }
-}
-
-impl fmt::Debug for Remote<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.address().fmt(f)
-    }
+    /// The address of the other side; `None`: unknown.
+    pub remote: Option<IpAddr>,
 }

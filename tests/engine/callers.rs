@@ -9,7 +9,7 @@ use peregrine::{
     engine::{Cors, Mount, Next, Setup, Tenants},
     limits::callers::{PEER_FAILURES_MAX, WRONG_KEY_DELAY_MS},
     model::{MessageBuf, PartsBuf, TaskState},
-    service::{self, Remote},
+    service,
 };
 use serde_json::{Value, json};
 
@@ -361,7 +361,7 @@ fn fail_ten_times(lab: &mut Lab, peer: service::Peer<'static>) {
 }
 
 fn from(address: &str) -> service::Peer<'static> {
-    let remote = Remote::Known(address.parse().unwrap());
+    let remote = Some(address.parse().unwrap());
     service::Peer { remote, ..service::Peer::default() }
 }
 

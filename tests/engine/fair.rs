@@ -7,7 +7,7 @@ use peregrine::{
     engine::Setup,
     limits::Limits,
     model::TaskState,
-    service::{self, Remote},
+    service,
 };
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ fn lab(tasks_max: usize) -> Lab {
 }
 
 fn from(lab: &mut Lab, address: &str) -> Peer {
-    let remote = Remote::Known(address.parse().unwrap());
+    let remote = Some(address.parse().unwrap());
     lab.open_to(service::Peer { remote, ..service::Peer::default() })
 }
 

@@ -15,7 +15,7 @@ use peregrine::{
     fault::{Fault, FaultKind},
     limits::Limits,
     model::{ArtifactBuf, Generation, MessageBuf, PartsBuf, TaskBuf, TaskState},
-    service::{self, Remote},
+    service,
 };
 use serde_json::{Value, json};
 
@@ -272,7 +272,7 @@ fn lookups_of_strangers_take_places_of_their_address() {
     let (mut lab, _archive) = knowing(Quotas::default());
     let old = rpc("GetTask", &json!({ "id": "old" }));
     let mut waits = |address: &str, forwarded: &str, over_socket: bool| {
-        let remote = Remote::Known(address.parse().unwrap());
+        let remote = Some(address.parse().unwrap());
         let peer = lab.open_to(service::Peer { remote, ..service::Peer::default() });
         if over_socket {
             lab.write(peer, &upgrade("/agents/open", &format!("X-Forwarded-For: {forwarded}\r\n")));

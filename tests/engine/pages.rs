@@ -15,7 +15,7 @@ use peregrine::{
     engine::{BuildError, Cors, Mount, Setup, Start},
     model::CardSecurity,
     service::{
-        Now, Peer, Remote,
+        Now, Peer,
         pages::{AdminAnswer, AdminMethod, AdminRequest, PageAnswer, PageSource, ServerPage},
     },
 };
@@ -96,7 +96,7 @@ fn lab(knows_callers: bool) -> Lab {
 
 fn from(address: &str) -> Peer<'static> {
     let address: IpAddr = address.parse().unwrap();
-    Peer { remote: Remote::Known(address), ..Peer::default() }
+    Peer { remote: Some(address), ..Peer::default() }
 }
 
 /// The status and the content of the answer to a GET.

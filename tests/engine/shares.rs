@@ -13,7 +13,7 @@ use peregrine::{
     fault::{Fault, FaultKind},
     limits::Limits,
     model::{ArtifactBuf, MessageBuf, PartsBuf, TaskState},
-    service::{self, Remote},
+    service,
 };
 use serde_json::{Value, json};
 
@@ -294,7 +294,7 @@ fn a_batch_is_told_once_which_credentials_are_asked_for() {
 
 /// A connection from this address.
 fn from(lab: &mut Lab, address: &str) -> Peer {
-    let remote = Remote::Known(address.parse().unwrap());
+    let remote = Some(address.parse().unwrap());
     lab.open_to(service::Peer { remote, ..service::Peer::default() })
 }
 

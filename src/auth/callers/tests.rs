@@ -9,7 +9,7 @@ use crate::{
         },
     },
     model::CardScheme,
-    service::{FieldSource, Remote, RequestFields},
+    service::{FieldSource, RequestFields},
 };
 
 const NOW: Now = Now { mono_ms: 0, unix_ms: NOW_MS };
@@ -82,7 +82,7 @@ fn ask(
     let presented = callers.find(&CredentialSource {
         authorization: authorization.map(str::as_bytes),
         identity,
-        remote: address.parse().map_or(Remote::Unknown, Remote::Known),
+        remote: address.parse().ok(),
         ..source(fields)
     })?;
     match callers.check(&presented, NOW, Waker::noop()) {
@@ -154,7 +154,7 @@ fn scopes_that_a_proxy_says_are_part_of_what_is_shown() {
     assert_eq!(said(&[b"a2a:admin", b"a2a:read"]), Err(AuthRefusal::Wrong(NAME_REFUSED)));
     let of = |scopes: &'static [u8]| {
         let fields = Fields(vec![("x-user", b"jane"), ("x-scopes", scopes)]);
-        let remote = Remote::Known("::1".parse().unwrap());
+        let remote = Some("::1".parse().unwrap());
         let source = CredentialSource { remote, ..source(&fields) };
         callers.find(&source).unwrap().secret.into_owned()
     };

@@ -38,7 +38,7 @@ use crate::{
     limits::{
         HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_HEAD_LIST_FACTOR, HTTP2_STREAM_WINDOW_BYTES, Limits,
     },
-    service::{Peer, PeerCertificate, Remote},
+    service::{Peer, PeerCertificate},
 };
 
 use super::{
@@ -83,7 +83,8 @@ struct Http2Shared {
 }
 
 impl Http2Shared {
-    fn new(local: &Rc<WorkerState>, peer: Peer<'_>, local_addr: u8, waker: Waker) -> Http2Shared {
+    fn new(permit: &Http2Permit, peer: Peer<'_>, local_addr: u8, waker: Waker) -> Http2Shared {
+        let local = permit.local();
         let limits = local.server.engine.limits();
         let now_ms = local.clock.now().mono_ms;
         Http2Shared {
@@ -92,7 +93,7 @@ impl Http2Shared {
             is_secure: peer.is_secure,
             identity: peer.identity.map(Box::from),
             certificate: peer.certificate.cloned(),
-            remote: peer.remote.address(),
+            remote: permit.remote(),
             local_addr: local.local_addrs.at(local_addr),
             inflow: Inflow::new(limits.http2_control_frames_max, now_ms),
             account: Arc::new(Account::new(&local.server, waker)),
@@ -118,12 +119,11 @@ impl Http2Shared {
 
     fn peer(&self) -> Peer<'_> {
         let (is_secure, identity) = (self.is_secure, self.identity.as_deref());
-        let remote = self.remote.map_or(Remote::Unknown, Remote::Known);
         self.local_addr.known_to(Peer {
             is_secure,
             identity,
             certificate: self.certificate.as_ref(),
-            remote,
+            remote: self.remote,
             ..Peer::default()
         })
     }
@@ -223,8 +223,7 @@ pub(super) async fn serve<S: Transport>(
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     permit.set_waker(&waker);
     permit.note(Activity::Unauthenticated);
-    let shared =
-        Rc::new(Http2Shared::new(permit.local(), stream.peer(), local_addr, waker.clone()));
+    let shared = Rc::new(Http2Shared::new(&permit, stream.peer(), local_addr, waker.clone()));
     let limits = shared.limits();
     let within = Duration::from_millis(limits.head_timeout_ms);
     let handshake = builder(limits).handshake::<_, Outgoing>(Rewind::new(read, stream, &shared));

@@ -41,6 +41,11 @@ impl Http2Permit {
         self.connection.local()
     }
 
+    /// The address of the other side, if it has one.
+    pub(super) fn remote(&self) -> Option<IpAddr> {
+        self.connection.remote
+    }
+
     /// Sets the task that is woken when the connection has to end.
     pub(super) fn set_waker(&self, waker: &Waker) {
         self.entries().for_each(|entry| entry.set_waker(waker));
