@@ -113,9 +113,10 @@ impl Scopes {
     }
 
     fn named(&mut self, scope: Scope) -> &mut NamedScope {
-        let orders = Orders::default();
-        let make = || Box::new(NamedScope { scope, tasks: 0, is_charged: false, orders });
-        self.named.entry(spread(scope)).or_insert_with(make)
+        self.named.entry(spread(scope)).or_insert_with(|| {
+            let orders = Orders::default();
+            Box::new(NamedScope { scope, tasks: 0, is_charged: false, orders })
+        })
     }
 }
 
