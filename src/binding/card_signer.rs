@@ -111,14 +111,20 @@ fn port_of(url: &str) -> Option<&str> {
     (!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())).then_some(port)
 }
 
-/// Whether a path is that of a tenant which has no agent's name: a client may ask for as many as
-/// there are names.
-pub fn is_of_tenant(config: &ServerConfig, endpoint: Endpoint, agent: &str, base: &str) -> bool {
-    let Some(tenants) = endpoint.dialect.routes.tenants else { return false };
-    let Some((before, name)) = base.rsplit_once('/') else { return false };
-    before.ends_with(tenants.trim_end_matches('/'))
+/// The tenant that a path names, if that is no agent's name: a client may ask for as many as there
+/// are names.
+pub fn tenant_in<'b>(
+    config: &ServerConfig,
+    endpoint: Endpoint,
+    agent: &str,
+    base: &'b str,
+) -> Option<&'b str> {
+    let tenants = endpoint.dialect.routes.tenants?;
+    let (before, name) = base.rsplit_once('/')?;
+    let is_tenant = before.ends_with(tenants.trim_end_matches('/'))
         && name != agent
-        && config.mounts.iter().all(|mount| mount.path != base)
+        && config.mounts.iter().all(|mount| mount.path != base);
+    is_tenant.then_some(name)
 }
 
 #[cfg(test)]

@@ -340,7 +340,7 @@ pub fn body(
     // 0.1 has no place for them.
     let has_place =
         !matches!(form, CardForm::V03 | CardForm::ExtendedV03) || !card::is_v01_alone(&interfaces);
-    if has_place && !card_signer::is_of_tenant(config, endpoint, &profile.name, base) {
+    if has_place && card_signer::tenant_in(config, endpoint, &profile.name, base).is_none() {
         let signatures = card_signer::signatures(config, origin, &card);
         card_security::push_signatures(&mut card, signatures.iter().map(DetachedSignature::pair));
     }

@@ -5,7 +5,7 @@ use crate::{
         CallContext, DecodeBuffers, Handled, UpgradeSlot,
         body_limit::BodyLimit,
         cards, catalog, coded, cors, extended_card, grpc, http_error, jsonrpc, pages, rest,
-        route::{NO_AGENT, NO_TENANT, NOTHING, Route, RouteTarget, path_of, route},
+        route::{NO_AGENT, NOTHING, Route, RouteTarget, path_of, route},
         tenant::{self, TenantNames},
         ws,
     },
@@ -129,7 +129,8 @@ fn offers_card(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
                     cx.endpoint.agent = meant.agent;
                     return true;
                 }
-                Err(_) => http_error::answer(&mut cx.writer, 404, NO_TENANT),
+                // As any path with nothing: which tenants there are is not told.
+                Err(_) => http_error::answer(&mut cx.writer, 404, NOTHING),
             }
         }
         Method::Options => cors::options(cx, head, CARD_METHODS),

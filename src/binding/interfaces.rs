@@ -10,7 +10,7 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use crate::{
-    binding::{Endpoint, ServerConfig, origin::Origin},
+    binding::{Endpoint, ServerConfig, card_signer, origin::Origin},
     dialect::{
         self, Dialect,
         card::{self, AgentInterface},
@@ -162,8 +162,11 @@ pub(super) struct Urls<'s> {
     listed: SmallVec<[(Binding, String); 4]>,
     /// JSON-RPC, listed or not.
     rpc: String,
-    /// What gRPC's clients must send as `tenant`, so that this agent answers.
+    /// What gRPC's clients must send as `tenant`, so that this agent answers, or the tenant of the
+    /// default one.
     tenant: Option<&'s str>,
+    /// True: it is a tenant of an agent that is not the default one, and gRPC cannot name both.
+    is_beyond_grpc: bool,
 }
 
 impl<'s> Urls<'s> {
@@ -172,7 +175,7 @@ impl<'s> Urls<'s> {
         config: &'s ServerConfig,
         origin: &Origin<'_>,
         (endpoint, name): (Endpoint, &'s str),
-        base: &str,
+        base: &'s str,
     ) -> Urls<'s> {
         let server = origin.url(config);
         let listed = config.interfaces.iter().map(|one| (one.binding, url(one, &server, base)));
@@ -182,8 +185,10 @@ impl<'s> Urls<'s> {
             Some((_, url)) => url.clone(),
             None => url(&Interface::of(Binding::JsonRpc), &server, base),
         };
-        let tenant = (endpoint.agent.0 > 0).then_some(name);
-        Urls { listed, rpc, tenant }
+        let agent = (endpoint.agent.0 > 0).then_some(name);
+        let tenant = card_signer::tenant_in(config, endpoint, name, base);
+        let is_beyond_grpc = agent.is_some() && tenant.is_some();
+        Urls { listed, rpc, tenant: agent.or(tenant), is_beyond_grpc }
     }
 
     /// Where JSON-RPC is posted to, which every endpoint has.
@@ -234,6 +239,7 @@ impl<'s> Urls<'s> {
             // A path says which agent is meant, gRPC has only the tenant for it, 0.3 not even that.
             Binding::Grpc => {
                 dialect.name == dialect::STANDARD.name
+                    && !self.is_beyond_grpc
                     && (self.tenant.is_none() || generation == Generation::V1)
             }
         }

@@ -63,9 +63,7 @@ pub enum Route<'r> {
 const WELL_KNOWN: [&str; 2] = [cards::WELL_KNOWN, "/.well-known/agent.json"];
 /// What whoever asks below an agent that is not there is told.
 pub const NO_AGENT: &str = "there is no agent of this name";
-/// What whoever asks for the card of a tenant that cannot be is told.
-pub const NO_TENANT: &str = "there is no agent and no tenant of this name";
-/// What whoever asks for what is not there is told.
+/// The answer for a path with nothing, the card of a tenant that cannot be named among them.
 pub const NOTHING: &str = "there is nothing at this path";
 const EXTENDED: &str = "/agent/authenticatedExtendedCard";
 
@@ -100,8 +98,7 @@ fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str
             continue;
         }
         if let Some(rest) = below(path, &mount.path) {
-            let found = tenant(mount.endpoint, path, rest)
-                .unwrap_or_else(|| below_endpoint(at(mount.endpoint, &mount.path), rest));
+            let found = below_place(at(mount.endpoint, &mount.path), path, rest);
             if !matches!(found, Route::NotFound) {
                 return found;
             }
@@ -156,7 +153,9 @@ fn named<'r>(
     let name = rest.split('/').next().unwrap_or_default();
     let base = &path[..path.len() - rest.len() + name.len()];
     match service.agent(name) {
-        Some(agent) => below_endpoint(at(Endpoint::own(dialect, agent), base), &rest[name.len()..]),
+        Some(agent) => {
+            below_place(at(Endpoint::own(dialect, agent), base), path, &rest[name.len()..])
+        }
         None => match path::find(dialect.routes.rest, &rest[name.len()..]) {
             RouteMatch::Found(_, form, _) | RouteMatch::NotFound(form) => {
                 Route::NoResource(form, NO_AGENT)
@@ -164,6 +163,11 @@ fn named<'r>(
             RouteMatch::Other => Route::NoAgent,
         },
     }
+}
+
+/// What is served at `rest`, the end of `path`, below a place or below a tenant of it.
+fn below_place<'r>(place: RouteTarget<'r>, path: &'r str, rest: &'r str) -> Route<'r> {
+    tenant(place.endpoint, path, rest).unwrap_or_else(|| below_endpoint(place, rest))
 }
 
 /// A tenant's endpoint, if the dialect has tenants and `rest`, the end of `path`, names one.

@@ -90,7 +90,7 @@ impl ClientBuilder {
     }
 
     /// The tenant to call, in place of the one that the interface names (A2A 1.0 §8.3.2); empty:
-    /// the interface's. Every request names it: 1.0 in its messages, over HTTP+JSON before the path.
+    /// the interface's. Every request names it: 1.0 in its messages, over HTTP+JSON in the path.
     /// A URL that ends with `/tenants/NAME` gets it as its last segment, in every version. An
     /// interface with neither place, as in 0.3 at other URLs, is passed over, and so is one of gRPC
     /// whose tenant is the card's name, since that names the agent; `NoTenant` where no other is.

@@ -13,7 +13,12 @@ pub static DIALECT: Dialect = Dialect {
     name: "a2a_rust",
     methods: METHODS,
     quirks: Quirks { silent_notifications: true, media_http: 415, ..Quirks::NONE },
-    routes: Routes { tenants: Some("/tenants/"), rest: &[&rest::V1], ..Routes::NONE },
+    routes: Routes {
+        tenants: Some("/tenants/"),
+        rest_tenant: "/tenants/",
+        rest: &[&rest::V1],
+        ..Routes::NONE
+    },
 };
 
 const METHODS: &[Method] = &[

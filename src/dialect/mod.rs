@@ -114,8 +114,10 @@ pub struct Dialect {
 pub struct Routes {
     /// Prefix under which every agent is served by its name; it ends with a slash.
     pub by_name: Option<&'static str>,
-    /// Prefix, at the root and below each mount, under which any name is a tenant of one agent.
+    /// Prefix, below each of its places, under which any name is a tenant of that place's agent.
     pub tenants: Option<&'static str>,
+    /// What its clients put before the tenant in the paths of HTTP+JSON.
+    pub rest_tenant: &'static str,
     /// Query parameter of the root's card that names the agent instead.
     pub card_query: Option<&'static str>,
     /// The HTTP+JSON bindings served below each of its places, the newest first.
@@ -124,7 +126,8 @@ pub struct Routes {
 
 impl Routes {
     /// Only where it is mounted.
-    pub const NONE: Routes = Routes { by_name: None, tenants: None, card_query: None, rest: &[] };
+    pub const NONE: Routes =
+        Routes { by_name: None, tenants: None, rest_tenant: "/", card_query: None, rest: &[] };
 }
 
 impl Dialect {

@@ -12,7 +12,12 @@ pub static DIALECT: Dialect = Dialect {
     name: "standard",
     methods: METHODS,
     quirks: Quirks::NONE,
-    routes: Routes { by_name: Some("/agents/"), rest: &[&rest::V1, &rest::V03], ..Routes::NONE },
+    routes: Routes {
+        by_name: Some("/agents/"),
+        tenants: Some("/tenants/"),
+        rest: &[&rest::V1, &rest::V03],
+        ..Routes::NONE
+    },
 };
 
 const fn by_task(name: &'static str, op: Op) -> Method {

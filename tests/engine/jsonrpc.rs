@@ -1,6 +1,6 @@
 //! What stands around a call: batches, versions, spellings, paths and methods of HTTP.
 
-use peregrine::engine::Setup;
+use peregrine::engine::{Mount, Setup};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -191,7 +191,8 @@ fn a_strict_server_serves_1_0_only_to_those_who_ask_for_it() {
 
 #[test]
 fn a_strict_server_asks_for_message_ids_where_there_are_any() {
-    let mut lab = Lab::new(Setup { strict: true, ..Setup::default() });
+    let mounts = vec![Mount { path: "/r".into(), dialect: "a2a_rust".into(), agent: None }];
+    let mut lab = Lab::new(Setup { strict: true, mounts, ..Setup::default() });
     let ask = |lab: &mut Lab, path: &str, generation: Gen, id: Option<&str>| {
         let mut params = generation.params(say("hi"));
         params["message"].as_object_mut().unwrap().remove("messageId");
@@ -211,7 +212,9 @@ fn a_strict_server_asks_for_message_ids_where_there_are_any() {
     // 0.1 has no message ids, and a platform's clients are as they are.
     let old = rpc(V01.send(), &V01.params(say("hi")));
     assert!(lab.ask(&post("/", &[], &old)).json().get("result").is_some());
-    assert!(ask(&mut lab, "/tenants/t", V1, None).get("result").is_some());
+    assert!(ask(&mut lab, "/r/tenants/t", V1, None).get("result").is_some());
+    // A tenant's path is of the specification.
+    assert_eq!(ask(&mut lab, "/tenants/t", V1, None)["error"]["code"], -32602);
     // Who asks for no letter gets an id for each message.
     assert!(ask(&mut Lab::echo(), "/", V1, None).get("result").is_some());
     let body = rpc(V1.send(), &V1.params(say("hi")));

@@ -465,7 +465,7 @@ fn json_comes_and_goes_in_the_media_types_of_1_0_1() {
         let fields = [("Content-Type", sent)];
         refused_old(&lab.ask(&post("/v1/message:send", &fields, &body)), 415, -32005);
         refused(
-            &lab.ask(&post("/tenants/t/message:send", &fields, &body)),
+            &city().ask(&post("/r/message:send", &fields, &body)),
             415,
             "CONTENT_TYPE_NOT_SUPPORTED",
         );
@@ -615,7 +615,8 @@ fn the_version_that_is_named_wins_over_the_path() {
         refused_old(&lab.ask(&get_with(&path, &lines)), 400, -32009);
     }
     let lines = version("0.3");
-    let reply = lab.ask(&get_with(&format!("/tenants/t/tasks/{id}"), &lines));
+    let mut lab = city();
+    let reply = lab.ask(&get_with(&format!("/r/tasks/{id}"), &lines));
     refused(&reply, 400, "VERSION_NOT_SUPPORTED");
     let mut lab = Lab::new(Setup { strict_version: true, ..Setup::default() });
     refused(&lab.ask(&get("/tasks")), 400, "VERSION_NOT_SUPPORTED");

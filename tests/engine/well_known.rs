@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab,
-    ask::{get, get_with, post, rpc},
+    ask::{V1, get, get_with, post, rpc, say},
     echo,
 };
 
@@ -50,14 +50,14 @@ fn each_agent_has_its_card_below_its_path() {
         ("/a2a/bob", "bob", "http://a.example/a2a/bob"),
         ("/api/v1/a2a/bob", "bob", "http://a.example/api/v1/a2a/bob"),
         ("/tenants/t-1", "echo", "http://a.example/tenants/t-1"),
+        ("/tenants/bob", "bob", "http://a.example/tenants/bob"),
+        ("/agents/bob/tenants/t-1", "bob", "http://a.example/agents/bob/tenants/t-1"),
     ] {
         for path in PATHS {
             let card = lab.ask(&get(&format!("{base}{path}"))).json();
             assert_eq!(card["name"], name, "{base}");
             assert_eq!(card["supportedInterfaces"][0]["url"], url);
-            // Where 0.3 is not spoken, a card has none of its keys.
-            let speaks_old = !base.starts_with("/tenants/");
-            assert_eq!(card.get("url"), speaks_old.then(|| json!(url)).as_ref(), "{base}");
+            assert_eq!(card["url"], url, "{base}");
         }
         // The URL that the card names is served.
         let path = url.trim_start_matches("http://a.example");
@@ -131,11 +131,50 @@ fn card(lab: &mut Lab, base: &str) -> Value {
 }
 
 #[test]
+fn a_tenants_card_tells_nothing_but_which_names_are_configured() {
+    let named = |names: &[&str]| Tenants::Named(names.iter().map(|name| (*name).into()).collect());
+    for (tenants, agents, has_card) in [
+        (named(&["acme", "other"]), 2, &["acme", "other", "bob"][..]),
+        (Tenants::Any, 2, &["acme", "other", "bob", "else"]),
+        (Tenants::OfOneAgent, 2, &["bob"]),
+        (Tenants::OfOneAgent, 1, &["acme", "other", "bob", "else"]),
+    ] {
+        let bob = (Profile::new("bob", "The other one"), Arc::new(Echo) as _);
+        let all = vec![echo(), bob].into_iter().take(agents).collect();
+        let mut lab = Lab::new(Setup { agents: all, tenants, ..Setup::default() });
+        // One of them has a task; a name that cannot be called has none.
+        lab.ask(&post("/tenants/acme", &[], &rpc("SendMessage", &V1.params(say("hi")))));
+        let places = if agents == 2 { &["", "/agents/echo", "/agents/bob"][..] } else { &[""] };
+        for (place, path) in places.iter().flat_map(|place| PATHS.map(|path| (place, path))) {
+            let nothing = lab.ask(&get("/nothing/here"));
+            for name in ["acme", "other", "bob", "else", ".x", "a%20b"] {
+                let reply = lab.ask(&get(&format!("{place}/tenants/{name}{path}")));
+                // Another agent is no tenant of an agent.
+                let is_elsewhere = agents == 2 && name == "bob" && *place == "/agents/echo";
+                if !has_card.contains(&name) || is_elsewhere {
+                    assert_eq!((reply.status, &reply.body), (404, &nothing.body), "{place} {name}");
+                    assert_eq!(reply.fields, nothing.fields, "{place} {name}");
+                    continue;
+                }
+                let is_bob = agents == 2 && (name == "bob" || *place == "/agents/bob");
+                assert_eq!(reply.json()["name"], if is_bob { "bob" } else { "echo" });
+                if !is_bob && name != "acme" {
+                    let acme = lab.ask(&get(&format!("{place}/tenants/acme{path}")));
+                    let renamed = acme.text().replace("/tenants/acme", &format!("/tenants/{name}"));
+                    assert_eq!(reply.text(), renamed, "{place} {name}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_card_lists_what_a_url_can_name_and_no_other_binding() {
     let mut lab = two_agents();
     for (base, rpc, rest) in [
         ("", "http://a.example/", "http://a.example"),
         ("/agents/bob", "http://a.example/agents/bob", "http://a.example/agents/bob"),
+        ("/tenants/t", "http://a.example/tenants/t", "http://a.example/tenants/t"),
     ] {
         let card = card(&mut lab, base);
         let both = [("JSONRPC", rpc), ("HTTP+JSON", rest)];
@@ -151,10 +190,7 @@ fn a_card_lists_what_a_url_can_name_and_no_other_binding() {
         assert_eq!(lab.ask(&get(&format!("{path}/tasks"))).status, 200);
         assert_eq!(lab.ask(&get(&format!("{path}/v1/tasks"))).status, 200);
     }
-    // a2a-rust has no 0.3, and the platforms have JSON-RPC alone.
-    let url = "http://a.example/tenants/t-1";
-    let tenant = card(&mut lab, "/tenants/t-1");
-    assert_eq!(interfaces(&tenant), [("JSONRPC", "1.0", url), ("HTTP+JSON", "1.0", url)]);
+    // The platforms have JSON-RPC alone.
     for base in ["/a2a/bob", "/api/v1/a2a/bob"] {
         let card = card(&mut lab, base);
         assert_eq!(interfaces(&card), [("JSONRPC", "0.3", &*format!("http://a.example{base}"))]);
@@ -188,6 +224,15 @@ fn the_operator_says_what_cards_list_and_in_which_order() {
         assert_eq!(one.get("tenant"), tenant.as_ref());
     }
     assert_eq!((&bob["url"], &bob["preferredTransport"]), (&json!(socket), &json!(ws)));
+    // The same holds for a tenant, and for both at once gRPC has no place.
+    let (rpc, socket) = ("http://a.example/tenants/t", "ws://a.example/tenants/t");
+    let tenant = card(&mut lab, "/tenants/t");
+    let expected = [&rows("1.0", rpc, socket)[..], &rows("0.3", rpc, socket)[1..]].concat();
+    assert_eq!(interfaces(&tenant), expected);
+    let first = &tenant["supportedInterfaces"][0];
+    assert_eq!((&first["protocolBinding"], &first["tenant"]), (&json!("GRPC"), &json!("t")));
+    let both = card(&mut lab, "/agents/bob/tenants/t");
+    assert!(interfaces(&both).iter().all(|(binding, ..)| *binding != "GRPC"), "{both}");
     // The strict forms list the same.
     for form in [CardForm::V1, CardForm::V03] {
         let mut lab = listing(&list, form);
@@ -211,8 +256,9 @@ fn no_generation_is_left_without_an_interface() {
     // The platforms have no gRPC.
     let row = [("JSONRPC", "0.3", "http://a.example/a2a/bob")];
     assert_eq!(interfaces(&card(&mut lab, "/a2a/bob")), row);
-    let row = [("JSONRPC", "1.0", "http://a.example/tenants/t")];
-    assert_eq!(interfaces(&card(&mut lab, "/tenants/t")), row);
+    let tenant = "http://a.example/tenants/t";
+    let rows = [("GRPC", "1.0", "a.example:80"), ("JSONRPC", "0.3", tenant)];
+    assert_eq!(interfaces(&card(&mut lab, "/tenants/t")), rows);
 }
 
 #[cfg(feature = "grpc")]
@@ -421,7 +467,9 @@ fn the_form_of_the_card_can_be_chosen() {
             assert_eq!((has("supportedInterfaces"), has("url")), (new, old), "{form:?}");
         }
         // Nobody is told to speak 0.3 where 1.0 alone is spoken.
-        let card = lab.ask(&get(&format!("/tenants/t{}", PATHS[0]))).json();
+        let mounts = vec![Mount { path: "/r".into(), dialect: "a2a_rust".into(), agent: None }];
+        let mut lab = Lab::new(Setup { card: form, mounts, ..Setup::default() });
+        let card = lab.ask(&get(&format!("/r{}", PATHS[0]))).json();
         assert!(card.get("supportedInterfaces").is_some() && card.get("url").is_none(), "{form:?}");
     }
 }

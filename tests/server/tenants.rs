@@ -21,6 +21,10 @@ enum Way {
     Rpc(Gen),
     /// The same over WebSocket.
     Socket(Gen),
+    /// JSON-RPC, in the path.
+    RpcPath(Gen),
+    /// The same over WebSocket.
+    SocketPath(Gen),
     /// HTTP+JSON, in the path.
     RestPath,
     /// HTTP+JSON, in the path below `/tenants`.
@@ -37,13 +41,19 @@ enum Way {
 
 use Way::*;
 
-const WAYS: [Way; 12] = [
+const WAYS: [Way; 18] = [
     Rpc(Gen::V01),
     Rpc(Gen::V03),
     Rpc(Gen::V1),
     Socket(Gen::V01),
     Socket(Gen::V03),
     Socket(Gen::V1),
+    RpcPath(Gen::V01),
+    RpcPath(Gen::V03),
+    RpcPath(Gen::V1),
+    SocketPath(Gen::V01),
+    SocketPath(Gen::V03),
+    SocketPath(Gen::V1),
     RestPath,
     RestTenants,
     RestBody,
@@ -110,7 +120,7 @@ fn line(running: &Running) -> Tcp {
 /// One JSON-RPC call at `place`.
 fn json_rpc(rig: &Rig, way: Way, place: &str, method: &str, params: &Value) -> Value {
     let (mut line, body) = (line(&rig.0), rpc(method, params));
-    if matches!(way, Rpc(_)) {
+    if matches!(way, Rpc(_) | RpcPath(_)) {
         line.write(&post(place, &[], &body));
         return line.reply().json();
     }
@@ -147,6 +157,16 @@ fn with_tenant(mut params: Value, tenant: &str) -> Value {
     params
 }
 
+/// The path of JSON-RPC, and its params: one of the two names the tenant.
+fn addressed(way: Way, place: &str, params: Value, tenant: &str) -> (String, Value) {
+    match way {
+        RpcPath(_) | SocketPath(_) if !tenant.is_empty() => {
+            (format!("{}/tenants/{tenant}", place.trim_end_matches('/')), params)
+        }
+        _ => (place.to_owned(), with_tenant(params, tenant)),
+    }
+}
+
 /// The path of a resource of HTTP+JSON, and the tenant that goes into the body.
 fn rest(way: Way, place: &str, tenant: &str, path: &str) -> (String, String) {
     let place = place.trim_end_matches('/');
@@ -173,11 +193,11 @@ fn in_message(way: Way, tenant: &str) -> String {
 /// Sends "hi" to whom a tenant means at a place.
 fn send(rig: &Rig, way: Way, place: &str, tenant: &str) -> Answer {
     match way {
-        Rpc(generation) | Socket(generation) => {
+        Rpc(generation) | Socket(generation) | RpcPath(generation) | SocketPath(generation) => {
             let id = format!("m-{}", MESSAGES.fetch_add(1, Relaxed));
             let params = generation.params(Say { id: &id, at_once: true, ..say("hi") });
-            let params = with_tenant(params, tenant);
-            shown(&json_rpc(rig, way, place, generation.send(), &params))
+            let (place, params) = addressed(way, place, params, tenant);
+            shown(&json_rpc(rig, way, &place, generation.send(), &params))
         }
         RestPath | RestTenants | RestBody => {
             let (path, in_body) = rest(way, place, tenant, "/message:send");
@@ -213,9 +233,9 @@ fn send(rig: &Rig, way: Way, place: &str, tenant: &str) -> Answer {
 /// Reads a task.
 fn read(rig: &Rig, way: Way, place: &str, tenant: &str, id: &str) -> Answer {
     match way {
-        Rpc(generation) | Socket(generation) => {
-            let params = with_tenant(json!({ "id": id }), tenant);
-            shown(&json_rpc(rig, way, place, generation.get(), &params))
+        Rpc(generation) | Socket(generation) | RpcPath(generation) | SocketPath(generation) => {
+            let (place, params) = addressed(way, place, json!({ "id": id }), tenant);
+            shown(&json_rpc(rig, way, &place, generation.get(), &params))
         }
         RestPath | RestTenants | RestBody => {
             let (path, in_query) = rest(way, place, tenant, &format!("/tasks/{id}"));

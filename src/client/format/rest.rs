@@ -55,7 +55,7 @@ fn prefix(format: &Format, tenant: Option<&str>, path: &mut String) -> Result<()
         Generation::V01 | Generation::V03 => path.push_str("/v1"),
         Generation::V1 => {
             let Some(tenant) = tenant else { return Ok(()) };
-            path.push_str(format.dialect.routes.tenants.unwrap_or("/"));
+            path.push_str(format.dialect.routes.rest_tenant);
             push_segment(path, tenant)?;
         }
     }
