@@ -1,21 +1,42 @@
 //! RFC 3339 timestamps in UTC with milliseconds, written and read without allocation.
 
+use std::cell::Cell;
+
+thread_local! {
+    /// The minute since the epoch that this thread wrote last, and its text up to the seconds:
+    /// most timestamps are of the same minute as the one before.
+    static LAST_WRITTEN: Cell<(u64, [u8; 17])> = const { Cell::new((u64::MAX, [0; 17])) };
+}
+
 /// `2026-01-01T00:00:00.000Z` for milliseconds since the Unix epoch (years 1970 to 9999).
 #[inline]
 pub fn rfc3339(unix_ms: u64) -> [u8; 24] {
     // Beyond the year 9999 there is no such text; `as` is safe below.
     let unix_ms = unix_ms.min(LAST_MS);
-    let (days, ms) = ((unix_ms / 86_400_000) as u32, (unix_ms % 86_400_000) as u32);
-    let (year, month, day) = civil(days);
-    let (second, ms) = (ms / 1000, ms % 1000);
-    let (minute, second) = (second / 60, second % 60);
-    let (hour, minute) = (minute / 60, minute % 60);
-    let [c, y, mo, d] = [year / 100, year % 100, month, day].map(pair);
-    let [h, mi, s, f] = [hour, minute, second, ms / 10].map(pair);
+    let (minute, ms) = (unix_ms / 60_000, (unix_ms % 60_000) as u32);
+    let (last_minute, mut text) = LAST_WRITTEN.get();
+    if minute != last_minute {
+        text = up_to_seconds(minute as u32);
+        LAST_WRITTEN.set((minute, text));
+    }
+    let [s, f] = [ms / 1000, ms % 1000 / 10].map(pair);
     let last = b'0' + (ms % 10) as u8;
+    let mut whole = [0; 24];
+    whole[..17].copy_from_slice(&text);
+    whole[17..].copy_from_slice(&[s[0], s[1], b'.', f[0], f[1], last, b'Z']);
+    whole
+}
+
+/// `2026-01-01T00:00:` for minutes since the Unix epoch.
+#[cold]
+fn up_to_seconds(minutes: u32) -> [u8; 17] {
+    let (year, month, day) = civil(minutes / 1_440);
+    let (hour, minute) = (minutes % 1_440 / 60, minutes % 60);
+    let [c, y, mo, d] = [year / 100, year % 100, month, day].map(pair);
+    let [h, mi] = [hour, minute].map(pair);
     [
         c[0], c[1], y[0], y[1], b'-', mo[0], mo[1], b'-', d[0], d[1], b'T', h[0], h[1], b':',
-        mi[0], mi[1], b':', s[0], s[1], b'.', f[0], f[1], last, b'Z',
+        mi[0], mi[1], b':',
     ]
 }
 

@@ -445,27 +445,30 @@ impl Drop for Edit<'_> {
     /// What follows from the change: lists, budget, wakers.
     fn drop(&mut self) {
         let (seq, mono_ms) = (self.seq, self.now.mono_ms);
+        let status_ms = self.status_ms.map(|ms| ms.min(self.now.unix_ms));
         let slot = self.slot();
-        let has_event = slot.task.get().is_some_and(|task| task.seq() != seq);
+        let Some(task) = slot.task.get() else { return };
+        let (has_event, has_ended) = (task.seq() != seq, task.state().is_terminal());
         if has_event {
             slot.event_ms = mono_ms;
         }
-        let Some(status_ms) = self.status_ms.map(|ms| ms.min(self.now.unix_ms)) else {
-            self.note_running();
-            if has_event {
-                self.note_event();
-            }
-            return self.close();
-        };
-        let slot = self.slot();
-        if slot.task.get().is_some_and(|task| task.state().is_terminal()) {
+        if has_ended && status_ms.is_some() {
             slot.task.fit();
             if slot.listed.is_some() {
                 // What was stored with it may have left, and it stays for as long as new ones do.
                 slot.task.relocate();
             }
         }
-        self.note_running();
+        let is_counted = slot.counted_for().is_some();
+        if is_counted && self.has_place {
+            self.settle_share();
+        }
+        let Some(status_ms) = status_ms else {
+            if has_event {
+                self.note_event();
+            }
+            return self.close();
+        };
         self.shard.list(self.index, self.at, self.group.stamp(status_ms));
         self.close();
     }
@@ -481,15 +484,8 @@ impl Edit<'_> {
         }
     }
 
-    /// Counts what the task holds now among the bytes of whoever it counts for, and none of them,
-    /// nor the task among those that run, when it has ended or waits for its client.
-    #[inline]
-    fn note_running(&mut self) {
-        if self.has_place && self.shard.slab[self.index].counted_for().is_some() {
-            self.settle_share();
-        }
-    }
-
+    /// Counts what the task holds now among the bytes of the caller that it counts for; if it has
+    /// ended or waits for its client, neither its bytes nor the task are counted any more.
     #[inline(never)]
     fn settle_share(&mut self) {
         let running = &self.store.spaces.running;

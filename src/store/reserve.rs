@@ -9,8 +9,9 @@ use super::{
     Edit, ID_LEN, Refused, Store, TaskKey,
     charges::Resource,
     door::{Begin, Change},
+    group::Group,
     id::{GROUP, group_of},
-    shard::{Context, HashedMap, remove, spread},
+    shard::{Context, HashedMap, Shard, remove, spread},
     slab::StoredTask,
     sync::MutexGuard,
     waiters::Wakes,
@@ -162,8 +163,8 @@ impl Store {
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
         let shard = self.shard_for(&new, now);
         match new.share.is_none() && new.scope.owner.0 == 0 {
-            true => self.reserve_slot(new, shard, now),
-            false => self.reserve_share(new, shard, now),
+            true => self.reserve_slot(&new, shard, now),
+            false => self.reserve_share(&new, shard, now),
         }
     }
 
@@ -180,7 +181,7 @@ impl Store {
     #[inline(never)]
     fn reserve_share<'a>(
         &'a self,
-        new: NewTask<'a>,
+        new: &NewTask<'a>,
         shard: (usize, Option<Context>),
         now: Now,
     ) -> Result<Reserved<'a>, Refused> {
@@ -210,7 +211,7 @@ impl Store {
 
     fn reserve_slot<'a>(
         &'a self,
-        new: NewTask<'a>,
+        new: &NewTask<'a>,
         (at, named): (usize, Option<Context>),
         now: Now,
     ) -> Result<Reserved<'a>, Refused> {
@@ -223,8 +224,8 @@ impl Store {
         }
         // A context of its own can be in any shard of the group, unless its scope has names.
         let shards = if named.is_none() && new.scope.is_plain() { GROUP } else { 1 };
-        let mut taken =
-            (0..shards).map(|step| self.take_slot(at ^ step, (new.scope, holder), now, &mut wakes));
+        let mut taken = (0..shards)
+            .map(|step| self.take_slot(group, at ^ step, (new.scope, holder), now, &mut wakes));
         let Some((key, is_uncharged)) = taken.find_map(|taken| taken) else {
             self.budget.tasks.release(&group.tasks, 1);
             return Err(Refused::Full);
@@ -287,25 +288,25 @@ impl Store {
         self.reopen(kept, |_| ());
     }
 
-    /// Takes a free slot of a shard; true: bytes are to be taken for the scope.
+    /// Takes a free slot of a shard of a group; true: bytes are to be taken for the scope.
     #[inline]
     fn take_slot(
         &self,
+        group: &Group,
         at: usize,
         (scope, holder): (Scope, Holder),
         now: Now,
         wakes: &mut Wakes,
     ) -> Option<(TaskKey, bool)> {
-        let mut shard = self.lock(at);
+        let mut shard = group.lock(at);
         self.expire(at, &mut shard, now, wakes, 2);
         if !shard.slab.has_free() && !self.make_slot(at, &mut shard, holder, wakes) {
             return None;
         }
-        let (index, check) = shard.slab.take()?;
-        let is_uncharged = shard.scopes.join(scope);
-        let charge = shard.charged.join(holder, &self.group(at).charges);
-        shard.slab[index].charge = charge;
-        Some((TaskKey { place: self.sharding.place(at, index), check }, is_uncharged))
+        let Shard { slab, scopes, charged, .. } = &mut *shard;
+        let (index, check) = slab.take()?;
+        slab[index].charge = charged.join(holder, &group.charges);
+        Some((TaskKey { place: self.sharding.place(at, index), check }, scopes.join(scope)))
     }
 
     /// Takes the bytes of a scope in the shard of its first task there. They are its owner's; those
