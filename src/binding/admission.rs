@@ -19,7 +19,7 @@ use crate::{
     },
     binding::{
         CallContext, Handled, RequestSource, ServerConfig, grpc, http_error, jsonrpc, pages, rest,
-        route::{Route, path_of, route},
+        route::{Route, RouteTarget, path_of, route},
         ws,
     },
     fault::{Fault, FaultKind},
@@ -196,6 +196,12 @@ impl<'x> AdmissionCx<'x> {
         self.is_public(head)
     }
 
+    /// The agent at a path, whose tenant may be an agent's name.
+    fn agent_at(self, target: RouteTarget<'_>) -> AgentIndex {
+        let named = target.tenant.filter(|_| !target.endpoint.is_own);
+        named.and_then(|name| self.service.agent(name)).unwrap_or(target.endpoint.agent)
+    }
+
     /// Whether a request without a credential may be made. A call that then names another agent is
     /// asked for its caller when it is read.
     fn lets_anybody(self, head: &Head<'_>) -> bool {
@@ -211,8 +217,8 @@ impl<'x> AdmissionCx<'x> {
             return is_anonymous(self.service, agent.unwrap_or(AgentIndex(0)));
         }
         match route(self.config, self.service, path_of(head)) {
-            Route::Rpc(target) => is_anonymous(self.service, target.endpoint.agent),
-            Route::HttpJson(target) => is_anonymous(self.service, target.at.endpoint.agent),
+            Route::Rpc(target) => is_anonymous(self.service, self.agent_at(target)),
+            Route::HttpJson(target) => is_anonymous(self.service, self.agent_at(target.at)),
             Route::ExtendedCard(_) => false,
             Route::Card { .. } | Route::Catalog(_) | Route::Page(_) => true,
             Route::NoResource(..) | Route::NoAgent | Route::NotFound => true,

@@ -2,7 +2,7 @@
 
 use crate::{
     http::{FieldLines, FieldLinesBuf, USER_AGENT, media},
-    model::Generation,
+    model::{Generation, is_agent_name},
 };
 
 use super::{
@@ -11,6 +11,9 @@ use super::{
     credentials::{CredentialPlan, CredentialsError},
     format::{Format, WrittenCall},
 };
+
+/// The metadata of gRPC that names the tenant beside the message.
+const TENANT: &str = "a2a-tenant";
 
 /// An interface, and what each of its calls has.
 pub(super) struct AgentEndpoint {
@@ -88,7 +91,15 @@ impl AgentEndpoint {
         let is_grpc = self.interface.binding == Binding::Grpc;
         match is_grpc {
             // gRPC over HTTP/2, "Requests": it shows proxies that lose trailers.
-            true => fields.push("te", "trailers"),
+            true => {
+                fields.push("te", "trailers");
+                // A server that asks from the head who calls knows the agent by it; others skip it.
+                let is_said =
+                    fields.get().iter().any(|(name, _)| name.eq_ignore_ascii_case(TENANT));
+                if let Some(tenant) = self.tenant().filter(|name| !is_said && is_agent_name(name)) {
+                    fields.push(TENANT, tenant);
+                }
+            }
             false => fields.push("Accept", call.accept),
         }
         if let Some(after) = after {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::support::binary::Binary;
 
-const RULES: &str = r#"
+pub const RULES: &str = r#"
 [agent]
 name = "clerk"
 description = "Ends in every way"

@@ -16,6 +16,7 @@ mod conformance;
 mod credentials;
 mod fake;
 mod interrupts;
+mod matrix;
 mod nameless;
 mod parse;
 #[cfg(target_os = "linux")]

@@ -142,7 +142,7 @@ fn a_tenant_that_cannot_be_named_is_an_error_with_a_way_out() {
         message.contains("of A2A 0.3 at") && message.contains("no place for a tenant"),
         "{error}"
     );
-    assert!(error["hint"].as_str().unwrap().contains("/tenants/NAME"), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("/tenants/acme"), "{error}");
     assert!(named(&fake).is_empty());
     // Where the URL has a tenant, that is the place.
     let fake = of_03("/a/tenants/own?k=v");

@@ -159,6 +159,11 @@ fn an_open_agent_is_called_by_anybody_and_by_its_own_name_alone() {
     let send = rpc("SendMessage", &V1.params(say("hi")));
     assert_eq!(lab.ask(&post("/agents/open", &fields, &send)).status, 200);
     assert_eq!(lab.ask(&post("/agents/open/message:send", &fields, "{}")).status, 400);
+    // A tenant's path that has its name is told from the head as well.
+    assert_eq!(lab.ask(&post("/tenants/open", &fields, &send)).status, 200);
+    assert_eq!(lab.ask(&post("/open/message:send", &fields, "{}")).status, 400);
+    assert_eq!(lab.ask(&post("/tenants/tell", &fields, &send)).status, 401);
+    assert_eq!(lab.ask(&post("/agents/tell/tenants/open", &fields, &send)).status, 401);
     for method in ["GetExtendedAgentCard", "ListTasks"] {
         let reply = lab.ask(&post("/agents/open", &fields, &rpc(method, &json!({}))));
         let expected = if method == "ListTasks" { 200 } else { 401 };

@@ -1214,7 +1214,7 @@ fn what_cannot_be_said_is_named_before_anything_is_sent() {
         OutgoingCall::Get(Get { id: raw(".."), context_id: None, history: None, wait: None });
     assert_eq!(
         refused(Format::standard(Binding::HttpJson, V1), &dots, None),
-        "an id that is no segment of a path cannot be said in A2A HTTP+JSON"
+        "an id or a tenant that is no segment of a path cannot be said in A2A HTTP+JSON"
     );
     assert_eq!(
         refused(Format::standard(Binding::HttpJson, V01), &dots, None),

@@ -25,7 +25,7 @@ use super::{
     },
     Invocation,
     agent::CREDENTIALS,
-    invocation::{flag, last_word},
+    invocation::{flag, last_word, quoted},
     login,
 };
 use transport::{transport_code, transport_hint};
@@ -73,10 +73,14 @@ fn message(on: &Invocation<'_>, error: &ClientError) -> String {
 
 /// The file that the card is in, if it is in one.
 fn card_file(on: &Invocation<'_>) -> Option<PathBuf> {
-    match CardReference::parse(on.settings.text("agent-card")?).ok()? {
+    match reference(on)? {
         CardReference::File(path) => Some(path),
         CardReference::Origin(_) | CardReference::Url(_) => None,
     }
+}
+
+fn reference(on: &Invocation<'_>) -> Option<CardReference> {
+    CardReference::parse(on.settings.text("agent-card")?).ok()
 }
 
 fn said(fault: &PeerFault) -> String {
@@ -101,7 +105,12 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
         ClientErrorKind::Transport(error) => (transport_code(on, error), transport_hint(on, error)),
         ClientErrorKind::NoCard(500..) => (FailureCode::CardNotFound, None),
         ClientErrorKind::NoCard(_) => {
-            let hint = "is it the agent's URL? a full URL of a card works, too";
+            let hint = match reference(on) {
+                Some(CardReference::Url(_)) => {
+                    "is there an agent, or a tenant, of this name? a full URL of a card works, too"
+                }
+                _ => "is it the agent's URL, with its path? a full URL of a card works, too",
+            };
             (FailureCode::CardNotFound, Some(hint.to_owned()))
         }
         ClientErrorKind::Card(error) => {
@@ -118,9 +127,18 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
         }
         ClientErrorKind::NoInterface => (FailureCode::Internal, Some(on.command("card get", ""))),
         ClientErrorKind::NoTenant => {
-            let hint = "speak 1.0, if the agent does; or call the tenant by its own URL, if it has \
-                        one: -a https://HOST/tenants/NAME";
-            (FailureCode::Usage, Some(hint.to_owned()))
+            let tenant = on.settings.text("tenant").unwrap_or("NAME");
+            let agent = match reference(on) {
+                Some(CardReference::Origin(url) | CardReference::Url(url)) => url,
+                Some(CardReference::File(_)) | None => "https://HOST".to_owned(),
+            };
+            let url = format!("{}/tenants/{tenant}", agent.trim_end_matches('/'));
+            let hint = format!(
+                "--a2a-version 1.0, if the agent speaks it; or the tenant's own URL, if it has \
+                 one: -a {}",
+                quoted(&url)
+            );
+            (FailureCode::Usage, Some(hint))
         }
         ClientErrorKind::BelowFloor { newest, .. } => {
             let hint = format!("--a2a-version {newest}, or A2ACLI_A2A_VERSION={newest}");
@@ -310,7 +328,12 @@ fn credentials_hint(on: &Invocation<'_>) -> String {
         }
     }
     match ways.is_empty() {
-        true => "A2ACLI_BEARER, A2ACLI_API_KEY or A2ACLI_BASIC; or peregrine auth login".to_owned(),
+        // Without a scheme nothing says in which field a key goes.
+        true => {
+            "A2ACLI_BEARER or A2ACLI_BASIC, or a key as --svc-param NAME:KEY; or peregrine auth \
+             login"
+                .to_owned()
+        }
         false => ways.join(", or "),
     }
 }
@@ -325,7 +348,20 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
         let task = on.words.first().filter(|_| on.path.starts_with("task "));
         task.map(|id| on.command("task get", &last_word(id)))
     };
+    let tenant = on.settings.text("tenant");
     match kind {
+        Some(FaultKind::InvalidParams) if tenant.is_some() => {
+            Some(format!("another --tenant, if that is what is wrong; {DEBUG}"))
+        }
+        Some(FaultKind::PermissionDenied) if tenant.is_some() => {
+            Some(format!("another --tenant, or {}", credentials_hint(on)))
+        }
+        Some(FaultKind::TaskNotFound)
+            if matches!(on.path, "task push-config get" | "task push-config delete") =>
+        {
+            let task = on.words.first()?;
+            Some(on.command("task push-config list", &last_word(task)))
+        }
         Some(FaultKind::TaskNotFound) => Some(on.command("task list", "")),
         Some(FaultKind::TaskNotCancelable | FaultKind::TaskTerminal) => shows_task(),
         Some(FaultKind::UnsupportedOperation) if on.path == "task subscribe" => shows_task(),

@@ -28,6 +28,7 @@ use super::{
     Invocation,
     agent::{self, AgentTransport},
     tokens::{KeptToken, TokenFile, agent_key},
+    unused::takes,
 };
 
 /// Gets a token and keeps it.
@@ -56,7 +57,7 @@ pub async fn login(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let client = match named {
         Some(client) => client,
         None if is_device && settings.text("client-secret").is_none() => {
-            of_card(settings, &agent::card(on).await?)?
+            of_card(on, &agent::card(on).await?)?
         }
         None => {
             let line = "where tokens come from is not said";
@@ -153,7 +154,7 @@ fn client_of(settings: &Settings, source: OAuthSource) -> Result<OAuthClient, Co
 }
 
 /// The device flow that the card names.
-fn of_card(settings: &Settings, card: &AgentCard) -> Result<OAuthClient, CommandFailure> {
+fn of_card(on: &Invocation<'_>, card: &AgentCard) -> Result<OAuthClient, CommandFailure> {
     let flows = card.security_schemes.values().flat_map(|scheme| match scheme {
         SecurityScheme::OAuth2(oauth) => oauth.flows.as_slice(),
         SecurityScheme::ApiKey(_)
@@ -170,9 +171,16 @@ fn of_card(settings: &Settings, card: &AgentCard) -> Result<OAuthClient, Command
     let mut flows = flows.filter(|flow| flow.kind == OAuthFlowKind::DeviceCode);
     let server = flows.find_map(server).ok_or_else(|| {
         let line = "the card names no device flow, and where tokens come from is not said";
-        CommandFailure::usage(line).hint("--token-url URL --device-url URL, or --issuer URL")
+        let keys = ["api-key", "bearer", "basic"].into_iter().filter(|name| takes(card, name));
+        let keys: Vec<String> = keys.map(|name| format!("--{name}")).collect();
+        let known = match keys.is_empty() || card.security_schemes.is_empty() {
+            true => String::new(),
+            false => format!("the card takes {} without a login; else ", keys.join(" or ")),
+        };
+        let urls = "--token-url URL --device-url URL, or --issuer URL";
+        CommandFailure::usage(line).hint(format!("{known}{urls}"))
     })?;
-    client_of(settings, OAuthSource::Server(server))
+    client_of(&on.settings, OAuthSource::Server(server))
 }
 
 /// The token that is kept for the agent, a new one where it has expired; `None`: none is kept.

@@ -130,7 +130,7 @@ fn place<'p>(plan: &'p CredentialPlan, name: &str, value: &str) -> Option<&'p st
 
 /// Whether a card has a scheme that takes a credential; one without schemes takes what has one
 /// place only.
-fn takes(card: &AgentCard, name: &str) -> bool {
+pub fn takes(card: &AgentCard, name: &str) -> bool {
     const TOKENS: &[&str] = &["bearer", "client-secret"];
     let mut schemes = card.security_schemes.values().map(|scheme| match scheme {
         SecurityScheme::ApiKey(_) => &["api-key"][..],

@@ -1,0 +1,282 @@
+//! Every way to call one server: transports × generations × places, with credentials and without,
+//! by the URLs that the server prints and the tenants that it has.
+
+use std::{process::Command, thread};
+
+use crate::{
+    agent::RULES,
+    run::{Said, User},
+    support::binary::Binary,
+};
+
+const TRANSPORTS: [&str; 4] = ["jsonrpc", "http+json", "grpc", "websocket"];
+const VERSIONS: [&str; 2] = ["1.0", "0.3"];
+/// Where a webhook would be; the tasks that it is set for post nothing before they are cancelled.
+const HOOK: &str = "http://127.0.0.1:49999/";
+
+/// Which agent and tenant a user means, and how.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Behind the server's URL.
+    path: &'static str,
+    /// `--tenant`, if there is one.
+    flag: Option<&'static str>,
+    /// Who answers; the default one is `clerk`.
+    agent: &'static str,
+    /// The space of its tasks.
+    tenant: Option<&'static str>,
+}
+
+const fn place(
+    path: &'static str,
+    flag: Option<&'static str>,
+    agent: &'static str,
+    tenant: Option<&'static str>,
+) -> Place {
+    Place { path, flag, agent, tenant }
+}
+
+const PLACES: [Place; 10] = [
+    place("", None, "clerk", None),
+    place("/agents/bob", None, "bob", None),
+    place("/agents/open", None, "open", None),
+    place("/tenants/acme", None, "clerk", Some("acme")),
+    place("/tenants/bob", None, "bob", None),
+    place("/tenants/open", None, "open", None),
+    place("/agents/bob/tenants/acme", None, "bob", Some("acme")),
+    place("", Some("acme"), "clerk", Some("acme")),
+    place("", Some("bob"), "bob", None),
+    place("/agents/bob", Some("acme"), "bob", Some("acme")),
+];
+
+/// What becomes of a transport at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It is taken.
+    Taken,
+    /// The card has none of it, and another is taken with a warning.
+    PassedOver,
+    /// The version has no place for the tenant.
+    Refused,
+}
+
+impl Place {
+    fn outcome(self, transport: &str, version: &str) -> Outcome {
+        let is_default = self.agent == "clerk";
+        match (transport, version) {
+            (_, "0.3") if self.flag.is_some() => Outcome::Refused,
+            // One `tenant` names an agent or a space, and 0.3 has none.
+            ("grpc", "0.3") if !is_default || self.tenant.is_some() => Outcome::PassedOver,
+            ("grpc", _) if !is_default && self.tenant.is_some() => Outcome::PassedOver,
+            _ => Outcome::Taken,
+        }
+    }
+
+    /// The same place over JSON-RPC of 1.0, or its neighbour with or without the tenant.
+    fn reference(self, is_here: bool) -> Vec<String> {
+        let mut words = vec![format!("/agents/{}", self.agent)];
+        let tenant = if is_here { self.tenant } else { Some("acme").xor(self.tenant) };
+        words.extend(tenant.map(|name| format!("--tenant={name}")));
+        words
+    }
+}
+
+/// One server for all of it: two agents with callers and one without, two tenants.
+struct City {
+    server: Binary,
+    folder: User,
+}
+
+impl City {
+    fn start() -> City {
+        let folder = User::new();
+        let script = folder.write("clerk.toml", RULES);
+        let agent = |name: &str| {
+            format!(
+                "[agents.{name}]\nkind = \"script\"\nscript = {:?}\n",
+                script.display().to_string()
+            )
+        };
+        let text = format!(
+            "default_agent = \"clerk\"\ntenants = [\"acme\", \"other\"]\n\
+             interfaces = [\"jsonrpc\", \"http+json\", \"grpc\", \"websocket\"]\n\
+             [push]\nallow = [\"127.0.0.1\"]\n{}{}{}anonymous = true\n\
+             [[auth.api_keys]]\nname = \"robot\"\nkey = \"key-0123456789abcdef\"\ntenants = [\"*\"]\n\
+             [[auth.bearer_tokens]]\nname = \"alice\"\ntoken = \"token-0123456789abcdef\"\n\
+             tenants = [\"*\"]\n",
+            agent("clerk"),
+            agent("bob"),
+            agent("open"),
+        );
+        let file = folder.write("city.toml", &text);
+        let server = Binary::start(&["--config", &file.display().to_string()]);
+        City { server, folder }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.server.addr())
+    }
+}
+
+/// One user at one place over one transport.
+struct Traveller<'c> {
+    city: &'c City,
+    user: User,
+    place: Place,
+    flags: Vec<String>,
+}
+
+impl Traveller<'_> {
+    fn run(&self, words: &[&str]) -> Said {
+        let agent = format!("{}{}", self.city.url(), self.place.path);
+        let flags = self.flags.iter().map(String::as_str);
+        let words: Vec<&str> = words.iter().copied().chain(["-a", &agent]).chain(flags).collect();
+        self.user.run(&words)
+    }
+
+    /// A success, without a warning where the transport is taken.
+    fn ok(&self, outcome: Outcome, words: &[&str]) -> Said {
+        let said = self.run(words);
+        let context = || format!("{words:?} {:?} {:?}: {said:?}", self.place, self.flags);
+        assert_eq!(said.code, Some(0), "{}", context());
+        let warned = said.err.contains("jsonrpc is taken");
+        assert_eq!(warned, outcome == Outcome::PassedOver, "{}", context());
+        assert!(warned || !said.err.contains("warning"), "{}", context());
+        said
+    }
+
+    /// Whether a task is at this place, read over JSON-RPC of 1.0.
+    fn has(&self, is_here: bool, id: &str) -> bool {
+        let reference = self.place.reference(is_here);
+        let agent = format!("{}{}", self.city.url(), reference[0]);
+        let mut words = vec!["task", "get", "-a", &agent, id];
+        words.extend(reference[1..].iter().map(String::as_str));
+        let said = self.user.run(&words);
+        let is_there = said.code == Some(0);
+        assert!(is_there || said.err.contains("TaskNotFoundError"), "{said:?}");
+        is_there
+    }
+
+    fn go_round(&self, transport: &str, version: &str) {
+        let outcome = self.place.outcome(transport, version);
+        if outcome == Outcome::Refused {
+            let said = self.run(&["send", "large"]);
+            assert_eq!(said.code, Some(2), "{said:?}");
+            let own = format!("-a {}{}/tenants/", self.city.url(), self.place.path);
+            assert!(
+                said.err.contains("no place for a tenant") && said.err.contains(&own),
+                "{said:?}"
+            );
+            return;
+        }
+        let said = self.ok(outcome, &["send", "large", "--stream"]);
+        assert!(said.out.contains("one large coffee"), "{said:?}");
+        let id = self.ok(outcome, &["send", "never", "--async"]).field("Task").to_owned();
+        assert!(self.has(true, &id) && !self.has(false, &id), "{:?} {:?}", self.place, self.flags);
+        self.ok(outcome, &["task", "get", &id]);
+        if version == "1.0" || transport == "http+json" {
+            let list = self.ok(outcome, &["task", "list"]).out;
+            assert!(list.contains(&id), "{list}");
+        }
+        if self.place.agent == "open" {
+            // Webhooks are for callers that are known, and no card says here how to be one.
+            let words = ["task", "push-config", "create", &id, "--url", HOOK];
+            let said = self.run(&words);
+            assert!(said.err.contains("only callers that are known"), "{:?} {said:?}", self.flags);
+            // What 0.3 says on a WebSocket has neither a status nor a name.
+            let is_named = (transport, version) != ("websocket", "0.3");
+            let is_hinted = said.err.contains("--svc-param NAME:KEY");
+            assert_eq!(is_hinted, is_named, "{:?} {said:?}", self.flags);
+            return;
+        }
+        const PUSH: [&str; 2] = ["task", "push-config"];
+        let push = |words: &[&str]| self.ok(outcome, &[&PUSH, words].concat()).out;
+        push(&["create", &id, "--url", HOOK, "--id", "p-1"]);
+        assert!(push(&["list", &id]).contains("p-1") && push(&["get", &id, "p-1"]).contains(HOOK));
+        push(&["delete", &id, "p-1"]);
+        let said = self.ok(outcome, &["task", "cancel", &id]);
+        assert_eq!(said.field("State"), "CANCELED");
+    }
+}
+
+#[test]
+fn every_transport_and_generation_reaches_every_place() {
+    let city = City::start();
+    thread::scope(|scope| {
+        for transport in TRANSPORTS {
+            let city = &city;
+            scope.spawn(move || {
+                for (at, version) in VERSIONS.into_iter().enumerate() {
+                    for (number, place) in PLACES.into_iter().enumerate() {
+                        let user = match (place.agent, (at + number) % 2) {
+                            ("open", _) => User::new(),
+                            (_, 0) => User::new().with("A2ACLI_API_KEY", "key-0123456789abcdef"),
+                            _ => User::new().with("A2ACLI_BEARER", "token-0123456789abcdef"),
+                        };
+                        let mut flags = vec![format!("--transport={transport}")];
+                        flags.push(format!("--a2a-version={version}"));
+                        flags.extend(place.flag.map(|name| format!("--tenant={name}")));
+                        Traveller { city, user, place, flags }.go_round(transport, version);
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn what_is_refused_says_what_to_do() {
+    let city = City::start();
+    let url = city.url();
+    let key = || User::new().with("A2ACLI_API_KEY", "key-0123456789abcdef");
+    for (user, words, said) in [
+        (User::new(), &["send", "x", "-a", ""][..], "A2ACLI_API_KEY, or A2ACLI_BEARER"),
+        (
+            key(),
+            &["send", "x", "-a", "/tenants/else"],
+            "is there an agent, or a tenant, of this name?",
+        ),
+        (
+            key(),
+            &["send", "x", "-a", "/agents/else"],
+            "is there an agent, or a tenant, of this name?",
+        ),
+        (key(), &["send", "x", "-a", "", "--tenant", "else"], "another --tenant"),
+        (
+            key(),
+            &["task", "push-config", "get", "t", "p", "-a", ""],
+            "peregrine task push-config list -a",
+        ),
+        (
+            key(),
+            &["auth", "login", "-a", ""],
+            "the card takes --api-key or --bearer without a login",
+        ),
+    ] {
+        let agent = |word: &&str| match word.is_empty() || word.starts_with('/') {
+            true => format!("{url}{word}"),
+            false => (*word).to_owned(),
+        };
+        let words: Vec<String> = words.iter().map(agent).collect();
+        let refused = user.run(&words);
+        assert!(refused.code != Some(0) && refused.err.contains(said), "{words:?} {refused:?}");
+    }
+}
+
+#[test]
+fn the_line_to_try_works_with_a_key_of_ones_own() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        return;
+    }
+    let city = City::start();
+    let command = city.server.said("try").replace("YOUR_TOKEN", "token-0123456789abcdef");
+    assert!(command.starts_with("curl "), "{command}");
+    let output = city.folder.command_of("sh", &["-c", &command]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\"result\""), "{command}: {text}");
+    for label in ["url", "agent"] {
+        let url = city.server.said(label).split_whitespace().last().unwrap();
+        let user = User::new().with("A2ACLI_BEARER", "token-0123456789abcdef");
+        user.ok(&["send", url, "large"]);
+    }
+}
