@@ -29,9 +29,9 @@ use crate::{
     support::callers::ByName,
 };
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame.
-const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+pub const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub async fn connect(addr: SocketAddr) -> SendRequest<Bytes> {
@@ -456,7 +456,7 @@ fn raw(rig: &Rig, pieces: &[&[u8]]) -> Vec<u8> {
     answer
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
@@ -563,7 +563,7 @@ fn connections_that_break_the_protocol_end_alone() {
 }
 
 /// A header block for GET http://x/ out of the static table.
-const GET: &[u8] = &[0x82, 0x86, 0x84, 0x41, 0x01, b'x'];
+pub const GET: &[u8] = &[0x82, 0x86, 0x84, 0x41, 0x01, b'x'];
 
 #[test]
 fn http2_resets_max() {

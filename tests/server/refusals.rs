@@ -19,10 +19,13 @@ use peregrine::{
 };
 use serde_json::json;
 
-use crate::support::{
-    ask::{V1, get, post, post_chunked, rpc, say},
-    binary::{Tcp, eventually},
-    ws::{frame, text, upgrade},
+use crate::{
+    http2::{GET, PREFACE, SETTINGS, frame as http2_frame},
+    support::{
+        ask::{V1, get, post, post_chunked, rpc, say},
+        binary::{Tcp, eventually},
+        ws::{frame, text, upgrade},
+    },
 };
 
 /// A server under small limits.
@@ -191,6 +194,18 @@ fn requests() -> (Limits, Vec<Case>) {
     (limits, cases)
 }
 
+/// What HTTP/2 refuses: a call beyond those at a time, resets beyond those that are taken.
+fn http2() -> (Limits, Vec<Case>) {
+    let limits = Limits { http2_streams_max: 3, http2_resets_max: 5, ..Limits::default() };
+    let open = |n: u32| http2_frame(1, 4, 2 * n + 1, &[&[0x83], &GET[1..]].concat());
+    let reset = |n: u32| http2_frame(3, 0, 2 * n + 1, &8_u32.to_be_bytes());
+    let calls = (0..4).flat_map(open).collect::<Vec<_>>();
+    let resets = (0..50).flat_map(|n| [open(n), reset(n)].concat()).collect::<Vec<_>>();
+    let cases = [("http2_streams_max", calls), ("http2_resets_max", resets)];
+    let cases = cases.map(|(limit, sent)| bytes(limit, [PREFACE, SETTINGS, &sent].concat()));
+    (limits, cases.into())
+}
+
 /// What needs another request that goes on.
 fn held() -> Vec<(Limits, Quota, Vec<u8>, Case)> {
     let (limits, quota) = (Limits::default(), Quota::default());
@@ -256,10 +271,11 @@ fn held() -> Vec<(Limits, Quota, Vec<u8>, Case)> {
 
 #[test]
 fn every_refusal_by_a_limit_is_counted_once() {
-    let (limits, cases) = requests();
-    let small = Small::start(limits, Quota::default());
-    for (limit, provoke) in &cases {
-        small.assert_counted(limit, &**provoke);
+    for (limits, cases) in [requests(), http2()] {
+        let small = Small::start(limits, Quota::default());
+        for (limit, provoke) in &cases {
+            small.assert_counted(limit, &**provoke);
+        }
     }
     for (limits, quota, first, (limit, provoke)) in held() {
         let small = Small::start(limits, quota);
@@ -342,7 +358,8 @@ fn every_limit_that_refuses_has_a_case() {
     named_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut names);
     names.extend(FaultKind::ALL.iter().filter_map(|kind| kind.limit()).map(str::to_owned));
     names.extend(Reject::ALL.iter().filter_map(|reject| reject.limit()).map(str::to_owned));
-    let (_, cases) = requests();
+    let cases = [requests(), http2()].map(|(_, cases)| cases).into_iter().flatten();
+    let cases: Vec<_> = cases.collect();
     let held = held();
     let provoked = cases.iter().chain(held.iter().map(|(.., case)| case)).map(|(limit, _)| *limit);
     let known: BTreeSet<String> = provoked.chain(ELSEWHERE).map(str::to_owned).collect();

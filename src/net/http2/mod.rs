@@ -13,6 +13,7 @@ mod fields;
 pub(in crate::net) mod flood;
 mod message;
 pub(in crate::net) mod permit;
+mod refusals;
 mod request;
 mod rewind;
 mod send;

@@ -1,4 +1,5 @@
-//! A transport whose first bytes were read already, and whose frames are counted on their way.
+//! A transport whose first bytes were read already, and whose frames are counted on their way, as
+//! is what h2 refuses.
 
 use std::{
     future::Future,
@@ -12,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::net::transport::Transport;
 
-use super::{Http2Shared, flood::Frames};
+use super::{Http2Shared, flood::Frames, refusals::Refusals};
 
 /// Gives the bytes that were read, then those of the stream.
 pub(super) struct Rewind<S: Transport> {
@@ -21,6 +22,7 @@ pub(super) struct Rewind<S: Transport> {
     stream: S,
     shared: Rc<Http2Shared>,
     frames: Frames,
+    refusals: Refusals,
     /// True: something was written.
     has_begun: bool,
     /// True: we have said our last.
@@ -30,8 +32,16 @@ pub(super) struct Rewind<S: Transport> {
 impl<S: Transport> Rewind<S> {
     /// `read` goes before what `stream` has.
     pub(super) fn new(read: Vec<u8>, stream: S, shared: &Rc<Http2Shared>) -> Rewind<S> {
-        let (shared, frames) = (Rc::clone(shared), Frames::new());
-        Rewind { read, given: 0, stream, shared, frames, has_begun: false, is_shut: false }
+        Rewind {
+            read,
+            given: 0,
+            stream,
+            shared: Rc::clone(shared),
+            frames: Frames::new(),
+            refusals: Refusals::new(),
+            has_begun: false,
+            is_shut: false,
+        }
     }
 }
 
@@ -44,6 +54,16 @@ impl<S: Transport> Drop for Rewind<S> {
 }
 
 impl<S: Transport> Rewind<S> {
+    /// Counts what h2 refuses in the first `count` bytes of these, which are written.
+    fn wrote(&mut self, bufs: &[io::IoSlice<'_>], mut count: usize) {
+        let local = &self.shared.local;
+        for buf in bufs {
+            let written = count.min(buf.len());
+            count -= written;
+            self.refusals.scan(&buf[..written], |limit| local.server.refused(local.worker, limit));
+        }
+    }
+
     fn poll_some(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.read.is_empty() {
             return Pin::new(&mut self.stream).poll_read(cx, buf);
@@ -100,7 +120,9 @@ impl<S: Transport> AsyncWrite for Rewind<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.has_begun = true;
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let count = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        self.wrote(&[io::IoSlice::new(buf)], count);
+        Poll::Ready(Ok(count))
     }
 
     fn poll_write_vectored(
@@ -108,7 +130,9 @@ impl<S: Transport> AsyncWrite for Rewind<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let count = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
+        self.wrote(bufs, count);
+        Poll::Ready(Ok(count))
     }
 
     /// False at first: then h2 copies content of up to 1 KiB, and writes many frames at once;
