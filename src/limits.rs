@@ -125,7 +125,7 @@ pub const BLOCKING_THREADS_MAX: usize = 64;
 /// sixteenth round of its threads. Each holds its message and its call.
 pub const BLOCKING_QUEUE_MAX: usize = 1_024;
 
-/// Lines of a log that wait for whoever reads it; those beyond are counted, and lost.
+/// Lines of a log that wait for their reader; those beyond are counted, and lost.
 pub const LOG_LINES_MAX: usize = 8_192;
 
 /// Spans that wait until they are sent, as of OpenTelemetry's own SDKs (maxQueueSize); more are
@@ -178,7 +178,7 @@ fn ceiling(name: &str) -> u64 {
     match name {
         // Lengths of ids and numbers of artifacts in the log of a task, and indexes of agents.
         "identifier_bytes_max" | "artifacts_max" | "agents_max" => u16::MAX as u64,
-        // Their numbers are from 1, and the highest is nobody's.
+        // Their numbers are from 1, and the highest is unused.
         "tenants_max" => u16::MAX as u64 - 1,
         "owners_max" => 1 << 24,
         // Offsets in the log of a task, how much of a request is missing, what a window has seen.
@@ -269,13 +269,13 @@ limits! {
     drain_ms: u64 = 10_000;
     /// Open connections, over all workers; file descriptors are the usual bound below it.
     connections_max: usize = 65_536;
-    /// Connections to the listener for whoever runs the server (`--admin`), beside
+    /// Connections to the listener for the operator (`--admin`), beside
     /// `connections_max`: some scrapers, probes and people.
     admin_connections_max: usize = 32;
     /// Open streams, over all workers.
     streams_max: usize = 65_536;
     /// Open streams of gRPC's health and reflection, which need no caller, over all workers: they
-    /// count among no others, so that nobody takes the places of calls by them.
+    /// count among no others, so that they take no places of calls.
     service_streams_max: usize = 1_024;
     /// Such streams of one peer (an address, 64 bits of one of IPv6): who watches has one or two.
     service_streams_peer_max: usize = 16;
@@ -350,7 +350,7 @@ limits! {
     push_scopes_max: usize = 1_024;
     /// Scopes of one owner among them.
     push_scopes_owner_max: usize = 16;
-    /// Bytes of all push configurations: 250 for each, beside its URL and what it is posted with,
+    /// Bytes of all push configurations: 300 for each, beside its URL and what it is posted with,
     /// and 700 for each scheme, host and port, beside three times its text; a quarter of them of
     /// one owner.
     push_bytes_max: usize = 64 * 1024 * 1024;

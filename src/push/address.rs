@@ -1,8 +1,8 @@
-//! Which addresses are somebody on the public internet, and which are not.
+//! Which addresses are on the public internet, and which are not.
 //!
 //! Law: an address is refused unless it is known to be globally reachable. What IANA's
 //! special-purpose registries (RFC 6890) do not call so is refused, and so is what carries such an
-//! address of IPv4 inside one of IPv6; multicast, whatever was never allotted to anybody, and the
+//! address of IPv4 inside one of IPv6; multicast, whatever was never allotted, and the
 //! addresses at which clouds answer their own machines.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,11 +16,11 @@ pub enum AddressKind {
     Unspecified,
     /// This host by itself.
     Loopback,
-    /// A network of somebody's own (RFC 1918, RFC 4193, RFC 3879).
+    /// A private network (RFC 1918, RFC 4193, RFC 3879).
     Private,
     /// Behind the translator of a provider (RFC 6598).
     SharedByProvider,
-    /// Whoever is on the same link (RFC 3927, RFC 4291 §2.5.6), services of clouds among them.
+    /// Hosts on the same link (RFC 3927, RFC 4291 §2.5.6), services of clouds among them.
     LinkLocal,
     /// Many hosts (RFC 5771, RFC 4291 §2.7).
     Multicast,
@@ -31,16 +31,16 @@ pub enum AddressKind {
     /// Kept by IANA for protocols, or for later.
     Reserved,
     /// An address of IPv4 in a form that is not routed: mapped, compatible, 6to4, Teredo, or
-    /// behind a translator of somebody's own.
+    /// behind a private translator.
     Embedded,
     /// At which a cloud answers its own machines.
     CloudMetadata,
-    /// An address of this host, as whoever connects has found out.
+    /// An address of this host, as the connecting driver has found out.
     Own,
 }
 
 impl AddressKind {
-    /// What it is, for whoever named it.
+    /// What it is, for errors.
     pub const fn name(self) -> &'static str {
         match self {
             Unspecified => "unspecified",

@@ -36,7 +36,7 @@ impl WhyDead {
 /// A webhook that has stopped.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {
-    /// Its number: whoever replays or drops it names that.
+    /// Its number, by which it is replayed or dropped.
     pub number: u64,
     /// The webhook, as long as there is one.
     pub place: PostPlace,

@@ -1,8 +1,8 @@
-//! Large posts under way: nobody's may hold the bytes of all.
+//! Large posts in flight: those of one owner may not hold the bytes of all.
 //!
 //! Law: small posts, of which there is a bounded number, are not looked at; they may hold half of
 //! the bytes. Large ones hold the other half, those of one owner at most half of that, and those of
-//! one host a quarter. Whoever has none under way may have one, however large, if there are bytes
+//! one host a quarter. An owner with none in flight may have one, however large, if there are bytes
 //! left; and where there is none at all, there may always be one. The one that has waited longest
 //! for bytes that others have is before all that come later, and what is let go on has its bytes.
 
@@ -19,7 +19,7 @@ use super::{
 /// Whose a large post is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostSize {
-    /// Who counts for it; 0: nobody in particular.
+    /// Its owner; 0: all anonymous callers.
     pub owner: u32,
     host: Box<str>,
     bytes: usize,
@@ -43,7 +43,7 @@ pub struct LargePosts {
     large_max: usize,
     /// Of those under way and of those promised.
     held: usize,
-    /// What the one needs that has waited longest for bytes of all; 0: nobody waits for those.
+    /// What the one needs that has waited longest for bytes of all; 0: none waits for those.
     waiting: usize,
     /// Those that were let go on, and whose bytes are held until they are made.
     promised: Vec<(PostPlace, PostSize)>,
@@ -77,7 +77,7 @@ impl LargePosts {
         let share = |held: Option<&usize>, most: usize| {
             held.is_none_or(|held| held.saturating_add(size.bytes) <= most)
         };
-        // Nobody in particular may be everybody.
+        // All anonymous callers are one owner.
         let of_owner = self.large_max / if size.owner == 0 { 1 } else { 2 };
         let needed = self.held.saturating_add(size.bytes).saturating_add(others);
         if self.held == 0 {
@@ -195,7 +195,7 @@ mod tests {
         posts.leave(&huge);
         posts.enter(&a);
         assert_eq!(posts.room(&a), ShareHeld, "a host has a quarter");
-        assert_eq!(posts.room(&d), ShareHeld, "whoever it is for, at whatever port");
+        assert_eq!(posts.room(&d), ShareHeld, "of any owner, at any port");
         posts.enter(&b);
         assert_eq!(posts.room(&c), ShareHeld, "an owner has half");
         assert_eq!(posts.room(&huge_of_other), AllHeld);

@@ -1,4 +1,4 @@
-//! Between who knows what is to be posted and who posts it: requests that are ready, and what
+//! Between the source of posts and the courier: requests that are ready, and what
 //! became of them.
 
 use std::{net::IpAddr, task::Waker};
@@ -11,7 +11,7 @@ use crate::{http::FieldLinesBuf, service::Now};
 pub struct PostRequest {
     /// Its webhook.
     pub place: PostPlace,
-    /// Who counts for it; 0: nobody in particular.
+    /// Its owner; 0: all anonymous callers.
     pub owner: u32,
     /// Where it goes, as [`WebhookUrl`](super::WebhookUrl) has written it.
     pub url: String,
@@ -86,7 +86,7 @@ pub enum PostOutcome {
     },
 }
 
-/// Who knows what is to be posted. A courier asks it, posts, and says what came of it; a webhook
+/// The source of posts. A courier asks it, posts, and says what came of it; a webhook
 /// has one post under way at most.
 pub trait Outbox: Send + Sync {
     /// Makes the next request, in place of what was in `request`. `wake` is woken when there may be

@@ -1,6 +1,6 @@
 //! The webhooks of all tasks: what each was configured with, and how far it has got.
 //!
-//! Laws: what is to be posted lies in the log of its task and nowhere else. Whoever changes a task
+//! Laws: what is to be posted lies in the log of its task and nowhere else. A change of a task
 //! that has webhooks notes the task once, until it is looked at, so what is noted is bounded by
 //! what is configured. Everything is counted in bytes, and taken back with its task.
 
@@ -42,8 +42,8 @@ pub use posts::FailedPost;
 pub use withdrawn::WithdrawnWebhook;
 
 /// What a configuration takes beside its text: its entry, its shares of the maps, and what its task
-/// has for it.
-pub const CONFIG_BYTES: usize = 250;
+/// and its holder have for it.
+pub const CONFIG_BYTES: usize = 300;
 
 /// How many configurations there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +55,9 @@ pub struct PushBounds {
     /// Of one host, whatever its ports.
     pub per_host: usize,
     /// Bytes of all, with [`CONFIG_BYTES`] for each, and those of their hosts; a quarter of them
-    /// of one owner, with the hosts that it has named first, and three quarters of those who are
-    /// none.
+    /// of one owner, with the hosts that it has named first, or of the address of an anonymous
+    /// caller; half of them of all anonymous callers, or of one address where no caller is
+    /// authenticated.
     pub bytes_max: usize,
     /// Dead letters that are kept.
     pub dead_max: usize,
@@ -101,9 +102,9 @@ pub struct NewWebhook<'a> {
     pub task_id: &'a [u8],
     /// The owner that it is charged to.
     pub holder: Holder,
-    /// Its own id among those of the task; whoever has it already is replaced.
+    /// Its own id among those of the task; one with this id is replaced.
     pub id: &'a [u8],
-    /// What is said of it: its URL, its credentials.
+    /// Its URL and its credentials.
     pub config: PushConfig<'a>,
     /// Its URL, as it was read.
     pub url: &'a WebhookUrl,
@@ -118,7 +119,7 @@ pub struct NewWebhook<'a> {
 pub struct Post {
     /// The webhook.
     pub place: PostPlace,
-    /// Who counts for it; 0: nobody in particular.
+    /// Its owner; 0: all anonymous callers.
     pub owner: u32,
     /// Its task.
     pub task: u64,
@@ -151,7 +152,7 @@ struct PushState {
     counted: PushCounts,
     bounds: PushBounds,
     dead: DeadLetters,
-    /// Who is told of each letter.
+    /// Called with each letter.
     told: Option<fn(&DeadLetter)>,
     outcomes: PushOutcomes,
     aside: Aside,
@@ -199,7 +200,7 @@ impl Webhooks {
     }
 
     /// Takes a configuration in, in place of the one with its id, which it goes on for: what was
-    /// not posted to that is posted to it. Whoever has the task gives it to the watcher from now
+    /// not posted to that is posted to it. The store of the task gives it to the watcher from now
     /// on; what has happened since [`NewWebhook::start`] is for the caller to say
     /// ([`Webhooks::note`]).
     ///
@@ -264,7 +265,7 @@ impl Webhooks {
         state.remove(task, place);
         state.settle(task);
         drop(state);
-        // Whoever has waited for its place goes on.
+        // A delivery that has waited for its place goes on.
         self.changes.wake();
         true
     }
@@ -321,7 +322,7 @@ impl Webhooks {
     }
 }
 
-/// The id of a configuration for which nobody has chosen one before 1.0, when a task had one.
+/// The id of a configuration without a chosen one before 1.0, when a task had one.
 pub const DEFAULT_ID: &[u8] = b"default";
 
 impl PushState {
@@ -389,7 +390,7 @@ mod tests {
         per_task: 3,
         per_owner: 5,
         per_host: 7,
-        bytes_max: 8_800,
+        bytes_max: 10_000,
         dead_max: 3,
         dead_bytes_max: 1 << 20,
     };
@@ -398,7 +399,7 @@ mod tests {
         Webhooks::new(BOUNDS, Pace::default())
     }
 
-    /// That of an owner; 0: nobody in particular.
+    /// That of an owner; 0: an anonymous caller where no caller is authenticated.
     pub fn holder(owner: u32) -> Holder {
         if owner == 0 { Holder::default() } else { Holder::owner(owner) }
     }
@@ -421,13 +422,23 @@ mod tests {
         url: &str,
         token: &str,
     ) -> Result<Arc<TaskWatch>, PushRefused> {
+        set_for(webhooks, (task, holder(owner), id), url, token)
+    }
+
+    /// The same of a holder.
+    fn set_for(
+        webhooks: &Webhooks,
+        (task, holder, id): (u64, Holder, &str),
+        url: &str,
+        token: &str,
+    ) -> Result<Arc<TaskWatch>, PushRefused> {
         let allow: Vec<HostRule> = vec!["localhost".parse().unwrap()];
         let url_read = PushTargets { allow, ..PushTargets::default() }.read(url).unwrap();
         let config = PushConfigBuf::new(url).id("ignored").task_id("ignored").token(token);
         webhooks.set(&NewWebhook {
             task,
             task_id: format!("t{task}").as_bytes(),
-            holder: holder(owner),
+            holder,
             id: id.as_bytes(),
             config: config.view(),
             url: &url_read,
@@ -495,7 +506,7 @@ mod tests {
         let state = webhooks.lock();
         assert!(
             state.tasks.is_empty()
-                && state.counted.by_owner.is_empty()
+                && state.counted.by_holder.is_empty()
                 && state.schedule.len() == (0, 0)
         );
     }
@@ -536,10 +547,9 @@ mod tests {
             assert_eq!(webhooks.counted(), before);
             refused
         };
-        assert_eq!(refused(9, 4, "b", 2_000), Some(PushRefused::OwnerBytesFull));
-        assert_eq!(refused(9, 4, "a", 2_000), Some(PushRefused::OwnerBytesFull));
-        assert_eq!(refused(8, 0, "a", 6_400), Some(PushRefused::OwnerBytesFull));
-        assert_eq!(refused(8, 0, "a", 6_200), Some(PushRefused::Full));
+        assert_eq!(refused(9, 4, "b", 2_300), Some(PushRefused::OwnerBytesFull));
+        assert_eq!(refused(9, 4, "a", 2_300), Some(PushRefused::OwnerBytesFull));
+        assert_eq!(refused(8, 0, "a", 4_800), Some(PushRefused::OwnerBytesFull));
         assert_eq!(ids(&webhooks, 9), ["a"]);
         // Of one host, at whatever port, but in place of one of its own.
         set(&webhooks, 8, 0, "a", "https://h.example:8443/").unwrap();
@@ -550,8 +560,53 @@ mod tests {
     }
 
     #[test]
+    fn strangers_hold_half_of_the_bytes_and_each_a_quarter() {
+        let bounds = PushBounds { bytes_max: 40_000, ..BOUNDS };
+        let webhooks = Webhooks::new(bounds, Pace::default());
+        let stranger = |last: u8| Holder::peer(Some([192, 0, 2, last].into()), true);
+        // Each configuration takes more than a fifth of a quarter, and less than a third.
+        let set = |task, holder| {
+            let url = format!("https://h{task}.example/");
+            set_for(&webhooks, (task, holder, "a"), &url, &"x".repeat(1_500)).err()
+        };
+        let mut task = 0;
+        let mut fill = |holder| {
+            let refused = loop {
+                task += 1;
+                if let Some(refused) = set(task, holder) {
+                    break refused;
+                }
+            };
+            (refused, webhooks.lock().counted.of(holder).configs)
+        };
+        let refused = PushRefused::OwnerBytesFull;
+        assert_eq!(
+            [1, 2, 3].map(|last| fill(stranger(last))),
+            [(refused, 3), (refused, 3), (refused, 1)]
+        );
+        assert_eq!(fill(Holder::owner(1)), (refused, 3));
+        // What a stranger replaces is no addition.
+        assert_eq!(set(1, stranger(1)), None);
+        (1..=task).for_each(|task| webhooks.delete_all(task));
+        let state = webhooks.lock();
+        assert_eq!((state.stranger_bytes(), state.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn what_all_holders_have_together_is_bounded() {
+        let webhooks = webhooks();
+        let set = |task, owner, bytes| {
+            let key = (task, owner, "a");
+            set_with_token(&webhooks, key, "https://h.example/", &"x".repeat(bytes)).err()
+        };
+        let sizes = [(0, 3_000), (1, 1_700), (2, 1_700), (3, 1_700)];
+        let refused = sizes.map(|(owner, bytes)| set(u64::from(owner), owner, bytes));
+        assert_eq!(refused, [None, None, None, Some(PushRefused::Full)]);
+    }
+
+    #[test]
     fn an_owner_counts_for_the_hosts_that_it_has_named_first() {
-        let bounds = PushBounds { bytes_max: 9_900, ..BOUNDS };
+        let bounds = PushBounds { bytes_max: 10_600, ..BOUNDS };
         let webhooks = Webhooks::new(bounds, Pace::default());
         let set = |task, owner, host: &str| {
             set(&webhooks, task, owner, "a", &format!("https://{host}.example/")).err()
@@ -563,15 +618,15 @@ mod tests {
         assert_eq!(set(3, 4, "three"), None);
         // Where another has named it, it takes no more.
         assert_eq!(set(4, 3, "three"), None);
-        // And for as long as somebody's webhook goes there.
+        // And for as long as a webhook goes there.
         assert_eq!(set(5, 4, "two"), None);
         for task in 1..5 {
             webhooks.delete_all(task);
         }
-        assert_ne!(webhooks.lock().schedule.origin_bytes_of(3), 0);
+        assert_ne!(webhooks.lock().schedule.origin_bytes_of(Holder::owner(3)), 0);
         webhooks.delete_all(5);
         let state = webhooks.lock();
-        assert_eq!((state.schedule.origin_bytes_of(3), state.bytes()), (0, 0));
+        assert_eq!((state.schedule.origin_bytes_of(Holder::owner(3)), state.bytes()), (0, 0));
     }
 
     #[test]
@@ -649,10 +704,11 @@ mod tests {
 
     #[test]
     fn a_configuration_takes_no_more_than_is_counted_beside_its_text() {
-        // The entry, and its place in a line; its task's share of a map, of which a part is empty,
-        // and what wakes for it.
+        // The entry, and its place in a line; its task's and its holder's share of a map, of which
+        // a part is empty, and what wakes for it.
         let entry = Schedule::<Webhook>::ENTRY_BYTES + 2 * size_of::<PostPlace>();
         let task = (size_of::<(u64, TaskWebhooks)>() + 1) * 7 / 4 + size_of::<TaskWatch>() + 16;
-        assert!(entry + task <= CONFIG_BYTES, "{entry} {task}");
+        let holder = (size_of::<(Holder, quotas::HolderCount)>() + 1) * 7 / 4;
+        assert!(entry + task + holder <= CONFIG_BYTES, "{entry} {task} {holder}");
     }
 }

@@ -1,13 +1,13 @@
-//! When which webhook is posted next: who is ready, who waits after a failure, and which origins
-//! are given a rest.
+//! When which webhook is posted next: which are ready, which wait after a failure, and which
+//! origins are given a rest.
 //!
-//! Laws: of one webhook one post is under way at most, so its events arrive in order; whoever takes
-//! its place waits until that has ended. A host and an owner have a bounded number of posts at a
-//! time, and a post counts until it has ended, whatever becomes of its webhook. Owners take
-//! turns at a host, and so do the origins of each and the owners of an origin, so a slow one holds
-//! up nobody else; nor do those that have failed, with which others take turns. When an origin has
-//! failed often in a row, one post at a time finds out whether it is back, and all others wait in
-//! line without a timer: who waits costs nothing until then.
+//! Laws: of one webhook one post is under way at most, so its events arrive in order; a webhook
+//! that takes its place waits until that has ended. A host and an owner have a bounded number of
+//! posts at a time, and a post counts until it has ended, whatever becomes of its webhook. Owners
+//! take turns at a host, and so do the origins of each and the owners of an origin, so a slow one
+//! holds up no other; nor do those that have failed, with which others take turns. When an origin
+//! has failed often in a row, one post at a time finds out whether it is back, and all others wait
+//! in line without a timer: waiting costs nothing until then.
 
 mod host_line;
 mod hosts;
@@ -31,6 +31,7 @@ use self::{
     owners::OwnerPosts,
     turns::{LaneKey, Lanes},
 };
+use crate::shares::Holder;
 
 pub use self::pace::{Pace, PostPlace};
 pub(super) use self::{hosts::host_name, origins::origin_bytes};
@@ -54,7 +55,7 @@ pub enum FailureKind {
     Refused,
     /// Its origin answers, and says that it is not well.
     Unwell,
-    /// Nobody has answered.
+    /// There was no answer.
     NoAnswer,
 }
 
@@ -74,7 +75,7 @@ enum PostStage {
     Aside,
     /// Until its pause is over.
     Paused,
-    /// Until somebody has it go on.
+    /// Until it is resumed.
     Stopped,
 }
 
@@ -82,7 +83,7 @@ enum PostStage {
 struct Scheduled<T> {
     value: T,
     origin: u32,
-    /// Who counts for it; 0: nobody.
+    /// Its owner; 0: all anonymous callers.
     owner: u32,
     check: u32,
     stage: PostStage,
@@ -103,7 +104,7 @@ impl<T> Scheduled<T> {
 /// A post under way, whose webhook may have left.
 struct OpenPost {
     lane: LaneKey,
-    /// Who waits for its end.
+    /// The webhook that waits for its end.
     successor: Option<PostPlace>,
 }
 
@@ -136,7 +137,7 @@ impl<T> Schedule<T> {
     #[cfg(test)]
     pub(super) const ENTRY_BYTES: usize = size_of::<Option<Scheduled<T>>>();
 
-    /// A schedule without anybody.
+    /// An empty schedule.
     pub fn new(pace: Pace) -> Schedule<T> {
         Schedule {
             pace,
@@ -159,7 +160,7 @@ impl<T> Schedule<T> {
         self.origins.get(origin).map(|origin| &*origin.text)
     }
 
-    /// Whether anybody is at an origin.
+    /// Whether an origin has webhooks.
     pub fn has_origin(&self, origin: &str) -> bool {
         self.origins.number(origin).is_some()
     }
@@ -174,15 +175,21 @@ impl<T> Schedule<T> {
         self.origins.bytes()
     }
 
-    /// What the origins take that an owner has named first.
-    pub fn origin_bytes_of(&self, owner: u32) -> usize {
-        self.origins.bytes_of(owner)
+    /// What the origins take that a holder has named first.
+    pub fn origin_bytes_of(&self, holder: Holder) -> usize {
+        self.origins.bytes_of(holder)
     }
 
-    /// Takes one in that has nothing to post yet, at an origin such as `https://a.example:443`, for
-    /// an owner; 0: nobody in particular.
-    pub fn add(&mut self, origin: &str, owner: u32, value: T) -> PostPlace {
-        let origin = self.origins.enter(origin, owner);
+    /// What the origins take that all strangers have named first.
+    pub fn origin_bytes_of_strangers(&self) -> usize {
+        self.origins.bytes_of_strangers()
+    }
+
+    /// Adds an entry that has nothing to post yet, at an origin such as `https://a.example:443`,
+    /// charged to a holder. All anonymous holders take turns as one owner, 0.
+    pub fn add_of(&mut self, origin: &str, holder: Holder, value: T) -> PostPlace {
+        let origin = self.origins.enter(origin, holder);
+        let owner = holder.number();
         self.checks = self.checks.wrapping_add(1);
         let check = self.checks;
         let stage = PostStage::Idle;
@@ -211,14 +218,14 @@ impl<T> Schedule<T> {
 
     /// Takes one in that has the place of another, which is yet to be removed: as long as a post of
     /// that is under way it waits.
-    pub fn add_behind(
+    pub fn add_behind_of(
         &mut self,
         before: PostPlace,
         origin: &str,
-        owner: u32,
+        holder: Holder,
         value: T,
     ) -> PostPlace {
-        let place = self.add(origin, owner, value);
+        let place = self.add_of(origin, holder, value);
         let since_ms = self.entry(before).map(|entry| entry.since_ms);
         let is_its = |(of, post): &(&PostPlace, &mut OpenPost)| {
             **of == before || post.successor == Some(before)

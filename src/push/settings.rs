@@ -9,8 +9,8 @@ use crate::model::PushFilter;
 pub struct PushSettings {
     /// Where they may go.
     pub targets: PushTargets,
-    /// True: callers that nobody knows may configure them, too. A server that knows no callers has
-    /// no others.
+    /// True: anonymous callers may configure them, too. A server that does not authenticate callers
+    /// has no others.
     pub anonymous: bool,
     /// True: a webhook is posted nothing until its URL has answered a token that it was asked for
     /// (wire §6, the sample of 0.1).

@@ -39,7 +39,7 @@ impl SignedPost<'_> {
 
 /// Signs posts with keys of the operator's.
 ///
-/// It is asked by whoever posts, once for each attempt, and by several threads at a time.
+/// The courier calls it, once for each attempt, and by several threads at a time.
 pub trait PostSigner: Send + Sync {
     /// A JWT about the post (RFC 7519); `None`: there is no key for one.
     fn jwt(&self, post: &SignedPost<'_>) -> Option<String>;
@@ -52,7 +52,7 @@ pub trait PostSigner: Send + Sync {
     fn jwks(&self) -> &[u8];
 }
 
-/// Whether anybody asks for signatures.
+/// Whether posts are signed.
 pub fn is_asked_for(config: PushConfig<'_>, signer: Option<&dyn PostSigner>) -> bool {
     signer.is_some() || fields::is_standard_webhooks(config)
 }

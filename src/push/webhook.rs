@@ -28,8 +28,8 @@ pub(super) struct Webhook {
     is_proven: bool,
     /// Whether what was posted to the one before in its place was posted to it.
     is_same_receiver: bool,
-    /// The number of its owner; 0: nobody in particular.
-    pub owner: u32,
+    /// The holder that it is charged to.
+    pub holder: Holder,
     /// The next one of its task; none names itself.
     next: PostPlace,
     /// Packed, without its task.
@@ -55,7 +55,7 @@ impl Webhook {
         let rest = (!is_same).then(|| Box::new(RareParts { url, ..RareParts::default() }));
         let NewWebhook { task, holder, form, start: PushStart { seq, snapshot }, .. } = *new;
         let (next, config) = (PostPlace::NONE, new.config.under(new.id));
-        let (is_proven, is_same_receiver, owner) = (false, false, holder.number());
+        let (is_proven, is_same_receiver) = (false, false);
         Webhook {
             task,
             seq,
@@ -63,7 +63,7 @@ impl Webhook {
             form,
             is_proven,
             is_same_receiver,
-            owner,
+            holder,
             next,
             config,
             rest,
@@ -130,7 +130,7 @@ impl Webhook {
         let start = PushStart { seq: self.seq, snapshot: self.snapshot };
         let (task, form, is_proven) = (self.task, self.form, self.is_proven);
         let (config, url) = (self.config.clone(), self.url().map(Into::into));
-        Post { place, owner: self.owner, task, start, form, is_proven, config, url }
+        Post { place, owner: self.holder.number(), task, start, form, is_proven, config, url }
     }
 
     /// The last event that was posted: none of a task that is yet to be posted as it was first.

@@ -495,7 +495,7 @@ fn a_finished_task_stays_until_its_webhooks_are_delivered_unless_room_is_needed(
 fn a_webhook_that_was_given_up_holds_no_task_and_leaves_with_it() {
     let mut setup = setup();
     setup.limits.task_ttl_ms = 5_000;
-    setup.limits.push_bytes_max = 1_500;
+    setup.limits.push_bytes_max = 2_400;
     let pace = Pace { give_up_ms: 0, ..Pace::default() };
     setup.push = Some(PushSettings { pace, ..PushSettings::default() });
     let mut lab = Lab::new(setup);
@@ -549,7 +549,7 @@ fn nothing_is_kept_where_no_task_comes_of_a_message() {
     assert!(courier.next(&lab).is_none());
     // The bounds count none: all of them can be taken still.
     let mut setup = setup();
-    setup.limits.push_bytes_max = 1_500;
+    setup.limits.push_bytes_max = 2_400;
     let mut lab = Lab::new(setup);
     for _ in 0..20 {
         assert!(lab.result(V1.send(), &configured("ping"))["message"].is_object());
@@ -730,7 +730,7 @@ fn the_webhook_of_a_deferred_turn_waits_for_its_task() {
     let later = Arc::new(Later::default());
     let agent = (Profile::new("later", "Answers later."), Arc::clone(&later) as Arc<dyn Agent>);
     let mut setup = Setup { agents: vec![agent], ..setup() };
-    setup.limits.push_bytes_max = 1_500;
+    setup.limits.push_bytes_max = 2_400;
     let mut lab = Lab::new(setup);
     let courier = Courier::of(&lab);
     let configured = |text: &str| with_webhook(V1, text, json!({"url": URL}));
@@ -1517,7 +1517,7 @@ fn push_configs_task_max() {
 #[test]
 fn push_bytes_max() {
     let mut setup = setup();
-    setup.limits = Limits { push_bytes_max: 2_000, ..Limits::default() };
+    setup.limits = Limits { push_bytes_max: 3_200, ..Limits::default() };
     let mut lab = Lab::new(setup);
     let task = long_task(&mut lab);
     assert!(set_v1(&mut lab, &task, "a")["result"].is_object());

@@ -1,16 +1,23 @@
 //! A full limit of connections: a newcomer takes the slot of the peer that holds the most.
 
-use std::net::{SocketAddr, TcpStream};
+use std::{
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+};
 
+#[cfg(feature = "push")]
+use peregrine::engine::PushSettings;
 use peregrine::{engine::Setup, limits::Limits};
+use serde_json::json;
 use socket2::{Domain, Socket, Type};
 
 use crate::{
     grpc_client::{Rig, run, say},
     http2::{ask, grpc, status_of},
     support::{
-        ask::{get, get_with},
+        ask::{self, Say, V1, get, get_with},
         binary::{PATIENCE, Tcp, eventually, unread},
+        callers::ByName,
     },
 };
 
@@ -165,4 +172,39 @@ fn clients_of_a_trusted_proxy_are_peers() {
     assert!(served(&mut direct) && served(&mut held[0]) && served(&mut held[3]));
     // Now each holds one, which nobody takes.
     assert!(!served(&mut from(4, rig.0.addrs()[0])));
+}
+
+#[test]
+#[cfg(feature = "push")]
+fn anonymous_callers_share_half_of_the_room_for_webhooks() {
+    let rig = rig(Limits { push_bytes_max: 40_000, ..Limits::default() }, |setup| {
+        setup.authenticator = Some(Arc::new(ByName::default()));
+        setup.agents[0].0.anonymous = true;
+        setup.push = Some(PushSettings { anonymous: true, ..PushSettings::default() });
+    });
+    let mut number = 0;
+    // Configurations with origins of their own, until one is refused; how many there were.
+    let mut fill = |tcp: &mut Tcp, fields: &[(&str, &str)]| {
+        for set in 0.. {
+            number += 1;
+            let url = format!("https://h{number}.example/");
+            let id = format!("m-{number}");
+            let mut params = V1.params(Say { id: &id, ..ask::say("hello") });
+            params["configuration"]["taskPushNotificationConfig"] =
+                json!({"url": url, "token": "x".repeat(1_500)});
+            let fields = [&[("A2A-Version", "1.0")], fields].concat();
+            tcp.write(&ask::post("/", &fields, &ask::rpc(V1.send(), &params)));
+            let reply = tcp.reply();
+            if reply.status != 200 {
+                assert_eq!(reply.status, 429, "{}", reply.text());
+                assert!(reply.text().contains("push_bytes_max"), "{}", reply.text());
+                return set;
+            }
+        }
+        unreachable!()
+    };
+    let addr = rig.0.addrs()[0];
+    let of_peers = [2, 3, 4].map(|last| fill(&mut from(last, addr), &[]));
+    assert_eq!(of_peers, [3, 3, 1]);
+    assert_eq!(fill(&mut from(2, addr), &[("Authorization", "Bearer ann")]), 3);
 }

@@ -24,7 +24,7 @@ pub(super) type Aside = OwnerLine<(PostPlace, PostSize)>;
 
 impl Webhooks {
     /// A post that was made is not sent: its webhook waits until there is room for so many bytes,
-    /// and holds up nobody meanwhile.
+    /// and holds up no other meanwhile.
     pub fn set_aside(&self, place: PostPlace, size: PostSize, now: Now) {
         let mut state = self.lock();
         let settled = state.schedule.successor(place).unwrap_or(place);

@@ -1,7 +1,7 @@
-//! What is counted of webhooks, for whoever runs the server.
+//! What is counted of webhooks, for the operator.
 //!
 //! Law: counting takes no lock of its own. What can be seen of the webhooks is looked at when
-//! somebody asks, and no id and no host is told.
+//! it is asked for, and no id and no host is told.
 
 use super::{PushState, Webhooks};
 use crate::push::dead::WhyDead;

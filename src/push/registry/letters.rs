@@ -10,7 +10,7 @@ use crate::{
     shares::Holder,
 };
 
-/// What became of a dead letter that somebody wanted to go on.
+/// The outcome of the replay of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayOutcome {
     /// It goes on.
@@ -29,7 +29,7 @@ impl Webhooks {
         state.schedule.passed_over(place, now.mono_ms, false);
         let Some(key) = state.schedule.get(settled).map(|webhook| webhook.task) else { return };
         if let Some(task) = state.tasks.get(&key).filter(|task| task.watch.left().is_none()) {
-            // Whoever had the watch has not said up to where it was.
+            // The store has not said up to which event it was.
             task.watch.leave(u64::MAX);
         }
         state.end_left(key, now.unix_ms);
@@ -506,7 +506,7 @@ mod tests {
         assert_eq!(webhooks.failed(&failed, at(0)), Fate::Repeated);
         leave(&webhooks, 7, 4);
         assert_eq!(letters(&webhooks), [(1, WhyDead::TaskLeft)]);
-        // One of which nobody has said that its task has left finds out at its turn.
+        // One without a notice that its task has left finds out at its turn.
         set(&webhooks, 8, 0, "a", URL).unwrap();
         webhooks.note(8);
         let post = next(&webhooks, 0).unwrap();
@@ -528,7 +528,7 @@ mod tests {
             watch.reach(seq);
             watch.wake();
         }
-        assert_eq!(lag(), 0, "nobody has looked");
+        assert_eq!(lag(), 0, "it was not looked at");
         let posts = [(); 3].map(|()| next(&webhooks, 0).unwrap());
         assert_eq!(lag(), 39);
         fail(&webhooks, &posts[2], "", 25 * HOUR);
@@ -552,7 +552,7 @@ mod tests {
         }
         watch.leave(2);
         Arc::clone(&watch).wake();
-        // Before anybody has looked at the task.
+        // Before the task was looked at.
         webhooks.give_up(at(9));
         assert_eq!(webhooks.stats(0).outcomes.given_up, 3);
         assert!(next(&webhooks, 9).is_none());
@@ -586,7 +586,7 @@ mod tests {
         assert!(next(&webhooks, 0).is_none());
         webhooks.delivered(post.place, 3, at(0), false);
         assert_eq!((webhooks.counted(), webhooks.stats(0).dead_letters), ((0, 0), 0));
-        // What has not arrived then is a letter, whoever took the place.
+        // What has not arrived then is a letter, also of one that was replaced.
         let (watch, post) = begin(3);
         put("https://h.example/x");
         watch.leave(3);

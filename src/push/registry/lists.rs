@@ -36,7 +36,7 @@ impl PushState {
     /// Takes one out of its task's list, and the task with its last.
     pub(super) fn remove(&mut self, key: u64, place: PostPlace) {
         let Some(webhook) = self.take(key, place) else { return };
-        self.counted.leave(webhook.owner, webhook.bytes());
+        self.counted.leave(webhook.holder, webhook.bytes());
         let Some(task) = self.tasks.get_mut(&key) else { return };
         task.count -= 1;
         if task.count == 0 {
@@ -70,7 +70,7 @@ impl PushState {
         let origin = self.schedule.origin(place)?.to_owned();
         let mut webhook = self.take(key, place)?;
         webhook.set_next(None);
-        let stopped = self.schedule.add(&origin, webhook.owner, webhook);
+        let stopped = self.schedule.add_of(&origin, webhook.holder, webhook);
         self.schedule.stop(stopped);
         self.append(key, stopped);
         Some(stopped)
@@ -111,18 +111,26 @@ impl PushState {
             return Err(PushRefused::TaskFull);
         }
         let freed_bytes = freed.map_or(0, Webhook::bytes);
-        let owner = new.holder.number();
-        let of_owner = self.counted.by_owner.get(&owner).copied().unwrap_or_default();
-        let is_its = freed.is_some_and(|freed| freed.owner == owner);
-        if !is_its && owner != 0 && of_owner.configs >= self.bounds.per_owner {
+        let holder = new.holder;
+        let held = self.counted.of(holder);
+        let is_its = freed.is_some_and(|freed| freed.holder == holder);
+        if !is_its && !holder.is_peer() && held.configs >= self.bounds.per_owner {
             return Err(PushRefused::OwnerFull);
         }
         let of_new_origin = if self.schedule.has_origin(origin) { 0 } else { origin_bytes(origin) };
-        let owner_bytes = of_owner.bytes + self.schedule.origin_bytes_of(owner);
-        let owner_bytes =
-            owner_bytes + bytes + of_new_origin - if is_its { freed_bytes } else { 0 };
-        if owner_bytes > self.bounds.owner_bytes_max(owner) {
+        let held_bytes = held.bytes + self.schedule.origin_bytes_of(holder);
+        let held_bytes = held_bytes + bytes + of_new_origin - if is_its { freed_bytes } else { 0 };
+        if held_bytes > self.bounds.holder_bytes_max(holder) {
             return Err(PushRefused::OwnerBytesFull);
+        }
+        if holder.is_stranger() {
+            let is_theirs = freed.is_some_and(|freed| freed.holder.is_stranger());
+            let freed_bytes = if is_theirs { freed_bytes } else { 0 };
+            if self.stranger_bytes() + bytes + of_new_origin - freed_bytes
+                > self.bounds.bytes_max / 2
+            {
+                return Err(PushRefused::OwnerBytesFull);
+            }
         }
         let host = host_name(origin);
         let before_host = before.and_then(|before| self.schedule.origin(before)).map(host_name);
@@ -149,15 +157,14 @@ impl PushState {
         // Before the other one is removed: with its last a task would lose its watch.
         task.count += 1;
         let origin = new.url.origin();
-        let owner = new.holder.number();
-        self.counted.enter(owner, webhook.bytes());
+        self.counted.enter(new.holder, webhook.bytes());
         let place = match before {
             Some(before) => {
-                let place = self.schedule.add_behind(before, &origin, owner, webhook);
+                let place = self.schedule.add_behind_of(before, &origin, new.holder, webhook);
                 self.remove(new.task, before);
                 place
             }
-            None => self.schedule.add(&origin, owner, webhook),
+            None => self.schedule.add_of(&origin, new.holder, webhook),
         };
         self.append(new.task, place);
         // A task that is about to be made has nothing to post yet.

@@ -1,14 +1,15 @@
-//! How many webhooks there are, and their bytes: of all, and of each owner.
+//! How many webhooks there are, and their bytes: of all, of each holder, and of all strangers.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
 use super::{PushBounds, PushState};
+use crate::shares::Holder;
 
-/// What is counted of one owner.
+/// What is counted of one holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OwnerCount {
+pub(super) struct HolderCount {
     pub configs: usize,
     pub bytes: usize,
 }
@@ -18,24 +19,37 @@ pub(super) struct OwnerCount {
 pub(super) struct PushCounts {
     /// Of all configurations.
     pub bytes: usize,
-    pub by_owner: HashMap<u32, OwnerCount, RandomState>,
+    /// Of those of strangers.
+    of_strangers: usize,
+    pub by_holder: HashMap<Holder, HolderCount, RandomState>,
 }
 
 impl PushCounts {
-    /// Counts a configuration.
-    pub fn enter(&mut self, owner: u32, bytes: usize) {
-        self.bytes += bytes;
-        let of_owner = self.by_owner.entry(owner).or_default();
-        (of_owner.configs, of_owner.bytes) = (of_owner.configs + 1, of_owner.bytes + bytes);
+    /// The configurations of one holder.
+    pub fn of(&self, holder: Holder) -> HolderCount {
+        self.by_holder.get(&holder).copied().unwrap_or_default()
     }
 
-    /// One less.
-    pub fn leave(&mut self, owner: u32, bytes: usize) {
+    /// Counts a configuration.
+    pub fn enter(&mut self, holder: Holder, bytes: usize) {
+        self.bytes += bytes;
+        if holder.is_stranger() {
+            self.of_strangers += bytes;
+        }
+        let held = self.by_holder.entry(holder).or_default();
+        (held.configs, held.bytes) = (held.configs + 1, held.bytes + bytes);
+    }
+
+    /// Gives one back.
+    pub fn leave(&mut self, holder: Holder, bytes: usize) {
         self.bytes -= bytes;
-        let Some(of_owner) = self.by_owner.get_mut(&owner) else { return };
-        (of_owner.configs, of_owner.bytes) = (of_owner.configs - 1, of_owner.bytes - bytes);
-        if of_owner.configs == 0 {
-            self.by_owner.remove(&owner);
+        if holder.is_stranger() {
+            self.of_strangers -= bytes;
+        }
+        let Some(held) = self.by_holder.get_mut(&holder) else { return };
+        (held.configs, held.bytes) = (held.configs - 1, held.bytes - bytes);
+        if held.configs == 0 {
+            self.by_holder.remove(&holder);
         }
     }
 }
@@ -45,13 +59,18 @@ impl PushState {
     pub(super) fn bytes(&self) -> usize {
         self.counted.bytes + self.schedule.origin_bytes()
     }
+
+    /// The part of it that strangers hold.
+    pub(super) fn stranger_bytes(&self) -> usize {
+        self.counted.of_strangers + self.schedule.origin_bytes_of_strangers()
+    }
 }
 
 impl PushBounds {
-    /// Bytes of the configurations of one owner. Nobody in particular leaves a share for one who
-    /// is known.
-    pub(super) fn owner_bytes_max(&self, owner: u32) -> usize {
-        let share = self.bytes_max / 4;
-        if owner == 0 { self.bytes_max - share } else { share }
+    /// Bytes of one holder: half of all for an address where no caller is authenticated (behind a
+    /// proxy all callers may have the same), else a quarter.
+    pub(super) fn holder_bytes_max(&self, holder: Holder) -> usize {
+        let is_lone_peer = holder.is_peer() && !holder.is_stranger();
+        self.bytes_max / if is_lone_peer { 2 } else { 4 }
     }
 }

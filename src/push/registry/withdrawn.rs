@@ -57,7 +57,7 @@ impl PushState {
     fn all(&self) -> impl Iterator<Item = (u64, PostPlace, u32)> {
         self.tasks.keys().flat_map(|key| {
             self.places(*key).into_iter().filter_map(|place| {
-                let owner = self.schedule.get(place)?.owner;
+                let owner = self.schedule.get(place)?.holder.number();
                 (owner != 0).then_some((*key, place, owner))
             })
         })

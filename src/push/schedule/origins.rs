@@ -9,6 +9,7 @@ use super::{
     hosts::{PostHost, PostHosts, host_name},
     turns::{LaneKey, LaneLine, LaneTurn, Lanes},
 };
+use crate::shares::Holder;
 
 /// Whether posts go to an origin: its circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +27,8 @@ pub(super) struct PostOrigin {
     pub text: Box<str>,
     /// The number of its host.
     host: u32,
-    /// Who has named it first, and counts for it until nobody's webhook goes there; 0: nobody.
-    payer: u32,
+    /// The holder that has named it first, charged for it until no webhook goes there.
+    payer: Holder,
     /// Webhooks that go there.
     entries: u32,
     /// Posts that are under way or granted.
@@ -49,7 +50,7 @@ pub(super) struct PostOrigin {
 }
 
 impl PostOrigin {
-    fn new(origin: &str, host: u32, payer: u32) -> PostOrigin {
+    fn new(origin: &str, host: u32, payer: Holder) -> PostOrigin {
         PostOrigin {
             text: origin.into(),
             host,
@@ -134,8 +135,10 @@ pub(super) struct PostOrigins {
     line: VecDeque<u32>,
     /// Of all, by [`origin_bytes`].
     bytes: usize,
-    /// Of those that each has named first.
-    bytes_by_payer: HashMap<u32, usize, RandomState>,
+    /// Of those that each holder has named first.
+    bytes_by_payer: HashMap<Holder, usize, RandomState>,
+    /// Of those that anonymous callers have named first, where other callers are authenticated.
+    bytes_of_strangers: usize,
 }
 
 impl PostOrigins {
@@ -159,9 +162,14 @@ impl PostOrigins {
         self.bytes
     }
 
-    /// Of those that one has named first.
-    pub fn bytes_of(&self, payer: u32) -> usize {
+    /// Of those that a holder has named first.
+    pub fn bytes_of(&self, payer: Holder) -> usize {
         self.bytes_by_payer.get(&payer).copied().unwrap_or(0)
+    }
+
+    /// Of those that all strangers have named first.
+    pub fn bytes_of_strangers(&self) -> usize {
+        self.bytes_of_strangers
     }
 
     #[cfg(test)]
@@ -179,17 +187,20 @@ impl PostOrigins {
         self.hosts.entries(name)
     }
 
-    /// Counts a webhook of an origin, which an owner has named; the number of the origin.
-    pub fn enter(&mut self, text: &str, owner: u32) -> u32 {
-        let number = self.number(text).unwrap_or_else(|| self.add(text, owner));
+    /// Counts a webhook of an origin, which a holder has named; the number of the origin.
+    pub fn enter(&mut self, text: &str, holder: Holder) -> u32 {
+        let number = self.number(text).unwrap_or_else(|| self.add(text, holder));
         self.count_entry(number, 1);
         number
     }
 
-    fn add(&mut self, text: &str, payer: u32) -> u32 {
+    fn add(&mut self, text: &str, payer: Holder) -> u32 {
         let host = self.hosts.enter(host_name(text));
         self.bytes += origin_bytes(text);
         *self.bytes_by_payer.entry(payer).or_default() += origin_bytes(text);
+        if payer.is_stranger() {
+            self.bytes_of_strangers += origin_bytes(text);
+        }
         let origin = Some(PostOrigin::new(text, host, payer));
         let number = match self.free.pop() {
             Some(number) => {
@@ -352,8 +363,11 @@ impl PostOrigins {
         }
     }
 
-    /// An origin is gone for which somebody counted.
+    /// Gives back what a removed origin was charged to its payer.
     fn release_payer(&mut self, origin: &PostOrigin) {
+        if origin.payer.is_stranger() {
+            self.bytes_of_strangers -= origin_bytes(&origin.text);
+        }
         if let Some(bytes) = self.bytes_by_payer.get_mut(&origin.payer) {
             *bytes -= origin_bytes(&origin.text);
             if *bytes == 0 {

@@ -23,7 +23,7 @@ impl<T> Schedule<T> {
         self.end(post, now_ms);
     }
 
-    /// A post is not sent for now; false: it is nobody's any more. Whether its origin is there is
+    /// A post is not sent for now; false: its webhook is gone. Whether its origin is there is
     /// as unknown as before.
     pub fn set_aside(&mut self, place: PostPlace, now_ms: u64) -> bool {
         let Some(post) = self.under_way.remove(&place) else { return false };

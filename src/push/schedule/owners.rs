@@ -15,7 +15,7 @@ pub(super) struct OwnerPosts {
 }
 
 impl OwnerPosts {
-    /// Whether nothing is posted for it and nobody waits.
+    /// Whether nothing is posted for it and nothing waits.
     pub fn is_idle(&self) -> bool {
         self.posting == 0 && self.lines.iter().all(|line| line.turns.is_empty())
     }

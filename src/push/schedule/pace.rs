@@ -6,7 +6,7 @@ pub struct Pace {
     /// Posts of one host at a time, whatever its schemes and ports. Of its origins, where there are
     /// several, each leaves a quarter to others.
     pub per_host: u32,
-    /// Posts for one owner at a time, whatever origins they go to. Nobody in particular may have
+    /// Posts for one owner at a time, whatever origins they go to. All anonymous callers may have
     /// three quarters of all.
     pub per_owner: u32,
     /// Posts of all origins at a time.
@@ -53,7 +53,7 @@ impl Pace {
         }
     }
 
-    /// Posts for an owner at a time; 0: nobody in particular.
+    /// Posts for an owner at a time; 0: all anonymous callers.
     pub(super) fn posts_of_owner(&self, owner: u32) -> u32 {
         let most = match owner {
             0 => self.posts_max - self.posts_max / 4,

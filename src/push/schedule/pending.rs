@@ -1,4 +1,4 @@
-//! Who waits, as whoever runs the server wants to know it.
+//! Waiting webhooks, for the operator.
 
 use super::{PostStage, Schedule};
 

@@ -20,6 +20,21 @@ fn all(schedule: &mut Schedule<()>, now_ms: u64) -> Vec<PostPlace> {
     std::iter::from_fn(|| schedule.next(now_ms)).collect()
 }
 
+fn holder(owner: u32) -> Holder {
+    if owner == 0 { Holder::default() } else { Holder::owner(owner) }
+}
+
+impl<T> Schedule<T> {
+    /// Adds an entry of an owner; 0: an anonymous one.
+    fn add(&mut self, origin: &str, owner: u32, value: T) -> PostPlace {
+        self.add_of(origin, holder(owner), value)
+    }
+
+    fn add_behind(&mut self, before: PostPlace, origin: &str, owner: u32, value: T) -> PostPlace {
+        self.add_behind_of(before, origin, holder(owner), value)
+    }
+}
+
 fn fail(schedule: &mut Schedule<()>, place: PostPlace, now_ms: u64) -> Fate {
     schedule.failed(place, NoAnswer, now_ms, None, u64::MAX)
 }

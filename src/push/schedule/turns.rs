@@ -1,11 +1,11 @@
 //! Whose turn it is.
 //!
 //! A lane has what waits of one owner for one origin, apart what has failed and what was not tried
-//! yet. Laws: a lane in which somebody waits has one turn, in the line of its origin or in that of
-//! its owner. In the line of an origin somebody waits only while the origin or its host has no
+//! yet. Laws: a lane in which a webhook waits has one turn, in the line of its origin or in that of
+//! its owner. In the line of an origin a lane waits only while the origin or its host has no
 //! place, and in that of an owner only while the owner has none; where the host has none, owner and
 //! origin are in the line of the host. Whatever makes a place lets the next ones of the line
-//! through until it is taken. So no place is free while somebody waits for it alone; but an origin
+//! through until it is taken. So no place is free while a lane waits for it alone; but an origin
 //! whose host has no other any more takes what it has left to others when its next post ends. Each
 //! turn lets one through, and who has more goes to the end of the line. Where its owner has no
 //! place when a lane's turn at an origin comes, the last one there is kept for it, so that it gets
@@ -85,7 +85,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Where an origin and an owner have places nobody waits for them.
+    /// Where an origin and an owner have places no lane waits for them.
     fn grant_at_once(&mut self, place: PostPlace) -> Option<()> {
         let entry = self.entries.get_mut(place.index as usize)?.as_mut()?;
         let entry = Some(entry).filter(|entry| entry.check == place.check)?;
@@ -199,7 +199,7 @@ impl<T> Schedule<T> {
     }
 
     /// Puts those who are next at an origin, of either kind, into the line of its host, if the
-    /// origin has a place: whoever had none when it was its turn there has left that line.
+    /// origin has a place: a lane that had none at its turn there has left that line.
     fn list(&mut self, number: u32) {
         if !self.origins.is_open(number, &self.pace) {
             return;
@@ -214,7 +214,7 @@ impl<T> Schedule<T> {
     }
 
     /// The lane whose turn it is at an origin that has a place, where it is that owner's; where it
-    /// is asked whether the origin is back, whoever's.
+    /// is asked whether the origin is back, of any owner.
     fn next_lane(&mut self, number: u32, owner: u32) -> Option<LaneKey> {
         if !self.origins.has_place(number, &self.pace) {
             return None;
@@ -333,7 +333,7 @@ impl<T> Schedule<T> {
         None
     }
 
-    /// Whoever's time has come goes into line.
+    /// Webhooks whose time has come go into line.
     fn ring(&mut self, now_ms: u64) {
         while let Some(Reverse((due_ms, timer))) = self.timers.peek().copied() {
             if due_ms > now_ms {

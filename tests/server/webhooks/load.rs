@@ -99,7 +99,7 @@ fn every_webhook_of_many_tasks_is_told_everything_in_order() {
     std::fs::write(&script, SCRIPT).unwrap();
     let (agent, memory) =
         (format!("script:{}", script.display()), format!("{}M", memory_mib(count)));
-    let room = format!("push_bytes_max={}", count * 3 * CONFIG_BYTES_MAX);
+    let room = format!("push_bytes_max={}", count * 6 * CONFIG_BYTES_MAX);
     #[rustfmt::skip]
     let flags = [
         "--push-allow", "localhost", "--agent", &agent, "--memory", &memory, "--limit", &room,

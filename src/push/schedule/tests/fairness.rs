@@ -1,4 +1,4 @@
-//! How long anybody waits while others always have something to post.
+//! How long an owner waits while others always have something to post.
 
 use super::{model::SeededNumbers, *};
 
@@ -189,7 +189,7 @@ fn whoever_has_left_leaves_the_line_of_its_host() {
     assert!(lines().sum::<usize>() <= 2 * SPARE, "{}", lines().sum::<usize>());
 }
 
-/// Whatever happens, nobody waits for more than some rounds of all.
+/// Whatever happens, no owner waits for more than some rounds of all.
 #[test]
 fn nobody_waits_for_ever_whatever_happens() {
     for seed in 0..40 {

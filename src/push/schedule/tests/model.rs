@@ -79,7 +79,7 @@ impl ScheduleModel {
         }
     }
 
-    /// Takes all that may be posted; no bound is exceeded, and nobody overtakes himself.
+    /// Takes all that may be posted; no bound is exceeded, and no webhook overtakes itself.
     fn post(&mut self, schedule: &mut Schedule<()>, now_ms: u64) {
         while let Some(place) = schedule.next(now_ms) {
             let known = self.places.get_mut(&place).unwrap();
@@ -130,7 +130,7 @@ impl ScheduleModel {
         }
     }
 
-    /// Nobody waits for a place that is free, and each place is somebody's.
+    /// No webhook waits for a free place, and each place is in use or free.
     fn check_places(&self, schedule: &Schedule<()>) {
         let entries = schedule.entries.iter().flatten();
         let granted = entries.filter(|entry| entry.stage == PostStage::Granted).count();
@@ -162,7 +162,7 @@ impl ScheduleModel {
 }
 
 /// Whatever happens in which order: at most one post of each is under way, no more of a host, of
-/// an owner and of all than may be, nobody waits for a free place, and in the end everything has
+/// an owner and of all than may be, none waits for a free place, and in the end everything has
 /// arrived.
 #[test]
 fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
