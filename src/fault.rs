@@ -47,13 +47,13 @@ pub enum FaultKind {
     VersionNotSupported,
     /// No room for another running task or stream; retry later.
     Overloaded,
-    /// The server ends; retry later, or elsewhere. So does whoever cannot tell who calls.
+    /// The server ends, or the authentication backend did not respond; retry later, or elsewhere.
     ShuttingDown,
-    /// Nobody is known to call, and somebody must be (A2A 1.0 §7.4).
+    /// The caller must be authenticated, and is not (A2A 1.0 §7.4).
     Unauthenticated,
-    /// Whoever calls may not do this (A2A 1.0 §7.5).
+    /// The caller may not do this (A2A 1.0 §7.5).
     PermissionDenied,
-    /// Whoever calls has taken its share; retry later.
+    /// The caller has taken its share; retry later.
     RateLimited,
     /// The time is over that the caller has given the call.
     DeadlineExceeded,

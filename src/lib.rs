@@ -1,9 +1,9 @@
 //! Peregrine: a low-level A2A (Agent2Agent) protocol engine for every generation on one port.
 //!
-//! Bytes go into [`engine::Conn`] and bytes come out; a request that somebody else has parsed goes
-//! into [`engine::Exchange`]. Time, randomness and wake-ups are arguments. The values of a request
-//! are borrowed from its body, and a task is stored once, as the log of its events, from which
-//! answers and streams are written straight into the output.
+//! Bytes go into [`engine::Conn`] and bytes come out; a request that another library has parsed
+//! goes into [`engine::Exchange`]. Time, randomness and wake-ups are arguments. The values of a
+//! request are borrowed from its body, and a task is stored once, as the log of its events, from
+//! which answers and streams are written straight into the output.
 //!
 //! In scope: HTTP/1.1 and WebSocket on the server's side, JSON-RPC 2.0 with batches, HTTP+JSON,
 //! server-sent events, the messages of gRPC, the wire families 0.1, 0.2/0.3 and 1.0 and some
@@ -34,7 +34,7 @@ pub mod net;
 pub mod service;
 
 // Everything else is for ourselves: public for the tests, benches and fuzz targets of this
-// repository, which have the feature `internals`, and for nobody else.
+// repository, which have the feature `internals`, and have no other users.
 #[cfg(not(feature = "internals"))]
 mod binding;
 #[cfg(feature = "internals")]

@@ -29,7 +29,7 @@ impl FromStr for Network {
     type Err = NoNetwork;
 
     /// An address, or an address, a slash and a number of bits. Bits behind the prefix are refused:
-    /// whoever writes `10.0.0.1/8` means something else than it says.
+    /// the author of `10.0.0.1/8` means something else than it says.
     fn from_str(text: &str) -> Result<Network, NoNetwork> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),

@@ -2,7 +2,7 @@
 //!
 //! Law: what is free lies in the middle or with one worker, and is taken before it is used: the
 //! limit is not exceeded even for a moment. A worker takes from the middle, and gives back to it, a
-//! portion at a time, so that workers seldom write what others write. Nobody is refused while
+//! portion at a time, so that workers seldom write what others write. No call is refused while
 //! another worker keeps what is free.
 
 use std::sync::{
@@ -31,7 +31,7 @@ struct WorkerPermits {
 struct Middle {
     free: CachePadded<AtomicUsize>,
     /// What a worker takes beyond its need, and keeps when it gives back; 0 where the limit is so
-    /// small that nobody must keep any.
+    /// small that no worker may keep any.
     portion: usize,
 }
 

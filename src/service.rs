@@ -79,7 +79,7 @@ pub trait Entropy {
     fn bits(&mut self) -> u128;
 }
 
-/// Who calls whom.
+/// The caller and the called.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
     /// Whose tasks the call is about. A service that keeps tasks gives the names of
@@ -91,9 +91,9 @@ pub struct Caller<'a> {
     /// The name of who owns the tasks that the call is about: that of the principal
     /// ([`Principal::owner`]), or what a service around others says.
     pub owner: Option<&'a str>,
-    /// Who calls, where the server knows its callers ([`crate::auth`]); `None`: anybody.
+    /// The caller, where callers are authenticated ([`crate::auth`]); `None`: an anonymous one.
     pub principal: Option<&'a Arc<Principal>>,
-    /// True: the server knows its callers, and who has no principal is a stranger.
+    /// True: the server knows its callers, and a caller without a principal is anonymous.
     pub knows_callers: bool,
     /// How many of its tasks may run at a time; `None`: as many as there is room for.
     pub running: Option<&'a RunningShare>,
@@ -115,7 +115,7 @@ pub struct Caller<'a> {
 
 /// What a call may use beside its parameters.
 pub struct CallCx<'a> {
-    /// Who calls whom.
+    /// The caller and the called.
     pub caller: Caller<'a>,
     /// The time.
     pub now: Now,
@@ -156,7 +156,7 @@ impl CallCx<'_> {
         Holder::peer(address, caller.knows_callers)
     }
 
-    /// Says that the answer shows a task whose last record is this one; 0: nobody records.
+    /// Says that the answer shows a task whose last record is this one; 0: there is no journal.
     #[inline]
     pub fn shows(&mut self, record: u64) {
         self.record = self.record.max(record);
@@ -337,13 +337,13 @@ pub trait Lifecycle {
     /// [`ShuttingDown`](crate::fault::FaultKind::ShuttingDown).
     fn cut(&self) {}
 
-    /// Tasks in no terminal state, whether or not anybody waits for them: an operator is told how
+    /// Tasks in no terminal state, whether or not a caller waits for them: an operator is told how
     /// many there are when the server ends.
     fn unfinished_tasks(&self) -> usize {
         0
     }
 
-    /// What it keeps, for whoever counts; `None`: it does not say.
+    /// What it keeps, for metrics; `None`: it does not say.
     fn stats(&self) -> Option<ServiceStats> {
         None
     }
@@ -380,7 +380,7 @@ pub trait Service: Lifecycle + Send + Sync {
     /// have changed. `None`: there is no such agent, or none any more.
     fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>>;
 
-    /// The agent of this name, for whoever names one: asked each time, so that agents may come and
+    /// The agent of this name: asked each time, so that agents may come and
     /// go while the server runs. An index names no other agent ever.
     ///
     /// Unless it is written anew it looks at one profile after the other, from index 0 until there

@@ -1,6 +1,6 @@
-//! How a waiting call or stream is woken, and how a store learns that nobody waits any more.
+//! How a waiting call or stream is woken, and how a store learns that nothing waits any more.
 //!
-//! The one who waits owns a [`Waiter`]; what it waits for keeps the [`SharedWaker`] and wakes it.
+//! The waiting side owns a [`Waiter`]; what it waits for keeps the [`SharedWaker`] and wakes it.
 //! When the waiter is dropped, its waker has one owner left and can be forgotten.
 
 use std::{
@@ -48,7 +48,7 @@ impl SharedWaker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who is to be woken; nobody until the waiter is armed again.
+    /// The waker to call; none until the waiter is armed again.
     pub fn take(&self) -> Option<Waker> {
         self.lock().take()
     }

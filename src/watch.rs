@@ -1,7 +1,7 @@
 //! Who notes that a task has changed which is watched for as long as it is stored.
 //!
 //! Laws: a task is noted once, until it is looked at, however often it changes; so what is noted is
-//! bounded by the tasks that are watched. Whoever has the task wakes its watch without a lock.
+//! bounded by the tasks that are watched. The store of the task wakes its watch without a lock.
 
 #![cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
 
@@ -29,7 +29,7 @@ pub struct TaskWatch {
     is_needed: AtomicBool,
     has_letters: AtomicBool,
     is_over: AtomicBool,
-    /// The last event of which somebody was woken.
+    /// The last event for which a waker was called.
     seq: AtomicU64,
     has_left: AtomicBool,
     changes: Arc<Changes>,
@@ -71,7 +71,7 @@ impl TaskWatch {
     }
 
     /// It is looked at: what happens from now on is noted again, and what has happened before, when
-    /// it was noted already, is seen by whoever looks now.
+    /// it was noted already, is seen by the look that is due.
     pub fn look(&self) {
         // A swap, which sees what was done before the swap that found it noted.
         self.is_noted.swap(false, Ordering::AcqRel);
@@ -129,12 +129,12 @@ impl TaskWatch {
         self.has_left.load(Ordering::Acquire).then(|| self.seq())
     }
 
-    /// Whether nobody watches any more.
+    /// Whether it is watched no more.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Nobody watches any more, whoever still has it: nothing is noted, and no task is needed.
+    /// It is watched no more, whatever still holds it: nothing is noted, and no task is needed.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }

@@ -114,7 +114,7 @@ pub fn serve(listener: &TcpListener) -> io::Result<()> {
         }
         let worker = Worker::new(0, engine.limits(), Box::new(Urandom::open()?));
         thread::spawn(move || {
-            // A connection that breaks concerns nobody else; its reader ends with the socket.
+            // A connection that breaks concerns no other; its reader ends with the socket.
             let _ = converse(&engine, worker, clock, &stream);
             let _ = stream.shutdown(Shutdown::Both);
             drop(seat);
@@ -189,7 +189,7 @@ fn read(mut stream: TcpStream, events: &SyncSender<Event>) {
             return;
         }
     }
-    // Nobody is left to tell if this fails.
+    // The client is gone if this fails.
     let _ = events.send(Event::End);
 }
 

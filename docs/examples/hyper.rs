@@ -218,7 +218,7 @@ fn main() -> io::Result<()> {
     })
 }
 
-/// Answers whoever connects.
+/// Answers each client that connects.
 pub async fn serve(listener: TcpListener) -> io::Result<()> {
     let base_url = format!("http://{}", listener.local_addr()?);
     let mut entropy = Urandom(File::open("/dev/urandom")?);

@@ -33,7 +33,7 @@ impl Adopted {
             context_id: view.context_id().raw().into(),
             message: message.unwrap_or_default(),
             request: Box::new(RequestInfo::of(
-                &RequestView::nobody(scope, names),
+                &RequestView::without_caller(scope, names),
                 Some(view.status().state),
             )),
             call: None,

@@ -97,7 +97,7 @@ impl DeferredCancel {
     pub fn is_caller_gone(&self) -> bool {
         match self.calls.wanted_by() {
             WantedBy::Caller(_) => false,
-            WantedBy::Nobody => true,
+            WantedBy::NoCaller => true,
             WantedBy::Silent => self.host.as_ref().is_none_or(|host| {
                 let (task, host) = host.task();
                 host.poll_ended(task, &mut Waiter::default(), Waker::noop()).is_ready()

@@ -2,7 +2,7 @@
 
 use crate::{model::uuid, service::Entropy};
 
-/// Ids for whoever has no generator at hand: from bits that were drawn once, and are counted up.
+/// Ids where no generator is at hand: from bits that were drawn once, and are counted up.
 #[derive(Clone, Copy)]
 pub(super) struct FreshIds(u128);
 

@@ -59,7 +59,7 @@ impl Job {
         state
     }
 
-    /// An id that nobody has made before: a UUID of bits that the engine drew when the job began.
+    /// A new id: a UUID of bits that the engine drew when the job began.
     ///
     /// Messages need none: one without an id gets a fresh one when it is published.
     pub fn fresh_id(&mut self) -> String {

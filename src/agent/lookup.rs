@@ -16,7 +16,7 @@ use crate::{
 /// The id says nothing of whose the task is, and the server knows nothing of it. An agent that has
 /// tasks of several callers must compare the principal and the tenant of the request
 /// ([`RequestView::principal`], [`RequestView::tenant`]) with those that made the task, and not
-/// know it where they differ. It is not asked for a task that the server has stored for somebody
+/// know it where they differ. It is not asked for a task that the server has stored for another
 /// else under an id that the server has made; it may be under one that a client has chosen, as
 /// clients of 0.1 do (`tasks/send`).
 pub struct TaskLookup<'a> {
@@ -40,8 +40,8 @@ pub enum Wanted {
         /// At most this many messages of history; `None`: all.
         history: Option<u32>,
     },
-    /// To end it: whoever runs it has to. The answer is the task as it is then. One that has ended
-    /// otherwise than canceled fails the call with `TaskNotCancelable`.
+    /// To end it: the agent that runs it has to. The answer is the task as it is then. One that has
+    /// ended otherwise than canceled fails the call with `TaskNotCancelable`.
     Cancel,
     /// To follow it. The stream has the task as its only item and ends, and the client asks again.
     /// A task that has ended fails the call as one does that is stored.

@@ -63,7 +63,7 @@ pub trait Agent: Send + Sync {
     /// Called when a client wants to see, cancel or follow a task that is not stored: the agent may
     /// know it all the same, and say so now or later. One that does nothing does not.
     ///
-    /// Anybody can ask for any id: an agent that goes to look for it bounds how often it does.
+    /// Any caller can ask for any id: an agent that goes to look for it bounds how often it does.
     fn missing(&self, _lookup: TaskLookup<'_>) {}
 }
 

@@ -1,5 +1,5 @@
-//! What is known of a request beside what it asks for: borrowed by whoever answers it at once,
-//! owned by what outlives it.
+//! What is known of a request beside what it asks for: borrowed by an agent that answers it at
+//! once, owned by what outlives it.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -49,9 +49,9 @@ pub struct RequestView<'a> {
     pub scope: Scope,
     /// The name of the space of tasks that the client named.
     pub tenant: Option<&'a str>,
-    /// The name of who owns the task, where somebody says it.
+    /// The name of the owner of the task, if there is one.
     pub owner: Option<&'a str>,
-    /// Who calls, where the server knows its callers: name, issuer, tenants and scopes.
+    /// The caller, where callers are authenticated: name, issuer, tenants and scopes.
     pub principal: Option<&'a Arc<Principal>>,
     /// When the caller no longer wants the answer, in ms since the Unix epoch; `None`: it has not
     /// said.
@@ -85,8 +85,9 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// Nobody's request: of a task of this scope, with the names of its tenant and its owner.
-    pub fn nobody(scope: Scope, [tenant, owner]: [Option<&'a str>; 2]) -> RequestView<'a> {
+    /// A request without a caller: of a task of this scope, with the names of its tenant and its
+    /// owner.
+    pub fn without_caller(scope: Scope, [tenant, owner]: [Option<&'a str>; 2]) -> RequestView<'a> {
         RequestView {
             metadata: None,
             extensions: None,
@@ -147,12 +148,12 @@ impl RequestInfo {
         self.tenant.as_deref()
     }
 
-    /// The name of who owns the task, where somebody says it.
+    /// The name of the owner of the task, if there is one.
     pub fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
     }
 
-    /// Who calls, where the server knows its callers: name, issuer, tenants and scopes.
+    /// The caller, where callers are authenticated: name, issuer, tenants and scopes.
     pub fn principal(&self) -> Option<&Principal> {
         self.principal.as_deref()
     }

@@ -42,7 +42,7 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// An id that nobody has made before: a random UUID (RFC 9562 §5.4).
+    /// A new id: a random UUID (RFC 9562 §5.4).
     ///
     /// Messages need none: one without an id gets a fresh one when it is published.
     pub fn fresh_id(&mut self) -> String {

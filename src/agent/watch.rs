@@ -1,5 +1,5 @@
-//! Futures that tell an agent that its work is of no use any more. They need no runtime: whoever
-//! polls them with a waker is woken.
+//! Futures that tell an agent that its work is of no use any more. They need no runtime: the agent
+//! that polls them with a waker is woken.
 
 use std::{
     future::Future,
@@ -11,8 +11,8 @@ use std::{
 use super::JobHost;
 use crate::service::{Handle, JoinedCalls, LateCall, Waiter, WatchedCall};
 
-/// Ready when a task has ended, for instance because a client canceled it, or when nobody can see
-/// the answer of a deferred turn any more.
+/// Ready when a task has ended, for instance because a client canceled it, or when no client can
+/// see the answer of a deferred turn any more.
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Canceled(Watched);
 

@@ -25,7 +25,7 @@ const OF_ADDRESS: u8 = 2;
 const OF_SERVICES: u8 = 3;
 const WITH_AGENT: u8 = 4;
 
-/// Stands for an address that nobody knows.
+/// Stands for an unknown address.
 pub(crate) const NOWHERE: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 /// The accounts of a server, and its quotas, which may change while it runs.
@@ -34,7 +34,7 @@ pub struct Accounts {
     quotas: RwLock<Arc<Quotas>>,
     /// Of each caller, where its quota says nothing.
     share: Quota,
-    /// False: nobody has a quota.
+    /// False: no caller has a quota.
     are_asked: AtomicBool,
     /// False: no quota has a rate.
     have_rates: AtomicBool,
@@ -46,7 +46,7 @@ pub struct Accounts {
 pub enum AccountOf<'c> {
     /// The owner's.
     Owner(&'c str),
-    /// That of whoever calls from there.
+    /// That of callers from there.
     Address(IpAddr),
 }
 
@@ -67,7 +67,7 @@ impl AccountOf<'_> {
 
 impl Accounts {
     /// So many accounts; a caller has this share, where its quota says nothing; `secret` is
-    /// nobody's else.
+    /// its own alone.
     pub fn new(accounts_max: usize, quotas: Quotas, share: Quota, secret: u128) -> Accounts {
         let accounts = Accounts {
             table: FixedTable::new(accounts_max),
@@ -81,13 +81,13 @@ impl Accounts {
         accounts
     }
 
-    /// Whether anybody has a quota.
+    /// Whether any caller has a quota.
     #[inline]
     pub fn are_asked(&self) -> bool {
         self.are_asked.load(Ordering::Relaxed)
     }
 
-    /// Whether anybody has a quota with a rate, so that each call takes something.
+    /// Whether any caller has a quota with a rate, so that each call takes something.
     #[inline]
     pub fn have_rates(&self) -> bool {
         self.have_rates.load(Ordering::Relaxed)
@@ -111,12 +111,12 @@ impl Accounts {
         self.of(now, |hasher| AccountOf::Owner(owner).write(hasher))
     }
 
-    /// The account of whoever calls from an address.
+    /// The account of callers from an address.
     pub fn of_address(&self, address: IpAddr, now: Now) -> Arc<CallerAccount> {
         self.of(now, |hasher| AccountOf::Address(address).write(hasher))
     }
 
-    /// The account of whoever asks the services of an address that no caller is needed for: its
+    /// The account of an address for services that need no caller: its
     /// streams there are none of its calls.
     #[cfg(feature = "grpc")]
     pub(crate) fn of_services(&self, address: IpAddr, now: Now) -> Arc<CallerAccount> {
@@ -126,7 +126,7 @@ impl Accounts {
         })
     }
 
-    /// The account of an owner, or of whoever calls from an address, with an agent that has a quota
+    /// The account of an owner, or of callers from an address, with an agent that has a quota
     /// of its own.
     pub fn with_agent(&self, caller: AccountOf<'_>, agent: u16, now: Now) -> Arc<CallerAccount> {
         self.of(now, |hasher| {

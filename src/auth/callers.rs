@@ -1,7 +1,8 @@
 //! The callers that a configuration knows: the [`Authenticator`] of a server.
 //!
 //! Laws: what is shown is hashed and looked up, so how long that takes says nothing of what is
-//! known. Rules are replaced as a whole, and whoever was let in by what is gone is let go.
+//! known. Rules are replaced as a whole, and callers that were admitted by what is gone are
+//! released.
 
 use std::{
     borrow::Cow,
@@ -34,8 +35,8 @@ const KEY_LOOKS_MAX: usize = 3;
 
 /// The callers that a configuration knows.
 ///
-/// Keys of issuers that are behind a URL are fetched by whoever calls [`Callers::next_fetch`]:
-/// `net::KeyFetcher` is one with sockets.
+/// Keys of issuers that are behind a URL are fetched by the driver that calls
+/// [`Callers::next_fetch`]: `net::KeyFetcher` is one with sockets.
 ///
 /// ```
 /// use peregrine::auth::{
@@ -64,9 +65,9 @@ const KEY_LOOKS_MAX: usize = 3;
 /// ```
 pub struct Callers {
     rules: RwLock<Arc<RulesInUse>>,
-    /// Held by whoever replaces the rules, which takes longer than those may wait who read them.
+    /// Held while the rules are replaced, which takes longer than their readers may wait.
     replacing: Mutex<()>,
-    /// Whoever fetches.
+    /// Wakes the fetcher.
     fetcher: Mutex<Option<Waker>>,
     /// How often the rules were replaced, and what is woken then.
     changes: Mutex<RuleChanges>,
@@ -101,8 +102,9 @@ impl Callers {
         Ok(Callers { rules, replacing, fetcher, changes })
     }
 
-    /// Puts other rules in place of these. Whoever was let in by a key, a token, an issuer's key, a
-    /// proxy or a certificate whose rule is the same stays in; everybody else is let go.
+    /// Puts other rules in place of these. A caller that was admitted by a key, a token, an
+    /// issuer's key, a proxy or a certificate whose rule is the same stays in; everybody else is
+    /// let go.
     ///
     /// # Errors
     /// [`AuthRulesError`]; everything stays as it was.
@@ -128,8 +130,8 @@ impl Callers {
         self.rules().remote_keys().map(|keys| keys.status()).collect()
     }
 
-    /// Whether the keys of each issuer are there, fresh or stale: nobody can be known by those that
-    /// never were.
+    /// Whether the keys of each issuer are there, fresh or stale: no caller is authenticated by
+    /// those that never were.
     ///
     /// # Errors
     /// Which issuer has none, and why its keys could not be fetched, in one sentence.
@@ -142,7 +144,7 @@ impl Callers {
         Err(format!("there are no keys of {}: {why}", status.issuer))
     }
 
-    /// What whoever fetches keys does next; `wake` is woken when that changes.
+    /// What the fetcher of keys does next; `wake` is woken when that changes.
     pub fn next_fetch(&self, now: Now, wake: &Waker) -> NextFetch {
         // Before the rules are looked at, so that no others slip in between.
         *self.fetcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake.clone());

@@ -18,8 +18,8 @@ use crate::{
 /// What cards call a certificate.
 const CERTIFICATE: &str = "certificate";
 
-/// Knows whoever TLS knows: by the name in the certificate and the name of who issued it. What they
-/// may do is not told apart, and they are in no tenant.
+/// Knows the clients that TLS knows: by the name in the certificate and the name of who issued it.
+/// What they may do is not told apart, and they are in no tenant.
 #[derive(Debug, Default)]
 pub struct CertificateCallers {
     grant: Arc<Grant>,
@@ -33,7 +33,7 @@ pub(super) struct ShownCertificate<'a> {
 }
 
 /// What the certificate of a connection says, as one credential: so who is remembered by it is
-/// remembered until it ends. `None`: it shows none, or one that leads to nobody who is believed.
+/// remembered until it ends. `None`: it shows none, or one that leads to no trusted issuer.
 pub(super) fn presented(source: &CredentialSource<'_>) -> Option<Presented<'static>> {
     let name = source.identity?;
     let (issuer, ends_unix_ms) = match source.certificate {

@@ -185,7 +185,7 @@ enum Standing {
 }
 
 impl Gate {
-    /// A gate that remembers so many credentials, and as many peers; `secret` is nobody's else.
+    /// A gate that remembers so many credentials, and as many peers; `secret` is its own alone.
     pub fn new(
         authenticator: Arc<dyn Authenticator>,
         accounts: Arc<Accounts>,
@@ -440,7 +440,7 @@ mod tests {
         },
     };
 
-    /// Knows whoever says `right`, and counts how often it is asked.
+    /// Knows callers that say `right`, and counts how often it is asked.
     #[derive(Default)]
     struct One {
         asked: AtomicUsize,
@@ -525,7 +525,7 @@ mod tests {
             _call: Call<'_>,
             _answer: &mut Answer<'_>,
         ) -> Result<Outcome, Fault> {
-            panic!("nobody calls")
+            panic!("there are no calls")
         }
 
         fn poll(
@@ -534,11 +534,11 @@ mod tests {
             _wake: &Waker,
             _answer: &mut Answer<'_>,
         ) -> Poll<Result<Outcome, Fault>> {
-            panic!("nobody waits")
+            panic!("no call waits")
         }
 
         fn follow(&self, _: &mut Cursor, _: &Waker, _: &mut Each<'_>) -> Follow {
-            panic!("nobody follows")
+            panic!("no stream follows")
         }
 
         fn profile(&self, _agent: AgentIndex) -> Option<Arc<Profile>> {

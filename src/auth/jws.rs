@@ -81,7 +81,7 @@ impl JwsAlgorithm {
         found.map_or("", |(name, _)| name)
     }
 
-    /// True: whoever can verify can sign as well.
+    /// True: a verifier can sign as well.
     pub fn is_symmetric(self) -> bool {
         use JwsAlgorithm::{Hs256, Hs384, Hs512};
         matches!(self, Hs256 | Hs384 | Hs512)
@@ -234,7 +234,7 @@ pub fn read_jwk(jwk: &Value) -> Option<DocumentKey> {
         ("RSA", _) => rsa(&bytes("n")?, &bytes("e")?),
         _ => return None,
     };
-    // One that names an algorithm nobody knows is not used with another.
+    // One that names an unknown algorithm is not used with another.
     let algorithm = match jwk.get("alg") {
         Some(name) => Some(JwsAlgorithm::named(name.as_str()?)?),
         None => None,
@@ -300,7 +300,7 @@ pub fn read_rsa(der: &[u8]) -> Option<PublicKey> {
     Some(rsa(n.as_bytes(), e.as_bytes()))
 }
 
-/// The key of a certificate, of which nothing else is looked at: whoever names it trusts it.
+/// The key of a certificate, of which nothing else is looked at: it is trusted by configuration.
 #[cfg(feature = "auth")]
 pub fn read_certificate_key(der: &[u8]) -> Option<PublicKey> {
     let certificate = Certificate::from_der(der).ok()?;

@@ -1,8 +1,8 @@
-//! Who calls: credentials in, a principal out.
+//! Authentication: credentials in, a principal out.
 //!
 //! Law: a request is asked for its credential when its head is complete, and nothing of its body is
-//! read before the answer. What is not known to be right is refused; whoever checks says how long
-//! its word holds, and takes it back through [`Grant`].
+//! read before the answer. What is not known to be right is refused; the authenticator says how
+//! long its word holds, and takes it back through [`Grant`].
 
 mod accounts;
 #[cfg(feature = "auth")]
@@ -140,7 +140,7 @@ impl fmt::Debug for Presented<'_> {
 /// That a credential is right, and how long that is known.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    /// Who calls.
+    /// The caller.
     pub principal: Arc<Principal>,
     /// The credential itself ends then, in ms since the Unix epoch; `u64::MAX`: it does not.
     pub expires_unix_ms: u64,
@@ -184,7 +184,7 @@ pub enum AuthRefusal {
     },
 }
 
-/// Whoever knows callers.
+/// Authenticates callers.
 ///
 /// It is asked on the threads that serve, so it never blocks: what it has to fetch is fetched
 /// elsewhere, and `wake` is woken when it is there.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::network::{Network, bits, mask};
 
-/// Bits of an IPv6 address by which one peer is told from another: a host, or a line of somebody's,
+/// Bits of an IPv6 address by which one peer is told from another: a host, or a subscriber's line,
 /// has the other 64 for itself.
 const PEER_BITS: u32 = 64;
 

@@ -95,7 +95,7 @@ pub struct KeyRule {
 /// What trusted proxies say of who calls. They have to remove these fields from what they pass on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyRule {
-    /// Where connections of proxies come from; nobody else is believed.
+    /// Where connections of proxies come from; no other is believed.
     pub networks: Vec<Network>,
     /// The field with the caller's name.
     pub name_field: String,
@@ -163,7 +163,7 @@ pub struct AuthRules {
 }
 
 impl Default for AuthRules {
-    /// Nobody is known.
+    /// No caller is known.
     fn default() -> AuthRules {
         AuthRules {
             api_key_field: API_KEY_FIELD.to_owned(),
@@ -219,7 +219,7 @@ impl fmt::Display for AuthRulesError {
 impl std::error::Error for AuthRulesError {}
 
 impl AuthRules {
-    /// True: nobody is known, so nobody can be asked who it is.
+    /// True: no caller is known, so none can be authenticated.
     pub fn is_empty(&self) -> bool {
         let has_keys = !self.api_keys.is_empty() || !self.bearer_tokens.is_empty();
         let has_others = !self.issuers.is_empty() || self.proxy.is_some();

@@ -1,7 +1,7 @@
 //! Rules as they are looked up, and how the next ones take their place.
 //!
-//! Law: an entry that stays as it was keeps its grant, and with it whoever was let in; the grant of
-//! every other is withdrawn once the new rules hold.
+//! Law: an entry that stays as it was keeps its grant, and with it the callers it admitted; the
+//! grant of every other is withdrawn once the new rules hold.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -109,7 +109,7 @@ impl RulesInUse {
         })
     }
 
-    /// Lets go whoever was let in by what is not in the rules that hold now.
+    /// Releases callers that were admitted by what is not in the rules in force.
     pub(super) fn withdraw_but(&self, now: &RulesInUse) {
         withdraw_keys(&self.api_keys, &now.api_keys);
         withdraw_keys(&self.bearer_tokens, &now.bearer_tokens);
@@ -195,7 +195,7 @@ impl TrustedIssuer {
         let IssuerRule { tokens: rules, keys } = rule;
         let is_same = before.is_some_and(|before| before.rules == rules);
         let keys = match (keys, before.map(|before| &before.keys)) {
-            // Other rules may let nobody in that those before did; a key that stays is no reason.
+            // Other rules may admit no caller that those before did; a key that stays is no reason.
             (KeySource::Local(keys), Some(IssuerKeys::Local(before))) if is_same => {
                 IssuerKeys::Local(Arc::new(keys.anew().after(before)))
             }

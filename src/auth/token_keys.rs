@@ -1,8 +1,8 @@
 //! The keys of an issuer: read from a document, or a secret that both know.
 //!
-//! Law: a key that fits no signature, is of an unknown kind or too weak is passed over. Whoever was
-//! let in by a key stays in as long as the key is there: its [`Grant`] goes over to the next set of
-//! keys that has it, and is withdrawn by one that has not.
+//! Law: a key that fits no signature, is of an unknown kind or too weak is passed over. A caller
+//! admitted by a key stays admitted as long as the key is there: its [`Grant`] goes over to the
+//! next set of keys that has it, and is withdrawn by one that has not.
 
 use std::{fmt, sync::Arc};
 
@@ -21,7 +21,7 @@ use super::{
     jwt::object,
 };
 
-/// Bits of a modulus of RSA below which it is no key (RFC 7518 §3.3), and above which nobody
+/// Bits of a modulus of RSA below which it is no key (RFC 7518 §3.3), and above which no issuer
 /// verifies.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
@@ -90,7 +90,7 @@ impl fmt::Debug for TokenKeys {
 }
 
 impl PartialEq for TokenKeys {
-    /// Whether they are the same keys by the same names, whoever was let in by them.
+    /// Whether they are the same keys by the same names, whichever callers they admitted.
     fn eq(&self, other: &TokenKeys) -> bool {
         let is_same = |(a, b): (&TokenKey, &TokenKey)| a.kid == b.kid && a.is_same_key(b);
         self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(is_same)
@@ -212,7 +212,7 @@ impl TokenKeys {
         self
     }
 
-    /// The same keys, by which nobody was let in yet.
+    /// The same keys, by which no caller was admitted yet.
     #[must_use]
     pub fn anew(&self) -> TokenKeys {
         let mut keys = self.clone();
@@ -220,7 +220,7 @@ impl TokenKeys {
         keys.share_grants()
     }
 
-    /// These keys, and whoever was let in by one of them that was there before.
+    /// These keys, with the callers admitted by those of them that were there before.
     #[must_use]
     pub fn after(mut self, before: &TokenKeys) -> TokenKeys {
         for key in &mut self.0 {
@@ -231,7 +231,7 @@ impl TokenKeys {
         self
     }
 
-    /// Lets go whoever was let in by a key that is not among those that came `after` it.
+    /// Releases callers admitted by a key that is not among those that came `after` it.
     pub fn withdraw_but(&self, after: &TokenKeys) {
         for key in &self.0 {
             if !after.0.iter().any(|other| Arc::ptr_eq(&other.grant, &key.grant)) {
@@ -245,7 +245,7 @@ impl TokenKeys {
         self.0.len()
     }
 
-    /// True: nobody is let in.
+    /// True: no caller is admitted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

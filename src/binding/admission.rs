@@ -3,8 +3,9 @@
 //!
 //! Law: what shows no task is public: cards, catalogs, health, reflection, what HTTP asks of a
 //! server, and errors about paths. Everything else needs a caller as soon as callers are known at
-//! all, unless the agent lets anybody call. A wrong credential is refused by such an agent, too:
-//! ADR 0021. For what is public it is as none, and the body of whoever has none is not read there.
+//! all, unless the agent admits anonymous callers. A wrong credential is refused by such an agent,
+//! too: ADR 0021. For what is public it is as none, and the body of a request without one is not
+//! read there.
 
 use std::{
     net::IpAddr,
@@ -43,7 +44,7 @@ pub const ENDED: AuthRefusal = AuthRefusal::Expired("the credential has ended");
 
 /// Who may call.
 pub struct Access {
-    /// Who knows callers; `None`: nobody is asked.
+    /// Authenticates callers; `None`: they are not authenticated.
     pub gate: Option<Gate>,
     /// What callers may take, and have taken.
     pub accounts: Arc<Accounts>,
@@ -54,7 +55,7 @@ pub struct Access {
 }
 
 impl Default for Access {
-    /// Anybody, and as much as there is.
+    /// Every caller, without quotas.
     fn default() -> Access {
         let accounts = Arc::new(Accounts::new(1, Quotas::default(), Quota::default(), 0));
         Access { gate: None, accounts, asks_scopes: false, trusted_proxies: Vec::new() }
@@ -74,7 +75,7 @@ pub struct AdmissionCx<'x> {
     pub takes_trailers: bool,
 }
 
-/// A request that may be handled: by whom it is made; `None`: by anybody.
+/// A request that may be handled: its caller; `None`: an anonymous one.
 pub type Admitted = Option<Arc<AdmittedCaller>>;
 
 impl<'x> AdmissionCx<'x> {
@@ -114,7 +115,7 @@ impl<'x> AdmissionCx<'x> {
             Poll::Ready(Ok(Some(admission))) => Poll::Ready(Ok(Some(admission))),
             Poll::Ready(Ok(None)) if self.lets_anybody(head) => Poll::Ready(Ok(None)),
             Poll::Ready(Ok(None)) => Poll::Ready(Err(AuthRefusal::Missing.into())),
-            // Who asks for such a page may see more of it than others.
+            // An authenticated caller may see more of such a page than others.
             Poll::Pending if pages::beside_agents(self.config, path_of(head)).is_some() => {
                 Poll::Pending
             }
@@ -160,7 +161,7 @@ impl<'x> AdmissionCx<'x> {
             return !matches!(grpc::rpc(head.path()), Some(grpc::Rpc::A2a(_)));
         }
         match route(self.config, self.service, path_of(head)) {
-            // Calls are POST, or begin with an upgrade; all else is 405, whoever asks.
+            // Calls are POST, or begin with an upgrade; all else is 405 for every caller.
             Route::Rpc(_) => head.method() != Method::Post && !ws::is_upgrade(head),
             Route::HttpJson(_) | Route::ExtendedCard(_) => false,
             Route::Card { .. } | Route::Catalog(_) | Route::Page(_) => true,
@@ -170,8 +171,8 @@ impl<'x> AdmissionCx<'x> {
         }
     }
 
-    /// Whether nothing is read of a request but its head: nobody is known who makes it, and what it
-    /// asks for is not said by a body.
+    /// Whether nothing is read of a request but its head: its caller is anonymous, and what it asks
+    /// for does not depend on a body.
     #[inline]
     pub fn ignores_body(self, head: &Head<'_>, by: &Admitted) -> bool {
         self.config.access.gate.is_some() && by.is_none() && self.needs_no_body(head)
@@ -228,7 +229,7 @@ impl<'x> AdmissionCx<'x> {
     }
 }
 
-/// Whether anybody may call an agent.
+/// Whether anonymous callers may call an agent.
 pub(super) fn is_anonymous(service: &dyn Service, agent: AgentIndex) -> bool {
     service.profile(agent).is_some_and(|profile| profile.anonymous)
 }
@@ -317,7 +318,7 @@ impl CallContext<'_> {
         is_forwarded.then(|| asking.address(head)).flatten()
     }
 
-    /// RFC 9110 §11.6.1: who is refused for want of a credential is told which are asked for.
+    /// RFC 9110 §11.6.1: a refusal for want of a credential names the accepted ones.
     pub(super) fn challenge(&mut self, refusal: &AuthRefusal) {
         let (AuthRefusal::Missing | AuthRefusal::Wrong(_) | AuthRefusal::Expired(_)) = refusal
         else {

@@ -134,7 +134,7 @@ impl<'x> ResponseWriter<'x> {
         }
     }
 
-    /// Notes that the answer shows a task whose last record is this one; 0: nobody records.
+    /// Notes that the answer shows a task whose last record is this one; 0: there is no journal.
     #[inline]
     pub fn shows(&mut self, record: u64) {
         self.record = self.record.max(record);

@@ -32,7 +32,7 @@ impl CallContext<'_> {
         self.authorize(op)
     }
 
-    /// Whether who calls may make a call of this operation, and notes the tenant that it means.
+    /// Whether the caller may make a call of this operation, and notes the tenant that it means.
     ///
     /// # Errors
     /// `Unauthenticated`, `PermissionDenied`, `RateLimited`.
@@ -72,7 +72,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Whether somebody who is not known may make a call of this operation.
+    /// Whether an anonymous caller may make a call of this operation.
     #[cold]
     fn check_stranger(&mut self, op: Op) -> Result<(), Fault> {
         if op != Op::ExtendedCard && is_anonymous(self.service, self.agent) {

@@ -44,7 +44,7 @@ impl From<Reject> for RequestRefusal {
     }
 }
 
-/// How large a body may be, and what is said of one that is larger.
+/// How large a body may be, and the error for one that is larger.
 #[derive(Clone, Copy)]
 pub struct BodyLimit {
     /// Bytes that it may have.
@@ -67,7 +67,7 @@ impl BodyLimit {
         }
     }
 
-    /// What a body may have in any case: nobody needs to look at the path for less.
+    /// What a body may have in any case: below it the path need not be looked at.
     #[inline(always)]
     pub fn least(limits: &Limits) -> usize {
         limits.body_bytes_max.min(limits.evo_ai_body_bytes_max)

@@ -43,7 +43,7 @@ pub struct CallContext<'x> {
     pub wake: &'x Waker,
     /// What is known of the other side.
     pub peer: Peer<'x>,
-    /// Who speaks and who answers, once that is known.
+    /// Dialect and agent, once they are known.
     pub endpoint: Endpoint,
     /// The path of the endpoint, without a slash at its end.
     pub base: &'x str,
@@ -57,7 +57,7 @@ pub struct CallContext<'x> {
     pub closes: bool,
     /// The extensions that it asks for, comma separated.
     pub extensions: Option<Cow<'x, str>>,
-    /// Who makes the request; `None`: anybody.
+    /// The authenticated caller; `None`: an anonymous one.
     pub admission: Admitted,
     /// What its caller may take, once that was asked.
     pub share: Option<Box<CallerShare>>,
@@ -77,7 +77,7 @@ pub(super) fn write_cx<'p>(op: Op, call: &Call<'p>, now: Now) -> WriteCx<'p> {
 impl<'x> CallContext<'x> {
     /// A2A 1.0 §3.2.6: agents hear which extensions are asked for, and the answer names those that
     /// are in effect.
-    #[inline(always)] // Hardly anybody asks for one.
+    #[inline(always)] // Few requests name one.
     pub fn name_extensions(&mut self) {
         if let RequestSource::Http(head) = self.source
             && extensions::are_named(head)
@@ -287,7 +287,7 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Makes a call of which nobody wants to know what became of it (JSON-RPC 2.0 §4.1): an answer
+    /// Makes a call without an id, which gets no response (JSON-RPC 2.0 §4.1): an answer
     /// is not even written, since a batch could ask for far more than it may be given. One that
     /// would only show something is not made.
     pub fn call_silently(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) {
@@ -325,7 +325,7 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// A place among all calls that wait, and one among those of who calls. Most calls of its
+    /// A place among all calls that wait, and one among those of the caller. Most calls of its
     /// operation do not wait; this one does.
     fn place_to_wait(&mut self) -> Result<(Permit, Option<WaitingPlace>), Fault> {
         if self.is_full() {

@@ -1,8 +1,8 @@
 //! Who signs cards, and which cards are signed (A2A 1.0 §8.4).
 //!
-//! Law: what is signed names hosts that the operator has named, and no others, so that nobody has a
-//! card signed that leads elsewhere, nor as many as it has names for tenants. A card has the same
-//! signatures for all workers, and others when it is another.
+//! Law: what is signed names hosts that the operator has named, and no others, so that no client
+//! gets a card signed that leads elsewhere, nor as many as it has names for tenants. A card has the
+//! same signatures for all workers, and others when it is another.
 
 use std::{
     collections::VecDeque,
@@ -69,7 +69,7 @@ impl SignedCards {
         signatures
     }
 
-    /// Nobody signs under the lock, which all workers take.
+    /// Signing happens outside the lock, which all workers take.
     fn lock(&self) -> MutexGuard<'_, VecDeque<SignedCard>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

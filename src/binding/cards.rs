@@ -52,7 +52,7 @@ pub struct CardTimes(Mutex<HashMap<AgentIndex, (CardSource, u64)>>);
 #[derive(Clone)]
 struct CardSource {
     profile: Arc<Profile>,
-    /// What callers have to show, where somebody knows them.
+    /// What callers have to show, where they are authenticated.
     security: Option<CardSecurity>,
 }
 
@@ -117,7 +117,7 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, by_query: bool) 
     }
 }
 
-/// What is said of an extended card that is off; it tells its operator what would change that.
+/// The error for an extended card that is off; it tells its operator what would change that.
 pub(super) const NO_EXTENDED: &str =
     "the extended card is off; --extended-card (Setup::extended_card) shows it to everybody";
 
@@ -194,8 +194,8 @@ impl Validators {
         Validators { etag, modified_s: Some(modified_s), fields }
     }
 
-    /// Those of what each caller is shown for itself: nobody on the way keeps it, and whoever has
-    /// it asks again, since the next one to ask may be another.
+    /// Those of what each caller is shown for itself: no shared cache keeps it, and a client that
+    /// has it asks again, since the next one to ask may be another.
     pub(super) fn of_caller(config: &ServerConfig, etag: [u8; 34]) -> Validators {
         let mut fields = FieldLinesBuf::default();
         fields.push("ETag", &String::from_utf8_lossy(&etag));

@@ -1,9 +1,9 @@
 //! What a server serves, as lists: `/agents` for people and programs of ours, and the catalog of
-//! RFC 9727 for anybody's.
+//! RFC 9727 for those of others.
 //!
 //! Law: an agent is listed from when it has come until it goes, under the URL that its card names,
 //! and no list is longer than the agents and mounts that there can be. A list is written anew for
-//! whoever asks, and is told to be the same by the validators that cards have.
+//! every client, and is told to be the same by the validators that cards have.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -107,7 +107,7 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, catalog: Catalog) {
     };
     let mut validators = cards::Validators::new(cx.config, entity_tag::etag(&body), modified_s);
     if catalog == Catalog::Linkset {
-        // RFC 9727 §2: whoever asks by HEAD hears where the catalog is.
+        // RFC 9727 §2: a response to HEAD says where the catalog is.
         validators.fields.push("Link", &format!("<{here}>; rel=\"api-catalog\""));
     }
     cards::send_validated(cx, head, &validators, (media, &body));

@@ -43,7 +43,7 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Who may call.
     pub access: Access,
-    /// Who is told how calls end.
+    /// The observer of calls.
     pub observer: Option<Arc<dyn CallObserver>>,
     /// True: it does not keep turns, so it is asked for the time when a call begins.
     pub asks_begins: bool,
@@ -77,7 +77,7 @@ pub struct ServerConfig {
     pub strict: bool,
     /// True: the extended card is served and announced: always where callers are known.
     pub extended_card: bool,
-    /// Whose sends are known again, as cards say it; `None`: nobody's.
+    /// Whose sends are known again, as cards say it; `None`: none are.
     pub idempotent_send: Option<&'static str>,
     /// True: cards say that readers may wait for news of a task.
     pub long_poll: bool,
@@ -127,7 +127,7 @@ pub fn is_public_url(text: &str) -> bool {
 }
 
 impl ServerConfig {
-    /// What callers of an agent have to show; whoever knows them may change it.
+    /// What callers of an agent have to show; the authenticator may change it.
     pub fn security_of<'s>(&'s self, profile: &'s Profile) -> Cow<'s, CardSecurity> {
         match (&profile.security, &self.access.gate) {
             (Some(own), _) => Cow::Borrowed(own),

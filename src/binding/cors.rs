@@ -137,7 +137,8 @@ const NOTHING_THERE: FieldLines<'static> =
 #[derive(Default)]
 pub struct CorsPolicy {
     origins: Vec<String>,
-    /// What is said: first to whoever is not let in, then to each origin; empty: CORS is off.
+    /// What is said: first to origins that are not allowed, then to each origin; empty: CORS is
+    /// off.
     said: Vec<FieldLinesBuf>,
     max_age_s: u32,
     headers: String,
@@ -210,7 +211,7 @@ impl CorsPolicy {
         index.map_or(CorsAnswer::OTHER, CorsAnswer)
     }
 
-    /// What is said to whoever sent the head that begins here and is refused as it stands: a head
+    /// What is said to the client whose head begins here and is refused as it stands: a head
     /// or a body that is too large, say. A page is named only if it is named by one line.
     #[cold]
     pub fn of_refused(&self, bytes: &[u8]) -> CorsAnswer {

@@ -76,7 +76,7 @@ impl CallContext<'_> {
         asked.err().unwrap_or_else(|| FaultKind::PushNotificationNotSupported.into())
     }
 
-    /// What a call is read with; from now on nobody is named in it.
+    /// What a call is read with; from now on it names no tenant.
     #[inline(always)]
     fn read_cx<'c>(
         &'c mut self,

@@ -12,8 +12,8 @@ pub struct Endpoint {
     pub dialect: &'static Dialect,
     /// Who answers.
     pub agent: AgentIndex,
-    /// True: the place is this agent's own; false: it is nobody's, and a tenant may name another
-    /// agent there.
+    /// True: the place is this agent's own; false: it belongs to no agent, and a tenant may name
+    /// another agent there.
     pub is_own: bool,
 }
 

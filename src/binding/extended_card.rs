@@ -1,7 +1,7 @@
 //! The extended card, asked for as a call, or by GET at the path that 0.2 has for it.
 //!
 //! Law: it shows each caller the skills that its scopes are enough for, so no rendered card is kept
-//! here, and nobody on the way may keep one.
+//! here, and no cache may store one.
 
 use std::borrow::Cow;
 
@@ -45,7 +45,7 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
 }
 
 impl<'x> CallContext<'x> {
-    /// What the caller may do; `None`: nobody knows it.
+    /// What the caller may do; `None`: callers are not authenticated.
     pub(super) fn scopes(&self) -> Option<&ScopeSet> {
         self.admission.as_ref().map(|admission| admission.principal.scopes())
     }

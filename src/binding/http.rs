@@ -1,4 +1,5 @@
-//! Who answers a request of HTTP: the one place that decides, by media type, path and method.
+//! Which handler answers a request of HTTP: the one place that decides, by media type, path and
+//! method.
 
 use crate::{
     binding::{
@@ -110,7 +111,7 @@ pub fn handle<'x>(
     Handled::Answered
 }
 
-/// Notes who is meant by the path.
+/// Notes the agent that the path addresses.
 #[inline(always)]
 fn go_to<'x>(cx: &mut CallContext<'x>, target: RouteTarget<'x>) {
     let RouteTarget { endpoint, base, tenant } = target;

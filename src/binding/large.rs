@@ -1,11 +1,11 @@
 //! Large bodies: parsing one takes many times its size, so few are parsed at a time.
 //!
 //! Laws: a body above [`LARGE_BODY_BYTES`] is handled with buffers of its own, of which there are
-//! `large_bodies_max` for all workers. Whoever finds none waits in a queue, first come first
+//! `large_bodies_max` for all workers. A request that finds none waits in a queue, first come first
 //! served: of those that wait, the first as many as are free may go on, and each is woken when
-//! that becomes true of it. Who waits holds a whole body, which counts among `buffers_bytes_max`,
-//! so that bounds the queue as well. The buffers are kept for the next large body, and given back
-//! when none has come for a second.
+//! that becomes true of it. A waiting request holds a whole body, which counts among
+//! `buffers_bytes_max`, so that bounds the queue as well. The buffers are kept for the next large
+//! body, and given back when none has come for a second.
 
 use std::{
     collections::BTreeMap,
@@ -42,13 +42,13 @@ impl Buffers {
 pub struct LargeBodies(Mutex<Inner>);
 
 struct Inner {
-    /// Buffers that nobody uses.
+    /// Unused buffers.
     free: usize,
     /// Those of them that were used lately.
     kept: Vec<Buffers>,
     /// See `json_tokens_max`.
     tokens_max: usize,
-    /// Who waits, by number.
+    /// Waiting requests, by number.
     queue: BTreeMap<u64, Waker>,
     next: u64,
     used_ms: u64,
@@ -232,7 +232,7 @@ mod tests {
         LargeBodies::new(&Limits { large_bodies_max, ..Limits::default() })
     }
 
-    /// Who asks: a ticket, and how often it was woken.
+    /// The waiting request: a ticket, and how often it was woken.
     #[derive(Default)]
     struct Asker(Option<Box<Ticket>>, Arc<Count>);
 
@@ -254,7 +254,7 @@ mod tests {
         assert!(b.ask(&bodies).is_none() && c.ask(&bodies).is_none() && b.ask(&bodies).is_none());
         drop(lease);
         assert_eq!((b.woken(), c.woken()), (1, 0));
-        // Nobody overtakes: neither who waits behind it nor who has just come.
+        // No request overtakes: neither one behind it nor a new one.
         assert!(c.ask(&bodies).is_none() && Asker::default().ask(&bodies).is_none());
         let lease = b.ask(&bodies).unwrap();
         drop(lease);

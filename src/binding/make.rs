@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// Makes a call, and notes which task its answer shows where somebody wants to know. One that is
+/// Makes a call, and notes which task its answer shows where an observer needs it. One that is
 /// traced shows the agent its span.
 #[inline(always)]
 pub fn make(

@@ -1,7 +1,7 @@
 //! Tells the observer of a server how its calls end: each once, by whichever way it goes.
 //!
 //! A call that is answered where it came is told there. One that waits, and a stream, carries what
-//! is known of it in an [`ObservedCall`], and whoever drops that has told how it ended.
+//! is known of it in an [`ObservedCall`], and dropping that reports how it ended.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub struct ObservedCall {
     is_over: bool,
 }
 
-/// What is told of a call when it ends; `None`: nobody hears it.
+/// What is told of a call when it ends; `None`: there is no observer.
 pub type Observed = Option<Box<ObservedCall>>;
 
 /// Bytes behind the pointer.
@@ -56,7 +56,7 @@ impl ObservedCall {
         self.record.bytes_out += bytes as u64;
     }
 
-    /// What a log tells of it, if somebody wants that.
+    /// What a log tells of it, if an observer wants details.
     pub fn details(&mut self) -> Option<&mut CallDetails> {
         self.record.details.as_deref_mut()
     }

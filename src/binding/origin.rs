@@ -1,7 +1,8 @@
 //! Where a client asked, which is what the URLs of a card begin with.
 //!
-//! Of what a proxy says nothing is believed unless the operator says so: whoever can send a header
-//! could otherwise send clients to another server. What is believed must still be well-formed.
+//! Of what a proxy says nothing is believed unless the operator says so: a client that sends a
+//! header could otherwise send clients to another server. What is believed must still be
+//! well-formed.
 
 use std::borrow::Cow;
 

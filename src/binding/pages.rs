@@ -1,7 +1,7 @@
 //! The pages about the server itself: who may see them, and how they are answered.
 //!
 //! Law: that a server lives, and whether it is ready, is for everybody; what it has counted, and
-//! why it is not ready, is for whoever runs it: on the listener that is there for that, with the
+//! why it is not ready, is for the operator: on the listener that is there for that, with the
 //! scope `a2a:admin`, or from this machine. A peer on this machine may be a proxy that forwards for
 //! a stranger, or a browser that shows a stranger's page: so a request that is forwarded, that a
 //! page of another origin has sent, or that names a host that is not ours, is a stranger's. What
@@ -21,8 +21,8 @@ use crate::{
 const METHODS: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, OPTIONS");
 const NO_STORE: FieldLines<'static> = field_lines!("Cache-Control": "no-store");
 
-/// What a stranger is told who asks for what is not a stranger's.
-const NOT_YOURS: &str = "this page is for whoever runs the server: from its own machine, on \
+/// The error for a client that is not the operator.
+const NOT_YOURS: &str = "this page is for the operator: from its own machine, on \
     --admin, or with the scope a2a:admin";
 
 /// The refusal of an admin operation on a listener that other machines reach.
@@ -32,7 +32,7 @@ const NEEDS_SCOPE: &str = "admin operations need a credential with the scope a2a
 /// What a page in a browser is told that wants to change something.
 const NO_PAGES: &str = "a page in a browser changes nothing here";
 
-/// Fields by which a proxy says that a request is somebody else's.
+/// Fields by which a proxy says that it forwards a request.
 const FORWARDED: [&str; 6] =
     ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Via"];
 
@@ -111,7 +111,7 @@ fn page(cx: &mut CallContext<'_>, answer: PageAnswer, body: &mut Vec<u8>) {
 /// Answers a request for a page.
 #[cold]
 pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, page: ServerPage) {
-    // What is said of CORS is said of agents.
+    // CORS is for agents alone.
     cx.writer.fields = FieldLinesBuf::default();
     match head.method() {
         Method::Get | Method::Head => {}
@@ -149,7 +149,7 @@ fn has_admin_scope(cx: &CallContext<'_>) -> bool {
     admission.is_some_and(|by| by.principal.scopes().has(ScopeSet::ADMIN))
 }
 
-/// Whether a request comes from this machine, and is nobody else's.
+/// Whether a request comes from this machine, and was not forwarded.
 fn is_from_here(cx: &CallContext<'_>, head: &Head<'_>) -> bool {
     let address = cx.peer.remote;
     address.is_some_and(|address| address.to_canonical().is_loopback())

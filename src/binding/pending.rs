@@ -81,15 +81,15 @@ pub struct PendingResponse {
     fields: FieldLinesBuf,
     /// The place among the pending calls, or among the streams for a call that asked for one.
     permit: Option<Permit>,
-    /// Who has made the request.
+    /// The caller.
     admission: Admitted,
     /// Wakes it when the credential of that caller is withdrawn.
     watch: Option<Box<CallerWatch>>,
-    /// When the credential of who has made it ends, in ms of the monotonic clock.
+    /// When the credential of its caller ends, in ms of the monotonic clock.
     expires_ms: Option<u64>,
-    /// Its place among the streams of who has made it.
+    /// Its place among the streams of its caller.
     place: Option<StreamPlace>,
-    /// Its place among the waiting calls of who has made it.
+    /// Its place among the waiting calls of its caller.
     _waiting: Option<WaitingPlace>,
     /// When the caller no longer wants the answer, in ms of the monotonic clock.
     deadline_ms: Option<u64>,
@@ -130,7 +130,7 @@ impl PendingResponse {
         PendingResponse { admission, expires_ms, place, ..self }
     }
 
-    /// The same, in this place among the waiting calls of who has made it.
+    /// The same, in this place among the waiting calls of its caller.
     #[must_use]
     pub fn counted(self, waiting: Option<WaitingPlace>) -> PendingResponse {
         PendingResponse { _waiting: waiting, ..self }
@@ -157,8 +157,8 @@ impl PendingResponse {
         looks.map(|look| look.due_ms).chain(self.deadline_ms).chain(self.expires_ms).min()
     }
 
-    /// Asks every call that waits, and writes the answer when none is left. Nobody hears it whose
-    /// credential has ended meanwhile.
+    /// Asks every call that waits, and writes the answer when none is left. A caller
+    /// whose credential has ended meanwhile gets none.
     pub fn poll(
         &mut self,
         service: &dyn Service,
@@ -271,8 +271,8 @@ impl PendingResponse {
     }
 }
 
-/// Asks for the answer of a call that waits, and notes which task it shows where somebody wants to
-/// know.
+/// Asks for the answer of a call that waits, and notes which task it shows where an observer
+/// needs it.
 fn ask(
     service: &dyn Service,
     (wait, wake): (&mut WaitHandle, &Waker),

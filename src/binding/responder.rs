@@ -1,5 +1,5 @@
 //! Where answers go: the syntax of HTTP/1.x and of WebSocket around their content, or their parts
-//! for whoever has a syntax of his own.
+//! for a driver with a syntax of its own.
 //!
 //! A binding begins an answer with a status, a media type and fields, appends content to the
 //! output, and finishes or rolls back; an answer that comes in pieces is a stream. [`Http1`] and
@@ -17,7 +17,7 @@ use crate::{
     ws::{self, OpCode},
 };
 
-/// What is said of an answer before its content.
+/// The head of an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
     /// The status of HTTP (RFC 9110 §15).
@@ -66,7 +66,7 @@ pub enum Transport<'x> {
     Http1(Http1<'x>),
     /// WebSocket.
     WebSocket(WebSocketMessages),
-    /// Whatever somebody else makes of the parts.
+    /// The parts, for another syntax.
     Parts(&'x mut ResponseParts),
 }
 

@@ -1,9 +1,9 @@
-//! An answer in its parts: a head, content, trailers. Who puts them into a syntax of his own takes
+//! An answer in its parts: a head, content, trailers. A driver with a syntax of its own takes
 //! them from here when they are final.
 //!
 //! Law: what is rolled back was never there. The head of an answer at once is final when the answer
-//! is finished, and that of a stream when the turn ends in which it was begun: nobody takes
-//! anything before.
+//! is finished, and that of a stream when the turn ends in which it was begun: nothing is
+//! taken before.
 
 use super::responder::{Content, Responder, ResponseHead};
 use crate::{
@@ -18,7 +18,7 @@ use crate::{http, limits::COMPRESSED_BYTES_MIN};
 pub struct ResponseParts {
     /// True: the request was HEAD, so content is left out.
     head_only: bool,
-    /// True: whoever takes it can say something behind the content.
+    /// True: trailers can follow the content.
     takes_trailers: bool,
     /// Where the content begins in the output.
     start: usize,
@@ -29,7 +29,7 @@ pub struct ResponseParts {
     accepts_gzip: bool,
 }
 
-/// What is said of an answer before its content.
+/// The head of an answer.
 #[derive(Debug)]
 pub struct HeadParts {
     /// The status of HTTP (RFC 9110 §15).
@@ -46,8 +46,8 @@ pub struct HeadParts {
 }
 
 impl ResponseParts {
-    /// The parts of an answer; `head_only`: the request was HEAD; `takes_trailers`: whoever takes
-    /// it can say something behind the content.
+    /// The parts of an answer; `head_only`: the request was HEAD; `takes_trailers`: they
+    /// can follow the content.
     pub fn new(head_only: bool, takes_trailers: bool) -> ResponseParts {
         ResponseParts { head_only, takes_trailers, ..ResponseParts::default() }
     }
@@ -104,7 +104,7 @@ impl ResponseParts {
         self.is_complete.then_some(&self.trailers)
     }
 
-    /// True: there is a head that nobody has taken, or the end.
+    /// True: there is a head that was not taken, or the end.
     pub fn has_news(&self) -> bool {
         self.head.is_some() || self.is_complete
     }

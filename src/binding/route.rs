@@ -18,7 +18,7 @@ use crate::{
     service::{Service, pages::ServerPage},
 };
 
-/// Who is meant by a path.
+/// The agent that a path addresses.
 #[derive(Clone, Copy)]
 pub struct RouteTarget<'r> {
     /// Who speaks and who answers there.
@@ -47,7 +47,7 @@ pub enum Route<'r> {
     Catalog(Catalog),
     /// HTTP+JSON.
     HttpJson(RestTarget<'r>),
-    /// Nothing, asked for as HTTP+JSON: whoever has this form is told so.
+    /// Nothing, asked for as HTTP+JSON: the answer has this form.
     NoResource(&'static HttpJson, &'static str),
     /// The framing tests' echo.
     #[cfg(feature = "test-echo")]
@@ -61,7 +61,7 @@ pub enum Route<'r> {
 }
 
 const WELL_KNOWN: [&str; 2] = [cards::WELL_KNOWN, "/.well-known/agent.json"];
-/// What whoever asks below an agent that is not there is told.
+/// The error below an agent that does not exist.
 pub const NO_AGENT: &str = "there is no agent of this name";
 /// The answer for a path with nothing, the card of a tenant that cannot be named among them.
 pub const NOTHING: &str = "there is nothing at this path";

@@ -18,7 +18,7 @@ use crate::{
     service::{Now, RunningShare},
 };
 
-/// What a caller may take who has a quota.
+/// What a caller with a quota may take.
 pub struct CallerShare {
     /// Its own.
     quota: Quota,
@@ -26,7 +26,7 @@ pub struct CallerShare {
     here: Quota,
     account: Arc<CallerAccount>,
     running: Option<RunningShare>,
-    /// True: its tasks are nobody's, so they are counted on its account.
+    /// True: its tasks have no owner, so they are counted on its account.
     is_stranger: bool,
     /// What is left of its calls at this rate, once one was taken or refused.
     left: Option<(Rate, Result<RateLeft, UsedUp>)>,
@@ -207,7 +207,7 @@ impl CallContext<'_> {
         self.config.access.accounts.with_agent(caller, self.agent.0, self.now)
     }
 
-    /// A place among the streams of who calls, if those are counted.
+    /// A place among the streams of the caller, if those are counted.
     ///
     /// # Errors
     /// `RateLimited`.
@@ -218,7 +218,7 @@ impl CallContext<'_> {
         })
     }
 
-    /// A place among the waiting calls of who calls. Most calls do not wait, so nobody's share is
+    /// A place among the waiting calls of the caller. Most calls do not wait, so no share is
     /// looked for before.
     ///
     /// # Errors
@@ -257,7 +257,7 @@ impl CallContext<'_> {
             if quotas.anonymous == Quota::default() && of_agent.is_none() {
                 return None;
             }
-            // Those of whom nobody knows where they are, as of one that has left already, share.
+            // Those without an address, as one that has left already, share.
             let address = self.origin_address().unwrap_or(NOWHERE);
             let account = accounts.of_address(address, self.now);
             return Some(of(quotas.anonymous, account));

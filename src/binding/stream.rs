@@ -67,7 +67,7 @@ pub struct EventStream {
     count: Option<Box<EventCount>>,
     /// The place among the open streams.
     _permit: Permit,
-    /// Who has opened it.
+    /// The caller that opened it.
     admission: Admitted,
     /// Wakes it when the credential of that caller is withdrawn.
     watch: Option<Box<CallerWatch>>,

@@ -47,7 +47,7 @@ pub struct TenantNames<'t> {
     pub inside: Option<&'t str>,
 }
 
-/// What is said of a `tenant` that is no text.
+/// The error for a `tenant` that is no text.
 pub fn no_string() -> Fault {
     Fault::param("tenant", "must be a string")
 }

@@ -79,7 +79,7 @@ impl CallContext<'_> {
     }
 
     /// Adds what the head says of how long a reader waits, unless the params say it. Behind HEAD
-    /// nobody waits, who would see nothing of it.
+    /// no caller waits that would see nothing of it.
     #[inline(always)]
     pub(super) fn add_wait(&self, decoded: &mut Result<Call<'_>, Fault>) {
         let Ok(Call::Get(get)) = decoded else { return };

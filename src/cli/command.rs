@@ -53,7 +53,7 @@ pub fn tree() -> Command {
             group("auth", "Credentials").subcommand(login()),
             group("config", "The client's settings").subcommand(with_flags(
                 Command::new("show").about(
-                    "Show what holds, and who said so: a flag, the environment, a file, or nobody",
+                    "Show each value in force and its source: flag, environment, file, or default",
                 ),
                 "config show",
             )),
@@ -162,7 +162,7 @@ fn history() -> Arg {
 
 const SEND_HELP: &str = "\
 It waits until the task has ended or wants something of you; --async does not. Exit codes: 0 the \
-agent has answered, whatever it says; 1 failure; 2 wrong usage; 3 nobody answers, or no card; 4 no \
+agent has answered, whatever it says; 1 failure; 2 wrong usage; 3 no answer, or no card; 4 no \
 or wrong credentials; 5 --timeout is over.";
 
 fn send() -> Command {
@@ -181,13 +181,13 @@ fn card() -> Command {
         .subcommand(
             client("card get", &[], "Fetch a card and show it")
                 .arg(switch("validate", "Check it; what is wrong is named, and the exit code is 1"))
-                .arg(switch("extended", "The card for those who have credentials"))
+                .arg(switch("extended", "The extended card, for authenticated callers"))
                 .args(keys()),
         )
         .subcommand(client("card lint", &[], "Say everything that is wrong with a card"))
         .subcommand(client("card verify", &[], "Check the signatures of a card").args(keys()))
         .subcommand(
-            // It calls nobody: `--key` is not the client's.
+            // It makes no call: `--key` is not the client's.
             Command::new("sign")
                 .about("Write a card with a signature of yours to stdout")
                 .override_usage("peregrine card sign FILE --key FILE [--kid KID]")
@@ -268,7 +268,7 @@ each webhook that has stopped. Reasons: given_up, the receiver has failed for a 
 the task has left before everything was posted, so that no replay is possible; \
 credential_withdrawn, no credential of its owner is valid any more. Exit codes: 0 it is \
 done; 1 failure, such as a dead letter whose task or configuration is gone; 2 wrong usage; 3 \
-nobody answers, or there is no dead letter of this number; 4 no or wrong credentials; 5 --timeout \
+no answer, or there is no dead letter of this number; 4 no or wrong credentials; 5 --timeout \
 is over.";
 
 /// The client has no limit; these commands have one.
@@ -303,7 +303,7 @@ fn admin_tasks() -> Command {
     let one = |name, about| {
         chosen(operator(name, about)).arg(word("id", "ID", "The task").required(true))
     };
-    group("task", "List, cancel and fail tasks, whoever owns them")
+    group("task", "List, cancel and fail tasks of all owners")
         .subcommand(
             chosen(operator("list", "List tasks, the newest status first, 100 a page"))
                 .arg(flag("state", "STATE", "Only tasks in this state, as working"))

@@ -1,7 +1,7 @@
 //! `push dead`: dead letters of a server, asked of its `--admin` listener.
 //!
-//! Law: what a server keeps of others is shown and never believed: it steers no terminal. Whoever
-//! names neither a number nor `--all` changes nothing.
+//! Law: what a server keeps of others is shown and never believed: it steers no terminal. Without
+//! a number or `--all` nothing is changed.
 
 use clap::ArgMatches;
 use peregrine::client::HttpMethod;

@@ -34,7 +34,7 @@ pub enum FailureCode {
     CardInvalid,
     /// A server of ours has no such thing; a code of our own.
     NotFound,
-    /// Nobody answers.
+    /// There is no answer.
     Unreachable,
     /// The agent wants credentials, and there are none.
     CredentialsMissing,
@@ -46,7 +46,7 @@ pub enum FailureCode {
     Interrupted,
     /// The agent has no room for now; a code of our own, since neither specification has one.
     Overloaded,
-    /// The agent ends, or whoever stands before it cannot reach it; a code of our own.
+    /// The agent ends, or its proxy cannot reach it; a code of our own.
     Unavailable,
     /// Anything else that is not the agent's error.
     Internal,

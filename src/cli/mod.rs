@@ -2,7 +2,7 @@
 //!
 //! What the user got wrong has exit code 2, and is said on stderr: by `serve` in one line, by the
 //! client with a code and, where there is one, a way out; with `-o json` by an error object on
-//! stdout. Words and flags that nobody knows are found before anything is started.
+//! stdout. Unknown words and flags are found before anything is started.
 
 mod admin;
 mod admin_tasks;
@@ -41,7 +41,7 @@ use usage::UsageError;
 /// True once something could not be written to stdout, and not because its reader had left.
 static IS_OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
 
-/// Does what the arguments of the process say. What nobody can read was not done.
+/// Does what the arguments of the process say. Output that cannot be written is a failure.
 pub fn main() -> ExitCode {
     let code = command_line();
     match IS_OUTPUT_LOST.load(Ordering::Relaxed) {
@@ -176,7 +176,7 @@ fn format_said(words: &[OsString]) -> OutputFormat {
     if said.unwrap_or_else(variable) { OutputFormat::Json } else { OutputFormat::Text }
 }
 
-/// One line for whoever started it; without stderr nobody wants to know.
+/// One line for the user; without stderr it is dropped.
 fn warn(line: &str) {
     let _ = writeln!(io::stderr(), "peregrine: warning: {}", text::one_line(line));
 }

@@ -129,8 +129,8 @@ impl ClientBuilder {
     /// that it came from at last, whose 304 (RFC 9110 §15.4.5) keeps it and whose 200 replaces it.
     /// Any other answer, and the card is looked for as if none were known. What a redirect means
     /// for credentials, and what [`ClientBuilder::card_keys`] demand, holds as when it was read
-    /// first. It is as good as the transport that read it: one that believes anybody reads a card
-    /// of anybody.
+    /// first. It is as good as the transport that read it: one that trusts every server reads a
+    /// card of any.
     #[must_use]
     pub fn known_card(mut self, known: KnownCard) -> ClientBuilder {
         self.known = Some(known);
@@ -234,7 +234,7 @@ impl ClientBuilder {
         check_signed(&card, self.card_keys.as_ref())?;
         let card_url = known.as_ref().map(|known| &known.url);
         let mut interface = choose(&card, card_url, &self.wants)?;
-        // Whoever can answer for the origin that was named must not choose who gets credentials.
+        // A host that answers for the named origin must not choose where credentials go.
         interface.is_card_origin &= !known.as_ref().is_some_and(|known| known.is_elsewhere);
         let endpoint = self.endpoint(&card, interface);
         let stash = Stash::new(self.limits.clone());

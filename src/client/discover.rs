@@ -141,7 +141,7 @@ impl<T: Transport> Discovery<'_, T> {
         let Discovery { transport, limits, options, .. } = *self;
         let due_ms = transport.mono_ms().saturating_add(options.call_ms);
         let mut redirects = 0;
-        // Whoever was led here by another origin has not come back by asking again.
+        // A redirect from another origin is not undone by asking again.
         let mut is_elsewhere = known.is_some_and(|known| known.is_elsewhere);
         let mut fields = self.fields();
         if let Some(known) = known {

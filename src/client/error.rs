@@ -80,7 +80,7 @@ pub enum ClientErrorKind {
     NotA2a(u16),
     /// The server answered with another task, or sent an event of one.
     OtherTask,
-    /// The stream broke before it said its task, so nobody can take it up.
+    /// The stream broke before it said its task, so it cannot be resumed.
     StreamLost,
 }
 
@@ -131,7 +131,7 @@ impl ClientError {
         self.fault().and_then(|fault| fault.kind)
     }
 
-    /// What the failure says about the request, for whoever would make it once more.
+    /// What the failure says about the request, for callers that would repeat it.
     pub(super) fn failure(&self) -> Failure {
         match &self.kind {
             ClientErrorKind::Transport(error) => Failure::of_transport(error),
@@ -152,8 +152,8 @@ impl ClientError {
         }
     }
 
-    /// True: the same may be answered later: the server refuses it for now, or nobody heard what it
-    /// would have said.
+    /// True: the same may be answered later: the server refuses it for now, or it is unknown what
+    /// it would have said.
     pub(super) fn is_for_now(&self) -> bool {
         self.is_connection_lost() || self.failure() != Failure::Lasting
     }
@@ -171,7 +171,7 @@ impl ClientError {
         }
     }
 
-    /// True: nobody heard what the server would have said.
+    /// True: there was no response of the server.
     pub fn is_connection_lost(&self) -> bool {
         match &self.kind {
             ClientErrorKind::Transport(error) => error.is_connection_lost(),

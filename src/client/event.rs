@@ -36,7 +36,7 @@ pub enum EventKind<'a> {
         change: TaskEvent<'a>,
     },
     /// The stream broke, and what was missed was read from the task: what follows is complete, but
-    /// for statuses between the one before and the next, which nobody can know.
+    /// for statuses between the one before and the next, which cannot be known.
     Gap {
         /// The number of the last event before, where the server counts.
         after: Option<u64>,

@@ -219,7 +219,7 @@ impl<T: Transport> SharedClient<T> {
         Ok(())
     }
 
-    /// After a 401 to a call with a token: forgets that token, and no other that somebody has
+    /// After a 401 to a call with a token: forgets that token, and no other that another call has
     /// fetched meanwhile; false: the call had none.
     pub(super) fn forgets_token(&self, scratch: &mut CallBuffers) -> bool {
         let Some(refused) = scratch.token.take() else { return false };

@@ -243,7 +243,7 @@ impl Http1Connection {
         let more = |consumed| Ok(Http1Step { consumed, event: Http1Event::More });
         let (fits, _) = input.split_at(input.len().min(room));
         match &mut self.state {
-            // Whoever speaks before it is asked may mean another's request.
+            // A response before the request may belong to another request.
             Http1State::Idle if !input.is_empty() => {
                 Err(TransportError::Malformed("Bytes came that no request asked for."))
             }
@@ -300,7 +300,7 @@ impl Http1Connection {
             match response.head().status() {
                 // RFC 9110 §15.2.2: a server switches only to what the client has asked for.
                 101 if !self.wants_upgrade => {
-                    return Err(TransportError::Malformed("A 101 came that nobody asked for."));
+                    return Err(TransportError::Malformed("A 101 came that was not asked for."));
                 }
                 100 | 102..=199 => {
                     self.interim += 1;

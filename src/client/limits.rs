@@ -33,7 +33,7 @@ pub struct ClientLimits {
     ///
     /// [`decoded_bytes_free`]: ClientLimits::decoded_bytes_free
     pub decoded_ratio_max: usize,
-    /// Decoded bytes below which nobody looks at the ratio: 64 KiB.
+    /// Decoded bytes below which the ratio is not checked: 64 KiB.
     pub decoded_bytes_free: usize,
     /// Milliseconds for a connection, from the name to the end of the TLS handshake: 10 s; Go's
     /// dialer has 30 s, curl 300 s.

@@ -39,7 +39,7 @@ impl SendRequest {
         SendRequest::of(MessageBuf::agent(parts))
     }
 
-    /// This message, whoever wrote it: it is sent as the client's.
+    /// This message, of any author: it is sent as the client's.
     pub fn of(message: MessageBuf) -> SendRequest {
         let (at_once, history, output_modes) = (false, None, None);
         let (metadata, push, trace) = (None, None, None);

@@ -94,7 +94,7 @@ pub fn is_repeatable(
 ) -> bool {
     let is_harmless = match op {
         Op::Get | Op::List | Op::Subscribe | Op::PushGet | Op::PushList | Op::ExtendedCard => true,
-        // A2A 1.0 §3.1.5, §3.1.10: both are idempotent; before 1.0 nobody said so.
+        // A2A 1.0 §3.1.5, §3.1.10: both are idempotent; before 1.0 this is not specified.
         Op::Cancel | Op::PushDelete => generation == Generation::V1,
         Op::Send | Op::Stream => is_idempotent_send,
         // Without an id, each creates another one.

@@ -377,7 +377,7 @@ mod tests {
         ArtifactBuf::new(id, &parts).name("plan")
     }
 
-    /// Applies an artifact to the task, and shows it to whoever follows, if anybody does.
+    /// Applies an artifact to the task, and shows it to followers, if there are any.
     fn publish(task: &mut TaskBuf, seen: Option<&mut Seen>, artifact: &ArtifactBuf, append: bool) {
         let (artifact, last_chunk, metadata) = (artifact.view(), false, None);
         let event = TaskEvent::Artifact { artifact, append, last_chunk, metadata };

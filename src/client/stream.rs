@@ -2,8 +2,8 @@
 //!
 //! Law: its reader gets every event in order and once, or a gap says that what follows may repeat
 //! some. What was missed while there was no connection is read from the task and said as events;
-//! what nobody can know is said as a gap. A stream whose task is unknown cannot be taken up, since
-//! sending again might do the work twice: that is an error.
+//! what cannot be known is reported as a gap. A stream whose task is unknown cannot be taken up,
+//! since sending again might do the work twice: that is an error.
 
 mod open;
 mod resume;
@@ -62,7 +62,7 @@ struct FollowedTask {
     /// Empty: unknown yet.
     id: Vec<u8>,
     context_id: Vec<u8>,
-    /// The task that a message was sent for; empty: none. Nobody knows whether it has the message
+    /// The task that a message was sent for; empty: none. It is unknown whether it has the message
     /// before the stream says so.
     named: Vec<u8>,
 }

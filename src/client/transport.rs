@@ -153,9 +153,9 @@ pub type Tick = Box<dyn FnMut(u64) -> bool + Send>;
 pub enum TransportError {
     /// The name has no address.
     Resolve(String),
-    /// Nobody accepted a connection.
+    /// No host accepted a connection.
     Connect(String),
-    /// The client's own guard lets nobody connect to any of the addresses.
+    /// The client's own guard refuses each of the addresses.
     Refused(String),
     /// TLS failed: an unknown authority, another name, an expired certificate, no common version.
     Tls(String),

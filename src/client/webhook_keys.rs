@@ -1,7 +1,8 @@
 //! The keys that posts to webhooks are signed with.
 //!
-//! Law: of each kind the first key signs, and the others are known already: whoever reads the keys
-//! finds the next one before it is used. They are keys of their own: what they sign is no card.
+//! Law: of each kind the first key signs, and the others are known already: a receiver that reads
+//! the keys finds the next one before it is used. They are keys of their own: what they sign is no
+//! card.
 
 use std::fmt;
 
@@ -155,7 +156,7 @@ mod tests {
         keys
     }
 
-    /// The public keys, as whoever verifies reads them.
+    /// The public keys, as verifiers read them.
     fn public(keys: &WebhookKeys) -> Vec<DocumentKey> {
         let set: Value = serde_json::from_slice(keys.jwks()).unwrap();
         let list = set["keys"].as_array().unwrap();

@@ -116,7 +116,7 @@ impl<R: HttpResponse> WsSession<R> {
     }
 
     /// Waits for the next text message, of at most `bytes_max` bytes, and answers pings meanwhile.
-    /// Whoever says nothing at all for `idle_ms` is gone; `None`: the caller looks at the clock.
+    /// A peer that sends nothing for `idle_ms` is gone; `None`: the caller looks at the clock.
     pub async fn next<T: Transport<Response = R>>(
         &mut self,
         message: &mut Vec<u8>,

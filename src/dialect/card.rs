@@ -148,7 +148,7 @@ pub fn render(
     if is_v03 && options.extended {
         card.flag("supportsAuthenticatedExtendedCard", true);
     }
-    // Who reads 0.1 alone reads the hybrid, too.
+    // A client of 0.1 alone reads the hybrid, too.
     let is_v01 = is_v03 && (is_v1 || is_v01_alone(interfaces));
     let words = SecurityWords {
         is_v1,
@@ -250,7 +250,7 @@ impl CardWriter {
             self.0.extend_from_slice(b"}}");
         }
         if let Some((uri, seconds)) = poll {
-            self.own_extension(uri, "Who reads a task may wait for news of it");
+            self.own_extension(uri, "A client that reads a task may wait for news of it");
             self.key("waitSecondsMax");
             push_u64(&mut self.0, seconds);
             self.0.extend_from_slice(b"}}");

@@ -1,6 +1,6 @@
-//! What is said of push configurations, in each generation (wire §1.5, §1.6, §3.4).
+//! Push configurations in answers, in each generation (wire §1.5, §1.6, §3.4).
 //!
-//! Law: credentials are never written: whoever has set them knows them, and nobody else shall.
+//! Law: credentials are never written: the caller that set them knows them, and no other may.
 
 use crate::model::{PushConfig, PushReply, RawText};
 

@@ -391,7 +391,7 @@ impl Conn {
     pub(super) fn not_yet(&mut self, cx: &mut Cx<'_>, seen: usize, need: usize, eof: bool) -> Step {
         let limits = cx.engine.limits();
         let waited = cx.now.mono_ms.saturating_sub(self.since_ms);
-        // Whoever runs the server may ask it until it has ended, and no drain waits for them.
+        // The operator may ask it until it has ended, and no drain waits for them.
         let is_over = cx.engine.is_draining() && !cx.peer.is_admin;
         if eof || (seen == 0 && is_over) {
             // What came before was a request, whose answer is not to be lost.

@@ -1,4 +1,4 @@
-//! One request that somebody else has parsed, and its answer: the entry above bytes.
+//! One request that another library has parsed, and its answer: the entry above bytes.
 //!
 //! Laws: the same requests are refused for the same reasons, in the same words and under the same
 //! limits as on a connection of HTTP/1.1. What a [`ResponseSink`] is given is final, and durable if

@@ -1,4 +1,4 @@
-//! What an engine tells whoever counts.
+//! What an engine reports to metrics.
 
 use super::Engine;
 #[cfg(feature = "metrics")]

@@ -129,7 +129,7 @@ impl Engine {
         Waiting { calls: self.config.waiting.count(), streams: self.config.streams.count() }
     }
 
-    /// Tasks that are in no terminal state, whether or not anybody waits for them.
+    /// Tasks that are in no terminal state, whether or not a caller waits for them.
     pub fn unfinished_tasks(&self) -> usize {
         self.service.unfinished_tasks()
     }

@@ -1,7 +1,7 @@
 //! The server without sockets: bytes in, bytes out, and when to come back.
 //!
 //! An [`Engine`] is what all connections of a server share, a [`Worker`] what the connections of
-//! one thread share. A [`Conn`] is one connection, an [`Exchange`] one request that somebody else
+//! one thread share. A [`Conn`] is one connection, an [`Exchange`] one request that another library
 //! has parsed. Sockets, clocks and threads belong to the driver.
 
 mod body;
@@ -90,7 +90,8 @@ impl Worker {
         self.forwarded.take()
     }
 
-    /// Notes that what was written shows a task whose last record is this one; 0: nobody records.
+    /// Notes that what was written shows a task whose last record is this one; 0: there is no
+    /// journal.
     #[inline]
     fn shows(&mut self, record: u64) {
         self.record = self.record.max(record);

@@ -56,7 +56,7 @@ impl Engine {
 
 #[cfg(feature = "net")]
 impl Engine {
-    /// The webhooks, for whoever runs the server; `None`: there are none.
+    /// The webhooks, for the operator; `None`: there are none.
     pub(crate) fn webhooks(&self) -> Option<&Webhooks> {
         self.agents.as_ref()?.core().registry()
     }
@@ -75,7 +75,7 @@ struct CoreOutbox {
     /// is under way, of which there is a bounded number.
     held: Mutex<VecDeque<(u64, PostRequest)>>,
     large: Mutex<LargePosts>,
-    /// When somebody looked last for those who were tried for too long, in ms of the monotonic
+    /// When webhooks that were tried for too long were last looked for, in ms of the monotonic
     /// clock.
     looked_ms: AtomicU64,
 }
@@ -215,14 +215,14 @@ impl CoreOutbox {
         Some(shown)
     }
 
-    /// Makes the challenge of a webhook (wire §6, the sample of 0.1): whoever answers it hears
-    /// nothing else yet, and no secret.
+    /// Makes the challenge of a webhook (wire §6, the sample of 0.1): a receiver that answers it
+    /// gets nothing else yet, and no secret.
     fn challenge(&self, post: &Post, request: &mut PostRequest) -> Option<ShownPost> {
         let bits = self.core.bits_of(post.task)?;
         let id = PushConfig(&post.config).id().unwrap_or_default().raw();
         (request.place, request.owner) = (post.place, post.owner);
         put_url(&mut request.url, post);
-        // Whoever was asked at another URL does not know it.
+        // A receiver at another URL does not know it.
         let token = uuid(hash_of(bits, &[b"challenge", id, request.url.as_bytes()]));
         request.url.push(if request.url.contains('?') { '&' } else { '?' });
         request.expects.push_str(str::from_utf8(&token).unwrap_or_default());
@@ -338,7 +338,7 @@ impl Outbox for CoreOutbox {
     }
 }
 
-/// A post that is being made. Whoever panics over it has it posted again later: its webhook would
+/// A post that is being made. If that panics, it is posted again later: its webhook would
 /// be under way for ever.
 struct UnmadePost<'a> {
     webhooks: &'a Webhooks,
@@ -380,7 +380,7 @@ impl NotificationNames {
     }
 }
 
-/// What nobody can guess who does not know these bits.
+/// What cannot be guessed without these bits.
 fn hash_of(bits: u128, parts: &[&[u8]]) -> u128 {
     let mut hasher = SipHasher24::new_with_key(&bits.to_be_bytes());
     parts.iter().for_each(|part| {

@@ -64,7 +64,7 @@ pub struct Setup {
     /// Whose sends are known again when they are repeated. A `service` decides that for itself, and
     /// its cards say nothing of it.
     pub idempotency: Idempotency,
-    /// Who is told how calls end, to count and log them.
+    /// The observer of calls, to count and log them.
     pub observer: Option<Arc<dyn CallObserver>>,
     /// Who keeps the spans of calls that are traced, and of turns: the observer, which is told of
     /// calls, and wants their details. A `service` traces the turns of its agents by itself
@@ -75,8 +75,8 @@ pub struct Setup {
     pub pages: Option<Arc<dyn PageSource>>,
     /// Dialects at paths of their own.
     pub mounts: Vec<Mount>,
-    /// Who knows callers: then every operation needs one, but those of agents whose profile says
-    /// `anonymous`. `None`: anybody may call.
+    /// Authenticates callers: then every operation needs one, but those of agents whose profile
+    /// says `anonymous`. `None`: callers are not authenticated.
     pub authenticator: Option<Arc<dyn Authenticator>>,
     /// True: each operation asks its caller for its scope, `a2a:read`, `a2a:send` or `a2a:cancel`
     /// ([`ScopeSet`](crate::auth::ScopeSet)). What agents ask for is in their profiles.
@@ -98,7 +98,7 @@ pub struct Setup {
     /// Where hosts are checked is told in `docs/guide/proxy.md`.
     pub allow_hosts: Vec<String>,
     /// Believe `X-Forwarded-Proto`, `-Host`, `-Port` and `-Prefix` when a card's URLs are made.
-    /// Only for a server that nobody reaches but a proxy which sets them.
+    /// Only for a server that is reached through a proxy alone which sets them.
     pub trust_forwarded: bool,
     /// Keep to the letter of A2A 1.0 §3.6.2: a 1.0 method needs the version header.
     pub strict_version: bool,
@@ -117,8 +117,8 @@ pub struct Setup {
     /// Who signs cards (A2A 1.0 §8.4), as `client::card::SigningKeys` does: those that name
     /// `public_url` or one of `allow_hosts`. The public keys are at `/.well-known/jwks.json`.
     pub card_signer: Option<Arc<dyn CardSigner>>,
-    /// Webhooks; `None`: there are none. They are configured from then on, and posted by whoever
-    /// takes [`Engine::outbox`]: `net::Server` has a courier, and an engine without one posts
+    /// Webhooks; `None`: there are none. They are configured from then on, and posted by the driver
+    /// that takes [`Engine::outbox`]: `net::Server` has a courier, and an engine without one posts
     /// nothing, though its cards say that it does. A `service` serves its own, or none
     /// ([`Service::has_push`]).
     #[cfg(feature = "push")]
@@ -187,7 +187,8 @@ pub struct Mount {
 }
 
 impl Setup {
-    /// Says what [`Setup::build`] would refuse, for whoever must know before there is an address.
+    /// Says what [`Setup::build`] would refuse, for a program that must know before there is an
+    /// address.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -331,7 +332,7 @@ fn gate(
     secret: u128,
 ) -> Access {
     let credentials_max = limits.credentials_max;
-    // Where anybody may call there is no caller who could be told from others.
+    // Where callers are not authenticated they cannot be told apart.
     let share = authenticator.as_ref().map(|_| Quota::share_of(limits)).unwrap_or_default();
     let accounts = Arc::new(Accounts::new(credentials_max, quotas, share, secret));
     let gate = |by| Gate::new(by, Arc::clone(&accounts), credentials_max, secret);

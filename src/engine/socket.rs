@@ -239,7 +239,7 @@ impl Socket {
                 self.pinged_ms = Some(now_ms);
                 None
             }
-            // The ping may still be here: whoever does not read is the driver's to cut.
+            // The ping may still be here: the driver cuts a peer that does not read.
             Some(pinged_ms) if now_ms >= pinged_ms + limits.ws_ping_ms && cx.unsent > 0 => {
                 self.pinged_ms = Some(now_ms);
                 None

@@ -2,7 +2,7 @@
 //!
 //! One state, one byte at a time on the lines, whole slices in the data; it never looks back, so
 //! the outcome does not depend on how the bytes were cut. Extensions and trailers are checked
-//! against their grammar, bounded, and dropped, unless somebody asks for the trailers.
+//! against their grammar, bounded, and dropped, unless the trailers are asked for.
 
 use super::line::is_token;
 use super::{Reject, escape};

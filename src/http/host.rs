@@ -31,7 +31,7 @@ impl<'a> Host<'a> {
         Some(name.parse().map_or(Host::Name(name), |address| Host::Address(IpAddr::V4(address))))
     }
 
-    /// Whether it is this machine for whoever says it: an address of the loopback interface, or
+    /// Whether it is this machine for the client: an address of the loopback interface, or
     /// `localhost` and what is below it (RFC 6761 §6.3).
     pub fn is_loopback(&self) -> bool {
         match self {

@@ -95,7 +95,7 @@ impl<'b, 'l> Pass<'b, 'l> {
         })
     }
 
-    /// Notes that a body follows, whose end is told by whoever brings it if it has no length.
+    /// Notes that a body follows, whose end the driver tells if it has no length.
     pub(super) fn expect_body(&mut self) {
         if self.length.is_none() {
             self.encoding = Some(b"chunked");

@@ -1,7 +1,7 @@
 //! Paths that mean the same to every reader (RFC 3986 §3.3).
 //!
 //! A path that passed [`check`] holds no dot segment, no hidden separator and no control byte,
-//! however often somebody behind us decodes it. Decoding is done per segment, once.
+//! however often a later hop decodes it. Decoding is done per segment, once.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! A head that somebody else has parsed: its parts are checked and filed as those of HTTP/1.1 are.
+//! A head that another library has parsed: its parts are checked and filed as those of HTTP/1.1
+//! are.
 //!
 //! Law: a head that comes in parts is refused for the reason for which the same head in HTTP/1.1
 //! would be, but for what only the syntax of HTTP/1.1 can get wrong. Fields of a connection mean
@@ -232,7 +233,7 @@ fn check_line(method: &[u8], target: &[u8], limits: &HeadLimits) -> Result<(), R
     let head_bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
     let seen = line::bytes_max(limits).min(head_bytes_max.saturating_sub(1));
     match target.get(at) {
-        // Nobody looks at what is behind the longest line.
+        // What is behind the longest line is not looked at.
         Some(_) if method.len() + " ".len() + at > seen => Err(Reject::TargetTooLong),
         Some(b'\t') => Err(Reject::RequestLine),
         Some(&byte) => Err(control(byte)),
@@ -308,7 +309,7 @@ impl<'l> Section<'l> {
         Ok(section)
     }
 
-    /// A head that is refused is nobody's any more.
+    /// A refused head is used no more.
     #[cold]
     fn refused(&mut self, reject: Reject) -> PartsReject {
         let value = |field: Field| {

@@ -1,5 +1,5 @@
 //! Bytes that may hold a secret, such as a head with a credential: they are written over when
-//! nobody needs them any more.
+//! they are needed no more.
 //!
 //! Law: what is wiped is written over while it is still owned. Where there are no callers to know,
 //! nothing is wiped.
@@ -10,7 +10,7 @@ use std::{hint::black_box, ops::Deref};
 #[inline(never)]
 pub fn wipe(bytes: &mut [u8]) {
     bytes.fill(0);
-    // Nobody may read them again, and what nobody reads need not be written.
+    // The compiler may leave out a write that is never read, but not this one.
     black_box(bytes);
 }
 

@@ -1,7 +1,7 @@
 //! The request target in its four forms (RFC 9112 §3.2).
 //!
 //! The parts of a [`RequestTarget`] are visible ASCII without a fragment, and its path passed
-//! [`path::check`]: whoever reads them needs no second look.
+//! [`path::check`]: readers need no second look.
 
 use super::head::Span;
 use super::{HeadLimits, Method, Reject, authority, path};

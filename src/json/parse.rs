@@ -5,7 +5,7 @@
 //! so a lent buffer is used for arrays and objects only.
 //!
 //! simd-json's first stage checks UTF-8 and finds where everything begins; its second, which would
-//! unescape strings and convert numbers that nobody asks for, is not entered: the depth it may
+//! unescape strings and convert numbers that are not needed, is not entered: the depth it may
 //! reach is 0. [`build`] takes its place. What is refused is looked at once more by [`slow`],
 //! which alone decides what was wrong. All buffers are kept between documents, so a warm parser
 //! does not allocate.

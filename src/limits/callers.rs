@@ -29,8 +29,8 @@ pub const ISSUER_WAITERS_MAX: usize = 1_024;
 /// Those among them of one peer (an address, 64 bits of one of IPv6): others are to find a place.
 pub const ISSUER_PEER_WAITERS_MAX: usize = 32;
 
-/// Milliseconds between two fetches that an unknown `kid` asks for: whoever makes up names costs
-/// the issuer nothing.
+/// Milliseconds between two fetches that an unknown `kid` asks for: a client that makes up names
+/// costs the issuer nothing.
 pub const ISSUER_KID_MS: u64 = 60_000;
 
 /// Milliseconds after which keys are fetched again where the issuer says nothing.

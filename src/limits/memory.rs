@@ -100,7 +100,7 @@ const PARSER_BYTES_PER_TOKEN: u64 = 16;
 /// each byte of the body: two buffers that double.
 const PACK_BYTES_PER_BYTE: u64 = 4;
 
-/// Memory of a process that has not served anybody.
+/// Memory of a process before its first connection.
 const PROCESS_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Memory of a worker with its stack and buffers, beside what it handles small bodies with.

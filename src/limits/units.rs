@@ -72,7 +72,7 @@ impl Unit {
         number.checked_mul(factor).ok_or(LimitError::Value)
     }
 
-    /// What a value of this kind may look like, for whoever wrote another.
+    /// What a value of this kind may look like, for errors.
     pub fn examples(self) -> &'static str {
         match self {
             Unit::Bytes => "a size, as 4096, 64KiB, 512M or 1GiB",

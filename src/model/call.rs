@@ -123,7 +123,7 @@ impl Call<'_> {
 /// the same `Idempotency-Key`, gets what came of the first (`docs/guide/calls.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Idempotency {
-    /// Nobody's: each send is made.
+    /// None: each send is made.
     Off,
     /// Those of callers that are known: others could take each other's ids.
     #[default]
@@ -133,7 +133,7 @@ pub enum Idempotency {
 }
 
 impl Idempotency {
-    /// Whose they are, as cards say it; `None`: nobody's, since nobody is known.
+    /// Whose they are, as cards say it; `None`: none, since callers are not authenticated.
     pub(crate) const fn callers(self, knows_callers: bool) -> Option<&'static str> {
         match self {
             Idempotency::Off => None,

@@ -1,4 +1,4 @@
-//! Packed bytes that somebody kept, and gives back: looked at whole before they are believed.
+//! Packed bytes that were stored elsewhere and come back: looked at whole before they are believed.
 
 use super::{
     json::{Json, ValueError},

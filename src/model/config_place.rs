@@ -1,5 +1,5 @@
-//! The members of a push configuration by their paths from the params of a call, as whoever has
-//! made it knows them (wire §1.6, §8).
+//! The members of a push configuration by their paths from the params of a call, as a caller that
+//! has made it knows them (wire §1.6, §8).
 
 use super::PushForm;
 

@@ -100,8 +100,8 @@ impl EventBuf {
     }
 
     /// Appends a whole artifact that has the parts of the message with which its task begins, and
-    /// does not copy them; `head` has none. It is for the turn that begins the task: later nobody
-    /// knows the message, and where it cannot be repeated the artifact has no parts.
+    /// does not copy them; `head` has none. It is for the turn that begins the task: later
+    /// the message is gone, and where it cannot be repeated the artifact has no parts.
     /// [`Turn::artifact_of_message`](crate::agent::Turn::artifact_of_message) takes this or a copy.
     pub fn push_repeat(&mut self, head: &ArtifactBuf) {
         self.push_repeat_with(|packer| packer.0.extend_from_slice(head.view().packed));

@@ -36,7 +36,7 @@ pub struct Profile {
     /// others are. Over gRPC they are the metadata. Cards do not name them. At most
     /// [`AGENT_FIELDS_MAX`], and none that belongs to the connection.
     pub fields: Vec<String>,
-    /// True: anybody may call it, also where the server knows its callers.
+    /// True: anonymous callers may call it, also where the server authenticates callers.
     pub anonymous: bool,
     /// Scopes that a caller needs for each of its operations.
     pub scopes: Vec<String>,
@@ -131,7 +131,7 @@ pub struct Skill {
     /// What it asks for beside the agent: one of these is enough; empty: nothing, or `scopes`.
     pub security: Vec<CardRequirement>,
     /// Scopes that a caller needs to be shown it, on the extended card alone; empty: it is on every
-    /// card. A message names no skill, so whoever may call the agent may ask it for anything.
+    /// card. A message names no skill, so a caller of the agent may ask it for anything.
     pub scopes: Vec<String>,
 }
 
@@ -184,7 +184,7 @@ impl Profile {
     }
 }
 
-/// RFC 9110 §7.6.1: fields of the connection are nobody else's.
+/// RFC 9110 §7.6.1: fields of the connection end with it.
 fn is_of_request(name: &str) -> bool {
     const OF_CONNECTION: [&str; 9] = [
         "connection",

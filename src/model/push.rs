@@ -252,7 +252,7 @@ pub enum PushCall<'a> {
     Get {
         /// The task.
         task_id: RawText<'a>,
-        /// Which of its configurations; `None`, before 1.0: that for which nobody has chosen an
+        /// Which of its configurations; `None`, before 1.0: that without a chosen
         /// id, or else the first.
         id: Option<RawText<'a>>,
     },

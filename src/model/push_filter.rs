@@ -23,7 +23,7 @@ impl PushFilter {
     pub const STATUS: PushFilter = PushFilter::kind(1);
     /// Artifacts, and pieces of them.
     pub const ARTIFACTS: PushFilter = PushFilter::kind(2);
-    /// A status that ends the task, or asks somebody for something.
+    /// A status that ends the task, or asks for input.
     pub const FINAL: PushFilter = PushFilter::kind(4);
 
     /// The kinds by their names on the wire.

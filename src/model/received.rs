@@ -2,7 +2,7 @@
 //!
 //! Law: one holder is filled again and again and keeps its memory, so that what is read in the
 //! steady state allocates nothing. A task is read into a log of its own: its history as messages in
-//! their order, whoever wrote them, its artifacts, and then its status.
+//! their order, of all authors, its artifacts, and then its status.
 
 mod error;
 mod fill;

@@ -2,7 +2,7 @@
 
 use super::JsonObjectBuf;
 
-/// The ways to show who calls, and which of them are asked for.
+/// The ways to authenticate, and which of them are asked for.
 ///
 /// ```
 /// use peregrine::model::{CardRequirement, CardScheme, CardSecurity};
@@ -22,7 +22,7 @@ pub struct CardSecurity {
     pub requirements: Vec<CardRequirement>,
 }
 
-/// One way to show who calls (A2A 1.0 §4.5.1).
+/// One way to authenticate (A2A 1.0 §4.5.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardScheme {
     /// Its name on the card.
@@ -33,7 +33,7 @@ pub struct CardScheme {
     pub kind: CardSchemeKind,
 }
 
-/// What a way to show who calls is.
+/// The kind of a way to authenticate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CardSchemeKind {
     /// A key in this header field (A2A 1.0 §4.5.2).

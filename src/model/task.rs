@@ -57,7 +57,7 @@ pub(super) struct ArtifactChunks {
 /// ```compile_fail
 /// use peregrine::model::{Refusal, Task, TaskEvent, TaskLimits};
 ///
-/// // Nobody but the store changes it.
+/// // The store alone changes it.
 /// fn change(
 ///     task: &mut Task,
 ///     event: &TaskEvent<'_>,
@@ -228,7 +228,7 @@ impl Task {
         self.state == TaskState::InputRequired && !self.is_answered
     }
 
-    /// True when the next step is its client's: it was interrupted, and nobody has answered.
+    /// True when the next step is its client's: it was interrupted, and has no answer yet.
     pub fn waits_for_client(&self) -> bool {
         self.state.is_interrupted() && !self.is_answered
     }

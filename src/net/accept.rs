@@ -38,7 +38,7 @@ pub(super) async fn accept(listener: TcpListener, local: Rc<WorkerState>) {
 fn admit(stream: TcpStream, address: IpAddr, local_addr: LocalAddr, local: &Rc<WorkerState>) {
     let Some(permit) = ConnectionPermit::take(local, address) else {
         if local.server.tls.is_none() {
-            // Best effort: whoever does not read it sees a closed connection.
+            // Best effort: a peer that does not read it sees a closed connection.
             let _ = SockRef::from(&stream).send(REFUSAL);
         }
         return;

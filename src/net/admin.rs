@@ -1,4 +1,4 @@
-//! The listener for whoever runs the server: health, readiness and metrics, and no agent.
+//! The listener for the operator: health, readiness and metrics, and no agent.
 //!
 //! Its connections are no callers': they do not count among `connections_max`, so that a server
 //! that is full can still be asked why, and no drain waits for them; it is there until the drain is
@@ -41,7 +41,7 @@ pub(super) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody else may have removed it.
+        // Another process may have removed it.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -67,13 +67,13 @@ pub(super) fn listen(
     Ok((AdminSocket::Tcp(listeners.sockets.remove(0)), at))
 }
 
-/// A socket that nobody but the user of this process may connect to. Until it listens nobody can,
+/// A socket that only the user of this process may connect to. Until it listens no client can,
 /// so there is no moment in which others could.
 fn unix(path: PathBuf) -> io::Result<AdminSocket> {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
     let address = SockAddr::unix(&path)?;
     let is_socket = std::fs::symlink_metadata(&path).is_ok_and(|file| file.file_type().is_socket());
-    // One that nobody listens on was left by a server that had no time to remove it.
+    // One without a listener was left by a server that had no time to remove it.
     if is_socket && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_err() {
         std::fs::remove_file(&path)?;
     }

@@ -5,7 +5,7 @@
 //! it must not block. There are as many on a worker as may be, whatever becomes of their tasks; the
 //! message beyond them is refused before anything is kept of it. When a future ends or panics
 //! without a last status, its task fails; without an answer to a deferred turn, the call does. One
-//! that nobody will see the end of is dropped.
+//! whose end no client will see is dropped.
 
 use std::{
     cell::Cell,
@@ -36,8 +36,8 @@ pub struct AsyncAgent<T, F> {
 /// It runs under [`crate::net::Server`] only: the pure engine has no runtime for its futures.
 ///
 /// A future that has a `Deferred` is dropped at its next `await` when its caller leaves before
-/// there is an answer or a task: nobody would see either, and the place among `deferred_calls_max`
-/// is free for somebody else. Work that must go on then belongs to a task
+/// there is an answer or a task: no client would see either, and the place among
+/// `deferred_calls_max` is free for another call. Work that must go on then belongs to a task
 /// ([`Deferred::into_job`](crate::agent::Deferred::into_job)). The future of a task that was
 /// canceled, or of a message to a task that exists, runs on:
 /// [`Job::canceled`](crate::agent::Job::canceled) tells it. As many futures may run as

@@ -36,8 +36,8 @@ pub(super) struct Listeners {
     pub(super) sockets: Vec<TcpListener>,
 }
 
-/// Listens on `addr`; connections of whoever takes nothing for `stall_ms` are ended by the kernel,
-/// too.
+/// Listens on `addr`; connections of peers that take nothing for `stall_ms` are ended by the
+/// kernel, too.
 pub(super) fn bind(
     addr: SocketAddr,
     workers: usize,

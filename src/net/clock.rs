@@ -79,7 +79,7 @@ impl Clock {
         clock
     }
 
-    /// The same, whose readings somebody hears.
+    /// The same, whose readings are reported.
     #[cfg(feature = "metrics")]
     pub(super) fn heard_by(mut self, turned: Turned) -> Clock {
         let elapsed_ns = self.epoch.elapsed().as_nanos() as u64;
@@ -166,7 +166,7 @@ pub(super) fn unix_ns() -> u64 {
 mod tests {
     use super::*;
 
-    /// Those of a runtime in which nobody works.
+    /// Those of an idle runtime.
     fn metrics() -> RuntimeMetrics {
         tokio::runtime::Builder::new_current_thread().build().unwrap().metrics()
     }

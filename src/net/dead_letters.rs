@@ -1,4 +1,4 @@
-//! Dead letters for whoever runs the server: `/push/dead` and what is below it.
+//! Dead letters for the operator: `/push/dead` and what is below it.
 //!
 //! Laws: an answer has as many letters as are kept, and those are bounded. A letter names ids, an
 //! origin and an error, and nothing of what is secret in a URL.
@@ -59,7 +59,7 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|number: &u64| number.to_string() == text)
 }
 
-/// Does what somebody asks for who runs the server.
+/// Does what the operator asks for.
 pub(super) fn answer(
     webhooks: &Webhooks,
     now_ms: u64,

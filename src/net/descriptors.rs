@@ -1,8 +1,8 @@
 //! File descriptors: how many connections there is room for.
 //!
-//! Whoever accepts more than that is woken for each one it cannot take. So the soft limit is raised
-//! as far as the connections need it and the hard one allows, and `connections_max` is lowered to
-//! what is left.
+//! A worker that accepts more than that is woken for each one it cannot take. So the soft limit is
+//! raised as far as the connections need it and the hard one allows, and `connections_max` is
+//! lowered to what is left.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 

@@ -2,10 +2,10 @@
 //!
 //! A poll reads what there is, lets the engine advance over it and writes its answers with one
 //! call, until the socket has nothing more to give. Between polls a quiet connection owns no
-//! buffer: it reads into its worker's. Whoever takes too little of what we write in a
-//! window of `write_stall_ms` is cut off, and so is who has taken most of all buffers when
-//! they are full; whoever is told to go gets `linger_ms` to see our last words. A connection that
-//! ends for another one (`peer_table`) ends at once.
+//! buffer: it reads into its worker's. A peer that takes too little of what we write in a
+//! window of `write_stall_ms` is cut off, and so is the one that has taken most of all buffers when
+//! they are full; a peer that is told to go gets `linger_ms` to see our last words. A connection
+//! that ends for another one (`peer_table`) ends at once.
 
 mod sending;
 
@@ -37,7 +37,7 @@ use super::{
 const ROUNDS_MAX: usize = 8;
 
 /// Milliseconds between looks at a peer that sent much behind a call that waits, or that waits for
-/// room: it may have left, and nothing wakes whoever leaves bytes in a socket.
+/// room: it may have left, and nothing wakes a task that leaves bytes in a socket.
 const LOOK_MS: u64 = 1_000;
 
 /// The future of one connection, for each kind of transport a type of its own.
@@ -82,7 +82,7 @@ enum Phase {
 enum PollEnd {
     /// Everything that can move the connection will wake it.
     Wait,
-    /// All buffers are full: whoever makes room will wake it.
+    /// All buffers are full: the connection that makes room will wake it.
     Full,
     /// There is more to do; others first.
     Yield,
@@ -443,7 +443,7 @@ mod tests {
             let answer = send(1);
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
             assert!(answer.contains("TASK_STATE_COMPLETED"), "{answer}");
-            // What the turn published before it panicked is in nobody else's task.
+            // What the turn published before it panicked is in no other task.
             assert!(!answer.contains("not yours"), "{answer}");
         }
     }

@@ -1,4 +1,4 @@
-//! Why a server does not start: one line for whoever starts it.
+//! Why a server does not start: one line for its operator.
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
@@ -15,7 +15,7 @@ pub enum ServerError {
         /// What the system says.
         source: io::Error,
     },
-    /// The address for whoever runs the server cannot be listened on.
+    /// The address for the operator cannot be listened on.
     Admin {
         /// The address, as it was given.
         address: String,
@@ -29,7 +29,7 @@ pub enum ServerError {
         /// Why, in one line.
         reason: String,
     },
-    /// Other machines reach the address, and nobody has said that they may: see
+    /// Other machines reach the address, and this was not allowed: see
     /// [`Server::allow_anonymous`](super::Server::allow_anonymous).
     Public(String),
     /// [`Server::run`](super::Server::run) was called on a thread of a runtime, which it would
@@ -70,10 +70,10 @@ impl fmt::Display for ServerError {
             }
             ServerError::Public(text) => write!(
                 f,
-                "{text} can be reached by other machines, and nobody is asked who they are; know \
-                 them by --config (Server::authenticator) or --tls-client-ca (Tls::client_ca), or \
-                 add --allow-anonymous \
-                 (Server::allow_anonymous) if anybody may call the agents"
+                "{text} can be reached by other machines, and callers are not authenticated; \
+                 authenticate them by --config (Server::authenticator) or --tls-client-ca \
+                 (Tls::client_ca), or add --allow-anonymous (Server::allow_anonymous) if every \
+                 client may call the agents"
             ),
             ServerError::InRuntime => write!(
                 f,

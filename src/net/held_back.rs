@@ -64,16 +64,16 @@ mod tests {
     use super::*;
 
     /// Unlike [`Waker::noop`], it is always known to be the same.
-    struct Nobody;
+    struct NoWake;
 
-    impl Wake for Nobody {
+    impl Wake for NoWake {
         fn wake(self: Arc<Self>) {}
     }
 
     #[derive(Default)]
     struct Durable {
         newest: AtomicU64,
-        /// How often somebody asked to be woken.
+        /// How often a waker was registered.
         asked: AtomicU64,
     }
 
@@ -120,7 +120,7 @@ mod tests {
     fn a_tap_is_told_once_whom_to_wake_for_a_record() {
         let durable = Arc::new(Durable::default());
         let tap: Arc<dyn Tap> = Arc::clone(&durable) as _;
-        let waker = Waker::from(Arc::new(Nobody));
+        let waker = Waker::from(Arc::new(NoWake));
         let (tap, cx) = (Some(&tap), &Context::from_waker(&waker));
         let mut held = HeldBack::default();
         held.hold(10, 5);

@@ -41,8 +41,8 @@ const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 /// Fetches the keys of the issuers that some callers trust. Dropping it ends that.
 ///
-/// A server has one by [`Running::fetch_keys`](super::Running::fetch_keys); this is for whoever
-/// serves without one.
+/// A server has one by [`Running::fetch_keys`](super::Running::fetch_keys); this is for a program
+/// that serves without one.
 pub struct KeyFetcher {
     _thread: BackgroundThread,
 }
@@ -54,7 +54,7 @@ impl fmt::Debug for KeyFetcher {
 }
 
 impl KeyFetcher {
-    /// Begins; `mono_ms` is [`Now::mono_ms`], as whoever asks the callers has it.
+    /// Begins; `mono_ms` is [`Now::mono_ms`], as the authenticator has it.
     ///
     /// # Errors
     /// [`HttpClientError`]

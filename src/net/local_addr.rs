@@ -37,13 +37,13 @@ impl LocalAddr {
         self.is_loopback
     }
 
-    /// Whether it is the place of whoever runs the server.
+    /// Whether it is the place of the operator.
     #[cfg(feature = "tls")]
     pub(super) fn is_admin(self) -> bool {
         self.is_admin
     }
 
-    /// The same, of a listener that is there for whoever runs the server.
+    /// The same, of a listener for the operator.
     pub(super) fn of_admin(self) -> LocalAddr {
         LocalAddr { is_admin: true, ..self }
     }

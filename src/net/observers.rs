@@ -1,4 +1,4 @@
-//! Who is told how calls end: whoever counts, and whoever logs.
+//! The observers of calls: metrics and logs.
 
 use std::sync::{
     Arc,
@@ -46,7 +46,7 @@ pub(super) struct Observers {
 }
 
 impl Observers {
-    /// For so many workers; nobody is told yet.
+    /// For so many workers, without an observer.
     pub(super) fn new(workers: usize) -> Observers {
         let turned = || Turned::new(CachePadded::new(AtomicU64::new(monotonic_ns())));
         Observers {
@@ -71,7 +71,7 @@ impl Observers {
         now_ns
     }
 
-    /// Whether there is anybody to tell.
+    /// Whether there is an observer.
     pub(super) fn hear(&self) -> bool {
         #[cfg(feature = "logs")]
         let logs = self.log.is_some();

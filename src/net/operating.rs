@@ -1,4 +1,4 @@
-//! What whoever runs a server can say of being told about it.
+//! What the operator of a server sets for its reports.
 
 #[cfg(feature = "metrics")]
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Server {
         self
     }
 
-    /// Sets who is told how calls end, if anybody is to be.
+    /// Sets the observer of calls, if there is to be one.
     #[cfg(feature = "metrics")]
     pub(super) fn observe(&mut self, workers: usize) -> Result<Observing, ServerError> {
         let agents_max = self.setup.limits.agents_max;
@@ -107,7 +107,7 @@ impl Server {
         })
     }
 
-    /// Sets who keeps spans, beside those who are told of calls anyway.
+    /// Sets the tracer, in addition to the observers of calls.
     #[cfg(feature = "otlp")]
     fn trace(
         &mut self,
@@ -123,7 +123,7 @@ impl Server {
     }
 }
 
-/// Who is told how calls end; `None`: nobody.
+/// The observer of calls; `None`: there is none.
 #[cfg(feature = "metrics")]
 pub(super) struct Observing {
     pub(super) observers: Option<Arc<Observers>>,

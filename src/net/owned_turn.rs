@@ -9,10 +9,10 @@ pub trait OwnedTurn: sealed::Sealed + Send + Sized + 'static {
     /// Takes it out of a turn.
     #[doc(hidden)]
     fn take(turn: Turn<'_>) -> Result<Self, Closed>;
-    /// Nobody has a use for its end.
+    /// Its end is of no use.
     #[doc(hidden)]
     fn is_in_vain(&self) -> bool;
-    /// Ready when nobody will ever see what comes of it; `None`: somebody may.
+    /// Ready when no client will ever see its result; `None`: one may.
     #[doc(hidden)]
     fn unseen(&self) -> Option<Canceled>;
 }

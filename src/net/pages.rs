@@ -30,11 +30,11 @@ pub(super) struct Pages {
     server: OnceLock<Weak<ServerState>>,
     checks: Vec<ReadyCheck>,
     are_beside_agents: bool,
-    /// Whether the store has room, as it was when somebody asked.
+    /// Whether the store has room, as it was at the last look.
     has_room: Mutex<Option<(Instant, bool)>>,
 }
 
-/// How long that holds: the look goes through the whole store, and anybody may ask.
+/// How long that holds: the look goes through the whole store, and any client may ask.
 const ROOM_LOOK: Duration = Duration::from_secs(1);
 
 impl Pages {

@@ -31,7 +31,7 @@ impl Pool {
         Pool { wipes, ..self }
     }
 
-    /// Writes over what nobody needs any more, if it may hold a secret.
+    /// Overwrites what is needed no more, if it may hold a secret.
     pub(super) fn wipe(&self, bytes: &mut [u8]) {
         if self.wipes {
             http::wipe(bytes);
@@ -60,8 +60,8 @@ impl Pool {
         }
     }
 
-    /// The smallest buffer that is large enough and at most twice too large: whoever gets it counts
-    /// as holding all of it.
+    /// The smallest buffer that is large enough and at most twice too large: the connection that
+    /// gets it counts as holding all of it.
     fn take(&mut self, size: usize) -> Option<Vec<u8>> {
         let fitting = size..=round(size).max(size.saturating_mul(2));
         let best = (0..self.free.len())

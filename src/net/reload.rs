@@ -1,8 +1,8 @@
 //! What is read again while a server runs: on SIGHUP, and when it has changed.
 //!
-//! Law: it is read on a thread of its own, which nobody waits for: a file system that hangs holds
-//! up that thread and nothing else, not even the end of the process. One reading runs at a time,
-//! and signals that come meanwhile are one more reading behind it.
+//! Law: it is read on a thread of its own, which no worker waits for: a file system that hangs
+//! holds up that thread and nothing else, not even the end of the process. One reading runs at a
+//! time, and signals that come meanwhile are one more reading behind it.
 
 use std::{
     io,
@@ -136,7 +136,7 @@ impl LiveLimits {
     }
 }
 
-/// Whoever asks for a reading.
+/// The source of a request to read.
 pub(super) struct ReloadRequests(SyncSender<()>);
 
 impl ReloadRequests {

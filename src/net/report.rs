@@ -19,7 +19,7 @@ pub(super) fn say(line: &dyn Display) {
     if tracing::dispatcher::has_been_set() {
         return tracing::info!(target: "peregrine", "{line}");
     }
-    // Without stderr nobody wants to know.
+    // Without stderr the line is dropped.
     let _ = writeln!(io::stderr(), "peregrine: {line}");
 }
 
@@ -32,7 +32,7 @@ pub(super) fn warn(line: &dyn Display) {
     say(line);
 }
 
-/// Says one line that is for a log alone, and so for nobody where there is none.
+/// Writes one line that is for a log alone; without a log it is dropped.
 #[cfg(feature = "logs")]
 fn note(line: &dyn Display) {
     tracing::warn!(target: "peregrine", "{line}");

@@ -136,7 +136,7 @@ impl Running {
             let life = WorkerEnd(Arc::clone(&server));
             let work = move || {
                 let _life = life;
-                // Nobody hears it only when another worker has failed to start.
+                // It has no receiver only when another worker has failed to start.
                 let ready = move |outcome| drop(tell.send(outcome));
                 worker::run(worker::WorkerThread::Own(index), server, sockets, ready);
             };

@@ -119,8 +119,8 @@ impl Server {
         self
     }
 
-    /// Sets the [`Start::secret`], which is otherwise a fresh one: 128 random bits that nobody else
-    /// knows.
+    /// Sets the [`Start::secret`], which is otherwise a fresh one: 128 random bits that no other
+    /// process knows.
     #[must_use]
     pub fn secret(mut self, secret: u128) -> Server {
         self.secret = Some(secret);
@@ -134,7 +134,7 @@ impl Server {
         self
     }
 
-    /// Adds a socket that is bound already: one whose port was chosen before, that somebody else
+    /// Adds a socket that is bound already: one whose port was chosen before, that another process
     /// may bind, or that outlives a process. It may be called for several sockets, and beside
     /// [`Server::listen`].
     ///
@@ -146,23 +146,23 @@ impl Server {
     /// The server makes the sockets nonblocking, lets them listen, and sets what it sets on its
     /// own, so that the kernel queues little for a peer that does not read; `SO_REUSEPORT` and the
     /// address stay as they are. What came before the start waits in the socket's queue. At the end
-    /// the sockets are closed: of one that the caller has duplicated, nobody accepts from then on.
+    /// the sockets are closed: one that the caller has duplicated accepts nothing from then on.
     #[must_use]
     pub fn listener(mut self, socket: TcpListener) -> Server {
         self.listeners.push(socket);
         self
     }
 
-    /// Lets anybody call the agents who reaches the port. Without this word,
+    /// Lets every client that reaches the port call the agents. Without this word,
     /// [`Server::authenticator`] or `Tls::client_ca`, a server listens on addresses of this
-    /// machine's loopback alone: nobody else is asked who they are.
+    /// machine's loopback alone: other clients are not authenticated.
     #[must_use]
     pub fn allow_anonymous(mut self) -> Server {
         self.anonymous = true;
         self
     }
 
-    /// Sets who knows callers; see [`Setup::authenticator`].
+    /// Sets the authenticator; see [`Setup::authenticator`].
     #[must_use]
     pub fn authenticator(mut self, authenticator: Arc<dyn Authenticator>) -> Server {
         self.setup.authenticator = Some(authenticator);
@@ -170,8 +170,9 @@ impl Server {
     }
 
     /// Serves push notifications: they are posted on a thread of its own, with what `options` say
-    /// of TLS and of limits; proxies are not used. Where an address is not of loopback, and nobody
-    /// is known (no authenticator, no [`Tls`] that demands certificates), there are none without
+    /// of TLS and of limits; proxies are not used. Where an address is not of loopback, and no
+    /// caller is known (no authenticator, no [`Tls`] that demands certificates), there are none
+    /// without
     /// [`PushSettings::anonymous`], as if this had not been said: cards say so, and calls about
     /// them are `PushNotificationNotSupported`.
     ///
@@ -232,9 +233,10 @@ impl Server {
         self
     }
 
-    /// Sets who is told, once a minute at most, of an agent that has held up a worker for more than
-    /// 50 ms: on that worker, which serves nobody meanwhile. What is measured is time, not work: on
-    /// a machine that has too much to do, an agent may be named that had to wait itself.
+    /// Sets the function that is told, once a minute at most, of an agent that has held up a worker
+    /// for more than 50 ms: on that worker, which serves no call meanwhile. What is measured is
+    /// time, not work: on a machine that has too much to do, an agent may be named that had to wait
+    /// itself.
     ///
     /// Without it [`Server::run`] says a line on stderr, and [`Server::start`] nothing.
     #[must_use]
@@ -243,8 +245,8 @@ impl Server {
         self
     }
 
-    /// Sets who reads everything again that the server was made of, under [`Server::run`]: on
-    /// SIGHUP, which then does nothing else, and whenever it has changed.
+    /// Sets the function that reads everything again that the server was made of, under
+    /// [`Server::run`]: on SIGHUP, which then does nothing else, and whenever it has changed.
     #[must_use]
     pub fn reload(mut self, reload: impl Reload + 'static) -> Server {
         self.reload = Some(Box::new(reload));

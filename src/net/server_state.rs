@@ -62,13 +62,13 @@ pub(super) struct ServerState {
     pub(super) counts: ServerCounts,
     /// Refusals by limits.
     pub(super) limits: Arc<LimitReports>,
-    /// Who is told how calls end; `None`: nobody.
+    /// The observer of calls; `None`: there is none.
     #[cfg(feature = "metrics")]
     pub(super) observers: Option<Arc<Observers>>,
     /// Who keeps spans until they are sent; it ends with the last worker.
     #[cfg(feature = "otlp")]
     pub(super) traces: Option<Arc<super::traces::Traces>>,
-    /// The listener for whoever runs the server, until a worker serves it.
+    /// The listener for the operator, until a worker serves it.
     pub(super) admin: Mutex<Option<AdminSocket>>,
     listening: AtomicUsize,
     /// Open connections that speak HTTP/2.
@@ -84,7 +84,7 @@ pub(super) struct ServerState {
     pub(super) live: LiveLimits,
     /// Has everything read again that the server was made of.
     pub(super) asking: OnceLock<ReloadRequests>,
-    /// Who is told of agents that hold up their workers.
+    /// Reports agents that hold up their workers.
     pub(super) slow_turns: SlowTurns,
     /// Who fetches the keys of issuers; it ends with the last worker.
     #[cfg(feature = "auth")]
@@ -96,7 +96,7 @@ pub(super) struct ServerState {
     /// How many workers there were in the beginning.
     pub(super) workers_at_start: usize,
     workers: AtomicUsize,
-    /// One for each worker's ticker, and a last one for whoever waits for the end.
+    /// One for each worker's ticker, and a last one for the thread that waits for the end.
     wakers: Mutex<Vec<Waker>>,
 }
 
@@ -164,7 +164,7 @@ impl ServerState {
         log.into_iter().for_each(|log| log.set_one_of(one_of));
     }
 
-    /// Says who is told how calls end.
+    /// Sets the observer of calls.
     ///
     /// # Errors
     /// When the system gives no thread for what they need.
@@ -202,7 +202,7 @@ impl ServerState {
         self.epoch.elapsed().as_millis() as u64
     }
 
-    /// The listener for whoever runs the server, for the worker that serves it.
+    /// The listener for the operator, for the worker that serves it.
     pub(super) fn take_admin(&self) -> Option<AdminSocket> {
         self.admin.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -251,7 +251,7 @@ impl ServerState {
         wakers[index].clone_from(waker);
     }
 
-    /// Registers who is woken by the end of a worker.
+    /// Registers a waker for the end of a worker.
     pub(super) fn listen_for_end(&self, waker: &Waker) {
         let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = wakers.last_mut() {

@@ -1,13 +1,13 @@
-//! What each connection holds of all buffers together, and who is cut when they run short.
+//! What each connection holds of all buffers together, and which is cut when they run short.
 //!
-//! Laws: who has taken most from the others is cut first, never the one that happens to need more.
-//! What is taken is bytes times the time that they have been held; of two that came at once it is
-//! the one that holds more. The time is that of an average byte: what comes makes it less, what
-//! goes leaves it as it is. So a busy connection is as old as its bytes stay, and one that reads a
-//! little now and then grows old. Half of an equal part of `buffers_bytes_max` is everybody's own:
-//! nobody is cut for it, and all of it is half of the limit. Cutting begins a little below the
-//! limit. At the limit everybody waits, without a turn, until those that were cut are gone, so that
-//! it is passed by one turn of each worker at most.
+//! Laws: the connection that has taken most from the others is cut first, never the one that
+//! happens to need more. What is taken is bytes times the time that they have been held; of two
+//! that came at once it is the one that holds more. The time is that of an average byte: what comes
+//! makes it less, what goes leaves it as it is. So a busy connection is as old as its bytes stay,
+//! and one that reads a little now and then grows old. Half of an equal part of `buffers_bytes_max`
+//! is everybody's own: none is cut for it, and all of it is half of the limit. Cutting begins a
+//! little below the limit. At the limit everybody waits, without a turn, until those that were cut
+//! are gone, so that it is passed by one turn of each worker at most.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +37,7 @@ pub(super) struct AllBuffers {
     /// Connections that were cut.
     cuts: AtomicU64,
     bytes_max: usize,
-    /// Above it somebody is cut.
+    /// Above it a connection is cut.
     bytes_high: usize,
     /// Bytes that a connection may hold without being listed.
     own: usize,
@@ -124,7 +124,7 @@ impl ListedShares {
         self.by_place.remove(&entry.key());
     }
 
-    /// Who has taken most: of each class only the oldest is asked.
+    /// The one that has taken most: of each class only the oldest is asked.
     fn first(&mut self, now_us: u64) -> Option<Arc<ListedShare>> {
         let (mut first, mut most, mut above) = (None, 0, u64::MAX);
         while let Some((&(place, _), _)) = self.by_place.range(..(above, 0)).next_back() {
@@ -203,7 +203,8 @@ impl AllBuffers {
         }
     }
 
-    /// True: nobody may take more until those that were cut are gone, and `waker` is woken then.
+    /// True: no connection may take more until those that were cut are gone, and `waker` is woken
+    /// then.
     pub(super) fn must_wait(&self, since: &mut WaitRound, waker: &Waker) -> bool {
         self.is_full() && self.wait(since, waker)
     }
@@ -226,7 +227,7 @@ impl AllBuffers {
         true
     }
 
-    /// Wakes who waits for room.
+    /// Wakes those that wait for room.
     #[cold]
     fn wake_waiting(&self) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).wake();
@@ -252,7 +253,7 @@ impl AllBuffers {
 
     /// Notes that a connection, which `waker` wakes, holds `held` bytes now. Cuts those that have
     /// taken most when all together hold too much. False: what grew here must go, because it was
-    /// cut, or would be, or because there is nobody to cut.
+    /// cut, or would be, or because there is none to cut.
     #[must_use]
     pub(super) fn charge(
         &self,
@@ -592,14 +593,14 @@ mod tests {
         rig.buffers.release(&mut rig.shares[0]);
         assert_eq!(woken.0.load(Relaxed), 1);
         assert!(!rig.buffers.must_wait(&mut waiting, &waker));
-        // Somebody else gives something back.
+        // Another one gives something back.
         assert!(rig.open(3 * MB));
         assert!(rig.buffers.must_wait(&mut waiting, &waker));
         assert!(rig.hold(5, 1) && !rig.cut().is_empty());
         assert_eq!(woken.0.load(Relaxed), 2);
         assert!(!rig.buffers.must_wait(&mut waiting, &waker));
         rig.shares.iter_mut().for_each(|share| rig.buffers.release(share));
-        // Connections that come and leave while nobody makes room are not kept for ever.
+        // Connections that come and leave while none makes room are not kept for ever.
         assert!((0..6).all(|_| rig.open(3 * MB)));
         for _ in 0..10_000 {
             assert!(rig.buffers.must_wait(&mut WaitRound::default(), &waker));

@@ -1,6 +1,7 @@
-//! SIGTERM and SIGINT: the first drains the server, the second ends the process. SIGHUP has whoever
-//! was given to [`Server::reload`](super::Server::reload) read everything again; without, it has a
-//! server with TLS read its files again, and one without that has nothing to read, and says so.
+//! SIGTERM and SIGINT: the first drains the server, the second ends the process. SIGHUP has all
+//! that was given to [`Server::reload`](super::Server::reload) read everything again; without, it
+//! has a server with TLS read its files again, and one without that has nothing to read, and says
+//! so.
 //!
 //! Files are read on a thread of their own: a file system that hangs holds up that thread and
 //! nothing else, not even the end of the process. One reading runs at a time, and signals that come
@@ -77,8 +78,9 @@ impl Readings {
         self.0.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// Reads until nobody asks for more. The first reading answers the first signal alone: whoever
-    /// signals after that is told that there will be another, however late the thread begins.
+    /// Reads until there are no more requests. The first reading answers the first signal alone:
+    /// a signal after that gets another one, however late the thread
+    /// begins.
     fn run(&self, mut read: impl FnMut()) {
         let mut answered = 1;
         loop {
@@ -96,7 +98,7 @@ impl Readings {
     }
 }
 
-/// Has new files read for new connections. Whoever sent the signal is not there to be told of a
+/// Has new files read for new connections. The sender of the signal cannot be told of a
 /// failure, so it is said where the operator looks.
 fn reload(server: &Arc<ServerState>, readings: &Arc<Readings>) {
     if let Some(asking) = server.asking.get() {

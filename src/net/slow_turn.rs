@@ -1,6 +1,6 @@
-//! Agents that hold up their worker: who is told of them, and how often.
+//! Agents that hold up their worker: how they are reported, and how often.
 //!
-//! Law: somebody is told once a minute at most, on the thread of a worker that was held up.
+//! Law: there is one report a minute at most, on the thread of a worker that was held up.
 
 use std::{
     cell::Cell,
@@ -9,11 +9,11 @@ use std::{
 
 use crate::{engine::Engine, service::AgentIndex};
 
-/// Milliseconds between two of which somebody is told.
+/// Milliseconds between two reports.
 const EVERY_MS: u64 = 60_000;
 
 /// An agent that has held up its worker for more than 50 ms, by a turn, another call of its, or a
-/// future: nobody else of that worker was served meanwhile.
+/// future: that worker served no other call meanwhile.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SlowTurn {
@@ -23,10 +23,10 @@ pub struct SlowTurn {
     pub ms: u64,
 }
 
-/// Who is told.
+/// The report.
 pub(super) type SlowTurnListener = Box<dyn Fn(&SlowTurn) + Send + Sync>;
 
-/// Who is told by the workers of a server, and when again.
+/// The report of the workers of a server, and when the next is due.
 pub(super) struct SlowTurns {
     listener: Option<SlowTurnListener>,
     due_ms: AtomicU64,
@@ -37,7 +37,7 @@ impl SlowTurns {
         SlowTurns { listener, due_ms: AtomicU64::new(0) }
     }
 
-    /// Tells of an agent, unless somebody was told less than a minute ago.
+    /// Tells of an agent, unless there was a report less than a minute ago.
     pub(super) fn tell(&self, engine: &Engine, (agent, ms): (AgentIndex, u64), now_ms: u64) {
         let Some(listener) = &self.listener else { return };
         let next = |due_ms| (now_ms >= due_ms).then(|| now_ms.saturating_add(EVERY_MS));

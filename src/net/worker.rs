@@ -162,7 +162,7 @@ async fn tick(index: usize, local: Rc<WorkerState>, drain: Rc<RefCell<Drain>>) {
     .await;
 }
 
-/// The worker that hears the signals, or whoever runs the server, stays until the others have
+/// The worker that hears the signals, or the operator, stays until the others have
 /// ended.
 async fn others_ended(server: &ServerState) {
     poll_fn(|cx: &mut Context<'_>| {

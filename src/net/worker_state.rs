@@ -135,7 +135,7 @@ impl WorkerState {
         Rc::new(WorkerState::new(server, clock, worker))
     }
 
-    /// The time, at most a few polls old, for whoever is about to call agents.
+    /// The time, at most a few polls old, for a call of an agent.
     #[inline]
     pub(super) fn now(&self) -> Now {
         let now = self.clock.now();

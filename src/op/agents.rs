@@ -30,7 +30,7 @@ pub(super) struct RegisteredAgent {
     pub agent: Arc<dyn Agent>,
     /// Which of the programs that have answered for the agent: 0 for the first, counted up.
     pub incarnation: u32,
-    /// True: nobody answers for it any more.
+    /// True: it was removed.
     pub is_removed: bool,
     /// True when every media type is welcome, which spares the look at each part.
     pub any_media: bool,
@@ -53,7 +53,7 @@ impl RegisteredAgent {
         RegisteredAgent { profile, agent, incarnation, is_removed, any_media, needs_extension }
     }
 
-    /// The same agent, with nobody who answers for it.
+    /// The same agent, removed.
     fn removed(&self) -> RegisteredAgent {
         RegisteredAgent {
             profile: Arc::clone(&self.profile),
@@ -69,12 +69,12 @@ impl RegisteredAgent {
 /// All agents of a core.
 pub(super) struct AllAgents {
     names: Names,
-    /// By index; whoever changes an agent holds it.
+    /// By index; held while an agent is changed.
     listed: RwLock<Vec<Arc<RegisteredAgent>>>,
     /// How often one was added, replaced or removed; changes with `listed`.
     changes: CachePadded<AtomicU64>,
     workers: Box<[CachePadded<RwLock<WorkerList>>]>,
-    /// Who keeps the spans of their turns, if somebody does.
+    /// Takes the spans of their turns, if spans are kept.
     tracer: OnceLock<Arc<dyn Tracer>>,
     /// True: one of them has ever asked for scopes of its own.
     have_own_scopes: AtomicBool,
@@ -156,7 +156,7 @@ impl AllAgents {
         (0..self.workers.len()).for_each(|worker| self.refresh(worker));
     }
 
-    /// The agent, with its turns traced where somebody keeps spans.
+    /// The agent, with its turns traced where spans are kept.
     fn traced(&self, profile: &Profile, agent: Arc<dyn Agent>) -> Arc<dyn Agent> {
         match self.tracer.get() {
             Some(tracer) => Arc::new(TracedAgent::new(agent, &profile.name, Arc::clone(tracer))),
@@ -216,7 +216,8 @@ impl AllAgents {
     pub fn of_worker(&self, worker: usize, agent: AgentIndex) -> Option<CurrentAgent<'_>> {
         // Without a division.
         let list = self.workers.get(worker).unwrap_or(&self.workers[0]);
-        // Nobody waits to write it (`refresh`), so that a turn may read it that a turn has begun.
+        // No thread waits to write it (`refresh`), so that a turn may read it that a turn has
+        // begun.
         let list = list.read().unwrap_or_else(PoisonError::into_inner);
         let at = usize::from(agent.0);
         if list.changes == self.changes.load(Ordering::Acquire) && at < list.agents.len() {
@@ -393,7 +394,7 @@ impl AllAgents {
         }
     }
 
-    /// The names of the agents that somebody answers for, the first one first.
+    /// The names of the agents that were not removed, the first one first.
     pub fn names(&self) -> Vec<String> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let present = listed.iter().filter(|one| !one.is_removed);

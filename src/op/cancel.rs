@@ -129,7 +129,7 @@ impl Core {
             return Poll::Pending;
         }
         wait.waiter = Waiter::default();
-        // Whoever would decide hears that nobody waits for it.
+        // The agent learns that no caller waits for it.
         wait.link = CallLink::default();
         let shown = self.store.read(key, |task| {
             let is_canceled = task.state() == TaskState::Canceled;
@@ -189,7 +189,7 @@ impl CancelHost for Asking<'_, '_> {
         let metadata: Option<JsonObjectBuf> = self.metadata.map(Into::into);
         let own = metadata.as_ref().map_or(0, |metadata| metadata.view().as_str().len());
         let held_bytes = held_bytes + own + open.held_bytes();
-        // Whoever leaves may ask again while the agent still decides.
+        // A caller that leaves may ask again while the agent still decides.
         let place = match DeferredPlace::take(open.core(), self.cx, held_bytes) {
             Ok(place) => place,
             Err(fault) => {

@@ -163,7 +163,7 @@ impl Agents {
     }
 
     /// Removes an agent. Its card is gone at once. Its place refuses messages with
-    /// `UnsupportedOperation`, and answers whoever asks for its tasks, until these have left the
+    /// `UnsupportedOperation`, and answers requests for its tasks, until these have left the
     /// store; then there is nothing at its place. The first agent answers at the root and stays.
     ///
     /// # Errors
@@ -182,7 +182,8 @@ impl Agents {
     }
 
     /// The same; `first` is called when it is certain that all of them can be made, and before any
-    /// of them is: it lets go whoever is not to see what comes. It must not ask these agents.
+    /// of them is: it releases the callers that must not see what comes. It must not ask these
+    /// agents.
     ///
     /// # Errors
     /// As [`Agents::change`]; `first` was not called then.

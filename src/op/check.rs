@@ -6,7 +6,7 @@ use crate::{
     op::agents::RegisteredAgent,
 };
 
-/// Nobody answers for it any more; its tasks are still there.
+/// It was removed; its tasks are still there.
 #[cold]
 pub(super) fn removed(registered: &RegisteredAgent) -> Fault {
     let name = &registered.profile.name;

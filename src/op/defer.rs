@@ -58,7 +58,7 @@ pub(super) struct AnswerCharge {
 /// A place among deferred calls.
 pub(super) struct DeferredPlace {
     _permit: Permit,
-    /// One on the account of who calls, if nothing else bounds what it may defer.
+    /// One on the account of the caller, if nothing else bounds what it may defer.
     _of_caller: Option<AskedPlace>,
 }
 
@@ -130,7 +130,7 @@ pub(super) enum TurnPlace {
     New(ReservedBuf),
     /// In the store; its message was the one behind this event.
     Next { seq: u64 },
-    /// In the store; the turn was resumed, so that nobody waits for it.
+    /// In the store; the turn was resumed, so that no caller waits for it.
     Resumed,
     /// Given back.
     Left,
@@ -279,7 +279,7 @@ impl DeferredHost for DeferredTurn {
                     LateAnswer::Fault(fault)
                 }
             },
-            // Nobody waits, and a task that ended meanwhile needs no end.
+            // No caller waits, and a task that ended meanwhile needs no end.
             TurnPlace::Resumed | TurnPlace::Left => {
                 return drop(self.end(TaskState::Completed, &message));
             }

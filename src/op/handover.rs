@@ -1,8 +1,8 @@
 //! What becomes of the tasks of an agent that was replaced or removed.
 //!
 //! Law: a task belongs to one incarnation of its agent, and only that one's jobs and timers go on
-//! with it. Each unfinished task is handed over once for each change: by whoever changed the agent,
-//! or by a turn of the program before that ends later.
+//! with it. Each unfinished task is handed over once for each change: by the thread that changed
+//! the agent, or by a turn of the program before that ends later.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -92,7 +92,7 @@ impl Core {
             goes_on.then(|| (task(), edit.scope(), edit.names()))
         });
         if current.is_removed {
-            // A turn of the program before has made a task at a place that nobody knew any more.
+            // A turn of the program before has made a task at a place that was forgotten.
             self.agents.set_gone(agent, false);
         }
         if let (Some(Some((task, scope, names))), Some(host)) = (taken, self.job_host()) {

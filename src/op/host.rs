@@ -249,7 +249,7 @@ impl Core {
             }
         };
         let (link, late) = CallLink::late();
-        // Of a turn that was resumed, nobody waits for the other side.
+        // Of a turn that was resumed, no caller waits for the other side.
         let mode = call.mode.inspect(|_| call.link = link).unwrap_or(SendMode::Return);
         self.bound_turn(events, self.now());
         let events = events.take_exact();

@@ -38,7 +38,7 @@ pub(super) struct KnownSends {
 pub(super) struct FirstSend<'c> {
     core: &'c Core,
     key: SendKey,
-    /// True: nobody has said yet what comes of it, or will say it later.
+    /// True: its outcome is not known yet.
     is_open: bool,
 }
 
@@ -68,7 +68,7 @@ impl FirstSend<'_> {
         self.is_open = false;
     }
 
-    /// It has failed, if nothing else was said of it: who waits hears why.
+    /// It has failed, if nothing else was said of it: a waiting call gets the reason.
     #[cold]
     #[inline(never)]
     pub fn fail(&mut self, fault: &Fault) {
@@ -79,7 +79,7 @@ impl FirstSend<'_> {
 }
 
 impl Drop for FirstSend<'_> {
-    /// Nobody waits for a turn that has panicked.
+    /// No caller waits for a turn that has panicked.
     #[inline]
     fn drop(&mut self) {
         if self.is_open {

@@ -74,7 +74,7 @@ pub struct Core {
     limits: Limits,
     unix_ms: fn() -> u64,
     timers: AllTimers,
-    /// When somebody looked last what is left of removed agents, in ms of the monotonic clock.
+    /// When the remains of removed agents were last looked for, in ms of the monotonic clock.
     looked_ms: AtomicU64,
     /// Calls that wait for their agents to say what comes of them.
     deferred: Permits,
@@ -242,7 +242,7 @@ impl Service for Core {
         answer: &mut Answer<'_>,
     ) -> Poll<Result<Outcome, Fault>> {
         if let Some(look) = &mut wait.look {
-            // Nobody waits for news of a server that ends.
+            // A server that ends has no waiting callers.
             look.is_due |= self.cut.load(Ordering::Relaxed);
         }
         let polled = match wait.link.is_late() {

@@ -54,7 +54,7 @@ impl Entropy for NoEntropy {
 }
 
 impl Agents {
-    /// One page of the tasks that match, whoever owns them.
+    /// One page of the tasks that match, of all owners.
     ///
     /// # Errors
     /// Invalid parameters: an agent that there is not, or the token of no page.

@@ -66,7 +66,7 @@ impl Core {
 
     /// From now on webhooks are served; once.
     pub fn serve_push(&self, settings: PushSettings) {
-        // Whoever has set them before goes on with those.
+        // A caller that has set them before keeps those.
         let _ = self.push.set(CorePush::new(&self.limits, settings));
     }
 

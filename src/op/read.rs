@@ -45,7 +45,7 @@ impl Core {
         }
     }
 
-    /// What a reader waits for who wants news of a task; `None`: it is answered at once.
+    /// What a reader that wants news of a task waits for; `None`: it is answered at once.
     #[cold]
     fn look(&self, wait: &TaskWait, task: &Task, now: Now) -> Option<TaskLook> {
         let after = wait.after.unwrap_or_else(|| task.seq());

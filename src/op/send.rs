@@ -84,7 +84,7 @@ impl Core {
         let (key, context_id) = (reserved.key(), RawText::known(reserved.context_id()));
         let (generation, message, now) = (send.generation, send.message, cx.now);
         let (core, incarnation, mut ending) = (self, registered.incarnation, Ending::Returned);
-        // What a turn left that panicked or was refused is nobody else's.
+        // What a turn left that panicked or was refused belongs to no other.
         cx.events.clear();
         let call = TurnCall::of(send, &cx.caller, incarnation, first);
         let (began, is_over) = (current, false);

@@ -44,7 +44,7 @@ struct TimerHeap {
     heap: BinaryHeap<Reverse<ResumeTimer>>,
     wake: Option<Waker>,
     count: u32,
-    /// Before it, nobody looks again for timers of tasks that ended.
+    /// Before it, there is no new search for timers of tasks that ended.
     look_ms: u64,
 }
 

@@ -47,7 +47,10 @@ impl Core {
             state: Some(state),
             task_id: RawText::known(&task_id),
             context_id: RawText::known(&context_id),
-            request: RequestView::nobody(scope, [names.tenant.as_deref(), names.owner.as_deref()]),
+            request: RequestView::without_caller(
+                scope,
+                [names.tenant.as_deref(), names.owner.as_deref()],
+            ),
             now: cx.now,
             entropy: cx.entropy,
             events: cx.events,
@@ -57,7 +60,7 @@ impl Core {
         *cx.last_call = LastCall { agent, at_ms: cx.now.mono_ms };
         registered.agent.resume(turn, timer.token);
         host.is_over = true;
-        // Nobody waits who could be told.
+        // No caller waits for it.
         if let Err(fault) = host.call.end(&ending) {
             cx.events.clear();
             let message = message_of(fault.message());
@@ -121,7 +124,7 @@ impl Core {
         }
     }
 
-    /// Nobody would ever go on with the task.
+    /// No code would ever continue the task.
     fn refuse_resume(&self, key: TaskKey, now: Now) {
         let text = PartsBuf::new().text("too many agents wait to be called again");
         let message = MessageBuf::agent(&text).id("resume-limit");

@@ -83,7 +83,7 @@ impl OpenCancel {
     }
 
     /// Answers all who wait: the task is canceled, or why it is not. What is decided has happened
-    /// to the task before, so that whoever comes too late to join finds it done.
+    /// to the task before, so that a caller too late to join finds it done.
     pub fn settle(&self, done: &Result<(), Fault>) {
         self.core.undecided.remove(self.key, &self.cancel);
         self.cancel.calls.answer(|| match done {
@@ -94,7 +94,7 @@ impl OpenCancel {
 }
 
 impl Drop for OpenCancel {
-    /// Nobody waits for an agent that has panicked.
+    /// No caller waits for an agent that has panicked.
     fn drop(&mut self) {
         self.settle(&Err(FaultKind::Internal.into()));
     }
@@ -133,7 +133,7 @@ impl UndecidedCancels {
         joined
     }
 
-    /// From now on nobody joins.
+    /// From now on no caller joins.
     fn remove(&self, key: TaskKey, cancel: &Arc<UndecidedCancel>) {
         let (mut all, key) = (self.lock(), (key.place, key.check));
         if let Some(of_task) = all.get_mut(&key) {

@@ -3,7 +3,7 @@
 //! The law of this module: reading borrows and never copies, writing appends, and lengths are
 //! filled in behind what they measure. A message is what the encoding guide of proto3 calls one or
 //! it is [`Malformed`]; nothing here recurses, allocates or panics on bytes. Field numbers and
-//! types belong to whoever reads.
+//! types belong to the reader.
 //!
 //! In scope: varints, fixed 32 and 64 bits, lengths, groups (which proto3 skips). Out of scope:
 //! descriptors, packed lists, JSON.

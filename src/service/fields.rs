@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, net::IpAddr};
 
 use super::trace::CallSpan;
 
-/// Whoever knows the header fields of a request: its head, or the metadata of a gRPC call.
+/// A source of the header fields of a request: its head, or the metadata of a gRPC call.
 pub trait FieldSource {
     /// Gives each value of a field to `each`; names are compared without regard to case.
     fn each_value<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8]));
@@ -20,7 +20,7 @@ pub trait FieldSource {
     }
 }
 
-/// The header fields of a request; there are none where nobody knows them.
+/// The header fields of a request; there are none where they are unknown.
 #[derive(Clone, Copy, Default)]
 pub struct RequestFields<'a>(Option<&'a dyn FieldSource>);
 

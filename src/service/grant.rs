@@ -24,8 +24,8 @@ struct Watchers {
 }
 
 impl Grant {
-    /// From now on nobody is admitted by it. The streams, WebSockets and waiting calls of callers
-    /// that were admitted by it are woken, and end.
+    /// From now on no caller is admitted by it. The streams, WebSockets and waiting calls of
+    /// callers that were admitted by it are woken, and end.
     pub fn withdraw(&self) {
         self.withdrawn.store(true, Ordering::Release);
         let watchers = std::mem::take(&mut self.watchers().wakers);

@@ -1,4 +1,4 @@
-//! Calls that wait for one answer: whoever asks for the same while it is being decided waits with
+//! Calls that wait for one answer: an equal call waits while it is being decided with
 //! the first.
 //!
 //! Law: all of them get the same answer, and none joins behind it. They have left when the last one
@@ -19,7 +19,7 @@ struct Joined {
     is_answered: bool,
 }
 
-/// Which of several calls somebody watches, to learn when all of them have left.
+/// Which of several calls is watched, to learn when all of them have left.
 #[derive(Default)]
 pub(crate) struct WatchedCall {
     call: Option<Arc<LateCall>>,
@@ -33,7 +33,7 @@ pub(crate) enum WantedBy {
     /// Only callers who want no answer, but what is decided.
     Silent,
     /// All have left, or are answered.
-    Nobody,
+    NoCaller,
 }
 
 impl JoinedCalls {
@@ -57,7 +57,7 @@ impl JoinedCalls {
         }
         if joined.calls.len() == joined.calls.capacity() {
             joined.forget();
-            // As many may come and go before those who stay are looked at again.
+            // As many may come and go before the rest is looked at again.
             let stay = joined.calls.len();
             joined.calls.reserve(stay);
         }
@@ -83,7 +83,7 @@ impl JoinedCalls {
 
     /// Who still has a use for the decision.
     pub(crate) fn wanted_by(&self) -> WantedBy {
-        let mut wanted_by = WantedBy::Nobody;
+        let mut wanted_by = WantedBy::NoCaller;
         for call in &self.lock().calls {
             if call.is_answered() {
                 wanted_by = WantedBy::Silent;
@@ -107,7 +107,7 @@ impl JoinedCalls {
             let call = match self.wanted_by() {
                 WantedBy::Caller(call) => Some(call),
                 WantedBy::Silent => return Poll::Ready(true),
-                WantedBy::Nobody => return Poll::Ready(false),
+                WantedBy::NoCaller => return Poll::Ready(false),
             };
             *watched = WatchedCall { call, waiter: Waiter::default() };
         }

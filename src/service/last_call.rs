@@ -2,7 +2,7 @@
 
 use super::AgentIndex;
 
-/// Which agent a worker has called last, and when: whoever finds that it took long can name it.
+/// Which agent a worker has called last, and when: so that a long turn can be attributed.
 #[derive(Clone, Copy, Debug)]
 pub struct LastCall {
     /// The agent.

@@ -1,8 +1,8 @@
 //! A call that is answered later: what the side that waits and the side that answers share.
 //!
-//! Law: at most one answer is given, from any thread, and whoever waits is woken by it. A caller
-//! that leaves before its answer is found out at once by whoever asked to be told. What an answer
-//! is counted by lives until it is taken, or nobody takes it any more.
+//! Law: at most one answer is given, from any thread, and wakes the waiting call. A caller
+//! that leaves before its answer is reported at once to a watcher. What an answer
+//! is counted by lives until it is taken, or cannot be taken any more.
 
 use std::{
     any::Any,
@@ -68,18 +68,18 @@ struct CallState {
     /// What the answer is counted by.
     charge: Option<Charge>,
     waiting: Option<Waker>,
-    /// Who is told when the caller leaves.
+    /// Woken when the caller leaves.
     watchers: Vec<Arc<SharedWaker>>,
 }
 
 enum CallStage {
-    /// Somebody is to answer it, or has.
+    /// It is to be answered, or was.
     Late(Option<LateAnswer>),
     /// Its task answers it.
     Task,
     Answered,
     Left {
-        /// True: nobody has answered it, before or since.
+        /// True: it was not answered, before or since.
         unanswered: bool,
     },
 }
@@ -107,7 +107,7 @@ impl CallLink {
         self.0.is_some()
     }
 
-    /// True when somebody is to answer the call: no task does.
+    /// True when the call is to be answered by other means than a task.
     pub fn is_late(&self) -> bool {
         let is_late = |side: &WaitingSide| matches!(side.0.lock().stage, CallStage::Late(_));
         self.0.as_ref().is_some_and(is_late)
@@ -167,7 +167,7 @@ impl Drop for WaitingSide {
 }
 
 impl Outcome {
-    /// Nobody wants to hear the answer: there is no caller who could leave before it.
+    /// The answer is not wanted: there is no caller who could leave before it.
     pub(crate) fn finish(self) {
         match self {
             Outcome::Answered => {}
@@ -199,7 +199,7 @@ impl LateCall {
     }
 
     /// Answers the call as [`LateCall::answer`] does; `charge` is dropped when the answer is taken,
-    /// or when nobody takes it any more.
+    /// or when it cannot be taken any more.
     pub(crate) fn answer_with(&self, answer: LateAnswer, charge: Option<Charge>) {
         let mut state = self.lock();
         match &mut state.stage {
@@ -238,7 +238,7 @@ impl LateCall {
     }
 
     /// Ready when the call is over, with true if its caller has left without its answer; registers
-    /// `wake` otherwise. In one step: nobody is woken for an end that has come before.
+    /// `wake` otherwise. In one step: no waker is called for an end that has come before.
     pub(crate) fn poll_over(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<bool> {
         let mut state = self.lock();
         match state.stage {
@@ -250,7 +250,7 @@ impl LateCall {
         Poll::Pending
     }
 
-    /// Ready when the caller has left and nobody has answered; registers `wake` otherwise.
+    /// Ready when the caller has left without an answer; registers `wake` otherwise.
     pub fn poll_left_unanswered(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
         let mut state = self.lock();
         match state.stage {
@@ -268,7 +268,7 @@ impl LateCall {
         if matches!(state.stage, CallStage::Answered) {
             return;
         }
-        // An answer that nobody takes any more goes, too.
+        // An answer that cannot be taken any more goes, too.
         let unanswered = matches!(state.stage, CallStage::Late(None));
         let stage = std::mem::replace(&mut state.stage, CallStage::Left { unanswered });
         let watchers = std::mem::take(&mut state.watchers);
@@ -285,7 +285,7 @@ fn wake_all(watchers: &[Arc<SharedWaker>]) {
 }
 
 impl CallState {
-    /// Whoever watches is told when the caller leaves.
+    /// A watcher is told when the caller leaves.
     fn watch(&mut self, waiter: &mut Waiter, wake: &Waker) {
         if let Some(waker) = waiter.arm(wake) {
             self.watchers.retain(SharedWaker::is_awaited);

@@ -1,4 +1,4 @@
-//! What a server tells whoever counts and logs: how each call has ended, and what was shown by whom
+//! What a server tells metrics and logs: how each call has ended, and what was shown by whom
 //! asked to make one.
 //!
 //! Law: each call is told once, at its end, on the thread that has answered it: at once, when it no
@@ -15,7 +15,7 @@ use crate::{
     model::{Generation, Op, RawText, Reply},
 };
 
-/// Whoever counts and logs calls. It is told on the threads that serve, so it never blocks.
+/// Counts and logs calls. It is called on the threads that serve, so it never blocks.
 pub trait CallObserver: Send + Sync {
     /// The time in nanoseconds on a clock that never goes back, and is as fine as calls are short.
     fn clock_ns(&self) -> u64;
@@ -164,7 +164,7 @@ impl From<&Fault> for CallRefusal {
     }
 }
 
-/// A call that was answered in the turn in which it came, and of which nobody wants details.
+/// A call that was answered in the turn in which it came, and of which no observer wants details.
 #[derive(Clone, Copy, Debug)]
 pub struct AnsweredCall {
     /// The worker that has answered it.
@@ -237,7 +237,7 @@ pub struct CallRecord {
     pub stream: Option<StreamRecord>,
     /// Why nothing more is said.
     pub end: CallEnd,
-    /// What a log tells of it, if somebody wants that.
+    /// What a log tells of it, if an observer wants details.
     pub details: Option<Box<CallDetails>>,
     /// The caller of a call that was refused because of a limit, where it is known.
     pub refused: Option<Arc<Principal>>,
@@ -278,7 +278,7 @@ impl StreamRecord {
 pub struct CallDetails {
     /// The id of the task that it is about, as it stands in JSON; empty: none is known.
     pub task: Vec<u8>,
-    /// Who has made it.
+    /// Its caller.
     pub principal: Option<Arc<Principal>>,
     /// The trace that it belongs to (W3C Trace Context §3.2.2.3), in lower-case hex.
     pub trace_id: Option<[u8; 32]>,
@@ -328,13 +328,13 @@ impl CallDetails {
 pub enum AuthOutcome {
     /// The caller is known, by this.
     Admitted(CredentialKind),
-    /// It is anybody, who may call.
+    /// It is anonymous, and may call.
     Anonymous,
     /// It shows nothing, and must.
     Missing,
     /// What it shows is wrong.
     Wrong,
-    /// Nobody can tell now.
+    /// The authenticator cannot tell now.
     Unavailable,
     /// Too many wrong ones came from there.
     TooMany,

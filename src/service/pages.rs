@@ -1,5 +1,5 @@
 //! Pages about the server itself: whether it lives, whether it is ready, what it has counted; and
-//! what else whoever runs it may ask of it.
+//! what else its operator may ask of it.
 
 /// A page about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct PageAnswer {
     pub media: &'static str,
 }
 
-/// What whoever runs the server asks for beside the pages, where nobody else can.
+/// What the operator asks for in addition to the pages, where no other client can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdminRequest<'a> {
     /// What is to be done.
@@ -56,7 +56,7 @@ pub enum AdminMethod {
     Post,
     /// DELETE: it is forgotten.
     Delete,
-    /// Anything else, which nobody may: whoever is asked says what may be done.
+    /// Anything else, which is refused: the error names what may be done.
     Other,
 }
 
@@ -71,16 +71,16 @@ pub enum AdminAnswer {
     Nowhere,
 }
 
-/// Whoever knows the server well enough to write its pages.
+/// Writes the pages of a server.
 pub trait PageSource: Send + Sync {
     /// Whether the pages are served beside agents; otherwise where none are
     /// ([`Peer::is_admin`](super::Peer::is_admin)) and nowhere else.
     fn are_beside_agents(&self) -> bool;
 
-    /// Appends a page; with details only if who asks may see them. `None`: there is none.
+    /// Appends a page; with details only if the client may see them. `None`: there is none.
     fn write(&self, page: ServerPage, details: bool, out: &mut Vec<u8>) -> Option<PageAnswer>;
 
-    /// Does what whoever runs the server asks for beside the pages, and appends what there is to
+    /// Does what the operator asks for in addition to the pages, and appends what there is to
     /// say. It is asked on the listener that is there for them alone
     /// ([`Peer::is_admin`](super::Peer::is_admin)), and never for a page of a browser to change
     /// something.

@@ -113,7 +113,7 @@ impl ScopeSet {
         ScopeSet(names.0.iter().filter(|name| self.has(name)).map(Arc::clone).collect())
     }
 
-    /// Bytes behind pointers; `shared`: the texts belong to somebody else.
+    /// Bytes behind pointers; `shared`: the texts are shared.
     fn held_bytes(&self, is_shared: bool) -> usize {
         let texts = self.0.iter().filter(|_| !is_shared).map(|name| allocation(16 + name.len()));
         allocation(size_of_val(&*self.0)) + texts.sum::<usize>()

@@ -1,7 +1,7 @@
 //! How much a caller may take: rates and places, and the account on which they are counted.
 //!
 //! Law: a rate is one word, the time at which what was taken is paid for (GCRA, ITU-T I.371): it is
-//! compared and moved in one step, so nobody takes more by asking from two threads at once. A place
+//! compared and moved in one step, so no caller takes more from two threads at once. A place
 //! is given back by dropping it.
 
 mod running;
@@ -53,7 +53,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// What each caller of a server that knows callers may take where nobody has said it: one of
+    /// What each caller of a server that knows callers may take where no quota is set: one of
     /// [`CALLER_SHARES`] parts of its streams, of its tasks, of their bytes and of its waiting
     /// calls. A task may be a deferred call, so the smaller of both limits counts.
     pub fn share_of(limits: &Limits) -> Quota {
@@ -103,7 +103,7 @@ impl Quota {
 pub struct Quotas {
     /// Of callers that are known and name no other.
     pub known: Quota,
-    /// Of anybody else, by address: one of IPv4, or a network of 64 bits of IPv6.
+    /// Of anonymous callers, by address: one of IPv4, or a network of 64 bits of IPv6.
     pub anonymous: Quota,
     /// By the names that principals have ([`Principal::quota`](super::Principal::quota)).
     pub named: BTreeMap<String, Quota>,

@@ -10,7 +10,7 @@ pub struct AgentIndex(pub u16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TenantIndex(pub u16);
 
-/// Index of who owns tasks; 0: nobody in particular. No two principals have one.
+/// Index of an owner of tasks; 0: an anonymous caller. No two principals have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OwnerIndex(pub u32);
 
@@ -21,12 +21,12 @@ pub struct Scope {
     pub agent: AgentIndex,
     /// The space of tasks that the caller named.
     pub tenant: TenantIndex,
-    /// Who calls.
+    /// The caller.
     pub owner: OwnerIndex,
 }
 
 impl Scope {
-    /// All tasks of an agent that belong to nobody in particular.
+    /// All tasks of an agent without an owner.
     pub const fn of(agent: AgentIndex) -> Scope {
         Scope { agent, tenant: TenantIndex(0), owner: OwnerIndex(0) }
     }
@@ -42,7 +42,7 @@ impl Scope {
     }
 }
 
-/// The number that a service has given a name, as whoever keeps the name remembers it: for one
+/// The number that a service has given a name, as a cache of the name remembers it: for one
 /// generation of that service's numbers. Another's are of other generations.
 #[derive(Debug, Default)]
 pub struct NumberHint(AtomicU64);

@@ -1,4 +1,4 @@
-//! What all calls of a server use, whoever makes them.
+//! What all calls of a server use.
 
 use std::{
     net::IpAddr,
@@ -12,11 +12,11 @@ use super::{Caller, Now, RunningShare};
 pub struct SharedByCalls {
     /// Bytes of buffers that all connections hold: the more there are, the smaller is a page.
     pub held_bytes: Arc<AtomicUsize>,
-    /// Who knows what callers may take; `None`: each as much as there is.
+    /// Says what callers may take; `None`: each as much as there is.
     pub shares: Option<Box<dyn CallerShares>>,
 }
 
-/// Whoever knows what each caller may take, for calls that seldom take anything.
+/// Says what each caller may take, for calls that seldom take anything.
 pub trait CallerShares: Send + Sync {
     /// What a caller may take beside the tasks that it owns: places on its account; `None`: as many
     /// as there is room for.

@@ -16,7 +16,7 @@ const TRACESTATE: &str = "tracestate";
 /// Bytes of a `traceparent` of version 00.
 const PARENT_BYTES: usize = 55;
 
-/// Whoever keeps spans. It is told on the threads that serve and on those of agents, so it never
+/// Takes spans. It is called on the threads that serve and on those of agents, so it never
 /// blocks.
 pub trait Tracer: Send + Sync {
     /// The time in nanoseconds on a clock that never goes back: that of the observer of calls.

@@ -3,7 +3,7 @@
 //! Laws: the events are the same wherever the stream was cut. Memory is bounded by one limit on
 //! a line and on the data of an event; what is beyond it ends the stream with an error. An
 //! event not ended by a blank line is never delivered. Data is given as the bytes that came, since
-//! whoever reads it as JSON sees whether it is UTF-8.
+//! a JSON parser finds out whether it is UTF-8.
 
 use std::mem;
 

@@ -21,14 +21,14 @@ const PORTIONS: usize = 32;
 const PORTION_TASKS: usize = 64;
 const PORTION_BYTES: usize = 256 * 1024;
 
-/// The limits of a store, and the clock of those who have none.
+/// The limits of a store, and the clock of code without one.
 pub(super) struct Budget {
     pub tasks: SharedLimit,
     pub bytes: SharedLimit,
     /// Slots that are there, taken or free.
     pub slots: SharedLimit,
     pub ttl_ms: u64,
-    /// The monotonic clock when somebody swept last.
+    /// The monotonic clock at the last sweep.
     swept_ms: AtomicU64,
 }
 
@@ -60,7 +60,7 @@ impl Budget {
         }
     }
 
-    /// The monotonic clock for those who have none: it goes on with each sweep.
+    /// The monotonic clock for code without one: it goes on with each sweep.
     pub fn swept_ms(&self) -> u64 {
         self.swept_ms.load(Relaxed)
     }

@@ -313,7 +313,7 @@ impl<'e> Edit<'e> {
         Ok(())
     }
 
-    /// Takes a place for the task, and what it holds, of the share of whoever it counts for;
+    /// Takes a place for the task, and what it holds, of the share of the caller it counts for;
     /// `None`: its agent continues it without a message.
     #[cold]
     fn take_place(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
@@ -363,7 +363,7 @@ impl<'e> Edit<'e> {
         })
     }
 
-    /// Takes bytes of the share of whoever the task counts for, if it has a place there.
+    /// Takes bytes of the share of the caller that the task counts for, if it has a place there.
     #[inline]
     fn take_share(&mut self, bytes: usize) -> Result<(), Refused> {
         if !self.has_place {

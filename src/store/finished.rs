@@ -80,7 +80,7 @@ impl FinishedTasks {
         oldest.is_some_and(|slot| mono_ms.saturating_sub(slot.event_ms) > ttl_ms)
     }
 
-    /// Takes the first of those out; `None`: it is spared, since somebody needs it.
+    /// Takes the first of those out; `None`: it is spared, since a watcher needs it.
     pub fn take_expired(&mut self, slab: &mut Slab) -> Option<u32> {
         let index = self.take_listed(slab)?;
         let slot = &slab[index];
@@ -91,7 +91,7 @@ impl FinishedTasks {
         Some(index)
     }
 
-    /// Takes one out that was spared and that nobody needs any more, after at most so many looks;
+    /// Takes one out that was spared and is needed no more, after at most so many looks;
     /// the next call goes on behind it.
     pub fn take_released(&mut self, slab: &Slab, looks: &mut usize) -> Option<u32> {
         while *looks > 0 {

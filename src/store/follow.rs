@@ -65,8 +65,8 @@ impl Store {
         Poll::Pending
     }
 
-    /// Has a task watched that is stored, or whose place is reserved, in place of whoever has
-    /// watched it before; says its last event, or 0. `None`: it is gone.
+    /// Has a task watched that is stored, or whose place is reserved, in place of the watch
+    /// before; says its last event, or 0. `None`: it is gone.
     #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
     pub fn watch(&self, key: TaskKey, watch: Arc<TaskWatch>) -> Option<u64> {
         let index = self.sharding.split(key.place).1;

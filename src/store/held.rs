@@ -23,7 +23,7 @@ pub struct HeldBytes {
 
 /// Among whose bytes they are.
 enum HeldFor {
-    Nobody,
+    NoCaller,
     Owner(OwnerIndex),
     Account(Arc<CallerAccount>),
 }
@@ -31,7 +31,7 @@ enum HeldFor {
 impl From<Option<CountedFor<'_>>> for HeldFor {
     fn from(counted_for: Option<CountedFor<'_>>) -> HeldFor {
         match counted_for {
-            None => HeldFor::Nobody,
+            None => HeldFor::NoCaller,
             Some(CountedFor::Owner(owner)) => HeldFor::Owner(owner),
             Some(CountedFor::Place(place)) => HeldFor::Account(Arc::clone(place.account())),
         }
@@ -44,7 +44,7 @@ impl Store {
         TaskKey { place: self.sharding.place(self.shard_now(worker, now), 0), check: u32::MAX }
     }
 
-    /// Counts bytes that are kept at this place outside the store, among nobody's.
+    /// Counts bytes that are kept at this place outside the store, for no caller.
     ///
     /// # Errors
     /// [`Refused::OutOfBytes`].
@@ -93,7 +93,7 @@ impl Store {
 
     fn release_share(&self, held: &HeldBytes) {
         match &held.held_for {
-            HeldFor::Nobody => {}
+            HeldFor::NoCaller => {}
             HeldFor::Owner(owner) => {
                 let (running, of) = (&self.spaces.running, CountedFor::Owner(*owner));
                 let group = group_of(self.sharding.split(held.key.place).0);
@@ -103,7 +103,7 @@ impl Store {
         }
     }
 
-    /// Takes bytes for a task that is to begin at a place, and counts among somebody's: `log`, or
+    /// Takes bytes for a task that is to begin at a place, and counts for a caller: `log`, or
     /// only `first` where no more is left of the share. Returns how many.
     ///
     /// # Errors
@@ -167,7 +167,8 @@ impl Store {
         charge.map_or(Holder::default(), |charge| charge.holder)
     }
 
-    /// Calls `with` with whom a task counts for, or will: this owner, or whoever has the place.
+    /// Calls `with` with the caller that a task counts for, or will: this owner, or that of the
+    /// place.
     fn counted_for<R>(
         &self,
         (key, owner): (TaskKey, OwnerIndex),

@@ -36,7 +36,7 @@ const INNER: u128 = (u128::MAX >> 64) << 32;
 const NODE_BIT: u32 = 80;
 
 /// The number of the node whose store made an id of a task or a context; `None` when none did that
-/// has a number. It takes no secret: whoever makes an id up can name any node.
+/// has a number. It takes no secret: a made-up id can name any node.
 pub fn node_of(id: RawText<'_>) -> Option<u16> {
     let id: &[u8; ID_LEN] = id.raw().try_into().ok()?;
     let is_ours = id.iter().enumerate().all(|(at, byte)| match at {
@@ -233,7 +233,7 @@ fn open(permutation: &Permutation, id: &[u8]) -> Option<u32> {
 }
 
 /// Reads eight lower-case hexadecimal digits side by side, one in each byte of a word. What is no
-/// digit reads as anything: whoever asks compares the text.
+/// digit reads as anything: the caller compares the text.
 #[inline]
 fn unhex8(digits: &[u8; 8]) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;

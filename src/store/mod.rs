@@ -301,13 +301,13 @@ impl Store {
         }
     }
 
-    /// True when an agent has tasks, finished or not, whoever owns them.
+    /// True when an agent has tasks, finished or not, of any owner.
     pub fn has_tasks_of(&self, agent: AgentIndex) -> bool {
         (0..self.sharding.shards()).any(|at| self.lock(at).has_tasks_of(agent))
     }
 
-    /// Bits that nobody can guess, for the ids that an incarnation of its agent makes for a task
-    /// where nobody draws random ones.
+    /// Unguessable bits, for the ids that an incarnation of its agent makes for a task
+    /// where no random ones are drawn.
     pub fn bits_of(&self, key: TaskKey, incarnation: u32) -> u128 {
         let place = u64::from(key.place) << 32 | u64::from(key.check);
         let half = |half| self.keys.code(FRESH, [place, u64::from(incarnation) << 1 | half]);
@@ -344,7 +344,7 @@ impl Store {
     }
 
     /// The shard and the name there of a scope's context: contexts of two scopes have nothing in
-    /// common. An id that we may have made names its shard, whoever made it; of any other the hash
+    /// common. An id that we may have made names its shard; of any other the hash
     /// does, by other bits than the map inside uses.
     fn context(&self, scope: Scope, context_id: &[u8]) -> (usize, Context) {
         let hash = self.keys.hash(CONTEXT ^ spread(scope), context_id);

@@ -114,7 +114,7 @@ pub(super) struct SaidName<'a> {
     pub name: &'a str,
     /// Who makes the name, where that is known; half of the names may be its own.
     pub maker: Option<&'a str>,
-    /// What whoever keeps the name remembers of it.
+    /// What a cache of the name remembers of it.
     pub hint: Option<&'a NumberHint>,
 }
 
@@ -193,8 +193,8 @@ impl SpaceNames {
 
     /// The number that is remembered of a name, if it has it still.
     ///
-    /// Whoever takes numbers back begins a generation and then looks which are held: either it sees
-    /// this one, or this sees that the hint is old.
+    /// A sweep that takes numbers back begins a generation and then looks which are held: either
+    /// it sees this one, or this sees that the hint is old.
     #[inline]
     pub fn recall(&self, worker: usize, hint: Option<&NumberHint>) -> Option<Number<'_>> {
         let (generation, number) = hint?.get()?;
@@ -281,7 +281,7 @@ impl SpaceNames {
     pub fn close(&self, name: &str) -> Option<u32> {
         let mut table = lock(&self.table);
         table.claimed.insert(name.into());
-        // Whoever learns it later asks the table.
+        // A worker that learns it later asks the table.
         for worker in &self.workers {
             lock(&worker.known).numbers.remove(name);
         }
@@ -289,7 +289,7 @@ impl SpaceNames {
         table.numbers.get(name).copied()
     }
 
-    /// The number of a name, as long as nobody gives it to another.
+    /// The number of a name, as long as it is not given to another.
     pub fn number(&self, name: &str) -> Option<u32> {
         lock(&self.table).numbers.get(name).copied()
     }
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!((enter("a", "one", 0, &[]), enter("a", "two", 0, &[])), (Ok(1), Ok(1)));
         assert_eq!((enter("d", "two", 0, &[]), enter("e", "two", 0, &[])), (Ok(3), Ok(4)));
         assert_eq!(enter("f", "three", 999, &[]), Err(NoNumber::Full));
-        // A name that nothing refers to any more is nobody's.
+        // A name that nothing refers to any more is free.
         assert_eq!(enter("c", "one", 1_000, &[1, 3, 4]), Ok(2));
         assert_eq!(enter("g", "one", 2_000, &[1, 2, 3, 4]), Err(NoNumber::ShareTaken(2)));
         assert_eq!(enter("g", "three", 3_000, &[2, 4]), Ok(1));

@@ -56,14 +56,14 @@ pub struct Page {
     pub page_size: u32,
     /// Matching tasks before paging.
     pub total: u64,
-    /// The newest record of the tasks that were shown; 0: nobody records.
+    /// The newest record of the tasks that were shown; 0: there is no journal.
     pub record: u64,
 }
 
 /// What the tasks of a page may hold, the last one apart.
 ///
-/// A request of some bytes makes us hold the page for who does not read it. All pages together fill
-/// a quarter of `buffers_bytes_max`; each may take an eighth of what is left of it.
+/// A request of some bytes makes us hold the page for a client that does not read it. All pages
+/// together fill a quarter of `buffers_bytes_max`; each may take an eighth of what is left of it.
 pub(super) struct Bound {
     answer_bytes_max: usize,
     pages_bytes_max: usize,

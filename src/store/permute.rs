@@ -2,13 +2,13 @@
 //!
 //! A balanced Feistel network (Luby and Rackoff, 1988). Its round function is multiply-add-shift
 //! with keys of its own in each round, which is strongly universal (Dietzfelbinger, 1996): to
-//! whoever sees two blocks, four such rounds are as good as a random permutation, but for a chance
-//! of about 2^-30 (Vaudenay's decorrelation, 2003).
+//! a client that sees two blocks, four such rounds are as good as a random permutation, but for a
+//! chance of about 2^-30 (Vaudenay's decorrelation, 2003).
 //!
 //! Peers see more blocks, for which there is an argument and no proof: they see them sealed only,
-//! and half of what was sealed with a place are random bits that nobody is told or can choose.
-//! Whoever broke it would learn how many tasks there are; an id would still be 58 bits to guess, or
-//! 42 where it names a node.
+//! and half of what was sealed with a place are random bits that no client is told or can choose.
+//! A client that broke it would learn how many tasks there are; an id would still be 58 bits to
+//! guess, or 42 where it names a node.
 
 /// Four for two blocks. That is a mean over all keys: with four, a few keys let some bits change
 /// others too seldom, and with a fifth none does that was tried.

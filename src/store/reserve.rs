@@ -26,7 +26,7 @@ use crate::{
 /// What a task is reserved with.
 #[derive(Clone, Copy)]
 pub struct NewTask<'a> {
-    /// Whose the task is; nobody else sees it.
+    /// The scope of the task; no other sees it.
     pub scope: Scope,
     /// Which of the programs that have answered for its agent makes it.
     pub incarnation: u32,

@@ -161,7 +161,7 @@ pub(super) enum CountedFor<'s> {
 }
 
 impl Slot {
-    /// Among whose running tasks that of the slot counts; `None`: nobody's.
+    /// Among whose running tasks that of the slot counts; `None`: none.
     #[inline]
     pub fn counted_for(&self) -> Option<CountedFor<'_>> {
         match self.scope.owner {

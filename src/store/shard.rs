@@ -56,7 +56,7 @@ pub(super) const KEPT: usize = 256;
 /// The bits of a scope in all places, for maps and hashes; no other scope has the same.
 #[inline]
 pub(super) fn spread(scope: Scope) -> u64 {
-    // Both steps can be undone. Indexes are given out in order and chosen by nobody.
+    // Both steps can be undone. Indexes are given out in order and not chosen by clients.
     let bits = scope.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits ^ bits >> 32
 }
@@ -148,7 +148,7 @@ impl Shard {
         slots.filter(move |slot| is_of(self.slab[*slot].scope))
     }
 
-    /// True when an agent has tasks here, whoever owns them.
+    /// True when an agent has tasks here, of any owner.
     pub fn has_tasks_of(&self, agent: AgentIndex) -> bool {
         let firsts = self.scopes.all_orders().filter_map(|orders| {
             orders.iter().find_map(|order| order.newest(u64::MAX).next()).map(|(_, slot)| slot)
@@ -363,7 +363,7 @@ impl Shard {
         }
     }
 
-    /// Has a task watched, in place of whoever has watched it before. One that has ended takes the
+    /// Has a task watched, in place of the watch before. One that has ended takes the
     /// place of none: it may come late, from a call that another has overtaken.
     #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
     pub fn watch(&mut self, index: u32, watch: Arc<TaskWatch>) {

@@ -77,7 +77,7 @@ impl Slot {
         self.waiters.as_ref().map_or(&[], |waiters| &waiters.kept)
     }
 
-    /// Whether somebody needs the task who watches it.
+    /// Whether a watcher needs the task.
     pub fn is_held(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.is_needed())
     }
@@ -132,7 +132,7 @@ pub struct StoredTask<'s> {
 }
 
 impl StoredTask<'_> {
-    /// The number of its last record; 0: nobody records.
+    /// The number of its last record; 0: there is no journal.
     #[inline]
     pub fn record(&self) -> u64 {
         self.record

@@ -98,8 +98,8 @@ impl<'a> SpaceName<'a> {
         self.tenant.map(|name| SaidName { maker: self.maker(), ..SaidName::plain(name) })
     }
 
-    /// Who makes the name of the tenant. All strangers are one, whose name no owner has: nobody
-    /// could tell them apart, and they must not take the half that is the owners'.
+    /// Who makes the name of the tenant. All strangers are one, whose name no owner has: they
+    /// cannot be told apart, and must not take the half that is the owners'.
     fn maker(&self) -> Option<&'a str> {
         self.owner.or(self.knows_callers.then_some(""))
     }

@@ -258,7 +258,7 @@ fn the_time_of_a_task_is_that_of_the_monotonic_clock() {
     let now = |mono_ms, unix_ms| Now { mono_ms, unix_ms };
     let keys =
         [1, 2, 3].map(|bits| make(&store, bits, TaskState::Completed, now(50, 1_000_000)).unwrap());
-    // A day forward, then years back: nobody is forgotten for it.
+    // A day forward, then years back: no task is forgotten for it.
     for unix_ms in [86_401_000_000, 5, 0] {
         store.sweep(now(150, unix_ms));
         assert!(keys.iter().all(|key| state(&store, *key).is_some()), "{unix_ms}");

@@ -1,7 +1,7 @@
-//! Who wants to be woken when a task changes: a list of wakers.
+//! The wakers of a task, called when it changes.
 //!
-//! Wakers are taken under the task's lock and woken after it is released: whoever registered before
-//! a change is woken by it, once. Wakers of those who have left are dropped when the list has
+//! Wakers are taken under the task's lock and woken after it is released: a waker registered before
+//! a change is woken by it, once. Wakers of calls that have left are dropped when the list has
 //! doubled, so it holds at most about twice the living.
 
 use std::{sync::Arc, task::Waker};
@@ -56,7 +56,7 @@ impl Waiters {
 
 /// Wakers to wake when this is dropped: declare it before the lock, so that it goes after.
 ///
-/// Most changes wake nobody, and have no list either.
+/// Most changes wake nothing, and have no list either.
 #[derive(Default)]
 pub(super) struct Wakes(Option<SmallVec<[Waker; 4]>>);
 

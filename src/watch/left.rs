@@ -1,7 +1,7 @@
 //! Tasks that have left their store before all of their webhooks have got them.
 //!
 //! Invariants: all retained tasks together hold no more than the limit. A full limit takes from the
-//! owner furthest above its equal share, oldest first. Whoever retains a task names it by its key.
+//! owner furthest above its equal share, oldest first. A retained task is named by its key.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -679,13 +679,16 @@ fn secrets_are_shown_to_nobody() {
             "[[auth.bearer_tokens]]\nname = \"a\"\ntoken = \"\"\n",
             "p.toml:3: auth.bearer_tokens.1.token: has 0 bytes and needs at least 16",
         ),
-        ("[auth]\nask_scopes = true\n", "p.toml:1: auth: nobody is known"),
-        ("[auth]\napi_keys = []\n", "p.toml:1: auth: nobody is known"),
+        ("[auth]\nask_scopes = true\n", "p.toml:1: auth: no caller is known"),
+        ("[auth]\napi_keys = []\n", "p.toml:1: auth: no caller is known"),
         ("[auth.proxy]\n", "p.toml:1: auth.proxy.name_header: must be a string"),
-        ("[auth.certificates]\n", "p.toml:1: auth.certificates: nobody is asked for a certificate"),
+        (
+            "[auth.certificates]\n",
+            "p.toml:1: auth.certificates: no client is asked for a certificate",
+        ),
         (
             "[[auth.api_keys]]\nname = \"a\"\nkey = \"sixteen-bytes-ok\"\n[auth.certificates]\nscopes = [\"x\"]\n",
-            "p.toml:4: auth.certificates: nobody is asked for a certificate",
+            "p.toml:4: auth.certificates: no client is asked for a certificate",
         ),
         (
             "[[auth.issuers]]\nissuer = \"http://a.example\"\n",

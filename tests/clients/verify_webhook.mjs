@@ -5,7 +5,7 @@
 // - `jwksUrl`: the JWT and the signature by Ed25519 (`v1a`) by the keys of the server, whichever of
 //   them the post has, and at least one. `audience` is the origin of the receiver.
 // It returns the claims of the JWT, or null. Beyond that a receiver knows the post's task, its token
-// (X-A2A-Notification-Token), and the ids that it has seen: a server signs for whoever configures it.
+// (X-A2A-Notification-Token), and the ids that it has seen: a server signs for each caller that configures it.
 
 import { createHash, createPublicKey, verify as verifySignature } from "node:crypto";
 

@@ -62,7 +62,7 @@ impl<A: Agent> Server<A> {
                 state: self.task.as_ref().map(|task| task.task().state()),
                 task_id: RawText::parse("task").unwrap(),
                 context_id: RawText::parse("context").unwrap(),
-                request: RequestView::nobody(Scope::of(AgentIndex(0)), [None; 2]),
+                request: RequestView::without_caller(Scope::of(AgentIndex(0)), [None; 2]),
                 now: Now { mono_ms: self.now_ms, unix_ms: self.now_ms },
                 entropy: &mut Same,
                 events: &mut events,
@@ -299,7 +299,7 @@ fn script_says_what_a_reader_makes_of_a_payload() {
     let none = "message task-1: [the message has neither a data part nor a second text]";
     assert_eq!(server.send("m", &asked), [none]);
     let mut without = script(toml);
-    assert_eq!(without.send("m", &data), ["message task-1: [nobody reads here]"]);
+    assert_eq!(without.send("m", &data), ["message task-1: [there is no reader]"]);
 }
 
 #[test]

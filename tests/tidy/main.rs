@@ -201,6 +201,20 @@ fn citations_lead_somewhere() {
 }
 
 #[test]
+fn sentences_name_their_subjects() {
+    let tree = &*TREE;
+    let mut findings = Vec::new();
+    let is_read =
+        |name: &str| name.starts_with("src/") || name == "README.md" || name.starts_with("docs/");
+    // Decisions stay as they were written.
+    let is_record = |name: &str| name.starts_with("docs/adr/");
+    for file in tree.files.iter().filter(|file| is_read(&file.name) && !is_record(&file.name)) {
+        words::people(&file.name, &file.text, &mut findings);
+    }
+    none(&findings);
+}
+
+#[test]
 fn words_of_the_glossary_are_names() {
     let mut findings = Vec::new();
     let code: String = TREE.sources().map(|file| &*file.rust.code).collect();

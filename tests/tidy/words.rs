@@ -32,6 +32,20 @@ pub fn citations(file: &str, text: &str, wire: &str, findings: &mut Vec<Finding>
     }
 }
 
+/// People-words for things, which hide the subject of a sentence (docs/style.md).
+const PEOPLE: [&str; 2] = ["whoever", "nobody"];
+
+/// No line has one of [`PEOPLE`].
+pub fn people(file: &str, text: &str, findings: &mut Vec<Finding>) {
+    for (index, line) in text.lines().enumerate() {
+        let lower = line.to_lowercase();
+        let words = lower.split(|c: char| !c.is_alphanumeric() && c != '_');
+        for word in words.filter(|word| PEOPLE.contains(word)) {
+            find(findings, file, index + 1, format!("\"{word}\": name the client, caller or peer"));
+        }
+    }
+}
+
 /// `§1.2` of `## 1.2 Fingerprints`, `Appendix A` of `# Appendix A. Minimal frames`.
 fn heading(line: &str) -> Option<String> {
     let title = line.strip_prefix('#')?.trim_start_matches('#').trim_start();
@@ -123,6 +137,17 @@ pub fn few_shared_names(names: &BTreeMap<String, Vec<&str>>, findings: &mut Vec<
         let what = format!("{} names of types mean two things: {names:#?}", names.len());
         find(findings, "src", 0, what);
     }
+}
+
+#[test]
+fn a_word_for_people() {
+    let check = |text: &str| {
+        let mut findings = Vec::new();
+        people("src/a.rs", text, &mut findings);
+        findings.len()
+    };
+    assert_eq!(check("// Nobody waits.\nlet x = 1; // Whoever reads it."), 2);
+    assert_eq!(check("// No call waits.\nlet nobody_waits = 1;"), 0);
 }
 
 #[test]

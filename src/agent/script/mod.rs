@@ -95,7 +95,8 @@ impl Script {
         Ok(Script { profile: agent.into(), rules, reader: None })
     }
 
-    /// Gives it what its `parse` steps read payloads with; without it they say that nobody reads.
+    /// Gives it what its `parse` steps read payloads with; without it they say that there is no
+    /// reader.
     #[must_use]
     pub fn with_reader(self, reader: PayloadReader) -> Script {
         Script { reader: Some(reader), ..self }
@@ -121,7 +122,7 @@ impl Script {
         let said = match (self.reader, payload) {
             (Some(reader), Some(payload)) => reader(&words, payload),
             (Some(_), None) => "the message has neither a data part nor a second text".to_owned(),
-            (None, _) => "nobody reads here".to_owned(),
+            (None, _) => "there is no reader".to_owned(),
         };
         match Json::parse(&said) {
             Ok(json) => PartsBuf::new().data(json),

@@ -192,7 +192,7 @@ fn two_issuers_have_two_alices() {
     let second = of(&two, r#""https://two.example""#).unwrap();
     assert_eq!((first.name(), second.name()), ("alice", "alice"));
     assert!(first.owner() != second.owner() && first.issuer() == ISSUER);
-    // Neither speaks for the other, and nobody else speaks.
+    // Neither speaks for the other, and no other speaks.
     assert!(of(&one, r#""https://two.example""#).is_err());
     assert!(of(&two, r#""https://issuer.example""#).is_err());
     let unknown = AuthRefusal::Wrong("the issuer of the token is not known");
@@ -459,7 +459,7 @@ fn owners_are_vouched_for_as_long_as_a_credential_can_name_them() {
     };
     let owners = [
         owner(CredentialKind::ApiKey, "", "robot"),
-        owner(CredentialKind::Jwt, ISSUER, "whoever"),
+        owner(CredentialKind::Jwt, ISSUER, "anyone"),
         owner(CredentialKind::Proxy, "", "jane"),
         owner(CredentialKind::Certificate, "CN=CA with blanks", "c"),
     ];

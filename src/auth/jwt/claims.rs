@@ -59,9 +59,9 @@ pub(super) fn check_time(claims: &Claims, now_unix_ms: u64) -> Result<u64, Token
 
 /// Who the token says calls.
 pub(super) fn principal(claims: &Claims, rules: &TokenRules) -> Result<PrincipalBuf, &'static str> {
-    let name = claims.get(&rules.name_claim).ok_or("the token does not say who calls")?;
+    let name = claims.get(&rules.name_claim).ok_or("the token has no name of its caller")?;
     let name = name.as_str().filter(|name| is_name(name));
-    let name = name.ok_or("the token does not say who calls by a plain name")?;
+    let name = name.ok_or("the name of the caller in the token is not a plain one")?;
     Ok(PrincipalBuf {
         kind: CredentialKind::Jwt,
         issuer: rules.issuer.clone(),

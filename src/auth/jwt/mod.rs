@@ -1,6 +1,6 @@
 //! Tokens that an issuer has signed: JWT (RFC 7519) as JWS (RFC 7515), under the rules of RFC 8725.
 //!
-//! Law: whoever is trusted is configured, with the keys that prove it; a token only chooses among
+//! Law: trusted issuers are configured, with the keys that prove it; a token only chooses among
 //! them. A signature is verified before a claim is believed, and whatever is not known to be right
 //! is refused: an expired token before its signature is verified, since that would change nothing.
 //! The time is an argument, and no reason says anything of a secret.
@@ -66,7 +66,7 @@ impl TokenRules {
 /// Who a token proves to call.
 #[derive(Clone, Debug)]
 pub struct VerifiedToken {
-    /// Who calls.
+    /// The caller.
     pub principal: PrincipalBuf,
     /// It ends then, the leeway included, in ms since the Unix epoch.
     pub expires_unix_ms: u64,

@@ -123,7 +123,7 @@ fn is_token_type(kind: &str) -> bool {
 }
 
 /// Nothing that a file system, a shell or a line of a log would read in a way of its own. Keys are
-/// looked up in memory, so it protects whoever copies the name somewhere.
+/// looked up in memory, so it protects logs that copy the name.
 fn is_plain_name(kid: &str) -> bool {
     let is_path = kid.contains(['/', '\\']) || kid.contains("..");
     !kid.is_empty() && !is_path && !kid.chars().any(char::is_control)

@@ -1,9 +1,9 @@
 //! Keys of an issuer behind a URL: a JWK set, or the metadata that names one (OpenID Connect
 //! Discovery 1.0 §4, RFC 8414).
 //!
-//! Laws: nothing here blocks or fetches. Who verifies asks [`RemoteKeys::poll`]; whoever has
+//! Laws: nothing here blocks or fetches. A verifier asks [`RemoteKeys::poll`]; the driver that has
 //! sockets asks [`RemoteKeys::next_fetch`] what to fetch. One fetch is under way at a time,
-//! whoever waits. Keys are never given up because the issuer is down.
+//! the waiting verifiers. Keys are never given up because the issuer is down.
 
 mod fetch;
 mod place;
@@ -69,9 +69,9 @@ struct RemoteState {
     kids_refused: Vec<SecretDigest>,
     /// Who waits, and for whom: the bits of its peer.
     waiters: Vec<(Waker, Option<u128>)>,
-    /// Whoever fetches.
+    /// Wakes the fetcher.
     fetcher: Option<Waker>,
-    /// Other rules took their place; nobody is let in by them any more.
+    /// Other rules took their place; no caller is admitted by them any more.
     is_closed: bool,
 }
 
@@ -97,7 +97,7 @@ pub struct KeyStatus {
     pub problem: Option<String>,
 }
 
-/// What whoever fetches does next.
+/// What the fetcher does next.
 #[derive(Debug)]
 pub enum NextFetch {
     /// This.
@@ -139,7 +139,7 @@ impl RemoteKeys {
         Ok(RemoteKeys { issuer, place, url, is_plain, refresh_ms, state })
     }
 
-    /// The same keys, by which nobody was let in yet.
+    /// The same keys, by which no caller was admitted yet.
     pub(super) fn anew(&self) -> RemoteKeys {
         let state = {
             let state = self.state();
@@ -163,7 +163,7 @@ impl RemoteKeys {
         }
     }
 
-    /// From now on nobody is let in by these keys; who was, no longer is.
+    /// From now on no caller is admitted by these keys, and those that were are released.
     pub(super) fn close(&self) {
         let woken = {
             let mut state = self.state();
@@ -196,7 +196,7 @@ impl RemoteKeys {
         }
     }
 
-    /// The keys. Only the first ones are waited for; when they cannot be fetched, nobody waits
+    /// The keys. Only the first ones are waited for; when they cannot be fetched, no caller waits
     /// until they are there.
     ///
     /// # Errors
@@ -277,7 +277,7 @@ impl RemoteKeys {
             if now.mono_ms < until_ms {
                 return NextFetch::Wait(until_ms);
             }
-            // Whoever fetched it is gone, or too slow.
+            // The fetcher is gone, or too slow.
             let woken = state.fail(number, now, "it took too long".to_owned());
             let due_ms = state.due_ms;
             drop(state);
@@ -354,7 +354,7 @@ impl RemoteState {
         Poll::Pending
     }
 
-    /// Nobody waits for it any longer.
+    /// No caller waits for it any longer.
     fn end_fetch(&mut self) -> Vec<Waker> {
         (self.under_way, self.newer_until_ms) = (None, None);
         std::mem::take(&mut self.waiters).into_iter().map(|(wake, _)| wake).collect()

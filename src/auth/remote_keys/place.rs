@@ -20,7 +20,7 @@ pub enum KeyPlace {
 pub enum KeyPlaceError {
     /// It is no absolute URL of `http` or `https` with a host, or it has a password.
     Url,
-    /// It is neither `https` nor on this machine: anybody on the way could say who calls.
+    /// It is neither `https` nor on this machine: a host on the way could forge callers.
     PlainHttp,
 }
 

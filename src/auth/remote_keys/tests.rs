@@ -49,7 +49,7 @@ fn fetch(keys: &Arc<RemoteKeys>, mono_ms: u64, content: Vec<u8>) {
 }
 
 fn ready(keys: &Arc<RemoteKeys>, mono_ms: u64) -> Arc<TokenKeys> {
-    match keys.poll(at(mono_ms), nobody(Waker::noop())) {
+    match keys.poll(at(mono_ms), no_caller(Waker::noop())) {
         Poll::Ready(Ok(keys)) => keys,
         other => panic!("{other:?}"),
     }
@@ -76,8 +76,8 @@ fn keys_are_fetched_once_for_all_who_wait() {
     for count in &counts {
         let waker = Waker::from(Arc::clone(count));
         assert!(
-            keys.poll(at(0), nobody(&waker)).is_pending()
-                && keys.poll(at(1), nobody(&waker)).is_pending()
+            keys.poll(at(0), no_caller(&waker)).is_pending()
+                && keys.poll(at(1), no_caller(&waker)).is_pending()
         );
     }
     let fetch = next(&keys, 1).unwrap();
@@ -108,8 +108,8 @@ fn issuer_peer_waiters_max() {
     assert!(waits(0, "2001:db8::1") && waits(ISSUER_PEER_WAITERS_MAX, "192.0.2.1"));
 }
 
-/// Somebody of whom nothing is known.
-fn nobody(wake: &Waker) -> KeyWaiter<'_> {
+/// A caller of which nothing is known.
+fn no_caller(wake: &Waker) -> KeyWaiter<'_> {
     KeyWaiter { wake, address: None }
 }
 
@@ -118,31 +118,31 @@ fn issuer_waiters_max() {
     let keys = remote();
     let wakers: Vec<Waker> = (0..=1_024).map(|_| Waker::from(Arc::<Count>::default())).collect();
     let (last, rest) = wakers.split_last().unwrap();
-    assert!(rest.iter().all(|waker| keys.poll(at(0), nobody(waker)).is_pending()));
+    assert!(rest.iter().all(|waker| keys.poll(at(0), no_caller(waker)).is_pending()));
     assert!(matches!(
-        keys.poll(at(0), nobody(last)),
+        keys.poll(at(0), no_caller(last)),
         Poll::Ready(Err(AuthRefusal::Unavailable { .. }))
     ));
-    assert!(keys.poll(at(0), nobody(&rest[0])).is_pending());
+    assert!(keys.poll(at(0), no_caller(&rest[0])).is_pending());
 }
 
 #[test]
 fn nobody_waits_longer_than_issuer_wait_ms() {
-    // Nobody fetches at all.
+    // There is no fetcher.
     let keys = remote();
-    assert!(keys.poll(at(10), nobody(Waker::noop())).is_pending());
-    assert!(keys.poll(at(5_009), nobody(Waker::noop())).is_pending());
-    assert_eq!(keys.poll(at(5_010), nobody(Waker::noop())).map(Result::err), unreadable(1));
-    // Whoever fetches does not come back, and does too late.
+    assert!(keys.poll(at(10), no_caller(Waker::noop())).is_pending());
+    assert!(keys.poll(at(5_009), no_caller(Waker::noop())).is_pending());
+    assert_eq!(keys.poll(at(5_010), no_caller(Waker::noop())).map(Result::err), unreadable(1));
+    // The fetcher does not come back, and does too late.
     let keys = remote();
     let count = Arc::<Count>::default();
-    assert!(keys.poll(at(10), nobody(&Waker::from(Arc::clone(&count)))).is_pending());
+    assert!(keys.poll(at(10), no_caller(&Waker::from(Arc::clone(&count)))).is_pending());
     let lost = next(&keys, 10).unwrap();
     assert_eq!(due(&keys, 5_009), 5_010);
     assert_eq!(due(&keys, 5_010), 6_010);
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
     assert!(lost.end(at(5_011), document(set("a", 1))).is_none());
-    assert_eq!(keys.poll(at(5_011), nobody(Waker::noop())).map(Result::err), unreadable(1));
+    assert_eq!(keys.poll(at(5_011), no_caller(Waker::noop())).map(Result::err), unreadable(1));
     assert_eq!(keys.status().problem.as_deref(), Some("it took too long"));
     fetch(&keys, 6_010, set("a", 1));
     assert_eq!(ready(&keys, 6_010).len(), 1);
@@ -190,7 +190,7 @@ fn a_key_that_is_gone_lets_go_whoever_it_let_in() {
     let last = only(&ready(&keys, 2_400_000));
     keys.close();
     assert!(last.is_withdrawn());
-    assert_eq!(keys.poll(at(0), nobody(Waker::noop())).map(Result::err), unreadable(3_000));
+    assert_eq!(keys.poll(at(0), no_caller(Waker::noop())).map(Result::err), unreadable(3_000));
 }
 
 /// That keys cannot be fetched, with the time of the next attempt.
@@ -204,11 +204,11 @@ fn unknown_kids_ask_the_issuer_once_in_issuer_kid_ms() {
     fetch(&keys, 0, set("a", 1));
     let seen = ready(&keys, 0);
     let newer = |seen: &Arc<TokenKeys>, kid: &str, ms| {
-        keys.poll_newer(seen, kid, at(ms), nobody(Waker::noop()))
+        keys.poll_newer(seen, kid, at(ms), no_caller(Waker::noop()))
     };
     assert!(newer(&seen, "b", 1).is_pending() && newer(&seen, "c", 2).is_pending());
     fetch(&keys, 2, set("b", 2));
-    // Whoever waited looks at what came.
+    // The waiting caller looks at what came.
     let Poll::Ready(Ok(second)) = newer(&seen, "b", 3) else { panic!("no newer keys") };
     assert!(second.has_name("b"));
     // A kid that the fetch did not bring is wrong, one that was shown later is not known.
@@ -230,12 +230,12 @@ fn unknown_kids_ask_the_issuer_once_in_issuer_kid_ms() {
         };
         assert_eq!(refused, expected, "{kid}");
     }
-    // While the issuer is down nobody can tell.
+    // While the issuer is down the answer is unknown.
     assert!(newer(&third, "x", 400_000).is_pending());
     let failed = next(&keys, 400_000).unwrap().end(at(400_001), Err("it is down".to_owned()));
     assert!(failed.is_none());
     assert_eq!(newer(&third, "x", 400_002).map(Result::err), unreadable(1));
-    // Nobody fetches: no one waits longer than for the first keys.
+    // No fetcher: no caller waits longer than for the first keys.
     assert!(newer(&third, "x", 500_000).is_pending() && newer(&third, "x", 504_999).is_pending());
     assert!(newer(&third, "x", 505_000).is_ready());
 }
@@ -246,7 +246,7 @@ fn issuer_kids_asked_max() {
     fetch(&keys, 0, set("a", 1));
     let seen = ready(&keys, 0);
     let newer = |seen: &Arc<TokenKeys>, kid: usize, ms| {
-        keys.poll_newer(seen, &kid.to_string(), at(ms), nobody(Waker::noop()))
+        keys.poll_newer(seen, &kid.to_string(), at(ms), no_caller(Waker::noop()))
     };
     for kid in 0..2 * ISSUER_KIDS_ASKED_MAX {
         assert!(newer(&seen, kid, 1).is_pending());

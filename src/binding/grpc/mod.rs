@@ -6,7 +6,7 @@
 //!
 //! In scope: A2A 1.0 and 0.3, JSON in messages (a2a_rust), health, reflection, whose streams the
 //! driver keeps (`net/http2/services.rs`), and gzip: of requests, and of long answers that are no
-//! streams. Out of scope: services of anybody else.
+//! streams. Out of scope: other services.
 
 mod card;
 mod card_security;
@@ -75,7 +75,7 @@ pub fn is_media(content_type: &[u8]) -> bool {
 }
 
 /// Bytes that the message of a call has at most: little is asked of the services that every gRPC
-/// server has, and by anybody.
+/// server has, and by any client.
 pub fn message_bytes_max(path: &str, limits: &Limits) -> usize {
     match path.starts_with("/grpc.") {
         true => limits.body_bytes_max.min(SERVICE_MESSAGE_BYTES_MAX),

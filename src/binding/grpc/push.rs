@@ -1,4 +1,4 @@
-//! Push configurations over gRPC: the requests about them, and what is said of them (wire §4.2).
+//! Push configurations over gRPC: the requests about them, and their answers (wire §4.2).
 
 use crate::{
     dialect::{ReadCx, push_ids, push_name},
@@ -277,7 +277,7 @@ fn resource(cx: &ReadCx<'_>, value: Value<'_>, said: &mut PushFields<'_>) -> Res
     Ok(())
 }
 
-/// Appends what is said of configurations; credentials never are.
+/// Appends configurations, without credentials.
 pub(super) fn reply(writer: &mut Writer<'_>, generation: Generation, reply: &PushReply<'_>) {
     // The lists of both generations are numbered alike.
     use v1::list_task_push_notification_configs_response as list;
@@ -355,7 +355,7 @@ mod tests {
         out
     }
 
-    /// What is said of a request: the call, or what is wrong with it.
+    /// The reading of a request: the call, or what is wrong with it.
     fn said(generation: Generation, op: Op, body: &[u8]) -> String {
         let (limits, mut pack) = (Limits::default(), Vec::new());
         let cx = ReadCx {

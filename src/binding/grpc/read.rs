@@ -184,7 +184,7 @@ fn send_options<'p>(
     }
     let at_once = match generation {
         Generation::V1 => last,
-        // Wire §1.5: `blocking` has no presence; whoever configures anything has set it.
+        // Wire §1.5: `blocking` has no presence; a request with a configuration has set it.
         Generation::V01 | Generation::V03 => !last,
     };
     if at_once {

@@ -50,7 +50,7 @@ pub enum Code {
     Internal = 13,
     /// Not now.
     Unavailable = 14,
-    /// Nobody is known to call.
+    /// The caller is not authenticated.
     Unauthenticated = 16,
 }
 

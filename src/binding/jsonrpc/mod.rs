@@ -103,7 +103,7 @@ fn single(
     }
 }
 
-/// Answers what is no call, or a call of which nobody wants to hear.
+/// Answers what is no call, or a notification.
 #[cold]
 fn refuse(cx: &mut CallContext<'_>, refused: Rejected<'_>) -> Handled {
     match refused {

@@ -22,7 +22,7 @@ use super::format;
 pub(super) struct Heading<'r, 'p> {
     pub(super) method: &'static Method,
     pub(super) request: &'r RpcRequest<'p>,
-    /// True: nobody hears what becomes of the call, or what is wrong with it.
+    /// True: the client gets no result of the call, or what is wrong with it.
     pub(super) is_silent: bool,
 }
 

@@ -34,13 +34,13 @@ use media::is_read;
 use path::RestResource;
 
 /// RFC 9111 §3: a cache may keep what a GET says, and guess for how long. A task changes, and
-/// concerns whoever asked.
+/// concerns the caller.
 const NO_STORE: FieldLines<'static> = field_lines!("Cache-Control": "no-store");
 
 /// Where a request goes.
 #[derive(Clone, Copy)]
 pub struct RestTarget<'r> {
-    /// Who is meant.
+    /// The addressed agent.
     pub at: RouteTarget<'r>,
     /// What is named below it.
     pub resource: RestResource<'r>,

@@ -40,7 +40,7 @@ pub struct Upgrade {
     fields: Box<[KeptField]>,
     /// Where it was opened from, if that was said by hops that are believed.
     forwarded: Option<IpAddr>,
-    /// Who has opened it.
+    /// The caller that opened it.
     admission: Admitted,
 }
 
@@ -108,7 +108,7 @@ impl Upgrade {
         self.forwarded
     }
 
-    /// Who has opened it, and calls.
+    /// The caller that opened it.
     pub fn admission(&self) -> &Admitted {
         &self.admission
     }

@@ -154,8 +154,8 @@ impl Session {
         (true, cx.writer.record)
     }
 
-    /// Writes what is ready of everything that waits, until `out` holds `room` bytes. Whoever is
-    /// stopped by that goes last the next time. Says which record what was written shows.
+    /// Writes what is ready of everything that waits, until `out` holds `room` bytes. A call
+    /// that is stopped by that goes last the next time. Says which record what was written shows.
     pub fn poll(
         &mut self,
         service: &dyn Service,

@@ -168,10 +168,10 @@ pub fn client_tls(settings: &Settings) -> Result<ClientTls, CommandFailure> {
 
 /// The command line's specification, §6.5 and §12.1: never silently.
 fn warn_insecure(settings: &Settings) {
-    warn("--insecure: certificates are not verified; anybody on the way can read and change this");
+    warn("--insecure: certificates are not verified; any host on the way can read and change this");
     let mut credentials = CREDENTIALS.iter().filter(|name| settings.text(name).is_some());
     if credentials.next().is_some() || settings.list("svc-param").next().is_some() {
-        warn("--insecure: SECURITY: a credential is sent to a server that may be anybody");
+        warn("--insecure: SECURITY: a credential is sent to an unverified server");
     }
 }
 

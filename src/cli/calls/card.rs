@@ -196,7 +196,7 @@ fn show(
             if is_valid {
                 tell("the card is valid\n");
             }
-            // Whoever reads the card sees that there is none.
+            // A reader of the card sees that there is none.
             if outcome != SignatureOutcome::Absent {
                 tell(&format!("Signature: {}\n", one_line(&signature)));
             }

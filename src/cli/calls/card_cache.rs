@@ -3,7 +3,7 @@
 //! Law: a card is kept where its server lets it be, together with what its server said of it. It is
 //! used without a question only while that says so; else the server is asked whether it has
 //! changed. Nothing secret is kept: a card that was asked for with more than every request for a
-//! public card has is left alone, one of a server that nobody looked at (`--insecure`) as well, and
+//! public card has is left alone, one of an unverified server (`--insecure`) as well, and
 //! who is believed and who asks are a part of the place. What is no card is none here. A cache that
 //! cannot be read or written is none.
 
@@ -84,7 +84,7 @@ impl KeptCards {
         let (Some(folder), Ok(url)) = (&settings.folder, HttpOrigin::parse(&url)) else {
             return Ok(None);
         };
-        // Whose certificate nobody looks at may be anybody.
+        // A server without a verified certificate may be any host.
         if !settings.is_on("card-cache")? || settings.is_on("insecure")? {
             return Ok(None);
         }

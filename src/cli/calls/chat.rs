@@ -2,7 +2,7 @@
 //!
 //! Law: at a terminal a prompt stands on stderr and the agent's words alone on stdout, and behind
 //! the last of them how to go on; from a pipe lines are taken until its end and events are shown as
-//! `send --stream` does. Where the output is no terminal nobody is asked for anything.
+//! `send --stream` does. Where the output is no terminal there are no prompts.
 
 use std::{
     io::{self, BufRead, IsTerminal, Write},
@@ -27,7 +27,7 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Talks until the input ends.
 ///
 /// # Errors
-/// A [`CommandFailure`]: there is nobody to ask, a line cannot be read, or, where nobody is asked,
+/// A [`CommandFailure`]: there is no terminal, a line cannot be read, or, without prompts,
 /// a turn could not be taken.
 pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), CommandFailure> {
     let is_asked = io::stdin().is_terminal();

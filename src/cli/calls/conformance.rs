@@ -117,7 +117,7 @@ impl ConformanceReport {
             true => Pass,
             false => Fail(format!("the task is {}", state_word(state))),
         };
-        const WAITS: &str = "who waits is answered when the task has ended or wants something";
+        const WAITS: &str = "a waiting call is answered when the task has ended or wants something";
         self.note("CORE-EXECUTION-MODE-001", WAITS, outcome);
         let again = agent.client.send(&request).await.map_err(|error| name(on, error));
         let outcome = match again {
@@ -216,7 +216,7 @@ impl ConformanceReport {
                     times if !times.is_sorted_by(|a, b| a >= b) => {
                         Fail("the oldest comes first".to_owned())
                     }
-                    _ if artifacts => Fail("artifacts came that nobody asked for".to_owned()),
+                    _ if artifacts => Fail("artifacts came that were not asked for".to_owned()),
                     _ => Pass,
                 }
             }

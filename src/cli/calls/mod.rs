@@ -90,7 +90,7 @@ pub fn run(
 }
 
 async fn call(path: &str, on: &mut Invocation<'_>) -> Result<(), CommandFailure> {
-    // What is wrong with the message is said before anybody is called.
+    // What is wrong with the message is reported before a call is made.
     let request = if path == "send" { Some(send::request(on)?) } else { None };
     understood(path, on)?;
     unused::warn_of_tenant(on);
@@ -119,7 +119,7 @@ async fn call(path: &str, on: &mut Invocation<'_>) -> Result<(), CommandFailure>
     }
 }
 
-/// What is said wrongly is refused before anybody is called: behind a message that went out, it
+/// Wrong arguments are refused before a call is made: behind a message that went out, it
 /// would hide what became of it.
 fn understood(path: &str, on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let waits = on.settings.waits()?;

@@ -163,7 +163,7 @@ impl FollowedStream {
         say(&output.text);
     }
 
-    /// Ends the events that were shown: whoever saw the last one only knows the task and its state.
+    /// Ends the events that were shown: the last one alone tells the task and its state.
     pub fn end(&mut self, on: &Invocation<'_>) {
         if on.is_talk {
             say(&self.talk.end());

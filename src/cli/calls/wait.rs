@@ -20,7 +20,7 @@ use super::{
     show::FollowedStream,
 };
 
-/// The first pause of a wait that nobody gave an interval for.
+/// The first pause of a wait without a set interval.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause of a wait whose server cannot be reached.
 const LOST_PAUSE_MAX: Duration = Duration::from_secs(30);

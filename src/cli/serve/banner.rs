@@ -64,13 +64,13 @@ fn push(is_wanted: bool, is_on: bool) -> &'static str {
         (_, true) => "webhooks are posted (docs/guide/webhooks.md)",
         (false, false) => "webhooks are off",
         (true, false) => {
-            "webhooks are off: anybody reaches this server, and nobody is known \
-             (push.anonymous = true has them all the same)"
+            "webhooks are off: other machines reach this server, and callers are not authenticated \
+             (push.anonymous = true allows webhooks)"
         }
     }
 }
 
-/// One number, and what it is made of for whoever asks.
+/// One number, and its parts if they are asked for.
 fn memory(limits: &Limits, workers: usize, is_secure: bool, shows_terms: bool) -> String {
     let sum = bytes(limits.memory_bytes_max(workers, is_secure));
     if !shows_terms {

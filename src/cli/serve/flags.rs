@@ -40,7 +40,7 @@ const ROWS: &[Row] = &[
         "trust-forwarded",
         "",
         "Cards believe X-Forwarded-Proto, -Host, -Port and -Prefix: only behind a proxy that sets \
-         them and that nobody can pass by",
+         them and that no client can bypass",
     ),
     ("workers", "N", "Threads [default: one per core]"),
     (
@@ -84,8 +84,8 @@ const ROWS: &[Row] = &[
     (
         "extended-card",
         "",
-        "The extended agent card is served to everybody [default: to callers alone where they are \
-         known, whatever is said here, and else to nobody]",
+        "Serves the extended agent card to every client [default: off; where callers are \
+         authenticated it is served to them alone, whatever is set here]",
     ),
     ("no-extended-card", "", "Takes back what --extended-card or the configuration says of it"),
     ("ws-origin", "ORIGIN", "Pages of this origin may open WebSockets, * for any; may be repeated"),
@@ -144,9 +144,11 @@ fn config() -> Command {
         .subcommand_required(true)
         .subcommand(Command::new("check").about("Say whether it is good, or what is wrong with it"))
         .subcommand(Command::new("schema").about("Print the JSON Schema of the file"))
-        .subcommand(Command::new("show").about(
-            "Show what holds, and who said so: a flag, the environment, the file, or nobody",
-        ))
+        .subcommand(
+            Command::new("show").about(
+                "Show each value in force and its source: flag, environment, file, or default",
+            ),
+        )
 }
 
 fn arg(row: &Row) -> Arg {

@@ -50,7 +50,7 @@ pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
     let is_extended = made.is_extended;
     let greet = |running: &Running| {
         if is_extended {
-            warn("--extended-card: anybody is shown the extended card");
+            warn("--extended-card: every client is shown the extended card");
         }
         if let Some(callers) = &made.callers {
             let fetching = running.fetch_keys(Arc::clone(callers), HttpClientOptions::default());

@@ -72,7 +72,7 @@ pub struct Places {
     rows: Vec<(String, String)>,
     /// How a message is sent to `/`.
     root: Option<FirstCall>,
-    /// The extensions without which the agent at `/` answers nobody.
+    /// The extensions without which the agent at `/` answers no call.
     required: Vec<String>,
     /// What a call of the agent at `/` needs of its user.
     credential: Option<OwnCredential>,

@@ -34,10 +34,10 @@ What stands under a heading, but --stream, can be said by a variable or in a .en
 (or --config FILE), that over ~/.config/a2a-cli/.env. What holds, and who said it: peregrine \
 config show.";
 
-/// Who said what a setting is; whoever stands further down wins.
+/// The source of a setting; one further down wins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingSource {
-    /// Nobody: it is built in.
+    /// None: it is built in.
     BuiltIn,
     /// The file of the user.
     Global(PathBuf),
@@ -164,7 +164,7 @@ impl Settings {
         self.redaction.get_or_init(redaction).clone()
     }
 
-    /// The values that nobody may be shown, and what of them is a secret by itself.
+    /// The values that must not be shown, and what of them is a secret by itself.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let rows = SETTINGS.iter().zip(&self.held).filter(|(setting, _)| setting.kind.is_secret());
         let values = rows.flat_map(|(setting, held)| {
@@ -211,7 +211,7 @@ fn in_files(setting: &Setting, files: &[(EnvFile, FileRank)]) -> Option<HeldSett
     })
 }
 
-/// What nobody may be shown of a value: servers repeat a password without its name, and a token
+/// What must not be shown of a value: servers repeat a password without its name, and a token
 /// without its scheme.
 fn secrets_in<'v>(setting: &str, value: &'v str) -> [&'v str; 2] {
     let behind = |text: &'v str, sign| text.split_once(sign).map_or("", |(_, behind)| behind);

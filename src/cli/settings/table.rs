@@ -11,7 +11,7 @@ pub struct Setting {
     pub name: &'static str,
     /// What its value is called; empty: a switch.
     pub value: &'static str,
-    /// What holds when nobody says anything; empty: nothing.
+    /// What holds when nothing is set; empty: nothing.
     pub default: &'static str,
     /// How it may be said, and shown.
     pub kind: SettingKind,
@@ -24,11 +24,11 @@ pub struct Setting {
 pub enum SettingKind {
     /// By flag, environment and file; one value.
     Plain,
-    /// The same, and its value is shown to nobody.
+    /// The same, and its value is never shown.
     Secret,
     /// As a list, in order; separated by this in the environment and in files.
     List(char),
-    /// The same, and its values are shown to nobody.
+    /// The same, and its values are never shown.
     SecretList(char),
     /// By flag alone.
     FlagOnly,
@@ -37,7 +37,7 @@ pub enum SettingKind {
 }
 
 impl SettingKind {
-    /// True: its value is shown to nobody.
+    /// True: its value is never shown.
     pub fn is_secret(self) -> bool {
         matches!(self, Secret | SecretList(_))
     }

@@ -113,7 +113,7 @@ impl Settings {
             }
             (true, true) => Ok(of_wait > of_async),
             (true, false) => Ok(false),
-            // Not to wait is said either way; whoever stands higher wins here as well.
+            // Not to wait is said either way; a higher source wins here as well.
             (false, false) => Ok(self.text("wait").is_none() || of_async > of_wait),
             (false, true) => Ok(true),
         }

@@ -1,7 +1,7 @@
 //! An object of a card and where it stands, so that an error can name a member.
 //!
 //! Law: a member is found under its name in JSON or in the proto (A2A 1.0 §5.5, wire §1.7); `null`
-//! is absent. Whoever asks for a text gets numbers and flags as text.
+//! is absent. Read as text, numbers and flags are text.
 
 use std::borrow::Cow;
 

@@ -209,7 +209,7 @@ fn skills(card: &CardObject<'_>) -> Result<Vec<CardSkill>, CardError> {
 
 fn signatures(card: &CardObject<'_>) -> Result<Vec<CardSignature>, CardError> {
     let signatures = card.list("signatures")?.into_iter().map(|(member, value)| {
-        // One that is no object stays as one that nobody can verify.
+        // One that is no object stays as one that cannot be verified.
         let Some(one) = CardObject::of(&member, value) else { return CardSignature::default() };
         CardSignature {
             protected: one.text("protected").unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! How callers prove who they are (A2A 1.0 §4.5), in the form of 1.0.
 //!
-//! Law: a scheme that nobody here knows stays on the card: what requires it is not free of charge.
+//! Law: an unknown scheme stays on the card: what requires it is not free of charge.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 /// Schemes by their names.
 pub type SecuritySchemes = BTreeMap<String, SecurityScheme>;
 
-/// One way to prove who calls (A2A 1.0 §4.5.1).
+/// One way to authenticate (A2A 1.0 §4.5.1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum SecurityScheme {
     /// A key in a field, in the query or in a cookie.

@@ -1,4 +1,4 @@
-//! Fields of the caller that prove who calls, by their names.
+//! Credential fields of the caller, by their names.
 //!
 //! Law: a field that may hold a credential goes where credentials may go and nowhere else. A name
 //! that only looks like one costs its caller a word of permission; one that is missed costs a
@@ -42,7 +42,7 @@ const WORDS: &[&str] = &["auth", "bearer", "key", "otp", "pin", "sid", "sign", "
 /// Names that have such a word and hold no credential.
 const HARMLESS: &[&str] = &["idempotency-key"];
 
-/// Whether a field of this name proves who calls: `Authorization`, `Proxy-Authorization`, `Cookie`,
+/// Whether a field of this name is a credential: `Authorization`, `Proxy-Authorization`, `Cookie`,
 /// `X-Api-Key`, `X-Auth-Token` and the like.
 pub(super) fn names_credential(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();

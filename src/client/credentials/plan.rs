@@ -161,7 +161,7 @@ fn fitting<'c>(
         Some(SecurityScheme::Http(_)) => None,
         Some(SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_)) => token(),
         Some(SecurityScheme::MutualTls(_)) => given.has_certificate.then_some(Use::Certificate),
-        // An API key without a place: nobody knows where it belongs.
+        // An API key without a place: it is unknown where it belongs.
         Some(SecurityScheme::Unknown(kind)) if kind == "apiKey" => None,
         // Schemes of 0.1 have names alone; a token has one place.
         Some(SecurityScheme::Unknown(_)) | None => token(),
@@ -419,7 +419,7 @@ mod tests {
         let allows = Credentials { allows_other_origins: true, ..all() };
         assert_eq!(to("https://far", false, &allows), Ok(false));
         assert!(to("http://far", false, &allows).is_err());
-        // Nobody minds where nothing goes.
+        // Where nothing goes, anything will do.
         let free = card("", "[]");
         assert!(plan(&free, &Credentials::default(), &origin("http://far"), false).is_ok());
     }

@@ -1,4 +1,4 @@
-//! Texts that nobody may read by accident.
+//! Texts that must not be shown by accident.
 
 use std::{fmt, sync::Arc};
 

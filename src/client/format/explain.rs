@@ -1,4 +1,4 @@
-//! What the client makes of a payload, as JSON for whoever wants to try its readers.
+//! What the client makes of a payload, as JSON, to try its readers.
 
 use crate::{
     binding::interfaces::Binding,

@@ -77,7 +77,7 @@ impl Format {
         bytes: &[u8],
         (bytes_max, limit): (usize, &'static str),
     ) -> Result<Option<Range<usize>>, TransportError> {
-        const COMPRESSED: &str = "a message of gRPC is compressed, which nobody asked for";
+        const COMPRESSED: &str = "a message of gRPC is compressed, which was not asked for";
         match frame::look(bytes, bytes_max) {
             Framed::Partial(_) => Ok(None),
             Framed::Whole(length) => Ok(Some(frame::PREFIX..frame::PREFIX + length)),

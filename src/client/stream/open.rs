@@ -107,7 +107,7 @@ pub(super) struct OpeningStream {
     attempts: Attempts,
     /// True: the server has named a version, which it is asked in.
     has_changed_version: bool,
-    /// When it is opened; `None`: it is open, or somebody has dropped who was opening it.
+    /// When it is opened; `None`: it is open, or its opener was dropped.
     next_ms: Option<u64>,
 }
 

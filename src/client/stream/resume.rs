@@ -56,7 +56,7 @@ impl<T: Transport> ClientStream<T> {
             self.attempts = 0;
         }
         // A server that ends its streams early twice has nothing to say in them, and one that was
-        // taken up so often without a word says it to whoever asks.
+        // taken up so often without a word reports it to its caller.
         if self.attempts >= ATTEMPTS_MAX || cause.is_none() && self.attempts > 1 {
             self.source = EventOrigin::Polling;
             return Ok(());
@@ -143,7 +143,7 @@ impl<T: Transport> ClientStream<T> {
                 read
             }
             Err(error) if error.is_for_now() => Ok(Taken::NotNow(error)),
-            // The task has ended meanwhile, or nobody can subscribe there.
+            // The task has ended meanwhile, or no client can subscribe there.
             Err(error) if says_no_stream(&error) => self.read_task().await,
             Err(error) => Err(error),
         }
@@ -203,7 +203,7 @@ impl<T: Transport> ClientStream<T> {
     }
 
     /// Reads the task beside a subscription that began with an event, and not with the next one by
-    /// its number: it may be part of what is read, and nobody can know.
+    /// its number: it may be part of what is read, and this cannot be known.
     async fn catch_up_beside(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
         // Who drops this loses the subscription, and makes another.
         self.set_open(false);

@@ -59,7 +59,7 @@ pub(super) struct EventSource<R> {
     last_number: Option<u64>,
     /// Bytes of the input that have been parsed.
     at: usize,
-    /// Bytes of the input that came, once all have: the rest ends an event that nobody ended.
+    /// Bytes of the input that came, once all have: the rest ends an event without an end.
     all: Option<usize>,
 }
 

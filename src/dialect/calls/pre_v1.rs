@@ -103,7 +103,7 @@ fn check(message: Message<'_>, rules: &CallRules) -> Result<(), NotExpressible> 
     has_id(message, rules.by)
 }
 
-const NOBODY: TaskRef<'static> = TaskRef { task_id: b"", context_id: b"" };
+const NO_TASK: TaskRef<'static> = TaskRef { task_id: b"", context_id: b"" };
 
 fn send_v01(
     params: &mut ObjectOut<'_>,
@@ -121,7 +121,7 @@ fn send_v01(
     let task_id = task_id.ok_or(NotExpressible { what: "a message without taskId", by })?;
     params.raw("id", task_id.raw());
     params.raw_some("sessionId", send.context_id.or(send.message.context_id()));
-    pre_v1::message(params.key("message"), rules.spelling, send.message, NOBODY);
+    pre_v1::message(params.key("message"), rules.spelling, send.message, NO_TASK);
     if let Some(push) = send.push {
         inner_config(params.key("pushNotification"), push, rules)?;
     }
@@ -141,7 +141,7 @@ fn send_v03(
     let inside = context_id.filter(|_| !rules.context_beside);
     let ids = [inside, send.task_id.map(RawText::raw)];
     message_with_ids(params.key("message"), message, ids, |out| {
-        pre_v1::message(out, rules.spelling, message, NOBODY);
+        pre_v1::message(out, rules.spelling, message, NO_TASK);
     });
     if rules.context_beside {
         params.raw_some("contextId", send.context_id.or(message.context_id()));

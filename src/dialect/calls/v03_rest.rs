@@ -49,9 +49,9 @@ fn send(params: &mut ObjectOut<'_>, send: &Send<'_>) -> Result<(), NotExpressibl
     plain_parts(send.message, BY)?;
     without_references(send.message, BY)?;
     let ids = [send.context_id, send.task_id].map(|id| id.map(RawText::raw));
-    let nobody = TaskRef { task_id: b"", context_id: b"" };
+    let no_task = TaskRef { task_id: b"", context_id: b"" };
     message_with_ids(params.key("message"), send.message, ids, |out| {
-        v03_rest::message(out, send.message, nobody);
+        v03_rest::message(out, send.message, no_task);
     });
     let mut configuration = ObjectOut::open(params.key("configuration"));
     configuration.json_some("acceptedOutputModes", send.accepted_output_modes);

@@ -110,9 +110,9 @@ fn send(out: &mut Vec<u8>, send: &Send<'_>, cx: CallOut<'_>) -> Result<(), NotEx
     let mut params = ObjectOut::open(out);
     params.text_some("tenant", cx.tenant);
     let ids = [send.context_id, send.task_id].map(|id| id.map(RawText::raw));
-    let nobody = TaskRef { task_id: b"", context_id: b"" };
+    let no_task = TaskRef { task_id: b"", context_id: b"" };
     message_with_ids(params.key("message"), send.message, ids, |out| {
-        v1::message(out, send.message, nobody);
+        v1::message(out, send.message, no_task);
     });
     let at_once = send.mode == SendMode::Return;
     let is_set = at_once || send.push.is_some() || send.history.is_some();

@@ -56,7 +56,7 @@ pub(super) struct ConfigFields<'p> {
 }
 
 impl ConfigFields<'_> {
-    /// Checks what it needs besides a URL: nobody is sent credentials whose scheme nobody knows.
+    /// Checks what it needs besides a URL: credentials of an unknown scheme are not sent.
     ///
     /// # Errors
     /// `InvalidParams`.

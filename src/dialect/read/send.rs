@@ -186,7 +186,7 @@ fn send_options<'p>(
 
 /// Packs a configuration behind what is packed already, and says where it begins; `None`: one
 /// without a URL is none (wire §10, trap 30).
-#[cold] // Hardly anybody sends one.
+#[cold] // Few clients send one.
 #[inline(never)]
 fn pack_push(
     rules: &Rules,

@@ -112,7 +112,7 @@ pub(super) fn get<'p>(
 }
 
 /// For how long a reader waits for an event behind which one (`docs/guide/calls.md`).
-#[inline(always)] // Hardly anybody waits.
+#[inline(always)] // Few requests wait.
 fn wait(
     (seconds, after): (Option<Value<'_>>, Option<Value<'_>>),
 ) -> Result<Option<TaskWait>, Fault> {

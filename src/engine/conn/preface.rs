@@ -33,7 +33,7 @@ impl Conn {
     }
 }
 
-/// The preface goes on with SETTINGS, so nothing is said to whoever only sends its words.
+/// The preface goes on with SETTINGS, so a peer that sends only its words gets no answer.
 fn begins_settings(head: &[u8; FRAME_HEAD]) -> bool {
     const SETTINGS: u8 = 4;
     head[3] == SETTINGS && head[4] == 0 && head[5..] == [0; 4]

@@ -26,7 +26,7 @@ pub struct ResponseLimits {
     /// Field lines in a head.
     pub fields_max: usize,
     /// Bytes of a body before its content is decoded. That of an event stream has no limit: it is
-    /// bounded event by event, by whoever reads them.
+    /// bounded event by event, by their reader.
     pub body_bytes_max: u64,
 }
 

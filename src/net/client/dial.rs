@@ -24,7 +24,7 @@ use crate::{
 
 use super::options::ConnectGuard;
 
-/// Addresses of a name that are tried; who has more has enough.
+/// Addresses of a name that are tried; more are not needed.
 const ADDRESSES_MAX: usize = 8;
 
 /// Addresses that a name may have for a guard that is shown all of them.
@@ -39,7 +39,7 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EACH: Duration = Duration::from_secs(15);
 const KEEPALIVE_TRIES: u32 = 4;
 
-/// Connects to an origin's host; whoever calls limits the time.
+/// Connects to an origin's host; the caller limits the time.
 ///
 /// # Errors
 /// [`TransportError::Resolve`], [`TransportError::Refused`], [`TransportError::Connect`].
@@ -193,7 +193,7 @@ mod tests {
     fn a_dead_address_does_not_fail_a_call() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let alive = listener.local_addr().unwrap();
-        // Nobody listens there: the socket is bound and takes no connection.
+        // There is no listener: the socket is bound and takes no connection.
         let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let stream = run(connect_first(&[dead, dead, alive])).unwrap();
         assert_eq!(stream.peer_addr().unwrap(), alive);
@@ -208,8 +208,8 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let origin = HttpOrigin::parse(&url).unwrap().origin;
-        let nobody = ConnectGuard::new(|_, _| Err("it is private".to_owned()));
-        for guard in [nobody.clone(), nobody.strict()] {
+        let refused = ConnectGuard::new(|_, _| Err("it is private".to_owned()));
+        for guard in [refused.clone(), refused.strict()] {
             let refused = run(dial(&origin, &guard)).unwrap_err();
             assert!(matches!(refused, TransportError::Refused(why) if why.contains("private")));
             assert!(listener.accept().is_err());
@@ -243,7 +243,7 @@ mod tests {
             assert_eq!(refused, TransportError::Refused(why));
         }
         assert_eq!(allowed(&origin, vec![good], &guard.clone().strict()), Ok(vec![good]));
-        // Nobody is asked about so many.
+        // The guard is not asked about so many.
         let many = vec![good; ADDRESSES_SHOWN_MAX + 1];
         assert!(allowed(&origin, many.clone(), &guard.clone().strict()).is_err());
         assert_eq!(allowed(&origin, many.clone(), &guard), Ok(many));

@@ -62,7 +62,7 @@ impl ClientClock {
     }
 }
 
-/// A deadline of whoever polls it.
+/// A deadline of the task that polls it.
 #[derive(Default)]
 pub(super) struct Due {
     sleep: Option<Pin<Box<Sleep>>>,

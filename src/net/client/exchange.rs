@@ -240,7 +240,7 @@ impl Http1Exchange {
         !self.is_answered && (is_repeatable || self.sent == 0)
     }
 
-    /// A response that nobody reads, but that was over: its connection is of use.
+    /// A response that is not read, but that was over: its connection is of use.
     pub(super) fn end_unread(&mut self, with: ExchangeCx<'_>) -> Option<Link> {
         let link = self.link.take()?;
         let step = self.step(&mut Vec::new(), 0, with);
@@ -248,7 +248,7 @@ impl Http1Exchange {
     }
 
     /// The tunnel that CONNECT or an upgrade has made; `None` if bytes have come through already,
-    /// which belong to nobody.
+    /// which belong to no response.
     pub(super) fn take_tunnel(&mut self) -> Option<Link> {
         self.link.take().filter(|_| self.start == self.input.len())
     }

@@ -3,7 +3,7 @@
 //! Laws: of an origin that may speak HTTP/2 only one connection is opened at a time, and the others
 //! wait for it. A request that the server says it has not processed (RFC 9113 §8.7) is made again
 //! on a new connection; one that it may have processed is not, unless the caller allows it. A
-//! connection on which nothing at all has come while somebody waited to the end of his time takes
+//! connection on which nothing at all has come while a request waited to the end of its time takes
 //! no other request; those that wait there, too, go on to the end of theirs.
 
 mod response;
@@ -39,13 +39,13 @@ pub(super) use slot::{Claim, Http2Slot};
 pub(super) use watched::Http2Mark;
 use watched::WatchedLink;
 
-/// Bytes that a server may send ahead of whoever reads them: of one response, and of all of a
+/// Bytes that a server may send ahead of their reader: of one response, and of all of a
 /// connection. Chrome and Go allow some megabytes; this is what one round trip of 20 ms at 100
 /// Mbit/s needs.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// For how long a connection that nobody uses any more may say so to its server: one that takes
+/// For how long an unused connection may say so to its server: one that takes
 /// nothing would hold it for ever.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -53,7 +53,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct Http2Sender {
     send: SendRequest<Bytes>,
-    /// Shared with every request and nobody else: whoever counts knows whether there are any.
+    /// Shared with every request alone: the count says whether there are any.
     in_use: Arc<Http2Mark>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Http2Failure {
 }
 
 /// Begins a connection, which a task of the current runtime drives until its last request is done
-/// and nobody has a sender, and [`GOODBYE`] longer at most.
+/// and there is no sender, and [`GOODBYE`] longer at most.
 ///
 /// # Errors
 /// [`TransportError::Http2`], [`TransportError::Closed`].

@@ -56,7 +56,7 @@ impl Link {
     }
 
     /// True: between two requests the server has closed the connection, or has said something that
-    /// nobody asked for. As a rule that needs no system call: the flags of the runtime say it.
+    /// was not asked for. As a rule that needs no system call: the flags of the runtime say it.
     pub(super) fn is_stale(&mut self) -> bool {
         let looked = match &self.stream {
             LinkStream::Plain(socket) => socket.try_io(Interest::READABLE, || Ok(())),

@@ -95,7 +95,7 @@ impl HttpClient {
         HttpClient::make(options, None)
     }
 
-    /// A client of whoever listens on a socket of this machine, in plain HTTP: whatever the origin
+    /// A client of the server on a socket of this machine, in plain HTTP: whatever the origin
     /// of a request, it goes there. No guard and no proxy is asked.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl HttpClient {
         Ok(HttpClient { state: Arc::new(state) })
     }
 
-    /// Makes a request as [`Transport::request`] does, for somebody who does not look at the
+    /// Makes a request as [`Transport::request`] does, for a caller that does not look at the
     /// content: whatever its coding, it comes as the server has sent it.
     ///
     /// # Errors
@@ -207,7 +207,7 @@ impl Transport for HttpClient {
 
     fn every(&self, ms: u64, mut tick: Tick) {
         let clock = self.state.clock;
-        // Outside of a runtime nobody waits.
+        // Outside of a runtime there is no timer.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 loop {

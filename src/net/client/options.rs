@@ -29,7 +29,7 @@ impl ConnectGuard {
     }
 
     /// The same, and a name of which one address is refused is refused whole, however many other
-    /// addresses it has: whoever mixes them may be after the one that is refused.
+    /// addresses it has: a name that mixes them may aim at the refused one.
     #[must_use]
     pub fn strict(self) -> ConnectGuard {
         ConnectGuard { is_strict: true, ..self }

@@ -1,7 +1,7 @@
 //! The connections of a client that wait for their next request, by origin.
 //!
 //! Laws: an idle connection is a socket and the time since when, and nothing else. Who was idle
-//! last is used first, so those that nobody needs grow old and are closed: by the next request, or
+//! last is used first, so unneeded ones grow old and are closed: by the next request, or
 //! by the one task that looks after all of them and ends when there are none.
 
 use std::{
@@ -63,7 +63,7 @@ impl Origins {
         }
     }
 
-    /// What is known of an origin. Beyond the limit, those that nobody uses are forgotten.
+    /// What is known of an origin. Beyond the limit, unused ones are forgotten.
     pub(super) fn of(&self, origin: &HttpOrigin) -> Arc<OriginPool> {
         let mut known = lock(&self.pools);
         if let Some(latest) = known.latest.as_ref().filter(|latest| latest.origin == *origin) {
@@ -108,7 +108,7 @@ impl Origins {
     /// Sees to it that what grows old is closed.
     pub(super) fn watch(self: &Arc<Origins>) {
         let mut known = lock(&self.pools);
-        // Outside of a runtime nobody waits, and the next request closes what is old.
+        // Outside of a runtime there is no timer, and the next request closes what is old.
         if !known.is_watched
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -136,7 +136,7 @@ impl Known {
         if let Some(pool) = self.by_origin.get(origin) {
             return Arc::clone(pool);
         }
-        // It is nobody's request.
+        // No request uses it.
         self.latest = None;
         if self.by_origin.len() >= origins.origins_max {
             let now_ms = origins.clock.now_ms();

@@ -51,7 +51,7 @@ impl Proxies {
     /// `all_proxy` for those without one of their own, and `no_proxy` lists hosts that are called
     /// without (names with all below them, addresses, networks as `10.0.0.0/8`; `*` is everybody).
     /// Each may be in capitals, which count where the other one is not set; but `HTTP_PROXY` is
-    /// ignored where `REQUEST_METHOD` is set, because it is then a field of somebody's request.
+    /// ignored where `REQUEST_METHOD` is set, because it is then a field of a client's request.
     ///
     /// A URL without a scheme is of http, one without a port has 1080. User and password are sent
     /// to the proxy as `Proxy-Authorization: Basic`. Proxies of other schemes are not spoken.

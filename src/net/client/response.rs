@@ -64,7 +64,7 @@ impl HttpClientResponse {
     /// The same with its content decoded.
     ///
     /// # Errors
-    /// [`TransportError::Coding`]: nobody can decode it. The exchange goes back, and its connection
+    /// [`TransportError::Coding`]: it cannot be decoded. The exchange goes back, and its connection
     /// is closed.
     pub(super) fn decoded(
         mut self,
@@ -92,7 +92,7 @@ impl HttpClientResponse {
     }
 }
 
-/// What the content is decoded with. Two codings, one around the other, are what nobody sends.
+/// What the content is decoded with. Two codings, one around the other, are not in use.
 fn decoder<'v>(
     limits: &ClientLimits,
     mut codings: impl Iterator<Item = &'v [u8]>,

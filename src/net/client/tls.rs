@@ -43,7 +43,7 @@ impl ClientTls {
         self
     }
 
-    /// Trusts nobody else than what [`ClientTls::authority`] names.
+    /// Trusts nothing but what [`ClientTls::authority`] names.
     #[must_use]
     pub fn without_system_authorities(mut self) -> ClientTls {
         self.without_system = true;
@@ -58,7 +58,7 @@ impl ClientTls {
         self
     }
 
-    /// Believes every server whatever it shows: anybody on the way can read and change everything.
+    /// Believes every server whatever it shows: any host on the way can read and change everything.
     /// For tests against machines of one's own.
     #[must_use]
     pub fn insecure(mut self) -> ClientTls {
@@ -118,7 +118,7 @@ impl TlsSetup {
     /// takes some 10 ms: it belongs on a thread that may wait.
     ///
     /// # Errors
-    /// [`TransportError::Tls`]: nobody is trusted.
+    /// [`TransportError::Tls`]: no authority is trusted.
     pub(super) fn config(&self, version: HttpVersion) -> Result<Arc<ClientConfig>, TransportError> {
         let configs = self.configs.get_or_init(|| self.configs()).as_ref().map_err(Clone::clone)?;
         let config = match version {
@@ -159,8 +159,8 @@ impl TlsSetup {
         })
     }
 
-    /// The files' authorities and those of the system, of which some may be of a kind that nobody
-    /// reads any more.
+    /// The files' authorities and those of the system, of which some may be of a kind that this
+    /// library does not reads any more.
     fn roots(&self, system: &[CertificateDer<'static>]) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(self.authorities.iter().chain(system).cloned());

@@ -1,7 +1,7 @@
 //! Sending what waits, and the end of a connection.
 //!
-//! Whoever takes too little of what waits for it is cut off; what waits for us to be durable is not
-//! counted against the peer.
+//! A peer that takes too little of what waits for it is cut off; what waits for us to be durable is
+//! not counted against the peer.
 
 use std::{
     pin::Pin,

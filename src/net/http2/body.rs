@@ -141,7 +141,7 @@ impl Body {
                 self.ahead += bytes.len();
                 Some(bytes)
             }
-            // An end is seen again by whoever waits for it.
+            // An end is seen again by the call that waits for it.
             Poll::Ready(None) => {
                 self.forget_trailers(cx);
                 None

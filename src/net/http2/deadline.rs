@@ -10,7 +10,8 @@ use crate::net::{
     worker_state::WorkerState,
 };
 
-/// A deadline of whoever polls it, in the worker's wheel; it also hears the end of the server.
+/// A deadline of the task that polls it, in the worker's wheel; it also hears the end of the
+/// server.
 #[derive(Default)]
 pub(super) struct Deadline(Option<Armed>);
 

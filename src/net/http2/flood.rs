@@ -3,8 +3,8 @@
 //! h2 answers SETTINGS and PING and skips what it does not know as fast as it comes, so frames are
 //! counted on their way to h2. There is an allowance of `http2_control_frames_max`: a frame that
 //! carries no data and begins no call takes one from it; a call, and each frame of data that the
-//! peer is sent, give back ten; and the whole of it comes back in thirty seconds. Who has used it
-//! up is told ENHANCE_YOUR_CALM.
+//! peer is sent, give back ten; and the whole of it comes back in thirty seconds. A peer that has
+//! used it up gets ENHANCE_YOUR_CALM.
 
 use std::cell::Cell;
 
@@ -124,7 +124,7 @@ impl Allowance {
     }
 }
 
-/// What one connection may still send, shared by who reads it and who answers.
+/// What one connection may still send, shared by its reader and its writer.
 pub(super) struct Inflow {
     allowance: Cell<Allowance>,
     is_flooded: Cell<bool>,
@@ -161,7 +161,7 @@ impl Inflow {
     }
 
     /// Whether what has come is handed over before anything else is read. Who says so polls the
-    /// connection again, without it, before it waits: nobody is woken for what is not read.
+    /// connection again, without it, before it waits: no waker is called for what is not read.
     pub(super) fn pause(&self, is_paused: bool) {
         self.is_paused.set(is_paused);
     }
@@ -284,7 +284,7 @@ mod tests {
             prop_assert_eq!(seen, naive(&all));
         }
 
-        /// Nobody spends more than the allowance, what was granted, and what came back with time.
+        /// No peer spends more than the allowance, what was granted, and what came back with time.
         #[test]
         fn no_more_is_spent_than_there_is(
             max in 1..50_u64,

@@ -84,7 +84,7 @@ impl Messages {
             if whole.is_some_and(|length| self.bytes().len() > PREFIX + length) {
                 return refuse(Code::InvalidArgument, "the request has more than one message");
             }
-            // What came with the last bytes is seen with them; before any, somebody has to wait.
+            // What came with the last bytes is seen with them; before any, the call has to wait.
             let is_over = !self.bytes().is_empty() && self.body.is_over();
             if !is_over && self.more(deadline, due_ms).await? {
                 continue;

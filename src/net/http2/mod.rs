@@ -177,7 +177,7 @@ pub(super) fn spawn<S: Transport + 'static>(
     let permit = match Http2Permit::take(permit) {
         Ok(permit) => permit,
         Err(permit) => {
-            // Best effort: whoever does not read it sees a closed connection.
+            // Best effort: a peer that does not read it sees a closed connection.
             let within = Duration::from_millis(permit.bounds.linger_ms);
             tokio::task::spawn_local(async move {
                 let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;

@@ -90,7 +90,7 @@ impl<S: Transport> AsyncRead for Rewind<S> {
             return Poll::Pending;
         }
         if me.shared.inflow.is_flooded() {
-            // Whoever reads this connection looks at that after every turn.
+            // The connection looks at that after every turn.
             return Poll::Pending;
         }
         if me.shared.inflow.turn_is_over() {

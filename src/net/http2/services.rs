@@ -113,7 +113,8 @@ impl ServiceCall {
         let _ = self.respond.send_response(response, true);
     }
 
-    /// A place among the open streams. Nobody was asked who calls, so they are not those of calls.
+    /// A place among the open streams. Their callers are not authenticated, so they are not those
+    /// of calls.
     fn place(&self) -> Result<Place, End> {
         let shared = &self.guard.shared;
         let config = &shared.engine().config;
@@ -148,7 +149,7 @@ impl ServiceCall {
     async fn health(&mut self, rpc: Rpc, mut messages: Messages) -> Result<(), End> {
         let message = messages.only(&mut self.deadline, self.due_ms).await?;
         let is_known = health::is_known(&message).map_err(End::Status)?;
-        // Whoever watches may wait for long; what it asked with is not held meanwhile.
+        // A watcher may wait for long; what it asked with is not held meanwhile.
         drop((message, messages));
         let shared = self.shared();
         let look = || Serving::of(is_known, shared.engine().is_draining());

@@ -25,13 +25,13 @@ pub(in crate::net) struct AccessLog {
     /// One call of so many has a line; 0: none.
     one_of: AtomicU32,
     seen: AtomicU32,
-    /// Nobody else can tell from a line whose name is behind its hash.
+    /// Without it the name behind the hash in a line cannot be found.
     key: u128,
     engine: OnceLock<Weak<Engine>>,
 }
 
 impl AccessLog {
-    /// A log of one call of so many, under a key that nobody knows.
+    /// A log of one call of so many, under a secret key.
     pub(in crate::net) fn new(one_of: u32, key: u128) -> AccessLog {
         let (one_of, seen) = (AtomicU32::new(one_of), AtomicU32::new(0));
         AccessLog { one_of, seen, key, engine: OnceLock::new() }

@@ -1,6 +1,6 @@
 //! The log of a process, through `tracing`: text where stderr is a terminal, JSON otherwise.
 //!
-//! Law: whoever serves never waits for whoever reads the log; what the sink cannot take is counted.
+//! Law: workers never wait for the reader of the log; what the sink cannot take is counted.
 //! No line has a secret, a query or a name of a caller.
 
 mod access;
@@ -27,7 +27,7 @@ pub enum LogLevel {
     Off,
     /// What has failed.
     Error,
-    /// That, and what somebody should look at: limits that are hit, handshakes that fail, spans
+    /// That, and what needs attention: limits that are hit, handshakes that fail, spans
     /// that are lost.
     Warn,
     /// That, and what happens to the server: reloads, agents that block, the drain; calls.

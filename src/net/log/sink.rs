@@ -73,11 +73,11 @@ fn to(writer: impl Write + Send + 'static) -> Option<Sink> {
 fn write_lines(lines: &Receiver<LogEntry>, mut writer: impl Write) {
     for entry in lines {
         match entry {
-            // Without a reader nobody wants to know.
+            // Without a reader the line is dropped.
             LogEntry::Line(line) => _ = writer.write_all(&line),
             LogEntry::Flush(done) => {
                 let _ = writer.flush();
-                // Whoever asked may have gone.
+                // The waiting thread may have gone.
                 let _ = done.try_send(());
             }
         }

@@ -23,7 +23,7 @@ use crate::{
 
 impl Server {
     /// The addresses to listen on. They and those of the sockets that are there already are meant
-    /// to be reached by whoever reaches them.
+    /// to be reached by every client.
     pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>, ServerError> {
         let default = [LISTEN_DEFAULT.to_owned()];
         let is_told = !self.listen.is_empty() || !self.listeners.is_empty();
@@ -56,7 +56,7 @@ impl Server {
     }
 
     /// Strangers who reach the server have no webhooks unless the operator says that they may: then
-    /// nobody has, where nobody is known.
+    /// is unset, where callers are not authenticated.
     #[cfg(feature = "push")]
     fn bound_push(&mut self, listen: &[SocketAddr]) {
         let sockets = self.listeners.iter().filter_map(|socket| socket.local_addr().ok());
@@ -64,7 +64,7 @@ impl Server {
         let knows_callers = self.setup.authenticator.is_some() || self.knows_clients();
         if is_public && !knows_callers && self.setup.push.as_ref().is_some_and(|p| !p.anonymous) {
             self.setup.push = None;
-            // Nothing is signed with its keys, so nobody is shown them.
+            // Nothing is signed with its keys, so they are not published.
             self.setup.webhook_signer = None;
         }
     }

@@ -21,7 +21,7 @@ pub(super) struct CertificateNames {
     pub(super) certificate: PeerCertificate,
 }
 
-/// What stands before an alternative name: so no such name is the common name of somebody else.
+/// What stands before an alternative name: so no such name is the common name of another client.
 const KINDS: [&str; 4] = ["DNS:", "email:", "URI:", "IP:"];
 
 /// The first common name of the subject, else the first alternative name that is a URI, a host, a

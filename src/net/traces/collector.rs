@@ -12,7 +12,7 @@ use super::super::HttpClientOptions;
 /// The path of traces below an endpoint (OTLP 1.x, "OTLP/HTTP Request").
 const PATH: &str = "/v1/traces";
 
-/// What a service is called that nobody has named.
+/// The name of a service without a name.
 const SERVICE: &str = "peregrine";
 
 /// A collector of OpenTelemetry, which takes OTLP over HTTP with protocol buffers.
@@ -40,7 +40,7 @@ impl TraceCollector {
         }
     }
 
-    /// The same, also on another machine and without TLS: whoever is on the way reads the spans and
+    /// The same, also on another machine and without TLS: hosts on the way read the spans and
     /// the fields.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl TraceCollector {
         Ok(TraceCollector { url, fields, service, one_of: 1, options })
     }
 
-    /// Adds a field that each message has, as a token. Nobody is shown its value.
+    /// Adds a field that each message has, as a token. Its value is never shown.
     ///
     /// # Errors
     /// [`TraceCollectorError::Field`]: the name is no token (RFC 9110 §5.1), the value has a byte

@@ -42,7 +42,7 @@ use super::{
     spans::{Clocks, SpanWriter},
 };
 
-/// What those who serve and the thread share.
+/// What workers and the thread share.
 #[derive(Default)]
 pub(super) struct ExportState {
     /// Spans in the queue.

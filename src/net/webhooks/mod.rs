@@ -3,7 +3,7 @@
 //! Laws: what is posted, and when, is the [`Outbox`]'s to say; of every request that it makes it is
 //! told once what became of it. Each connection is to an address that the outbox allows, of a name
 //! all of whose addresses it allows. The thread ends with its owner, and what is under way then is
-//! cut and told to nobody.
+//! cut without a report.
 
 mod post;
 #[cfg(test)]
@@ -71,8 +71,8 @@ impl fmt::Debug for WebhookCourier {
 
 impl WebhookCourier {
     /// Begins; `mono_ms` is [`Now::mono_ms`], as the outbox has it. Of `options` the proxies are
-    /// left out, since behind one nobody sees an address, and `body_bytes_max`, since nobody keeps
-    /// an answer; their guard is asked before the outbox.
+    /// left out, since behind one no address is seen, and `body_bytes_max`, since there is no copy
+    /// of an answer; their guard is asked before the outbox.
     ///
     /// # Errors
     /// [`HttpClientError::File`]: certificates or keys that `options` name cannot be used.
@@ -104,8 +104,8 @@ impl WebhookCourier {
     }
 }
 
-/// Options under which whoever names a webhook can reach no address that the outbox refuses, and
-/// holds no more than webhooks may.
+/// Options under which a caller that names a webhook can reach no address that the outbox refuses,
+/// and holds no more than webhooks may.
 fn guarded(options: HttpClientOptions, outbox: &Arc<dyn Outbox>) -> HttpClientOptions {
     let HttpClientOptions { mut limits, tls, proxies: _, guard, user_agent } = options;
     limits.pool_per_origin_max = limits.pool_per_origin_max.min(WEBHOOK_IDLE_PER_ORIGIN_MAX);
@@ -129,7 +129,7 @@ struct Courier {
     post_ms: u64,
     state: Arc<BackgroundState>,
     kept: Mutex<Vec<PostBuffers>>,
-    /// Of answers that are read to their end while nobody waits for them.
+    /// Of answers that are read to their end while no delivery waits for them.
     rests: Semaphore,
 }
 

@@ -238,7 +238,7 @@ fn an_origin_that_is_known_is_taken_for_no_other_and_each_url_has_its_own_path()
     let outbox = Arc::new(FakeOutbox::default());
     let _courier = courier(&outbox, LONG_MS);
     let url = |path: &str| format!("http://{}{path}", hook.addr);
-    // The port of the second is that of the others and one digit, which is none or nobody's.
+    // The port of the second is that of the others and one digit, which is none or unused.
     let urls = [url("/a?b=/c"), url("0/a"), url("/"), url("#x"), url("?x"), url("/d")];
     let outcomes = outbox.post(&urls.each_ref().map(|url| &**url));
     for (at, outcome) in outcomes.iter().enumerate() {

@@ -2,8 +2,8 @@
 //!
 //! Law: equal messages have one content, whatever generation or binding they were spelled in:
 //! fields count in the order of their numbers, JSON by its values and not by its text. Both are
-//! hashes under seeds that nobody knows. Who could make two of one scope meet would cheat nobody
-//! else, and what is another scope's is not given for its hash alone, see `table.rs`.
+//! hashes under secret seeds. A client that made two of one scope collide would cheat no
+//! other, and what is another scope's is not given for its hash alone, see `table.rs`.
 
 use std::{borrow::Cow, hash::Hasher};
 
@@ -33,7 +33,7 @@ pub(super) struct SendHash {
 }
 
 impl SendHash {
-    /// Hashes that nobody can foresee who does not know the secret.
+    /// Hashes that cannot be predicted without the secret.
     pub fn new(secret: u128) -> SendHash {
         let values = SipHasher13::new_with_keys((secret >> 64) as u64, secret as u64);
         let half = |number: u8| {

@@ -1,4 +1,4 @@
-//! Sends that were recognised, by their names: what came of each, or who waits for that.
+//! Sends that were recognised, by their names: the outcome of each, or the calls that wait for it.
 //!
 //! Invariants: a name has at most one send that runs or ran; equal sends that come meanwhile wait
 //! for its outcome or get it. A full shard evicts from the owner above its equal share, oldest
@@ -83,7 +83,7 @@ pub(super) struct JoinedSend {
 pub(super) enum SendLook {
     /// It is the first: it must say what comes of it.
     First(SendKey),
-    /// There is no room for it: it is made, and nobody remembers it.
+    /// There is no room for it: it is made, and not remembered.
     Unknown,
     /// Another message has this name.
     Conflict,
@@ -153,7 +153,7 @@ impl SendTable {
         let all = shard.joined.entry(turn).or_default();
         if all.len() == all.capacity() {
             all.retain(|one| !one.call.has_left() && !one.call.is_answered());
-            // As many may come and go before those who stay are looked at again.
+            // As many may come and go before the rest is looked at again.
             all.reserve(all.len().max(1));
         }
         all.push(joined);

@@ -19,9 +19,9 @@ pub struct ShownPost {
     pub is_news: bool,
     /// True: there are events behind it.
     pub has_more: bool,
-    /// The task's last record; 0: nobody records.
+    /// The task's last record; 0: there is no journal.
     pub record: u64,
-    /// Bits of the task's own that nobody can guess.
+    /// Bits of the task's own that cannot be guessed.
     pub bits: u128,
 }
 

@@ -39,7 +39,7 @@ struct ScopeName {
 }
 
 impl ScopeName {
-    /// That of a call; `None`: nobody is known to make it.
+    /// That of a call; `None`: its caller is anonymous.
     fn of(cx: &CallCx<'_>) -> Option<ScopeName> {
         let (agent, owner) = (cx.caller.scope.agent, cx.caller.owner?);
         let tenant = cx.caller.tenant.unwrap_or_default();
@@ -57,7 +57,7 @@ struct ScopeWebhook {
 /// The webhooks of all scopes.
 pub(super) struct ScopeWebhooks {
     scopes: Mutex<HashMap<ScopeName, ScopeWebhook, RandomState>>,
-    /// How many there are, for those who make tasks.
+    /// How many there are, for the calls that make tasks.
     count: AtomicUsize,
     /// How often one was set.
     settings: AtomicU64,

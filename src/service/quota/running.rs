@@ -1,7 +1,7 @@
 //! How many tasks of a caller may run, and what these may hold.
 //!
 //! Law: bytes are taken before a task holds them, in one step, so that no two threads take the same
-//! ones; whoever stores the task gives them back.
+//! ones; the store of the task gives them back.
 
 use std::sync::{
     Arc,
@@ -14,7 +14,7 @@ use super::{CallerAccount, Quota, take_one};
 #[derive(Clone, Debug)]
 pub struct RunningShare {
     /// So many, at the agent that is called. A task that is being made counts, and one that waits
-    /// for its client does not; whoever stores tasks counts those of an owner.
+    /// for its client does not; the store counts those of an owner.
     pub most: u32,
     /// So many at whichever agent.
     pub own_most: u32,
@@ -203,7 +203,7 @@ mod tests {
         let left = usize::try_from(10 * 1024 - bytes.count()).unwrap();
         assert!(!bytes.take(left + 1, 10) && bytes.take(left, 10));
         assert!(!bytes.has_room(10) && bytes.has_room(11) && bytes.take(0, 10));
-        // Whoever may have any number may have more than that.
+        // An unlimited caller may have more than that.
         assert!(bytes.take(1 << 40, RunningShare::ANY) && bytes.has_room(RunningShare::ANY));
     }
 

@@ -179,7 +179,7 @@ fn who_listens_to_a_waiting_task_sees_why_it_ends() {
     assert_eq!(counter.0.load(Relaxed), 1);
     assert_eq!(fair.words(waiting[0]).as_deref(), Some(WORDS));
     assert_eq!(follow(&fair.store, &mut listener, &waker), (Follow::End, vec![3], true));
-    // Nobody listened to the next one, which has left; the failed one is the next to leave.
+    // No watcher listened to the next one, which has left; the failed one is the next to leave.
     assert_eq!(fair.stored(&waiting[1..]), 8);
     fair.make(owner(1), InputRequired).unwrap();
     assert_eq!((fair.stored(&waiting[..1]), fair.stored(&waiting[2..])), (0, 8));

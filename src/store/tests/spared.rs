@@ -1,4 +1,4 @@
-//! Finished tasks that somebody needs who watches them.
+//! Finished tasks that a watcher needs.
 
 use super::*;
 use crate::{

@@ -378,7 +378,7 @@ fn every_bad_token_is_refused_and_every_good_one_is_accepted() {
     assert!(reasons.len() >= 25, "{reasons:#?}");
 }
 
-/// A key that a header brings along, or says where to find, is nobody's.
+/// A key that a header brings along, or says where to find, is not trusted.
 #[test]
 fn a_key_that_a_token_brings_along_means_nothing() {
     let (issuer, stranger, rules) = (Issuer::new(), Issuer::new(), rules());

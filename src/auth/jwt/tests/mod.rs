@@ -205,7 +205,7 @@ fn a_secret_has_the_length_of_its_digest() {
             let token = format!("{signed}.{signature}");
             let verified = verify(&rules(), &keys, token.as_bytes(), NOW_MS);
             assert_eq!(verified.is_ok(), len >= least, "{name} {len}");
-            // The secret of nobody.
+            // The secret of no caller.
             assert!(
                 verify(&rules(), &issuer.keys(), token.as_bytes(), NOW_MS).is_ok() == (len == 64)
             );

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn what_has_no_field_is_named() {
         for (json, name) in [
-            (r#"{"nobody":1}"#, "nobody"),
+            (r#"{"unknown":1}"#, "unknown"),
             (r#"{"id":1}"#, "id"),
             (r#"{"historyLength":"x"}"#, "historyLength"),
         ] {

@@ -20,7 +20,7 @@ pub fn transport_code(on: &Invocation<'_>, error: &TransportError) -> FailureCod
         | TransportError::Closed { .. }
         | TransportError::Http2(_)
         | TransportError::Io(_) => FailureCode::Unreachable,
-        // Whoever is there is no agent.
+        // What answers there is no agent.
         error if on.card().is_none() && error.is_not_http() => FailureCode::Unreachable,
         // What was sent is broken, first of all the card.
         TransportError::Malformed(_) | TransportError::TooLarge(_) | TransportError::Coding(_) => {

@@ -1,4 +1,4 @@
-//! What holds for a server, and who said so: a flag, the environment, the file, or nobody.
+//! The settings of a server with their sources: a flag, the environment, the file, or default.
 //!
 //! Law: a flag wins over a variable, that over the file, and that over what is built in, whichever
 //! key it is. A list that is said takes the place of the whole list.
@@ -111,7 +111,7 @@ impl ConfigOrigin {
     /// Reads all of it for a server that is to start.
     ///
     /// # Errors
-    /// Those of [`ConfigOrigin::read`], and that nobody is known where callers are asked.
+    /// Those of [`ConfigOrigin::read`], and that no caller is known where callers are asked.
     pub fn read_to_start(&self) -> Result<Config, UsageError> {
         let config = self.read()?;
         let known = sections::check_known(&config.root, config.serve.auth.as_ref());

@@ -11,7 +11,7 @@ use super::{
     tree::{ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Key, Shape},
 };
 
-/// The text of a value that nobody said, and who decides it.
+/// The text of a value that was not set, and what decides it.
 type BuiltIn = (String, &'static str);
 
 /// What holds.
@@ -78,7 +78,7 @@ pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String
     shown.text
 }
 
-/// What each caller has where nobody has said it: whoever knows callers gives each a share.
+/// What each caller has where no quota is set: a server with known callers gives each a share.
 fn shares(serve: &Serve) -> HashMap<String, BuiltIn> {
     let has_client_ca = serve.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
     if serve.auth.is_none() && (!has_client_ca || serve.anonymous) {
@@ -96,7 +96,7 @@ fn shares(serve: &Serve) -> HashMap<String, BuiltIn> {
     all.into_iter().map(|(name, most, unit)| (name.to_owned(), said(most, unit))).collect()
 }
 
-/// What the card of an agent says that nobody said in the configuration.
+/// What the card of an agent says in addition to the configuration.
 fn profile(profile: &Profile) -> Vec<(&'static str, BuiltIn)> {
     let list = |items: &[String]| array(items.iter().map(String::as_str));
     vec![

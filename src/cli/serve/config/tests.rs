@@ -399,7 +399,7 @@ fn variables_go_before_the_file() {
             "PEREGRINE_AGENTS_BOB_VERSION=9.9",
             "PEREGRINE_AGENTS_ZOE_PROVIDER_ORGANIZATION=Acme",
             "PEREGRINE_AGENTS_ZOE_PROVIDER_URL=https://acme.example",
-            // These are nobody's that we know.
+            // These belong to unknown programs.
             "PEREGRINE_CONFIG=x",
             "PEREGRINE_VERSION=1",
             "PEREGRINE_PORT_3000_TCP=tcp://10.0.0.1:3000",

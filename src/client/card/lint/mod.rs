@@ -198,7 +198,7 @@ fn lint_card(card: &Value, json: &[u8], card_url: Option<&HttpUrl>, findings: &m
     security::requirements(members, form, findings);
     rules::all(members, form, card_url, findings);
     signatures::all(members, form, findings);
-    // What cannot be read is an error, whoever says so.
+    // What cannot be read is an error in every rule.
     if let Err(error) = AgentCard::read(json)
         && findings.errors == 0
     {

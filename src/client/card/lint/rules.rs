@@ -179,7 +179,7 @@ fn interface(
     };
     let target = match (known, said.target(None)) {
         (_, Ok(target)) => target,
-        // A binding of somebody else may have URLs of its own.
+        // An unknown binding may have URLs of its own.
         (None, Err(_)) => return,
         (Some(_), Err(error)) => {
             return findings.error(url_member, clause, format!("it {}", problem(&error)));

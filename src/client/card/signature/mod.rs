@@ -72,7 +72,7 @@ pub enum WhyUnverifiable {
     Algorithm(String),
     /// No key of the caller has this `kid` and fits the algorithm.
     NoKey(String),
-    /// The key does not say so: the card was changed, or signed by somebody else.
+    /// The key does not say so: the card was changed, or signed with another key.
     Mismatch(String),
 }
 

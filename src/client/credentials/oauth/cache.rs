@@ -1,7 +1,7 @@
 //! One token for all calls of a client.
 //!
-//! Law: while a token is being fetched nobody else fetches one: whoever needs it waits for the one
-//! attempt and has its result, good or bad. If who fetches it gives up, another one goes on.
+//! Law: while a token is being fetched no other call fetches one: calls that need it wait for the
+//! one attempt and has its result, good or bad. If who fetches it gives up, another one goes on.
 
 use std::{
     future::poll_fn,
@@ -55,7 +55,7 @@ struct CacheState {
     failure: Option<OAuthError>,
     is_busy: bool,
     server: Option<AuthorizationServer>,
-    /// Who waits for the attempt.
+    /// The calls that wait for the attempt.
     waiting: Vec<Waker>,
 }
 
@@ -119,7 +119,7 @@ impl TokenCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, CacheState> {
-        // Nobody panics while holding it, and every state is whole.
+        // No thread panics while holding it, and every state is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -202,7 +202,7 @@ impl OAuthClient {
 
 /// True: a secret stands in the text, or the text ends where one has begun.
 fn repeats(text: &str, secret: &str) -> bool {
-    /// Of fewer nobody can tell that it is one.
+    /// Fewer cannot be told from other words.
     const BEGUN_BYTES_MIN: usize = 4;
     let mut begun = BEGUN_BYTES_MIN..secret.len();
     text.contains(secret) || begun.any(|len| secret.get(..len).is_some_and(|b| text.ends_with(b)))

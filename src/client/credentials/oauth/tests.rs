@@ -23,7 +23,7 @@ struct Script {
     answers: Mutex<VecDeque<(u16, String)>>,
     asked: Mutex<Vec<String>>,
     now_ms: AtomicU64,
-    /// While it is set, nobody is answered.
+    /// While it is set, there are no answers.
     is_held: AtomicBool,
 }
 
@@ -265,7 +265,7 @@ fn a_device_waits_for_its_human() {
     let script = Script::new(&[(400, r#"{"error":"access_denied"}"#)]);
     let denied = run(poll_device(&script, &client(), &server(), &code, &limits()));
     assert_eq!(denied.unwrap_err(), OAuthError::Denied);
-    // Nobody answers: it asks less and less often, and ends with the codes.
+    // No server answers: it asks less and less often, and ends with the codes.
     let script = Script::new(&[]);
     let expired = run(poll_device(&script, &client(), &server(), &code, &limits()));
     assert_eq!(expired.unwrap_err(), OAuthError::Expired);

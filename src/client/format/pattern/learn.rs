@@ -155,7 +155,7 @@ impl<'p> Strings<'p> {
         self.at_ms.is_some() && value.string_raw_str().and_then(time::parse_rfc3339) == self.at_ms
     }
 
-    /// Of strings that are the same, one that is fixed fixes all: nobody can tell which of them a
+    /// Of strings that are the same, one that is fixed fixes all: it is unknown which of them a
     /// reader took. So are times and ids of artifacts, if there are several.
     fn settle(&mut self) {
         let count = |names: [&[u8]; 2]| {

@@ -45,7 +45,7 @@ impl Http2Response {
         in_use: Arc<Http2Mark>,
     ) -> Http2Response {
         let media = head.headers.get("content-type").map_or(&[][..], |value| value.as_bytes());
-        // A stream, of events or of messages, is bounded item by item by whoever reads it.
+        // A stream, of events or of messages, is bounded item by item by its reader.
         let is_stream = [&b"text/event-stream"[..], b"application/grpc"]
             .iter()
             .any(|name| media.get(..name.len()).is_some_and(|m| m.eq_ignore_ascii_case(name)));

@@ -22,10 +22,10 @@ struct SlotState {
 
 #[derive(Default)]
 enum SlotPhase {
-    /// Nobody knows whether the server speaks it, or the connection is gone.
+    /// It is unknown whether the server speaks it, or the connection is gone.
     #[default]
     Free,
-    /// Somebody opens one.
+    /// One is being opened.
     Opening,
     Open {
         sender: Http2Sender,
@@ -45,7 +45,7 @@ pub(crate) enum Claim<'s> {
     Http1,
 }
 
-/// The right to open a connection. Dropped, it is somebody else's.
+/// The right to open a connection. Dropped, it goes to another request.
 pub(crate) struct Opening<'s> {
     slot: &'s Http2Slot,
     becomes: SlotPhase,
@@ -74,7 +74,7 @@ impl Drop for Opening<'_> {
 }
 
 impl Http2Slot {
-    /// Waits while somebody opens the connection. `is_required`: HTTP/1.1 will not do, so a server
+    /// Waits while the connection is being opened. `is_required`: HTTP/1.1 will not do, so a server
     /// that chose it when it could is asked again.
     pub(crate) async fn claim(&self, is_required: bool, now_ms: u64) -> Claim<'_> {
         poll_fn(|cx| {
@@ -115,7 +115,7 @@ impl Http2Slot {
         matches!(lock(&self.0).phase, SlotPhase::Http1)
     }
 
-    /// Closes a connection that nobody has used for so long, or that is over; whether there is one
+    /// Closes a connection that was unused for so long, or that is over; whether there is one
     /// still.
     pub(crate) fn close_old(&self, now_ms: u64, idle_ms: u64) -> bool {
         let mut slot = lock(&self.0);

@@ -52,11 +52,11 @@ impl LinkSeen {
 }
 
 /// A connection, as its users have it: its sender in the slot, and every request over it until the
-/// response is dropped. The link itself is no user, so whoever counts the marks counts requests.
+/// response is dropped. The link itself is no user, so the number of marks is that of requests.
 pub(crate) struct Http2Mark {
     seen: Arc<LinkSeen>,
     is_over: AtomicBool,
-    /// Dropped with the last user, which whoever drives the connection hears.
+    /// Dropped with the last user, which the driver of the connection learns.
     _used: oneshot::Sender<Infallible>,
 }
 
@@ -82,7 +82,7 @@ impl Http2Mark {
         self.seen.reads.load(Relaxed)
     }
 
-    /// Somebody has waited in vain since `reads` was that. If nothing at all has come meanwhile,
+    /// A request has waited in vain since `reads` was that. If nothing at all has come meanwhile,
     /// the connection is over, for requests that are yet to come; whether it is.
     pub(super) fn waited(&self, reads: u64) -> bool {
         if self.reads() == reads {

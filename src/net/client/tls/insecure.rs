@@ -1,7 +1,7 @@
 //! No verification of whom a certificate belongs to, for who asked for that by name.
 //!
-//! Law: the handshake's signatures are verified all the same, so whoever answers has the key of the
-//! certificate that it shows.
+//! Law: the handshake's signatures are verified all the same, so the server that answers has the
+//! key of the certificate that it shows.
 
 use std::sync::Arc;
 

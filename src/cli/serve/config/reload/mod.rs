@@ -55,7 +55,7 @@ pub struct Reloader {
     trusted_proxies: Vec<Network>,
     agents: AgentChanges,
     watch: watch::Watch,
-    /// Whom the server knows; `None`: it asks nobody, and cannot begin to.
+    /// The known callers; `None`: the server does not ask callers, and cannot begin to.
     pub callers: Option<Arc<Callers>>,
 }
 
@@ -98,9 +98,9 @@ impl Reloader {
         made.server.check().map_err(|error| UsageError(self.origin.server_line(&error)))?;
         let (changes, said) = self.agents.to(&agents, &mut held);
         let callers = self.callers.clone();
-        // Whoever is let go is gone before there is an agent that was not for it. The rules are
-        // good, since callers were made of the same ones just now. Where there are none nobody is
-        // known any more, and callers are asked until the server is started again.
+        // Released callers are gone before there is an agent that was not for them. The rules are
+        // good, since callers were made of the same ones just now. Where there are none no caller
+        // is known any more, and callers are asked until the server is started again.
         let admit = || {
             if let Some(callers) = &callers {
                 let _ = callers.replace(rules.unwrap_or_default());

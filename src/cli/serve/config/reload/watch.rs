@@ -45,8 +45,8 @@ impl Watch {
         Watch { read: stamp.clone(), looked: stamp }
     }
 
-    /// True when it is another than was read, and the same as at the last look: nobody is in the
-    /// middle of writing it.
+    /// True when it is another than was read, and the same as at the last look: no program is in
+    /// the middle of writing it.
     pub fn has_changed(&mut self, now: Stamp) -> bool {
         let is_settled = self.looked == now;
         let is_other = self.read != now;

@@ -30,8 +30,13 @@ const KEYS: &[Key] = &[
         "Header fields of a request that it is shown, as traceparent; no others are",
     )
     .live(),
-    key("anonymous", Shape::Switch, "false", "Anybody may call it, also where callers are known")
-        .live(),
+    key(
+        "anonymous",
+        Shape::Switch,
+        "false",
+        "Anonymous callers may call it, also where callers are authenticated",
+    )
+    .live(),
     key("scopes", Shape::Texts, "[]", "Scopes that a caller needs for each operation").live(),
     key(
         "reads_all_scopes",

@@ -1,4 +1,5 @@
-//! `[auth]`: who is known, and by what; with any of it every operation needs a caller.
+//! `[auth]`: the known callers and their credentials; with any of it every operation needs a
+//! caller.
 //!
 //! Law: a secret is hashed when it is read, and dropped.
 
@@ -99,7 +100,7 @@ const KEYS: &[Key] = &[
     key("bearer_tokens", Shape::Sections(|| BEARER_TOKEN), "", "Bearer tokens that are known")
         .live(),
     key("issuers", Shape::Sections(|| ISSUER), "", "Issuers of JWTs").live(),
-    key("proxy", Shape::Section(|| PROXY), "", "Proxies that say who calls").live(),
+    key("proxy", Shape::Section(|| PROXY), "", "Proxies that name the caller").live(),
     key(
         "certificates",
         Shape::Section(|| CERTIFICATES),
@@ -114,7 +115,7 @@ pub fn keys() -> &'static [Key] {
     KEYS
 }
 
-/// Who is known, which may be nobody; `None`: the section says nothing, so that nobody is asked, or
+/// The known callers, perhaps none; `None`: the section is empty, so that no caller is asked, or
 /// certificates alone are.
 ///
 /// # Errors
@@ -125,7 +126,7 @@ pub fn read(root: &ConfigSection, asks_clients: bool) -> Result<Option<AuthRules
     let keys = |name, secret| auth.sections(name).iter().map(move |one| key_rule(one, secret));
     let certificates = auth.section("certificates");
     if !asks_clients && certificates.is_some_and(ConfigSection::is_said) {
-        let line = "nobody is asked for a certificate: add --tls-client-ca, or tls.client_ca";
+        let line = "no client is asked for a certificate: add --tls-client-ca, or tls.client_ca";
         return Err(auth.wrong("certificates", line));
     }
     let asks = names_callers(auth);
@@ -158,8 +159,8 @@ fn names_callers(auth: &ConfigSection) -> bool {
         || ["api_keys", "bearer_tokens", "issuers", "proxy", "certificates"].iter().any(names)
 }
 
-/// What is wrong with rules that let nobody in, for a server that is to start with them. One that
-/// runs takes them: whoever it knew is let go.
+/// What is wrong with rules that admit no caller, for a server that is to start with them. One that
+/// runs takes them: the callers that it knew are let go.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -168,7 +169,7 @@ pub fn check_known(root: &ConfigSection, rules: Option<&AuthRules>) -> Result<()
         false => Ok(()),
         true => {
             let known = "api_keys, bearer_tokens, issuers, proxy or tls.client_ca";
-            Err(root.wrong("auth", format!("nobody is known: add {known}")))
+            Err(root.wrong("auth", format!("no caller is known: add {known}")))
         }
     }
 }

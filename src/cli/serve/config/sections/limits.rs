@@ -1,4 +1,4 @@
-//! `[limits]`: every limit by its name, and the budget that those share which nobody set.
+//! `[limits]`: every limit by its name, and the budget that the unset ones share.
 
 use std::sync::LazyLock;
 

@@ -42,7 +42,7 @@ pub struct Serve {
     pub agents: Vec<AgentSpec>,
     /// Threads.
     pub workers: usize,
-    /// Whether anybody may call the agents who reaches them.
+    /// Whether every client that reaches the agents may call them.
     pub anonymous: bool,
     /// Whether streaming operations are served.
     pub streaming: bool,
@@ -62,7 +62,7 @@ pub struct Serve {
     pub push_sign_keys: Vec<PathBuf>,
     /// Files for TLS.
     pub tls: Option<TlsFiles>,
-    /// Who is known, which may be nobody; `None`: nobody is asked, or certificates alone are.
+    /// The known callers, perhaps none; `None`: callers are not asked, or for certificates alone.
     pub auth: Option<AuthRules>,
 }
 
@@ -103,7 +103,7 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
     })
 }
 
-/// Who said what an engine cannot be built of; `None`: nobody in particular.
+/// The source of what an engine cannot be built of; `None`: it has none.
 pub fn blame(root: &ConfigSection, error: &BuildError) -> Option<Wrong> {
     let item = |name: &str, text: &str| {
         let items = root.texts(name)?;

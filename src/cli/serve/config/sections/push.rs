@@ -15,8 +15,8 @@ const KEYS: &[Key] = &[
         "anonymous",
         Shape::Switch,
         "false",
-        "Callers that nobody knows may have them, too; where nobody can call who is not on this \
-         machine they may anyway",
+        "Anonymous callers may have them, too; where only this machine can reach the server they \
+         may anyway",
     ),
     key(
         "allow",
@@ -27,7 +27,7 @@ const KEYS: &[Key] = &[
     )
     .flag("push-allow"),
     key("deny", Shape::Texts, "[]", "Hosts, *.hosts and networks that they never go to"),
-    key("only_allowed", Shape::Switch, "false", "They go to nobody but those of allow"),
+    key("only_allowed", Shape::Switch, "false", "They go to the hosts of allow alone"),
     key("plain_http", Shape::Switch, "false", "They go to public hosts over plain http, too"),
     key(
         "ports",

@@ -41,7 +41,7 @@ const KEYS: &[Key] = &[
         "anonymous",
         Shape::Section(|| QUOTA),
         "",
-        "Anybody else, by address: one of IPv4, or a network of 64 bits of IPv6",
+        "Anonymous callers, by address: one of IPv4, or a network of 64 bits of IPv6",
     )
     .live(),
     key("named", Shape::Named(|| QUOTA), "", "Quotas that keys and claims name").live(),
@@ -69,7 +69,7 @@ pub fn read(root: &ConfigSection) -> Result<Quotas, Wrong> {
 }
 
 /// Sees to it that every `quota` names one of `[quotas.named]`: a name that is misspelled would
-/// give its callers `[quotas.known]`, and nobody would notice.
+/// give its callers `[quotas.known]`, without a warning.
 ///
 /// # Errors
 /// [`Wrong`].

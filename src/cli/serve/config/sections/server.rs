@@ -75,7 +75,7 @@ pub const KEYS: &[Key] = &[
         Shape::Switch,
         "false",
         "Cards believe X-Forwarded-Proto, -Host, -Port and -Prefix: only behind a proxy that sets \
-         them and that nobody can pass by",
+         them and that no client can bypass",
     )
     .flag("trust-forwarded"),
     key(
@@ -173,12 +173,7 @@ pub const KEYS: &[Key] = &[
         "Networks of hops that are believed in X-Forwarded-For, as those of auth.proxy are",
     ),
     key("tls", Shape::Section(tls::keys), "", "TLS on every address"),
-    key(
-        "auth",
-        Shape::Section(auth::keys),
-        "",
-        "Who is known: every operation needs a caller then",
-    ),
+    key("auth", Shape::Section(auth::keys), "", "Known callers: every operation needs one then"),
     key("quotas", Shape::Section(quotas::keys), "", "What callers may take"),
     key("push", Shape::Section(push::keys), "", "Webhooks, and where they may go"),
     key("logs", Shape::Section(logs::log_keys), "", "What is written to stderr").live(),

@@ -32,7 +32,7 @@ const KEYS: &[Key] = &[
         "plain_http",
         Shape::Switch,
         "false",
-        "It may be on another machine without TLS: whoever is on the way reads spans and headers",
+        "It may be on another machine without TLS: hosts on the way read spans and headers",
     ),
 ];
 

@@ -7,7 +7,7 @@ use zeroize::Zeroize;
 
 use super::shape::Key;
 
-/// Who said a value; whoever stands further down wins.
+/// The source of a value; one further down wins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
     /// The file, in this line.
@@ -106,7 +106,7 @@ pub struct ConfigSection {
     pub keys: &'static [Key],
     /// What stands before its keys: `tls.` for those of `[tls]`.
     pub path: String,
-    /// Who said it first; nobody: it was not said.
+    /// Its first source; none: it was not set.
     pub source: Option<ConfigSource>,
     /// In the order of `keys`; inner sections are always there.
     pub entries: Vec<Option<ConfigEntry>>,
@@ -132,7 +132,7 @@ impl ConfigSection {
         self.entries.get(index)?.as_ref()
     }
 
-    /// Sets what a key has; whoever calls it last wins.
+    /// Sets what a key has; the last call wins.
     pub fn set(&mut self, name: &str, entry: ConfigEntry) {
         if let Some(index) = self.keys.iter().position(|key| key.name == name) {
             self.entries[index] = Some(entry);
@@ -234,7 +234,7 @@ impl ConfigSection {
         }
     }
 
-    /// Whether anybody said it, be it without a key in it.
+    /// Whether it was set, be it without a key in it.
     pub fn is_said(&self) -> bool {
         self.source.is_some() || !self.is_empty()
     }

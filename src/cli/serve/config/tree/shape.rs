@@ -15,7 +15,7 @@ pub struct Key {
     pub name: &'static str,
     /// What its value looks like.
     pub shape: Shape,
-    /// The value that holds when nobody says one, as TOML; empty: none that could be written.
+    /// The value in force when none is set, as TOML; empty: none that could be written.
     pub default: &'static str,
     /// What it is for, in one line.
     pub help: &'static str,
@@ -23,7 +23,7 @@ pub struct Key {
     pub flag: &'static str,
     /// True: a reload changes it; otherwise it holds until the server is started again.
     pub is_live: bool,
-    /// True: its value is shown to nobody.
+    /// True: its value is never shown.
     pub is_secret: bool,
 }
 
@@ -43,7 +43,7 @@ impl Key {
         Key { flag, ..self }
     }
 
-    /// The same, whose value is shown to nobody and kept no longer than it takes to read it.
+    /// The same, whose value is never shown and kept no longer than it takes to read it.
     pub const fn secret(self) -> Key {
         Key { is_secret: true, ..self }
     }
