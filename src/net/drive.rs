@@ -322,7 +322,7 @@ impl<S: Transport + 'static> Io<S> {
         out.clear();
         let input = if fresh > 0 { Source::roomy(read, fresh) } else { self.input.source() };
         let (engine, wake) = (&*local.server.engine, cx.waker());
-        let peer = Peer { remote: local.remote, ..self.stream.peer() };
+        let peer = Peer { remote: local.remote(), ..self.stream.peer() };
         let peer = local.local_addrs.at(self.local_addr).known_to(peer);
         let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len(), peer };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);

@@ -63,6 +63,7 @@ struct Connections {
 struct ListedConnection {
     table: Arc<PeerTable>,
     number: u64,
+    remote: Option<IpAddr>,
     activity: AtomicU8,
     is_ending: AtomicBool,
     changing: Mutex<Changing>,
@@ -89,9 +90,13 @@ impl PeerTable {
         Arc::new(PeerTable { most, connections: Mutex::default() })
     }
 
-    /// Adds a connection of a peer; `None`: the table is full, and no peer has more connections
+    /// Adds a connection of a peer from this address; `None`: the table is full, and no peer has more connections
     /// than an equal share.
-    pub(super) fn accept(self: &Arc<PeerTable>, peer: PeerKey) -> Option<Accepted> {
+    pub(super) fn accept(
+        self: &Arc<PeerTable>,
+        peer: PeerKey,
+        remote: Option<IpAddr>,
+    ) -> Option<Accepted> {
         let mut connections = self.lock();
         let evicts = connections.by_peer.len() >= self.most;
         if evicts {
@@ -101,6 +106,7 @@ impl PeerTable {
         let entry = Arc::new(ListedConnection {
             table: Arc::clone(self),
             number: connections.numbers_given,
+            remote,
             activity: AtomicU8::new(Activity::Idle as u8),
             is_ending: AtomicBool::new(false),
             changing: Mutex::new(Changing { peer, waker: Waker::noop().clone() }),
@@ -192,6 +198,12 @@ impl PeerEntry {
         }
     }
 
+    /// The address of the other side; `None`: unknown.
+    #[inline]
+    pub(super) fn remote(&self) -> Option<IpAddr> {
+        self.0.remote
+    }
+
     /// The peer that the connection counts for.
     #[cfg(feature = "grpc")]
     pub(super) fn peer(&self) -> PeerKey {
@@ -242,7 +254,7 @@ mod tests {
 
     /// Accepts so many connections of a peer.
     fn fill(table: &Arc<PeerTable>, last: u8, count: usize) -> Vec<PeerEntry> {
-        (0..count).map(|_| table.accept(peer(last)).unwrap().entry).collect()
+        (0..count).map(|_| table.accept(peer(last), None).unwrap().entry).collect()
     }
 
     fn ending(entries: &[PeerEntry]) -> Vec<usize> {
@@ -267,7 +279,7 @@ mod tests {
         let mut newcomers = Vec::new();
         for expected in [&[2][..], &[2, 5], &[1, 2, 5], &[1, 2, 4, 5]] {
             let last = newcomers.len() as u8 + 2;
-            let Accepted { entry, evicts } = table.accept(peer(last)).unwrap();
+            let Accepted { entry, evicts } = table.accept(peer(last), None).unwrap();
             assert!(evicts);
             newcomers.push(entry);
             assert_eq!(ending(&held), expected);
@@ -280,33 +292,34 @@ mod tests {
     fn below_the_limit_no_share_applies() {
         let table = PeerTable::new(8);
         let held = fill(&table, 1, 7);
-        let last = table.accept(peer(2)).unwrap();
+        let last = table.accept(peer(2), None).unwrap();
         assert!(!last.evicts && ending(&held).is_empty());
         drop(last);
-        assert!(!table.accept(peer(1)).unwrap().evicts && ending(&held).is_empty());
+        assert!(!table.accept(peer(1), None).unwrap().evicts && ending(&held).is_empty());
     }
 
     #[test]
     fn the_largest_holder_is_refused_and_ties_are_kept() {
         let table = PeerTable::new(4);
         let mut first = fill(&table, 1, 4);
-        assert!(table.accept(peer(1)).is_none());
+        assert!(table.accept(peer(1), None).is_none());
         let second = fill(&table, 2, 2);
         assert_eq!(ending(&first).len(), 2);
         first.retain(|entry| !entry.is_ending());
         // Now there are two of one and the two of the other: neither takes from the other.
-        assert!(table.accept(peer(1)).is_none() && table.accept(peer(2)).is_none());
-        assert!(table.accept(peer(3)).is_some() && ending(&second).len() <= 1);
+        assert!(table.accept(peer(1), None).is_none() && table.accept(peer(2), None).is_none());
+        assert!(table.accept(peer(3), None).is_some() && ending(&second).len() <= 1);
     }
 
     #[test]
     fn a_connection_counts_for_the_peer_that_was_named_last() {
         let table = PeerTable::new(4);
-        let held: Vec<_> = (0..4).map(|_| table.accept(PeerKey::UNKNOWN).unwrap().entry).collect();
-        assert!(table.accept(peer(9)).is_none());
+        let held: Vec<_> =
+            (0..4).map(|_| table.accept(PeerKey::UNKNOWN, None).unwrap().entry).collect();
+        assert!(table.accept(peer(9), None).is_none());
         held.iter().for_each(|entry| entry.set_peer(peer(1)));
         held[3].set_peer(peer(2));
-        assert!(table.accept(peer(9)).is_some());
+        assert!(table.accept(peer(9), None).is_some());
         assert_eq!(ending(&held), [0]);
         held[0].set_peer(peer(3));
         drop(held);
@@ -336,7 +349,7 @@ mod tests {
                     }
                     _ => {
                         let before: Vec<usize> = (0..5).map(|of| count(&held, of)).collect();
-                        let accepted = table.accept(peer(last));
+                        let accepted = table.accept(peer(last), None);
                         if let Some(Accepted { entry, .. }) = accepted {
                             held.push((last, entry));
                         }

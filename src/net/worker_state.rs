@@ -189,8 +189,6 @@ pub(super) struct ConnectionPermit {
     local: Rc<WorkerState>,
     /// `None`: the connection goes on under another driver.
     entry: Option<PeerEntry>,
-    /// The address of the other side; `None`: a socket with a path.
-    pub(super) remote: Option<IpAddr>,
 }
 
 impl ConnectionPermit {
@@ -198,15 +196,15 @@ impl ConnectionPermit {
     /// `connections_max`, and none of them ends for this one.
     pub(super) fn take(local: &Rc<WorkerState>, address: IpAddr) -> Option<ConnectionPermit> {
         let server = &local.server;
-        let accepted = server.connections.accept(server.peer_of(address));
+        let remote = Some(address.to_canonical());
+        let accepted = server.connections.accept(server.peer_of(address), remote);
         if accepted.as_ref().is_none_or(|accepted| accepted.evicts) {
             server.refused(local.worker, "connections_max");
         }
         let entry = Some(accepted?.entry);
         server.counts.accepted.fetch_add(1, Ordering::Relaxed);
         local.open.set(local.open.get() + 1);
-        let remote = Some(address.to_canonical());
-        Some(ConnectionPermit { local: Rc::clone(local), entry, remote })
+        Some(ConnectionPermit { local: Rc::clone(local), entry })
     }
 
     /// A slot for a connection to `--admin` from this address, unless it has none; `None`: there
@@ -215,23 +213,29 @@ impl ConnectionPermit {
         local: &Rc<WorkerState>,
         remote: Option<IpAddr>,
     ) -> Option<ConnectionPermit> {
-        let Some(accepted) = local.server.admin_connections.accept(PeerKey::UNKNOWN) else {
+        let remote = remote.map(|address| address.to_canonical());
+        let connections = &local.server.admin_connections;
+        let Some(accepted) = connections.accept(PeerKey::UNKNOWN, remote) else {
             local.server.refused(local.worker, "admin_connections_max");
             return None;
         };
-        let (entry, remote) = (Some(accepted.entry), remote.map(|address| address.to_canonical()));
-        Some(ConnectionPermit { local: Rc::clone(local), entry, remote })
+        Some(ConnectionPermit { local: Rc::clone(local), entry: Some(accepted.entry) })
     }
 
     /// Moves the connection to another driver.
     pub(super) fn hand_over(&mut self) -> ConnectionPermit {
-        let entry = self.entry.take();
-        ConnectionPermit { local: Rc::clone(&self.local), entry, remote: self.remote }
+        ConnectionPermit { local: Rc::clone(&self.local), entry: self.entry.take() }
     }
 
     /// What the limits know of the connection.
     pub(super) fn entry(&self) -> Option<&PeerEntry> {
         self.entry.as_ref()
+    }
+
+    /// The address of the other side; `None`: a socket with a path.
+    #[inline]
+    pub(super) fn remote(&self) -> Option<IpAddr> {
+        self.entry.as_ref()?.remote()
     }
 
     /// True: the connection has to end now, for another one.

@@ -26,7 +26,7 @@ impl Http2Permit {
     ) -> Result<Http2Permit, ConnectionPermit> {
         let server = &connection.server;
         let peer = connection.entry().map_or(PeerKey::UNKNOWN, PeerEntry::peer);
-        let accepted = server.http2.accept(peer);
+        let accepted = server.http2.accept(peer, connection.remote());
         if accepted.as_ref().is_none_or(|accepted| accepted.evicts) {
             server.refused(connection.worker, "http2_connections_max");
         }
@@ -43,7 +43,7 @@ impl Http2Permit {
 
     /// The address of the other side, if it has one.
     pub(super) fn remote(&self) -> Option<IpAddr> {
-        self.connection.remote
+        self.connection.remote()
     }
 
     /// Sets the task that is woken when the connection has to end.
