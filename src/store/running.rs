@@ -31,8 +31,12 @@ const PORTIONS: u64 = 32;
 /// What each owner has; the first index belongs to no owner and is not counted.
 pub(super) struct RunningTasks {
     owners: Box<[RunningOfOwner]>,
-    /// What each group has taken for each owner and does not use.
-    spares: Box<[Box<[SpareOfOwner]>]>,
+    /// What each group has taken for each owner and does not use: all owners of a group side by
+    /// side, group by group.
+    spares: Box<[SpareOfOwner]>,
+    groups: usize,
+    /// A portion is a share divided by two to this power: [`PORTIONS`] of each group.
+    portion_bits: u32,
 }
 
 /// What is counted: tasks, and bytes.
@@ -69,14 +73,15 @@ impl Default for RunningOfOwner {
 struct Count<'r> {
     /// What all groups have taken.
     taken: &'r AtomicU64,
-    spares: &'r [Box<[SpareOfOwner]>],
+    of: &'r RunningTasks,
     owner: usize,
     kind: ShareUnit,
 }
 
 impl<'r> Count<'r> {
     fn spare(&self, group: usize) -> &'r AtomicU64 {
-        &self.spares[group][self.owner].0[self.kind as usize]
+        let of_group = group * self.of.owners.len();
+        &self.of.spares[of_group + self.owner].0[self.kind as usize]
     }
 
     /// What a group takes of a share of this size beyond its need.
@@ -85,7 +90,7 @@ impl<'r> Count<'r> {
             ShareUnit::Tasks => PORTION_TASKS,
             ShareUnit::Bytes => PORTION_BYTES,
         };
-        portion_max.min(most / self.spares.len() as u64 / PORTIONS)
+        portion_max.min(most >> self.of.portion_bits)
     }
 
     /// Takes `wanted` for a group; false: with it more than `most` were used.
@@ -109,7 +114,7 @@ impl<'r> Count<'r> {
         // portion meanwhile, so a few rounds are needed.
         for _ in 0..ROUNDS {
             let mut gathered = 0;
-            for of_group in 0..self.spares.len() {
+            for of_group in 0..self.of.groups {
                 let kept = self.spare(of_group).swap(0, Relaxed);
                 self.taken.fetch_sub(kept, Relaxed);
                 gathered += kept;
@@ -146,7 +151,7 @@ impl<'r> Count<'r> {
     fn used(&self) -> u64 {
         // In this order: what a group takes between the looks counts as used.
         let taken = self.taken.load(Relaxed);
-        let kept = (0..self.spares.len()).map(|group| self.spare(group).load(Relaxed));
+        let kept = (0..self.of.groups).map(|group| self.spare(group).load(Relaxed));
         taken.saturating_sub(kept.sum())
     }
 }
@@ -185,10 +190,12 @@ fn tasks_of(most: u32) -> u64 {
 impl RunningTasks {
     /// For owners up to this index, in so many groups of shards.
     pub fn new(owners_max: usize, groups: usize) -> RunningTasks {
-        let spares = || (0..=owners_max).map(|_| SpareOfOwner::default()).collect();
+        let spares = (owners_max + 1) * groups;
         RunningTasks {
             owners: (0..=owners_max).map(|_| RunningOfOwner::default()).collect(),
-            spares: (0..groups).map(|_| spares()).collect(),
+            spares: (0..spares).map(|_| SpareOfOwner::default()).collect(),
+            groups,
+            portion_bits: (groups.next_power_of_two() as u64 * PORTIONS).ilog2(),
         }
     }
 
@@ -319,7 +326,7 @@ impl RunningTasks {
     fn counted(&self, owner: OwnerIndex, kind: ShareUnit) -> Count<'_> {
         let owner = owner.0 as usize;
         let taken = &self.owners[owner].taken[kind as usize];
-        Count { taken, spares: &self.spares, owner, kind }
+        Count { taken, of: self, owner, kind }
     }
 
     fn of(&self, owner: OwnerIndex) -> Option<&RunningOfOwner> {
