@@ -137,11 +137,11 @@ impl CoreOutbox {
     }
 
     /// Whether a credential of the owner with this number is still valid.
-    fn is_vouched(&self, owner: u32, now: Now) -> bool {
+    fn is_vouched(&self, webhooks: &Webhooks, owner: u32, now: Now) -> bool {
         let Some(authenticator) = self.authenticator.as_ref().filter(|_| owner != 0) else {
             return true;
         };
-        let name = self.core.owner_name(owner);
+        let name = webhooks.owner_name(owner);
         name.is_none_or(|name| authenticator.vouches_for(&name, now))
     }
 
@@ -155,7 +155,7 @@ impl CoreOutbox {
         }
         self.core.keep_vouched_scopes(&|owner| authenticator.vouches_for(owner, now));
         let mut owners = webhooks.owners();
-        owners.retain(|owner| !self.is_vouched(*owner, now));
+        owners.retain(|owner| !self.is_vouched(webhooks, *owner, now));
         for webhook in webhooks.of_owners(&owners) {
             webhooks.withdraw(webhook, self.core.is_task_over(webhook.task), now);
         }
@@ -269,7 +269,7 @@ impl Outbox for CoreOutbox {
                 NextPost::At(due_ms) => return NextRequest::At(due_ms),
                 NextPost::Never => return NextRequest::Never,
             };
-            if !self.is_vouched(post.owner, now) {
+            if !self.is_vouched(webhooks, post.owner, now) {
                 webhooks.withdraw_post(post.place, now);
                 continue;
             }

@@ -208,14 +208,14 @@ impl CheckedWebhook<'_> {
     /// It, for a task, from there on.
     fn of_task<'a>(
         &'a self,
-        cx: &CallCx<'_>,
+        cx: &'a CallCx<'_>,
         (key, task_id): (TaskKey, &'a [u8]),
         start: PushStart,
     ) -> NewWebhook<'a> {
         let CheckedWebhook { id, config, url, form } = self;
-        let (task, holder) = (key.handle().key, cx.holder());
+        let (task, owner, holder) = (key.handle().key, cx.caller.owner, cx.holder());
         let config = PushConfig(config);
-        NewWebhook { task, task_id, holder, id, config, url, form: *form, start }
+        NewWebhook { task, task_id, owner, holder, id, config, url, form: *form, start }
     }
 }
 

@@ -123,6 +123,11 @@ impl DeadLetters {
         Some(letter)
     }
 
+    /// Whether any is charged to a holder.
+    pub fn has_any_of(&self, holder: Holder) -> bool {
+        self.by_holder.contains_key(&holder)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &DeadLetter> {
         self.letters.iter()
     }

@@ -8,6 +8,7 @@ mod aside;
 mod counts;
 mod letters;
 mod lists;
+mod owners;
 mod posts;
 mod quotas;
 mod withdrawn;
@@ -34,6 +35,7 @@ use crate::{
 };
 
 use aside::Aside;
+use owners::PushOwners;
 use quotas::PushCounts;
 
 pub use counts::{PushOutcomes, PushStats};
@@ -100,7 +102,9 @@ pub struct NewWebhook<'a> {
     pub task: u64,
     /// Its id, raw.
     pub task_id: &'a [u8],
-    /// The owner that it is charged to.
+    /// The name of its owner, which it is charged to; `None`: it is charged to the holder.
+    pub owner: Option<&'a str>,
+    /// The anonymous caller that it is charged to.
     pub holder: Holder,
     /// Its own id among those of the task; one with this id is replaced.
     pub id: &'a [u8],
@@ -119,7 +123,7 @@ pub struct NewWebhook<'a> {
 pub struct Post {
     /// The webhook.
     pub place: PostPlace,
-    /// Its owner; 0: all anonymous callers.
+    /// The number of its owner ([`Webhooks::owner_name`]); 0: all anonymous callers.
     pub owner: u32,
     /// Its task.
     pub task: u64,
@@ -150,6 +154,7 @@ struct PushState {
     schedule: Schedule<Webhook>,
     tasks: HashMap<u64, TaskWebhooks, RandomState>,
     counted: PushCounts,
+    owners: PushOwners,
     bounds: PushBounds,
     dead: DeadLetters,
     /// Called with each letter.
@@ -171,12 +176,13 @@ impl Webhooks {
         let schedule = Schedule::new(pace);
         let (tasks, counted) = (HashMap::default(), PushCounts::default());
         let dead = DeadLetters::new(bounds.dead_max);
-        let (told, outcomes, aside) = Default::default();
+        let (owners, told, outcomes, aside) = Default::default();
         let changes = Arc::new(Changes::new(bounds.dead_bytes_max));
         let state = PushState {
             schedule,
             tasks,
             counted,
+            owners,
             bounds,
             dead,
             told,
@@ -196,7 +202,9 @@ impl Webhooks {
     /// # Errors
     /// [`PushRefused`]
     pub fn check(&self, new: &NewWebhook<'_>) -> Result<(), PushRefused> {
-        self.lock().make_room(new)
+        let mut state = self.lock();
+        let new = state.charged(new);
+        state.make_room(&new)
     }
 
     /// Takes a configuration in, in place of the one with its id, which it goes on for: what was
@@ -208,14 +216,17 @@ impl Webhooks {
     /// [`PushRefused`]; the one before, if there was one, is still there.
     pub fn set(&self, new: &NewWebhook<'_>) -> Result<Arc<TaskWatch>, PushRefused> {
         let mut state = self.lock();
-        state.make_room(new)?;
-        Ok(state.put(new))
+        let new = state.charged(new);
+        state.make_room(&new)?;
+        Ok(state.put(&new))
     }
 
     /// The same where [`Webhooks::check`] has found room for it: as many as are checked at a time
     /// may be beyond the bounds.
     pub fn set_checked(&self, new: &NewWebhook<'_>) -> Arc<TaskWatch> {
-        self.lock().put(new)
+        let mut state = self.lock();
+        let new = state.charged(new);
+        state.put(&new)
     }
 
     /// Shows a configuration of a task; without an id the one that has none of its own is meant, or
@@ -334,6 +345,7 @@ impl PushState {
             match self.check(new, &origin, bytes) {
                 Err(refused) if refused == PushRefused::TaskFull => return Err(refused),
                 Err(_) if self.free_dead(new.holder) => {}
+                Err(PushRefused::Full) if self.forget_owners(new.holder) => {}
                 done => return done,
             }
         }
@@ -438,10 +450,27 @@ mod tests {
         webhooks.set(&NewWebhook {
             task,
             task_id: format!("t{task}").as_bytes(),
+            owner: None,
             holder,
             id: id.as_bytes(),
             config: config.view(),
             url: &url_read,
+            form: PushForm::StreamResponse,
+            start: PushStart { seq: 1, snapshot: false },
+        })
+    }
+
+    /// Calls `with` with a configuration of a task.
+    pub fn new_webhook<R>(task: u64, url: &str, with: impl FnOnce(&NewWebhook<'_>) -> R) -> R {
+        let config = PushConfigBuf::new(url);
+        with(&NewWebhook {
+            task,
+            task_id: b"t",
+            owner: None,
+            holder: holder(0),
+            id: b"a",
+            config: config.view(),
+            url: &PushTargets::default().read(url).unwrap(),
             form: PushForm::StreamResponse,
             start: PushStart { seq: 1, snapshot: false },
         })

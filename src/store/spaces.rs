@@ -70,14 +70,6 @@ impl Spaces {
     }
 }
 
-impl Store {
-    /// The name of the owner with this number.
-    #[cfg(feature = "push")]
-    pub fn owner_name(&self, owner: u32) -> Option<Arc<str>> {
-        self.spaces.owners.name(owner)
-    }
-}
-
 /// What a call names.
 #[derive(Clone, Copy)]
 pub struct SpaceName<'a> {

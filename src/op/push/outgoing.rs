@@ -37,11 +37,6 @@ impl Core {
         self.push.get().map(|push| &push.webhooks)
     }
 
-    /// The name of the owner with this number.
-    pub fn owner_name(&self, owner: u32) -> Option<Arc<str>> {
-        self.store.owner_name(owner)
-    }
-
     /// Whether a task will have no other event: it is finished, or has left.
     pub fn is_task_over(&self, task: u64) -> bool {
         let handle = Handle { key: task, ..Handle::default() };

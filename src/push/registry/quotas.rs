@@ -55,9 +55,9 @@ impl PushCounts {
 }
 
 impl PushState {
-    /// What all configurations take, and the origins that they name.
+    /// What all configurations take, the origins that they name, and the names of their owners.
     pub(super) fn bytes(&self) -> usize {
-        self.counted.bytes + self.schedule.origin_bytes()
+        self.counted.bytes + self.schedule.origin_bytes() + self.owners.bytes()
     }
 
     /// The part of it that strangers hold.
