@@ -329,7 +329,8 @@ limits! {
     long_poll_ms_max: u64 = 60_000;
     /// Names of tenants that have tasks, or calls that name them: who may name one can name many.
     tenants_max: usize = 100;
-    /// Names of owners that have tasks, or calls of theirs.
+    /// Names of owners that have tasks, or calls of theirs; a newcomer displaces an owner with
+    /// finished tasks only.
     owners_max: usize = 10_000;
     /// Credentials that were right and are remembered, and peers that have shown wrong ones.
     credentials_max: usize = 8_192;

@@ -77,6 +77,9 @@ pub const SCOPE_BYTES: usize = 3 * 1024;
 /// `store/running.rs`.
 pub(crate) const RUNNING_OWNER_BYTES: u64 = 24;
 pub(crate) const RUNNING_GROUP_BYTES: u64 = 16;
+/// Memory of a look for owners that may be displaced, for each: an entry of a map and one of a
+/// list.
+const OWNER_LOOK_BYTES: u64 = 56;
 /// Memory of a name of 256 bytes, its number and its share of a tree.
 const NAME_BYTES: u64 = 448;
 /// Memory of a cached credential: its slot, the slot of a failing peer, and `CREDENTIAL_HELD_BYTES`
@@ -213,15 +216,15 @@ impl Limits {
         tasks.saturating_mul(each).saturating_add(fixed).saturating_add(charges)
     }
 
-    /// Names of all tenants and owners, those that each worker caches, and what is counted of each
-    /// owner. What the store has for each scope is in `store_bytes_max`.
+    /// Names of all tenants and owners, those that each worker caches, and what is counted and
+    /// gathered of each owner. What the store has for each scope is in `store_bytes_max`.
     fn names_bytes(&self, workers: usize) -> u64 {
         let groups = workers.clamp(1, 64).next_power_of_two() as u64;
         let names = (self.tenants_max as u64).saturating_add(self.owners_max as u64);
         let cached = 2 * KNOWN_NAMES * workers as u64;
         let names = names.saturating_add(cached).saturating_mul(NAME_BYTES);
-        let running = RUNNING_OWNER_BYTES + groups * RUNNING_GROUP_BYTES;
-        names.saturating_add((self.owners_max as u64).saturating_mul(running))
+        let each = RUNNING_OWNER_BYTES + groups * RUNNING_GROUP_BYTES + OWNER_LOOK_BYTES;
+        names.saturating_add((self.owners_max as u64).saturating_mul(each))
     }
 
     /// To parse and answer a body of `length` bytes, with at most as many tokens as bytes.

@@ -17,6 +17,7 @@ use crate::{
     service::{
         Answer, CallCx, CallLink, Caller, Cursor, Handle, LateAnswer, LateCall, Outcome, WaitHandle,
     },
+    shares::Holder,
 };
 
 use content::SendHash;
@@ -141,6 +142,12 @@ impl KnownSends {
             Idempotency::Authenticated => caller.owner.is_some(),
             Idempotency::Everybody => true,
         }
+    }
+
+    /// Forgets what came of the sends of a holder: another caller will have its number.
+    #[cold]
+    pub fn forget_all_of(&self, holder: Holder) {
+        self.table.forget_all_of(holder);
     }
 }
 

@@ -46,7 +46,10 @@ impl Core {
         let owner_hint = owner_hint(&cx.caller);
         let named = SpaceName { scope, tenant, owner, owner_hint, knows_callers };
         let space = match call.may_make_task() {
-            true => self.store.enter_space(worker, named, cx.now)?,
+            true => {
+                let forget = |holder| self.sends.forget_all_of(holder);
+                self.store.enter_space(worker, named, cx.now, &forget)?
+            }
             false => self.store.find_space(worker, named),
         };
         cx.caller.scope = space.scope;

@@ -56,10 +56,10 @@ pub struct PushBounds {
     pub per_owner: usize,
     /// Of one host, whatever its ports.
     pub per_host: usize,
-    /// Bytes of all, with [`CONFIG_BYTES`] for each, and those of their hosts; a quarter of them
-    /// of one owner, with the hosts that it has named first, or of the address of an anonymous
-    /// caller; half of them of all anonymous callers, or of one address where no caller is
-    /// authenticated.
+    /// Bytes of all, with [`CONFIG_BYTES`] for each, and those of their hosts and owners; a quarter
+    /// of them of one owner, with the hosts that it has named first, or of the address of an
+    /// anonymous caller; half of them of all anonymous callers, or of one address where no caller
+    /// is authenticated.
     pub bytes_max: usize,
     /// Dead letters that are kept.
     pub dead_max: usize,

@@ -9,8 +9,9 @@ pub struct ServiceStats {
     pub tasks: [u64; TaskState::ALL.len()],
     /// Bytes of tasks.
     pub bytes: u64,
-    /// Finished tasks that have left because of `task_ttl_ms`, `tasks_max` and `store_bytes_max`.
-    pub evicted: [u64; 3],
+    /// Finished tasks that have left because of `task_ttl_ms`, `tasks_max`, `store_bytes_max` and
+    /// `owners_max`.
+    pub evicted: [u64; 4],
     /// Unfinished tasks that failed because of `unfinished_idle_ms` and `input_required_ttl_ms`,
     /// and those that made room for others because their owner had its share of the store.
     pub ended: [u64; 3],
@@ -18,7 +19,8 @@ pub struct ServiceStats {
 
 impl ServiceStats {
     /// The limits behind [`ServiceStats::evicted`], in its order.
-    pub const EVICTED_BY: [&'static str; 3] = ["task_ttl_ms", "tasks_max", "store_bytes_max"];
+    pub const EVICTED_BY: [&'static str; 4] =
+        ["task_ttl_ms", "tasks_max", "store_bytes_max", "owners_max"];
 
     /// The limits behind [`ServiceStats::ended`], in its order.
     pub const ENDED_BY: [&'static str; 3] =

@@ -40,6 +40,16 @@ struct Ends {
     last: u32,
 }
 
+impl ShardCharge {
+    /// The stamp of the newest finished task; `None`: there is a task that is not finished, or room
+    /// for one alone.
+    fn end(&self, slab: &Slab) -> Option<u64> {
+        let [finished, waiting, running] = self.lists;
+        let is_finished = waiting.first == NONE && running.first == NONE;
+        slab.slot(finished.last).filter(|_| is_finished).map(|slot| slot.stamp)
+    }
+}
+
 const EMPTY: Ends = Ends { first: NONE, last: NONE };
 
 impl ChargedTasks {
@@ -129,6 +139,19 @@ impl ChargedTasks {
         };
         let first = self.all[place as usize].lists[list as usize].first;
         (first != NONE).then_some(first)
+    }
+
+    /// The stamp of the newest finished task of a holder; `Some(None)`: it has a task here that is
+    /// not finished, or room for one alone.
+    pub fn end_of(&self, slab: &Slab, holder: Holder) -> Option<Option<u64>> {
+        let place = *self.places.get(&holder)?;
+        Some(self.all[place as usize].end(slab))
+    }
+
+    /// Each holder that has something here, and the same of it.
+    pub fn ends(&self, slab: &Slab) -> impl Iterator<Item = (Holder, Option<u64>)> {
+        let charged = self.all.iter().filter_map(|one| Some((one.charge.as_ref()?.holder, one)));
+        charged.map(|(holder, one)| (holder, one.end(slab)))
     }
 
     /// The tasks in a list of a charge, the first one first.

@@ -237,8 +237,7 @@ impl Store {
         let holders = std::iter::once(holder).chain(others.map(|charge| charge.holder));
         let first = |holder| shard.charged.first(holder, TaskList::Finished);
         let Some(index) = holders.into_iter().find_map(first) else { return false };
-        shard.finished.remove(&mut shard.slab, index);
-        self.evict_task((at, index), shard, group_of(at), Eviction::Count, wakes);
+        self.evict_finished((at, index), shard, Eviction::Count, wakes);
         true
     }
 
@@ -555,6 +554,18 @@ impl Store {
             return false;
         };
         self.evict_ended((at, index), shard, need)
+    }
+
+    /// Evicts a finished task of a shard.
+    pub(super) fn evict_finished(
+        &self,
+        (at, index): (usize, u32),
+        shard: &mut Shard,
+        why: Eviction,
+        wakes: &mut Wakes,
+    ) {
+        shard.finished.remove(&mut shard.slab, index);
+        self.evict_task((at, index), shard, group_of(at), why, wakes);
     }
 
     /// Evicts a task that was taken out of the finished ones, and gives its room to a group.

@@ -29,6 +29,13 @@ pub enum Eviction {
     Count = 1,
     /// It made room when `store_bytes_max` was reached.
     Bytes = 2,
+    /// Its owner's name was displaced when `owners_max` was reached.
+    Owners = 3,
+}
+
+impl Eviction {
+    /// Number of reasons.
+    pub const COUNT: usize = 4;
 }
 
 /// Bits of a stamp below its milliseconds: status changes that one millisecond can tell apart, and
@@ -50,7 +57,7 @@ pub(super) struct Group {
     number: u64,
     groups: u64,
     stamp: AtomicU64,
-    evicted: [AtomicU64; 3],
+    evicted: [AtomicU64; Eviction::COUNT],
     pub charges: Charges,
 }
 
@@ -67,7 +74,7 @@ impl Group {
             groups: groups as u64,
             // All its stamps leave the same remainder.
             stamp: AtomicU64::new(number as u64),
-            evicted: [const { AtomicU64::new(0) }; 3],
+            evicted: [const { AtomicU64::new(0) }; Eviction::COUNT],
             charges: Charges::new(capacity),
         }
     }
@@ -117,8 +124,8 @@ impl Group {
         self.evicted[why as usize].fetch_add(1, Relaxed);
     }
 
-    pub fn evicted(&self) -> [u64; 3] {
-        [0, 1, 2].map(|why| self.evicted[why].load(Relaxed))
+    pub fn evicted(&self) -> [u64; Eviction::COUNT] {
+        std::array::from_fn(|why| self.evicted[why].load(Relaxed))
     }
 }
 

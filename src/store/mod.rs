@@ -12,6 +12,7 @@
 mod budget;
 mod charged;
 mod charges;
+mod displace;
 mod door;
 mod edit;
 mod evict;
@@ -152,7 +153,7 @@ pub struct Stats {
     /// Bytes of task logs.
     pub bytes: u64,
     /// Evictions, in the order of [`Eviction`].
-    pub evicted: [u64; 3],
+    pub evicted: [u64; 4],
     /// Tasks that the store has ended, in the order of [`EndReason`].
     pub ended: [u64; EndReason::COUNT],
     /// Wakers that wait for a task to change.
@@ -327,7 +328,7 @@ impl Store {
         let mut stats = Stats {
             tasks: self.budget.tasks.used(groups().map(|group| &group.tasks)),
             bytes: self.budget.bytes.used(groups().map(|group| &group.bytes)),
-            evicted: [0, 1, 2].map(evicted),
+            evicted: std::array::from_fn(evicted),
             ended: self.ended(),
             ..Stats::default()
         };

@@ -2,7 +2,9 @@
 //!
 //! Law: a name has one number, and a number one name, as long as a call that named it runs, a task
 //! of it is stored, room is taken for one, or an agent has a call of its owner. Numbers that
-//! nothing refers to are looked for when all are given out, at most once in [`LOOK_MS`].
+//! nothing refers to are looked for when all are given out, at most once in [`LOOK_MS`]. Where none
+//! is found, an idle name gives its number up, if its kind has such names (`displace.rs`); another
+//! look follows at once when the last one gathered many of these and they are spent.
 //!
 //! Each worker knows the names that it used last, and which of them its calls use now: a call
 //! writes nothing that other workers write, unless its name is new to its worker. Who keeps a name
@@ -17,9 +19,12 @@ use std::{
 use crossbeam_utils::CachePadded;
 use smallvec::SmallVec;
 
-use super::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicU32, Ordering},
+use super::{
+    displace::{IdleNumbers, NumberUses, Release},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 use crate::service::{Now, NumberHint};
 
@@ -55,6 +60,8 @@ struct Table {
     made: BTreeMap<Arc<str>, u32>,
     /// When numbers were looked for that nothing refers to.
     looked_ms: Option<u64>,
+    /// Idle numbers that were found then.
+    idle: IdleNumbers,
 }
 
 /// The names of one worker.
@@ -85,6 +92,11 @@ pub(super) enum NoNumber {
 }
 
 impl Table {
+    fn is_look_due(&self, now: Now) -> bool {
+        let has_waited = |ms| now.mono_ms.saturating_sub(ms) >= LOOK_MS;
+        self.looked_ms.is_none_or(has_waited) || self.idle.are_spent()
+    }
+
     /// How many names somebody has made that have numbers.
     fn made_by(&self, maker: &str) -> u32 {
         self.made.get(maker).copied().unwrap_or(0)
@@ -165,7 +177,7 @@ impl NumberSet {
         }
     }
 
-    fn contains(&self, number: u32) -> bool {
+    pub fn contains(&self, number: u32) -> bool {
         self.0.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 }
@@ -180,6 +192,11 @@ impl SpaceNames {
             generation: AtomicU32::new(NumberHint::next_generation()),
             workers: (0..workers.max(1)).map(|_| CachePadded::default()).collect(),
         }
+    }
+
+    /// How many numbers there are.
+    pub fn most(&self) -> usize {
+        self.most as usize
     }
 
     /// The number of a name, if it has one.
@@ -205,14 +222,14 @@ impl SpaceNames {
         (self.generation.load(Ordering::SeqCst) == generation).then_some(held)
     }
 
-    /// The number of a name, which is given one if it has none; `note_tasks` notes the numbers that
-    /// tasks have.
+    /// The number of a name, which is given one if it has none; `uses` knows what else refers to
+    /// numbers, and which names may be displaced.
     pub fn enter(
         &self,
         worker: usize,
         named: SaidName<'_>,
         now: Now,
-        note_tasks: impl FnOnce(&mut NumberSet),
+        mut uses: impl NumberUses,
     ) -> Result<Number<'_>, NoNumber> {
         if let Some(number) = self.known(worker, named) {
             return Ok(number);
@@ -227,11 +244,18 @@ impl SpaceNames {
         }
         let share = (self.most / 2).max(1);
         let has_share = |table: &Table| maker.is_some_and(|maker| table.made_by(maker) >= share);
-        let is_due = table.looked_ms.is_none_or(|ms| now.mono_ms.saturating_sub(ms) >= LOOK_MS);
-        let is_full = table.free.is_empty() && table.highest == self.most;
-        if (is_full || has_share(&table)) && is_due {
-            table.looked_ms = Some(now.mono_ms);
-            self.free_unused(&mut table, note_tasks);
+        let is_full = |table: &Table| table.free.is_empty() && table.highest == self.most;
+        // What the last look has gathered may all be in use again: then one more look follows.
+        for _ in 0..2 {
+            if (is_full(&table) || has_share(&table)) && table.is_look_due(now) {
+                self.look(&mut table, now, &mut uses);
+            }
+            if is_full(&table) {
+                self.displace(&mut table, &mut uses);
+            }
+            if !table.idle.are_spent() {
+                break;
+            }
         }
         if has_share(&table) {
             return Err(NoNumber::ShareTaken(share));
@@ -305,6 +329,51 @@ impl SpaceNames {
     /// Undoes [`SpaceNames::claim`].
     pub fn unclaim(&self, name: &str) {
         lock(&self.table).claimed.remove(name);
+    }
+
+    /// Takes back the numbers that nothing refers to, and gathers those that may be displaced.
+    #[cold]
+    fn look(&self, table: &mut Table, now: Now, uses: &mut impl NumberUses) {
+        table.looked_ms = Some(now.mono_ms);
+        let mut idle = Default::default();
+        self.free_unused(table, |used| idle = uses.note(used));
+        table.idle = IdleNumbers::new(idle, self.most);
+    }
+
+    /// Takes back the number of the idle name that was used least recently.
+    #[cold]
+    fn displace(&self, table: &mut Table, uses: &mut impl NumberUses) {
+        while let Some(idle) = table.idle.queue.pop_front() {
+            let number = idle.number;
+            let Some(name) = self.name(number).filter(|name| !self.is_in_call(name, number)) else {
+                continue;
+            };
+            match uses.release(idle) {
+                Release::Done => {
+                    table.numbers.remove(&name);
+                    table.free.push_back(number);
+                    table.forget_maker(number);
+                    lock(&self.by_number)[number as usize - 1] = None;
+                    return;
+                }
+                Release::Partial => return table.idle.queue.push_front(idle),
+                Release::InUse => {}
+            }
+        }
+    }
+
+    /// Whether a call uses the number of a name. If none does, none that begins later does before
+    /// the table, which is locked, is unlocked.
+    fn is_in_call(&self, name: &str, number: u32) -> bool {
+        let mut is_used = false;
+        for worker in &self.workers {
+            let mut known = lock(&worker.known);
+            known.numbers.remove(name);
+            is_used |= known.used.contains(&number);
+        }
+        self.generation.store(NumberHint::next_generation(), Ordering::SeqCst);
+        let mut held = self.workers.iter().map(|worker| worker.held.load(Ordering::SeqCst));
+        is_used || held.any(|held| held == number)
     }
 
     /// Takes back the numbers that nothing refers to.
@@ -383,6 +452,9 @@ mod tests {
         Now { mono_ms, unix_ms: 0 }
     }
 
+    /// No number has tasks.
+    fn none(_: &mut NumberSet) {}
+
     /// The number of a name when these numbers have tasks.
     fn enter(names: &SpaceNames, name: &str, ms: u64, tasks: &[u32]) -> Result<u32, NoNumber> {
         let note = |set: &mut NumberSet| tasks.iter().for_each(|number| set.insert(*number));
@@ -397,7 +469,7 @@ mod tests {
         assert_eq!(enter(&names, "b", 0, &[]), Ok(2));
         for worker in [0, 1, 7] {
             assert_eq!(names.find(worker, SaidName::plain("a")).unwrap().get(), 1);
-            assert_eq!(names.enter(worker, SaidName::plain("b"), at(0), |_| ()).unwrap().get(), 2);
+            assert_eq!(names.enter(worker, SaidName::plain("b"), at(0), none).unwrap().get(), 2);
             assert!(names.find(worker, SaidName::plain("c")).is_none());
         }
         assert!(names.workers.iter().all(|worker| lock(&worker.known).used.is_empty()));
@@ -511,7 +583,7 @@ mod tests {
         for worker in [0, 1, 0] {
             assert_eq!(names.find(worker, SaidName::plain("a")).unwrap().get(), 1);
             let entered =
-                names.enter(worker, SaidName::plain("a"), at(0), |_| ()).map(|number| number.get());
+                names.enter(worker, SaidName::plain("a"), at(0), none).map(|number| number.get());
             assert_eq!(entered, Err(NoNumber::Claimed));
         }
         // Its number is given again when nothing refers to it.

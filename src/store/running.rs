@@ -292,13 +292,18 @@ impl RunningTasks {
     /// Calls `each` with the number of each owner for whom something is counted. An owner for whom
     /// more is taken meanwhile has a task or a call, which keep the number as well.
     pub fn each_counted(&self, mut each: impl FnMut(u32)) {
-        for (of_owner, number) in self.owners.iter().zip(0..).skip(1) {
+        (1..self.owners.len() as u32)
+            .filter(|number| self.is_counted(OwnerIndex(*number)))
+            .for_each(&mut each);
+    }
+
+    /// Whether something is counted for an owner.
+    pub fn is_counted(&self, owner: OwnerIndex) -> bool {
+        self.of(owner).is_some_and(|of_owner| {
             let is_taken = of_owner.taken.iter().any(|taken| taken.load(Relaxed) > 0);
-            let used = |kind| self.counted(OwnerIndex(number), kind).used();
-            if is_taken && (used(ShareUnit::Tasks) > 0 || used(ShareUnit::Bytes) > 0) {
-                each(number);
-            }
-        }
+            let used = |kind| self.counted(owner, kind).used();
+            is_taken && (used(ShareUnit::Tasks) > 0 || used(ShareUnit::Bytes) > 0)
+        })
     }
 
     /// How many an owner has.

@@ -28,6 +28,7 @@ use super::{
 use crate::{
     model::{Task, TaskState},
     service::{AgentIndex, OwnerIndex, Scope},
+    shares::Holder,
     waiter::Waiter,
     watch::TaskWatch,
 };
@@ -306,6 +307,11 @@ impl Shard {
             (NONE, older) => drop(self.contexts.insert(self.slab[index].context, older)),
             (newer, older) => self.slab[newer].older = older,
         }
+    }
+
+    /// The finished task of a holder that ended first.
+    pub fn first_finished_of(&self, holder: Holder) -> Option<u32> {
+        self.charged.first(holder, TaskList::Finished)
     }
 
     /// Evicts a task that was taken out of the finished ones.

@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use super::{
     Store, TaskKey,
+    displace::OwnerUses,
     names::{NoNumber, Number, NumberSet, SaidName, SpaceNames},
     running::RunningTasks,
+    waiters::Wakes,
 };
 #[cfg(feature = "net")]
 use crate::service::principal::is_owner_named;
@@ -19,6 +21,7 @@ use crate::{
     limits::Limits,
     model::TaskState,
     service::{Now, NumberHint, OwnerIndex, Scope, TenantIndex},
+    shares::Holder,
 };
 
 /// Numbers that no name is given: their scopes have no tasks.
@@ -153,19 +156,24 @@ impl Store {
 
     /// The scope that a call of `worker` means, which may make a task.
     ///
+    /// The name of an owner with finished tasks only may be displaced for that of a newcomer: its
+    /// tasks are evicted, and `forget` is called with the holder that they were charged to.
+    ///
     /// # Errors
-    /// `Overloaded` when as many tenants or owners have tasks as may; `RateLimited` when the owner,
-    /// or strangers among known callers, have named half of the tenants; invalid parameters when
-    /// the name of the tenant is claimed, see [`Store::claim_tenant`].
+    /// `Overloaded` when as many tenants have tasks, or owners unfinished ones, as may;
+    /// `RateLimited` when the owner, or strangers among known callers, have named half of the
+    /// tenants; invalid parameters when the name of the tenant is claimed, see
+    /// [`Store::claim_tenant`].
     pub fn enter_space(
         &self,
         worker: usize,
         named: SpaceName<'_>,
         now: Now,
+        forget: &dyn Fn(Holder),
     ) -> Result<Space<'_>, Fault> {
         let (mut tenant, mut owner) = (None, None);
         if let Some(said) = named.tenant() {
-            let note = |set: &mut _| self.note_tenants(set);
+            let note = |set: &mut NumberSet| self.note_tenants(set);
             let entered = self.spaces.tenants.enter(worker, said, now, note);
             tenant = Some(entered.map_err(|why| match why {
                 NoNumber::Full => Fault::at_limit("tenants_max"),
@@ -174,8 +182,14 @@ impl Store {
             })?);
         }
         if let Some(named) = named.owner() {
-            let note = |set: &mut NumberSet| self.note_owners(set);
-            let entered = self.spaces.owners.enter(worker, named, now, note);
+            let (owners, wakes) = (&self.spaces.owners, &mut Wakes::default());
+            let owners_max = owners.most();
+            let entered = owners.enter(
+                worker,
+                named,
+                now,
+                OwnerUses { store: self, owners_max, forget, wakes },
+            );
             owner = Some(entered.map_err(|_| Fault::at_limit("owners_max"))?);
         }
         Ok(space(named.scope, tenant, owner))
@@ -217,23 +231,13 @@ impl Store {
         }
     }
 
+    /// Notes the numbers of tenants that have tasks, or for which there is room taken.
+    #[cold]
     fn note_tenants(&self, set: &mut NumberSet) {
-        self.note_scopes(set, |scope| u32::from(scope.tenant.0));
-    }
-
-    /// Notes the numbers of owners that have tasks, or calls that an agent still has whose task may
-    /// have left.
-    #[cold]
-    fn note_owners(&self, set: &mut NumberSet) {
-        self.note_scopes(set, |scope| scope.owner.0);
-        self.spaces.running.each_counted(|number| set.insert(number));
-    }
-
-    /// Notes what scopes have numbers that tasks are in, or for which there is room taken.
-    #[cold]
-    fn note_scopes(&self, set: &mut NumberSet, number: impl Fn(Scope) -> u32) {
         for at in 0..self.sharding.shards() {
-            self.lock(at).scopes.with_names().for_each(|scope| set.insert(number(scope)));
+            let shard = self.lock(at);
+            let tenants = shard.scopes.with_names().map(|scope| u32::from(scope.tenant.0));
+            tenants.for_each(|number| set.insert(number));
         }
     }
 }

@@ -28,10 +28,10 @@ use crate::support::{
 use crate::webhooks::receiver::{Receiver, says};
 
 /// Where webhooks go.
-const HOOK: &str = "/hook?secret=1";
+pub const HOOK: &str = "/hook?secret=1";
 
 /// A receiver that fails until it is told not to.
-fn failing() -> (Receiver, Arc<AtomicBool>) {
+pub fn failing() -> (Receiver, Arc<AtomicBool>) {
     let is_back = Arc::<AtomicBool>::default();
     let asked = Arc::clone(&is_back);
     let receiver = Receiver::new(move |_, _| match asked.load(SeqCst) {
@@ -47,7 +47,7 @@ fn server(admin: &str) -> Running {
 }
 
 /// The same, changed.
-fn with_push(admin: &str, limits: Limits, change: impl FnOnce(Server) -> Server) -> Running {
+pub fn with_push(admin: &str, limits: Limits, change: impl FnOnce(Server) -> Server) -> Running {
     with_pace(admin, Pace { give_up_ms: 0, ..Pace::default() }, limits, change)
 }
 
@@ -82,30 +82,30 @@ fn send(running: &Running, receiver: &Receiver) -> Value {
     tcp.reply().result()["task"]["id"].clone()
 }
 
-fn admin(running: &Running) -> SocketAddr {
+pub fn admin(running: &Running) -> SocketAddr {
     running.admin().unwrap().strip_prefix("http://").unwrap().parse().unwrap()
 }
 
-fn ask(to: SocketAddr, method: &str, path: &str) -> Reply {
+pub fn ask(to: SocketAddr, method: &str, path: &str) -> Reply {
     let mut tcp = Tcp::to(to);
     let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     tcp.write(head.as_bytes());
     tcp.reply()
 }
 
-fn letters(admin: SocketAddr) -> Vec<Value> {
+pub fn letters(admin: SocketAddr) -> Vec<Value> {
     let reply = ask(admin, "GET", "/push/dead");
     assert_eq!((reply.status, reply.field("content-type")), (200, Some("application/json")));
     reply.json().as_array().unwrap().clone()
 }
 
 /// Waits for so many letters.
-fn wait_for_letters(admin: SocketAddr, count: usize) -> Vec<Value> {
+pub fn wait_for_letters(admin: SocketAddr, count: usize) -> Vec<Value> {
     eventually("there are letters", || letters(admin).len() == count);
     letters(admin)
 }
 
-fn metric(admin: SocketAddr, line: &str) -> u64 {
+pub fn metric(admin: SocketAddr, line: &str) -> u64 {
     let reply = ask(admin, "GET", "/metrics");
     let found = reply.text().lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
     found.unwrap_or_else(|| panic!("no {line} in {}", reply.text())).parse().unwrap()

@@ -33,6 +33,8 @@ mod listeners;
 mod logs;
 #[cfg(target_os = "linux")]
 mod memory;
+#[cfg(feature = "push")]
+mod owners;
 mod pages;
 mod peer_shares;
 mod process;

@@ -66,6 +66,11 @@ impl SendOwners {
         place
     }
 
+    /// The place of a holder that has entries.
+    pub fn find(&self, holder: Holder) -> Option<u32> {
+        self.places.get(&holder).copied()
+    }
+
     #[inline(always)]
     pub fn get_mut(&mut self, place: u32) -> &mut SendOwner {
         &mut self.all[place as usize]

@@ -267,6 +267,18 @@ impl SendShard {
         }
     }
 
+    /// Removes the decided entries of a holder.
+    pub fn forget_all_of(&mut self, holder: Holder) {
+        let Some(owner) = self.owners.find(holder) else { return };
+        let mut number = self.owners.get(owner).oldest;
+        while let Some(entry) = self.entry(number).copied() {
+            if !matches!(entry.stage, SendStage::Undecided { .. }) {
+                self.forget(number);
+            }
+            number = entry.links.newer;
+        }
+    }
+
     fn forget_message(&mut self, turn: u64, owner: u32) {
         if let Some((_, sent)) = self.messages.remove(&turn) {
             self.message_bytes -= sent.held_bytes();

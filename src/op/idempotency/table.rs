@@ -180,6 +180,14 @@ impl SendTable {
         shard.joined.remove(&key.turn)
     }
 
+    /// Forgets what came of the sends of a holder: another caller will have its number.
+    #[cold]
+    pub fn forget_all_of(&self, holder: Holder) {
+        for shard in &self.shards {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).forget_all_of(holder);
+        }
+    }
+
     /// Entries, and bytes of messages.
     #[cfg(test)]
     fn counts(&self) -> (usize, usize) {
@@ -283,6 +291,28 @@ mod tests {
         assert!(matches!(enter(&table, other, 0), SendLook::Gone));
         let known = enter(&table, own, 0);
         assert!(matches!(known, SendLook::Sent(Sent::Task(sent)) if sent.key.place == 7));
+    }
+
+    #[test]
+    fn what_came_of_the_sends_of_a_holder_is_forgotten() {
+        let table = table(20, 10_000);
+        let enter = |number, holder| table.enter(numbered(number), holder, at(0));
+        (0..3).for_each(|number| send(&table, number, A));
+        (10..13).for_each(|number| send(&table, number, V));
+        let told = first(enter(3, A));
+        table.settle(told, Some(&message(9)));
+        let open = first(enter(4, A));
+        table.forget_all_of(A);
+        table.forget_all_of(Holder::owner(7));
+        assert!((0..4).all(|number| !is_known(&table, number)) && is_known(&table, 4));
+        assert!((10..13).all(|number| is_known(&table, number)));
+        assert_eq!(table.counts(), (4, 0));
+        // One that is not decided is decided later.
+        table.settle_task(open, task(4));
+        assert!(matches!(enter(4, A), SendLook::Sent(Sent::Task(_))));
+        table.forget_all_of(A);
+        assert!(matches!(enter(0, V), SendLook::First(_)));
+        assert_eq!(table.counts(), (4, 0));
     }
 
     #[test]

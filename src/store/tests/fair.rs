@@ -160,7 +160,7 @@ fn at_a_full_share_the_oldest_waiting_task_fails_and_leaves() {
     let waiting = fair.fill(owner(1), InputRequired, 10);
     fair.make(owner(1), InputRequired).unwrap();
     assert_eq!((fair.stored(&waiting), fair.stored(&waiting[1..])), (9, 9));
-    assert_eq!((fair.ended(), fair.store.stats().evicted), (1, [0, 1, 0]));
+    assert_eq!((fair.ended(), fair.store.stats().evicted), (1, [0, 1, 0, 0]));
     // A finished one leaves first.
     assert!(apply(&fair.store, waiting[5], &status(Completed)).unwrap().is_ok());
     fair.make(owner(1), TaskState::AuthRequired).unwrap();

@@ -33,7 +33,7 @@ fn bytes_are_bounded_whatever_tasks_do() {
     assert!(store.stats().bytes <= 20_000);
     assert_eq!(apply(&store, running[1], &grow), Some(Ok(2)));
     assert_eq!(state(&store, running[0]), None);
-    assert_eq!(store.stats().evicted, [0, 0, 2]);
+    assert_eq!(store.stats().evicted, [0, 0, 2, 0]);
     assert!(store.stats().bytes <= 20_000);
 }
 

@@ -239,7 +239,7 @@ fn who_is_refused_for_its_share_makes_nobody_elses_tasks_leave() {
         let held = store.hold_for_task((key, owner), length);
         assert_eq!(held.err(), Some(Refused::ShareBytesTaken(4)));
     }
-    assert_eq!(store.stats().evicted, [0, 0, 0]);
+    assert_eq!(store.stats().evicted, [0, 0, 0, 0]);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_number_is_nobody_elses_while_an_agent_still_has_a_call_of_its_owner() {
             owner_hint: None,
             knows_callers: true,
         };
-        store.enter_space(0, named, at(ms)).map(|space| space.scope).ok()
+        store.enter_space(0, named, at(ms), &|_| ()).map(|space| space.scope).ok()
     };
     let scope = enter("alice", 0).unwrap();
     let key = begin(&store, NewTask { scope, ..of_owner(1, None) }, 9).unwrap();
