@@ -1,8 +1,8 @@
 //! Equal shares of a full limit among the owners that hold it.
 //!
-//! Invariants: an owner that holds no more than its share never gives way to another owner. Where
-//! callers are authenticated, all anonymous callers together hold at most half of a limit; where
-//! none are, each of their addresses is an owner like any other.
+//! Invariants: an owner that holds no more than its share never gives way to another owner. An
+//! anonymous caller is a stranger where other callers are authenticated; all strangers together
+//! hold at most half of a limit. Where no caller is authenticated, each address is an owner.
 
 use std::net::IpAddr;
 
@@ -11,13 +11,13 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Holder(u64);
 
-/// First 16 bits of keys that no network of 64 bits has from which a packet comes: multicast.
+/// Prefixes of the keys that are no networks of IPv6: no packet comes from multicast (ff00::/8).
 const OWNER: u64 = 0xfffe << 48;
 const IPV4: u64 = 0xffff << 48;
 const BUCKET: u64 = 0xfffd << 48;
 
-/// Inverted in the key of a stranger: of all other keys, and of all assigned networks, the first
-/// two bits are equal.
+/// Inverted in the key of a stranger. In all other keys the first two bits are equal, as they are
+/// in all assigned networks.
 const STRANGER: u64 = 1 << 62;
 
 impl Holder {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_furthest_above_its_share_gives_way() {
+    fn the_holder_furthest_above_its_share_gives_way() {
         let (a, b, c) = (Holder::owner(1), Holder::owner(2), Holder::owner(3));
         let victim = |holder, held: &[(Holder, usize)]| {
             Newcomer { holder, more: 1, most: 10 }.victim(held.iter().copied())

@@ -176,6 +176,22 @@ impl Drop for RefusalDelay {
     }
 }
 
+/// A credential as the gate caches it.
+#[derive(Clone, Copy)]
+struct CredentialKey {
+    kind: CredentialKind,
+    hash: u128,
+}
+
+/// A request whose credential is checked.
+#[derive(Clone, Copy)]
+struct CheckedRequest<'r> {
+    source: &'r CredentialSource<'r>,
+    service: &'r dyn Service,
+    now: Now,
+    wake: &'r Waker,
+}
+
 /// How a credential stands.
 enum Standing {
     Good(Arc<AdmittedCaller>),
@@ -213,9 +229,10 @@ impl Gate {
         wake: &Waker,
     ) -> Poll<Result<Option<Arc<AdmittedCaller>>, NotAdmitted>> {
         let Some(presented) = self.authenticator.find(source) else { return Poll::Ready(Ok(None)) };
-        let hash = self.hash(&presented);
-        let check = |presented| self.check(presented, hash, (source, service), now, wake);
-        match self.standing(hash, service, now) {
+        let key = CredentialKey { kind: presented.kind, hash: self.hash(&presented) };
+        let request = CheckedRequest { source, service, now, wake };
+        let check = |presented| self.check(presented, key, request);
+        match self.standing(key.hash, service, now) {
             Standing::Good(caller) => Poll::Ready(Ok(Some(caller))),
             Standing::Stale => check(presented),
             Standing::Unknown if presented.kind == CredentialKind::Jwt => {
@@ -225,7 +242,7 @@ impl Gate {
                 };
                 // What no signature can make right costs no verification.
                 if let Err(refusal) = self.authenticator.check_claims(&presented, now) {
-                    let refused = self.refused((presented.kind, hash), Some(address), refusal, now);
+                    let refused = self.refused(key, Some(address), refusal, now);
                     return Poll::Ready(Err(refused));
                 }
                 if !self.peers.may_check(address, now) {
@@ -267,11 +284,10 @@ impl Gate {
     fn check(
         &self,
         presented: Presented<'_>,
-        hash: u128,
-        (source, service): (&CredentialSource<'_>, &dyn Service),
-        now: Now,
-        wake: &Waker,
+        key: CredentialKey,
+        request: CheckedRequest<'_>,
     ) -> Poll<Result<Option<Arc<AdmittedCaller>>, NotAdmitted>> {
+        let CheckedRequest { source, service, now, wake } = request;
         let address = source.address().filter(|_| is_guessed(presented.kind));
         let is_certificate = presented.kind == CredentialKind::Certificate;
         let shown = source.certificate.filter(|_| is_certificate);
@@ -294,30 +310,30 @@ impl Gate {
                     authorities,
                     held_bytes,
                 });
-                self.remember((presented.kind, hash), &caller, scopes.number, now);
+                self.remember(key, &caller, scopes.number, now);
                 Ok(Some(caller))
             }
             Ok(_) => {
                 let refusal = AuthRefusal::Expired("the credential has expired");
-                Err(self.refused((presented.kind, hash), address, refusal, now))
+                Err(self.refused(key, address, refusal, now))
             }
-            Err(refusal) => Err(self.refused((presented.kind, hash), address, refusal, now)),
+            Err(refusal) => Err(self.refused(key, address, refusal, now)),
         })
     }
 
     /// Takes in that a credential is refused: a wrong one is cached no longer, and counts.
     fn refused(
         &self,
-        (kind, hash): (CredentialKind, u128),
+        key: CredentialKey,
         address: Option<IpAddr>,
         refusal: AuthRefusal,
         now: Now,
     ) -> NotAdmitted {
         if let AuthRefusal::Wrong(_) | AuthRefusal::Expired(_) = refusal {
-            self.known.remove(hash);
+            self.known.remove(key.hash);
         }
         match (refusal, address) {
-            (AuthRefusal::Wrong(_), Some(address)) => self.wrong(kind, address, refusal, now),
+            (AuthRefusal::Wrong(_), Some(address)) => self.wrong(key.kind, address, refusal, now),
             (refusal, _) => refusal.into(),
         }
     }
@@ -355,14 +371,8 @@ impl Gate {
     }
 
     /// Caches a right credential, unless what is retained of it is too large.
-    fn remember(
-        &self,
-        (kind, hash): (CredentialKind, u128),
-        caller: &Arc<AdmittedCaller>,
-        scopes: u64,
-        now: Now,
-    ) {
-        let until_ms = match kind {
+    fn remember(&self, key: CredentialKey, caller: &Arc<AdmittedCaller>, scopes: u64, now: Now) {
+        let until_ms = match key.kind {
             CredentialKind::Jwt => now.mono_ms.saturating_add(TOKEN_MS),
             CredentialKind::ApiKey
             | CredentialKind::Bearer
@@ -372,7 +382,7 @@ impl Gate {
         let caller = Arc::clone(caller);
         let known = KnownCredential { caller, until_ms, used_ms: now.mono_ms, scopes };
         let weight = |known: &KnownCredential| known.caller.held_bytes;
-        self.known.put(hash, known, CREDENTIAL_HELD_BYTES, |known| known.used_ms, weight);
+        self.known.put(key.hash, known, CREDENTIAL_HELD_BYTES, |known| known.used_ms, weight);
     }
 
     fn hash(&self, presented: &Presented<'_>) -> u128 {

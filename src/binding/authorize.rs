@@ -95,7 +95,7 @@ fn need(scopes: &ScopeSet, scope: &str) -> Result<(), Fault> {
     match scopes.has(scope) {
         true => Ok(()),
         false => {
-            let detail = format!("the caller has not the scope {scope}");
+            let detail = format!("missing scope {scope:?}");
             Err(Fault::because(FaultKind::PermissionDenied, detail))
         }
     }

@@ -377,6 +377,6 @@ impl<'x> CallContext<'x> {
 /// Why a call on a WebSocket is not left waiting.
 #[cold]
 pub(super) fn in_flight() -> Fault {
-    let detail = "as many requests of this connection wait as may (ws_in_flight_max)";
+    let detail = "too many pending requests on this connection (ws_in_flight_max)";
     Fault::because(FaultKind::Overloaded, detail).of_limit("ws_in_flight_max")
 }

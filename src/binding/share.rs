@@ -307,12 +307,12 @@ fn too_much(used_up: UsedUp) -> Fault {
 
 #[cold]
 fn streams_taken(most: u32) -> Fault {
-    let detail = format!("as many streams of the caller are open as may be ({most})");
+    let detail = format!("the caller has too many open streams ({most})");
     Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.streams")
 }
 
 #[cold]
 fn waiting_taken(most: u32) -> Fault {
-    let detail = format!("as many calls of the caller wait as may be ({most})");
+    let detail = format!("the caller has too many waiting calls ({most})");
     Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.waiting_calls")
 }

@@ -19,6 +19,7 @@ use super::{
     calls::client_tls,
     failure::{CommandFailure, FailureCode},
     settings::Settings,
+    text::one_line,
 };
 
 /// The environment variable with the address of the listener: that of the server's own key `admin`.
@@ -225,6 +226,7 @@ impl AdminAddress {
                 CommandFailure::new(FailureCode::NotFound, error).hint(hint)
             }
             (_, 404) => internal(format!("{self} does not serve this operation")),
+            (Some(error), 400) => CommandFailure::usage(error),
             (Some(error), _) => internal(error),
             (None, _) => internal(format!("{self} answers with HTTP status {status}")),
         };
@@ -244,17 +246,32 @@ pub fn read(answer: &str) -> Result<Value, CommandFailure> {
     serde_json::from_str(answer).map_err(|_| internal("the answer is not JSON".to_owned()))
 }
 
-/// Columns under their names, each as wide as its widest cell.
-pub fn table<const N: usize>(labels: [&str; N], rows: &[[String; N]]) -> String {
-    let head = labels.map(str::to_uppercase);
+/// A member of an object as one line without control characters; `-`: it is absent or empty.
+pub fn cell(object: &Value, name: &str) -> String {
+    match &object[name] {
+        Value::String(text) if !text.is_empty() => one_line(text),
+        Value::Number(number) => number.to_string(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        _ => "-".to_owned(),
+    }
+}
+
+/// Objects as rows under the labels of their members, each column as wide as its widest cell.
+/// `columns` are names of members with their labels.
+pub fn table<const N: usize>(columns: [(&str, &str); N], objects: &Value) -> String {
+    let objects = objects.as_array().map_or(&[][..], Vec::as_slice);
+    let rows: Vec<[String; N]> =
+        objects.iter().map(|object| columns.map(|(name, _)| cell(object, name))).collect();
+    let head = columns.map(|(_, label)| label.to_uppercase());
     let mut widths = [0; N];
-    for row in rows.iter().chain([&head]) {
+    for row in [&head].into_iter().chain(&rows) {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let mut text = String::new();
-    for row in [&head].into_iter().chain(rows) {
+    for row in [&head].into_iter().chain(&rows) {
         let mut line = String::new();
         for (width, cell) in widths.into_iter().zip(row) {
             // Writing to a String never fails.

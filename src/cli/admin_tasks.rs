@@ -7,7 +7,7 @@ use peregrine::client::HttpMethod;
 use serde_json::{Value, json};
 
 use super::{
-    admin::{self, AdminOperation, table},
+    admin::{self, AdminOperation, cell, table},
     failure::CommandFailure,
     json_line::json_line,
     say,
@@ -87,11 +87,6 @@ const COLUMNS: [(&str, &str); 7] = [
 
 /// The answer as text.
 fn shown(what: &str, answer: &Value) -> String {
-    let cell = |task: &Value, name: &str| match &task[name] {
-        Value::String(text) if !text.is_empty() => one_line(text),
-        Value::Number(number) => number.to_string(),
-        _ => "-".to_owned(),
-    };
     let mut output = TextOutput::new(false);
     if what != "list" {
         output.field("Task", &cell(answer, "id"));
@@ -101,9 +96,7 @@ fn shown(what: &str, answer: &Value) -> String {
         }
         return output.text;
     }
-    let tasks = answer["tasks"].as_array().map_or(&[][..], Vec::as_slice);
-    let rows = tasks.iter().map(|task| COLUMNS.map(|(name, _)| cell(task, name)));
-    let mut text = table(COLUMNS.map(|(_, label)| label), &rows.collect::<Vec<_>>());
+    let mut text = table(COLUMNS, &answer["tasks"]);
     if let Some(token) = answer["nextPageToken"].as_str().filter(|token| !token.is_empty()) {
         output.field("Next page", &format!("--page-token {}", one_line(token)));
         text += &output.text;

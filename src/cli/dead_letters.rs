@@ -1,19 +1,19 @@
-//! `push dead`: dead letters of a server, asked of its `--admin` listener.
+//! `push dead`: dead letters of a server, through its `--admin` listener.
 //!
-//! Law: what a server keeps of others is shown and never believed: it steers no terminal. Without
-//! a number or `--all` nothing is changed.
+//! What a server answers is printed without control characters. Without a number or `--all`
+//! nothing is changed.
 
 use clap::ArgMatches;
 use peregrine::client::HttpMethod;
 use serde_json::Value;
 
 use super::{
-    admin::{self, AdminOperation, table},
+    admin::{self, AdminOperation, cell, table},
     failure::CommandFailure,
     json_line::json_line,
     say,
     settings::{OutputFormat, Settings},
-    text::{TextOutput, one_line},
+    text::TextOutput,
 };
 
 /// Does one of the commands, `what`.
@@ -37,14 +37,14 @@ pub fn run(
     Ok(())
 }
 
-/// What the words ask of the server.
+/// The request that the words mean.
 fn asked(what: &str, flags: &ArgMatches) -> Result<(HttpMethod, String), CommandFailure> {
     let is_all = flags.try_get_one("all").ok().flatten() == Some(&true);
     let number = flags.try_get_one::<String>("number").ok().flatten();
     let one = match number {
         None => None,
         Some(text) => Some(text.parse::<u64>().map_err(|_| {
-            let line = format!("{text:?} is no number of a dead letter");
+            let line = format!("{text:?} must be the number of a dead letter");
             CommandFailure::usage(line).hint("peregrine push dead list")
         })?),
     };
@@ -61,13 +61,13 @@ fn asked(what: &str, flags: &ArgMatches) -> Result<(HttpMethod, String), Command
             Err(CommandFailure::usage("a number and --all contradict each other".to_owned()))
         }
         (None, false) => {
-            let line = "which one? name its number, or --all".to_owned();
+            let line = "missing the number of a dead letter, or --all".to_owned();
             Err(CommandFailure::usage(line).hint("peregrine push dead list"))
         }
     }
 }
 
-/// The members of a letter, and what they are called.
+/// The members of a letter, and their labels.
 const COLUMNS: [(&str, &str); 9] = [
     ("number", "Number"),
     ("time", "Time"),
@@ -80,22 +80,11 @@ const COLUMNS: [(&str, &str); 9] = [
     ("error", "Error"),
 ];
 
-/// The answer for people.
+/// The answer as text.
 fn shown(what: &str, answer: &Value) -> String {
-    let cell = |letter: &Value, name: &str| match &letter[name] {
-        Value::String(text) if !text.is_empty() => one_line(text),
-        Value::Number(number) => number.to_string(),
-        Value::Bool(true) => "yes".to_owned(),
-        Value::Bool(false) => "no".to_owned(),
-        _ => "-".to_owned(),
-    };
     let mut output = TextOutput::new(false);
     match what {
-        "list" => {
-            let letters = answer.as_array().map_or(&[][..], Vec::as_slice);
-            let rows = letters.iter().map(|letter| COLUMNS.map(|(name, _)| cell(letter, name)));
-            return table(COLUMNS.map(|(_, label)| label), &rows.collect::<Vec<_>>());
-        }
+        "list" => return table(COLUMNS, answer),
         "show" => {
             for (name, label) in COLUMNS {
                 output.field(label, &cell(answer, name));

@@ -90,9 +90,9 @@ impl TaskQuery {
                 "pageToken" => read.page_token = value.into_owned(),
                 "state" => {
                     let state = state(&value);
-                    read.state = Some(state.ok_or_else(|| format!("there is no state {value:?}"))?);
+                    read.state = Some(state.ok_or_else(|| unknown_state(&value))?);
                 }
-                _ => return Err(format!("there is no parameter {name:?}")),
+                _ => return Err(format!("unknown parameter {name:?}")),
             }
         }
         Ok(read)
@@ -118,6 +118,11 @@ fn state(name: &str) -> Option<TaskState> {
     let plain = name.to_ascii_lowercase().replace('_', "-");
     let plain = plain.strip_prefix("task-state-").unwrap_or(&plain);
     TaskState::ALL.into_iter().find(|state| state_word(*state) == plain)
+}
+
+fn unknown_state(name: &str) -> String {
+    let known: Vec<&str> = TaskState::ALL.into_iter().map(state_word).collect();
+    format!("unknown state {name:?}; states are {}", known.join(", "))
 }
 
 /// Does what an operator asks for.

@@ -90,8 +90,8 @@ impl PeerTable {
         Arc::new(PeerTable { most, connections: Mutex::default() })
     }
 
-    /// Adds a connection of a peer from this address; `None`: the table is full, and no peer has
-    /// more connections than an equal share.
+    /// Adds a connection that counts for a peer and comes from the address `remote`; `None`: the
+    /// table is full, and no peer has at least two connections more than this one.
     pub(super) fn accept(
         self: &Arc<PeerTable>,
         peer: PeerKey,

@@ -85,8 +85,8 @@ fn asked_place(share: &RunningShare, bytes: usize) -> Result<Option<AskedPlace>,
         |detail: String| Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.deferred");
     let place = AskedPlace::take(account, share).ok_or_else(|| {
         let most = share.most;
-        let said = "agents look for, or decide on, as many tasks of the caller as may be";
-        refused(format!("{said} ({most}); retry when one has answered"))
+        let said = "the caller has too many calls that wait for agents";
+        refused(format!("{said} ({most}); retry when one has been answered"))
     })?;
     let place = place.with_bytes(bytes, share).ok_or_else(|| {
         let most = share.kib_max;

@@ -241,7 +241,7 @@ impl Core {
             call.refused = Some(Box::new(Fault::at_limit("deferred_calls_max")));
             return Err(Closed);
         };
-        let held = match self.store.hold_for_task((key, owner), held_bytes) {
+        let held = match self.store.hold_for_task(key, owner, held_bytes) {
             Ok(held) => Some(held),
             Err(refused) => {
                 call.refused = Some(Box::new(refused.into()));

@@ -315,14 +315,13 @@ impl CorePush {
 fn refusal(refused: PushRefused) -> Fault {
     match refused {
         PushRefused::TaskFull => {
-            full("the task has as many push configurations as may be", "push_configs_task_max")
+            full("the task has too many push configurations", "push_configs_task_max")
         }
         PushRefused::OwnerFull => owner_full("push_configs_owner_max", "push_configs_owner_max"),
         PushRefused::OwnerBytesFull => owner_full("a share of push_bytes_max", "push_bytes_max"),
-        PushRefused::HostFull => full(
-            "the host of the URL has as many push configurations as may be",
-            "push_configs_host_max",
-        ),
+        PushRefused::HostFull => {
+            full("the host of the URL has too many push configurations", "push_configs_host_max")
+        }
         PushRefused::Full => Fault::at_limit("push_bytes_max"),
     }
 }
@@ -334,6 +333,6 @@ fn full(what: &str, limit: &'static str) -> Fault {
 
 /// A caller has as many configurations as this limit allows.
 fn owner_full(share: &str, limit: &'static str) -> Fault {
-    let detail = format!("the caller has as many push configurations as may be ({share})");
+    let detail = format!("the caller has too many push configurations ({share})");
     Fault::because(FaultKind::RateLimited, detail).of_limit(limit)
 }

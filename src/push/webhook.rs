@@ -167,13 +167,8 @@ impl Webhook {
     }
 
     /// What is known of it when it stops.
-    pub fn letter(
-        &self,
-        (number, place): (u64, PostPlace),
-        (task_id, holder): (Box<[u8]>, Holder),
-        why: WhyDead,
-        unix_ms: u64,
-    ) -> DeadLetter {
+    pub fn letter(&self, new: NewLetter) -> DeadLetter {
+        let NewLetter { number, place, task_id, holder, why, unix_ms } = new;
         let config = self.config();
         let url = self.url().map_or_else(|| config.url().to_string(), str::to_owned);
         DeadLetter {
@@ -191,6 +186,22 @@ impl Webhook {
             is_replayable: true,
         }
     }
+}
+
+/// What a dead letter has beside what its webhook knows.
+pub struct NewLetter {
+    /// Its number.
+    pub number: u64,
+    /// The place of the webhook.
+    pub place: PostPlace,
+    /// The raw id of the task; empty: unknown.
+    pub task_id: Box<[u8]>,
+    /// The holder that it is charged to.
+    pub holder: Holder,
+    /// Why the webhook has stopped.
+    pub why: WhyDead,
+    /// When, in ms since 1970.
+    pub unix_ms: u64,
 }
 
 /// The origin of a URL: its path may be a secret.

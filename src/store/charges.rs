@@ -144,6 +144,7 @@ struct ChargeTable {
     places: HashMap<Holder, usize, RandomState>,
     /// Where the search for the charge that gives way continues.
     hand: usize,
+    /// Charges of anonymous callers.
     peers: usize,
 }
 
@@ -193,7 +194,7 @@ pub(super) struct Above<'s> {
     pub list: TaskList,
     /// It is that of a stranger.
     pub is_stranger: bool,
-    /// It is not that of the holder that needs room, which evicts its own tasks by other rules.
+    /// It is not that of this holder, which needs the room and evicts its own tasks by other rules.
     pub needs: Holder,
 }
 
@@ -322,7 +323,8 @@ impl Charges {
         GroupShares { resource, room, parts }
     }
 
-    /// The same where the group has only its part of the limit: for the holders of another group.
+    /// The shares of the group's part of the limit, also where the group has more: for holders of
+    /// another group.
     pub fn least_shares(&self, resource: Resource) -> GroupShares {
         GroupShares { room: self.capacity[resource as usize], ..self.shares(resource) }
     }

@@ -1,5 +1,5 @@
-//! Names that are displaced: when all owner numbers are given out, an owner with finished tasks
-//! only gives its number up to a newcomer, the least recently used one first.
+//! Names that are displaced: when all owner numbers are given out, an owner that has only finished
+//! tasks gives its number up to a newcomer, the least recently used one first.
 //!
 //! Invariants: an owner with a running or waiting task, with room taken for one, or with a call in
 //! flight keeps its number. A number is given to another name when nothing is left that is charged
@@ -7,7 +7,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Store, group::Eviction, id::GROUP, names::NumberSet, waiters::Wakes};
+use super::{
+    Store,
+    group::Eviction,
+    id::{GROUP, SlotAt},
+    names::NumberSet,
+    waiters::Wakes,
+};
 use crate::{service::OwnerIndex, shares::Holder};
 
 /// Finished tasks that one newcomer evicts at most: the table of names is locked meanwhile.
@@ -162,7 +168,7 @@ impl Store {
                     return false;
                 }
                 most -= 1;
-                self.evict_finished((at, index), &mut shard, Eviction::Owners, wakes);
+                self.evict_finished(SlotAt { at, index }, &mut shard, Eviction::Owners, wakes);
             }
         }
         true

@@ -6,7 +6,12 @@
 
 use std::sync::Arc;
 
-use super::{TaskKey, id::Sharding, slab::Slab, spaces::Spaces};
+use super::{
+    TaskKey,
+    id::{Sharding, SlotAt},
+    slab::Slab,
+    spaces::Spaces,
+};
 use crate::{
     model::{EventBuf, Generation, Message, RawText, Refusal, Task, TaskEvent, TaskLimits},
     service::tap::{Record, Tap},
@@ -95,12 +100,12 @@ impl Door {
     #[inline(always)] // Each caller has one kind of change.
     pub fn enter(
         &self,
-        (at, index): (usize, u32),
+        slot_at: SlotAt,
         slab: &mut Slab,
         change: Change<'_>,
     ) -> Result<Entered, Refusal> {
         let mut entered = Entered::default();
-        let slot = &mut slab[index];
+        let slot = &mut slab[slot_at.index];
         match (change, &mut slot.task.0) {
             (Change::Begin(begin), task) => {
                 let Begin { id, context_id, generation, message, at_ms, log, .. } = begin;
@@ -122,23 +127,23 @@ impl Door {
         }
         if let Some(tap) = &self.tap {
             // By value, so that a change whose kind is known needs no memory without a tap.
-            self.record(&**tap, (at, index), slab, change, entered.applied);
+            self.record(&**tap, slot_at, slab, change, entered.applied);
         }
         Ok(entered)
     }
 
     /// Takes the task out of a slot, which is to be freed next.
-    pub fn evict(&self, place: (usize, u32), slab: &mut Slab) -> Option<Task> {
+    pub fn evict(&self, slot_at: SlotAt, slab: &mut Slab) -> Option<Task> {
         // What leaves is not refused.
-        let _ = self.enter(place, slab, Change::Evict);
-        slab[place.1].task.0.take()
+        let _ = self.enter(slot_at, slab, Change::Evict);
+        slab[slot_at.index].task.0.take()
     }
 
     #[cold]
     fn record(
         &self,
         tap: &dyn Tap,
-        (at, index): (usize, u32),
+        SlotAt { at, index }: SlotAt,
         slab: &mut Slab,
         change: Change<'_>,
         applied: usize,

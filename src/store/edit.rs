@@ -1,8 +1,8 @@
 //! One task in the hands of a caller: what it may do to it, and what follows from it.
 //!
-//! Law: bytes are taken from the store's budget before an event is applied. An agent's event beyond
-//! a limit ends the task as failed, for which room was kept back; a client's leaves it as it was. A
-//! task that waits for its client has no place among the running tasks of its caller: what
+//! Invariants: bytes are taken from the store's budget before an event is applied. An agent's event
+//! beyond a limit ends the task as failed, for which room was kept back; a client's leaves it as it
+//! was. A task that waits for its client has no place among the running tasks of its caller: what
 //! continues it takes one first.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{
     door::{Change, Entered},
     evict::Need,
     group::Group,
-    id::group_of,
+    id::{SlotAt, group_of},
     running::CountedFor,
     shard::Shard,
     slab::{Slot, StoredTask},
@@ -40,7 +40,7 @@ pub struct Edit<'e> {
     charged: usize,
     /// Bytes that its charge counts.
     held: usize,
-    /// True: the task has a place among the running tasks of its caller, if it counts for somebody.
+    /// True: the task has a place among the running tasks of its caller, if it counts for one.
     has_place: bool,
     /// Bytes that are counted for its caller, if it has such a place: at least what it holds, too.
     share_charged: usize,
@@ -48,49 +48,58 @@ pub struct Edit<'e> {
     status_ms: Option<u64>,
 }
 
+/// The slot of a task that is edited.
+pub(super) struct EditedSlot<'e> {
+    pub store: &'e Store,
+    /// The group of the shard.
+    pub group: &'e Group,
+    pub slot_at: SlotAt,
+}
+
 impl<'e> Edit<'e> {
     /// Opens the task of a slot that holds one.
     pub(super) fn open(
         store: &'e Store,
         shard: &'e mut Shard,
-        (at, index): (usize, u32),
+        slot_at: SlotAt,
         now: Now,
         wakes: &'e mut Wakes,
     ) -> Option<Edit<'e>> {
-        let slot = shard.slab.slot(index)?;
+        let slot = shard.slab.slot(slot_at.index)?;
         let task = slot.task.get()?;
-        let (seq, charged) = (task.seq(), task.heap_bytes() + slot.kept().len());
-        let has_place = runs(task);
-        let share_charged = if has_place { charged } else { 0 };
-        let (group, held, status_ms) = (store.group(at), charged, None);
-        Some(Edit {
-            store,
-            group,
-            shard,
-            at,
-            index,
-            now,
-            wakes,
-            seq,
-            charged,
-            held,
-            has_place,
-            share_charged,
-            status_ms,
-        })
+        let (seq, held, has_place) =
+            (task.seq(), task.heap_bytes() + slot.kept().len(), runs(task));
+        let edited = EditedSlot { store, group: store.group(slot_at.at), slot_at };
+        let mut edit = Edit::new(edited, shard, now, wakes);
+        (edit.seq, edit.charged, edit.held) = (seq, held, held);
+        (edit.has_place, edit.share_charged) = (has_place, if has_place { held } else { 0 });
+        Some(edit)
     }
 
     /// Opens the task of a slot that was made just now, submitted, after `charged` bytes were
     /// taken for it.
     pub(super) fn begun(
-        (store, group): (&'e Store, &'e Group),
+        edited: EditedSlot<'e>,
         shard: &'e mut Shard,
-        (at, index, charged): (usize, u32, usize),
+        charged: usize,
         now: Now,
         wakes: &'e mut Wakes,
     ) -> Edit<'e> {
-        let (seq, held, status_ms) = (0, 0, Some(now.unix_ms));
-        let (has_place, share_charged) = (true, charged);
+        let mut edit = Edit::new(edited, shard, now, wakes);
+        (edit.charged, edit.has_place, edit.share_charged) = (charged, true, charged);
+        edit.status_ms = Some(now.unix_ms);
+        edit
+    }
+
+    /// An edit that has counted nothing yet.
+    #[inline(always)]
+    fn new(
+        edited: EditedSlot<'e>,
+        shard: &'e mut Shard,
+        now: Now,
+        wakes: &'e mut Wakes,
+    ) -> Edit<'e> {
+        let EditedSlot { store, group, slot_at: SlotAt { at, index } } = edited;
         Edit {
             store,
             group,
@@ -99,13 +108,18 @@ impl<'e> Edit<'e> {
             index,
             now,
             wakes,
-            seq,
-            charged,
-            held,
-            has_place,
-            share_charged,
-            status_ms,
+            seq: 0,
+            charged: 0,
+            held: 0,
+            has_place: false,
+            share_charged: 0,
+            status_ms: None,
         }
+    }
+
+    #[inline]
+    fn slot_at(&self) -> SlotAt {
+        SlotAt { at: self.at, index: self.index }
     }
 
     /// The task as it is now.
@@ -130,7 +144,7 @@ impl<'e> Edit<'e> {
         }
     }
 
-    /// Whose the task is.
+    /// The scope of the task.
     pub fn scope(&self) -> Scope {
         self.shard.slab[self.index].scope
     }
@@ -190,8 +204,8 @@ impl<'e> Edit<'e> {
         }
         // What was kept before is counted already, and goes.
         self.take_bytes(bytes.len(), bytes.len().saturating_sub(self.kept().len()))?;
-        let (door, place) = (&self.store.door, (self.at, self.index));
-        let kept = door.enter(place, &mut self.shard.slab, Change::Keep(bytes));
+        let (door, slot_at) = (&self.store.door, self.slot_at());
+        let kept = door.enter(slot_at, &mut self.shard.slab, Change::Keep(bytes));
         kept.map(drop).map_err(|_| Refused::Terminal)
     }
 
@@ -249,7 +263,7 @@ impl<'e> Edit<'e> {
 
     /// Applies the first events of a list, as far as nothing is in the way; returns how many.
     fn apply_at_once(&mut self, events: &EventBuf, first: Option<Message<'_>>) -> usize {
-        let (store, place) = (self.store, (self.at, self.index));
+        let (store, slot_at) = (self.store, self.slot_at());
         let Some(task) = self.shard.slab[self.index].task.get() else { return 0 };
         if !self.has_place {
             // One of them may continue it.
@@ -267,7 +281,7 @@ impl<'e> Edit<'e> {
             self.charged += growth;
         }
         let change = Change::Events(events, first, &store.agent_limits);
-        let entered = store.door.enter(place, &mut self.shard.slab, change);
+        let entered = store.door.enter(slot_at, &mut self.shard.slab, change);
         let Ok(Entered { applied, status_ms, .. }) = entered else { return 0 };
         self.status_ms = status_ms.or(self.status_ms);
         applied
@@ -357,7 +371,7 @@ impl<'e> Edit<'e> {
             resource: Resource::Bytes,
             wanted: bytes,
             held: Some((self.at, &mut *self.shard)),
-            edited: Some((self.at, self.index)),
+            edited: Some(SlotAt { at: self.at, index: self.index }),
             now: self.now,
             wakes: &mut *self.wakes,
         })
@@ -391,9 +405,9 @@ impl<'e> Edit<'e> {
     fn apply_charged(&mut self, event: &TaskEvent<'_>, is_last: bool) -> Result<u64, Refusal> {
         let store = self.store;
         let limits = if is_last { &store.limits } else { &store.agent_limits };
-        let (door, place) = (&store.door, (self.at, self.index));
+        let (door, slot_at) = (&store.door, self.slot_at());
         let change = Change::Event(event, limits);
-        let Entered { seq, .. } = door.enter(place, &mut self.shard.slab, change)?;
+        let Entered { seq, .. } = door.enter(slot_at, &mut self.shard.slab, change)?;
         if let TaskEvent::Status { at_ms, .. } = event {
             self.status_ms = Some(*at_ms);
         }

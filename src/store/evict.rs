@@ -19,7 +19,7 @@ use super::{
     budget::SharedLimit,
     charges::{Above, Charge, Resource, TaskList},
     group::{Eviction, Group, floor_of},
-    id::{GROUP, group_of},
+    id::{GROUP, SlotAt, group_of},
     idle::EndReason,
     shard::Shard,
     slab::CHUNK,
@@ -51,6 +51,17 @@ struct OthersTasks {
     is_stranger: bool,
 }
 
+/// Room for a holder in a shard that no caller has locked.
+#[derive(Clone, Copy)]
+pub(super) struct NewRoom {
+    /// The shard.
+    pub at: usize,
+    pub holder: Holder,
+    pub resource: Resource,
+    /// Tasks, or bytes.
+    pub wanted: usize,
+}
+
 /// What room is needed for.
 pub(super) struct Need<'n> {
     /// The group that it is for.
@@ -62,7 +73,7 @@ pub(super) struct Need<'n> {
     /// The shard whose lock the caller has.
     pub held: Option<(usize, &'n mut Shard)>,
     /// A task in the hands of the caller, which stays: its shard and its slot.
-    pub edited: Option<(usize, u32)>,
+    pub edited: Option<SlotAt>,
     pub now: Now,
     pub wakes: &'n mut Wakes,
 }
@@ -81,12 +92,12 @@ fn ending(
     shard: &Shard,
     charge: &Charge,
     list: TaskList,
-    stays: Option<(usize, u32)>,
+    stays: Option<SlotAt>,
 ) -> impl Iterator<Item = u32> {
     let tasks = shard.charged.tasks(&shard.slab, charge.holder, list);
     tasks.filter(move |index| {
         let is_answered = list == TaskList::Waiting && shard.slab[*index].turns > 0;
-        !is_answered && stays != Some((at, *index))
+        !is_answered && stays != Some(SlotAt { at, index: *index })
     })
 }
 
@@ -143,7 +154,7 @@ impl Store {
     #[cold]
     fn expire_one(&self, at: usize, shard: &mut Shard, wakes: &mut Wakes) {
         if let Some(index) = shard.finished.take_expired(&mut shard.slab) {
-            self.evict_task((at, index), shard, group_of(at), Eviction::Ttl, wakes);
+            self.evict_task(SlotAt { at, index }, shard, group_of(at), Eviction::Ttl, wakes);
         }
     }
 
@@ -151,7 +162,7 @@ impl Store {
     fn evict_released(&self, at: usize, shard: &mut Shard, wakes: &mut Wakes) {
         let mut looks = SPARED_LOOKS;
         while let Some(index) = shard.finished.take_released(&shard.slab, &mut looks) {
-            self.evict_task((at, index), shard, group_of(at), Eviction::Ttl, wakes);
+            self.evict_task(SlotAt { at, index }, shard, group_of(at), Eviction::Ttl, wakes);
         }
     }
 
@@ -167,37 +178,18 @@ impl Store {
         held.sum::<usize>().saturating_add(more) <= self.limit(resource).most() / 2
     }
 
-    /// Takes room for one more task of a holder in a shard, of which there is none without an
-    /// eviction.
+    /// Takes room of which there is none without an eviction.
     #[inline(never)]
-    pub(super) fn make_task_room(
+    pub(super) fn make_room_of(
         &self,
-        (at, holder): (usize, Holder),
+        room: NewRoom,
         now: Now,
         wakes: &mut Wakes,
     ) -> Result<(), Refused> {
+        let NewRoom { at, holder, resource, wanted } = room;
         let (charges, group) = (&self.group(at).charges, group_of(at));
         let charge = &charges.enter(holder);
-        let (resource, wanted, held, edited) = (Resource::Tasks, 1, None, None);
-        let made =
-            self.make_room(Need { group, charge, resource, wanted, held, edited, now, wakes });
-        charges.leave(charge);
-        made
-    }
-
-    /// Takes room for `wanted` bytes more of a holder in a shard, of which there are none without
-    /// an eviction.
-    #[inline(never)]
-    pub(super) fn make_byte_room(
-        &self,
-        wanted: usize,
-        (at, holder): (usize, Holder),
-        now: Now,
-        wakes: &mut Wakes,
-    ) -> Result<(), Refused> {
-        let (charges, group) = (&self.group(at).charges, group_of(at));
-        let charge = &charges.enter(holder);
-        let (resource, held, edited) = (Resource::Bytes, None, None);
+        let (held, edited) = (None, None);
         let made =
             self.make_room(Need { group, charge, resource, wanted, held, edited, now, wakes });
         charges.leave(charge);
@@ -237,7 +229,7 @@ impl Store {
         let holders = std::iter::once(holder).chain(others.map(|charge| charge.holder));
         let first = |holder| shard.charged.first(holder, TaskList::Finished);
         let Some(index) = holders.into_iter().find_map(first) else { return false };
-        self.evict_finished((at, index), shard, Eviction::Count, wakes);
+        self.evict_finished(SlotAt { at, index }, shard, Eviction::Count, wakes);
         true
     }
 
@@ -474,28 +466,29 @@ impl Store {
         let Some(first) = tasks().next() else { return false };
         let leaves = tasks().find(|index| !shard.slab[*index].is_listened_to());
         // Without room for its last words, but what is kept back for one task, it cannot stay.
-        let may_stay = self.end_task((at, first), shard, need);
+        let slot_at = |index| SlotAt { at, index };
+        let may_stay = self.end_task(slot_at(first), shard, need);
         let leaves = leaves.filter(|leaves| may_stay && *leaves != first);
         if let Some(leaves) = leaves {
-            self.end_task((at, leaves), shard, need);
+            self.end_task(slot_at(leaves), shard, need);
         }
-        self.evict_ended((at, leaves.unwrap_or(first)), shard, need)
+        self.evict_ended(slot_at(leaves.unwrap_or(first)), shard, need)
     }
 
     /// Ends a task; false: there is no room for its last words.
-    fn end_task(&self, place: (usize, u32), shard: &mut Shard, need: &mut Need<'_>) -> bool {
-        let edit = Edit::open(self, shard, place, need.now, need.wakes);
+    fn end_task(&self, slot_at: SlotAt, shard: &mut Shard, need: &mut Need<'_>) -> bool {
+        let edit = Edit::open(self, shard, slot_at, need.now, need.wakes);
         let ended = edit.map(|mut edit| edit.end_evicted());
         if ended.is_some() {
-            self.count_end(place.0, EndReason::OwnerShare);
+            self.count_end(slot_at.at, EndReason::OwnerShare);
         }
         ended == Some(true)
     }
 
     /// Evicts a task that has just ended.
-    fn evict_ended(&self, place: (usize, u32), shard: &mut Shard, need: &mut Need<'_>) -> bool {
-        shard.finished.remove(&mut shard.slab, place.1);
-        self.evict_task(place, shard, need.group, why(need.resource), need.wakes);
+    fn evict_ended(&self, slot_at: SlotAt, shard: &mut Shard, need: &mut Need<'_>) -> bool {
+        shard.finished.remove(&mut shard.slab, slot_at.index);
+        self.evict_task(slot_at, shard, need.group, why(need.resource), need.wakes);
         true
     }
 
@@ -553,33 +546,33 @@ impl Store {
             charge.note_oldest(at, u64::MAX);
             return false;
         };
-        self.evict_ended((at, index), shard, need)
+        self.evict_ended(SlotAt { at, index }, shard, need)
     }
 
     /// Evicts a finished task of a shard.
     pub(super) fn evict_finished(
         &self,
-        (at, index): (usize, u32),
+        slot_at: SlotAt,
         shard: &mut Shard,
         why: Eviction,
         wakes: &mut Wakes,
     ) {
-        shard.finished.remove(&mut shard.slab, index);
-        self.evict_task((at, index), shard, group_of(at), why, wakes);
+        shard.finished.remove(&mut shard.slab, slot_at.index);
+        self.evict_task(slot_at, shard, group_of(slot_at.at), why, wakes);
     }
 
     /// Evicts a task that was taken out of the finished ones, and gives its room to a group.
     #[inline(never)]
     fn evict_task(
         &self,
-        (at, index): (usize, u32),
+        slot_at: SlotAt,
         shard: &mut Shard,
         group: usize,
         why: Eviction,
         wakes: &mut Wakes,
     ) {
-        let charges = &self.group(at).charges;
-        let evicted = shard.evict((at, index), &self.door, charges, wakes);
+        let charges = &self.group(slot_at.at).charges;
+        let evicted = shard.evict(slot_at, &self.door, charges, wakes);
         let group = &self.groups[group];
         self.budget.bytes.release(&group.bytes, evicted.bytes);
         self.budget.tasks.release(&group.tasks, 1);

@@ -1,13 +1,13 @@
 //! Bytes that are counted without a task that holds them: those of calls whose agents answer later,
 //! and those with which a task is to begin.
 //!
-//! Law: of a turn that waits for its agent they are counted as if its task held them.
+//! Invariant: the bytes of a turn that waits for its agent are counted as if its task held them.
 
 use std::sync::Arc;
 
 use super::{
-    Refused, Store, TaskKey, charges::Resource, id::group_of, running::CountedFor, slab::Slot,
-    waiters::Wakes,
+    Refused, Reserved, Store, TaskKey, charges::Resource, evict::NewRoom, id::group_of,
+    running::CountedFor, slab::Slot, waiters::Wakes,
 };
 use crate::{
     service::{Now, OwnerIndex, quota::CallerAccount},
@@ -19,6 +19,15 @@ pub struct HeldBytes {
     key: TaskKey,
     bytes: usize,
     held_for: HeldFor,
+}
+
+/// The bytes with which a task begins.
+#[derive(Clone, Copy)]
+pub(super) struct BeginBytes {
+    /// Its first message: the least that it needs.
+    pub first: usize,
+    /// The message and the events of its first turn, where the share of its caller has room.
+    pub log: usize,
 }
 
 /// Among whose bytes they are.
@@ -50,28 +59,29 @@ impl Store {
     /// [`Refused::OutOfBytes`].
     pub fn hold_bytes(&self, key: TaskKey, bytes: usize) -> Result<(), Refused> {
         let holder = self.holder_of(key);
-        self.take_room((key, holder), bytes, self.last_now(key), &mut Wakes::default())
+        self.take_room(key, holder, bytes, self.last_now(key), &mut Wakes::default())
     }
 
-    /// Counts them no more.
+    /// Gives back bytes that [`Store::hold_bytes`] has counted.
     pub fn release_bytes(&self, key: TaskKey, bytes: usize) {
-        let at = self.sharding.split(key.place).0;
+        let at = self.sharding.split(key.place).at;
         self.budget.bytes.release(&self.group(at).bytes, bytes);
     }
 
     /// Counts bytes that are kept for a task outside the store, also among those that the
-    /// unfinished tasks of its caller hold; `owner` is who will own it, if it is not stored yet.
+    /// unfinished tasks of its caller hold; `owner` is its owner, if it is not stored yet.
     ///
     /// # Errors
     /// [`Refused::ShareBytesTaken`], [`Refused::OutOfBytes`].
     pub fn hold_for_task(
         &self,
-        (key, owner): (TaskKey, OwnerIndex),
+        key: TaskKey,
+        owner: OwnerIndex,
         bytes: usize,
     ) -> Result<HeldBytes, Refused> {
         let running = &self.spaces.running;
-        let group = group_of(self.sharding.split(key.place).0);
-        let held_for = self.counted_for((key, owner), |counted_for| {
+        let group = group_of(self.sharding.split(key.place).at);
+        let held_for = self.counted_for(key, owner, |counted_for| {
             counted_for.map_or(Ok(()), |of| running.take_bytes(group, of, bytes))?;
             Ok(counted_for.into())
         })?;
@@ -85,7 +95,7 @@ impl Store {
         }
     }
 
-    /// Counts them no more.
+    /// Gives back bytes that [`Store::hold_for_task`] has counted.
     pub fn release_held(&self, held: HeldBytes) {
         self.release_share(&held);
         self.release_bytes(held.key, held.bytes);
@@ -96,38 +106,37 @@ impl Store {
             HeldFor::NoCaller => {}
             HeldFor::Owner(owner) => {
                 let (running, of) = (&self.spaces.running, CountedFor::Owner(*owner));
-                let group = group_of(self.sharding.split(held.key.place).0);
+                let group = group_of(self.sharding.split(held.key.place).at);
                 running.give_back_bytes(group, of, held.bytes);
             }
             HeldFor::Account(account) => account.running_bytes().give_back(held.bytes),
         }
     }
 
-    /// Takes bytes for a task that is to begin at a place, and counts for a caller: `log`, or
-    /// only `first` where no more is left of the share. Returns how many.
+    /// Takes bytes for a reserved task that counts for a caller. Returns how many.
     ///
     /// # Errors
     /// [`Refused::ShareBytesTaken`], [`Refused::OutOfBytes`].
     #[inline(never)]
     pub(super) fn take_to_begin(
         &self,
-        place: (TaskKey, OwnerIndex),
-        holder: Holder,
-        (first, log): (usize, usize),
+        reserved: &Reserved<'_>,
+        BeginBytes { first, log }: BeginBytes,
         now: Now,
         wakes: &mut Wakes,
     ) -> Result<usize, Refused> {
         let running = &self.spaces.running;
-        let group = group_of(self.sharding.split(place.0.place).0);
-        let taken = self.counted_for(place, |counted_for| {
+        let (key, owner, holder) = (reserved.key(), reserved.owner(), reserved.holder());
+        let group = group_of(self.sharding.split(key.place).at);
+        let taken = self.counted_for(key, owner, |counted_for| {
             let take = |bytes| {
                 let taken = counted_for.map(|of| running.take_bytes(group, of, bytes));
                 taken.unwrap_or(Ok(())).map(|()| bytes)
             };
             take(log).or_else(|_| take(first))
         })?;
-        self.take_room((place.0, holder), taken, now, wakes).map(|()| taken).inspect_err(|_| {
-            self.counted_for(place, |counted_for| {
+        self.take_room(key, holder, taken, now, wakes).map(|()| taken).inspect_err(|_| {
+            self.counted_for(key, owner, |counted_for| {
                 counted_for.into_iter().for_each(|of| running.give_back_bytes(group, of, taken));
             });
         })
@@ -137,23 +146,27 @@ impl Store {
     #[inline]
     pub(super) fn take_room(
         &self,
-        (key, holder): (TaskKey, Holder),
+        key: TaskKey,
+        holder: Holder,
         bytes: usize,
         now: Now,
         wakes: &mut Wakes,
     ) -> Result<(), Refused> {
-        let at = self.sharding.split(key.place).0;
+        let at = self.sharding.split(key.place).at;
         let is_within_half = self.is_within_half(holder, Resource::Bytes, bytes);
         match is_within_half && self.budget.bytes.take(&self.group(at).bytes, bytes) {
             true => Ok(()),
-            false => self.make_byte_room(bytes, (at, holder), now, wakes),
+            false => {
+                let room = NewRoom { at, holder, resource: Resource::Bytes, wanted: bytes };
+                self.make_room_of(room, now, wakes)
+            }
         }
     }
 
     /// The time of the last change in a task's group: for the rare case in which a call that only
     /// holds bytes ends a task.
     fn last_now(&self, key: TaskKey) -> Now {
-        let group = self.group(self.sharding.split(key.place).0);
+        let group = self.group(self.sharding.split(key.place).at);
         Now { mono_ms: self.swept_ms(), unix_ms: group.last_ms() }
     }
 
@@ -161,7 +174,7 @@ impl Store {
     fn holder_of(&self, key: TaskKey) -> Holder {
         let shard = self.lock_key(key);
         let charge = shard.as_ref().and_then(|shard| {
-            let slot = shard.slab.slot(self.sharding.split(key.place).1)?;
+            let slot = shard.slab.slot(self.sharding.split(key.place).index)?;
             shard.charged.charge(slot.charge)
         });
         charge.map_or(Holder::default(), |charge| charge.holder)
@@ -171,7 +184,8 @@ impl Store {
     /// place.
     fn counted_for<R>(
         &self,
-        (key, owner): (TaskKey, OwnerIndex),
+        key: TaskKey,
+        owner: OwnerIndex,
         with: impl FnOnce(Option<CountedFor<'_>>) -> R,
     ) -> R {
         if owner.0 != 0 {
@@ -179,7 +193,7 @@ impl Store {
         }
         let shard = self.lock_key(key);
         let slot =
-            shard.as_ref().and_then(|shard| shard.slab.slot(self.sharding.split(key.place).1));
+            shard.as_ref().and_then(|shard| shard.slab.slot(self.sharding.split(key.place).index));
         with(slot.and_then(Slot::counted_for))
     }
 }

@@ -104,11 +104,20 @@ impl Sharding {
         index << self.bits | shard as u32
     }
 
-    /// Shard and slot of a place.
+    /// The slot at a place.
     #[inline]
-    pub fn split(self, place: u32) -> (usize, u32) {
-        (place as usize & self.mask, place >> self.bits)
+    pub fn split(self, place: u32) -> SlotAt {
+        SlotAt { at: place as usize & self.mask, index: place >> self.bits }
     }
+}
+
+/// A slot of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotAt {
+    /// Its shard.
+    pub at: usize,
+    /// Its number there.
+    pub index: u32,
 }
 
 /// The group of a shard.
@@ -407,7 +416,7 @@ mod tests {
             let groups = sharding.groups();
             assert!(groups >= workers.min(GROUPS_MAX) && groups < 2 * workers);
             for place in [0, 1, 15, 16, 0x8000_0000, u32::MAX, 12_345_678] {
-                let (shard, index) = sharding.split(place);
+                let SlotAt { at: shard, index } = sharding.split(place);
                 assert!(shard < sharding.shards() && index <= sharding.index_max());
                 assert_eq!(sharding.place(shard, index), place);
                 assert!(sharding.shard_of(u64::from(place)) < sharding.shards());

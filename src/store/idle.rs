@@ -9,7 +9,7 @@ use crossbeam_utils::CachePadded;
 
 use super::{
     Edit, Store,
-    id::GROUP,
+    id::{GROUP, SlotAt},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     waiters::Wakes,
 };
@@ -138,7 +138,7 @@ impl Store {
             if now.mono_ms.saturating_sub(slot.event_ms) < most_ms {
                 continue;
             }
-            let edit = Edit::open(self, &mut shard, (at, index), now, &mut wakes);
+            let edit = Edit::open(self, &mut shard, SlotAt { at, index }, now, &mut wakes);
             edit.into_iter().for_each(|mut edit| edit.end(&last_words(reason, most_ms)));
             self.count_end(at, reason);
             ends -= 1;

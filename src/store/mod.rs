@@ -45,7 +45,7 @@ use self::{
     budget::Budget,
     door::Door,
     group::Group,
-    id::{Keys, Sharding, group_of},
+    id::{Keys, Sharding, SlotAt, group_of},
     idle::IdleSweeps,
     page::Bound,
     shard::{Context, HashedMap, Shard, spread},
@@ -205,7 +205,7 @@ impl Store {
                 say("the task has reached a limit and was ended"),
                 say("the server has no room for more output and ended the task"),
                 say("running tasks of the caller may hold no more bytes: the task was ended"),
-                say("as many tasks of the caller run as may: the task was ended"),
+                say("the caller has too many running tasks: the task was ended"),
                 say("evicted: the owner's share is full"),
             ],
         }
@@ -249,7 +249,7 @@ impl Store {
     /// Whether a task of any scope has this raw id, which the store has made.
     pub fn has_made(&self, id: &[u8]) -> bool {
         self.keys.place(id).is_some_and(|place| {
-            let (at, index) = self.sharding.split(place);
+            let SlotAt { at, index } = self.sharding.split(place);
             self.lock(at).slab.stored(index).is_some_and(|task| task.id() == id)
         })
     }
@@ -257,7 +257,7 @@ impl Store {
     /// Calls `read` with a task; `None` when it is gone.
     pub fn read<R>(&self, key: TaskKey, read: impl FnOnce(StoredTask<'_>) -> R) -> Option<R> {
         let shard = self.lock_key(key)?;
-        shard.slab.stored(self.sharding.split(key.place).1).map(read)
+        shard.slab.stored(self.sharding.split(key.place).index).map(read)
     }
 
     /// Calls `read` with a scope's task by its raw id; `None` when there is none.
@@ -271,7 +271,7 @@ impl Store {
         for is_chosen in [false, true] {
             let place = if is_chosen { self.chosen_place(scope, id) } else { self.keys.place(id) };
             let Some(place) = place else { continue };
-            let (at, index) = self.sharding.split(place);
+            let SlotAt { at, index } = self.sharding.split(place);
             let shard = self.lock(at);
             let slot = shard.slab.slot(index).filter(|slot| slot.scope == scope);
             let Some(slot) = slot else { continue };
@@ -350,7 +350,8 @@ impl Store {
     fn context(&self, scope: Scope, context_id: &[u8]) -> (usize, Context) {
         let hash = self.keys.hash(CONTEXT ^ spread(scope), context_id);
         let named = self.keys.context_place(context_id).map(|place| self.sharding.split(place));
-        let (at, context_slot) = named.unwrap_or((self.sharding.shard_of(hash >> 32), NONE));
+        let by_hash = SlotAt { at: self.sharding.shard_of(hash >> 32), index: NONE };
+        let SlotAt { at, index: context_slot } = named.unwrap_or(by_hash);
         match self.own_shard(scope, at) {
             own if own == at => (at, Context { hash, context_slot }),
             // No task of the scope can be where a made-up id says.
@@ -372,7 +373,7 @@ impl Store {
 
     /// The shard of a task that is still the one the key was given for.
     fn lock_key(&self, key: TaskKey) -> Option<MutexGuard<'_, Shard>> {
-        let (at, index) = self.sharding.split(key.place);
+        let SlotAt { at, index } = self.sharding.split(key.place);
         let shard = self.lock(at);
         let is_it = shard.slab.slot(index).is_some_and(|slot| slot.check == key.check);
         is_it.then_some(shard)

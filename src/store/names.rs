@@ -1,14 +1,15 @@
 //! Numbers of the names that peers choose: tenants' and owners'.
 //!
-//! Law: a name has one number, and a number one name, as long as a call that named it runs, a task
-//! of it is stored, room is taken for one, or an agent has a call of its owner. Numbers that
-//! nothing refers to are looked for when all are given out, at most once in [`LOOK_MS`]. Where none
-//! is found, an idle name gives its number up, if its kind has such names (`displace.rs`); another
-//! look follows at once when the last one gathered many of these and they are spent.
+//! Invariant: a name has one number, and a number one name, as long as a call that named it runs, a
+//! task of it is stored, room is taken for one, or an agent has a call of its owner. When all
+//! numbers are given out, those that nothing refers to are looked for, at most once in [`LOOK_MS`].
+//! Where none is found, an idle name gives its number up, if its kind has such names
+//! (`displace.rs`); another look follows at once when the last one gathered many of these and they
+//! are spent.
 //!
 //! Each worker knows the names that it used last, and which of them its calls use now: a call
-//! writes nothing that other workers write, unless its name is new to its worker. Who keeps a name
-//! may keep a [`NumberHint`] beside it, which saves the look; it holds for one generation, and a
+//! writes nothing that other workers write, unless its name is new to its worker. A cache of a name
+//! may hold a [`NumberHint`] beside it, which saves the look; it is valid for one generation, and a
 //! generation ends when numbers are taken back.
 
 use std::{
@@ -55,8 +56,9 @@ struct Table {
     highest: u32,
     /// Names that no number is given to.
     claimed: BTreeSet<Box<str>>,
-    /// Who has made the name of a number, where that is known, and of how many.
+    /// The maker of each number's name, where it is known.
     makers: BTreeMap<u32, Arc<str>>,
+    /// Numbers that the names of each maker have.
     made: BTreeMap<Arc<str>, u32>,
     /// When numbers were looked for that nothing refers to.
     looked_ms: Option<u64>,
@@ -87,7 +89,7 @@ pub(super) enum NoNumber {
     Full,
     /// The name was claimed for something else.
     Claimed,
-    /// Who names it has made as many as one may, which are so many.
+    /// Its maker has made as many names as one may: this number.
     ShareTaken(u32),
 }
 
@@ -97,7 +99,7 @@ impl Table {
         self.looked_ms.is_none_or(has_waited) || self.idle.are_spent()
     }
 
-    /// How many names somebody has made that have numbers.
+    /// Numbers that the names of a maker have.
     fn made_by(&self, maker: &str) -> u32 {
         self.made.get(maker).copied().unwrap_or(0)
     }
@@ -124,7 +126,7 @@ impl Table {
 #[derive(Clone, Copy)]
 pub(super) struct SaidName<'a> {
     pub name: &'a str,
-    /// Who makes the name, where that is known; half of the names may be its own.
+    /// The caller that makes the name, where it is known: at most half of the names may be its own.
     pub maker: Option<&'a str>,
     /// What a cache of the name remembers of it.
     pub hint: Option<&'a NumberHint>,
@@ -300,8 +302,8 @@ impl SpaceNames {
         }
     }
 
-    /// From now on no call that may make a task goes by a name, whatever has its number, which is
-    /// said; others go on to find it.
+    /// From now on no call that may make a task may use a name; others still find it. Returns its
+    /// number, if it has one.
     pub fn close(&self, name: &str) -> Option<u32> {
         let mut table = lock(&self.table);
         table.claimed.insert(name.into());
@@ -537,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_makes_more_than_half_of_the_names() {
+    fn a_maker_has_at_most_half_of_the_names() {
         let names = SpaceNames::new(4, 1);
         let enter = |name: &str, maker: &str, ms: u64, tasks: &[u32]| {
             let note = |set: &mut NumberSet| tasks.iter().for_each(|number| set.insert(*number));

@@ -1,4 +1,4 @@
-//! Why the store did not take something, and how its client hears of it.
+//! Why the store did not take something, and the error of its client.
 
 use crate::fault::{Fault, FaultKind};
 
@@ -20,7 +20,7 @@ pub enum Refused {
     Taken,
     /// The task is in a terminal state.
     Terminal,
-    /// As many tasks of the caller run as may, which are so many.
+    /// The caller has as many running tasks as it may: this number.
     ShareTaken(u32),
     /// The running tasks of the caller hold all the KiB that they may, which are so many, or
     /// would hold more.
@@ -43,13 +43,14 @@ impl From<Refused> for Fault {
             Refused::Taken => Fault::param("id", "a task with this id is being made"),
             Refused::Terminal => Fault::new(FaultKind::TaskTerminal),
             Refused::ShareTaken(most) => {
-                let why = "as many tasks of the caller run as may";
-                let detail = format!("{why} ({most}); retry when one has ended or waits");
+                let why = "the caller has too many running tasks";
+                let detail = format!("{why} ({most}); retry when one has ended or waits for input");
                 Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.running_tasks")
             }
             Refused::ShareBytesTaken(kib_max) => {
                 let why = "running tasks of the caller may hold no more bytes";
-                let detail = format!("{why} ({kib_max} KiB); retry when one has ended or waits");
+                let retry = "retry when one has ended or waits for input";
+                let detail = format!("{why} ({kib_max} KiB); {retry}");
                 Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.running_bytes")
             }
         }

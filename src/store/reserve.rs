@@ -9,8 +9,11 @@ use super::{
     Edit, ID_LEN, Refused, Store, TaskKey,
     charges::Resource,
     door::{Begin, Change},
+    edit::EditedSlot,
+    evict::NewRoom,
     group::Group,
-    id::{GROUP, group_of},
+    held::BeginBytes,
+    id::{GROUP, SlotAt, group_of},
     shard::{Context, HashedMap, Shard, remove, spread},
     slab::StoredTask,
     sync::MutexGuard,
@@ -91,7 +94,7 @@ pub struct Reserved<'a> {
     chosen: Option<(&'a [u8], u64)>,
     made_context: [u8; ID_LEN],
     context_id: Option<&'a [u8]>,
-    /// True: the task counts among those of somebody that run.
+    /// True: the task counts among the running tasks of its caller.
     is_counted: bool,
     /// True: the task is stored, or the place is kept for later.
     is_kept: Cell<bool>,
@@ -103,9 +106,15 @@ impl Reserved<'_> {
         self.is_kept.get()
     }
 
-    /// Who will own the task.
+    /// The owner of the task.
     pub fn owner(&self) -> OwnerIndex {
         self.scope.owner
+    }
+
+    /// The holder that the task is charged to.
+    #[inline]
+    pub(super) fn holder(&self) -> Holder {
+        self.holder
     }
 
     /// The key that the task will have.
@@ -142,11 +151,17 @@ impl Reserved<'_> {
     }
 }
 
+/// A shard in which a slot is taken.
+struct SlotShard<'g> {
+    group: &'g Group,
+    at: usize,
+}
+
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if !self.is_kept() {
-            self.store.release((self.key, self.scope), self.chosen.map(|(_, hash)| hash));
-            let (at, _) = self.store.sharding.split(self.key.place);
+            self.store.release(self.key, self.scope, self.chosen.map(|(_, hash)| hash));
+            let at = self.store.sharding.split(self.key.place).at;
             self.store.spaces.running.give_back(group_of(at), self.scope.owner);
         }
     }
@@ -161,10 +176,10 @@ impl Store {
     /// those bytes.
     #[inline]
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
-        let shard = self.shard_for(&new, now);
+        let (at, named) = self.shard_for(&new, now);
         match new.share.is_none() && new.scope.owner.0 == 0 {
-            true => self.reserve_slot(&new, shard, now),
-            false => self.reserve_share(&new, shard, now),
+            true => self.reserve_slot(&new, at, named, now),
+            false => self.reserve_share(&new, at, named, now),
         }
     }
 
@@ -182,14 +197,15 @@ impl Store {
     fn reserve_share<'a>(
         &'a self,
         new: &NewTask<'a>,
-        shard: (usize, Option<Context>),
+        at: usize,
+        named: Option<Context>,
         now: Now,
     ) -> Result<Reserved<'a>, Refused> {
         let (owner, running) = (new.scope.owner, &self.spaces.running);
         if owner.0 != 0 {
-            let group = group_of(shard.0);
+            let group = group_of(at);
             running.take(group, owner, new.share)?;
-            let reserved = self.reserve_slot(new, shard, now);
+            let reserved = self.reserve_slot(new, at, named, now);
             let reserved = reserved.inspect_err(|_| running.give_back(group, owner));
             return reserved.map(|mut reserved| {
                 reserved.is_counted = true;
@@ -197,13 +213,15 @@ impl Store {
             });
         }
         let on_account = new.share.and_then(|share| Some((share, share.account.as_ref()?)));
-        let Some((share, account)) = on_account else { return self.reserve_slot(new, shard, now) };
+        let Some((share, account)) = on_account else {
+            return self.reserve_slot(new, at, named, now);
+        };
         if !account.running_bytes().has_room(share.begin_kib_max) {
             return Err(Refused::ShareBytesTaken(share.begin_kib_max));
         }
         let place = RunningPlace::take(account, share).ok_or(Refused::ShareTaken(share.most))?;
-        let mut reserved = self.reserve_slot(new, shard, now)?;
-        let (at, index) = self.sharding.split(reserved.key.place);
+        let mut reserved = self.reserve_slot(new, at, named, now)?;
+        let SlotAt { at, index } = self.sharding.split(reserved.key.place);
         self.lock(at).slab[index].waiters.get_or_insert_default().running = Some(place);
         reserved.is_counted = true;
         Ok(reserved)
@@ -212,7 +230,8 @@ impl Store {
     fn reserve_slot<'a>(
         &'a self,
         new: &NewTask<'a>,
-        (at, named): (usize, Option<Context>),
+        at: usize,
+        named: Option<Context>,
         now: Now,
     ) -> Result<Reserved<'a>, Refused> {
         let mut wakes = Wakes::default();
@@ -220,21 +239,23 @@ impl Store {
         let holder = new.holder();
         let is_within_half = self.is_within_half(holder, Resource::Tasks, 1);
         if !is_within_half || !self.budget.tasks.take(&group.tasks, 1) {
-            self.make_task_room((at, holder), now, &mut wakes)?;
+            let room = NewRoom { at, holder, resource: Resource::Tasks, wanted: 1 };
+            self.make_room_of(room, now, &mut wakes)?;
         }
         // A context of its own can be in any shard of the group, unless its scope has names.
         let shards = if named.is_none() && new.scope.is_plain() { GROUP } else { 1 };
-        let mut taken = (0..shards)
-            .map(|step| self.take_slot(group, at ^ step, (new.scope, holder), now, &mut wakes));
+        let mut taken = (0..shards).map(|step| {
+            self.take_slot(SlotShard { group, at: at ^ step }, new.scope, holder, now, &mut wakes)
+        });
         let Some((key, is_uncharged)) = taken.find_map(|taken| taken) else {
             self.budget.tasks.release(&group.tasks, 1);
             return Err(Refused::Full);
         };
         if is_uncharged {
-            let charged = self.charge_scope((key, new.scope), holder, now, &mut wakes);
-            charged.inspect_err(|_| self.release((key, new.scope), None))?;
+            let charged = self.charge_scope(key, new.scope, holder, now, &mut wakes);
+            charged.inspect_err(|_| self.release(key, new.scope, None))?;
         }
-        let index = self.sharding.split(key.place).1;
+        let index = self.sharding.split(key.place).index;
         let [bits, context_bits] = new.bits;
         // The only task of a context is not looked up by a hash.
         let alone = Context { hash: 0, context_slot: index };
@@ -242,7 +263,7 @@ impl Store {
         if let Some(id) = new.chosen_id {
             let hash = self.chosen_hash(new.scope, id);
             if self.find(new.scope, id).is_some() || !self.choose(hash, key.place) {
-                self.release((key, new.scope), None);
+                self.release(key, new.scope, None);
                 return Err(Refused::Taken);
             }
             chosen = Some((id, hash));
@@ -292,9 +313,9 @@ impl Store {
     #[inline]
     fn take_slot(
         &self,
-        group: &Group,
-        at: usize,
-        (scope, holder): (Scope, Holder),
+        SlotShard { group, at }: SlotShard<'_>,
+        scope: Scope,
+        holder: Holder,
         now: Now,
         wakes: &mut Wakes,
     ) -> Option<(TaskKey, bool)> {
@@ -314,13 +335,14 @@ impl Store {
     #[cold]
     fn charge_scope(
         &self,
-        (key, scope): (TaskKey, Scope),
+        key: TaskKey,
+        scope: Scope,
         holder: Holder,
         now: Now,
         wakes: &mut Wakes,
     ) -> Result<(), Refused> {
-        self.take_room((key, holder), SCOPE_BYTES, now, wakes)?;
-        let (at, index) = self.sharding.split(key.place);
+        self.take_room(key, holder, SCOPE_BYTES, now, wakes)?;
+        let SlotAt { at, index } = self.sharding.split(key.place);
         let group = self.group(at);
         let mut shard = group.lock(at);
         if !shard.scopes.charge(scope) {
@@ -335,8 +357,8 @@ impl Store {
         Ok(())
     }
 
-    fn release(&self, (key, scope): (TaskKey, Scope), chosen: Option<u64>) {
-        let (at, index) = self.sharding.split(key.place);
+    fn release(&self, key: TaskKey, scope: Scope, chosen: Option<u64>) {
+        let SlotAt { at, index } = self.sharding.split(key.place);
         let group = self.group(at);
         let mut shard = group.lock(at);
         let bytes = shard.scopes.leave(scope);
@@ -355,7 +377,7 @@ impl Store {
 
     /// Stores a reserved task: the client's message, `submitted`, then what the agent said.
     ///
-    /// `read` sees the task before anybody else does. An event beyond a limit fails the task, and
+    /// `read` sees the task before any other call does. An event beyond a limit fails the task, and
     /// what follows it is dropped.
     ///
     /// # Errors
@@ -381,13 +403,12 @@ impl Store {
             return Err(Refused::TooLarge);
         }
         let mut log = (first + events.bytes_len()).min(self.limits.bytes_max);
-        let (at, index) = self.sharding.split(reserved.key.place);
+        let SlotAt { at, index } = self.sharding.split(reserved.key.place);
         let group = self.group(at);
         if reserved.is_counted {
-            let task = (reserved.key, reserved.scope.owner);
-            log = self.take_to_begin(task, reserved.holder, (first, log), now, &mut wakes)?;
+            log = self.take_to_begin(reserved, BeginBytes { first, log }, now, &mut wakes)?;
         } else {
-            self.take_room((reserved.key, reserved.holder), log, now, &mut wakes)?;
+            self.take_room(reserved.key, reserved.holder, log, now, &mut wakes)?;
         }
         let mut shard = group.lock(at);
         let slot = &mut shard.slab[index];
@@ -398,11 +419,12 @@ impl Store {
         let (at_ms, spaces) = (now.unix_ms, &self.spaces);
         let begin = Begin { id, context_id, generation, message, at_ms, log, spaces };
         // A task that begins is not refused.
-        let _ = self.door.enter((at, index), &mut shard.slab, Change::Begin(begin));
+        let _ = self.door.enter(SlotAt { at, index }, &mut shard.slab, Change::Begin(begin));
         reserved.is_kept.set(true);
         // A limit that is reached has failed the task, which is then what there is to read.
-        let _ = Edit::begun((self, group), &mut shard, (at, index, log), now, &mut wakes)
-            .apply_all(events, Some(message));
+        let edited = EditedSlot { store: self, group, slot_at: SlotAt { at, index } };
+        let _ =
+            Edit::begun(edited, &mut shard, log, now, &mut wakes).apply_all(events, Some(message));
         shard.slab.stored(index).map(read).ok_or(Refused::Full)
     }
 

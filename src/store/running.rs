@@ -1,6 +1,6 @@
-//! How many tasks of each owner run, those included for which there is only room, and what they
-//! hold; and whose bytes those of a task are. A task that waits for its client does not run: it has
-//! no place and no bytes here until a message or its agent continues it.
+//! The running tasks of each owner and their bytes, tasks included for which there is only room. A
+//! task that waits for its client does not run: it has no place and no bytes here until a message
+//! or its agent continues it.
 //!
 //! Invariants: bytes are taken of a share before they are taken of the store, since a caller whose
 //! share is full must not evict tasks of others. What is counted for a running task is at least
@@ -199,7 +199,7 @@ impl RunningTasks {
         }
     }
 
-    /// Counts one more of an owner, who has this share, in a group.
+    /// Counts one task more of an owner with this share, in a group.
     ///
     /// # Errors
     /// [`Refused::ShareTaken`], [`Refused::ShareBytesTaken`].
@@ -228,8 +228,8 @@ impl RunningTasks {
         }
     }
 
-    /// Counts one more of an owner, whose agent continues it without a message: by the share with
-    /// which the owner's last task began.
+    /// Counts one task more of an owner, which its agent continues without a message: by the share
+    /// with which the owner's last task began.
     ///
     /// # Errors
     /// [`Refused::ShareTaken`].
@@ -242,7 +242,7 @@ impl RunningTasks {
         }
     }
 
-    /// Counts one of an owner no more.
+    /// Counts one task less of an owner.
     pub fn give_back(&self, group: usize, owner: OwnerIndex) {
         if let Some(of_owner) = self.of(owner) {
             let most = tasks_of(of_owner.own_most.load(Relaxed));

@@ -19,6 +19,7 @@ use super::{
     charges::{Charges, TaskList},
     door::Door,
     finished::FinishedTasks,
+    id::SlotAt,
     order::Order,
     scopes::Scopes,
     slab::{NONE, Slab},
@@ -317,11 +318,12 @@ impl Shard {
     /// Evicts a task that was taken out of the finished ones.
     pub fn evict(
         &mut self,
-        (at, index): (usize, u32),
+        slot_at: SlotAt,
         door: &Door,
         charges: &Charges,
         wakes: &mut Wakes,
     ) -> Evicted {
+        let SlotAt { at, index } = slot_at;
         let slot = &self.slab[index];
         let (scope, stamp, charge) = (slot.scope, slot.stamp, slot.charge);
         if let Some(state) = slot.listed {
@@ -333,7 +335,7 @@ impl Shard {
         self.leave(index);
         self.forget(index, wakes);
         let watch = self.slab[index].watch.take();
-        let task = door.evict((at, index), &mut self.slab);
+        let task = door.evict(slot_at, &mut self.slab);
         let is_chosen = self.slab[index].is_chosen;
         let slots = self.slab.release(index);
         self.survivors.left(&mut self.slab, stamp);
@@ -349,7 +351,7 @@ impl Shard {
         Evicted { bytes: task_bytes + scope_bytes, slots, chosen }
     }
 
-    /// Wakes those who wait with a task.
+    /// Wakes the waiters of a task.
     pub fn wake(&mut self, index: u32, wakes: &mut Wakes) {
         let slot = &self.slab[index];
         if let Some(waiters) = &slot.waiters {
@@ -358,8 +360,8 @@ impl Shard {
         slot.wake_watch(wakes);
     }
 
-    /// Wakes those who wait with a task for the last time: it has ended, or is evicted. Who watches
-    /// it goes on until then.
+    /// Wakes and removes the waiters of a task that has ended, or is evicted. Its watch stays until
+    /// it is evicted.
     pub fn forget(&mut self, index: u32, wakes: &mut Wakes) {
         let slot = &mut self.slab[index];
         slot.wake_watch(wakes);
@@ -379,7 +381,7 @@ impl Shard {
         }
     }
 
-    /// Registers one who waits with a task.
+    /// Registers a waiter of a task.
     pub fn wait(&mut self, index: u32, waiter: &mut Waiter, wake: &Waker) {
         let waiters: &mut Waiters = self.slab[index].waiters.get_or_insert_default();
         let before = waiters.len();

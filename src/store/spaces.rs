@@ -1,7 +1,7 @@
 //! Tenants and owners by their names: which scope a call means.
 //!
-//! Law: a name is given a number by a call that may make a task, and by no other. A name without a
-//! number has no tasks.
+//! Invariants: a name is given a number by a call that may make a task, and by no other. A name
+//! without a number has no tasks.
 
 #[cfg(feature = "net")]
 use std::collections::BTreeSet;
@@ -84,7 +84,7 @@ pub struct SpaceName<'a> {
     pub owner: Option<&'a str>,
     /// What is remembered of it.
     pub owner_hint: Option<&'a NumberHint>,
-    /// True: who has no owner is a stranger among callers that are known.
+    /// True: callers are authenticated, and a call without an owner is a stranger's.
     pub knows_callers: bool,
 }
 
@@ -93,8 +93,8 @@ impl<'a> SpaceName<'a> {
         self.tenant.map(|name| SaidName { maker: self.maker(), ..SaidName::plain(name) })
     }
 
-    /// Who makes the name of the tenant. All strangers are one, whose name no owner has: they
-    /// cannot be told apart, and must not take the half that is the owners'.
+    /// The maker of the tenant's name. All strangers are one maker, under a name that no owner has:
+    /// they must not take the half that is the owners'.
     fn maker(&self) -> Option<&'a str> {
         self.owner.or(self.knows_callers.then_some(""))
     }
@@ -242,11 +242,11 @@ impl Store {
     }
 }
 
-/// What an owner hears that has named as many tenants as one may; `None`: strangers have.
+/// The error for an owner that has named its half of the tenants; `None`: anonymous callers have.
 #[cold]
 fn share_taken(owner: Option<&str>, most: u32) -> Fault {
-    let who = owner.map_or("strangers have", |_| "the caller has");
-    let detail = format!("as many tenants have tasks that {who} named as may ({most})");
+    let who = owner.map_or("anonymous callers have", |_| "the caller has");
+    let detail = format!("{who} named too many tenants that have tasks ({most})");
     Fault::because(FaultKind::RateLimited, detail).of_limit("tenants_max")
 }
 

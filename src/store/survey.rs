@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     Store, TaskKey,
+    id::SlotAt,
     page::{Best, Filter, PAGE_MAX, PageToken, best_of_orders},
     spaces::ScopeNames,
 };
@@ -132,7 +133,7 @@ impl Store {
     pub fn find_anywhere(&self, id: &[u8], wanted: SurveyFilter<'_>) -> AnyTask {
         let is_wanted = self.scopes_of(wanted);
         if let Some(place) = self.keys.place(id) {
-            let (at, index) = self.sharding.split(place);
+            let SlotAt { at, index } = self.sharding.split(place);
             let shard = self.lock(at);
             if let Some(slot) = shard.slab.slot(index).filter(|slot| is_wanted(slot.scope))
                 && shard.slab.stored(index).is_some_and(|task| task.id() == id)

@@ -547,7 +547,7 @@ fn strangers_of_open_agents_name_half_of_the_tenants_together() {
     assert_eq!([send("", "a").status, send("", "b").status], [200, 200]);
     let refused = send("", "c");
     assert_eq!(refused.status, 429);
-    assert!(refused.text().contains("strangers have named"), "{}", refused.text());
+    assert!(refused.text().contains("anonymous callers have named"), "{}", refused.text());
     // What has a name already goes on, and the other half is for whoever is known.
     assert_eq!(send("", "a").status, 200);
     let alice = "Bearer alice - c,d";
@@ -602,7 +602,7 @@ fn scopes_are_asked_for_by_the_server_and_by_agents() {
         }
     }
     let denied = lab.ask(&call("alice a2a:read", "/", "SendMessage", &send));
-    assert_eq!(denied.json()["error"]["message"], "the caller has not the scope a2a:send");
+    assert_eq!(denied.json()["error"]["message"], "missing scope \"a2a:send\"");
     for (scopes, status) in [("a2a:send", 403), ("a2a:send,special", 200)] {
         let token = format!("alice {scopes}");
         let reply = lab.ask(&call(&token, "/agents/special", "SendMessage", &send));

@@ -71,7 +71,7 @@ impl Client {
         assert_eq!((reply.status, reply.code()), (429, -32000), "{}", reply.text());
         // When a task ends is not known.
         assert_eq!(reply.field("retry-after"), Some("1"));
-        assert!(reply.text().contains("run as may"));
+        assert!(reply.text().contains("too many running tasks"));
     }
 
     fn status(&mut self, id: &str) -> Value {
@@ -149,7 +149,7 @@ fn an_agent_that_continues_its_task_alone_takes_a_place() {
         let status = client.status(&second);
         assert_eq!(status["state"], "TASK_STATE_FAILED");
         let why = status["message"]["parts"][0]["text"].as_str().unwrap();
-        assert!(why.contains("run as may"), "{why}");
+        assert!(why.contains("too many running tasks"), "{why}");
         assert_eq!(client.status(&first)["state"], "TASK_STATE_WORKING");
         jobs[0].status(TaskState::Completed, None).unwrap();
         client.call("CancelTask", &json!({ "id": working[0] }));

@@ -269,7 +269,7 @@ fn try_door(guarded: &Guarded, kind: Kind, door: Door) {
     }
     if let Some((place, approach)) = guarded.caller(kind, Who::Reader) {
         let attempt = door.call(&place, &approach, send(), "");
-        assert_forbidden(door, Op::Send, &attempt, "the caller has not the scope a2a:send");
+        assert_forbidden(door, Op::Send, &attempt, "missing scope \"a2a:send\"");
         assert_eq!(tasks(guarded, kind, Who::Reader), 0);
     }
     let (place, approach) = guarded.caller(kind, Who::Right).expect("there is one");
@@ -286,7 +286,7 @@ fn try_door(guarded: &Guarded, kind: Kind, door: Door) {
         cancel.params["contextId"] = json!(context);
     }
     let attempt = door.call(&place, &approach, cancel, "");
-    assert_forbidden(door, Op::Cancel, &attempt, "the caller has not the scope a2a:cancel");
+    assert_forbidden(door, Op::Cancel, &attempt, "missing scope \"a2a:cancel\"");
 }
 
 #[test]

@@ -210,7 +210,7 @@ fn each_operation_asks_for_its_scope() {
                 let fault = tried(&place, variant, &scopes, op);
                 let fault = fault.unwrap_or_else(|| panic!("{variant:?} {op:?}"));
                 assert_fault(variant, op, "PermissionDenied", &fault);
-                let why = format!("the caller has not the scope {scope}");
+                let why = format!("missing scope {scope:?}");
                 assert!(fault.message.ends_with(&why), "{fault:?}");
             }
             // With it alone the call is made, and comes to what it comes to.

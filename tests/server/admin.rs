@@ -197,6 +197,8 @@ fn tasks_of_all_callers_are_listed_in_pages() {
         let refused = ask(admin, &format!("GET /tasks{query}"), "", "");
         assert!(refused.status == 400 && refused.json()["error"].is_string(), "{query}");
     }
+    let error = ask(admin, "GET /tasks?state=running", "", "").json()["error"].clone();
+    assert!(error.as_str().unwrap().contains("working, completed"), "{error}");
     running.shutdown();
     running.join();
 }

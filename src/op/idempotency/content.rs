@@ -1,9 +1,9 @@
-//! What makes two sends the same: who sends what under which name, and what the message says.
+//! When two sends are the same: same caller, same name, same content of the message.
 //!
-//! Law: equal messages have one content, whatever generation or binding they were spelled in:
-//! fields count in the order of their numbers, JSON by its values and not by its text. Both are
-//! hashes under secret seeds. A client that made two of one scope collide would cheat no
-//! other, and what is another scope's is not given for its hash alone, see `table.rs`.
+//! Invariants: equal messages have one content, whatever generation or binding they came in: fields
+//! count in the order of their numbers, JSON by its values and not by its text. Names and contents
+//! are hashes under secret seeds. A client that made two of one scope collide would cheat no other
+//! client, and a hash alone never gives the task of another scope, see `table.rs`.
 
 use std::{borrow::Cow, hash::Hasher};
 
@@ -56,7 +56,7 @@ impl SendHash {
 
     /// What a send of this caller is known by; `None`: it has no name of the caller's own.
     ///
-    /// Names of tenant and owner, not their numbers, which are given again.
+    /// By the names of tenant and owner: their numbers are given to other names later.
     #[inline(always)]
     pub fn of(&self, caller: &Caller<'_>, send: &Send<'_>) -> Option<NamedSend> {
         // Nothing but its id is before what it says.

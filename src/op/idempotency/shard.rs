@@ -120,7 +120,7 @@ impl SendShard {
         self.entry_mut(key.number).filter(|entry| entry.is_turn(key.turn))
     }
 
-    /// What a send is told under whose name there is an entry; `None`: that has expired.
+    /// What the entry under a send's name means for it; `None`: the entry has expired.
     #[cold]
     #[inline(never)]
     pub fn known(

@@ -79,11 +79,11 @@ pub(super) struct JoinedSend {
     pub mode: SendMode,
 }
 
-/// What a send is told that has a name.
+/// What the table knows of a named send.
 pub(super) enum SendLook {
-    /// It is the first: it must say what comes of it.
+    /// It is the first: its outcome must be settled.
     First(SendKey),
-    /// There is no room for it: it is made, and not remembered.
+    /// There is no room for it: it runs, and is not remembered.
     Unknown,
     /// Another message has this name.
     Conflict,
@@ -95,7 +95,7 @@ pub(super) enum SendLook {
     Gone,
 }
 
-/// All that are known.
+/// All sends that are remembered.
 pub(super) struct SendTable {
     shards: Box<[CachePadded<Mutex<SendShard>>]>,
     /// Of one shard.
@@ -160,7 +160,7 @@ impl SendTable {
         Ok(())
     }
 
-    /// Says that the first send has made a task, or gone on with one; who waits for that.
+    /// The first send has made a task, or continued one. Returns the calls that wait for it.
     #[inline(always)]
     pub fn settle_task(&self, key: SendKey, task: SentTask) -> Option<Vec<JoinedSend>> {
         let mut shard = self.lock(key.hash);
@@ -168,7 +168,8 @@ impl SendTable {
         if is_awaited { shard.joined.remove(&key.turn) } else { None }
     }
 
-    /// Says which direct message the first send became, or that it failed; who waits for that.
+    /// The first send became a direct message, or failed (`None`). Returns the calls that wait for
+    /// it.
     #[cold]
     pub fn settle(&self, key: SendKey, sent: Option<&SentMessage>) -> Option<Vec<JoinedSend>> {
         let mut shard = self.lock(key.hash);
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_leaves_first_and_who_is_undecided_stays() {
+    fn the_oldest_decided_entry_leaves_first() {
         let table = table(20, 1_000);
         // Many of them have one chain.
         let name = |number: u32| u128::from(number % 3) | u128::from(number) << 64;

@@ -5,6 +5,7 @@ use crate::{
     push::{
         dead::{DeadLetter, WhyDead},
         schedule::PostPlace,
+        webhook::NewLetter,
     },
     service::Now,
     shares::Holder,
@@ -200,8 +201,10 @@ impl PushState {
         let Some(webhook) = self.schedule.get(place) else { return };
         self.outcomes.count_dead(why);
         let task = self.tasks.get(&webhook.task);
-        let of = task.map(|task| (task.watch.task_id(), task.watch.holder())).unwrap_or_default();
-        let letter = webhook.letter((self.dead.number(), place), of, why, unix_ms);
+        let (task_id, holder) =
+            task.map(|task| (task.watch.task_id(), task.watch.holder())).unwrap_or_default();
+        let number = self.dead.number();
+        let letter = webhook.letter(NewLetter { number, place, task_id, holder, why, unix_ms });
         if let Some(told) = self.told {
             told(&letter);
         }

@@ -236,7 +236,7 @@ fn who_is_refused_for_its_share_makes_nobody_elses_tasks_leave() {
         let refused = begin(&store, of_owner(1, Some(&share)), length);
         assert_eq!(refused, Err(Refused::ShareBytesTaken(4)));
         let (key, owner) = (ended[0], OWNER);
-        let held = store.hold_for_task((key, owner), length);
+        let held = store.hold_for_task(key, owner, length);
         assert_eq!(held.err(), Some(Refused::ShareBytesTaken(4)));
     }
     assert_eq!(store.stats().evicted, [0, 0, 0, 0]);
@@ -258,7 +258,7 @@ fn a_number_is_nobody_elses_while_an_agent_still_has_a_call_of_its_owner() {
     };
     let scope = enter("alice", 0).unwrap();
     let key = begin(&store, NewTask { scope, ..of_owner(1, None) }, 9).unwrap();
-    let held = store.hold_for_task((key, OwnerIndex(0)), 100).ok().unwrap();
+    let held = store.hold_for_task(key, OwnerIndex(0), 100).ok().unwrap();
     apply(&store, key, &status(TaskState::Canceled)).unwrap().unwrap();
     while store.sweep(at(10_000)) {}
     assert_eq!(state(&store, key), None);
@@ -331,7 +331,7 @@ impl Maker {
             }
             (4, Some(key)) => {
                 let bytes = length.min(1_000);
-                let held = store.hold_for_task((key, OwnerIndex(0)), bytes);
+                let held = store.hold_for_task(key, OwnerIndex(0), bytes);
                 self.held.extend(held.map(|held| (held, bytes)).ok());
             }
             (5, _) => drop(self.held.pop().map(|(held, _)| store.release_held(held))),
