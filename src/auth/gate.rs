@@ -37,7 +37,7 @@ pub(crate) const CREDENTIAL_HELD_BYTES: usize = 576;
 const CALLER_BYTES: usize = 512;
 
 /// The answer to a JWT beyond the budget of its peer.
-const OVER_BUDGET: AuthRefusal = AuthRefusal::Unavailable {
+pub(crate) const OVER_BUDGET: AuthRefusal = AuthRefusal::Unavailable {
     why: "too many tokens from this address wait to be verified; retry later",
     retry_s: 1,
 };

@@ -43,7 +43,7 @@ use crate::{
 pub use crate::network::{Network, NoNetwork};
 pub(crate) use accounts::{AccountOf, Accounts, LateShares, NOWHERE};
 pub use certificates::CertificateCallers;
-pub(crate) use gate::{AdmittedCaller, CallerWatch, Gate, NotAdmitted, RefusalDelay};
+pub(crate) use gate::{AdmittedCaller, CallerWatch, Gate, NotAdmitted, OVER_BUDGET, RefusalDelay};
 use origin::{origin_of, peer_bits};
 
 #[cfg(feature = "auth")]

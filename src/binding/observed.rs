@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::{
-    auth::AuthRefusal,
+    auth::{AuthRefusal, OVER_BUDGET},
     binding::{
         CallContext, RequestSource, admission::Admitted, answer::AnswerFormat, envelope::Envelope,
     },
@@ -384,7 +384,8 @@ impl CallContext<'_> {
         };
         let observer = self.config.observer.iter();
         observer.for_each(|observer| observer.caller_asked(self.scratch.worker, outcome));
-        let limit = matches!(refusal, AuthRefusal::TooMany { .. }).then_some("wrong_credentials");
+        let is_limit = matches!(refusal, AuthRefusal::TooMany { .. }) || *refusal == OVER_BUDGET;
+        let limit = is_limit.then_some("wrong_credentials");
         self.config.tell_limit(self.scratch.worker, limit, None);
     }
 }

@@ -1,28 +1,40 @@
 //! What the observer of a server is told: each call once, by whichever way it ends.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Poll, Waker},
 };
 
 use peregrine::{
+    auth::{Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Presented},
     engine::Setup,
     fault::FaultKind,
-    limits::Limits,
-    model::{Generation, Op},
-    service::observe::{CallBinding, CallEnd, CallObserver, CallRecord},
+    limits::{
+        Limits,
+        callers::{PEER_CHECKS_MAX, PEER_FAILURES_MAX},
+    },
+    model::{CardSecurity, Generation, Op},
+    service::{
+        Now, Peer,
+        observe::{CallBinding, CallEnd, CallObserver, CallRecord, LimitHit},
+    },
 };
 use serde_json::json;
 
 use crate::support::{
     Lab,
     ask::{V1, get_with, post, rpc, say},
+    callers::ByName,
 };
 
 /// Keeps what it is told; its clock goes on by one with each look.
 #[derive(Default)]
 struct Notes {
     told: Mutex<Vec<CallRecord>>,
+    limits: Mutex<Vec<&'static str>>,
     clock: AtomicU64,
     is_curious: bool,
     keeps_turns: bool,
@@ -43,6 +55,10 @@ impl CallObserver for Notes {
 
     fn wants_details(&self) -> bool {
         self.is_curious
+    }
+
+    fn limit_hit(&self, hit: &LimitHit<'_>) {
+        self.limits.lock().unwrap().push(hit.limit);
     }
 
     fn call_ended(&self, call: &CallRecord) {
@@ -188,6 +204,55 @@ fn a_limit_that_is_reached_has_its_name() {
     lab.code("SendStreamingMessage", &V1.params(say("stream:3")));
     let refusal = notes.one().refusal.unwrap();
     assert_eq!((refusal.kind, refusal.limit), (FaultKind::Overloaded, Some("streams_max")));
+}
+
+/// Knows callers by tokens with a signature.
+struct Signed(ByName);
+
+impl Authenticator for Signed {
+    fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
+        let found = self.0.find(source)?;
+        Some(Presented { kind: CredentialKind::Jwt, ..found })
+    }
+
+    fn check(
+        &self,
+        presented: &Presented<'_>,
+        now: Now,
+        wake: &Waker,
+    ) -> Poll<Result<Admission, AuthRefusal>> {
+        self.0.check(presented, now, wake)
+    }
+
+    fn challenge(&self, refusal: &AuthRefusal) -> String {
+        self.0.challenge(refusal)
+    }
+
+    fn security(&self) -> CardSecurity {
+        self.0.security()
+    }
+}
+
+#[test]
+fn a_token_beyond_the_budget_of_its_peer_is_refused_by_a_limit() {
+    let notes = Arc::new(Notes::default());
+    let observer = Some(Arc::clone(&notes) as Arc<dyn CallObserver>);
+    let authenticator = Some(Arc::new(Signed(ByName::default())) as Arc<dyn Authenticator>);
+    let mut lab = Lab::new(Setup { observer, authenticator, ..Setup::default() });
+    let remote = Some("192.0.2.7".parse().unwrap());
+    let mut show = |token: &str| {
+        let peer = lab.open_to(Peer { remote, ..Peer::default() });
+        let bearer = format!("Bearer {token}");
+        let fields = [("Authorization", &*bearer), ("A2A-Version", "1.0")];
+        lab.write(peer, &post("/", &fields, &rpc("ListTasks", &json!({}))));
+        lab.reply(peer).status
+    };
+    for n in 0..PEER_FAILURES_MAX + PEER_CHECKS_MAX {
+        assert_eq!(show(&format!("wrong {n}")), 401, "{n}");
+    }
+    assert!(notes.limits.lock().unwrap().is_empty());
+    assert_eq!([show("alice"), show("wrong again")], [503, 503]);
+    assert_eq!(*notes.limits.lock().unwrap(), ["wrong_credentials"; 2]);
 }
 
 #[test]
