@@ -34,6 +34,8 @@ pub struct Accounts {
     quotas: RwLock<Arc<Quotas>>,
     /// Of each caller, where its quota says nothing.
     share: Quota,
+    /// What all anonymous callers have together.
+    strangers: Arc<CallerAccount>,
     /// False: no caller has a quota.
     are_asked: AtomicBool,
     /// False: no quota has a rate.
@@ -73,6 +75,7 @@ impl Accounts {
             table: FixedTable::new(accounts_max),
             quotas: RwLock::default(),
             share,
+            strangers: Arc::default(),
             are_asked: AtomicBool::new(false),
             have_rates: AtomicBool::new(false),
             key: secret,
@@ -109,6 +112,12 @@ impl Accounts {
     /// The account of an owner.
     pub fn of_owner(&self, owner: &str, now: Now) -> Arc<CallerAccount> {
         self.of(now, |hasher| AccountOf::Owner(owner).write(hasher))
+    }
+
+    /// The account of all anonymous callers together, and what they may take where callers are
+    /// known: half of what the shares are of.
+    pub(crate) fn of_strangers(&self) -> (&Arc<CallerAccount>, Quota) {
+        (&self.strangers, self.share.of_strangers())
     }
 
     /// The account of callers from an address.

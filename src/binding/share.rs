@@ -10,13 +10,18 @@ use std::sync::Arc;
 
 use crate::{
     auth::{
-        AccountOf, CallerAccount, NOWHERE, Quota, Rate, RateLeft, StreamPlace, UsedUp, WaitingPlace,
+        AccountOf, Accounts, CallerAccount, NOWHERE, Quota, Rate, RateLeft, StreamPlace, UsedUp,
+        WaitingPlace,
     },
     binding::CallContext,
     fault::{Fault, FaultKind},
     http::FieldLinesBuf,
     service::{Now, RunningShare},
 };
+
+/// Who has all places, in faults.
+const CALLER: &str = "the caller has";
+const STRANGERS: &str = "anonymous callers together have";
 
 /// What a caller with a quota may take.
 pub struct CallerShare {
@@ -48,15 +53,33 @@ impl CallerShare {
     ///
     /// # Errors
     /// `RateLimited`.
-    fn stream_place(&self) -> Result<Option<StreamPlace>, Fault> {
+    fn stream_place(&self, accounts: &Accounts) -> Result<Option<StreamPlace>, Fault> {
         let Some(most) = self.here.streams else { return Ok(None) };
-        StreamPlace::take(&self.account, most).map(Some).ok_or_else(|| streams_taken(most))
+        let place =
+            StreamPlace::take(&self.account, most).ok_or_else(|| streams_taken(CALLER, most));
+        let (all, Quota { streams: Some(most), .. }) = accounts.of_strangers() else {
+            return place.map(Some);
+        };
+        if !self.is_stranger {
+            return place.map(Some);
+        }
+        let place = place?.of_strangers(all, most);
+        place.map(Some).ok_or_else(|| streams_taken(STRANGERS, most))
     }
 
     /// A place among its waiting calls, if those are counted.
-    fn waiting_place(&self) -> Result<Option<WaitingPlace>, Fault> {
+    fn waiting_place(&self, accounts: &Accounts) -> Result<Option<WaitingPlace>, Fault> {
         let Some(most) = self.quota.waiting_calls else { return Ok(None) };
-        WaitingPlace::take(&self.account, most).map(Some).ok_or_else(|| waiting_taken(most))
+        let place =
+            WaitingPlace::take(&self.account, most).ok_or_else(|| waiting_taken(CALLER, most));
+        let (all, Quota { waiting_calls: Some(most), .. }) = accounts.of_strangers() else {
+            return place.map(Some);
+        };
+        if !self.is_stranger {
+            return place.map(Some);
+        }
+        let place = place?.of_strangers(all, most);
+        place.map(Some).ok_or_else(|| waiting_taken(STRANGERS, most))
     }
 
     /// Takes the KiB of the request.
@@ -213,7 +236,7 @@ impl CallContext<'_> {
     /// `RateLimited`.
     pub(super) fn stream_place(&mut self) -> Result<Option<StreamPlace>, Fault> {
         let Some(share) = &self.share else { return Ok(None) };
-        share.stream_place().inspect_err(|_| {
+        share.stream_place(&self.config.access.accounts).inspect_err(|_| {
             places_fields(&mut self.writer.fields, "streams", share.here.streams);
         })
     }
@@ -228,7 +251,7 @@ impl CallContext<'_> {
             self.share = self.find_share(self.agent_quota().as_ref()).map(Box::new);
         }
         let Some(share) = &self.share else { return Ok(None) };
-        share.waiting_place().inspect_err(|_| {
+        share.waiting_place(&self.config.access.accounts).inspect_err(|_| {
             places_fields(&mut self.writer.fields, "waiting-calls", share.quota.waiting_calls);
         })
     }
@@ -306,13 +329,13 @@ fn too_much(used_up: UsedUp) -> Fault {
 }
 
 #[cold]
-fn streams_taken(most: u32) -> Fault {
-    let detail = format!("the caller has too many open streams ({most})");
+fn streams_taken(who: &str, most: u32) -> Fault {
+    let detail = format!("{who} too many open streams ({most})");
     Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.streams")
 }
 
 #[cold]
-fn waiting_taken(most: u32) -> Fault {
-    let detail = format!("the caller has too many waiting calls ({most})");
+fn waiting_taken(who: &str, most: u32) -> Fault {
+    let detail = format!("{who} too many waiting calls ({most})");
     Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.waiting_calls")
 }

@@ -67,6 +67,14 @@ impl Quota {
         }
     }
 
+    /// The streams and waiting calls of all anonymous callers together, where each caller has this
+    /// share: half of all.
+    pub(crate) fn of_strangers(self) -> Quota {
+        let half = |share: u32| share.saturating_mul(CALLER_SHARES as u32 / 2);
+        let (streams, waiting_calls) = (self.streams.map(half), self.waiting_calls.map(half));
+        Quota { streams, waiting_calls, ..Quota::default() }
+    }
+
     /// What this one says, and the rest of another.
     fn or(self, other: Quota) -> Quota {
         Quota {
@@ -268,35 +276,67 @@ fn take_one(taken: &AtomicU32, most: u32) -> bool {
 
 /// A place among the streams of a caller, for as long as it lives.
 #[derive(Debug)]
-pub struct StreamPlace(Arc<CallerAccount>);
+pub struct StreamPlace {
+    account: Arc<CallerAccount>,
+    strangers: Option<Arc<CallerAccount>>,
+}
 
 impl StreamPlace {
     /// A place, of which there are so many; `None`: all are taken.
     pub fn take(account: &Arc<CallerAccount>, most: u32) -> Option<StreamPlace> {
-        take_one(&account.streams, most).then(|| StreamPlace(Arc::clone(account)))
+        let is_taken = take_one(&account.streams, most);
+        is_taken.then(|| StreamPlace { account: Arc::clone(account), strangers: None })
+    }
+
+    /// The same place, which is also one of those that all strangers have together.
+    pub(crate) fn of_strangers(
+        mut self,
+        all: &Arc<CallerAccount>,
+        most: u32,
+    ) -> Option<StreamPlace> {
+        self.strangers = take_one(&all.streams, most).then(|| Arc::clone(all));
+        self.strangers.is_some().then_some(self)
     }
 }
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
-        self.0.streams.fetch_sub(1, Relaxed);
+        for account in std::iter::once(&self.account).chain(&self.strangers) {
+            account.streams.fetch_sub(1, Relaxed);
+        }
     }
 }
 
 /// A place among the waiting calls of a caller, for as long as it lives.
 #[derive(Debug)]
-pub struct WaitingPlace(Arc<CallerAccount>);
+pub struct WaitingPlace {
+    account: Arc<CallerAccount>,
+    strangers: Option<Arc<CallerAccount>>,
+}
 
 impl WaitingPlace {
     /// A place, of which there are so many; `None`: all are taken.
     pub fn take(account: &Arc<CallerAccount>, most: u32) -> Option<WaitingPlace> {
-        take_one(&account.waiting, most).then(|| WaitingPlace(Arc::clone(account)))
+        let is_taken = take_one(&account.waiting, most);
+        is_taken.then(|| WaitingPlace { account: Arc::clone(account), strangers: None })
+    }
+
+    /// The same place, which is also one of those that all strangers have together.
+    pub(crate) fn of_strangers(
+        mut self,
+        all: &Arc<CallerAccount>,
+        most: u32,
+    ) -> Option<WaitingPlace> {
+        self.strangers = take_one(&all.waiting, most).then(|| Arc::clone(all));
+        self.strangers.is_some().then_some(self)
     }
 }
 
 impl Drop for WaitingPlace {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Relaxed);
+        for account in std::iter::once(&self.account).chain(&self.strangers) {
+            account.waiting.fetch_sub(1, Relaxed);
+        }
     }
 }
 

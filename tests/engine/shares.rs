@@ -184,7 +184,7 @@ fn waits(lab: &mut Lab, peer: Peer, request: &[u8]) -> bool {
     let refused = lab.reply(peer);
     assert_eq!((refused.status, refused.code()), (429, -32000), "{}", refused.text());
     assert!(refused.text().contains("RATE_LIMIT_EXCEEDED"), "{}", refused.text());
-    assert!(refused.text().contains("calls of the caller wait"), "{}", refused.text());
+    assert!(refused.text().contains("the caller has too many waiting calls"), "{}", refused.text());
     let policy = refused.field("ratelimit-policy").unwrap();
     assert!(policy.starts_with("\"waiting-calls\";q="), "{policy}");
     assert!(policy.ends_with(";qu=\"concurrent-requests\""), "{policy}");
@@ -192,14 +192,19 @@ fn waits(lab: &mut Lab, peer: Peer, request: &[u8]) -> bool {
     false
 }
 
-/// A server whose calls wait in 16 places, with an agent that anybody may call.
+/// A server of 16 streams, whose calls wait in 16 places, with an agent that anybody may call.
 fn sixteen_wait(quotas: Quotas) -> Lab {
     let open = Profile { anonymous: true, ..Profile::new("open", "Anybody's.") };
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![
         (Profile::new("keep", "Answers later."), Arc::new(Keep::default())),
         (open, Arc::new(Keep::default())),
     ];
-    let limits = Limits { connections_max: 16, http2_connections_max: 16, ..Limits::default() };
+    let limits = Limits {
+        streams_max: 16,
+        connections_max: 16,
+        http2_connections_max: 16,
+        ..Limits::default()
+    };
     let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
     Lab::new(Setup { agents, limits, authenticator, quotas, ..Setup::default() })
 }
@@ -266,6 +271,43 @@ fn strangers_wait_in_places_of_their_address_and_quotas_say_other_numbers() {
     let task = begin(&mut lab, peers[0], "/", "alice");
     let poll = long_poll("/", "alice", &task);
     assert_eq!(peers.map(|peer| waits(&mut lab, peer, &poll)), [true, false]);
+}
+
+#[test]
+fn strangers_together_have_half_of_the_streams_and_of_the_calls_that_wait() {
+    for (method, taken) in [
+        ("SendMessage", "anonymous callers together have too many waiting calls (8)"),
+        ("SendStreamingMessage", "anonymous callers together have too many open streams (8)"),
+    ] {
+        let mut lab = sixteen_wait(Quotas::default());
+        let turn = |n: i32| rpc(method, &V1.params(Say { id: &n.to_string(), ..say("wait") }));
+        let of_stranger = |n: i32| post("/agents/open", &[("A2A-Version", "1.0")], &turn(n));
+        let strangers: Vec<Peer> = (0..10)
+            .map(|n| {
+                let peer = from(&mut lab, &format!("2001:db8:{}::1", n / 2));
+                lab.write(peer, &of_stranger(n));
+                peer
+            })
+            .collect();
+        // Two of each address wait, and the fifth address has found all places taken.
+        for (n, peer) in strangers.iter().enumerate() {
+            assert_eq!(lab.received(*peer).is_empty(), n < 8, "{method} {n}");
+        }
+        let refused = lab.reply(strangers[8]);
+        assert_eq!(refused.status, 429);
+        assert!(refused.text().contains(taken), "{}", refused.text());
+        // Callers that are known have the other half.
+        for (n, token) in (10..).zip(["alice", "alice", "bob", "carol", "dora", "dora"]) {
+            let peer = lab.open();
+            lab.write(peer, &known(token, &turn(n)));
+            assert!(lab.received(peer).is_empty(), "{method} {token}");
+        }
+        // What a stranger gives back is another stranger's.
+        lab.end(strangers[0]);
+        let peer = from(&mut lab, "2001:db8:9::1");
+        lab.write(peer, &of_stranger(16));
+        assert!(lab.received(peer).is_empty(), "{method}");
+    }
 }
 
 #[test]
