@@ -329,6 +329,16 @@ impl Charges {
         GroupShares { room: self.capacity[resource as usize], ..self.shares(resource) }
     }
 
+    /// Those by which the group makes room. Where strangers have their half of the limit, they
+    /// share half of the group's part and not of what it has: else the shares of all groups would
+    /// be more than the half, and where one of them is below its share none might be above.
+    pub fn shares_at(&self, resource: Resource, is_half_full: bool) -> GroupShares {
+        match is_half_full {
+            true => self.least_shares(resource),
+            false => self.shares(resource),
+        }
+    }
+
     /// A charge above its share: the same one as long as it is above. With `next`, the one after
     /// that.
     pub fn above(&self, above: Above<'_>, next: bool) -> Option<Arc<Charge>> {

@@ -270,12 +270,12 @@ impl Store {
     /// Whether a holder has its share, and others have something, too.
     #[cold]
     fn is_own_share_full(&self, need: &Need<'_>) -> bool {
-        let charges = &self.groups[need.group].charges;
-        let has_share = !charges.shares(need.resource).fits(need.charge, need.wanted);
         let holder = need.charge.holder;
         let others =
             |group: &Group| group.charges.len() > usize::from(group.charges.find(holder).is_some());
         let is_over = !self.is_within_half(holder, need.resource, need.wanted);
+        let shares = self.groups[need.group].charges.shares_at(need.resource, is_over);
+        let has_share = !shares.fits(need.charge, need.wanted);
         has_share && (is_over || self.groups.iter().any(others))
     }
 
@@ -305,8 +305,8 @@ impl Store {
     fn make_some(&self, need: &mut Need<'_>, has_gathered: &mut bool) -> bool {
         use TaskList::{Finished, Running, Waiting};
         let (number, charge, resource) = (need.group, need.charge, need.resource);
-        let shares = self.groups[number].charges.shares(resource);
         let is_stranger = !self.is_within_half(charge.holder, resource, need.wanted);
+        let shares = self.groups[number].charges.shares_at(resource, is_stranger);
         let mut gather = || {
             // What strangers may have, no other group has left over.
             let is_first = !is_stranger && !std::mem::replace(has_gathered, true);
@@ -398,7 +398,7 @@ impl Store {
         let charges = &self.groups[number].charges;
         let OthersTasks { list, is_stranger } = of;
         let shares = &match number == need.group {
-            true => charges.shares(need.resource),
+            true => charges.shares_at(need.resource, is_stranger),
             false => charges.least_shares(need.resource),
         };
         let above = Above { shares, list, is_stranger, needs: need.charge.holder };

@@ -112,6 +112,24 @@ fn a_flood_evicts_its_own_tasks_only() {
 }
 
 #[test]
+fn strangers_with_their_half_give_way_to_one_below_its_share_in_any_group() {
+    let of = |last: u8, worker| NewTask { worker, ..stranger(last) };
+    // Of the first group's part of 60, the owner and strangers have 90.
+    let mut fair = Fair::new(120, 2);
+    fair.fill(NewTask { worker: 0, ..owner(1) }, Working, 53);
+    for last in 1..=4 {
+        fair.fill(of(last, 0), Completed, 9);
+    }
+    let first = fair.make(of(9, 0), Working).unwrap();
+    for (last, count) in [(5, 6), (6, 6), (7, 6), (8, 5)] {
+        fair.fill(of(last, 1), Completed, count);
+    }
+    // Strangers have their half, and no one of them more than a share of what its group has.
+    let second = fair.make(of(9, 0), Working).unwrap();
+    assert_eq!((fair.stored(&[first, second]), fair.ended()), (2, 0));
+}
+
+#[test]
 fn a_newcomer_takes_its_share_of_finished_tasks() {
     let mut fair = Fair::new(12, 1);
     let flood = fair.fill(owner(1), Completed, 12);
