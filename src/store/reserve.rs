@@ -384,7 +384,6 @@ impl Store {
     /// [`Refused::OutOfBytes`]; [`Refused::TooLarge`] when the message alone is too large, and
     /// [`Refused::ShareBytesTaken`] when it alone is more than is left of the caller's share;
     /// [`Refused::Taken`] when the reservation has been used before.
-    #[inline(always)] // As part of a send its arguments need no memory.
     pub fn commit_new<R>(
         &self,
         reserved: &Reserved<'_>,
