@@ -117,6 +117,7 @@ pub struct Routes {
     /// Prefix, below each of its places, under which any name is a tenant of that place's agent.
     pub tenants: Option<&'static str>,
     /// What its clients put before the tenant in the paths of HTTP+JSON.
+    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client alone writes it"))]
     pub rest_tenant: &'static str,
     /// Query parameter of the root's card that names the agent instead.
     pub card_query: Option<&'static str>,
