@@ -226,8 +226,9 @@ pub fn is_true(message: &[u8], name: &str) -> bool {
     let mut found = false;
     for (key, item) in members(message) {
         if key == name.as_bytes() {
-            let set = (value::BOOL_VALUE, Value::Varint(1));
-            found = Fields(item).filter_map(Result::ok).last() == Some(set);
+            let last = Fields(item).filter_map(Result::ok).last();
+            // Any varint but 0 is true (Protocol Buffers, "Encoding").
+            found = matches!(last, Some((value::BOOL_VALUE, Value::Varint(flag))) if flag != 0);
         }
     }
     found
