@@ -58,9 +58,7 @@ pub use self::{
     },
     token_keys::{TokenKeys, TokenKeysError},
 };
-pub(crate) use crate::service::quota::{
-    CallerAccount, RateLeft, StreamPlace, UsedUp, WaitingPlace,
-};
+pub(crate) use crate::service::quota::{CallerAccount, CallerPlace, PlaceKind, RateLeft, UsedUp};
 pub use crate::service::{
     Grant,
     principal::{CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant},

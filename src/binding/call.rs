@@ -6,7 +6,7 @@
 use std::{borrow::Cow, task::Waker};
 
 use crate::{
-    auth::WaitingPlace,
+    auth::CallerPlace,
     binding::{
         CallScratch, CallerShare, Endpoint, Handled, RequestSource, ServerConfig,
         admission::Admitted,
@@ -98,7 +98,7 @@ impl<'x> CallContext<'x> {
         }
         self.writer.fields.extend(cors.fields(cors.of(head)).get());
         if head.is_coded() {
-            self.writer.fields.extend(coded::ACCEPTED);
+            coded::name_accepted(&mut self.writer.fields);
         }
         self.extensions = Some(named.into());
     }
@@ -108,7 +108,7 @@ impl<'x> CallContext<'x> {
     pub fn name_codings(&mut self) {
         // With extensions, `name_extensions_of` has listed them.
         if self.extensions.is_none() {
-            self.writer.fields.extend(coded::ACCEPTED);
+            coded::name_accepted(&mut self.writer.fields);
         }
     }
 
@@ -327,7 +327,7 @@ impl<'x> CallContext<'x> {
 
     /// A place among all calls that wait, and one among those of the caller. Most calls of its
     /// operation do not wait; this one does.
-    fn place_to_wait(&mut self) -> Result<(Permit, Option<WaitingPlace>), Fault> {
+    fn place_to_wait(&mut self) -> Result<(Permit, Option<CallerPlace>), Fault> {
         if self.is_full() {
             return Err(in_flight());
         }

@@ -8,7 +8,7 @@
 use crate::{
     binding::body_limit::{BodyLimit, RequestRefusal},
     fault::{Fault, FaultKind},
-    http::{ACCEPTED_CODINGS, ContentCoding, FieldLines, Head, InflateError, field_lines},
+    http::{ACCEPTED_CODINGS, ContentCoding, FieldLinesBuf, Head, InflateError},
     json::{self, Source},
 };
 
@@ -31,12 +31,10 @@ pub struct CodingRefusal {
     pub status: Option<u16>,
 }
 
-/// The codings that are accepted (RFC 9110 §12.5.3, and §15.5.16 for 415).
-pub const ACCEPTED: FieldLines<'static> = if cfg!(feature = "compression") {
-    field_lines!("Accept-Encoding": "gzip, deflate")
-} else {
-    field_lines!("Accept-Encoding": "identity")
-};
+/// Adds the field that lists the accepted codings (RFC 9110 §12.5.3, and §15.5.16 for 415).
+pub fn name_accepted(fields: &mut FieldLinesBuf) {
+    fields.push("Accept-Encoding", ACCEPTED_CODINGS);
+}
 
 /// The content of a request, if it has a coding; `None`: it is as it came.
 ///

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    auth::{AdmittedCaller, CallerWatch, StreamPlace, WaitingPlace},
+    auth::{AdmittedCaller, CallerPlace, CallerWatch},
     binding::{
         Handled,
         admission::{Admitted, ENDED, fault},
@@ -88,9 +88,9 @@ pub struct PendingResponse {
     /// When the credential of its caller ends, in ms of the monotonic clock.
     expires_ms: Option<u64>,
     /// Its place among the streams of its caller.
-    place: Option<StreamPlace>,
+    place: Option<CallerPlace>,
     /// Its place among the waiting calls of its caller.
-    _waiting: Option<WaitingPlace>,
+    _waiting: Option<CallerPlace>,
     /// When the caller no longer wants the answer, in ms of the monotonic clock.
     deadline_ms: Option<u64>,
 }
@@ -122,7 +122,7 @@ impl PendingResponse {
     pub fn admitted(
         self,
         admission: Admitted,
-        place: Option<StreamPlace>,
+        place: Option<CallerPlace>,
         now: Now,
     ) -> PendingResponse {
         let ends = admission.as_ref().filter(|by| by.expires_unix_ms < u64::MAX);
@@ -132,7 +132,7 @@ impl PendingResponse {
 
     /// The same, in this place among the waiting calls of its caller.
     #[must_use]
-    pub fn counted(self, waiting: Option<WaitingPlace>) -> PendingResponse {
+    pub fn counted(self, waiting: Option<CallerPlace>) -> PendingResponse {
         PendingResponse { _waiting: waiting, ..self }
     }
 

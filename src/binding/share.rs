@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use crate::{
     auth::{
-        AccountOf, Accounts, CallerAccount, NOWHERE, Quota, Rate, RateLeft, StreamPlace, UsedUp,
-        WaitingPlace,
+        AccountOf, Accounts, CallerAccount, CallerPlace, NOWHERE, PlaceKind, Quota, Rate, RateLeft,
+        UsedUp,
     },
     binding::CallContext,
     fault::{Fault, FaultKind},
@@ -19,7 +19,7 @@ use crate::{
     service::{Now, RunningShare},
 };
 
-/// Who has all places, in faults.
+/// The subject of a fault: it has all its places.
 const CALLER: &str = "the caller has";
 const STRANGERS: &str = "anonymous callers together have";
 
@@ -49,37 +49,22 @@ impl CallerShare {
         self.running.as_ref()
     }
 
-    /// A place among its streams, if those are counted.
+    /// A place of a kind, if those are counted.
     ///
     /// # Errors
     /// `RateLimited`.
-    fn stream_place(&self, accounts: &Accounts) -> Result<Option<StreamPlace>, Fault> {
-        let Some(most) = self.here.streams else { return Ok(None) };
-        let place =
-            StreamPlace::take(&self.account, most).ok_or_else(|| streams_taken(CALLER, most));
-        let (all, Quota { streams: Some(most), .. }) = accounts.of_strangers() else {
-            return place.map(Some);
-        };
-        if !self.is_stranger {
-            return place.map(Some);
+    fn place(&self, kind: PlaceKind, accounts: &Accounts) -> Result<Option<CallerPlace>, Fault> {
+        let Some(most) = kind.most(&self.here) else { return Ok(None) };
+        let place = CallerPlace::take(kind, &self.account, most)
+            .ok_or_else(|| places_taken(kind, CALLER, most))?;
+        let (all, of_all) = accounts.of_strangers();
+        match kind.most(&of_all).filter(|_| self.is_stranger) {
+            None => Ok(Some(place)),
+            Some(most) => {
+                let place = place.of_strangers(all, most);
+                place.map(Some).ok_or_else(|| places_taken(kind, STRANGERS, most))
+            }
         }
-        let place = place?.of_strangers(all, most);
-        place.map(Some).ok_or_else(|| streams_taken(STRANGERS, most))
-    }
-
-    /// A place among its waiting calls, if those are counted.
-    fn waiting_place(&self, accounts: &Accounts) -> Result<Option<WaitingPlace>, Fault> {
-        let Some(most) = self.quota.waiting_calls else { return Ok(None) };
-        let place =
-            WaitingPlace::take(&self.account, most).ok_or_else(|| waiting_taken(CALLER, most));
-        let (all, Quota { waiting_calls: Some(most), .. }) = accounts.of_strangers() else {
-            return place.map(Some);
-        };
-        if !self.is_stranger {
-            return place.map(Some);
-        }
-        let place = place?.of_strangers(all, most);
-        place.map(Some).ok_or_else(|| waiting_taken(STRANGERS, most))
     }
 
     /// Takes the KiB of the request.
@@ -234,9 +219,9 @@ impl CallContext<'_> {
     ///
     /// # Errors
     /// `RateLimited`.
-    pub(super) fn stream_place(&mut self) -> Result<Option<StreamPlace>, Fault> {
+    pub(super) fn stream_place(&mut self) -> Result<Option<CallerPlace>, Fault> {
         let Some(share) = &self.share else { return Ok(None) };
-        share.stream_place(&self.config.access.accounts).inspect_err(|_| {
+        share.place(PlaceKind::Stream, &self.config.access.accounts).inspect_err(|_| {
             places_fields(&mut self.writer.fields, "streams", share.here.streams);
         })
     }
@@ -246,12 +231,12 @@ impl CallContext<'_> {
     ///
     /// # Errors
     /// `RateLimited`.
-    pub(super) fn waiting_place(&mut self) -> Result<Option<WaitingPlace>, Fault> {
+    pub(super) fn waiting_place(&mut self) -> Result<Option<CallerPlace>, Fault> {
         if self.share.is_none() && self.config.access.accounts.are_asked() {
             self.share = self.find_share(self.agent_quota().as_ref()).map(Box::new);
         }
         let Some(share) = &self.share else { return Ok(None) };
-        share.waiting_place(&self.config.access.accounts).inspect_err(|_| {
+        share.place(PlaceKind::WaitingCall, &self.config.access.accounts).inspect_err(|_| {
             places_fields(&mut self.writer.fields, "waiting-calls", share.quota.waiting_calls);
         })
     }
@@ -329,13 +314,11 @@ fn too_much(used_up: UsedUp) -> Fault {
 }
 
 #[cold]
-fn streams_taken(who: &str, most: u32) -> Fault {
-    let detail = format!("{who} too many open streams ({most})");
-    Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.streams")
-}
-
-#[cold]
-fn waiting_taken(who: &str, most: u32) -> Fault {
-    let detail = format!("{who} too many waiting calls ({most})");
-    Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.waiting_calls")
+fn places_taken(kind: PlaceKind, who: &str, most: u32) -> Fault {
+    let (places, limit) = match kind {
+        PlaceKind::Stream => ("open streams", "quotas.streams"),
+        PlaceKind::WaitingCall => ("waiting calls", "quotas.waiting_calls"),
+    };
+    let detail = format!("{who} too many {places} ({most})");
+    Fault::because(FaultKind::RateLimited, detail).of_limit(limit)
 }

@@ -9,7 +9,7 @@ mod items;
 use std::task::Waker;
 
 use crate::{
-    auth::{CallerWatch, StreamPlace},
+    auth::{CallerPlace, CallerWatch},
     binding::{
         admission::Admitted,
         answer::{AnswerFormat, ResponseWriter},
@@ -72,7 +72,7 @@ pub struct EventStream {
     /// Wakes it when the credential of that caller is withdrawn.
     watch: Option<Box<CallerWatch>>,
     /// The place among that caller's streams.
-    _place: Option<StreamPlace>,
+    _place: Option<CallerPlace>,
     /// When the credential ends by which it was opened, in ms of the monotonic clock.
     pub expires_ms: u64,
     /// What is told when it ends.
@@ -124,7 +124,7 @@ impl EventStream {
     pub fn admitted(
         mut self,
         admission: Admitted,
-        place: Option<StreamPlace>,
+        place: Option<CallerPlace>,
         now: Now,
     ) -> EventStream {
         self._place = place;

@@ -274,51 +274,45 @@ fn take_one(taken: &AtomicU32, most: u32) -> bool {
     taken.fetch_update(Relaxed, Relaxed, more).is_ok()
 }
 
-/// A place among the streams of a caller, for as long as it lives.
-#[derive(Debug)]
-pub struct StreamPlace {
-    account: Arc<CallerAccount>,
-    strangers: Option<Arc<CallerAccount>>,
+/// What a caller has a bounded number of at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceKind {
+    /// An open stream.
+    Stream,
+    /// A call that waits for its answer.
+    WaitingCall,
 }
 
-impl StreamPlace {
-    /// A place, of which there are so many; `None`: all are taken.
-    pub fn take(account: &Arc<CallerAccount>, most: u32) -> Option<StreamPlace> {
-        let is_taken = take_one(&account.streams, most);
-        is_taken.then(|| StreamPlace { account: Arc::clone(account), strangers: None })
+impl PlaceKind {
+    /// How many a quota grants; `None`: they are not counted.
+    pub(crate) fn most(self, quota: &Quota) -> Option<u32> {
+        match self {
+            PlaceKind::Stream => quota.streams,
+            PlaceKind::WaitingCall => quota.waiting_calls,
+        }
     }
 
-    /// The same place, which is also one of those that all strangers have together.
-    pub(crate) fn of_strangers(
-        mut self,
-        all: &Arc<CallerAccount>,
-        most: u32,
-    ) -> Option<StreamPlace> {
-        self.strangers = take_one(&all.streams, most).then(|| Arc::clone(all));
-        self.strangers.is_some().then_some(self)
-    }
-}
-
-impl Drop for StreamPlace {
-    fn drop(&mut self) {
-        for account in std::iter::once(&self.account).chain(&self.strangers) {
-            account.streams.fetch_sub(1, Relaxed);
+    fn taken(self, account: &CallerAccount) -> &AtomicU32 {
+        match self {
+            PlaceKind::Stream => &account.streams,
+            PlaceKind::WaitingCall => &account.waiting,
         }
     }
 }
 
-/// A place among the waiting calls of a caller, for as long as it lives.
+/// A place of a caller, for as long as it lives.
 #[derive(Debug)]
-pub struct WaitingPlace {
+pub struct CallerPlace {
+    kind: PlaceKind,
     account: Arc<CallerAccount>,
     strangers: Option<Arc<CallerAccount>>,
 }
 
-impl WaitingPlace {
+impl CallerPlace {
     /// A place, of which there are so many; `None`: all are taken.
-    pub fn take(account: &Arc<CallerAccount>, most: u32) -> Option<WaitingPlace> {
-        let is_taken = take_one(&account.waiting, most);
-        is_taken.then(|| WaitingPlace { account: Arc::clone(account), strangers: None })
+    pub fn take(kind: PlaceKind, account: &Arc<CallerAccount>, most: u32) -> Option<CallerPlace> {
+        let is_taken = take_one(kind.taken(account), most);
+        is_taken.then(|| CallerPlace { kind, account: Arc::clone(account), strangers: None })
     }
 
     /// The same place, which is also one of those that all strangers have together.
@@ -326,16 +320,16 @@ impl WaitingPlace {
         mut self,
         all: &Arc<CallerAccount>,
         most: u32,
-    ) -> Option<WaitingPlace> {
-        self.strangers = take_one(&all.waiting, most).then(|| Arc::clone(all));
+    ) -> Option<CallerPlace> {
+        self.strangers = take_one(self.kind.taken(all), most).then(|| Arc::clone(all));
         self.strangers.is_some().then_some(self)
     }
 }
 
-impl Drop for WaitingPlace {
+impl Drop for CallerPlace {
     fn drop(&mut self) {
         for account in std::iter::once(&self.account).chain(&self.strangers) {
-            account.waiting.fetch_sub(1, Relaxed);
+            self.kind.taken(account).fetch_sub(1, Relaxed);
         }
     }
 }
@@ -398,18 +392,28 @@ mod tests {
     #[test]
     fn places_are_given_back() {
         let account = Arc::new(CallerAccount::default());
-        let two = [StreamPlace::take(&account, 2), StreamPlace::take(&account, 2)];
-        assert!(two.iter().all(Option::is_some) && StreamPlace::take(&account, 2).is_none());
+        let two = [
+            CallerPlace::take(PlaceKind::Stream, &account, 2),
+            CallerPlace::take(PlaceKind::Stream, &account, 2),
+        ];
+        assert!(
+            two.iter().all(Option::is_some)
+                && CallerPlace::take(PlaceKind::Stream, &account, 2).is_none()
+        );
         drop(two);
-        assert!(account.is_idle(0) && StreamPlace::take(&account, 1).is_some());
+        assert!(account.is_idle(0) && CallerPlace::take(PlaceKind::Stream, &account, 1).is_some());
         let one = RunningShare::of_owner(1);
         let place = RunningPlace::take(&account, &one);
         assert!(!account.is_idle(0) && RunningPlace::take(&account, &one).is_none());
         drop(place);
         assert!(account.is_idle(0) && RunningPlace::take(&account, &one).is_some());
-        let place = WaitingPlace::take(&account, 1);
-        assert!(!account.is_idle(0) && WaitingPlace::take(&account, 1).is_none());
+        let place = CallerPlace::take(PlaceKind::WaitingCall, &account, 1);
+        assert!(
+            !account.is_idle(0) && CallerPlace::take(PlaceKind::WaitingCall, &account, 1).is_none()
+        );
         drop(place);
-        assert!(account.is_idle(0) && WaitingPlace::take(&account, 1).is_some());
+        assert!(
+            account.is_idle(0) && CallerPlace::take(PlaceKind::WaitingCall, &account, 1).is_some()
+        );
     }
 }

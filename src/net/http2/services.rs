@@ -11,7 +11,7 @@ use h2::{SendStream, server::SendResponse};
 use http::{HeaderValue, Response, header::CONTENT_TYPE};
 
 use crate::{
-    auth::StreamPlace,
+    auth::{CallerPlace, PlaceKind},
     binding::grpc::{
         self, Code, Rpc, Status,
         frame::ACCEPTED_ENCODINGS,
@@ -45,7 +45,7 @@ struct ServiceCall {
 }
 
 /// Its place among the open streams of these services, and among those of its peer.
-type Place = (Permit, Option<StreamPlace>);
+type Place = (Permit, Option<CallerPlace>);
 
 /// How a call ends: with a status, or because its client left.
 enum End {
@@ -126,7 +126,8 @@ impl ServiceCall {
             let most = u32::try_from(config.limits.service_streams_peer_max).unwrap_or(u32::MAX);
             let accounts = &config.access.accounts;
             let account = accounts.of_services(address, shared.local.now());
-            StreamPlace::take(&account, most).ok_or_else(|| full("service_streams_peer_max"))
+            CallerPlace::take(PlaceKind::Stream, &account, most)
+                .ok_or_else(|| full("service_streams_peer_max"))
         });
         let of_peer = of_peer.transpose()?;
         let permit = config.service_streams.permit(shared.local.worker);
