@@ -1,24 +1,21 @@
 //! What the observer of a server is told: each call once, by whichever way it ends.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    task::{Poll, Waker},
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use peregrine::{
-    auth::{Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Presented},
+    auth::Authenticator,
     engine::Setup,
     fault::FaultKind,
     limits::{
         Limits,
         callers::{PEER_CHECKS_MAX, PEER_FAILURES_MAX},
     },
-    model::{CardSecurity, Generation, Op},
+    model::{Generation, Op},
     service::{
-        Now, Peer,
+        Peer,
         observe::{CallBinding, CallEnd, CallObserver, CallRecord, LimitHit},
     },
 };
@@ -206,38 +203,12 @@ fn a_limit_that_is_reached_has_its_name() {
     assert_eq!((refusal.kind, refusal.limit), (FaultKind::Overloaded, Some("streams_max")));
 }
 
-/// Knows callers by tokens with a signature.
-struct Signed(ByName);
-
-impl Authenticator for Signed {
-    fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
-        let found = self.0.find(source)?;
-        Some(Presented { kind: CredentialKind::Jwt, ..found })
-    }
-
-    fn check(
-        &self,
-        presented: &Presented<'_>,
-        now: Now,
-        wake: &Waker,
-    ) -> Poll<Result<Admission, AuthRefusal>> {
-        self.0.check(presented, now, wake)
-    }
-
-    fn challenge(&self, refusal: &AuthRefusal) -> String {
-        self.0.challenge(refusal)
-    }
-
-    fn security(&self) -> CardSecurity {
-        self.0.security()
-    }
-}
-
 #[test]
 fn a_token_beyond_the_budget_of_its_peer_is_refused_by_a_limit() {
     let notes = Arc::new(Notes::default());
     let observer = Some(Arc::clone(&notes) as Arc<dyn CallObserver>);
-    let authenticator = Some(Arc::new(Signed(ByName::default())) as Arc<dyn Authenticator>);
+    let authenticator =
+        Some(Arc::new(ByName { is_signed: true, ..ByName::default() }) as Arc<dyn Authenticator>);
     let mut lab = Lab::new(Setup { observer, authenticator, ..Setup::default() });
     let remote = Some("192.0.2.7".parse().unwrap());
     let mut show = |token: &str| {

@@ -30,6 +30,8 @@ pub struct ByName {
     pub is_waiting: AtomicBool,
     /// Who waits for it.
     pub waiting: Mutex<Vec<Waker>>,
+    /// True: its tokens are JWTs, with a signature to verify.
+    pub is_signed: bool,
     /// When all tokens end.
     pub expires_unix_ms: Option<u64>,
 }
@@ -46,7 +48,8 @@ impl Authenticator for ByName {
     fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
         let bearer = source.authorization.and_then(|value| value.strip_prefix(b"Bearer "));
         let secret = Cow::Borrowed(bearer.or(source.bearer).or(source.api_key)?);
-        Some(Presented { kind: CredentialKind::Bearer, secret, address: None })
+        let kind = if self.is_signed { CredentialKind::Jwt } else { CredentialKind::Bearer };
+        Some(Presented { kind, secret, address: None })
     }
 
     fn check(
