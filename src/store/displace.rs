@@ -54,10 +54,12 @@ pub(super) trait NumberUses {
     fn release(&mut self, idle: IdleNumber) -> Release;
 }
 
-/// No name is displaced.
-impl<F: FnMut(&mut NumberSet)> NumberUses for F {
+/// The uses of names of which none is displaced: it adds the numbers that something refers to.
+pub(super) struct NeverDisplaced<F>(pub F);
+
+impl<F: FnMut(&mut NumberSet)> NumberUses for NeverDisplaced<F> {
     fn note(&mut self, used: &mut NumberSet) -> VecDeque<IdleNumber> {
-        self(used);
+        self.0(used);
         VecDeque::new()
     }
 

@@ -449,18 +449,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::store::displace::NeverDisplaced;
 
     fn at(mono_ms: u64) -> Now {
         Now { mono_ms, unix_ms: 0 }
     }
 
     /// No number has tasks.
-    fn none(_: &mut NumberSet) {}
+    fn none() -> impl NumberUses {
+        NeverDisplaced(|_: &mut NumberSet| ())
+    }
 
     /// The number of a name when these numbers have tasks.
     fn enter(names: &SpaceNames, name: &str, ms: u64, tasks: &[u32]) -> Result<u32, NoNumber> {
         let note = |set: &mut NumberSet| tasks.iter().for_each(|number| set.insert(*number));
-        names.enter(0, SaidName::plain(name), at(ms), note).map(|number| number.get())
+        let uses = NeverDisplaced(note);
+        names.enter(0, SaidName::plain(name), at(ms), uses).map(|number| number.get())
     }
 
     #[test]
@@ -471,7 +475,7 @@ mod tests {
         assert_eq!(enter(&names, "b", 0, &[]), Ok(2));
         for worker in [0, 1, 7] {
             assert_eq!(names.find(worker, SaidName::plain("a")).unwrap().get(), 1);
-            assert_eq!(names.enter(worker, SaidName::plain("b"), at(0), none).unwrap().get(), 2);
+            assert_eq!(names.enter(worker, SaidName::plain("b"), at(0), none()).unwrap().get(), 2);
             assert!(names.find(worker, SaidName::plain("c")).is_none());
         }
         assert!(names.workers.iter().all(|worker| lock(&worker.known).used.is_empty()));
@@ -544,7 +548,12 @@ mod tests {
         let enter = |name: &str, maker: &str, ms: u64, tasks: &[u32]| {
             let note = |set: &mut NumberSet| tasks.iter().for_each(|number| set.insert(*number));
             names
-                .enter(0, SaidName { maker: Some(maker), ..SaidName::plain(name) }, at(ms), note)
+                .enter(
+                    0,
+                    SaidName { maker: Some(maker), ..SaidName::plain(name) },
+                    at(ms),
+                    NeverDisplaced(note),
+                )
                 .map(|number| number.get())
         };
         assert_eq!((enter("a", "one", 0, &[]), enter("b", "one", 0, &[])), (Ok(1), Ok(2)));
@@ -585,7 +594,7 @@ mod tests {
         for worker in [0, 1, 0] {
             assert_eq!(names.find(worker, SaidName::plain("a")).unwrap().get(), 1);
             let entered =
-                names.enter(worker, SaidName::plain("a"), at(0), none).map(|number| number.get());
+                names.enter(worker, SaidName::plain("a"), at(0), none()).map(|number| number.get());
             assert_eq!(entered, Err(NoNumber::Claimed));
         }
         // Its number is given again when nothing refers to it.

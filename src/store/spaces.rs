@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{
     Store, TaskKey,
-    displace::OwnerUses,
+    displace::{NeverDisplaced, OwnerUses},
     names::{NoNumber, Number, NumberSet, SaidName, SpaceNames},
     running::RunningTasks,
     waiters::Wakes,
@@ -174,7 +174,7 @@ impl Store {
         let (mut tenant, mut owner) = (None, None);
         if let Some(said) = named.tenant() {
             let note = |set: &mut NumberSet| self.note_tenants(set);
-            let entered = self.spaces.tenants.enter(worker, said, now, note);
+            let entered = self.spaces.tenants.enter(worker, said, now, NeverDisplaced(note));
             tenant = Some(entered.map_err(|why| match why {
                 NoNumber::Full => Fault::at_limit("tenants_max"),
                 NoNumber::Claimed => Fault::param("tenant", "is kept for an agent"),
