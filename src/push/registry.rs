@@ -434,13 +434,15 @@ mod tests {
         url: &str,
         token: &str,
     ) -> Result<Arc<TaskWatch>, PushRefused> {
-        set_for(webhooks, (task, holder(owner), id), url, token)
+        set_for(webhooks, task, holder(owner), id, url, token)
     }
 
     /// The same of a holder.
     fn set_for(
         webhooks: &Webhooks,
-        (task, holder, id): (u64, Holder, &str),
+        task: u64,
+        holder: Holder,
+        id: &str,
         url: &str,
         token: &str,
     ) -> Result<Arc<TaskWatch>, PushRefused> {
@@ -596,7 +598,7 @@ mod tests {
         // Each configuration takes more than a fifth of a quarter, and less than a third.
         let set = |task, holder| {
             let url = format!("https://h{task}.example/");
-            set_for(&webhooks, (task, holder, "a"), &url, &"x".repeat(1_500)).err()
+            set_for(&webhooks, task, holder, "a", &url, &"x".repeat(1_500)).err()
         };
         let mut task = 0;
         let mut fill = |holder| {

@@ -187,7 +187,7 @@ impl<T> Schedule<T> {
 
     /// Adds an entry that has nothing to post yet, at an origin such as `https://a.example:443`,
     /// charged to a holder. All anonymous holders take turns as one owner, 0.
-    pub fn add_of(&mut self, origin: &str, holder: Holder, value: T) -> PostPlace {
+    pub fn add(&mut self, origin: &str, holder: Holder, value: T) -> PostPlace {
         let origin = self.origins.enter(origin, holder);
         let owner = holder.number();
         self.checks = self.checks.wrapping_add(1);
@@ -218,14 +218,14 @@ impl<T> Schedule<T> {
 
     /// Takes one in that has the place of another, which is yet to be removed: as long as a post of
     /// that is under way it waits.
-    pub fn add_behind_of(
+    pub fn add_behind(
         &mut self,
         before: PostPlace,
         origin: &str,
         holder: Holder,
         value: T,
     ) -> PostPlace {
-        let place = self.add_of(origin, holder, value);
+        let place = self.add(origin, holder, value);
         let since_ms = self.entry(before).map(|entry| entry.since_ms);
         let is_its = |(of, post): &(&PostPlace, &mut OpenPost)| {
             **of == before || post.successor == Some(before)

@@ -70,7 +70,7 @@ impl PushState {
         let origin = self.schedule.origin(place)?.to_owned();
         let mut webhook = self.take(key, place)?;
         webhook.set_next(None);
-        let stopped = self.schedule.add_of(&origin, webhook.holder, webhook);
+        let stopped = self.schedule.add(&origin, webhook.holder, webhook);
         self.schedule.stop(stopped);
         self.append(key, stopped);
         Some(stopped)
@@ -160,11 +160,11 @@ impl PushState {
         self.counted.enter(new.holder, webhook.bytes());
         let place = match before {
             Some(before) => {
-                let place = self.schedule.add_behind_of(before, &origin, new.holder, webhook);
+                let place = self.schedule.add_behind(before, &origin, new.holder, webhook);
                 self.remove(new.task, before);
                 place
             }
-            None => self.schedule.add_of(&origin, new.holder, webhook),
+            None => self.schedule.add(&origin, new.holder, webhook),
         };
         self.append(new.task, place);
         // A task that is about to be made has nothing to post yet.

@@ -26,12 +26,18 @@ fn holder(owner: u32) -> Holder {
 
 impl<T> Schedule<T> {
     /// Adds an entry of an owner; 0: an anonymous one.
-    fn add(&mut self, origin: &str, owner: u32, value: T) -> PostPlace {
-        self.add_of(origin, holder(owner), value)
+    fn add_owned(&mut self, origin: &str, owner: u32, value: T) -> PostPlace {
+        self.add(origin, holder(owner), value)
     }
 
-    fn add_behind(&mut self, before: PostPlace, origin: &str, owner: u32, value: T) -> PostPlace {
-        self.add_behind_of(before, origin, holder(owner), value)
+    fn add_behind_owned(
+        &mut self,
+        before: PostPlace,
+        origin: &str,
+        owner: u32,
+        value: T,
+    ) -> PostPlace {
+        self.add_behind(before, origin, holder(owner), value)
     }
 }
 
@@ -42,7 +48,7 @@ fn fail(schedule: &mut Schedule<()>, place: PostPlace, now_ms: u64) -> Fate {
 #[test]
 fn what_is_new_is_posted_once_and_what_came_meanwhile_after_it() {
     let mut schedule = Schedule::new(Pace::default());
-    let place = schedule.add("https://a", 0, ());
+    let place = schedule.add_owned("https://a", 0, ());
     assert_eq!(all(&mut schedule, 0), []);
     schedule.note(place, 0);
     schedule.note(place, 0);
@@ -60,9 +66,9 @@ fn what_is_new_is_posted_once_and_what_came_meanwhile_after_it() {
 #[test]
 fn origins_take_turns_and_have_so_many_posts_at_a_time() {
     let mut schedule = Schedule::new(Pace { posts_max: 11, ..Pace::default() });
-    let slow: Vec<_> = (0..20).map(|_| schedule.add("https://slow", 1, ())).collect();
+    let slow: Vec<_> = (0..20).map(|_| schedule.add_owned("https://slow", 1, ())).collect();
     slow.iter().for_each(|place| schedule.note(*place, 0));
-    let quick: Vec<_> = (0..20).map(|_| schedule.add("https://quick", 2, ())).collect();
+    let quick: Vec<_> = (0..20).map(|_| schedule.add_owned("https://quick", 2, ())).collect();
     quick.iter().for_each(|place| schedule.note(*place, 0));
     let first = all(&mut schedule, 0);
     assert_eq!(first.len(), 11);
@@ -85,7 +91,7 @@ fn origins_take_turns_and_have_so_many_posts_at_a_time() {
 fn origins_of_one_host_take_turns_and_leave_places_to_each_other() {
     let mut schedule = Schedule::new(Pace::default());
     let add = |schedule: &mut Schedule<()>, origin: &str| {
-        let places: Vec<_> = (0..20).map(|_| schedule.add(origin, 0, ())).collect();
+        let places: Vec<_> = (0..20).map(|_| schedule.add_owned(origin, 0, ())).collect();
         places.iter().for_each(|place| schedule.note(*place, 0));
         places
     };
@@ -126,7 +132,7 @@ fn who_needs_a_place_of_a_full_host_and_a_full_owner_gets_both() {
     for (owner, most) in [(1, 64), (0, 192)] {
         let mut schedule = Schedule::new(Pace::default());
         let add = |schedule: &mut Schedule<()>, origin: &str, owner| {
-            let place = schedule.add(origin, owner, ());
+            let place = schedule.add_owned(origin, owner, ());
             schedule.note(place, 0);
             place
         };
@@ -173,14 +179,14 @@ fn those_that_fail_at_an_origin_hold_up_no_newcomer() {
         for (owners, own) in [(1, 1), (1, 2), (40, 99)] {
             let mut schedule = Schedule::new(Pace::default());
             let failing = (0..count)
-                .map(|at| schedule.add("https://h", 1 + at % owners, ()))
+                .map(|at| schedule.add_owned("https://h", 1 + at % owners, ()))
                 .collect::<Vec<_>>();
             failing.iter().for_each(|place| schedule.note(*place, 0));
             let mut now_ms = 0;
             for _ in 0..before {
                 now_ms = fail_next(&mut schedule, kind, now_ms).1;
             }
-            let newcomer = schedule.add("https://h", own, ());
+            let newcomer = schedule.add_owned("https://h", own, ());
             schedule.note(newcomer, now_ms);
             let since_ms = now_ms;
             loop {
@@ -200,7 +206,7 @@ fn those_that_fail_at_an_origin_hold_up_no_newcomer() {
 fn an_owner_with_many_ports_of_a_host_holds_up_no_other() {
     let mut schedule = Schedule::new(Pace::default());
     let add = |schedule: &mut Schedule<()>, origin: &str, owner| {
-        let place = schedule.add(origin, owner, ());
+        let place = schedule.add_owned(origin, owner, ());
         schedule.note(place, 0);
         place
     };
@@ -228,9 +234,9 @@ fn an_owner_has_so_many_posts_at_a_time_whatever_origins_they_go_to() {
     let mut schedule = Schedule::new(Pace { per_owner: 2, ..Pace::default() });
     let mut places = Vec::new();
     for at in 0..6 {
-        places.push(schedule.add(&format!("https://h{at}"), 7, ()));
+        places.push(schedule.add_owned(&format!("https://h{at}"), 7, ()));
     }
-    let other = schedule.add("https://h0", 8, ());
+    let other = schedule.add_owned("https://h0", 8, ());
     places.iter().chain([&other]).for_each(|place| schedule.note(*place, 0));
     assert_eq!(all(&mut schedule, 0), [places[0], places[1], other]);
     schedule.delivered(places[0], 1, false);
@@ -253,7 +259,7 @@ fn an_owner_has_so_many_posts_at_a_time_whatever_origins_they_go_to() {
 #[test]
 fn pauses_double_and_a_receiver_may_name_its_own() {
     let mut schedule = Schedule::new(Pace { rest_after: u32::MAX, ..Pace::default() });
-    let place = schedule.add("https://a", 0, ());
+    let place = schedule.add_owned("https://a", 0, ());
     schedule.note(place, 0);
     let mut now_ms = 0;
     for failures in 0..20 {
@@ -276,7 +282,7 @@ fn pauses_double_and_a_receiver_may_name_its_own() {
 #[test]
 fn it_is_given_up_after_a_day_and_goes_on_when_it_is_told_to() {
     let mut schedule = Schedule::new(Pace::default());
-    let place = schedule.add("https://a", 0, ());
+    let place = schedule.add_owned("https://a", 0, ());
     schedule.note(place, 0);
     let (mut now_ms, mut posts) = (0, 0);
     loop {
@@ -301,8 +307,8 @@ fn it_is_given_up_after_a_day_and_goes_on_when_it_is_told_to() {
 #[test]
 fn an_origin_that_fails_is_asked_by_one_at_a_time_and_costs_no_timer_for_the_others() {
     let mut schedule = Schedule::new(Pace::default());
-    let places: Vec<_> = (0..100_000).map(|_| schedule.add("https://dead", 0, ())).collect();
-    let other = schedule.add("https://alive", 0, ());
+    let places: Vec<_> = (0..100_000).map(|_| schedule.add_owned("https://dead", 0, ())).collect();
+    let other = schedule.add_owned("https://alive", 0, ());
     places.iter().for_each(|place| schedule.note(*place, 0));
     let (mut now_ms, mut posts) = (0, 0);
     while now_ms < 10 * HOUR {
@@ -329,7 +335,7 @@ fn an_origin_that_fails_is_asked_by_one_at_a_time_and_costs_no_timer_for_the_oth
 #[test]
 fn those_in_the_line_of_a_dead_origin_are_given_up_together() {
     let mut schedule = Schedule::new(Pace::default());
-    let places: Vec<_> = (0..1_000).map(|_| schedule.add("https://dead", 0, ())).collect();
+    let places: Vec<_> = (0..1_000).map(|_| schedule.add_owned("https://dead", 0, ())).collect();
     places.iter().for_each(|place| schedule.note(*place, 0));
     let mut now_ms = 0;
     while now_ms < 23 * HOUR {
@@ -347,12 +353,12 @@ fn those_in_the_line_of_a_dead_origin_are_given_up_together() {
 #[test]
 fn those_who_leave_while_they_wait_leave_nothing_that_grows() {
     let mut schedule = Schedule::new(Pace::default());
-    let stays = schedule.add("https://dead", 0, ());
+    let stays = schedule.add_owned("https://dead", 0, ());
     let mut now_ms = 0;
     for round in 0..10_000u64 {
         now_ms += 1;
-        let place = schedule.add("https://dead", 0, ());
-        let other = schedule.add(&format!("https://h{}", round % 3), 0, ());
+        let place = schedule.add_owned("https://dead", 0, ());
+        let other = schedule.add_owned(&format!("https://h{}", round % 3), 0, ());
         schedule.note(place, now_ms);
         schedule.note(other, now_ms);
         for place in all(&mut schedule, now_ms) {
@@ -382,7 +388,7 @@ fn end_all(schedule: &mut Schedule<()>) {
 #[test]
 fn who_leaves_takes_nothing_with_it_but_its_post_counts_until_it_has_ended() {
     let mut schedule = Schedule::new(Pace { per_host: 1, ..Pace::default() });
-    let [first, second, third] = [(); 3].map(|()| schedule.add("https://a", 0, ()));
+    let [first, second, third] = [(); 3].map(|()| schedule.add_owned("https://a", 0, ()));
     for place in [first, second, third] {
         schedule.note(place, 0);
     }
@@ -393,7 +399,7 @@ fn who_leaves_takes_nothing_with_it_but_its_post_counts_until_it_has_ended() {
     schedule.delivered(first, 0, true);
     assert_eq!(all(&mut schedule, 0), [third]);
     assert_eq!(fail(&mut schedule, second, 0), Fate::Repeated);
-    let again = schedule.add("https://a", 0, ());
+    let again = schedule.add_owned("https://a", 0, ());
     assert!(again != first && again != second);
     schedule.remove(first);
     schedule.remove(third);
@@ -410,7 +416,7 @@ fn setting_and_deleting_makes_no_room_beyond_the_bounds_and_failures_still_count
     let mut schedule = Schedule::new(pace);
     let mut under_way = Vec::new();
     for round in 0..100 {
-        let place = schedule.add(&format!("https://h{}", round % 4), 7, ());
+        let place = schedule.add_owned(&format!("https://h{}", round % 4), 7, ());
         schedule.note(place, 0);
         under_way.extend(all(&mut schedule, 0));
         schedule.remove(place);
@@ -422,9 +428,9 @@ fn setting_and_deleting_makes_no_room_beyond_the_bounds_and_failures_still_count
     schedule.give_up(0);
     assert_eq!((schedule.len(), schedule.posting(), schedule.owners.len()), ((0, 0), 0, 0));
     // Of an origin that stays the circuit opens.
-    let stays = schedule.add("https://a", 7, ());
+    let stays = schedule.add_owned("https://a", 7, ());
     for _ in 0..8 {
-        let place = schedule.add("https://a", 7, ());
+        let place = schedule.add_owned("https://a", 7, ());
         schedule.note(place, 0);
         assert_eq!(all(&mut schedule, 0), [place]);
         schedule.remove(place);
@@ -437,11 +443,11 @@ fn setting_and_deleting_makes_no_room_beyond_the_bounds_and_failures_still_count
 #[test]
 fn who_takes_the_place_of_another_waits_until_the_post_of_that_has_ended() {
     let mut schedule = Schedule::new(Pace::default());
-    let first = schedule.add("https://a", 7, ());
+    let first = schedule.add_owned("https://a", 7, ());
     schedule.note(first, 3);
     assert_eq!(all(&mut schedule, 3), [first]);
     let mut replace = |before, origin| {
-        let place = schedule.add_behind(before, origin, 7, ());
+        let place = schedule.add_behind_owned(before, origin, 7, ());
         schedule.remove(before);
         schedule.note(place, 4);
         (place, all(&mut schedule, 4))
@@ -455,13 +461,13 @@ fn who_takes_the_place_of_another_waits_until_the_post_of_that_has_ended() {
     assert_eq!(all(&mut schedule, 5), [third]);
     schedule.delivered(third, 6, false);
     // One that was idle is replaced by one that is.
-    let fourth = schedule.add_behind(third, "https://c", 7, ());
+    let fourth = schedule.add_behind_owned(third, "https://c", 7, ());
     schedule.remove(third);
     assert!(!schedule.is_busy(fourth) && schedule.len() == (1, 1));
     // Who has left meanwhile is not waited for.
     schedule.note(fourth, 7);
     assert_eq!(all(&mut schedule, 7), [fourth]);
-    let fifth = schedule.add_behind(fourth, "https://c", 7, ());
+    let fifth = schedule.add_behind_owned(fourth, "https://c", 7, ());
     schedule.remove(fourth);
     schedule.remove(fifth);
     schedule.delivered(fourth, 8, false);
@@ -471,9 +477,9 @@ fn who_takes_the_place_of_another_waits_until_the_post_of_that_has_ended() {
 #[test]
 fn owners_take_turns_at_an_origin_also_when_it_is_asked_whether_it_is_back() {
     let mut schedule = Schedule::new(Pace { per_host: 2, ..Pace::default() });
-    let many: Vec<_> = (0..1_000).map(|_| schedule.add("https://a", 1, ())).collect();
+    let many: Vec<_> = (0..1_000).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     many.iter().for_each(|place| schedule.note(*place, 0));
-    let few = [schedule.add("https://a", 2, ()), schedule.add("https://a", 3, ())];
+    let few = [schedule.add_owned("https://a", 2, ()), schedule.add_owned("https://a", 3, ())];
     few.iter().for_each(|place| schedule.note(*place, 0));
     assert_eq!(all(&mut schedule, 0), [many[0], many[1]]);
     schedule.delivered(many[0], 0, false);
@@ -486,9 +492,9 @@ fn owners_take_turns_at_an_origin_also_when_it_is_asked_whether_it_is_back() {
     assert!(all(&mut schedule, 0).contains(&few[1]));
     // Those of the first owner fail, and the others find out soon that the origin is there.
     let mut schedule = Schedule::new(Pace::default());
-    let many: Vec<_> = (0..1_000).map(|_| schedule.add("https://a", 1, ())).collect();
+    let many: Vec<_> = (0..1_000).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     many.iter().for_each(|place| schedule.note(*place, 0));
-    let other = schedule.add("https://a", 2, ());
+    let other = schedule.add_owned("https://a", 2, ());
     let mut now_ms = 0;
     for round in 0..3 {
         schedule.note(other, now_ms);
@@ -513,8 +519,8 @@ fn owners_take_turns_at_an_origin_also_when_it_is_asked_whether_it_is_back() {
 fn a_place_of_an_owner_is_given_to_one_whose_origin_has_one() {
     let pace = Pace { per_host: 1, per_owner: 1, rest_after: 1, ..Pace::default() };
     let mut schedule = Schedule::new(pace);
-    let [a, b, c] = ["https://a", "https://b", "https://c"].map(|at| schedule.add(at, 7, ()));
-    let [a2, b2] = ["https://a", "https://b"].map(|at| schedule.add(at, 8, ()));
+    let [a, b, c] = ["https://a", "https://b", "https://c"].map(|at| schedule.add_owned(at, 7, ()));
+    let [a2, b2] = ["https://a", "https://b"].map(|at| schedule.add_owned(at, 8, ()));
     [a, b, c].iter().for_each(|place| schedule.note(*place, 0));
     schedule.note(b2, 0);
     assert_eq!(all(&mut schedule, 0), [a, b2]);
@@ -534,8 +540,8 @@ fn a_place_of_an_owner_is_given_to_one_whose_origin_has_one() {
 #[test]
 fn one_that_fails_alone_leaves_the_circuit_of_its_origin_closed() {
     let mut schedule = Schedule::new(Pace::default());
-    let broken = schedule.add("https://a", 1, ());
-    let other = schedule.add("https://a", 2, ());
+    let broken = schedule.add_owned("https://a", 1, ());
+    let other = schedule.add_owned("https://a", 2, ());
     schedule.note(broken, 0);
     let mut now_ms = 0;
     for _ in 0..20 {
@@ -550,7 +556,7 @@ fn one_that_fails_alone_leaves_the_circuit_of_its_origin_closed() {
 #[test]
 fn one_that_is_told_to_go_on_asks_an_origin_that_has_a_rest() {
     let mut schedule = Schedule::new(Pace { give_up_ms: HOUR, ..Pace::default() });
-    let places: Vec<_> = (0..20).map(|_| schedule.add("https://a", 1, ())).collect();
+    let places: Vec<_> = (0..20).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     places.iter().for_each(|place| schedule.note(*place, 0));
     let mut now_ms = 0;
     let given_up = loop {
@@ -571,7 +577,7 @@ fn one_that_is_told_to_go_on_asks_an_origin_that_has_a_rest() {
 #[test]
 fn what_was_granted_is_taken_back_when_its_origin_fails() {
     let mut schedule = Schedule::new(Pace { posts_max: 8, ..Pace::default() });
-    let places: Vec<_> = (0..30).map(|_| schedule.add("https://a", 1, ())).collect();
+    let places: Vec<_> = (0..30).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     places[..8].iter().for_each(|place| schedule.note(*place, 0));
     let first = all(&mut schedule, 0);
     assert_eq!(first.len(), 8);
@@ -588,11 +594,11 @@ fn what_was_granted_is_taken_back_when_its_origin_fails() {
     assert_eq!(under_way.len(), 8);
     // Who leaves when its turn has come leaves nothing behind.
     for round in 0..100 {
-        let place = schedule.add(&format!("https://h{round}"), 2, ());
+        let place = schedule.add_owned(&format!("https://h{round}"), 2, ());
         schedule.note(place, probe);
         schedule.remove(place);
     }
-    let other = schedule.add("https://other", 2, ());
+    let other = schedule.add_owned("https://other", 2, ());
     schedule.note(other, probe);
     assert_eq!((schedule.len().1, schedule.next(probe)), (2, None));
     schedule.delivered(under_way[0], probe, false);
@@ -602,7 +608,7 @@ fn what_was_granted_is_taken_back_when_its_origin_fails() {
 #[test]
 fn who_refuses_what_it_is_posted_makes_no_origin_rest_for_others() {
     let mut schedule = Schedule::new(Pace::default());
-    let missing: Vec<_> = (0..30).map(|_| schedule.add("https://a", 1, ())).collect();
+    let missing: Vec<_> = (0..30).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     missing.iter().for_each(|place| schedule.note(*place, 0));
     let mut refused = 0;
     while let Some(place) = schedule.next(0) {
@@ -610,7 +616,7 @@ fn who_refuses_what_it_is_posted_makes_no_origin_rest_for_others() {
         refused += 1;
     }
     assert_eq!(refused, 30);
-    let other = schedule.add("https://a", 2, ());
+    let other = schedule.add_owned("https://a", 2, ());
     schedule.note(other, 1);
     assert_eq!(all(&mut schedule, 1), [other]);
     schedule.delivered(other, 2, false);

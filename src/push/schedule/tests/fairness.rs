@@ -16,7 +16,8 @@ impl ScheduleRun {
 
     /// So many webhooks of an owner, each with something to post.
     fn put(&mut self, count: usize, origin: &str, owner: u32) -> Vec<PostPlace> {
-        let places: Vec<_> = (0..count).map(|_| self.schedule.add(origin, owner, ())).collect();
+        let places: Vec<_> =
+            (0..count).map(|_| self.schedule.add_owned(origin, owner, ())).collect();
         places.iter().for_each(|place| self.schedule.note(*place, self.now_ms));
         places
     }
@@ -121,7 +122,7 @@ fn what_fails_holds_up_no_newcomer_of_its_own_owner() {
 fn whoever_is_at_a_port_that_is_full_has_a_turn_when_it_has_a_place() {
     let mut run = ScheduleRun::new(Pace::default());
     // With another port at its host it may have six.
-    run.schedule.add("https://h:2", 3, ());
+    run.schedule.add_owned("https://h:2", 3, ());
     run.put(40, "https://h:1", 1);
     run.begin();
     assert_eq!(run.under_way.len(), 6);

@@ -51,7 +51,7 @@ impl ScheduleModel {
         };
         match (numbers.below(12), self.some(numbers)) {
             (0, _) | (_, None) => {
-                self.places.insert(schedule.add(ORIGINS[new.origin], new.owner, ()), new);
+                self.places.insert(schedule.add_owned(ORIGINS[new.origin], new.owner, ()), new);
             }
             (1 | 2, Some(place)) if self.places.len() > 30 => {
                 schedule.remove(place);
@@ -59,7 +59,7 @@ impl ScheduleModel {
             }
             (3, Some(before)) => {
                 let known = self.places.remove(&before).unwrap();
-                let place = schedule.add_behind(before, ORIGINS[new.origin], new.owner, ());
+                let place = schedule.add_behind_owned(before, ORIGINS[new.origin], new.owner, ());
                 schedule.remove(before);
                 let is_posting = self.under_way.contains_key(&before);
                 let behind = if is_posting { Some(before) } else { known.behind };
