@@ -143,7 +143,6 @@ impl CallCx<'_> {
     }
 
     /// The holder of a task without an owner: the caller's address, or 64 bits of one of IPv6.
-    #[inline(always)]
     pub(crate) fn peer_holder(&self) -> Holder {
         let caller = &self.caller;
         if caller.scope.owner != OwnerIndex(0) {
