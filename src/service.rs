@@ -143,15 +143,15 @@ impl CallCx<'_> {
     }
 
     /// The holder of a task without an owner: the caller's address, or 64 bits of one of IPv6.
+    #[inline]
     pub(crate) fn peer_holder(&self) -> Holder {
         let caller = &self.caller;
         if caller.scope.owner != OwnerIndex(0) {
             return Holder::default();
         }
-        let shares = self.shared.shares.as_ref();
-        let address = match shares {
-            Some(shares) => shares.address(caller),
-            None => caller.peer.remote,
+        let address = match &self.shared.shares {
+            Some(shares) if self.shared.has_proxies => shares.address(caller),
+            Some(_) | None => caller.peer.remote,
         };
         Holder::peer(address, caller.knows_callers)
     }

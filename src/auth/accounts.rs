@@ -170,8 +170,9 @@ impl LateShares {
     /// What the calls of a server use that has these accounts, and believes these hops.
     pub fn for_calls(accounts: &Arc<Accounts>, trusted_proxies: &[Network]) -> SharedByCalls {
         let (accounts, trusted_proxies) = (Arc::clone(accounts), trusted_proxies.to_vec());
+        let has_proxies = !trusted_proxies.is_empty();
         let shares = Some(Box::new(LateShares { accounts, trusted_proxies }) as _);
-        SharedByCalls { shares, ..SharedByCalls::default() }
+        SharedByCalls { shares, has_proxies, ..SharedByCalls::default() }
     }
 }
 

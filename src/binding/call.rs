@@ -60,7 +60,7 @@ pub struct CallContext<'x> {
     /// The authenticated caller; `None`: an anonymous one.
     pub admission: Admitted,
     /// What its caller may take, once that was asked.
-    pub share: Option<Box<CallerShare>>,
+    pub share: Option<CallerShare>,
     /// What is told of the call that was begun last, when it ends.
     pub begin: CallBegin,
 }

@@ -161,7 +161,7 @@ impl CallContext<'_> {
     fn take_bytes(&mut self, body_bytes: usize) -> Result<(), Fault> {
         let bytes = body_bytes.saturating_add(self.source.head_bytes());
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        self.share = self.find_share(self.agent_quota().as_ref()).map(Box::new);
+        self.share = self.find_share(self.agent_quota().as_ref());
         let Some(share) = &mut self.share else { return Ok(()) };
         share.kib = kib;
         if let Err(used_up) = share.take_kib(self.now) {
@@ -179,15 +179,15 @@ impl CallContext<'_> {
     #[inline(never)]
     pub(super) fn take_share(&mut self) -> Result<(), Fault> {
         let of_agent = self.agent_quota();
-        if self.share.is_none() {
-            self.share = self.find_share(of_agent.as_ref()).map(Box::new);
+        match &mut self.share {
+            Some(share) => share.set_here(share.quota),
+            None => self.share = self.find_share(of_agent.as_ref()),
         }
         let with_agent = of_agent.map(|quota| (quota, self.account_with_agent()));
         let Some(share) = &mut self.share else { return Ok(()) };
         if !std::mem::take(&mut share.is_ahead) {
             share.take_call(self.now).map_err(too_much)?;
         }
-        share.set_here(share.quota);
         share.kib_used_up = None;
         match with_agent {
             None => Ok(()),
@@ -233,7 +233,7 @@ impl CallContext<'_> {
     /// `RateLimited`.
     pub(super) fn waiting_place(&mut self) -> Result<Option<CallerPlace>, Fault> {
         if self.share.is_none() && self.config.access.accounts.are_asked() {
-            self.share = self.find_share(self.agent_quota().as_ref()).map(Box::new);
+            self.share = self.find_share(self.agent_quota().as_ref());
         }
         let Some(share) = &self.share else { return Ok(None) };
         share.place(PlaceKind::WaitingCall, &self.config.access.accounts).inspect_err(|_| {

@@ -138,6 +138,7 @@ impl Task {
 
     /// A task as it is after a client's message and then `submitted`; for the rest, see
     /// [`Task::new`].
+    #[inline(always)] // A task is long to copy: it is made in its slot.
     pub(crate) fn submitted(
         id: &[u8],
         context_id: &[u8],
@@ -151,10 +152,10 @@ impl Task {
         let (state, status_at, seq) = (TaskState::Submitted, log.len(), 1u32);
         TaskEvent::Status { state, at_ms, message: None, metadata: None }.encode(&mut log);
         log[status_at + SEQ_AT..status_at + SEQ_AT + 4].copy_from_slice(&seq.to_le_bytes());
-        let status_at = status_at as u32;
-        // Made where it is returned: it is long to copy.
-        let task = Task::with_log(log, id, context_id, generation);
-        Task { state, status_at, seq, messages: 1, ..task }
+        let mut task = Task::with_log(log, id, context_id, generation);
+        (task.state, task.status_at) = (state, status_at as u32);
+        (task.seq, task.messages) = (seq, 1);
+        task
     }
 
     /// Log bytes that `Task::submitted` takes beside the two ids.

@@ -14,6 +14,8 @@ pub struct SharedByCalls {
     pub held_bytes: Arc<AtomicUsize>,
     /// Says what callers may take; `None`: each as much as there is.
     pub shares: Option<Box<dyn CallerShares>>,
+    /// Whether proxies are trusted: the address of a caller may be one that a proxy forwarded.
+    pub has_proxies: bool,
 }
 
 /// Says what each caller may take, for calls that seldom take anything.

@@ -65,37 +65,35 @@ impl<'e> Edit<'e> {
         now: Now,
         wakes: &'e mut Wakes,
     ) -> Option<Edit<'e>> {
-        let slot = shard.slab.slot(slot_at.index)?;
+        let SlotAt { at, index } = slot_at;
+        let slot = shard.slab.slot(index)?;
         let task = slot.task.get()?;
         let (seq, held, has_place) =
             (task.seq(), task.heap_bytes() + slot.kept().len(), runs(task));
-        let edited = EditedSlot { store, group: store.group(slot_at.at), slot_at };
-        let mut edit = Edit::new(edited, shard, now, wakes);
-        (edit.seq, edit.charged, edit.held) = (seq, held, held);
-        (edit.has_place, edit.share_charged) = (has_place, if has_place { held } else { 0 });
-        Some(edit)
+        Some(Edit {
+            store,
+            group: store.group(at),
+            shard,
+            at,
+            index,
+            now,
+            wakes,
+            seq,
+            charged: held,
+            held,
+            has_place,
+            share_charged: if has_place { held } else { 0 },
+            status_ms: None,
+        })
     }
 
     /// Opens the task of a slot that was made just now, submitted, after `charged` bytes were
     /// taken for it.
+    #[inline]
     pub(super) fn begun(
         edited: EditedSlot<'e>,
         shard: &'e mut Shard,
         charged: usize,
-        now: Now,
-        wakes: &'e mut Wakes,
-    ) -> Edit<'e> {
-        let mut edit = Edit::new(edited, shard, now, wakes);
-        (edit.charged, edit.has_place, edit.share_charged) = (charged, true, charged);
-        edit.status_ms = Some(now.unix_ms);
-        edit
-    }
-
-    /// An edit that has counted nothing yet.
-    #[inline(always)]
-    fn new(
-        edited: EditedSlot<'e>,
-        shard: &'e mut Shard,
         now: Now,
         wakes: &'e mut Wakes,
     ) -> Edit<'e> {
@@ -109,11 +107,11 @@ impl<'e> Edit<'e> {
             now,
             wakes,
             seq: 0,
-            charged: 0,
+            charged,
             held: 0,
-            has_place: false,
-            share_charged: 0,
-            status_ms: None,
+            has_place: true,
+            share_charged: charged,
+            status_ms: Some(now.unix_ms),
         }
     }
 

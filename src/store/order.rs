@@ -60,11 +60,7 @@ impl Order {
     /// Appends a slot; `stamp` must be above all stamps before it.
     pub fn push(&mut self, stamp: u64, slot: u32) {
         if self.chunks.back().is_none_or(|last| last.entries.len() >= CHUNK) {
-            // Most (agent, state) pairs of a shard never see many tasks.
-            let capacity = if self.chunks.is_empty() { 4 } else { CHUNK };
-            let entries = Vec::with_capacity(capacity);
-            self.chunks.push_back(OrderChunk { first: stamp, entries });
-            self.lives.push_back(0);
+            self.add_chunk(stamp);
         }
         if let (Some(last), Some(live)) = (self.chunks.back_mut(), self.lives.back_mut()) {
             debug_assert!(last.entries.last().is_none_or(|entry| entry.stamp() < stamp));
@@ -72,6 +68,16 @@ impl Order {
             *live += 1;
             self.live += 1;
         }
+    }
+
+    /// Adds an empty chunk, whose first stamp is this one.
+    #[cold]
+    #[inline(never)]
+    fn add_chunk(&mut self, stamp: u64) {
+        // Most (agent, state) pairs of a shard never see many tasks.
+        let capacity = if self.chunks.is_empty() { 4 } else { CHUNK };
+        self.chunks.push_back(OrderChunk { first: stamp, entries: Vec::with_capacity(capacity) });
+        self.lives.push_back(0);
     }
 
     /// Removes the slot with this stamp; false when there is none.

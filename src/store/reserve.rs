@@ -158,12 +158,21 @@ struct SlotShard<'g> {
 }
 
 impl Drop for Reserved<'_> {
+    #[inline]
     fn drop(&mut self) {
         if !self.is_kept() {
-            self.store.release(self.key, self.scope, self.chosen.map(|(_, hash)| hash));
-            let at = self.store.sharding.split(self.key.place).at;
-            self.store.spaces.running.give_back(group_of(at), self.scope.owner);
+            self.release();
         }
+    }
+}
+
+impl Reserved<'_> {
+    /// Gives the room back, unused.
+    #[cold]
+    fn release(&self) {
+        self.store.release(self.key, self.scope, self.chosen.map(|(_, hash)| hash));
+        let at = self.store.sharding.split(self.key.place).at;
+        self.store.spaces.running.give_back(group_of(at), self.scope.owner);
     }
 }
 

@@ -31,6 +31,14 @@ struct NamedScope {
     orders: Orders,
 }
 
+impl NamedScope {
+    #[cold]
+    fn new(scope: Scope) -> Box<NamedScope> {
+        let orders = Orders::default();
+        Box::new(NamedScope { scope, tasks: 0, is_charged: false, orders })
+    }
+}
+
 impl Scopes {
     /// The orders of one scope.
     pub fn orders(&self, scope: Scope) -> Option<&Orders> {
@@ -112,11 +120,9 @@ impl Scopes {
         if is_charged { SCOPE_BYTES } else { 0 }
     }
 
+    #[inline]
     fn named(&mut self, scope: Scope) -> &mut NamedScope {
-        self.named.entry(spread(scope)).or_insert_with(|| {
-            let orders = Orders::default();
-            Box::new(NamedScope { scope, tasks: 0, is_charged: false, orders })
-        })
+        self.named.entry(spread(scope)).or_insert_with(|| NamedScope::new(scope))
     }
 }
 
