@@ -27,6 +27,8 @@ pub mod auth;
 pub mod client;
 pub mod engine;
 pub mod fault;
+#[cfg(feature = "gateway")]
+pub mod gateway;
 pub mod limits;
 pub mod model;
 #[cfg(feature = "net")]

@@ -82,6 +82,12 @@ impl DeferredCancel {
         RawText::known(&self.task_id)
     }
 
+    /// What the agent has kept with the task; see [`Job::keep`](super::Job::keep).
+    pub fn kept(&self) -> Vec<u8> {
+        let host = self.host.as_ref().map(|host| host.task());
+        host.map_or_else(Vec::new, |(task, host)| host.kept(task))
+    }
+
     /// Ready when the decision is of no use any more: all callers have left, or the server has
     /// answered them, because the task has ended or the server ends.
     ///

@@ -5,11 +5,13 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use super::{Canceled, Closed, DeferredHost, Job, RequestInfo, ids::FreshIds, watch::CallerGone};
+use super::{
+    Canceled, Closed, DeferredHost, Job, JobHost, RequestInfo, ids::FreshIds, watch::CallerGone,
+};
 use crate::{
     fault::{Fault, FaultKind},
-    model::{Message, MessageBuf, RawText},
-    service::LateCall,
+    model::{Message, MessageBuf, RawText, TaskView},
+    service::{Handle, LateCall},
 };
 
 /// A turn that is answered later, from any thread: by a direct message, a refusal, or a task.
@@ -44,6 +46,23 @@ impl Deferred {
     /// What else is known of the call.
     pub fn request(&self) -> &RequestInfo {
         &self.request
+    }
+
+    /// Shows the task that the message continues, with history and artifacts; false: the message
+    /// starts a new one, or the task has left the store. The store waits meanwhile: take what is
+    /// needed and return.
+    pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
+        self.task().is_some_and(|(task, host)| host.read(task, each))
+    }
+
+    /// What the agent has kept with the task that the message continues; see [`Job::keep`]. Empty
+    /// where there is none.
+    pub fn kept(&self) -> Vec<u8> {
+        self.task().map_or_else(Vec::new, |(task, host)| host.kept(task))
+    }
+
+    fn task(&self) -> Option<(Handle, Arc<dyn JobHost>)> {
+        self.host.as_ref()?.task()
     }
 
     /// Answers with a direct message and no task. On a task that exists already, the message
@@ -94,7 +113,7 @@ impl Deferred {
     /// Ready when an answer is of no use any more: the task of the message has ended; or there is
     /// none yet, and the caller has left or the server has answered it, because it ends.
     pub fn canceled(&self) -> Canceled {
-        match self.host.as_ref().and_then(|host| host.task()) {
+        match self.task() {
             Some((task, host)) => Canceled::task(task, host),
             None => Canceled::unanswered(&self.call),
         }

@@ -264,6 +264,12 @@ impl MessageBuf {
         Message(&self.packed)
     }
 
+    /// A message of these packed fields.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn of_packed(packed: Vec<u8>) -> MessageBuf {
+        MessageBuf { packed }
+    }
+
     /// A copy of `message` with another id, or with one at last.
     pub(crate) fn with_id<'t>(message: Message<'_>, id: impl Into<Text<'t>>) -> MessageBuf {
         MessageBuf { packed: message.0.to_vec() }.id(id)

@@ -18,7 +18,7 @@ use std::{
 
 use super::{clock::HELD_UP, owned_turn::OwnedTurn, slow_turn::note_future};
 use crate::{
-    agent::{Agent, Turn},
+    agent::{Agent, Canceled, Turn},
     fault::Fault,
     service::AgentIndex,
 };
@@ -72,16 +72,34 @@ where
     R: Future + 'static,
 {
     fn start(&self, turn: Turn<'_>) {
-        let Some(place) = FuturePlace::take() else {
-            return turn.refuse(Fault::at_limit("async_futures_max"));
-        };
-        let agent = turn.request.scope.agent;
-        // Without room for it there is none: the server says so to the client.
-        if let Ok(taken) = T::take(turn) {
-            let unseen = taken.unseen();
-            tokio::task::spawn_local(until(unseen, (agent, place), (self.run)(taken)));
-        }
+        start_future(turn, |taken: T| (self.run)(taken));
     }
+}
+
+/// Takes a turn and runs the future that `run` makes of it beside the connections of the worker.
+pub(super) fn start_future<T, R>(turn: Turn<'_>, run: impl FnOnce(T) -> R)
+where
+    T: OwnedTurn,
+    R: Future + 'static,
+{
+    let Some(place) = FuturePlace::take() else {
+        return turn.refuse(Fault::at_limit("async_futures_max"));
+    };
+    let agent = turn.request.scope.agent;
+    // Without room for the turn the server tells the client.
+    if let Ok(taken) = T::take(turn) {
+        let unseen = taken.unseen();
+        tokio::task::spawn_local(until(unseen, (agent, place), run(taken)));
+    }
+}
+
+/// Runs a future of an agent that answers no turn; false: too many futures run already
+/// (`async_futures_max`).
+#[cfg(feature = "gateway")]
+pub(super) fn run_future(agent: AgentIndex, run: impl Future + 'static) -> bool {
+    let Some(place) = FuturePlace::take() else { return false };
+    tokio::task::spawn_local(until(None::<Canceled>, (agent, place), run));
+    true
 }
 
 thread_local! {

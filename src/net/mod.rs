@@ -47,6 +47,8 @@ mod pages;
 mod peer_table;
 mod pool;
 mod reload;
+#[cfg(feature = "gateway")]
+mod remote_agent;
 mod report;
 mod running;
 #[cfg(feature = "metrics")]
@@ -84,6 +86,8 @@ pub use log::LogLevel;
 pub use observers::counting;
 pub use owned_turn::OwnedTurn;
 pub use reload::{Controls, LIVE_LIMITS, Reload};
+#[cfg(feature = "gateway")]
+pub use remote_agent::RemoteAgent;
 pub use running::Running;
 pub use server::{LISTEN_DEFAULT, Server, start, workers_default};
 pub use slow_turn::SlowTurn;

@@ -2,9 +2,17 @@
 
 use std::{path::Path, sync::Arc};
 
-use peregrine::agent::{Agent, Profile, echo::Echo};
+use peregrine::{
+    agent::{Agent, Profile, echo::Echo},
+    client::{ClientBuilder, ProtocolVersion},
+    gateway::profile_of,
+    net::{BlockingClient, HttpClient, HttpClientError, HttpClientOptions, RemoteAgent},
+};
 
-use super::config::{AgentSpec, Program};
+use super::{
+    super::warn,
+    config::{AgentSpec, Program},
+};
 
 /// An agent, what its card says, and what it was made of.
 #[derive(Clone)]
@@ -37,6 +45,7 @@ fn load_one(spec: &AgentSpec) -> Result<Loaded, String> {
     let mut loaded = match &spec.program {
         Program::Echo => echo(),
         Program::Script(file) => script(file)?,
+        Program::Remote(url) => remote(url, spec.name.as_deref())?,
     };
     if let Some(name) = &spec.name {
         loaded.profile.name.clone_from(name);
@@ -47,6 +56,35 @@ fn load_one(spec: &AgentSpec) -> Result<Loaded, String> {
 
 fn echo() -> Loaded {
     Loaded { profile: Echo::profile(), agent: Arc::new(Echo), made_of: "echo".to_owned() }
+}
+
+/// An agent of another server. Its card is read now; one that cannot be reached is served with a
+/// card that says its name alone.
+fn remote(url: &str, name: Option<&str>) -> Result<Loaded, String> {
+    let builder = ClientBuilder::new().floor(ProtocolVersion::V0_1);
+    let options = HttpClientOptions::default();
+    let wrong = |error: HttpClientError| error.to_string();
+    let transport = HttpClient::new(options.clone()).map_err(wrong)?;
+    let profile = match BlockingClient::build(builder.clone(), transport, url) {
+        Ok(client) => {
+            let card = client.card();
+            let name = name.map_or_else(|| path_name(&card.name), str::to_owned);
+            profile_of(&name, &card)
+        }
+        Err(error) => {
+            warn(&format!("the card of the upstream agent {url} cannot be read: {error}"));
+            Profile::new(name.unwrap_or("remote"), "A remote A2A agent.")
+        }
+    };
+    let agent = RemoteAgent::new(url, builder, options).map_err(wrong)?;
+    Ok(Loaded { profile, agent: Arc::new(agent), made_of: format!("a2a {url}") })
+}
+
+/// The name of an agent as a segment of paths: what is not allowed there becomes a hyphen.
+fn path_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let name: String = name.trim_start_matches('.').chars().take(128).map(plain).collect();
+    if name.is_empty() { "remote".to_owned() } else { name }
 }
 
 #[cfg(not(feature = "script"))]

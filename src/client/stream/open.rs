@@ -36,6 +36,22 @@ impl<T: Transport> Client<T> {
         self.open(trace, OpeningCall::Send { request: request.clone(), id }, b"").await
     }
 
+    /// Sends a message and follows what comes of it, whether or not the agent streams: where its
+    /// card declares no streams, the task is read again and again
+    /// ([`CallOptions::poll_ms`](crate::client::CallOptions::poll_ms)).
+    ///
+    /// # Errors
+    /// As [`Client::stream`], but never `NotDeclared` for streaming.
+    pub async fn follow(&self, request: &SendRequest) -> Result<ClientStream<T>, ClientError> {
+        if self.check_streaming().is_ok() {
+            return self.stream(request).await;
+        }
+        self.inner.check_push(request.has_push())?;
+        let (request, id) = (request.clone(), uuid(self.inner.transport.random()));
+        let trace = request.trace().or(self.trace);
+        self.open(trace, OpeningCall::SendAndPoll { request, id }, b"").await
+    }
+
     /// Follows a task that is there (A2A 1.0 §3.1.6), from the event behind number `after` where
     /// the server counts, else from now on.
     ///
@@ -68,6 +84,7 @@ impl<T: Transport> Client<T> {
         let inner = &self.inner;
         let op = match call {
             OpeningCall::Send { .. } => Op::Stream,
+            OpeningCall::SendAndPoll { .. } => Op::Send,
             OpeningCall::Subscribe { .. } => Op::Subscribe,
         };
         let mut scratch = inner.stash.lend();
@@ -115,6 +132,8 @@ pub(super) struct OpeningStream {
 enum OpeningCall {
     /// A message, under this id if it has none.
     Send { request: SendRequest, id: [u8; 36] },
+    /// The same, to an agent without streams.
+    SendAndPoll { request: SendRequest, id: [u8; 36] },
     /// A subscription to the followed task.
     Subscribe { after: Option<u64> },
 }
@@ -141,7 +160,7 @@ impl<T: Transport> ClientStream<T> {
     /// Notes which task the message was for: no other one is its answer.
     fn name_task(&mut self) {
         let call = self.opening.as_ref().map(|opening| &opening.call);
-        if let Some(OpeningCall::Send { request, .. }) = call
+        if let Some(OpeningCall::Send { request, .. } | OpeningCall::SendAndPoll { request, .. }) = call
             && !self.endpoint.makes_task_each_time()
         {
             self.task.named.extend_from_slice(request.task().unwrap_or_default().raw());
@@ -158,6 +177,9 @@ impl<T: Transport> ClientStream<T> {
             OpeningCall::Send { request, id } => {
                 inner.write(&self.endpoint, &request.call(true, id, packed), written)?
             }
+            OpeningCall::SendAndPoll { request, id } => {
+                inner.write(&self.endpoint, &request.call(false, id, packed), written)?
+            }
             OpeningCall::Subscribe { after } => {
                 let id = RawText::known(&self.task.id);
                 let aim = Target { after: *after, ..target(id, None) };
@@ -166,6 +188,11 @@ impl<T: Transport> ClientStream<T> {
         };
         let due_ms = opening.attempts.due_ms;
         let scratch = &mut self.scratch;
+        if self.written.op == Op::Send {
+            inner.call(&self.endpoint, self.written, scratch).await?;
+            self.source = EventOrigin::Answered;
+            return Ok(());
+        }
         let opened = open_once(&self.client, &self.endpoint, self.written, scratch, due_ms);
         self.source = opened.await?;
         self.opened_ms = inner.transport.mono_ms();

@@ -7,7 +7,10 @@
 //! takes the stream up but cuts it again at once is asked for the task instead; one that does
 //! neither is given up.
 
-use crate::{fault::FaultKind, model::ReceivedKind};
+use crate::{
+    fault::FaultKind,
+    model::{Op, ReceivedKind},
+};
 
 use super::{
     super::{ClientError, ClientErrorKind, Transport, retry::Backoff},
@@ -57,7 +60,8 @@ impl<T: Transport> ClientStream<T> {
         }
         // A server that ends its streams early twice has nothing to say in them, and one that was
         // taken up so often without a word reports it to its caller.
-        if self.attempts >= ATTEMPTS_MAX || cause.is_none() && self.attempts > 1 {
+        let has_no_streams = self.written.op == Op::Send;
+        if has_no_streams || self.attempts >= ATTEMPTS_MAX || cause.is_none() && self.attempts > 1 {
             self.source = EventOrigin::Polling;
             return Ok(());
         }

@@ -14,6 +14,7 @@ const KIND: Shape = Shape::Choice(&["echo", "script"]);
 const KEYS: &[Key] = &[
     key("kind", KIND, "", "What it is: echo or script; script where there is one").live(),
     key("script", Shape::Path, "", "The file of a script agent, see docs/guide/script.md").live(),
+    key("upstream", Shape::Text, "", "URL of the remote A2A agent that answers for it").live(),
     key("description", Shape::Text, "", "One paragraph for humans").live(),
     key("version", Shape::Text, "", "Version of the agent; that of the server unless it is said")
         .live(),
@@ -95,6 +96,8 @@ pub enum Program {
     Echo,
     /// What this file says.
     Script(PathBuf),
+    /// The remote A2A agent at this URL.
+    Remote(String),
 }
 
 /// The agents, the default one first.
@@ -122,8 +125,9 @@ pub fn read(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
 }
 
 fn of_file(name: &str, section: &ConfigSection) -> Result<AgentSpec, Wrong> {
-    let script = section.path("script");
+    let (script, upstream) = (section.path("script"), section.text("upstream"));
     let program = match (section.text("kind"), script) {
+        (None, None) if upstream.is_some() => Program::Remote(upstream.unwrap_or_default().to_owned()),
         (Some("script") | None, Some(file)) => Program::Script(file),
         (Some("script"), None) => {
             return Err(section.wrong("script", "is missing: the agent kind script needs a file"));
@@ -137,6 +141,7 @@ fn of_file(name: &str, section: &ConfigSection) -> Result<AgentSpec, Wrong> {
     let at = match program {
         Program::Echo => section.wrong("kind", ""),
         Program::Script(_) => section.wrong("script", ""),
+        Program::Remote(_) => section.wrong("upstream", ""),
     };
     Ok(AgentSpec { name: Some(name.to_owned()), program, card: cards::read(section)?, at })
 }
@@ -152,8 +157,10 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
             ("echo", Some(_)) => return Err(wrong("the agent kind echo takes no argument".into())),
             ("script", Some(file)) if !file.is_empty() => Program::Script(PathBuf::from(file)),
             ("script", _) => return Err(wrong("the agent kind script needs a file".into())),
+            ("a2a", Some(url)) if !url.is_empty() => Program::Remote(url.to_owned()),
+            ("a2a", _) => return Err(wrong("the agent kind a2a needs a URL".into())),
             (kind, _) => {
-                let kinds = "kinds: echo, script:FILE";
+                let kinds = "kinds: echo, script:FILE, a2a:URL";
                 return Err(wrong(format!("there is no agent kind {kind:?}; {kinds}")));
             }
         };

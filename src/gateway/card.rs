@@ -1,0 +1,53 @@
+//! What the card of a relayed agent says: what its upstream agent's card says, with our name.
+
+use crate::{
+    client::card::{AgentCard, CardExtension, CardSkill},
+    model::{Extension, JsonObject, Profile, Provider, Skill},
+};
+
+/// The profile under which an upstream agent is served. Its streams are ours, so they are served
+/// whether or not the upstream agent streams.
+pub fn profile_of(name: &str, card: &AgentCard) -> Profile {
+    let mut profile = Profile::new(name, &card.description);
+    profile.version.clone_from(&card.version);
+    profile.provider = card.provider.as_ref().map(|provider| Provider {
+        organization: provider.organization.clone(),
+        url: provider.url.clone(),
+    });
+    profile.documentation_url.clone_from(&card.documentation_url);
+    profile.icon_url.clone_from(&card.icon_url);
+    if !card.default_input_modes.is_empty() {
+        profile.input_modes.clone_from(&card.default_input_modes);
+    }
+    if !card.default_output_modes.is_empty() {
+        profile.output_modes.clone_from(&card.default_output_modes);
+    }
+    if !card.skills.is_empty() {
+        profile.skills = card.skills.iter().map(skill).collect();
+    }
+    profile.extensions = card.capabilities.extensions.iter().map(extension).collect();
+    profile
+}
+
+fn skill(skill: &CardSkill) -> Skill {
+    Skill {
+        id: skill.id.clone(),
+        name: skill.name.clone(),
+        description: skill.description.clone(),
+        tags: skill.tags.clone(),
+        examples: skill.examples.clone(),
+        input_modes: skill.input_modes.clone(),
+        output_modes: skill.output_modes.clone(),
+        ..Skill::default()
+    }
+}
+
+fn extension(extension: &CardExtension) -> Extension {
+    let params = extension.params.as_ref().and_then(|params| serde_json::to_string(params).ok());
+    Extension {
+        uri: extension.uri.clone(),
+        description: extension.description.clone(),
+        required: extension.required,
+        params: params.and_then(|json| JsonObject::parse(&json).ok().map(Into::into)),
+    }
+}

@@ -1,0 +1,26 @@
+//! Errors of the upstream call, as the caller is told.
+
+use crate::{
+    client::{ClientError, ClientErrorKind},
+    fault::{Fault, FaultKind},
+};
+
+/// The same fault where the upstream agent answered with one; otherwise why there is no answer.
+pub fn fault_of(error: &ClientError) -> Fault {
+    let (kind, detail) = match &error.kind {
+        ClientErrorKind::Fault(fault) => {
+            let kind = fault.kind.unwrap_or(FaultKind::Internal);
+            (kind, fault.message.clone())
+        }
+        // The gateway's own credentials were refused, which its caller cannot mend.
+        ClientErrorKind::Unauthorized | ClientErrorKind::Forbidden => {
+            (FaultKind::Internal, format!("the upstream agent rejects the gateway: {error}"))
+        }
+        _ if error.is_connection_lost() => {
+            (FaultKind::ShuttingDown, format!("the upstream agent cannot be reached: {error}"))
+        }
+        _ => (FaultKind::InvalidAgentResponse, format!("the upstream call failed: {error}")),
+    };
+    let retry_s = error.retry_after_ms.map(|ms| u32::try_from(ms.div_ceil(1000)).unwrap_or(u32::MAX));
+    Fault { retry_s, ..Fault::because(kind, detail) }
+}

@@ -1,0 +1,62 @@
+//! The ids by which the upstream agent knows a relayed task, kept with the task.
+
+use crate::model::{
+    RawText,
+    pack::{PackedFields, Packer},
+};
+
+const TASK_ID: u8 = 1;
+const CONTEXT_ID: u8 = 2;
+
+/// The ids of a relayed task at its upstream agent, in canonical raw text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamIds {
+    packed: Vec<u8>,
+}
+
+impl UpstreamIds {
+    pub fn new(task_id: RawText<'_>, context_id: RawText<'_>) -> UpstreamIds {
+        let mut packed = Vec::new();
+        let mut packer = Packer(&mut packed);
+        packer.put(TASK_ID, task_id.raw());
+        packer.put(CONTEXT_ID, context_id.raw());
+        UpstreamIds { packed }
+    }
+
+    /// Those that [`UpstreamIds::packed`] returned; `None`: the bytes hold no task id.
+    pub fn read(packed: Vec<u8>) -> Option<UpstreamIds> {
+        let ids = UpstreamIds { packed };
+        (!ids.task_id().is_empty()).then_some(ids)
+    }
+
+    /// The bytes to keep with the task.
+    pub fn packed(&self) -> &[u8] {
+        &self.packed
+    }
+
+    pub fn task_id(&self) -> RawText<'_> {
+        self.text(TASK_ID)
+    }
+
+    /// Empty where the upstream agent names no context.
+    pub fn context_id(&self) -> RawText<'_> {
+        self.text(CONTEXT_ID)
+    }
+
+    fn text(&self, tag: u8) -> RawText<'_> {
+        RawText::known(PackedFields(&self.packed).first(tag).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_come_back_as_they_were_kept() {
+        let ids = UpstreamIds::new(RawText::known(b"task"), RawText::known(b"context"));
+        assert_eq!(UpstreamIds::read(ids.packed().to_vec()), Some(ids.clone()));
+        assert_eq!((ids.task_id().raw(), ids.context_id().raw()), (&b"task"[..], &b"context"[..]));
+        assert_eq!(UpstreamIds::read(Vec::new()), None);
+    }
+}

@@ -1,0 +1,17 @@
+//! Remote A2A agents behind this server: a message is sent to the upstream agent, and what it
+//! answers becomes events of a local task.
+//!
+//! Invariants: each message makes one upstream call, and each task has one upstream stream, however
+//! many subscribers it has. An upstream id never reaches a client, and a local id never reaches the
+//! upstream agent. Nothing here opens a socket: `net` brings the transport and runs the futures.
+
+mod answer;
+mod card;
+mod fault;
+mod ids;
+mod message;
+mod relay;
+
+pub use card::profile_of;
+pub use fault::fault_of;
+pub use relay::{cancel, relay};

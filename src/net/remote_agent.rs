@@ -1,0 +1,95 @@
+//! Agents of other servers: the gateway's futures over the client's transport.
+//!
+//! A worker has connections of its own to each upstream agent, since a connection belongs to the
+//! runtime that opened it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, ThreadId},
+};
+
+use super::{
+    HttpClient, HttpClientError, HttpClientOptions,
+    async_agent::{run_future, start_future},
+};
+use crate::{
+    agent::{Agent, CancelRequest, Deferred, Turn},
+    client::{Client, ClientBuilder, ClientError},
+    gateway,
+};
+
+/// An agent that passes its messages to a remote A2A agent.
+///
+/// Each message becomes one call of the upstream agent, and its answer a task of this server, or a
+/// direct message. It runs under [`Server`](super::Server) only.
+pub struct RemoteAgent {
+    upstream: Arc<Upstream>,
+}
+
+/// The upstream agent, and a client of it for each worker.
+struct Upstream {
+    url: String,
+    builder: ClientBuilder,
+    options: HttpClientOptions,
+    clients: Mutex<HashMap<ThreadId, Client<HttpClient>>>,
+}
+
+impl RemoteAgent {
+    /// The agent at `url`: its origin, or the URL of its card. Nothing is requested before the
+    /// first message.
+    ///
+    /// # Errors
+    /// [`HttpClientError`]: no client can be made with these options.
+    pub fn new(
+        url: impl Into<String>,
+        builder: ClientBuilder,
+        options: HttpClientOptions,
+    ) -> Result<RemoteAgent, HttpClientError> {
+        HttpClient::new(options.clone())?;
+        let upstream = Upstream { url: url.into(), builder, options, clients: Mutex::default() };
+        Ok(RemoteAgent { upstream: Arc::new(upstream) })
+    }
+}
+
+impl Upstream {
+    /// The client of the worker, which reads the card first if it has not yet.
+    async fn client(&self) -> Result<Client<HttpClient>, ClientError> {
+        let worker = thread::current().id();
+        if let Some(client) = self.clients().get(&worker) {
+            return Ok(client.clone());
+        }
+        let transport = HttpClient::new(self.options.clone())?;
+        let client = self.builder.clone().discover_over(transport, &self.url).await?;
+        Ok(self.clients().entry(worker).or_insert(client).clone())
+    }
+
+    fn clients(&self) -> MutexGuard<'_, HashMap<ThreadId, Client<HttpClient>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Agent for RemoteAgent {
+    fn start(&self, turn: Turn<'_>) {
+        let upstream = Arc::clone(&self.upstream);
+        start_future(turn, |deferred: Deferred| async move {
+            match upstream.client().await {
+                Ok(client) => gateway::relay(&client, deferred).await,
+                Err(error) => deferred.refuse(gateway::fault_of(&error)),
+            }
+        });
+    }
+
+    fn cancel(&self, cancel: CancelRequest<'_>) {
+        let agent = cancel.request.scope.agent;
+        // Without room for the call the server tells the client.
+        let Ok(deferred) = cancel.defer() else { return };
+        let upstream = Arc::clone(&self.upstream);
+        run_future(agent, async move {
+            match upstream.client().await {
+                Ok(client) => gateway::cancel(&client, deferred).await,
+                Err(error) => deferred.refuse(gateway::fault_of(&error).message().to_owned()),
+            }
+        });
+    }
+}
