@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// A protocol binding that a card can list (A2A 1.0 §4.4.6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Binding {
     /// JSON-RPC over HTTP.
     JsonRpc,

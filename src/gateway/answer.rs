@@ -3,7 +3,9 @@
 use crate::{
     agent::{Closed, Job},
     client::{EventKind, StreamEvent},
-    model::{ArtifactView, MessageBuf, Role, TaskEvent, TaskState, TaskView, pack},
+    model::{
+        ArtifactView, Message, MessageBuf, RawText, Role, TaskEvent, TaskState, TaskView, pack,
+    },
 };
 
 use super::message::without_ids;
@@ -25,17 +27,20 @@ pub fn publish(job: &mut Job, event: &StreamEvent<'_>) -> Result<(), Closed> {
     }
 }
 
-/// Publishes the task with which a stream begins, or which is the whole answer.
+/// Publishes what the upstream task has and the local one has not: a stream begins with the whole
+/// task, and one without streams is read again and again.
 fn publish_task(job: &mut Job, task: TaskView<'_>) -> Result<(), Closed> {
+    let mut known = Known::default();
+    job.read(&mut |local| known = Known::of(local, task));
     let status = task.status();
-    let last = status.message.map(|message| message.message_id());
-    for message in task.history(None).filter(|message| message.role() == Role::Agent) {
-        if Some(message.message_id()) != last && !is_known(job, message.message_id().raw()) {
-            job.status(TaskState::Working, Some(&without_ids(message)))?;
-        }
+    for message in agent_messages(task).zip(&known.messages).filter(|(_, known)| !**known) {
+        job.status(TaskState::Working, Some(&without_ids(message.0)))?;
     }
-    for artifact in task.artifacts() {
+    for (artifact, _) in task.artifacts().zip(&known.artifacts).filter(|(_, known)| !**known) {
         publish_artifact(job, &artifact)?;
+    }
+    if known.status {
+        return Ok(());
     }
     publish_change(
         job,
@@ -48,13 +53,45 @@ fn publish_task(job: &mut Job, task: TaskView<'_>) -> Result<(), Closed> {
     )
 }
 
-/// Whether the local task has a message with this id already.
-fn is_known(job: &Job, id: &[u8]) -> bool {
-    let mut is_known = false;
-    job.read(&mut |task| {
-        is_known = task.history(None).any(|message| message.message_id().raw() == id);
-    });
-    is_known
+/// What of an upstream task its local one has already.
+#[derive(Default)]
+struct Known {
+    /// For each of [`agent_messages`].
+    messages: Vec<bool>,
+    /// For each artifact: the same, whole.
+    artifacts: Vec<bool>,
+    status: bool,
+}
+
+impl Known {
+    fn of(local: TaskView<'_>, task: TaskView<'_>) -> Known {
+        let has_message = |id: RawText<'_>| {
+            let mut said = local.history(None).chain(local.status().message);
+            said.any(|message| message.message_id() == id)
+        };
+        let has_artifact = |artifact: &ArtifactView<'_>| {
+            let id = artifact.head().artifact_id();
+            let own = local.artifacts().find(|own| own.head().artifact_id() == id);
+            own.is_some_and(|own| own.fields().eq(artifact.fields()))
+        };
+        let (own, status) = (local.status(), task.status());
+        let id = |message: Option<Message<'_>>| {
+            message.map(|message| message.message_id().raw().to_vec())
+        };
+        Known {
+            messages: agent_messages(task).map(|said| has_message(said.message_id())).collect(),
+            artifacts: task.artifacts().map(|artifact| has_artifact(&artifact)).collect(),
+            status: own.state == status.state && id(own.message) == id(status.message),
+        }
+    }
+}
+
+/// What the agent has said before its current status.
+fn agent_messages(task: TaskView<'_>) -> impl Iterator<Item = Message<'_>> {
+    let last = task.status().message.map(|message| message.message_id());
+    let of_agent = |message: &Message<'_>| message.role() == Role::Agent;
+    let is_before = move |message: &Message<'_>| Some(message.message_id()) != last;
+    task.history(None).filter(of_agent).filter(is_before)
 }
 
 fn publish_artifact(job: &mut Job, whole: &ArtifactView<'_>) -> Result<(), Closed> {

@@ -21,6 +21,7 @@ pub fn fault_of(error: &ClientError) -> Fault {
         }
         _ => (FaultKind::InvalidAgentResponse, format!("the upstream call failed: {error}")),
     };
-    let retry_s = error.retry_after_ms.map(|ms| u32::try_from(ms.div_ceil(1000)).unwrap_or(u32::MAX));
+    let retry_s =
+        error.retry_after_ms.map(|ms| u32::try_from(ms.div_ceil(1000)).unwrap_or(u32::MAX));
     Fault { retry_s, ..Fault::because(kind, detail) }
 }

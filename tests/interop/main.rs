@@ -23,6 +23,7 @@ mod credentials;
 mod dialects;
 mod errors;
 mod expect;
+mod gateway;
 mod grpc;
 mod h2;
 mod http;

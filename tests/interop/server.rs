@@ -35,6 +35,22 @@ impl Server {
         Server { binary, place }
     }
 
+    /// A gateway in front of a server, whose agent it calls in this version over this transport.
+    pub fn relaying(upstream: &Server, version: &str, transport: &str) -> Server {
+        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join(format!("gateway-{version}-{}.toml", transport.replace('+', "-")));
+        let agent = format!(
+            "[agents.relayed.upstream]\nurl = \"http://{}\"\nversion = \"{version}\"\n\
+             transports = [\"{transport}\"]\n",
+            upstream.place.addr
+        );
+        std::fs::write(&file, agent).unwrap();
+        let binary = Binary::start(&["--no-push", "--config", file.to_str().unwrap()]);
+        let place = Place { addr: binary.addr(), trust: None, authority: None };
+        Server { binary, place }
+    }
+
     /// One that speaks TLS and nothing else; the name is that of the scenario.
     pub fn secure(name: &str, flags: &[&str]) -> Server {
         let authority = Authority::new(&format!("scenario-{name}"));

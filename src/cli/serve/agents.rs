@@ -4,14 +4,13 @@ use std::{path::Path, sync::Arc};
 
 use peregrine::{
     agent::{Agent, Profile, echo::Echo},
-    client::{ClientBuilder, ProtocolVersion},
     gateway::profile_of,
-    net::{BlockingClient, HttpClient, HttpClientError, HttpClientOptions, RemoteAgent},
+    net::{BlockingClient, HttpClient, HttpClientError, RemoteAgent},
 };
 
 use super::{
     super::warn,
-    config::{AgentSpec, Program},
+    config::{AgentSpec, Program, RemoteSpec},
 };
 
 /// An agent, what its card says, and what it was made of.
@@ -45,7 +44,7 @@ fn load_one(spec: &AgentSpec) -> Result<Loaded, String> {
     let mut loaded = match &spec.program {
         Program::Echo => echo(),
         Program::Script(file) => script(file)?,
-        Program::Remote(url) => remote(url, spec.name.as_deref())?,
+        Program::Remote(spec_of) => remote(spec_of, spec.name.as_deref())?,
     };
     if let Some(name) = &spec.name {
         loaded.profile.name.clone_from(name);
@@ -60,24 +59,23 @@ fn echo() -> Loaded {
 
 /// An agent of another server. Its card is read now; one that cannot be reached is served with a
 /// card that says its name alone.
-fn remote(url: &str, name: Option<&str>) -> Result<Loaded, String> {
-    let builder = ClientBuilder::new().floor(ProtocolVersion::V0_1);
-    let options = HttpClientOptions::default();
+fn remote(spec: &RemoteSpec, name: Option<&str>) -> Result<Loaded, String> {
+    let (builder, options) = spec.client();
     let wrong = |error: HttpClientError| error.to_string();
     let transport = HttpClient::new(options.clone()).map_err(wrong)?;
-    let profile = match BlockingClient::build(builder.clone(), transport, url) {
+    let profile = match BlockingClient::build(builder.clone(), transport, &spec.url) {
         Ok(client) => {
             let card = client.card();
             let name = name.map_or_else(|| path_name(&card.name), str::to_owned);
             profile_of(&name, &card)
         }
         Err(error) => {
-            warn(&format!("the card of the upstream agent {url} cannot be read: {error}"));
+            warn(&format!("the card of the upstream agent {} cannot be read: {error}", spec.url));
             Profile::new(name.unwrap_or("remote"), "A remote A2A agent.")
         }
     };
-    let agent = RemoteAgent::new(url, builder, options).map_err(wrong)?;
-    Ok(Loaded { profile, agent: Arc::new(agent), made_of: format!("a2a {url}") })
+    let agent = RemoteAgent::new(spec.url.as_str(), builder, options).map_err(wrong)?;
+    Ok(Loaded { profile, agent: Arc::new(agent), made_of: spec.made_of() })
 }
 
 /// The name of an agent as a segment of paths: what is not allowed there becomes a hyphen.

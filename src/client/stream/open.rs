@@ -160,7 +160,8 @@ impl<T: Transport> ClientStream<T> {
     /// Notes which task the message was for: no other one is its answer.
     fn name_task(&mut self) {
         let call = self.opening.as_ref().map(|opening| &opening.call);
-        if let Some(OpeningCall::Send { request, .. } | OpeningCall::SendAndPoll { request, .. }) = call
+        if let Some(OpeningCall::Send { request, .. } | OpeningCall::SendAndPoll { request, .. }) =
+            call
             && !self.endpoint.makes_task_each_time()
         {
             self.task.named.extend_from_slice(request.task().unwrap_or_default().raw());

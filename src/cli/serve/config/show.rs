@@ -67,7 +67,9 @@ pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String
                     Some(Program::Script(file)) => {
                         shown.row("script", &quoted(&file.display().to_string()), source);
                     }
-                    Some(Program::Remote(url)) => shown.row("upstream", &quoted(url), source),
+                    Some(Program::Remote(remote)) => {
+                        shown.row("upstream.url", &quoted(&remote.url), source);
+                    }
                     Some(Program::Echo) | None => shown.row("kind", "\"echo\"", source),
                 }
                 for (name, (value, source)) in &built_in {

@@ -7,6 +7,7 @@ use peregrine::{engine::BuildError, limits::Unit};
 use super::{
     super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, hint, key},
     cards::{self, CardOverrides},
+    remote::{self, RemoteSpec},
 };
 
 const KIND: Shape = Shape::Choice(&["echo", "script"]);
@@ -14,7 +15,7 @@ const KIND: Shape = Shape::Choice(&["echo", "script"]);
 const KEYS: &[Key] = &[
     key("kind", KIND, "", "What it is: echo or script; script where there is one").live(),
     key("script", Shape::Path, "", "The file of a script agent, see docs/guide/script.md").live(),
-    key("upstream", Shape::Text, "", "URL of the remote A2A agent that answers for it").live(),
+    key("upstream", Shape::Section(remote::keys), "", "The remote A2A agent that answers").live(),
     key("description", Shape::Text, "", "One paragraph for humans").live(),
     key("version", Shape::Text, "", "Version of the agent; that of the server unless it is said")
         .live(),
@@ -96,8 +97,8 @@ pub enum Program {
     Echo,
     /// What this file says.
     Script(PathBuf),
-    /// The remote A2A agent at this URL.
-    Remote(String),
+    /// A remote A2A agent.
+    Remote(RemoteSpec),
 }
 
 /// The agents, the default one first.
@@ -125,14 +126,20 @@ pub fn read(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
 }
 
 fn of_file(name: &str, section: &ConfigSection) -> Result<AgentSpec, Wrong> {
-    let (script, upstream) = (section.path("script"), section.text("upstream"));
+    let remote = section.section("upstream").map(RemoteSpec::read).transpose()?;
+    let script = section.path("script");
     let program = match (section.text("kind"), script) {
-        (None, None) if upstream.is_some() => Program::Remote(upstream.unwrap_or_default().to_owned()),
+        (None, None) if remote.is_some() => remote.map_or(Program::Echo, Program::Remote),
+        (_, _) if remote.is_some() => {
+            return Err(section.wrong("upstream", "is for an agent without kind and script"));
+        }
         (Some("script") | None, Some(file)) => Program::Script(file),
         (Some("script"), None) => {
             return Err(section.wrong("script", "is missing: the agent kind script needs a file"));
         }
-        (None, None) => return Err(section.wrong("kind", "is missing; it is echo or script")),
+        (None, None) => {
+            return Err(section.wrong("kind", "is missing: an agent has kind, script or upstream"));
+        }
         (Some(_), Some(_)) => {
             return Err(section.wrong("script", "is for the agent kind script alone"));
         }
@@ -157,7 +164,7 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
             ("echo", Some(_)) => return Err(wrong("the agent kind echo takes no argument".into())),
             ("script", Some(file)) if !file.is_empty() => Program::Script(PathBuf::from(file)),
             ("script", _) => return Err(wrong("the agent kind script needs a file".into())),
-            ("a2a", Some(url)) if !url.is_empty() => Program::Remote(url.to_owned()),
+            ("a2a", Some(url)) if !url.is_empty() => Program::Remote(RemoteSpec::at(url)),
             ("a2a", _) => return Err(wrong("the agent kind a2a needs a URL".into())),
             (kind, _) => {
                 let kinds = "kinds: echo, script:FILE, a2a:URL";

@@ -12,6 +12,7 @@ mod logs;
 mod mounts;
 mod push;
 mod quotas;
+mod remote;
 mod server;
 mod tls;
 mod traces;
@@ -29,6 +30,7 @@ use super::tree::{ConfigSection, Wrong};
 pub use agents::{AgentSpec, Program};
 pub use auth::check_known;
 pub use logs::Logs;
+pub use remote::RemoteSpec;
 pub use server::KEYS;
 pub use tls::TlsFiles;
 

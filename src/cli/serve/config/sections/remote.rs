@@ -1,0 +1,178 @@
+//! `[agents.NAME.upstream]`: the remote A2A agent that answers for an agent.
+
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use peregrine::{
+    client::{
+        Binding, CallOptions, ClientBuilder, ProtocolVersion,
+        credentials::{Credentials, Secret},
+    },
+    limits::Unit,
+    net::HttpClientOptions,
+};
+
+use super::super::tree::{ConfigSection, Key, Shape, Wrong, key};
+
+/// Milliseconds for an upstream call until its answer begins, where the configuration has none.
+const CALL_MS: u64 = 120_000;
+
+const KEYS: &[Key] = &[
+    key("url", Shape::Text, "", "URL of the agent: its origin, or that of its card").live(),
+    key(
+        "transports",
+        Shape::Texts,
+        "[]",
+        "Its bindings in order of preference: jsonrpc, http+json, grpc, websocket; its card's \
+         order unless said",
+    )
+    .live(),
+    key("version", Shape::Text, "", "The A2A version to speak with it: 1.0, 0.3 or 0.1").live(),
+    key(
+        "version_min",
+        Shape::Text,
+        "0.1",
+        "The oldest A2A version to speak with it; an agent with older ones alone is not called",
+    )
+    .live(),
+    key("tenant", Shape::Text, "", "The tenant to call there").live(),
+    key("api_key", Shape::Text, "", "API key for it; better ${VARIABLE} than itself")
+        .live()
+        .secret(),
+    key("bearer", Shape::Text, "", "Bearer token for it; better ${VARIABLE} than itself")
+        .live()
+        .secret(),
+    key("basic", Shape::Text, "", "NAME:PASSWORD for it; better ${VARIABLE} than itself")
+        .live()
+        .secret(),
+    key(
+        "call_ms",
+        Shape::Measure(Unit::Millis),
+        "120000",
+        "Milliseconds for a call of it until its answer begins",
+    )
+    .live(),
+];
+
+/// The keys of the section.
+pub fn keys() -> &'static [Key] {
+    KEYS
+}
+
+/// A remote A2A agent, and how it is called.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RemoteSpec {
+    /// Its origin, or the URL of its card.
+    pub url: String,
+    transports: Vec<Binding>,
+    version: Option<ProtocolVersion>,
+    floor: ProtocolVersion,
+    tenant: Option<String>,
+    api_key: Option<String>,
+    bearer: Option<String>,
+    basic: Option<(String, String)>,
+    call_ms: u64,
+}
+
+/// Without secrets.
+impl fmt::Debug for RemoteSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteSpec").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl RemoteSpec {
+    /// The agent at a URL, called as its card says.
+    pub fn at(url: &str) -> RemoteSpec {
+        RemoteSpec {
+            url: url.to_owned(),
+            transports: Vec::new(),
+            version: None,
+            floor: ProtocolVersion::V0_1,
+            tenant: None,
+            api_key: None,
+            bearer: None,
+            basic: None,
+            call_ms: CALL_MS,
+        }
+    }
+
+    /// What the section says.
+    ///
+    /// # Errors
+    /// [`Wrong`].
+    pub fn read(section: &ConfigSection) -> Result<RemoteSpec, Wrong> {
+        let url = section.text("url").filter(|url| !url.is_empty());
+        let url = url.ok_or_else(|| section.wrong("url", "is missing"))?;
+        let own = |name| section.text(name).map(str::to_owned);
+        let basic = own("basic").map(|pair| {
+            let pair = pair.split_once(':').map(|(name, password)| (name.into(), password.into()));
+            pair.ok_or_else(|| section.wrong("basic", "must be NAME:PASSWORD"))
+        });
+        let call_ms = section.whole("call_ms").unwrap_or(CALL_MS);
+        Ok(RemoteSpec {
+            transports: transports(section)?,
+            version: version(section, "version")?,
+            floor: version(section, "version_min")?.unwrap_or(ProtocolVersion::V0_1),
+            tenant: own("tenant"),
+            api_key: own("api_key"),
+            bearer: own("bearer"),
+            basic: basic.transpose()?,
+            call_ms,
+            ..RemoteSpec::at(url)
+        })
+    }
+
+    /// Two agents with the same text are called in the same way. It shows no secret.
+    pub fn made_of(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        format!("a2a {} {:x}", self.url, hasher.finish())
+    }
+
+    /// What a client of it is made of.
+    pub fn client(&self) -> (ClientBuilder, HttpClientOptions) {
+        let secret = |text: &String| Secret::new(text.as_str());
+        let credentials = Credentials {
+            api_key: self.api_key.as_ref().map(secret),
+            bearer: self.bearer.as_ref().map(secret),
+            basic: self.basic.as_ref().map(|(name, word)| (name.clone(), secret(word))),
+            ..Credentials::default()
+        };
+        let mut builder = ClientBuilder::new()
+            .transports(self.transports.iter().copied())
+            .floor(self.floor)
+            .credentials(credentials);
+        if let Some(version) = self.version {
+            builder = builder.version(version);
+        }
+        if let Some(tenant) = &self.tenant {
+            builder = builder.tenant(tenant.as_str());
+        }
+        let call_ms = self.call_ms;
+        let options = CallOptions { call_ms, ..Default::default() };
+        (builder.options(options), HttpClientOptions::default())
+    }
+}
+
+fn transports(section: &ConfigSection) -> Result<Vec<Binding>, Wrong> {
+    let items = section.texts("transports").unwrap_or_default();
+    let of = |(index, word): (usize, &str)| {
+        let known = Binding::ALL.into_iter().find(|binding| binding.word() == word);
+        known.ok_or_else(|| {
+            let all = Binding::ALL.map(Binding::word).join(", ");
+            section.wrong_item("transports", index, format!("{word:?} is none of {all}"))
+        })
+    };
+    items.iter().map(|item| item.text.as_str()).enumerate().map(of).collect()
+}
+
+fn version(section: &ConfigSection, name: &str) -> Result<Option<ProtocolVersion>, Wrong> {
+    let Some(text) = section.text(name) else { return Ok(None) };
+    let version = ProtocolVersion::parse(text).filter(|version| version.generation().is_some());
+    version
+        .map(Some)
+        .ok_or_else(|| section.wrong(name, format!("{text:?} is none of 1.0, 0.3, 0.2 and 0.1")))
+}

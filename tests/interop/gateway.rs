@@ -1,0 +1,127 @@
+//! A relayed agent beside the agent itself: each client sees the same of both.
+
+use std::{cell::Cell, collections::HashMap, fmt::Write as _};
+
+use super::{
+    canon::Numbered,
+    link::{Client, Target},
+    message_spec::{MessageSpec, say},
+    server::Server,
+    variants::{OBSERVER, Variant, every_way},
+};
+
+/// The debug form of what a client saw, with a number for each id: ids of two servers differ, and
+/// those of a message may be made of its task's.
+#[derive(Default)]
+struct Plain {
+    ids: HashMap<String, usize>,
+    text: String,
+}
+
+impl Plain {
+    fn add(&mut self, seen: &impl std::fmt::Debug) {
+        let seen = format!("{seen:#?}");
+        for piece in seen.split_inclusive('"') {
+            let uuid =
+                piece.get(..36).filter(|uuid| uuid.bytes().filter(|b| *b == b'-').count() == 4);
+            match uuid {
+                None => self.text.push_str(piece),
+                // The script calls its messages after the task that it has.
+                Some(_) if piece[36..].starts_with('-') => {
+                    let _ = write!(self.text, "<message>{}", &piece[36..]);
+                }
+                Some(uuid) => {
+                    let next = self.ids.len();
+                    let number = *self.ids.entry(uuid.to_owned()).or_insert(next);
+                    let _ = write!(self.text, "<{number}>{}", &piece[36..]);
+                }
+            }
+        }
+    }
+}
+
+/// What a client sees of an agent: calls, streams and refusals, in one text.
+fn seen_by(client: &mut Client, label: &str) -> String {
+    let mut plain = Plain::default();
+    // The same ids on both sides; a task of 0.1 is called after its message.
+    let next = Cell::new(0);
+    let fresh = |text: &str| {
+        next.set(next.get() + 1);
+        MessageSpec { id: format!("{label}-{}", next.get()), ..say(text) }
+    };
+    for text in ["done", "ping", "refuse", "fail", "slow", "no such scenario"] {
+        if let Ok(answer) = client.send(&fresh(text)) {
+            plain.add(&answer);
+        }
+        let stream: Vec<Numbered> =
+            client.stream(&fresh(text)).map(|s| s.rest()).unwrap_or_default();
+        plain.add(&stream);
+    }
+    // 0.1 has no end of a stream at auth-required.
+    plain.add(&client.send(&fresh("sign in")));
+    // A task that asks, and goes on with the next message.
+    let asked = client.send(&fresh("ask")).expect("an answer").task();
+    plain.add(&asked);
+    let stream = client.stream(&fresh("done").to(&asked)).expect("a stream").rest();
+    plain.add(&stream);
+    let target: Target = client.target(&asked);
+    plain.add(&client.get(&target));
+    plain.add(&client.cancel(&target).err());
+    // A task that runs, is followed and canceled.
+    if client.variant.can_return_at_once() {
+        let held = client.send(&fresh("hold").at_once()).expect("an answer").task();
+        let target = client.target(&held);
+        let stream = client.subscribe(&target);
+        plain.add(&client.cancel(&target));
+        plain.add(&stream.map(|stream| stream.rest()).unwrap_or_default());
+    }
+    plain.text
+}
+
+/// The versions and transports in which an upstream agent is called.
+const UPSTREAMS: [(&str, &str); 6] = [
+    ("1.0", "jsonrpc"),
+    ("1.0", "http+json"),
+    ("1.0", "grpc"),
+    ("0.3", "jsonrpc"),
+    ("0.3", "http+json"),
+    ("0.3", "grpc"),
+];
+
+/// Compares what clients see of an agent with what they see of it through a gateway.
+fn compare(upstreams: &[(&str, &str)], clients: impl Iterator<Item = Variant> + Clone) {
+    let upstream = Server::start();
+    for (version, transport) in upstreams {
+        let gateway = Server::relaying(&upstream, version, transport);
+        for variant in clients.clone() {
+            let label = format!("{version}-{transport}-{variant:?}");
+            let direct = seen_by(&mut upstream.client(variant), &label);
+            let relayed = seen_by(&mut gateway.client(variant), &label);
+            let differs = direct.lines().zip(relayed.lines()).position(|(one, other)| one != other);
+            let around = |text: &str, at: usize| {
+                text.lines().skip(at.saturating_sub(12)).take(24).collect::<Vec<_>>().join("\n")
+            };
+            if let Some(at) = differs {
+                let (direct, relayed) = (around(&direct, at), around(&relayed, at));
+                panic!("{label}\ndirect:\n{direct}\nrelayed:\n{relayed}");
+            }
+            assert_eq!(direct.lines().count(), relayed.lines().count(), "{label}");
+        }
+    }
+}
+
+#[test]
+fn each_client_sees_a_relayed_agent_as_the_agent_itself() {
+    compare(&UPSTREAMS[..1], every_way());
+}
+
+#[test]
+fn an_agent_is_relayed_over_each_of_its_interfaces() {
+    compare(&UPSTREAMS[1..], std::iter::once(OBSERVER));
+}
+
+#[test]
+#[ignore = "a minute; the nightly run has it"]
+fn each_client_sees_the_same_over_each_interface() {
+    compare(&UPSTREAMS[1..], every_way());
+}
