@@ -12,6 +12,7 @@ use super::{
     credentials::{Credentials, TokenCache, check_fields, plan},
     discover::{self, Discovery},
     endpoint::AgentEndpoint,
+    outgoing_terms::OutgoingTerms,
     retry::Backoff,
     scratch::Stash,
 };
@@ -250,7 +251,7 @@ impl ClientBuilder {
             // The one that was given is used, or was of no use.
             built: ClientBuilder { known: None, ..self },
         };
-        Ok(Client { inner: Arc::new(inner), trace: None })
+        Ok(Client { inner: Arc::new(inner), terms: OutgoingTerms::default() })
     }
 
     /// What cards are requested with.

@@ -14,12 +14,13 @@ use crate::{
 
 use super::{
     Answer, ClientBuilder, ClientError, ClientErrorKind, KnownCard, ListTasks, SendRequest,
-    TaskAddress, TraceParent, Transport,
+    TaskAddress, Transport,
     card::{AgentCard, ChosenInterface, check_signed, next_version},
     credentials::TokenCache,
     endpoint::AgentEndpoint,
     exchange::Written,
     format::WrittenCall,
+    outgoing_terms::OutgoingTerms,
     request::two,
     scratch::{CallBuffers, Stash},
     websocket::IdleSessions,
@@ -38,13 +39,13 @@ type MakeCall<'m> =
 /// interface.
 pub struct Client<T: Transport> {
     pub(super) inner: Arc<SharedClient<T>>,
-    /// The trace that its calls belong to; see `with_traceparent`.
-    pub(super) trace: Option<TraceParent>,
+    /// What its calls pass on; see [`Client::within`] and [`Client::with_traceparent`].
+    pub(super) terms: OutgoingTerms,
 }
 
 impl<T: Transport> Clone for Client<T> {
     fn clone(&self) -> Client<T> {
-        Client { inner: Arc::clone(&self.inner), trace: self.trace }
+        Client { inner: Arc::clone(&self.inner), terms: self.terms }
     }
 }
 
@@ -80,8 +81,10 @@ impl<T: Transport> SharedClient<T> {
     }
 
     /// Until when a call that begins now may take.
-    pub(super) fn due_ms(&self) -> u64 {
-        self.transport.mono_ms().saturating_add(self.built.options.call_ms)
+    pub(super) fn due_ms(&self, terms: &OutgoingTerms) -> u64 {
+        let call_ms = self.built.options.call_ms;
+        let left_ms = terms.left_ms(self.transport.now().unix_ms).unwrap_or(call_ms);
+        self.transport.mono_ms().saturating_add(call_ms.min(left_ms))
     }
 
     /// Writes a call for an endpoint.
@@ -102,13 +105,9 @@ impl<T: Transport> SharedClient<T> {
 
     /// Makes a call, over another interface once more if the server says that it does not speak the
     /// version and names another one.
-    async fn run(
-        &self,
-        trace: Option<TraceParent>,
-        make: &MakeCall<'_>,
-    ) -> Result<Answer, ClientError> {
+    async fn run(&self, terms: OutgoingTerms, make: &MakeCall<'_>) -> Result<Answer, ClientError> {
         let mut scratch = self.stash.take();
-        scratch.trace = trace;
+        scratch.terms = terms;
         let mut endpoint = self.endpoint();
         let mut has_changed = false;
         let answered = loop {
@@ -160,11 +159,11 @@ impl<T: Transport> Client<T> {
     pub async fn send(&self, request: &SendRequest) -> Result<Answer, ClientError> {
         self.inner.check_push(request.has_push())?;
         let id = uuid(self.inner.transport.random());
-        let trace = request.trace().or(self.trace);
+        let terms = request.terms().or(self.terms);
         let make = |packed: &mut Vec<u8>, write: &mut WriteCall<'_>| {
             write(&request.call(false, &id, packed))
         };
-        let answer = self.inner.run(trace, &make).await?;
+        let answer = self.inner.run(terms, &make).await?;
         match (request.task(), answer.task_id()) {
             (Some(asked), Some(answered)) if asked != answered => self.inner.about_other(answer),
             (_, _) => Ok(answer),
@@ -183,7 +182,7 @@ impl<T: Transport> Client<T> {
     ) -> Result<Answer, ClientError> {
         let task = task.into();
         self.inner
-            .run(self.trace, &|packed, write| {
+            .run(self.terms, &|packed, write| {
                 let (id, context_id) = task.raw(packed);
                 write(&OutgoingCall::Get(Get { id, context_id, history, wait: None }))
             })
@@ -197,7 +196,7 @@ impl<T: Transport> Client<T> {
     /// [`ClientError`]; `NotExpressible` where the version has none in this binding, as 0.3 over
     /// JSON-RPC.
     pub async fn list_tasks(&self, list: &ListTasks) -> Result<Answer, ClientError> {
-        self.inner.run(self.trace, &|packed, write| write(&list.call(packed))).await
+        self.inner.run(self.terms, &|packed, write| write(&list.call(packed))).await
     }
 
     /// Cancels a task (A2A 1.0 §3.1.5) and gives it as it is then.
@@ -212,7 +211,7 @@ impl<T: Transport> Client<T> {
     ) -> Result<Answer, ClientError> {
         let task = task.into();
         self.inner
-            .run(self.trace, &|packed, write| {
+            .run(self.terms, &|packed, write| {
                 let (id, context_id) = task.raw(packed);
                 write(&OutgoingCall::Cancel(Target { context_id, ..target(id, metadata) }))
             })
@@ -228,7 +227,7 @@ impl<T: Transport> Client<T> {
     pub async fn set_push_config(&self, config: &PushConfigBuf) -> Result<Answer, ClientError> {
         self.inner.check_push(true)?;
         let call = OutgoingCall::Push(PushCall::Set(config.view()));
-        self.inner.run(self.trace, &|_, write| write(&call)).await
+        self.inner.run(self.terms, &|_, write| write(&call)).await
     }
 
     /// Reads a push configuration (A2A 1.0 §3.1.8). Without an id, which 1.0 demands, the one that
@@ -286,7 +285,7 @@ impl<T: Transport> Client<T> {
         call: &(dyn for<'p> Fn(&'p mut Vec<u8>) -> PushCall<'p> + Sync),
     ) -> Result<Answer, ClientError> {
         self.inner.check_push(true)?;
-        self.inner.run(self.trace, &|packed, write| write(&OutgoingCall::Push(call(packed)))).await
+        self.inner.run(self.terms, &|packed, write| write(&OutgoingCall::Push(call(packed)))).await
     }
 
     /// Reads the card for callers who say who they are (A2A 1.0 §3.1.11), which from then on is
@@ -300,7 +299,7 @@ impl<T: Transport> Client<T> {
             return Err(not_declared("extended card"));
         }
         let answer =
-            self.inner.run(self.trace, &|_, write| write(&OutgoingCall::ExtendedCard)).await?;
+            self.inner.run(self.terms, &|_, write| write(&OutgoingCall::ExtendedCard)).await?;
         let json = answer.card().map_or(&b""[..], JsonObject::raw);
         let built = &self.inner.built;
         let card = Arc::new(AgentCard::read_within(json, built.limits.card_bytes_max)?);

@@ -10,6 +10,7 @@ use super::{
     card::ChosenInterface,
     credentials::{CredentialPlan, CredentialsError},
     format::{Format, WrittenCall},
+    outgoing_terms::OutgoingTerms,
 };
 
 /// The metadata of gRPC that names the tenant beside the message.
@@ -74,16 +75,17 @@ impl AgentEndpoint {
     }
 
     /// Writes the fields of a call but for a token. `after`: the last event that a subscriber has
-    /// seen; `trace`: the one that the call belongs to, whatever the other fields say.
+    /// seen; `terms` at `unix_ms`: what the call passes on, whatever the other fields say of the trace.
     pub fn write_fields(
         &self,
         call: &WrittenCall,
         after: Option<u64>,
-        trace: Option<&TraceParent>,
+        (terms, unix_ms): (&OutgoingTerms, u64),
         plan: &CredentialPlan,
         fields: &mut FieldLinesBuf,
     ) {
         fields.clear();
+        let trace = terms.trace.as_ref();
         extend_beside(trace, fields, self.fields.get());
         if let Some(media) = call.content_type {
             fields.push("Content-Type", media);
@@ -107,9 +109,7 @@ impl AgentEndpoint {
             fields.push(name, &after.to_string());
         }
         extend_beside(trace, fields, plan.fields());
-        if let Some(trace) = trace {
-            fields.push(TraceParent::FIELD, trace.as_str());
-        }
+        terms.write(unix_ms, is_grpc, fields);
     }
 
     /// Path and query of a call.

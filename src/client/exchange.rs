@@ -21,6 +21,7 @@ use super::{
     credentials::{CredentialPlan, CredentialsError, HeldToken},
     endpoint::AgentEndpoint,
     format::ReplyHead,
+    outgoing_terms::OutgoingTerms,
     retry::{self, Failure},
     scratch::{CallBuffers, ReplyBuf},
 };
@@ -55,7 +56,7 @@ impl<T: Transport> SharedClient<T> {
         scratch: &mut CallBuffers,
     ) -> Result<(), ClientError> {
         let kind = (written.op, endpoint.interface.generation);
-        let mut attempts = self.attempts();
+        let mut attempts = self.attempts(&scratch.terms);
         loop {
             let error = match self.call_once(endpoint, written, scratch, attempts.due_ms).await {
                 Ok(()) => return Ok(()),
@@ -112,15 +113,16 @@ impl<T: Transport> SharedClient<T> {
         scratch: &mut CallBuffers,
         due_ms: u64,
     ) -> Result<T::Response, ClientError> {
-        let CallBuffers { written: call, target, fields, token, trace, .. } = scratch;
+        let CallBuffers { written: call, target, fields, token, terms, .. } = scratch;
         *token = None;
         let plan = endpoint.plan()?;
         endpoint.write_target(call, target);
         plan.add_query(target);
         let fields = match endpoint.known_fields(call, written.after) {
-            Some(known) if !plan.needs_token() && trace.is_none() => known,
+            Some(known) if !plan.needs_token() && terms.is_empty() => known,
             Some(_) | None => {
-                endpoint.write_fields(call, written.after, trace.as_ref(), plan, fields);
+                let now_ms = self.transport.now().unix_ms;
+                endpoint.write_fields(call, written.after, (terms, now_ms), plan, fields);
                 self.add_token(plan, fields, token, due_ms).await?;
                 fields.get()
             }
@@ -170,8 +172,8 @@ impl<T: Transport> SharedClient<T> {
     }
 
     /// Those of a call that begins now.
-    pub(super) fn attempts(&self) -> Attempts {
-        Attempts { failed: 0, has_new_token: false, due_ms: self.due_ms() }
+    pub(super) fn attempts(&self, terms: &OutgoingTerms) -> Attempts {
+        Attempts { failed: 0, has_new_token: false, due_ms: self.due_ms(terms) }
     }
 
     /// Counts an attempt that failed. When the call is made once more, in ms of

@@ -24,6 +24,7 @@ mod exchange;
 mod grpc;
 mod known_card;
 mod limits;
+mod outgoing_terms;
 mod request;
 mod scratch;
 mod seen;

@@ -1,12 +1,15 @@
 //! What a caller asks for, owned and reusable: a message to send, a list of tasks.
 
-use crate::model::{
-    Generation, JsonObject, JsonObjectBuf, List, Message, MessageBuf, OutgoingCall, PartsBuf,
-    PushConfigBuf, RawText, Role, Send, SendMode, TaskState, Text,
-    pack::{Packer, message_tag},
+use crate::{
+    agent::RequestInfo,
+    model::{
+        Generation, JsonObject, JsonObjectBuf, List, Message, MessageBuf, OutgoingCall, PartsBuf,
+        PushConfigBuf, RawText, Role, Send, SendMode, TaskState, Text,
+        pack::{Packer, message_tag},
+    },
 };
 
-use super::TraceParent;
+use super::{TraceParent, outgoing_terms::OutgoingTerms};
 
 /// A message to an agent, and how its answer is wanted. It can be sent any number of times; each
 /// time the message gets an id of its own, unless it has one.
@@ -25,7 +28,7 @@ pub struct SendRequest {
     output_modes: Option<Box<str>>,
     metadata: Option<JsonObjectBuf>,
     push: Option<PushConfigBuf>,
-    trace: Option<TraceParent>,
+    terms: OutgoingTerms,
 }
 
 impl SendRequest {
@@ -42,8 +45,8 @@ impl SendRequest {
     /// This message, of any author: it is sent as the client's.
     pub fn of(message: MessageBuf) -> SendRequest {
         let (at_once, history, output_modes) = (false, None, None);
-        let (metadata, push, trace) = (None, None, None);
-        SendRequest { message, at_once, history, output_modes, metadata, push, trace }
+        let (metadata, push, terms) = (None, None, OutgoingTerms::default());
+        SendRequest { message, at_once, history, output_modes, metadata, push, terms }
     }
 
     /// The task to go on with. Servers make the ids of tasks; one that does not exist is refused
@@ -115,7 +118,7 @@ impl SendRequest {
     /// [`Client::with_traceparent`](super::Client::with_traceparent).
     #[must_use]
     pub fn traceparent(mut self, trace: TraceParent) -> SendRequest {
-        self.trace = Some(trace);
+        self.terms.trace = Some(trace);
         self
     }
 
@@ -129,8 +132,15 @@ impl SendRequest {
         self.message.view().task_id().filter(|id| !id.is_empty())
     }
 
-    pub(super) fn trace(&self) -> Option<TraceParent> {
-        self.trace
+    /// Sends it on behalf of a request; see [`Client::within`](super::Client::within).
+    #[must_use]
+    pub fn within(mut self, request: &RequestInfo) -> SendRequest {
+        self.terms = self.terms.or(OutgoingTerms::of(request));
+        self
+    }
+
+    pub(super) fn terms(&self) -> OutgoingTerms {
+        self.terms
     }
 
     /// True: events go to a URL, too.

@@ -12,9 +12,10 @@ use std::{
 use crate::{http::FieldLinesBuf, model::Received};
 
 use super::{
-    ClientLimits, TraceParent,
+    ClientLimits,
     credentials::HeldToken,
     format::{FormatBuffers, WrittenCall},
+    outgoing_terms::OutgoingTerms,
 };
 
 /// Bytes of one buffer above which it is given back to the allocator.
@@ -35,8 +36,8 @@ pub(super) struct CallBuffers {
     pub fields: FieldLinesBuf,
     /// The OAuth token in it.
     pub token: Option<Arc<HeldToken>>,
-    /// The trace that the call belongs to, if it has one of its own.
-    pub trace: Option<TraceParent>,
+    /// What the call passes on of another one.
+    pub terms: OutgoingTerms,
     /// Parses the answer.
     pub buffers: FormatBuffers,
     /// Bytes of a stream of events that were read together.
@@ -136,7 +137,7 @@ impl Stash {
             target: String::new(),
             fields: FieldLinesBuf::default(),
             token: None,
-            trace: None,
+            terms: OutgoingTerms::default(),
             buffers: FormatBuffers::new(&self.limits),
             input: Vec::new(),
             said: Box::default(),
@@ -152,7 +153,7 @@ impl Stash {
         if !scratch.buffers.is_within(KEPT_BYTES_MAX) {
             scratch.buffers = FormatBuffers::new(&self.limits);
         }
-        (scratch.token, scratch.trace) = (None, None);
+        (scratch.token, scratch.terms) = (None, OutgoingTerms::default());
         scratch.said.clear();
         if !scratch.said.is_kept() {
             scratch.said = Box::default();

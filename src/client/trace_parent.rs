@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{Client, Transport};
+use super::{Client, Transport, outgoing_terms::OutgoingTerms};
 
 /// Bytes of each: two digits, 32, 16 and two, with hyphens between them.
 const BYTES: usize = 55;
@@ -63,7 +63,8 @@ impl<T: Transport> Client<T> {
     /// when the card is read again.
     #[must_use]
     pub fn with_traceparent(&self, trace: TraceParent) -> Client<T> {
-        Client { inner: Arc::clone(&self.inner), trace: Some(trace) }
+        let inner = Arc::clone(&self.inner);
+        Client { inner, terms: OutgoingTerms::of_trace(trace).or(self.terms) }
     }
 }
 

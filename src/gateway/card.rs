@@ -25,6 +25,7 @@ pub fn profile_of(name: &str, card: &AgentCard) -> Profile {
     if !card.skills.is_empty() {
         profile.skills = card.skills.iter().map(skill).collect();
     }
+    profile.fields = vec!["traceparent".to_owned()];
     profile.extensions = card.capabilities.extensions.iter().map(extension).collect();
     profile
 }

@@ -23,6 +23,7 @@ pub async fn relay<T: Transport>(client: &Client<T>, turn: Deferred) {
     if let Some(metadata) = turn.request().metadata() {
         request = request.metadata(metadata);
     }
+    let request = request.within(turn.request());
     let mut stream = match client.follow(&request).await {
         Ok(stream) => stream,
         Err(error) => return turn.refuse(fault_of(&error)),

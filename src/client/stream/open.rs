@@ -10,11 +10,12 @@ use crate::{
 
 use super::{
     super::{
-        Client, ClientError, HttpResponse, SendRequest, TraceParent, Transport,
+        Client, ClientError, HttpResponse, SendRequest, Transport,
         client::{not_declared, target},
         endpoint::AgentEndpoint,
         exchange::{Attempts, Written, explained, head_of, within},
         grpc::{self, GrpcStream},
+        outgoing_terms::OutgoingTerms,
         scratch::CallBuffers,
         seen::Seen,
     },
@@ -32,8 +33,8 @@ impl<T: Transport> Client<T> {
         self.check_streaming()?;
         self.inner.check_push(request.has_push())?;
         let id = uuid(self.inner.transport.random());
-        let trace = request.trace().or(self.trace);
-        self.open(trace, OpeningCall::Send { request: request.clone(), id }, b"").await
+        let terms = request.terms().or(self.terms);
+        self.open(terms, OpeningCall::Send { request: request.clone(), id }, b"").await
     }
 
     /// Sends a message and follows what comes of it, whether or not the agent streams: where its
@@ -48,8 +49,8 @@ impl<T: Transport> Client<T> {
         }
         self.inner.check_push(request.has_push())?;
         let (request, id) = (request.clone(), uuid(self.inner.transport.random()));
-        let trace = request.trace().or(self.trace);
-        self.open(trace, OpeningCall::SendAndPoll { request, id }, b"").await
+        let terms = request.terms().or(self.terms);
+        self.open(terms, OpeningCall::SendAndPoll { request, id }, b"").await
     }
 
     /// Follows a task that is there (A2A 1.0 §3.1.6), from the event behind number `after` where
@@ -65,7 +66,7 @@ impl<T: Transport> Client<T> {
         self.check_streaming()?;
         let mut id = Vec::new();
         Text::from(task_id).push_raw(&mut id);
-        self.open(self.trace, OpeningCall::Subscribe { after }, &id).await
+        self.open(self.terms, OpeningCall::Subscribe { after }, &id).await
     }
 
     fn check_streaming(&self) -> Result<(), ClientError> {
@@ -77,7 +78,7 @@ impl<T: Transport> Client<T> {
 
     async fn open(
         &self,
-        trace: Option<TraceParent>,
+        terms: OutgoingTerms,
         call: OpeningCall,
         id: &[u8],
     ) -> Result<ClientStream<T>, ClientError> {
@@ -89,8 +90,8 @@ impl<T: Transport> Client<T> {
         };
         let mut scratch = inner.stash.lend();
         // It stays there for all calls of the stream.
-        scratch.trace = trace;
-        let attempts = inner.attempts();
+        scratch.terms = terms;
+        let attempts = inner.attempts(&terms);
         let opening =
             OpeningStream { call, attempts, has_changed_version: false, next_ms: Some(0) };
         let artifacts_max = inner.built.limits.artifacts_max;
@@ -210,7 +211,7 @@ impl<T: Transport> ClientStream<T> {
         let inner = &self.client.inner;
         if !matches!(self.source, EventOrigin::Nowhere) {
             // There was a head in time, and the next has as much.
-            opening.attempts.due_ms = inner.due_ms();
+            opening.attempts.due_ms = inner.due_ms(&self.scratch.terms);
             self.source = EventOrigin::Nowhere;
         }
         let is_version = error.fault_kind() == Some(FaultKind::VersionNotSupported);
@@ -280,7 +281,8 @@ impl<T: Transport> ClientStream<T> {
         let call = OutgoingCall::Subscribe(aim);
         let inner = &self.client.inner;
         self.written = inner.write(&self.endpoint, &call, &mut self.scratch.written)?;
-        let (scratch, due_ms) = (&mut self.scratch, inner.due_ms());
+        let due_ms = inner.due_ms(&self.scratch.terms);
+        let scratch = &mut self.scratch;
         let opened = open_once(&self.client, &self.endpoint, self.written, scratch, due_ms);
         self.source = opened.await?;
         Ok(())

@@ -1,0 +1,83 @@
+//! What a call that is made on behalf of another one passes on of it.
+
+use crate::{agent::RequestInfo, http::FieldLinesBuf};
+
+use super::{Client, TraceParent, Transport};
+
+/// The trace, the hops and the deadline of the call on whose behalf another is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OutgoingTerms {
+    pub trace: Option<TraceParent>,
+    /// Agents that the request has come through, ours included; 0: it is made on nobody's behalf.
+    pub hops: u32,
+    /// When the caller no longer wants the answer, in ms since the Unix epoch.
+    pub deadline_unix_ms: Option<u64>,
+}
+
+impl OutgoingTerms {
+    /// What a request passes on.
+    pub fn of(request: &RequestInfo) -> OutgoingTerms {
+        OutgoingTerms {
+            trace: request.header(TraceParent::FIELD).and_then(TraceParent::parse),
+            hops: request.hops().saturating_add(1),
+            deadline_unix_ms: request.deadline_unix_ms(),
+        }
+    }
+
+    /// The same of a trace alone.
+    pub fn of_trace(trace: TraceParent) -> OutgoingTerms {
+        OutgoingTerms { trace: Some(trace), ..OutgoingTerms::default() }
+    }
+
+    /// These, and from `others` what they do not say.
+    pub fn or(self, others: OutgoingTerms) -> OutgoingTerms {
+        OutgoingTerms {
+            trace: self.trace.or(others.trace),
+            hops: self.hops.max(others.hops),
+            deadline_unix_ms: self.deadline_unix_ms.or(others.deadline_unix_ms),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == OutgoingTerms::default()
+    }
+
+    /// Milliseconds that are left at `unix_ms`.
+    pub fn left_ms(&self, unix_ms: u64) -> Option<u64> {
+        self.deadline_unix_ms.map(|deadline| deadline.saturating_sub(unix_ms))
+    }
+
+    /// Appends the fields that say it; `is_grpc`: as metadata of gRPC.
+    pub fn write(&self, unix_ms: u64, is_grpc: bool, fields: &mut FieldLinesBuf) {
+        if let Some(trace) = &self.trace {
+            fields.push(TraceParent::FIELD, trace.as_str());
+        }
+        if self.hops > 0 {
+            fields.push("A2A-Hops", &self.hops.to_string());
+        }
+        match self.left_ms(unix_ms) {
+            // gRPC over HTTP/2, "Timeout": at most eight digits.
+            Some(left_ms) if is_grpc => {
+                fields.push("grpc-timeout", &format!("{}m", left_ms.min(99_999_999)));
+            }
+            // In whole seconds, of which none is left too many.
+            Some(left_ms) => fields.push("Request-Timeout", &left_ms.div_ceil(1000).to_string()),
+            None => {}
+        }
+    }
+}
+
+impl<T: Transport> Client<T> {
+    /// The same client, whose calls are made on behalf of this request: they carry its trace, if
+    /// the agent is shown `traceparent`, the number of agents that it has come through
+    /// (`A2A-Hops`), and the time that its caller still waits (`Request-Timeout` in seconds,
+    /// `grpc-timeout`), beyond which no call lasts. Over WebSocket nothing of it is sent.
+    ///
+    /// An agent that calls others with it cannot be part of an endless loop: a server refuses a
+    /// request that has come through more than `hops_max` agents.
+    #[must_use]
+    pub fn within(&self, request: &RequestInfo) -> Client<T> {
+        let inner = std::sync::Arc::clone(&self.inner);
+        Client { inner, terms: OutgoingTerms::of(request).or(self.terms) }
+    }
+}
