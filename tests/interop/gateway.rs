@@ -1,14 +1,16 @@
 //! A relayed agent beside the agent itself: each client sees the same of both.
 
-use std::{cell::Cell, collections::HashMap, fmt::Write as _};
+use std::{cell::Cell, collections::HashMap, fmt::Write as _, net::TcpListener};
 
 use super::{
     canon::Numbered,
-    link::{Client, Target},
+    link::{Client, Filter, Target},
     message_spec::{MessageSpec, say},
+    place::Place,
     server::Server,
     variants::{OBSERVER, Variant, every_way},
 };
+use crate::support::binary::Binary;
 
 /// The debug form of what a client saw, with a number for each id: ids of two servers differ, and
 /// those of a message may be made of its task's.
@@ -124,4 +126,45 @@ fn an_agent_is_relayed_over_each_of_its_interfaces() {
 #[ignore = "a minute; the nightly run has it"]
 fn each_client_sees_the_same_over_each_interface() {
     compare(&UPSTREAMS[1..], every_way());
+}
+
+#[test]
+fn an_agent_that_calls_itself_is_refused_at_hops_max() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (at, agent) = (format!("127.0.0.1:{port}"), format!("a2a:http://127.0.0.1:{port}"));
+    let flags = ["--no-push", "--listen", &at, "--agent", &agent, "--limit", "hops_max=4"];
+    let binary = Binary::start(&flags);
+    let place = Place { addr: binary.addr(), trust: None, authority: None };
+    let server = Server { binary, place };
+    let fault = server.observer().send(&say("again")).unwrap_err();
+    assert_eq!(fault.reason.as_deref(), Some("LOOP_DETECTED"), "{fault:?}");
+    assert!(server.observer().list(&Filter::default()).unwrap().tasks.is_empty());
+}
+
+#[test]
+fn an_upstream_agent_that_cannot_be_reached_is_called_again_for_the_next_message() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (at, agent) = (format!("127.0.0.1:{port}"), format!("a2a:http://127.0.0.1:{port}"));
+    let binary = Binary::start(&["--no-push", "--agent", &agent]);
+    let place = Place { addr: binary.addr(), trust: None, authority: None };
+    let gateway = Server { binary, place };
+    let fault = gateway.observer().send(&say("done")).unwrap_err();
+    assert!(fault.message.starts_with("the upstream agent cannot be reached"), "{fault:?}");
+    let script = concat!("script:", env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
+    let _upstream = Binary::start(&["--no-push", "--listen", &at, "--agent", script]);
+    let task = gateway.observer().send(&say("done")).expect("an answer").task();
+    assert_eq!(task.state, "completed");
+}
+
+#[test]
+fn a_cancel_reaches_the_upstream_task() {
+    let upstream = Server::start();
+    let gateway = Server::relaying(&upstream, "1.0", "jsonrpc");
+    let mut client = gateway.observer();
+    let held = client.send(&say("hold").at_once()).expect("an answer").task();
+    let running = Filter { state: Some("working"), ..Filter::default() };
+    assert_eq!(upstream.observer().list(&running).unwrap().tasks.len(), 1);
+    let target = client.target(&held);
+    assert_eq!(client.cancel(&target).expect("a task").state, "canceled");
+    assert!(upstream.observer().list(&running).unwrap().tasks.is_empty());
 }
