@@ -75,7 +75,8 @@ impl AgentEndpoint {
     }
 
     /// Writes the fields of a call but for a token. `after`: the last event that a subscriber has
-    /// seen; `terms` at `unix_ms`: what the call passes on, whatever the other fields say of the trace.
+    /// seen; `terms`: what the call passes on of another one, at this time in ms since the Unix
+    /// epoch. Their trace takes the place of one that all calls have.
     pub fn write_fields(
         &self,
         call: &WrittenCall,

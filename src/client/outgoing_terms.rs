@@ -8,7 +8,7 @@ use super::{Client, TraceParent, Transport};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OutgoingTerms {
     pub trace: Option<TraceParent>,
-    /// Agents that the request has come through, ours included; 0: it is made on nobody's behalf.
+    /// Agents that the request has come through, ours included; 0: it is made for no other call.
     pub hops: u32,
     /// When the caller no longer wants the answer, in ms since the Unix epoch.
     pub deadline_unix_ms: Option<u64>,

@@ -30,8 +30,8 @@ pub fn publish(job: &mut Job, event: &StreamEvent<'_>) -> Result<(), Closed> {
 /// Publishes what the upstream task has and the local one has not: a stream begins with the whole
 /// task, and one without streams is read again and again.
 fn publish_task(job: &mut Job, task: TaskView<'_>) -> Result<(), Closed> {
-    let mut known = Known::default();
-    job.read(&mut |local| known = Known::of(local, task));
+    let mut known = PublishedParts::default();
+    job.read(&mut |local| known = PublishedParts::of(local, task));
     let status = task.status();
     for message in agent_messages(task).zip(&known.messages).filter(|(_, known)| !**known) {
         job.status(TaskState::Working, Some(&without_ids(message.0)))?;
@@ -55,7 +55,7 @@ fn publish_task(job: &mut Job, task: TaskView<'_>) -> Result<(), Closed> {
 
 /// What of an upstream task its local one has already.
 #[derive(Default)]
-struct Known {
+struct PublishedParts {
     /// For each of [`agent_messages`].
     messages: Vec<bool>,
     /// For each artifact: the same, whole.
@@ -63,8 +63,8 @@ struct Known {
     status: bool,
 }
 
-impl Known {
-    fn of(local: TaskView<'_>, task: TaskView<'_>) -> Known {
+impl PublishedParts {
+    fn of(local: TaskView<'_>, task: TaskView<'_>) -> PublishedParts {
         let has_message = |id: RawText<'_>| {
             let mut said = local.history(None).chain(local.status().message);
             said.any(|message| message.message_id() == id)
@@ -78,7 +78,7 @@ impl Known {
         let id = |message: Option<Message<'_>>| {
             message.map(|message| message.message_id().raw().to_vec())
         };
-        Known {
+        PublishedParts {
             messages: agent_messages(task).map(|said| has_message(said.message_id())).collect(),
             artifacts: task.artifacts().map(|artifact| has_artifact(&artifact)).collect(),
             status: own.state == status.state && id(own.message) == id(status.message),

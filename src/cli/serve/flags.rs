@@ -18,8 +18,8 @@ const ROWS: &[Row] = &[
     (
         "agent",
         "[NAME=]KIND[:ARG]",
-        "Adds an agent; without NAME it is the default one; kinds: echo, script:FILE [default: \
-         echo]",
+        "Adds an agent; without NAME it is the default one; kinds: echo, script:FILE, \
+         a2a:URL [default: echo]",
     ),
     ("tls-cert", "FILE", "Speaks TLS on every address, with this certificate chain (PEM)"),
     ("tls-key", "FILE", "The private key of the certificate (PEM)"),
