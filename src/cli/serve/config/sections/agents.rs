@@ -126,7 +126,8 @@ pub fn read(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
 }
 
 fn of_file(name: &str, section: &ConfigSection) -> Result<AgentSpec, Wrong> {
-    let remote = section.section("upstream").map(RemoteSpec::read).transpose()?;
+    let remote = section.section("upstream").filter(|section| section.is_said());
+    let remote = remote.map(RemoteSpec::read).transpose()?;
     let script = section.path("script");
     let program = match (section.text("kind"), script) {
         (None, None) if remote.is_some() => remote.map_or(Program::Echo, Program::Remote),
