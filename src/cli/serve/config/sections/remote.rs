@@ -24,7 +24,7 @@ const KEYS: &[Key] = &[
     key(
         "transports",
         Shape::Texts,
-        "[]",
+        "",
         "Its bindings in order of preference: jsonrpc, http+json, grpc, websocket; its card's \
          order unless said",
     )
@@ -33,8 +33,9 @@ const KEYS: &[Key] = &[
     key(
         "version_min",
         Shape::Text,
-        "0.1",
-        "The oldest A2A version to speak with it; an agent with older ones alone is not called",
+        "",
+        "The oldest A2A version to speak with it, 0.1 unless set; an agent with older ones alone \
+         is not called",
     )
     .live(),
     key("tenant", Shape::Text, "", "The tenant to call there").live(),
@@ -50,8 +51,8 @@ const KEYS: &[Key] = &[
     key(
         "call_ms",
         Shape::Measure(Unit::Millis),
-        "120000",
-        "Milliseconds for a call of it until its answer begins",
+        "",
+        "Milliseconds for a call of it until its answer begins, 120,000 unless set",
     )
     .live(),
 ];
