@@ -18,7 +18,7 @@ use std::{
 
 use super::{clock::HELD_UP, owned_turn::OwnedTurn, slow_turn::note_future};
 use crate::{
-    agent::{Agent, Canceled, Turn},
+    agent::{Agent, Turn},
     fault::Fault,
     service::AgentIndex,
 };
@@ -98,7 +98,7 @@ where
 #[cfg(feature = "gateway")]
 pub(super) fn run_future(agent: AgentIndex, run: impl Future + 'static) -> bool {
     let Some(place) = FuturePlace::take() else { return false };
-    tokio::task::spawn_local(until(None::<Canceled>, (agent, place), run));
+    tokio::task::spawn_local(until(None::<std::future::Pending<()>>, (agent, place), run));
     true
 }
 
