@@ -62,6 +62,8 @@ pub(super) enum Resource {
 /// What one holder has in one group.
 pub(super) struct Charge {
     pub holder: Holder,
+    /// Whether the holder is a stranger.
+    is_stranger: bool,
     /// Tasks, with those for which there is only room, and their bytes.
     held: [AtomicUsize; 2],
     /// Stored tasks by list.
@@ -76,6 +78,7 @@ impl Charge {
     fn new(holder: Holder) -> Charge {
         Charge {
             holder,
+            is_stranger: holder.is_stranger(),
             held: [const { AtomicUsize::new(0) }; 2],
             listed: [const { AtomicUsize::new(0) }; TaskList::COUNT],
             oldest: [const { AtomicU64::new(u64::MAX) }; GROUP],
@@ -279,7 +282,7 @@ impl Charges {
         let at = resource as usize;
         charge.held[at].fetch_add(more, Relaxed);
         self.held[0][at].fetch_add(more, Relaxed);
-        if charge.holder.is_stranger() {
+        if charge.is_stranger {
             self.held[1][at].fetch_add(more, Relaxed);
         }
     }
@@ -290,7 +293,7 @@ impl Charges {
         let at = resource as usize;
         charge.held[at].fetch_sub(less, Relaxed);
         self.held[0][at].fetch_sub(less, Relaxed);
-        if charge.holder.is_stranger() {
+        if charge.is_stranger {
             self.held[1][at].fetch_sub(less, Relaxed);
         }
     }

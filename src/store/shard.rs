@@ -197,9 +197,12 @@ impl Shard {
         }
         orders[state as usize].push(stamp, index);
         let is_new_and_runs = before.is_none() && !state.is_terminal();
-        self.unfinished += usize::from(is_new_and_runs);
-        // A task that has ended has no status after that.
-        self.unfinished -= usize::from(before.is_some() && state.is_terminal());
+        match (before, state.is_terminal()) {
+            (None, false) => self.unfinished += 1,
+            // A task that has ended has no status after that.
+            (Some(_), true) => self.unfinished -= 1,
+            (None, true) | (Some(_), false) => {}
+        }
         if slot.is_only_task {
             slot.context_len = 1;
         } else {
