@@ -66,6 +66,12 @@ impl Job {
         self.ids.next()
     }
 
+    /// Milliseconds since the Unix epoch.
+    #[cfg(feature = "exec")]
+    pub(crate) fn unix_ms(&self) -> u64 {
+        self.host.unix_ms()
+    }
+
     /// True when the task has ended, for instance because a client canceled it.
     pub fn is_closed(&self) -> bool {
         self.state().is_none_or(TaskState::is_terminal)

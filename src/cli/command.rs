@@ -36,6 +36,7 @@ pub fn tree() -> Command {
         .arg(version.global(true).display_order(1000))
         .subcommands([
             serve::command(),
+            serve::server_command(),
             send(),
             card(),
             task(),

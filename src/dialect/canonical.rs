@@ -54,6 +54,12 @@ pub fn write(out: &mut Vec<u8>, received: &Received, op: Op) {
     }
 }
 
+/// Appends a message.
+#[cfg(any(feature = "exec", feature = "internals"))]
+pub fn message(out: &mut Vec<u8>, message: crate::model::Message<'_>) {
+    v1::message(out, message, json_out::TaskRef { task_id: b"", context_id: b"" });
+}
+
 /// Appends a task with all that is known of it.
 pub fn task(out: &mut Vec<u8>, view: TaskView<'_>, metadata: Option<JsonObject<'_>>) {
     v1::task(out, &view, None, Artifacts::Some);

@@ -9,6 +9,10 @@ mod answer;
 mod card;
 mod fault;
 mod ids;
+#[cfg(all(feature = "exec", not(feature = "internals")))]
+pub(crate) mod lines;
+#[cfg(feature = "internals")]
+pub mod lines;
 mod message;
 mod relay;
 

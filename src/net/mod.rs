@@ -46,6 +46,8 @@ mod owned_turn;
 mod pages;
 mod peer_table;
 mod pool;
+#[cfg(feature = "exec")]
+mod process;
 mod reload;
 #[cfg(feature = "gateway")]
 mod remote_agent;
@@ -85,6 +87,8 @@ pub use log::LogLevel;
 #[cfg(all(feature = "internals", feature = "metrics"))]
 pub use observers::counting;
 pub use owned_turn::OwnedTurn;
+#[cfg(feature = "exec")]
+pub use process::{LinesAgent, ProcessAgent, ProcessCommand, ProcessCommandError, ProcessOptions};
 pub use reload::{Controls, LIVE_LIMITS, Reload};
 #[cfg(feature = "gateway")]
 pub use remote_agent::RemoteAgent;

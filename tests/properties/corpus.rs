@@ -38,6 +38,7 @@ targets! {
     http_responses "../../fuzz/fuzz_targets/http_responses.rs"
     json "../../fuzz/fuzz_targets/json.rs"
     jwks "../../fuzz/fuzz_targets/jwks.rs"
+    lines "../../fuzz/fuzz_targets/lines.rs"
     replies "../../fuzz/fuzz_targets/replies.rs"
     rest "../../fuzz/fuzz_targets/rest.rs"
     rpc "../../fuzz/fuzz_targets/rpc.rs"

@@ -30,6 +30,7 @@ mod http_client_oracle;
 mod http_parts;
 mod inverse;
 mod json;
+mod lines;
 mod replies;
 mod rest;
 mod sse;

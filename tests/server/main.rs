@@ -38,6 +38,10 @@ mod owners;
 mod pages;
 mod peer_shares;
 mod process;
+#[cfg(all(feature = "exec", target_os = "linux"))]
+mod process_lines;
+#[cfg(all(feature = "exec", target_os = "linux"))]
+mod processes;
 mod refusals;
 #[cfg(feature = "auth")]
 mod repeats;

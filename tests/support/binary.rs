@@ -91,6 +91,13 @@ impl Binary {
         Binary::of(command)
     }
 
+    /// Starts a server by another command than `serve`.
+    pub fn start_command(name: &str, flags: &[&str]) -> Binary {
+        let mut command = Command::new(PATH);
+        command.arg(name).args(flags);
+        Binary::of(command)
+    }
+
     /// Starts a server under a limit of open files.
     pub fn start_with_files(files: usize, flags: &[&str]) -> Binary {
         Binary::start_under(&format!("-n {files}"), flags)

@@ -5,12 +5,15 @@ use std::{path::Path, sync::Arc};
 use peregrine::{
     agent::{Agent, Profile, echo::Echo},
     gateway::profile_of,
-    net::{BlockingClient, HttpClient, HttpClientError, RemoteAgent},
+    net::{
+        BlockingClient, HttpClient, HttpClientError, LinesAgent, ProcessAgent, ProcessCommand,
+        RemoteAgent,
+    },
 };
 
 use super::{
     super::warn,
-    config::{AgentSpec, Program, RemoteSpec},
+    config::{AgentSpec, ProcessSpec, Program, RemoteSpec},
 };
 
 /// An agent, what its card says, and what it was made of.
@@ -45,6 +48,7 @@ fn load_one(spec: &AgentSpec) -> Result<Loaded, String> {
         Program::Echo => echo(),
         Program::Script(file) => script(file)?,
         Program::Remote(spec_of) => remote(spec_of, spec.name.as_deref())?,
+        Program::Process(process) => self::process(process, spec.name.as_deref())?,
     };
     if let Some(name) = &spec.name {
         loaded.profile.name.clone_from(name);
@@ -55,6 +59,27 @@ fn load_one(spec: &AgentSpec) -> Result<Loaded, String> {
 
 fn echo() -> Loaded {
     Loaded { profile: Echo::profile(), agent: Arc::new(Echo), made_of: "echo".to_owned() }
+}
+
+/// An agent that is a program of this system.
+fn process(spec: &ProcessSpec, name: Option<&str>) -> Result<Loaded, String> {
+    let command = match spec.is_shell {
+        true => ProcessCommand::shell(&spec.command).whole_environment(),
+        false => ProcessCommand::parse(&spec.command)
+            .map_err(|error| error.to_string())?
+            .environment(&spec.environment),
+    };
+    // Those that this process opens itself are closed in children anyway.
+    #[cfg(unix)]
+    close_fds::set_fds_cloexec_threadsafe(3, &[]);
+    let name = name.unwrap_or("process");
+    let profile = Profile::new(name, &format!("Runs {}", spec.command));
+    let options = spec.options.clone();
+    let agent: Arc<dyn Agent> = match spec.is_lines {
+        true => Arc::new(LinesAgent::new(name, command, options)),
+        false => Arc::new(ProcessAgent::new(name, command, options)),
+    };
+    Ok(Loaded { profile, agent, made_of: format!("{spec:?}") })
 }
 
 /// An agent of another server. Its card is read now; one that cannot be reached is served with a

@@ -19,7 +19,7 @@ const ROWS: &[Row] = &[
         "agent",
         "[NAME=]KIND[:ARG]",
         "Adds an agent; without NAME it is the default one; kinds: echo, script:FILE, \
-         a2a:URL [default: echo]",
+         exec:COMMAND, exec+jsonl:COMMAND, a2a:URL [default: echo]",
     ),
     ("tls-cert", "FILE", "Speaks TLS on every address, with this certificate chain (PEM)"),
     ("tls-key", "FILE", "The private key of the certificate (PEM)"),
@@ -124,17 +124,22 @@ SIGHUP makes it read the files of --tls-* again, for the connections that come f
 without TLS there is nothing to read, which it says. With --config it reads that file again, also
 when the file has changed.";
 
-/// The command, with all its flags.
-pub fn command() -> Command {
-    let command = Command::new("serve")
-        .about("Serves agents: one port for every generation of A2A")
-        .after_help(AFTER)
-        .args(ROWS.iter().map(arg))
-        .subcommand(config());
+/// All flags.
+pub fn args() -> impl Iterator<Item = Arg> {
+    let args = ROWS.iter().map(arg);
     // For the framing test suites; deliberately not in the help.
     #[cfg(feature = "test-echo")]
-    let command = command.arg(arg(&("test-echo", "PATH", "")).hide(true));
-    command
+    let args = args.chain([arg(&("test-echo", "PATH", "")).hide(true)]);
+    args
+}
+
+/// The command, with all its flags.
+pub fn command() -> Command {
+    Command::new("serve")
+        .about("Serves agents: one port for every generation of A2A")
+        .after_help(AFTER)
+        .args(args())
+        .subcommand(config())
 }
 
 /// What can be asked of a configuration without serving it.

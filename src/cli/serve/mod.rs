@@ -6,6 +6,7 @@ mod card_keys;
 mod config;
 mod flags;
 mod places;
+mod server_command;
 mod webhook_keys;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use config::{Config, ConfigOrigin, Reloader, Serve, Stamp, TlsFiles};
 use places::Places;
 
 pub use flags::command;
+pub use server_command::command as server_command;
 
 /// Serves until a signal ends it, or says something of the configuration.
 ///
@@ -37,11 +39,30 @@ pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
         return config::run(flags, words).map_err(wrong);
     }
     let origin = ConfigOrigin::new(flags).map_err(wrong)?;
-    let stamp = Stamp::of(&origin);
     let config = origin.read_to_start().map_err(wrong)?;
+    serve(&origin, config)
+}
+
+/// Serves the one agent that the flags of `server` name, until a signal ends it.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_server(flags: &ArgMatches) -> Result<(), (u8, String)> {
+    let wrong = |UsageError(line): UsageError| (2, line);
+    let mut origin = ConfigOrigin::new(flags).map_err(wrong)?;
+    // A file has agents of its own.
+    origin.file = None;
+    let mut config = origin.read_to_start().map_err(wrong)?;
+    server_command::apply(flags, &mut config).map_err(wrong)?;
+    serve(&origin, config)
+}
+
+fn serve(origin: &ConfigOrigin, config: Config) -> Result<(), (u8, String)> {
+    let wrong = |UsageError(line): UsageError| (2, line);
+    let stamp = Stamp::of(origin);
     let agents = origin.agents(&config).map_err(wrong)?;
-    let mut reloader = Reloader::new(&origin, &config, &agents, stamp);
-    let made = make(&origin, config, agents).map_err(wrong)?;
+    let mut reloader = Reloader::new(origin, &config, &agents, stamp);
+    let made = make(origin, config, agents).map_err(wrong)?;
     reloader.callers.clone_from(&made.callers);
     let server = match origin.file {
         Some(_) => made.server.reload(reloader),

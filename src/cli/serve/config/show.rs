@@ -70,6 +70,9 @@ pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String
                     Some(Program::Remote(remote)) => {
                         shown.row("upstream.url", &quoted(&remote.url), source);
                     }
+                    Some(Program::Process(process)) => {
+                        shown.row("command", &quoted(&process.command), source);
+                    }
                     Some(Program::Echo) | None => shown.row("kind", "\"echo\"", source),
                 }
                 for (name, (value, source)) in &built_in {

@@ -2,20 +2,83 @@
 
 use std::path::PathBuf;
 
-use peregrine::{engine::BuildError, limits::Unit};
+use peregrine::{
+    engine::BuildError,
+    limits::{PROCESS_TURNS_QUEUED_MAX, PROCESSES_MAX, Unit},
+};
 
 use super::{
     super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, hint, key},
     cards::{self, CardOverrides},
+    processes::{self, ProcessSpec},
     remote::{self, RemoteSpec},
 };
 
-const KIND: Shape = Shape::Choice(&["echo", "script"]);
+const KIND: Shape = Shape::Choice(&["echo", "script", "exec", processes::LINES]);
 
 const KEYS: &[Key] = &[
-    key("kind", KIND, "", "What it is: echo or script; script where there is one").live(),
+    key(
+        "kind",
+        KIND,
+        "",
+        "What it is: echo, script, exec or exec+jsonl; without it script or exec, if their key is",
+    )
+    .live(),
     key("script", Shape::Path, "", "The file of a script agent, see docs/guide/script.md").live(),
     key("upstream", Shape::Section(remote::keys), "", "The remote A2A agent that answers").live(),
+    key(
+        "command",
+        Shape::Text,
+        "",
+        "Command line of its program; split into words, without a shell",
+    )
+    .live(),
+    key("environment", Shape::Texts, "", "Names of variables that its processes get, as does PATH")
+        .live(),
+    key("chunk", Shape::Text, "", "Cuts the output of a process into chunks, and is dropped")
+        .live(),
+    key(
+        "show_errors",
+        Shape::Switch,
+        "",
+        "A client sees what a process that fails has written to stderr last",
+    )
+    .live(),
+    key(
+        "silence_ms",
+        Shape::Measure(Unit::Millis),
+        "",
+        "Milliseconds without output after which a process is killed; without this 300_000",
+    )
+    .live(),
+    key(
+        "processes",
+        Shape::Whole { min: 1, max: PROCESSES_MAX as u64 },
+        "",
+        "Processes at a time, while other messages wait; without this 16, and 1 of exec+jsonl",
+    )
+    .live(),
+    key(
+        "queue",
+        Shape::Whole { min: 1, max: PROCESS_TURNS_QUEUED_MAX as u64 },
+        "",
+        "Messages that wait, before the next is refused; without this 1,024",
+    )
+    .live(),
+    key(
+        "turns",
+        Shape::Whole { min: 1, max: PROCESS_TURNS_QUEUED_MAX as u64 },
+        "",
+        "Messages at a time in one process of exec+jsonl; without this 64",
+    )
+    .live(),
+    key(
+        "history",
+        Shape::Switch,
+        "",
+        "A message that continues a task brings the earlier ones along, to exec+jsonl",
+    )
+    .live(),
     key("description", Shape::Text, "", "One paragraph for humans").live(),
     key("version", Shape::Text, "", "Version of the agent; that of the server unless it is said")
         .live(),
@@ -97,6 +160,8 @@ pub enum Program {
     Echo,
     /// What this file says.
     Script(PathBuf),
+    /// This program, a process for each message.
+    Process(ProcessSpec),
     /// A remote A2A agent.
     Remote(RemoteSpec),
 }
@@ -129,26 +194,36 @@ fn of_file(name: &str, section: &ConfigSection) -> Result<AgentSpec, Wrong> {
     let remote = section.section("upstream").filter(|section| section.is_said());
     let remote = remote.map(RemoteSpec::read).transpose()?;
     let script = section.path("script");
-    let program = match (section.text("kind"), script) {
-        (None, None) if remote.is_some() => remote.map_or(Program::Echo, Program::Remote),
-        (_, _) if remote.is_some() => {
-            return Err(section.wrong("upstream", "is for an agent without kind and script"));
+    let program = match (section.text("kind"), script, processes::read(section)?) {
+        (None, None, None) if remote.is_some() => remote.map_or(Program::Echo, Program::Remote),
+        (_, _, _) if remote.is_some() => {
+            return Err(
+                section.wrong("upstream", "is for an agent without kind, script and command")
+            );
         }
-        (Some("script") | None, Some(file)) => Program::Script(file),
-        (Some("script"), None) => {
+        (Some("exec" | processes::LINES) | None, None, Some(process)) => Program::Process(process),
+        (Some("exec" | processes::LINES), _, None) => {
+            return Err(section.wrong("command", "is missing: a program needs one"));
+        }
+        (_, _, Some(_)) => return Err(section.wrong("command", "is for programs alone")),
+        (Some("script") | None, Some(file), None) => Program::Script(file),
+        (Some("script"), None, None) => {
             return Err(section.wrong("script", "is missing: the agent kind script needs a file"));
         }
-        (None, None) => {
-            return Err(section.wrong("kind", "is missing: an agent has kind, script or upstream"));
+        (None, None, None) => {
+            return Err(
+                section.wrong("kind", "is missing: an agent has kind, script, command or upstream")
+            );
         }
-        (Some(_), Some(_)) => {
+        (Some(_), Some(_), None) => {
             return Err(section.wrong("script", "is for the agent kind script alone"));
         }
-        (Some(_), None) => Program::Echo,
+        (Some(_), None, None) => Program::Echo,
     };
     let at = match program {
         Program::Echo => section.wrong("kind", ""),
         Program::Script(_) => section.wrong("script", ""),
+        Program::Process(_) => section.wrong("command", ""),
         Program::Remote(_) => section.wrong("upstream", ""),
     };
     Ok(AgentSpec { name: Some(name.to_owned()), program, card: cards::read(section)?, at })
@@ -165,10 +240,17 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
             ("echo", Some(_)) => return Err(wrong("the agent kind echo takes no argument".into())),
             ("script", Some(file)) if !file.is_empty() => Program::Script(PathBuf::from(file)),
             ("script", _) => return Err(wrong("the agent kind script needs a file".into())),
+            ("exec", Some(line)) if !line.is_empty() => Program::Process(ProcessSpec::text(line)),
+            (processes::LINES, Some(line)) if !line.is_empty() => {
+                Program::Process(ProcessSpec::lines(line))
+            }
+            ("exec" | processes::LINES, _) => {
+                return Err(wrong(format!("the agent kind {kind} needs a command")));
+            }
             ("a2a", Some(url)) if !url.is_empty() => Program::Remote(RemoteSpec::at(url)),
             ("a2a", _) => return Err(wrong("the agent kind a2a needs a URL".into())),
             (kind, _) => {
-                let kinds = "kinds: echo, script:FILE, a2a:URL";
+                let kinds = "kinds: echo, script:FILE, exec:COMMAND, exec+jsonl:COMMAND, a2a:URL";
                 return Err(wrong(format!("there is no agent kind {kind:?}; {kinds}")));
             }
         };

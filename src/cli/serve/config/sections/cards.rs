@@ -56,7 +56,8 @@ pub fn extension_keys() -> &'static [Key] {
 /// What of a profile was said.
 #[derive(Debug, Default)]
 pub struct CardOverrides {
-    description: Option<String>,
+    /// One paragraph for humans.
+    pub description: Option<String>,
     version: Option<String>,
     provider: Option<Provider>,
     documentation_url: Option<String>,

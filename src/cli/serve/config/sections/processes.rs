@@ -1,0 +1,92 @@
+//! What `[agents.NAME]` says of an agent that is a program.
+
+use peregrine::{limits::Unit, net::ProcessOptions};
+
+use super::super::tree::{ConfigSection, Wrong};
+
+/// The kind of agents whose programs speak lines.
+pub const LINES: &str = "exec+jsonl";
+
+/// An agent that is a program, as it was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessSpec {
+    /// The command line.
+    pub command: String,
+    /// Whether it speaks lines, and runs on.
+    pub is_lines: bool,
+    /// Whether a shell reads it, in the whole environment.
+    pub is_shell: bool,
+    /// Names of the variables that it gets in addition to `PATH`.
+    pub environment: Vec<String>,
+    /// How its processes are treated.
+    pub options: ProcessOptions,
+}
+
+impl ProcessSpec {
+    /// A program that is run for each message.
+    pub fn text(command: &str) -> ProcessSpec {
+        let (command, options) = (command.to_owned(), ProcessOptions::text());
+        ProcessSpec { command, is_lines: false, is_shell: false, environment: Vec::new(), options }
+    }
+
+    /// A command of a shell, whose errors its client sees.
+    pub fn shell(command: &str, separator: Option<String>) -> ProcessSpec {
+        let options = ProcessOptions { separator, show_errors: true, ..ProcessOptions::text() };
+        ProcessSpec { is_shell: true, options, ..ProcessSpec::text(command) }
+    }
+
+    /// A program that speaks lines.
+    pub fn lines(command: &str) -> ProcessSpec {
+        let options = ProcessOptions::lines();
+        ProcessSpec { is_lines: true, options, ..ProcessSpec::text(command) }
+    }
+}
+
+/// The keys that need a command.
+const OPTIONS: &[&str] = &[
+    "environment",
+    "chunk",
+    "show_errors",
+    "silence_ms",
+    "processes",
+    "queue",
+    "turns",
+    "history",
+];
+
+/// The program of an agent; `None`: it has none.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn read(agent: &ConfigSection) -> Result<Option<ProcessSpec>, Wrong> {
+    let Some(command) = agent.text("command") else {
+        return match OPTIONS.iter().find(|key| agent.said(key).is_some()) {
+            Some(key) => Err(agent.wrong(key, "is for agents with a command alone")),
+            None => Ok(None),
+        };
+    };
+    let mut spec = match agent.text("kind") {
+        Some(LINES) => ProcessSpec::lines(command),
+        Some(_) | None => ProcessSpec::text(command),
+    };
+    let foreign: &[&str] = if spec.is_lines { &["chunk"] } else { &["turns", "history"] };
+    if let Some(key) = foreign.iter().find(|key| agent.said(key).is_some()) {
+        let kind = if spec.is_lines { "exec" } else { LINES };
+        return Err(agent.wrong(key, format!("is for the agent kind {kind} alone")));
+    }
+    spec.environment = agent.strings("environment").unwrap_or_default();
+    let options = &mut spec.options;
+    options.separator = agent.text("chunk").map(str::to_owned);
+    options.show_errors = agent.switch("show_errors").unwrap_or_default();
+    if let Some(text) = agent.text("silence_ms") {
+        let read = Unit::Millis.read(text).ok().filter(|ms| (1..=1 << 48).contains(ms));
+        let wrong = || agent.wrong("silence_ms", format!("{text:?} is not a time above zero"));
+        options.silence_ms = read.ok_or_else(wrong)?;
+    }
+    let whole = |name, default| agent.whole(name).map_or(default, |number| number as usize);
+    options.processes_max = whole("processes", options.processes_max);
+    options.queue_max = whole("queue", options.queue_max);
+    options.turns_max = whole("turns", options.turns_max);
+    options.history = agent.switch("history").unwrap_or_default();
+    Ok(Some(spec))
+}

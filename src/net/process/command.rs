@@ -1,0 +1,124 @@
+//! The command of an agent, and the environment of its processes.
+
+use std::{env, fmt, path::Path, process::Stdio};
+
+use tokio::process::Command;
+
+/// A program, its arguments, and the names of the variables that it gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessCommand {
+    program: String,
+    arguments: Vec<String>,
+    /// `None`: all of them.
+    environment: Option<Vec<String>>,
+}
+
+/// Why a text is not a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessCommandError {
+    /// It has no word.
+    Empty,
+    /// A quote or a backslash at its end is not closed.
+    Quotes,
+    /// The program is not a file, or not in `PATH`.
+    NotFound(String),
+}
+
+impl fmt::Display for ProcessCommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProcessCommandError::Empty => f.write_str("the command is empty"),
+            ProcessCommandError::Quotes => f.write_str("the command has an open quote"),
+            ProcessCommandError::NotFound(program) => {
+                write!(f, "there is no program {program:?} in PATH")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ProcessCommandError {}
+
+impl ProcessCommand {
+    /// Splits a command line into words as a POSIX shell does (quotes and backslashes), without a
+    /// shell: variables, globs and pipes have no meaning.
+    ///
+    /// # Errors
+    /// [`ProcessCommandError`].
+    pub fn parse(line: &str) -> Result<ProcessCommand, ProcessCommandError> {
+        let words = shlex::split(line).ok_or(ProcessCommandError::Quotes)?;
+        let mut words = words.into_iter();
+        let program = words.next().ok_or(ProcessCommandError::Empty)?;
+        if !is_found(&program) {
+            return Err(ProcessCommandError::NotFound(program));
+        }
+        Ok(ProcessCommand { program, arguments: words.collect(), environment: Some(Vec::new()) })
+    }
+
+    /// A command line for `sh -c`.
+    pub fn shell(line: &str) -> ProcessCommand {
+        let arguments = vec!["-c".to_owned(), line.to_owned()];
+        ProcessCommand { program: "sh".to_owned(), arguments, environment: Some(Vec::new()) }
+    }
+
+    /// Adds variables of this process's environment by their names. Without any, a process gets
+    /// `PATH` alone.
+    #[must_use]
+    pub fn environment(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.environment.get_or_insert_default().extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Its processes get the whole environment of this process.
+    #[must_use]
+    pub fn whole_environment(mut self) -> Self {
+        self.environment = None;
+        self
+    }
+
+    /// The command with three pipes and its environment.
+    pub(super) fn prepare(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments);
+        if let Some(names) = &self.environment {
+            command.env_clear();
+            for name in names.iter().map(String::as_str).chain(["PATH"]) {
+                if let Some(value) = env::var_os(name) {
+                    command.env(name, value);
+                }
+            }
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.kill_on_drop(true);
+        #[cfg(unix)]
+        command.process_group(0);
+        command
+    }
+}
+
+/// Whether the program is a file at its path, or in `PATH` if it is only a name.
+fn is_found(program: &str) -> bool {
+    if program.contains('/') || !cfg!(unix) {
+        return !cfg!(unix) || Path::new(program).is_file();
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_words_are_one_argument() {
+        let command = ProcessCommand::parse(r#"sh -c 'a b' "c d" e\ f"#).unwrap();
+        assert_eq!(command.arguments, ["-c", "a b", "c d", "e f"]);
+    }
+
+    #[test]
+    fn unusable_commands_are_errors() {
+        assert_eq!(ProcessCommand::parse(" "), Err(ProcessCommandError::Empty));
+        assert_eq!(ProcessCommand::parse("sh 'a"), Err(ProcessCommandError::Quotes));
+        let missing = ProcessCommandError::NotFound("no-such-program".to_owned());
+        assert_eq!(ProcessCommand::parse("no-such-program x"), Err(missing));
+    }
+}

@@ -1,0 +1,46 @@
+//! How an agent treats its processes.
+
+use crate::limits::{
+    PROCESS_SILENCE_MS, PROCESS_TURNS_MAX, PROCESS_TURNS_QUEUED_MAX, PROCESSES_MAX,
+};
+
+/// How an agent treats its processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessOptions {
+    /// Cuts the output of a program into chunks, and is dropped; `None`: a chunk is whatever was
+    /// read. Lines have no use for it.
+    pub separator: Option<String>,
+    /// A client sees the last 4 KiB of standard error of a process that fails.
+    pub show_errors: bool,
+    /// Milliseconds without output after which a process with turns is killed.
+    pub silence_ms: u64,
+    /// Processes that run at a time.
+    pub processes_max: usize,
+    /// Turns in flight in one process; a program that is run for each message has one.
+    pub turns_max: usize,
+    /// Turns that wait for a process; the next is refused (-32000, `process_turns_queued_max`).
+    pub queue_max: usize,
+    /// A turn that continues a task has the earlier messages of the task.
+    pub history: bool,
+}
+
+impl ProcessOptions {
+    /// For a program that is run for each message.
+    pub fn text() -> ProcessOptions {
+        ProcessOptions {
+            separator: None,
+            show_errors: false,
+            silence_ms: PROCESS_SILENCE_MS,
+            processes_max: PROCESSES_MAX,
+            turns_max: 1,
+            queue_max: PROCESS_TURNS_QUEUED_MAX,
+            history: false,
+        }
+    }
+
+    /// For a program that speaks lines: one process, so that what it remembers is in one place.
+    pub fn lines() -> ProcessOptions {
+        let (processes_max, turns_max) = (1, PROCESS_TURNS_MAX);
+        ProcessOptions { processes_max, turns_max, ..ProcessOptions::text() }
+    }
+}

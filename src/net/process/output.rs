@@ -1,0 +1,102 @@
+//! From the bytes of a program's output to pieces of text.
+
+/// Bytes of a piece; a longer one is cut.
+const PIECE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Output that was read and not yet taken.
+pub(super) struct OutputText {
+    separator: Option<Vec<u8>>,
+    bytes: Vec<u8>,
+}
+
+impl OutputText {
+    /// Cuts at each `separator`, which is dropped; without one, after whatever was read.
+    pub fn new(separator: Option<&str>) -> OutputText {
+        let separator = separator.filter(|text| !text.is_empty());
+        OutputText { separator: separator.map(|text| text.as_bytes().to_vec()), bytes: Vec::new() }
+    }
+
+    /// Adds what was read.
+    pub fn push(&mut self, read: &[u8]) {
+        self.bytes.extend_from_slice(read);
+    }
+
+    /// The next piece. A character that is not complete stays for the next time, and so does a
+    /// piece without its separator, unless `is_end`. What is not UTF-8 becomes U+FFFD.
+    pub fn next(&mut self, is_end: bool) -> Option<String> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let whole = self.bytes.len();
+        let (end, next) = match &self.separator {
+            None => {
+                let end = if is_end { whole } else { characters_end(&self.bytes) };
+                (end, end)
+            }
+            Some(separator) => match find(&self.bytes, separator) {
+                Some(at) => (at, at + separator.len()),
+                None if is_end => (whole, whole),
+                None if whole > PIECE_BYTES_MAX => {
+                    let end = characters_end(&self.bytes);
+                    (end, end)
+                }
+                None => return None,
+            },
+        };
+        if next == 0 {
+            return None;
+        }
+        let piece = String::from_utf8_lossy(&self.bytes[..end]).into_owned();
+        self.bytes.drain(..next);
+        Some(piece)
+    }
+}
+
+/// Where the last complete character ends: at most three bytes before the end.
+fn characters_end(bytes: &[u8]) -> usize {
+    let tail = bytes.len().saturating_sub(3);
+    let starts = |at: &usize| bytes[*at] >= 0xC0;
+    let Some(start) = (tail..bytes.len()).rev().find(starts) else { return bytes.len() };
+    match str::from_utf8(&bytes[start..]) {
+        Err(error) if error.valid_up_to() == 0 && error.error_len().is_none() => start,
+        _ => bytes.len(),
+    }
+}
+
+fn find(bytes: &[u8], separator: &[u8]) -> Option<usize> {
+    bytes.windows(separator.len()).position(|window| window == separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(separator: Option<&str>, reads: &[&[u8]]) -> Vec<String> {
+        let mut output = OutputText::new(separator);
+        let mut pieces = Vec::new();
+        for read in reads {
+            output.push(read);
+            pieces.extend(std::iter::from_fn(|| output.next(false)));
+        }
+        pieces.extend(std::iter::from_fn(|| output.next(true)));
+        pieces
+    }
+
+    #[test]
+    fn characters_are_not_cut() {
+        let text = "aé€😀z";
+        for at in 0..=text.len() {
+            let (head, tail) = text.as_bytes().split_at(at);
+            let pieces = pieces(None, &[head, tail]);
+            assert_eq!(pieces.concat(), text, "at {at}");
+        }
+        assert_eq!(pieces(None, &[b"a\xE2\x82", b"\xACb"]), ["a", "€b"]);
+        assert_eq!(pieces(None, &[b"\xFFa", b"\xE2"]), ["\u{FFFD}a", "\u{FFFD}"]);
+    }
+
+    #[test]
+    fn a_separator_cuts_the_output() {
+        assert_eq!(pieces(Some("--"), &[b"a-", b"-b--", b"-c"]), ["a", "b", "-c"]);
+        assert_eq!(pieces(Some("\n"), &[b"a\n\nb\n"]), ["a", "", "b"]);
+    }
+}

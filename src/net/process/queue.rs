@@ -1,0 +1,180 @@
+//! Who may run a process: at most so many turns at a time, the others wait.
+//!
+//! Invariants: a permit is given to the owners that wait in turn, and to the turns of an owner in
+//! their order. A turn that stops waiting passes its permit on.
+
+use std::{
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
+};
+
+use tokio::sync::oneshot::{self, Receiver, Sender};
+
+use crate::{agent::Canceled, service::OwnerIndex};
+
+/// The permits of one agent, and the turns that wait for one.
+pub(super) struct TurnQueue {
+    /// Permits that are out at most; at least one.
+    running_max: usize,
+    /// Turns that wait at most.
+    waiting_max: usize,
+    state: Mutex<QueueState>,
+}
+
+#[derive(Default)]
+struct QueueState {
+    running: usize,
+    waiting: usize,
+    /// The owners with turns that wait; the first one is next.
+    owners: VecDeque<(OwnerIndex, VecDeque<Sender<TurnPermit>>)>,
+}
+
+/// The right to run a process, for as long as it lives.
+pub(super) struct TurnPermit {
+    /// `None` once it was passed on.
+    queue: Option<Arc<TurnQueue>>,
+}
+
+/// A permit, or a place in the queue for one.
+pub(super) enum QueuedTurn {
+    Ready(TurnPermit),
+    Waiting(Receiver<TurnPermit>),
+}
+
+impl QueuedTurn {
+    /// Waits for the permit; `None`: the turn has been canceled.
+    pub async fn permit(self, mut canceled: Canceled) -> Option<TurnPermit> {
+        let mut waiting = match self {
+            QueuedTurn::Ready(permit) => return Some(permit),
+            QueuedTurn::Waiting(waiting) => waiting,
+        };
+        poll_fn(|cx| match Pin::new(&mut canceled).poll(cx) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => Pin::new(&mut waiting).poll(cx).map(Result::ok),
+        })
+        .await
+    }
+}
+
+impl TurnQueue {
+    pub fn new(running_max: usize, waiting_max: usize) -> Arc<TurnQueue> {
+        let running_max = running_max.max(1);
+        Arc::new(TurnQueue { running_max, waiting_max, state: Mutex::default() })
+    }
+
+    /// Queues a turn of this owner, in whichever tenants; `None`: the queue is full.
+    pub fn enter(self: &Arc<TurnQueue>, owner: OwnerIndex) -> Option<QueuedTurn> {
+        let mut state = self.lock();
+        if state.running < self.running_max {
+            state.running += 1;
+            return Some(QueuedTurn::Ready(TurnPermit { queue: Some(Arc::clone(self)) }));
+        }
+        if state.waiting >= self.waiting_max {
+            state.forget_gone();
+        }
+        if state.waiting >= self.waiting_max {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        state.waiting += 1;
+        match state.owners.iter_mut().find(|(known, _)| *known == owner) {
+            Some((_, turns)) => turns.push_back(sender),
+            None => state.owners.push_back((owner, VecDeque::from([sender]))),
+        }
+        Some(QueuedTurn::Waiting(receiver))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QueueState {
+    /// The turn that is next.
+    fn next(&mut self) -> Option<Sender<TurnPermit>> {
+        let (owner, mut turns) = self.owners.pop_front()?;
+        let next = turns.pop_front()?;
+        if !turns.is_empty() {
+            self.owners.push_back((owner, turns));
+        }
+        self.waiting -= 1;
+        Some(next)
+    }
+
+    /// Removes the turns that no longer wait.
+    fn forget_gone(&mut self) {
+        for (_, turns) in &mut self.owners {
+            turns.retain(|turn| !turn.is_closed());
+        }
+        self.owners.retain(|(_, turns)| !turns.is_empty());
+        self.waiting = self.owners.iter().map(|(_, turns)| turns.len()).sum();
+    }
+}
+
+impl Drop for TurnPermit {
+    fn drop(&mut self) {
+        let Some(queue) = self.queue.take() else { return };
+        loop {
+            let next = {
+                let mut state = queue.lock();
+                let next = state.next();
+                if next.is_none() {
+                    state.running -= 1;
+                }
+                next
+            };
+            let Some(next) = next else { return };
+            match next.send(TurnPermit { queue: Some(Arc::clone(&queue)) }) {
+                Ok(()) => return,
+                // This turn no longer waits: another one gets the permit.
+                Err(mut permit) => permit.queue = None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(queue: &Arc<TurnQueue>, number: u32) -> Receiver<TurnPermit> {
+        match queue.enter(OwnerIndex(number)) {
+            Some(QueuedTurn::Waiting(receiver)) => receiver,
+            Some(QueuedTurn::Ready(_)) | None => panic!("the turn does not wait"),
+        }
+    }
+
+    #[test]
+    fn owners_get_permits_in_turn() {
+        let queue = TurnQueue::new(1, 3);
+        let Some(QueuedTurn::Ready(permit)) = queue.enter(OwnerIndex(1)) else {
+            panic!("no permit")
+        };
+        let (mut first, mut second) = (waiting(&queue, 1), waiting(&queue, 1));
+        let mut other = waiting(&queue, 2);
+        assert!(queue.enter(OwnerIndex(3)).is_none());
+        drop(permit);
+        let permit = first.try_recv().unwrap();
+        assert!(other.try_recv().is_err());
+        drop(permit);
+        let permit = other.try_recv().unwrap();
+        assert!(second.try_recv().is_err());
+        drop(permit);
+        drop(second.try_recv().unwrap());
+        assert!(matches!(queue.enter(OwnerIndex(1)), Some(QueuedTurn::Ready(_))));
+    }
+
+    #[test]
+    fn a_turn_that_is_gone_makes_room() {
+        let queue = TurnQueue::new(1, 1);
+        let permit = queue.enter(OwnerIndex(1));
+        drop(waiting(&queue, 1));
+        drop(waiting(&queue, 2));
+        let mut last = waiting(&queue, 3);
+        drop(permit);
+        assert!(last.try_recv().is_ok());
+    }
+}

@@ -1,0 +1,120 @@
+//! What processes write to stderr: lines of the log, at a bounded rate.
+
+use std::{
+    pin::Pin,
+    sync::{Mutex, PoisonError},
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    process::ChildStderr,
+};
+
+use super::super::report;
+
+/// Lines of one agent that are logged in a second; those beyond are counted, and lost.
+const LINES_PER_SECOND: u32 = 100;
+/// Bytes of a line that are logged.
+const LINE_BYTES_MAX: usize = 1_024;
+/// Bytes of the last words that a client may see.
+const LAST_BYTES_MAX: usize = 4_096;
+
+/// The log of one agent's processes.
+pub(super) struct ProcessLog {
+    agent: String,
+    second: Mutex<LogSecond>,
+}
+
+struct LogSecond {
+    since: Instant,
+    lines: u32,
+    lost: u64,
+}
+
+impl ProcessLog {
+    /// The log of the agent of this name.
+    pub fn new(agent: impl Into<String>) -> ProcessLog {
+        let second = LogSecond { since: Instant::now(), lines: 0, lost: 0 };
+        ProcessLog { agent: agent.into(), second: Mutex::new(second) }
+    }
+
+    /// Writes a line, if there is room for one in this second.
+    pub fn line(&self, text: &str) {
+        let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+        if second.since.elapsed() >= Duration::from_secs(1) {
+            if second.lost > 0 {
+                report::warn(&format_args!("agent {}: {} lines lost", self.agent, second.lost));
+            }
+            *second = LogSecond { since: Instant::now(), lines: 0, lost: 0 };
+        }
+        if second.lines >= LINES_PER_SECOND {
+            second.lost += 1;
+            return;
+        }
+        second.lines += 1;
+        drop(second);
+        let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        report::say(&format_args!("agent {}: {plain}", self.agent));
+    }
+}
+
+/// The stderr of one process.
+pub(super) struct ErrorOutput {
+    pipe: Option<ChildStderr>,
+    line: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl ErrorOutput {
+    pub fn new(pipe: Option<ChildStderr>) -> ErrorOutput {
+        ErrorOutput { pipe, line: Vec::new(), last: Vec::new() }
+    }
+
+    /// Reads what there is and logs whole lines; ready at the end of the pipe.
+    pub fn poll(&mut self, cx: &mut Context<'_>, log: &ProcessLog) -> Poll<()> {
+        let mut bytes = [0; 1_024];
+        while let Some(pipe) = &mut self.pipe {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(pipe).poll_read(cx, &mut buffer) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    let read = buffer.filled();
+                    self.take(read, log);
+                }
+                Poll::Ready(_) => {
+                    self.pipe = None;
+                    self.end_line(log);
+                }
+            }
+        }
+        Poll::Ready(())
+    }
+
+    fn take(&mut self, read: &[u8], log: &ProcessLog) {
+        self.last.extend_from_slice(read);
+        let beyond = self.last.len().saturating_sub(LAST_BYTES_MAX);
+        self.last.drain(..beyond);
+        for piece in read.split_inclusive(|byte| *byte == b'\n') {
+            let room = LINE_BYTES_MAX.saturating_sub(self.line.len());
+            self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                self.end_line(log);
+            }
+        }
+    }
+
+    fn end_line(&mut self, log: &ProcessLog) {
+        let text = String::from_utf8_lossy(&self.line);
+        if !text.trim().is_empty() {
+            log.line(text.trim_end());
+        }
+        self.line.clear();
+    }
+
+    /// The last words, at most [`LAST_BYTES_MAX`] bytes.
+    pub fn last_words(&self) -> String {
+        String::from_utf8_lossy(&self.last).trim().to_owned()
+    }
+}

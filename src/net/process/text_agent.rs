@@ -1,0 +1,300 @@
+//! The simple form: a process for each message, text in, text out.
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::{Pin, pin},
+    process::ExitStatus,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    process::{ChildStdin, ChildStdout},
+    time::{Instant, Sleep, sleep},
+};
+
+use super::{
+    super::async_agent::start_future,
+    command::ProcessCommand,
+    group::ProcessGroup,
+    options::ProcessOptions,
+    output::OutputText,
+    queue::TurnQueue,
+    stderr::{ErrorOutput, ProcessLog},
+};
+use crate::{
+    agent::{Agent, Canceled, Closed, Job, Turn},
+    fault::{Fault, FaultKind},
+    model::{ArtifactBuf, MessageBuf, PartsBuf, TaskState},
+};
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 16 * 1024;
+/// How long the output of a process that has exited is waited for: a process that left its group
+/// may hold the pipe.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
+/// The id of the artifact.
+const ARTIFACT_ID: &str = "output";
+
+/// An agent that runs a program for each message.
+///
+/// The text parts of the message are the program's standard input, and its standard output is an
+/// artifact that is published as it comes. Exit code 0 completes the task, anything else fails it.
+/// A task that is canceled or ends otherwise has its processes killed (SIGKILL to their group).
+/// Lines on standard error go to the log.
+///
+/// It takes one message a task, and runs under [`Server`](crate::net::Server) only.
+pub struct ProcessAgent {
+    program: Arc<TextProgram>,
+    queue: Arc<TurnQueue>,
+}
+
+/// What is run, and how.
+struct TextProgram {
+    command: ProcessCommand,
+    separator: Option<String>,
+    shows_errors: bool,
+    silence_ms: u64,
+    log: ProcessLog,
+}
+
+impl ProcessAgent {
+    /// An agent of this command; lines of the log have `name`.
+    pub fn new(name: &str, command: ProcessCommand, options: ProcessOptions) -> ProcessAgent {
+        let queue = TurnQueue::new(options.processes_max, options.queue_max);
+        let program = TextProgram {
+            command,
+            separator: options.separator,
+            shows_errors: options.show_errors,
+            silence_ms: options.silence_ms,
+            log: ProcessLog::new(name),
+        };
+        ProcessAgent { program: Arc::new(program), queue }
+    }
+}
+
+impl Agent for ProcessAgent {
+    fn start(&self, turn: Turn<'_>) {
+        if turn.state.is_some() {
+            let text = "this agent takes one message a task";
+            return turn.refuse(Fault::because(FaultKind::UnsupportedOperation, text));
+        }
+        let Some(queued) = self.queue.enter(turn.request.scope.owner) else {
+            return turn.refuse(Fault::at_limit("process_turns_queued_max"));
+        };
+        let program = Arc::clone(&self.program);
+        start_future(turn, |mut job: Job| async move {
+            let Some(_permit) = queued.permit(job.canceled()).await else { return };
+            // A task that has ended takes no more, and the program has been killed.
+            let _ = program.run(&mut job).await;
+        });
+    }
+}
+
+impl TextProgram {
+    /// Runs the program for the message of a job.
+    async fn run(&self, job: &mut Job) -> Result<(), Closed> {
+        job.status(TaskState::Working, None)?;
+        let mut run = match TextRun::start(self, job) {
+            Ok(run) => run,
+            Err(error) => return self.fail(job, &format!("the program does not start: {error}")),
+        };
+        let end = self.follow(job, &mut run).await;
+        let errors = run.errors.last_words();
+        run.process.end().await;
+        match end? {
+            RunEnd::Exited(Ok(status)) if status.success() => {
+                job.status(TaskState::Completed, None)
+            }
+            RunEnd::Exited(Ok(status)) if self.shows_errors && !errors.is_empty() => {
+                self.fail(job, &format!("the program failed with {status}: {errors}"))
+            }
+            RunEnd::Exited(Ok(status)) => {
+                self.fail(job, &format!("the program failed with {status}"))
+            }
+            RunEnd::Exited(Err(error)) => self.fail(job, &format!("the program is lost: {error}")),
+            RunEnd::Canceled => Ok(()),
+            RunEnd::Silent => {
+                let text = format!("the program wrote nothing for {} ms", self.silence_ms);
+                self.fail(job, &text)
+            }
+        }
+    }
+
+    /// Publishes the output until the process has exited or is to be killed.
+    async fn follow(&self, job: &mut Job, run: &mut TextRun) -> Result<RunEnd, Closed> {
+        let mut output = OutputText::new(self.separator.as_deref());
+        let mut artifact = OutputArtifact { is_begun: false };
+        let mut canceled = job.canceled();
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            let step = poll_fn(|cx| run.poll(cx, &mut canceled, &mut buffer, &self.log)).await;
+            let is_end = match step {
+                RunStep::Output { bytes, is_end } => {
+                    run.note_output(Duration::from_millis(self.silence_ms));
+                    output.push(&buffer[..bytes]);
+                    is_end
+                }
+                RunStep::End(end) => return Ok(end),
+            };
+            let mut piece = output.next(is_end);
+            while let Some(text) = piece {
+                piece = output.next(is_end);
+                artifact.publish(job, &text, is_end && piece.is_none())?;
+            }
+            if is_end {
+                artifact.close(job)?;
+            }
+        }
+    }
+
+    fn fail(&self, job: &mut Job, text: &str) -> Result<(), Closed> {
+        let message = MessageBuf::agent(&PartsBuf::new().text(text));
+        job.status(TaskState::Failed, Some(&message))
+    }
+}
+
+/// The artifact that the output becomes.
+struct OutputArtifact {
+    is_begun: bool,
+}
+
+impl OutputArtifact {
+    fn publish(&mut self, job: &mut Job, text: &str, is_last: bool) -> Result<(), Closed> {
+        let chunk = ArtifactBuf::new(ARTIFACT_ID, &PartsBuf::new().text(text));
+        let append = std::mem::replace(&mut self.is_begun, !is_last);
+        job.chunk(&chunk, append, is_last)
+    }
+
+    /// Completes the artifact, if the last chunk has not.
+    fn close(&mut self, job: &mut Job) -> Result<(), Closed> {
+        match self.is_begun {
+            true => self.publish(job, "", true),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A process that runs for one message.
+struct TextRun {
+    process: ProcessGroup,
+    input: Option<ChildStdin>,
+    text: Vec<u8>,
+    written: usize,
+    output: Option<ChildStdout>,
+    errors: ErrorOutput,
+    status: Option<io::Result<ExitStatus>>,
+    /// The end of the silence that is allowed.
+    alarm: Pin<Box<Sleep>>,
+}
+
+enum RunStep {
+    /// So many bytes were read; `is_end`: no more will come.
+    Output {
+        bytes: usize,
+        is_end: bool,
+    },
+    End(RunEnd),
+}
+
+enum RunEnd {
+    Exited(io::Result<ExitStatus>),
+    Canceled,
+    Silent,
+}
+
+impl TextRun {
+    fn start(program: &TextProgram, job: &Job) -> io::Result<TextRun> {
+        let (process, pipes) = ProcessGroup::start(&program.command)?;
+        Ok(TextRun {
+            process,
+            input: pipes.stdin,
+            text: job.message().text().into_bytes(),
+            written: 0,
+            output: pipes.stdout,
+            errors: ErrorOutput::new(pipes.stderr),
+            status: None,
+            alarm: Box::pin(sleep(Duration::from_millis(program.silence_ms))),
+        })
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        canceled: &mut Canceled,
+        buffer: &mut [u8],
+        log: &ProcessLog,
+    ) -> Poll<RunStep> {
+        if pin!(canceled).poll(cx).is_ready() {
+            return Poll::Ready(RunStep::End(RunEnd::Canceled));
+        }
+        self.poll_input(cx);
+        let errors = self.errors.poll(cx, log);
+        if let Poll::Ready(step) = self.poll_output(cx, buffer) {
+            return Poll::Ready(step);
+        }
+        if self.status.is_none()
+            && let Poll::Ready(status) = self.process.poll_exit(cx)
+        {
+            self.status = Some(status);
+            self.alarm.as_mut().reset(Instant::now() + LAST_OUTPUT);
+        }
+        let is_over = self.output.is_none() && errors.is_ready();
+        let is_late = self.alarm.as_mut().poll(cx).is_ready();
+        match self.status.take() {
+            Some(status) if is_over || is_late => Poll::Ready(RunStep::End(RunEnd::Exited(status))),
+            None if is_late => Poll::Ready(RunStep::End(RunEnd::Silent)),
+            status => {
+                self.status = status;
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Allows silence anew, unless the process has exited.
+    fn note_output(&mut self, silence: Duration) {
+        if self.status.is_none() {
+            self.alarm.as_mut().reset(Instant::now() + silence);
+        }
+    }
+
+    /// Writes the text, and closes the pipe behind it. A program need not read it.
+    fn poll_input(&mut self, cx: &mut Context<'_>) {
+        while let Some(input) = &mut self.input {
+            let rest = &self.text[self.written..];
+            if rest.is_empty() {
+                self.input = None;
+                return;
+            }
+            match Pin::new(input).poll_write(cx, rest) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(written)) if written > 0 => self.written += written,
+                Poll::Ready(_) => self.input = None,
+            }
+        }
+    }
+
+    /// Reads what there is.
+    fn poll_output(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<RunStep> {
+        let mut bytes = 0;
+        while let Some(output) = &mut self.output {
+            if bytes == buffer.len() {
+                return Poll::Ready(RunStep::Output { bytes, is_end: false });
+            }
+            let mut read = ReadBuf::new(&mut buffer[bytes..]);
+            match Pin::new(output).poll_read(cx, &mut read) {
+                Poll::Pending if bytes == 0 => return Poll::Pending,
+                Poll::Pending => return Poll::Ready(RunStep::Output { bytes, is_end: false }),
+                Poll::Ready(Ok(())) if !read.filled().is_empty() => bytes += read.filled().len(),
+                Poll::Ready(_) => {
+                    self.output = None;
+                    return Poll::Ready(RunStep::Output { bytes, is_end: true });
+                }
+            }
+        }
+        Poll::Pending
+    }
+}

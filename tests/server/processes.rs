@@ -1,0 +1,259 @@
+//! Agents that are programs: the real binary, and real processes.
+
+use std::{fs, path::Path, process::Stdio};
+
+use serde_json::json;
+
+use crate::support::{
+    ask::{V1, post, rpc, say, text_of},
+    binary::{Binary, Tcp, eventually},
+};
+
+fn serve(command: &str) -> Binary {
+    Binary::start(&["--agent", &format!("exec:{command}")])
+}
+
+/// A server whose file has one agent with these keys.
+fn configured(test: &str, keys: &str) -> Binary {
+    let file = std::env::temp_dir().join(format!("peregrine-{test}-{}.toml", std::process::id()));
+    // A dollar begins the name of a variable there.
+    let keys = keys.replace('$', "$$");
+    fs::write(&file, format!("[agents.program]\n{keys}\n")).unwrap();
+    let server = Binary::start(&["--config", file.to_str().expect("a path")]);
+    fs::remove_file(file).unwrap();
+    server
+}
+
+fn call(server: &Binary, method: &str, params: &serde_json::Value) -> Tcp {
+    let mut line = server.connect();
+    line.write(&post("/", &[("A2A-Version", "1.0")], &rpc(method, params)));
+    line
+}
+
+/// The task that a message becomes in the end.
+fn task(server: &Binary, text: &str) -> serde_json::Value {
+    let result = call(server, V1.send(), &V1.params(say(text))).reply().result();
+    V1.task(&result).clone()
+}
+
+/// All text of the one artifact.
+fn output(task: &serde_json::Value) -> String {
+    let parts = task["artifacts"][0]["parts"].as_array().expect("an artifact");
+    parts.iter().map(|part| part["text"].as_str().expect("text")).collect()
+}
+
+fn state(task: &serde_json::Value) -> &str {
+    task["status"]["state"].as_str().expect("a state")
+}
+
+/// A stream whose program runs a child, and the number of that child.
+fn begun(server: &Binary) -> (Tcp, String, String) {
+    let mut line = call(server, V1.stream(), &V1.params(say("hi")));
+    line.read_until("pid=");
+    line.read_until("\\n\"}]");
+    let events = line.peek().expect("events").events();
+    let id = events[0].result()["task"]["id"].as_str().expect("an id").to_owned();
+    let text = text_of(&events.last().expect("an event").result()["artifactUpdate"]["artifact"])
+        .trim()
+        .to_owned();
+    (line, id, text.strip_prefix("pid=").expect("a number").to_owned())
+}
+
+fn is_alive(pid: &str) -> bool {
+    // A zombie that nothing reaps, as in a container without an init, is dead.
+    let status = fs::read_to_string(format!("/proc/{pid}/stat"));
+    status.is_ok_and(|line| !line.contains(") Z "))
+}
+
+const SLEEPER: &str = "sh -c 'sleep 600 & echo pid=$!; wait'";
+
+#[test]
+fn a_program_reads_the_text_and_writes_the_artifact() {
+    let server = serve("tr a-z A-Z");
+    let task = task(&server, "hello");
+    assert_eq!((state(&task), &*output(&task)), ("TASK_STATE_COMPLETED", "HELLO"), "{task}");
+}
+
+#[test]
+fn output_arrives_before_the_program_ends() {
+    let gate = std::env::temp_dir().join(format!("peregrine-gate-{}", std::process::id()));
+    let wait = format!("while [ ! -e {0} ]; do sleep 0.01; done", gate.display());
+    let server = serve(&format!("sh -c 'printf one; {wait}; printf two'"));
+    let mut line = call(&server, V1.stream(), &V1.params(say("hi")));
+    line.read_until("one");
+    fs::write(&gate, "").unwrap();
+    line.read_until("TASK_STATE_COMPLETED");
+    fs::remove_file(gate).unwrap();
+    let events = line.peek().expect("events").events();
+    let updates = events.iter().map(|event| event.result()["artifactUpdate"].clone());
+    let updates: Vec<_> = updates.filter(|update| update.is_object()).collect();
+    let text: String = updates.iter().map(|update| text_of(&update["artifact"])).collect();
+    assert_eq!(text, "onetwo");
+    assert_eq!(updates.last().map(|update| &update["lastChunk"]), Some(&json!(true)));
+}
+
+#[test]
+fn a_program_that_fails_fails_its_task_with_its_status() {
+    let server = serve("sh -c 'echo secret >&2; exit 3'");
+    let task = task(&server, "hi");
+    assert_eq!(state(&task), "TASK_STATE_FAILED");
+    let text = text_of(&task["status"]["message"]);
+    assert_eq!(text, "the program failed with exit status: 3");
+}
+
+#[test]
+fn a_program_gets_path_and_three_descriptors() {
+    let server = serve("sh -c 'env; ls /proc/self/fd'");
+    let text = output(&task(&server, "hi"));
+    // The shell sets some itself; `ls` opens the folder.
+    let lines = text.lines().filter(|line| {
+        !["PWD=", "OLDPWD=", "SHLVL=", "_="].iter().any(|own| line.starts_with(own))
+    });
+    let (variables, descriptors): (Vec<&str>, Vec<&str>) =
+        lines.partition(|line| line.contains('='));
+    assert!(matches!(*variables, [path] if path.starts_with("PATH=")), "{text}");
+    assert_eq!(descriptors, ["0", "1", "2", "3"]);
+}
+
+#[test]
+fn a_canceled_task_has_its_processes_killed() {
+    let server = serve(SLEEPER);
+    let (_line, id, pid) = begun(&server);
+    assert!(is_alive(&pid));
+    call(&server, V1.cancel(), &json!({ "id": id })).reply().result();
+    eventually("the child ends", || !is_alive(&pid));
+    let children = format!("/proc/{0}/task/{0}/children", server.pid());
+    if Path::new(&children).exists() {
+        eventually("the program is reaped", || {
+            fs::read_to_string(&children).is_ok_and(|children| children.trim().is_empty())
+        });
+    }
+}
+
+#[test]
+fn what_a_program_leaves_running_is_killed() {
+    let server = serve("sh -c 'sleep 600 & echo pid=$!'");
+    let task = task(&server, "hi");
+    assert_eq!(state(&task), "TASK_STATE_COMPLETED", "{task}");
+    let text = output(&task);
+    eventually("the child ends", || !is_alive(text.trim().trim_start_matches("pid=")));
+}
+
+#[test]
+fn the_end_of_a_drain_kills_all_processes() {
+    let mut server = serve(SLEEPER);
+    let (line, _, pid) = begun(&server);
+    drop(line);
+    server.terminate();
+    assert!(server.wait());
+    eventually("the child ends", || !is_alive(&pid));
+}
+
+#[test]
+fn the_configuration_says_how_a_program_runs() {
+    let keys = r#"
+        command = "sh -c 'printf \"$HOME|b|\"; echo broken >&2; exit 3'"
+        environment = ["HOME"]
+        chunk = "|"
+        show_errors = true
+    "#;
+    let task = task(&configured("keys", keys), "hi");
+    let home = std::env::var("HOME").expect("a home");
+    let parts = task["artifacts"][0]["parts"].as_array().expect("parts");
+    let texts: Vec<&str> = parts.iter().map(|part| part["text"].as_str().expect("text")).collect();
+    assert_eq!(texts[..2], [&home, "b"]);
+    let text = text_of(&task["status"]["message"]);
+    assert_eq!(text, "the program failed with exit status: 3: broken");
+}
+
+#[test]
+fn a_silent_program_is_killed() {
+    let keys = "command = \"sh -c 'echo pid=$$; sleep 600'\"\nsilence_ms = \"50ms\"";
+    let server = configured("silent", keys);
+    let task = task(&server, "hi");
+    assert_eq!(text_of(&task["status"]["message"]), "the program wrote nothing for 50 ms");
+    let text = output(&task);
+    assert!(!is_alive(text.trim().trim_start_matches("pid=")));
+}
+
+#[test]
+fn output_is_bounded_by_the_bytes_of_a_task() {
+    let server = Binary::start(&["--agent", "exec:yes", "--limit", "task_bytes_max=200000"]);
+    let task = task(&server, "hi");
+    assert_eq!(state(&task), "TASK_STATE_FAILED");
+    let text = text_of(&task["status"]["message"]);
+    assert_eq!(text, "the task has reached a limit and was ended");
+}
+
+#[test]
+fn messages_wait_for_a_process_and_the_next_is_refused() {
+    let keys = "command = \"sh -c 'echo pid=$$; exec sleep 600'\"\nprocesses = 1\nqueue = 1";
+    let server = configured("queue", keys);
+    let (_first, id, _) = begun(&server);
+    let mut second = call(&server, V1.stream(), &V1.params(say("second")));
+    second.read_until("TASK_STATE_SUBMITTED");
+    let refused = call(&server, V1.send(), &V1.params(say("third"))).reply();
+    assert!(refused.text().contains("process_turns_queued_max"), "{}", refused.text());
+    call(&server, V1.cancel(), &json!({ "id": id })).reply().result();
+    second.read_until("pid=");
+}
+
+#[test]
+fn a_second_message_to_a_running_program_is_refused() {
+    let server = serve(SLEEPER);
+    let (_line, id, _) = begun(&server);
+    let params = V1.params(crate::support::ask::Say { task: Some(&id), id: "m2", ..say("more") });
+    let reply = call(&server, V1.send(), &params).reply();
+    assert!(reply.text().contains("one message a task"), "{}", reply.text());
+}
+
+#[test]
+fn a_command_that_is_not_there_is_a_usage_error() {
+    let mut command = std::process::Command::new(crate::support::binary::PATH);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--agent", "exec:no-such-program x"]);
+    let output = command.stdout(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(line.contains("no program \"no-such-program\""), "{line}");
+}
+
+/// A server of `peregrine server` with these flags.
+fn official(flags: &[&str]) -> Binary {
+    Binary::start_command("server", &[flags, &["--port", "0", "--allow-host", "*"]].concat())
+}
+
+#[test]
+fn server_exec_runs_a_shell_and_shows_errors() {
+    let command = "for i in 1 2 3; do echo $i; done; echo broken >&2; exit 2";
+    let server = official(&["--exec", command, "--chunk", "\n"]);
+    let task = task(&server, "hi");
+    let parts = task["artifacts"][0]["parts"].as_array().expect("parts");
+    let texts: Vec<&str> = parts.iter().map(|part| part["text"].as_str().expect("text")).collect();
+    assert_eq!(texts[..3], ["1", "2", "3"]);
+    let text = text_of(&task["status"]["message"]);
+    assert_eq!(text, "the program failed with exit status: 2: broken");
+}
+
+#[test]
+fn server_echoes_and_proxies() {
+    let echo = official(&["--echo", "--name", "parrot"]);
+    let proxy = official(&["--proxy", &format!("http://{}", echo.addr())]);
+    for server in [&echo, &proxy] {
+        let reply = call(server, V1.send(), &V1.params(say("hello"))).reply();
+        assert!(reply.text().contains("hello"), "{}", reply.text());
+        let mut line = server.connect();
+        line.write(&crate::support::ask::get("/.well-known/agent-card.json"));
+        assert!(line.reply().text().contains("parrot"));
+    }
+}
+
+#[test]
+fn server_wants_one_mode() {
+    for flags in
+        [&[][..], &["--echo", "--exec", "cat"], &["--chunk", " "], &["--echo", "--agent", "echo"]]
+    {
+        let mut command = std::process::Command::new(crate::support::binary::PATH);
+        let output = command.arg("server").args(flags).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+    }
+}
