@@ -30,7 +30,11 @@ impl OutgoingTerms {
     }
 
     /// These, and from `others` what they do not say.
+    #[inline]
     pub fn or(self, others: OutgoingTerms) -> OutgoingTerms {
+        if self.is_empty() {
+            return others;
+        }
         OutgoingTerms {
             trace: self.trace.or(others.trace),
             hops: self.hops.max(others.hops),
@@ -38,8 +42,9 @@ impl OutgoingTerms {
         }
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        *self == OutgoingTerms::default()
+        self.trace.is_none() && self.hops == 0 && self.deadline_unix_ms.is_none()
     }
 
     /// Milliseconds that are left at `unix_ms`.
