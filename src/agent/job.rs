@@ -106,6 +106,11 @@ impl Job {
         self.status(TaskState::Failed, Some(&message))
     }
 
+    /// Ends the turn without a status: another job of the same task goes on with it.
+    pub fn leave(mut self) {
+        self.done = true;
+    }
+
     /// Publishes a status, with a message if there is something to say.
     ///
     /// # Errors

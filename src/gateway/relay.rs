@@ -1,19 +1,59 @@
 //! One message to the upstream agent, from its call to the end of its stream.
 
-use std::{future::poll_fn, pin::pin, task::Poll};
+use std::{
+    collections::HashSet,
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::Poll,
+};
 
 use crate::{
     agent::{Deferred, DeferredCancel, Job},
     client::{Client, ClientError, ClientStream, EventKind, StreamEvent, Transport},
     fault::{Fault, FaultKind},
-    model::{MessageBuf, PartsBuf, TaskState},
+    model::{MessageBuf, PartsBuf, RawText, TaskState},
+    service::Scope,
 };
 
 use super::{answer::publish, fault::fault_of, ids::UpstreamIds, message};
 
+/// The local tasks whose upstream streams are followed now.
+#[derive(Default)]
+pub struct FollowedTasks(Mutex<HashSet<FollowedId>>);
+
+/// The scope and the id of a local task.
+type FollowedId = (Scope, Box<[u8]>);
+
+/// A local task as long as its upstream stream is followed.
+struct FollowedTask<'f> {
+    all: &'f FollowedTasks,
+    id: FollowedId,
+}
+
+impl FollowedTasks {
+    /// The task of a turn; `None`: it is followed already.
+    fn enter(&self, turn: &Deferred) -> Option<FollowedTask<'_>> {
+        let id: FollowedId = (turn.request().scope(), turn.task_id().raw().into());
+        let is_new = self.lock().insert(id.clone());
+        is_new.then(|| FollowedTask { all: self, id })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<FollowedId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for FollowedTask<'_> {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.id);
+    }
+}
+
 /// Sends the message of a turn to the upstream agent, and publishes what it answers until it has
-/// nothing more to say, or the local task has ended.
-pub async fn relay<T: Transport>(client: &Client<T>, turn: Deferred) {
+/// nothing more to say, or the local task has ended. What comes of a message to a task whose stream
+/// is followed already comes by that stream.
+pub async fn relay<T: Transport>(client: &Client<T>, turn: Deferred, followed: &FollowedTasks) {
     let ids = UpstreamIds::read(turn.kept());
     if turn.request().state().is_some() && ids.is_none() {
         let text = "the upstream agent has no task for this one";
@@ -24,6 +64,13 @@ pub async fn relay<T: Transport>(client: &Client<T>, turn: Deferred) {
         request = request.metadata(metadata);
     }
     let request = request.within(turn.request());
+    let Some(followed) = followed.enter(&turn) else {
+        return match client.send(&request.return_immediately()).await {
+            // Without room for the turn the client is told.
+            Ok(_) => turn.into_job().map_or((), Job::leave),
+            Err(error) => turn.refuse(fault_of(&error)),
+        };
+    };
     let mut stream = match client.follow(&request).await {
         Ok(stream) => stream,
         Err(error) => return turn.refuse(fault_of(&error)),
@@ -41,42 +88,69 @@ pub async fn relay<T: Transport>(client: &Client<T>, turn: Deferred) {
     }
     // Without room for the task the client is told.
     let Ok(mut job) = turn.into_job() else { return };
-    if begin(&mut job, &first) {
-        follow(&mut job, &mut stream).await;
+    if let Some(followed) = begin(&mut job, &first, followed) {
+        follow(&mut job, &mut stream, followed).await;
     }
 }
 
-/// Publishes the first event; false: the local task takes no more.
-fn begin(job: &mut Job, first: &StreamEvent<'_>) -> bool {
-    let (task_id, context_id) = match first.kind() {
-        EventKind::Task(task) => (task.id(), task.context_id()),
-        EventKind::Change { task_id, context_id, .. } => (task_id, context_id),
-        EventKind::Message(_) | EventKind::Gap { .. } => return true,
-    };
-    let ids = UpstreamIds::new(task_id, context_id);
-    job.keep(ids.packed()).is_ok() && publish(job, first).is_ok()
+/// Publishes the first event; `None`: nothing follows it.
+fn begin<'f>(
+    job: &mut Job,
+    first: &StreamEvent<'_>,
+    followed: FollowedTask<'f>,
+) -> Option<FollowedTask<'f>> {
+    if let EventKind::Task(task) = first.kind() {
+        keep(job, task.id(), task.context_id());
+    } else if let EventKind::Change { task_id, context_id, .. } = first.kind() {
+        keep(job, task_id, context_id);
+    }
+    publish_next(job, first, followed)
+}
+
+/// Keeps the ids of the upstream task with the local one, which may have ended meanwhile.
+fn keep(job: &mut Job, task_id: RawText<'_>, context_id: RawText<'_>) {
+    let _ = job.keep(UpstreamIds::new(task_id, context_id).packed());
+}
+
+/// Publishes an event; `None`: the stream is followed no longer, since the task has ended or waits
+/// for input, and the next message opens another stream. One that waits for a login is followed on.
+fn publish_next<'f>(
+    job: &mut Job,
+    event: &StreamEvent<'_>,
+    followed: FollowedTask<'f>,
+) -> Option<FollowedTask<'f>> {
+    // The task with which a stream begins may show the state before the message.
+    let is_task = matches!(event.kind(), EventKind::Task(_));
+    let asks = |state: TaskState| state == TaskState::InputRequired && !is_task;
+    let ends = event.state().is_some_and(|state| state.is_terminal() || asks(state));
+    // Before the client can see that state and answer.
+    let followed = if ends { None } else { Some(followed) };
+    publish(job, event).ok().and(followed)
 }
 
 /// Publishes the events of a stream until it or the local task has ended.
-async fn follow<T: Transport>(job: &mut Job, stream: &mut ClientStream<T>) {
+async fn follow<T: Transport>(
+    job: &mut Job,
+    stream: &mut ClientStream<T>,
+    mut followed: FollowedTask<'_>,
+) {
     let mut ended = job.canceled();
     loop {
         let mut next = pin!(stream.next());
         let event = poll_fn(|cx| {
-            if std::pin::Pin::new(&mut ended).poll(cx).is_ready() {
+            if Pin::new(&mut ended).poll(cx).is_ready() {
                 return Poll::Ready(None);
             }
             next.as_mut().poll(cx)
         });
-        match event.await {
-            Some(Ok(event)) => {
-                if publish(job, &event).is_err() {
-                    return;
-                }
-            }
+        followed = match event.await {
+            Some(Ok(event)) => match publish_next(job, &event, followed) {
+                Some(followed) => followed,
+                None => return,
+            },
             Some(Err(error)) => return fail(job, &error),
             None => return,
-        }
+        };
     }
 }
 

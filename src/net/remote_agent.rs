@@ -16,7 +16,7 @@ use super::{
 use crate::{
     agent::{Agent, CancelRequest, Deferred, Turn},
     client::{Client, ClientBuilder, ClientError},
-    gateway,
+    gateway::{self, FollowedTasks},
 };
 
 /// An agent that passes its messages to a remote A2A agent.
@@ -33,6 +33,7 @@ struct Upstream {
     builder: ClientBuilder,
     options: HttpClientOptions,
     clients: Mutex<HashMap<ThreadId, Client<HttpClient>>>,
+    followed: FollowedTasks,
 }
 
 impl RemoteAgent {
@@ -47,7 +48,13 @@ impl RemoteAgent {
         options: HttpClientOptions,
     ) -> Result<RemoteAgent, HttpClientError> {
         HttpClient::new(options.clone())?;
-        let upstream = Upstream { url: url.into(), builder, options, clients: Mutex::default() };
+        let upstream = Upstream {
+            url: url.into(),
+            builder,
+            options,
+            clients: Mutex::default(),
+            followed: FollowedTasks::default(),
+        };
         Ok(RemoteAgent { upstream: Arc::new(upstream) })
     }
 }
@@ -74,7 +81,7 @@ impl Agent for RemoteAgent {
         let upstream = Arc::clone(&self.upstream);
         start_future(turn, |deferred: Deferred| async move {
             match upstream.client().await {
-                Ok(client) => gateway::relay(&client, deferred).await,
+                Ok(client) => gateway::relay(&client, deferred, &upstream.followed).await,
                 Err(error) => deferred.refuse(gateway::fault_of(&error)),
             }
         });

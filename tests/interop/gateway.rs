@@ -168,3 +168,17 @@ fn a_cancel_reaches_the_upstream_task() {
     assert_eq!(client.cancel(&target).expect("a task").state, "canceled");
     assert!(upstream.observer().list(&running).unwrap().tasks.is_empty());
 }
+
+#[test]
+fn messages_to_a_running_task_make_no_second_stream() {
+    let upstream = Server::start();
+    let gateway = Server::relaying(&upstream, "1.0", "jsonrpc");
+    let mut client = gateway.observer();
+    let held = client.send(&say("hold").at_once()).expect("an answer").task();
+    for text in ["chunk", "chunk more", "chunk last"] {
+        client.send(&say(text).to(&held).at_once()).expect("an answer");
+    }
+    let ended = client.send(&say("end").to(&held)).expect("an answer").task();
+    assert_eq!((ended.state.as_str(), ended.artifacts.len()), ("completed", 1));
+    assert_eq!(ended.artifacts[0].parts.len(), 3, "{:?}", ended.artifacts);
+}

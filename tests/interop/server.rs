@@ -39,7 +39,9 @@ impl Server {
     pub fn relaying(upstream: &Server, version: &str, transport: &str) -> Server {
         let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
         std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join(format!("gateway-{version}-{}.toml", transport.replace('+', "-")));
+        // Each its own: a server reads its file again when it changes.
+        let (port, transport_name) = (upstream.place.addr.port(), transport.replace('+', "-"));
+        let file = folder.join(format!("gateway-{port}-{version}-{transport_name}.toml"));
         let agent = format!(
             "[agents.relayed.upstream]\nurl = \"http://{}\"\nversion = \"{version}\"\n\
              transports = [\"{transport}\"]\n",
