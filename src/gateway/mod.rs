@@ -18,4 +18,4 @@ mod relay;
 
 pub use card::profile_of;
 pub use fault::fault_of;
-pub use relay::{FollowedTasks, cancel, relay};
+pub use relay::{RelayedTasks, cancel, relay};

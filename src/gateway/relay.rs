@@ -20,31 +20,31 @@ use super::{answer::publish, fault::fault_of, ids::UpstreamIds, message};
 
 /// The local tasks whose upstream streams are followed now.
 #[derive(Default)]
-pub struct FollowedTasks(Mutex<HashSet<FollowedId>>);
+pub struct RelayedTasks(Mutex<HashSet<RelayedId>>);
 
 /// The scope and the id of a local task.
-type FollowedId = (Scope, Box<[u8]>);
+type RelayedId = (Scope, Box<[u8]>);
 
 /// A local task as long as its upstream stream is followed.
-struct FollowedTask<'f> {
-    all: &'f FollowedTasks,
-    id: FollowedId,
+struct RelayedTask<'f> {
+    all: &'f RelayedTasks,
+    id: RelayedId,
 }
 
-impl FollowedTasks {
+impl RelayedTasks {
     /// The task of a turn; `None`: it is followed already.
-    fn enter(&self, turn: &Deferred) -> Option<FollowedTask<'_>> {
-        let id: FollowedId = (turn.request().scope(), turn.task_id().raw().into());
+    fn enter(&self, turn: &Deferred) -> Option<RelayedTask<'_>> {
+        let id: RelayedId = (turn.request().scope(), turn.task_id().raw().into());
         let is_new = self.lock().insert(id.clone());
-        is_new.then(|| FollowedTask { all: self, id })
+        is_new.then(|| RelayedTask { all: self, id })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<FollowedId>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<RelayedId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for FollowedTask<'_> {
+impl Drop for RelayedTask<'_> {
     fn drop(&mut self) {
         self.all.lock().remove(&self.id);
     }
@@ -53,7 +53,7 @@ impl Drop for FollowedTask<'_> {
 /// Sends the message of a turn to the upstream agent, and publishes what it answers until it has
 /// nothing more to say, or the local task has ended. What comes of a message to a task whose stream
 /// is followed already comes by that stream.
-pub async fn relay<T: Transport>(client: &Client<T>, turn: Deferred, followed: &FollowedTasks) {
+pub async fn relay<T: Transport>(client: &Client<T>, turn: Deferred, followed: &RelayedTasks) {
     let ids = UpstreamIds::read(turn.kept());
     if turn.request().state().is_some() && ids.is_none() {
         let text = "the upstream agent has no task for this one";
@@ -97,8 +97,8 @@ pub async fn relay<T: Transport>(client: &Client<T>, turn: Deferred, followed: &
 fn begin<'f>(
     job: &mut Job,
     first: &StreamEvent<'_>,
-    followed: FollowedTask<'f>,
-) -> Option<FollowedTask<'f>> {
+    followed: RelayedTask<'f>,
+) -> Option<RelayedTask<'f>> {
     if let EventKind::Task(task) = first.kind() {
         keep(job, task.id(), task.context_id());
     } else if let EventKind::Change { task_id, context_id, .. } = first.kind() {
@@ -117,8 +117,8 @@ fn keep(job: &mut Job, task_id: RawText<'_>, context_id: RawText<'_>) {
 fn publish_next<'f>(
     job: &mut Job,
     event: &StreamEvent<'_>,
-    followed: FollowedTask<'f>,
-) -> Option<FollowedTask<'f>> {
+    followed: RelayedTask<'f>,
+) -> Option<RelayedTask<'f>> {
     // The task with which a stream begins may show the state before the message.
     let is_task = matches!(event.kind(), EventKind::Task(_));
     let asks = |state: TaskState| state == TaskState::InputRequired && !is_task;
@@ -132,7 +132,7 @@ fn publish_next<'f>(
 async fn follow<T: Transport>(
     job: &mut Job,
     stream: &mut ClientStream<T>,
-    mut followed: FollowedTask<'_>,
+    mut followed: RelayedTask<'_>,
 ) {
     let mut ended = job.canceled();
     loop {

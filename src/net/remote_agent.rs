@@ -16,7 +16,7 @@ use super::{
 use crate::{
     agent::{Agent, CancelRequest, Deferred, Turn},
     client::{Client, ClientBuilder, ClientError},
-    gateway::{self, FollowedTasks},
+    gateway::{self, RelayedTasks},
 };
 
 /// An agent that passes its messages to a remote A2A agent.
@@ -33,7 +33,7 @@ struct Upstream {
     builder: ClientBuilder,
     options: HttpClientOptions,
     clients: Mutex<HashMap<ThreadId, Client<HttpClient>>>,
-    followed: FollowedTasks,
+    followed: RelayedTasks,
 }
 
 impl RemoteAgent {
@@ -53,7 +53,7 @@ impl RemoteAgent {
             builder,
             options,
             clients: Mutex::default(),
-            followed: FollowedTasks::default(),
+            followed: RelayedTasks::default(),
         };
         Ok(RemoteAgent { upstream: Arc::new(upstream) })
     }
