@@ -297,7 +297,7 @@ fn every_refusal_by_a_limit_is_counted_once() {
 
 /// Limits whose refusals other tests provoke, or that need more than a test should take: what is
 /// named here is a refusal that the code counts.
-const ELSEWHERE: [&str; 23] = [
+const ELSEWHERE: [&str; 24] = [
     "admin_connections_max",
     "answer_bytes_max",
     "async_futures_max",
@@ -312,6 +312,7 @@ const ELSEWHERE: [&str; 23] = [
     "overload",
     "quotas",
     "owners_max",
+    "process_turns_queued_max",
     "push_bytes_max",
     "push_configs_owner_max",
     "push_scopes_max",
