@@ -177,15 +177,5 @@ fn update(
 
 /// Wire §1.6, TaskState.
 pub(super) fn state_name(state: TaskState) -> &'static [u8] {
-    match state {
-        TaskState::Unspecified => b"unknown",
-        TaskState::Submitted => b"submitted",
-        TaskState::Working => b"working",
-        TaskState::Completed => b"completed",
-        TaskState::Failed => b"failed",
-        TaskState::Canceled => b"canceled",
-        TaskState::InputRequired => b"input-required",
-        TaskState::Rejected => b"rejected",
-        TaskState::AuthRequired => b"auth-required",
-    }
+    state.word().as_bytes()
 }

@@ -298,21 +298,8 @@ fn object(json: &RawValue) -> Result<JsonObject<'_>, LineError> {
     JsonObject::parse(json.get()).map_err(|error| LineError::Value("metadata", error))
 }
 
-/// The names of the states that an agent gives a task, and is told of.
-const STATES: [(&str, TaskState); 8] = [
-    ("submitted", TaskState::Submitted),
-    ("working", TaskState::Working),
-    ("completed", TaskState::Completed),
-    ("failed", TaskState::Failed),
-    ("canceled", TaskState::Canceled),
-    ("input-required", TaskState::InputRequired),
-    ("rejected", TaskState::Rejected),
-    ("auth-required", TaskState::AuthRequired),
-];
-
 fn state(name: &str) -> Result<TaskState, LineError> {
-    let row = STATES.iter().find(|(known, _)| *known == name);
-    row.map(|(_, state)| *state).ok_or_else(|| LineError::State(name.chars().take(64).collect()))
+    TaskState::of_word(name).ok_or_else(|| LineError::State(name.chars().take(64).collect()))
 }
 
 /// A message to an agent.
@@ -348,8 +335,7 @@ impl TurnLine<'_> {
         out.extend_from_slice(self.context_id.raw());
         out.extend_from_slice(b"\",\"version\":");
         push_u64(out, VERSION);
-        let state = self.state.and_then(|state| STATES.iter().find(|row| row.1 == state));
-        text(out, "state", state.map(|(name, _)| *name));
+        text(out, "state", self.state.map(TaskState::word));
         text(out, "caller", self.caller);
         text(out, "tenant", self.tenant);
         if let Some(deadline) = self.deadline_unix_ms {

@@ -38,6 +38,29 @@ impl TaskState {
         TaskState::AuthRequired,
     ];
 
+    /// Its name in 0.3, which the admin interface, scripts and programs use as well (wire §1.6).
+    pub const fn word(self) -> &'static str {
+        match self {
+            TaskState::Unspecified => "unknown",
+            TaskState::Submitted => "submitted",
+            TaskState::Working => "working",
+            TaskState::Completed => "completed",
+            TaskState::Failed => "failed",
+            TaskState::Canceled => "canceled",
+            TaskState::InputRequired => "input-required",
+            TaskState::Rejected => "rejected",
+            TaskState::AuthRequired => "auth-required",
+        }
+    }
+
+    /// The state that an agent can give a task by this name; `None`: there is none, or it is
+    /// `unknown`.
+    #[cfg_attr(not(any(feature = "exec", feature = "script")), allow(dead_code))]
+    pub(crate) fn of_word(word: &str) -> Option<TaskState> {
+        let named = TaskState::ALL.into_iter().filter(|state| *state != TaskState::Unspecified);
+        named.into_iter().find(|state| state.word() == word)
+    }
+
     /// The state with this proto number, if there is one.
     pub fn from_number(number: u8) -> Option<TaskState> {
         TaskState::ALL.get(usize::from(number)).copied()

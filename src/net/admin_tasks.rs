@@ -117,11 +117,11 @@ impl TaskQuery {
 fn state(name: &str) -> Option<TaskState> {
     let plain = name.to_ascii_lowercase().replace('_', "-");
     let plain = plain.strip_prefix("task-state-").unwrap_or(&plain);
-    TaskState::ALL.into_iter().find(|state| state_word(*state) == plain)
+    TaskState::ALL.into_iter().find(|state| state.word() == plain)
 }
 
 fn unknown_state(name: &str) -> String {
-    let known: Vec<&str> = TaskState::ALL.into_iter().map(state_word).collect();
+    let known: Vec<&str> = TaskState::ALL.into_iter().map(TaskState::word).collect();
     format!("unknown state {name:?}; states are {}", known.join(", "))
 }
 
@@ -211,7 +211,7 @@ fn write(agents: &Agents, task: &SurveyedTask, out: &mut Vec<u8>) {
     let agent = agents.name_of(task.agent).unwrap_or_default();
     let (tenant, owner) = (task.names.tenant.as_deref(), task.names.owner.as_deref());
     for (name, text) in [
-        ("state", state_word(task.state)),
+        ("state", task.state.word()),
         ("agent", &agent),
         ("tenant", tenant.unwrap_or_default()),
         ("owner", owner.unwrap_or_default()),
@@ -238,7 +238,7 @@ fn done(result: Result<Operated, NotOperated>, id: &str, out: &mut Vec<u8>) -> u
     out.extend_from_slice(b"{\"id\":");
     push_string(out, id);
     out.extend_from_slice(b",\"state\":");
-    push_string(out, state_word(operated.state));
+    push_string(out, operated.state.word());
     out.push(b'}');
     if operated.is_pending { 202 } else { 200 }
 }
@@ -255,21 +255,6 @@ fn refuse(out: &mut Vec<u8>, status: u16, why: &str) -> u16 {
     push_string(out, why);
     out.push(b'}');
     status
-}
-
-/// The state as A2A 0.3 spells it.
-pub(super) fn state_word(state: TaskState) -> &'static str {
-    match state {
-        TaskState::Unspecified => "unknown",
-        TaskState::Submitted => "submitted",
-        TaskState::Working => "working",
-        TaskState::Completed => "completed",
-        TaskState::Failed => "failed",
-        TaskState::Canceled => "canceled",
-        TaskState::InputRequired => "input-required",
-        TaskState::Rejected => "rejected",
-        TaskState::AuthRequired => "auth-required",
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use crate::{
 };
 
 use super::{
-    admin_tasks::state_word,
     metrics::{Family, FamilyKind, process_families, text as text_of},
     server_state::ServerState,
 };
@@ -150,7 +149,7 @@ fn of_webhooks(stats: &crate::push::PushStats) -> Vec<Family> {
 fn of_service(stats: &ServiceStats) -> Vec<Family> {
     let mut tasks = Family::new(FamilyKind::Gauge, "peregrine_tasks", "Tasks in memory, by state");
     for (state, count) in TaskState::ALL.into_iter().zip(stats.tasks) {
-        tasks = tasks.with(vec![("state", state_word(state).to_owned())], count);
+        tasks = tasks.with(vec![("state", state.word().to_owned())], count);
     }
     let help = "Finished tasks that have left, by the limit that made them";
     let mut evicted = Family::new(FamilyKind::Counter, "peregrine_tasks_evicted", help);

@@ -153,27 +153,15 @@ impl TryFrom<String> for Name {
 #[serde(try_from = "String")]
 pub(super) struct TaskStateName(pub TaskState);
 
-/// The states a script can name.
-const STATES: [(&str, TaskState); 8] = [
-    ("submitted", TaskState::Submitted),
-    ("working", TaskState::Working),
-    ("completed", TaskState::Completed),
-    ("failed", TaskState::Failed),
-    ("canceled", TaskState::Canceled),
-    ("rejected", TaskState::Rejected),
-    ("input-required", TaskState::InputRequired),
-    ("auth-required", TaskState::AuthRequired),
-];
-
 impl TryFrom<String> for TaskStateName {
     type Error = String;
 
     fn try_from(name: String) -> Result<TaskStateName, String> {
-        let known = STATES.iter().find(|(known, _)| *known == name);
-        let hint = || suggest(&name, &STATES.map(|(name, _)| name));
-        known
-            .map(|(_, state)| TaskStateName(*state))
-            .ok_or_else(|| format!("cannot be `{name}`; {}", hint()))
+        let words = TaskState::ALL.map(TaskState::word);
+        // The first one, `unknown`, is not for agents.
+        TaskState::of_word(&name)
+            .map(TaskStateName)
+            .ok_or_else(|| format!("cannot be `{name}`; {}", suggest(&name, &words[1..])))
     }
 }
 

@@ -25,10 +25,7 @@ use crate::{
 };
 
 use super::{
-    super::{
-        admin_tasks::state_word,
-        metrics::{generation_name, op_name},
-    },
+    super::metrics::{generation_name, op_name},
     EndedSpan, SpanRecord,
 };
 
@@ -140,7 +137,7 @@ impl SpanWriter<'_> {
         let why = match turn.end {
             TurnEnd::Replied | TurnEnd::Resumes | TurnEnd::Task(None) => None,
             TurnEnd::Task(Some(state)) => {
-                attributes.push(text("a2a.task.state", state_word(state)));
+                attributes.push(text("a2a.task.state", state.word()));
                 (state == TaskState::Failed).then_some("failed")
             }
             TurnEnd::Refused(reason) => Some(reason),
