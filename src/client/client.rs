@@ -82,12 +82,9 @@ impl<T: Transport> SharedClient<T> {
 
     /// Until when a call that begins now may take.
     pub(super) fn due_ms(&self, terms: &OutgoingTerms) -> u64 {
-        let mut call_ms = self.built.options.call_ms;
-        if terms.deadline_unix_ms.is_some() {
-            let left_ms = terms.left_ms(self.transport.now().unix_ms);
-            call_ms = call_ms.min(left_ms.unwrap_or(call_ms));
-        }
-        self.transport.mono_ms().saturating_add(call_ms)
+        let call_ms = self.built.options.call_ms;
+        let left_ms = terms.left_ms(|| self.transport.now()).unwrap_or(call_ms);
+        self.transport.mono_ms().saturating_add(call_ms.min(left_ms))
     }
 
     /// Writes a call for an endpoint.

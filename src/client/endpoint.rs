@@ -10,7 +10,6 @@ use super::{
     card::ChosenInterface,
     credentials::{CredentialPlan, CredentialsError},
     format::{Format, WrittenCall},
-    outgoing_terms::OutgoingTerms,
 };
 
 /// The metadata of gRPC that names the tenant beside the message.
@@ -75,18 +74,16 @@ impl AgentEndpoint {
     }
 
     /// Writes the fields of a call but for a token. `after`: the last event that a subscriber has
-    /// seen; `terms`: what the call passes on of another one, at this time in ms since the Unix
-    /// epoch. Their trace takes the place of one that all calls have.
+    /// seen; `trace`: that of the call, which the caller adds in the place of one that all calls have.
     pub fn write_fields(
         &self,
         call: &WrittenCall,
         after: Option<u64>,
-        (terms, unix_ms): (&OutgoingTerms, u64),
+        trace: Option<&TraceParent>,
         plan: &CredentialPlan,
         fields: &mut FieldLinesBuf,
     ) {
         fields.clear();
-        let trace = terms.trace.as_ref();
         extend_beside(trace, fields, self.fields.get());
         if let Some(media) = call.content_type {
             fields.push("Content-Type", media);
@@ -110,7 +107,6 @@ impl AgentEndpoint {
             fields.push(name, &after.to_string());
         }
         extend_beside(trace, fields, plan.fields());
-        terms.write(unix_ms, is_grpc, fields);
     }
 
     /// Path and query of a call.

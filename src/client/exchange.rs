@@ -121,11 +121,9 @@ impl<T: Transport> SharedClient<T> {
         let fields = match endpoint.known_fields(call, written.after) {
             Some(known) if !plan.needs_token() && terms.is_empty() => known,
             Some(_) | None => {
-                let now_ms = match terms.deadline_unix_ms {
-                    Some(_) => self.transport.now().unix_ms,
-                    None => 0,
-                };
-                endpoint.write_fields(call, written.after, (terms, now_ms), plan, fields);
+                endpoint.write_fields(call, written.after, terms.trace.as_ref(), plan, fields);
+                let is_grpc = endpoint.interface.binding == Binding::Grpc;
+                terms.write(terms.left_ms(|| self.transport.now()), is_grpc, fields);
                 self.add_token(plan, fields, token, due_ms).await?;
                 fields.get()
             }

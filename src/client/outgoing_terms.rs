@@ -1,6 +1,8 @@
 //! What a call that is made on behalf of another one passes on of it.
 
-use crate::{agent::RequestInfo, http::FieldLinesBuf};
+use std::sync::Arc;
+
+use crate::{agent::RequestInfo, http::FieldLinesBuf, service::Now};
 
 use super::{Client, TraceParent, Transport};
 
@@ -47,25 +49,26 @@ impl OutgoingTerms {
         self.trace.is_none() && self.hops == 0 && self.deadline_unix_ms.is_none()
     }
 
-    /// Milliseconds that are left at `unix_ms`.
-    pub fn left_ms(&self, unix_ms: u64) -> Option<u64> {
-        self.deadline_unix_ms.map(|deadline| deadline.saturating_sub(unix_ms))
+    /// Milliseconds until the deadline; `now` is called only if there is one.
+    pub fn left_ms(&self, now: impl FnOnce() -> Now) -> Option<u64> {
+        self.deadline_unix_ms.map(|deadline| deadline.saturating_sub(now().unix_ms))
     }
 
-    /// Appends the fields that say it; `is_grpc`: as metadata of gRPC.
-    pub fn write(&self, unix_ms: u64, is_grpc: bool, fields: &mut FieldLinesBuf) {
+    /// Appends the fields of a request; `is_grpc`: as metadata of gRPC; `left_ms`: what
+    /// [`OutgoingTerms::left_ms`] returned.
+    pub fn write(&self, left_ms: Option<u64>, is_grpc: bool, fields: &mut FieldLinesBuf) {
         if let Some(trace) = &self.trace {
             fields.push(TraceParent::FIELD, trace.as_str());
         }
         if self.hops > 0 {
             fields.push("A2A-Hops", &self.hops.to_string());
         }
-        match self.left_ms(unix_ms) {
+        match left_ms {
             // gRPC over HTTP/2, "Timeout": at most eight digits.
             Some(left_ms) if is_grpc => {
                 fields.push("grpc-timeout", &format!("{}m", left_ms.min(99_999_999)));
             }
-            // In whole seconds, of which none is left too many.
+            // Whole seconds; the server may wait up to a second longer than the caller does.
             Some(left_ms) => fields.push("Request-Timeout", &left_ms.div_ceil(1000).to_string()),
             None => {}
         }
@@ -82,7 +85,29 @@ impl<T: Transport> Client<T> {
     /// request that has come through more than `hops_max` agents.
     #[must_use]
     pub fn within(&self, request: &RequestInfo) -> Client<T> {
-        let inner = std::sync::Arc::clone(&self.inner);
+        let inner = Arc::clone(&self.inner);
         Client { inner, terms: OutgoingTerms::of(request).or(self.terms) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_says_hops_and_the_time_that_is_left() {
+        let now = || Now { unix_ms: 10_000, ..Now::default() };
+        let terms = OutgoingTerms { trace: None, hops: 3, deadline_unix_ms: Some(11_500) };
+        for (is_grpc, expected) in [
+            (false, [("A2A-Hops", "3"), ("Request-Timeout", "2")]),
+            (true, [("A2A-Hops", "3"), ("grpc-timeout", "1500m")]),
+        ] {
+            let mut fields = FieldLinesBuf::default();
+            terms.write(terms.left_ms(now), is_grpc, &mut fields);
+            assert!(fields.get().iter().eq(expected), "{is_grpc}");
+        }
+        assert_eq!(terms.left_ms(|| Now { unix_ms: 99_000, ..now() }), Some(0));
+        let own = OutgoingTerms { hops: 1, ..OutgoingTerms::default() };
+        assert_eq!(own.or(terms), OutgoingTerms { hops: 3, ..terms });
     }
 }
