@@ -20,7 +20,7 @@ use crate::{
     agent::{Agent, Canceled, Closed, Deferred, Job, Turn},
     fault::Fault,
     gateway::lines::{LineEvent, TurnLine, push_history, write_cancel},
-    model::{JsonObjectBuf, Message, MessageBuf, PartsBuf, TaskEvent, TaskState},
+    model::{JsonObjectBuf, Message, MessageBuf, TaskEvent, TaskState},
 };
 
 /// An agent whose turns are lines to long-running processes, and whose events are lines of theirs.
@@ -56,7 +56,7 @@ impl Agent for LinesAgent {
                 Ok(entry) => follow(entry, deferred).await,
                 Err(error) => {
                     let text = format!("the program does not start: {error}");
-                    deferred.into_job().and_then(|mut job| fail(&mut job, &text))
+                    deferred.into_job().and_then(|job| job.fail(&text))
                 }
             };
         });
@@ -127,7 +127,7 @@ async fn follow(mut entry: TurnEntry, deferred: Deferred) -> Result<(), Closed> 
                 return publish(&mut job, event);
             }
             Ok(event) => publish(&mut job, event)?,
-            Err(reason) => return fail(&mut job, &reason),
+            Err(reason) => return job.fail(&reason),
         }
         event = next(&mut entry, &mut canceled).await?;
     }
@@ -169,9 +169,4 @@ fn publish(job: &mut Job, event: LineEvent) -> Result<(), Closed> {
             job.publish(TaskEvent::Artifact { artifact, append, last_chunk, metadata })
         }
     }
-}
-
-fn fail(job: &mut Job, text: &str) -> Result<(), Closed> {
-    let message = MessageBuf::agent(&PartsBuf::new().text(text));
-    job.status(TaskState::Failed, Some(&message))
 }

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     agent::{Agent, Canceled, Closed, Job, Turn},
     fault::{Fault, FaultKind},
-    model::{ArtifactBuf, MessageBuf, PartsBuf, TaskState},
+    model::{ArtifactBuf, PartsBuf, TaskState},
 };
 
 /// Bytes that are read at a time.
@@ -86,23 +86,23 @@ impl Agent for ProcessAgent {
             return turn.refuse(Fault::at_limit("process_turns_queued_max"));
         };
         let program = Arc::clone(&self.program);
-        start_future(turn, |mut job: Job| async move {
+        start_future(turn, |job: Job| async move {
             let Some(_permit) = queued.permit(job.canceled()).await else { return };
             // A task that has ended takes no more, and the program has been killed.
-            let _ = program.run(&mut job).await;
+            let _ = program.run(job).await;
         });
     }
 }
 
 impl TextProgram {
     /// Runs the program for the message of a job.
-    async fn run(&self, job: &mut Job) -> Result<(), Closed> {
+    async fn run(&self, mut job: Job) -> Result<(), Closed> {
         job.status(TaskState::Working, None)?;
-        let mut run = match TextRun::start(self, job) {
+        let mut run = match TextRun::start(self, &job) {
             Ok(run) => run,
-            Err(error) => return self.fail(job, &format!("the program does not start: {error}")),
+            Err(error) => return job.fail(&format!("the program does not start: {error}")),
         };
-        let end = self.follow(job, &mut run).await;
+        let end = self.follow(&mut job, &mut run).await;
         let errors = run.errors.last_words();
         run.process.end().await;
         match end? {
@@ -110,16 +110,14 @@ impl TextProgram {
                 job.status(TaskState::Completed, None)
             }
             RunEnd::Exited(Ok(status)) if self.shows_errors && !errors.is_empty() => {
-                self.fail(job, &format!("the program failed with {status}: {errors}"))
+                job.fail(&format!("the program failed with {status}: {errors}"))
             }
-            RunEnd::Exited(Ok(status)) => {
-                self.fail(job, &format!("the program failed with {status}"))
-            }
-            RunEnd::Exited(Err(error)) => self.fail(job, &format!("the program is lost: {error}")),
+            RunEnd::Exited(Ok(status)) => job.fail(&format!("the program failed with {status}")),
+            RunEnd::Exited(Err(error)) => job.fail(&format!("the program is lost: {error}")),
             RunEnd::Canceled => Ok(()),
             RunEnd::Silent => {
                 let text = format!("the program wrote nothing for {} ms", self.silence_ms);
-                self.fail(job, &text)
+                job.fail(&text)
             }
         }
     }
@@ -149,11 +147,6 @@ impl TextProgram {
                 artifact.close(job)?;
             }
         }
-    }
-
-    fn fail(&self, job: &mut Job, text: &str) -> Result<(), Closed> {
-        let message = MessageBuf::agent(&PartsBuf::new().text(text));
-        job.status(TaskState::Failed, Some(&message))
     }
 }
 
