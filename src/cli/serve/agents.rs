@@ -47,7 +47,7 @@ fn load_one(spec: &AgentSpec) -> Result<Loaded, String> {
     let mut loaded = match &spec.program {
         Program::Echo => echo(),
         Program::Script(file) => script(file)?,
-        Program::Remote(spec_of) => remote(spec_of, spec.name.as_deref())?,
+        Program::Remote(upstream) => remote(upstream, spec.name.as_deref())?,
         Program::Process(process) => self::process(process, spec.name.as_deref())?,
     };
     if let Some(name) = &spec.name {

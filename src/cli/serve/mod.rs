@@ -39,8 +39,9 @@ pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
         return config::run(flags, words).map_err(wrong);
     }
     let origin = ConfigOrigin::new(flags).map_err(wrong)?;
+    let stamp = Stamp::of(&origin);
     let config = origin.read_to_start().map_err(wrong)?;
-    serve(&origin, config)
+    serve(&origin, config, stamp)
 }
 
 /// Serves the one agent that the flags of `server` name, until a signal ends it.
@@ -54,12 +55,13 @@ pub fn run_server(flags: &ArgMatches) -> Result<(), (u8, String)> {
     origin.file = None;
     let mut config = origin.read_to_start().map_err(wrong)?;
     server_command::apply(flags, &mut config).map_err(wrong)?;
-    serve(&origin, config)
+    let stamp = Stamp::of(&origin);
+    serve(&origin, config, stamp)
 }
 
-fn serve(origin: &ConfigOrigin, config: Config) -> Result<(), (u8, String)> {
+/// `stamp` was taken before the file was read, so that no change of it is missed.
+fn serve(origin: &ConfigOrigin, config: Config, stamp: Stamp) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
-    let stamp = Stamp::of(origin);
     let agents = origin.agents(&config).map_err(wrong)?;
     let mut reloader = Reloader::new(origin, &config, &agents, stamp);
     let made = make(origin, config, agents).map_err(wrong)?;

@@ -462,3 +462,40 @@ fn who_is_to_blame_is_found_by_what_the_engine_refuses() {
         assert!(line.starts_with(place), "{error:?}: {line}");
     }
 }
+
+#[test]
+fn each_key_of_an_upstream_agent_is_read() {
+    let of = |line: &str| {
+        let text = format!("[agents.a.upstream]\nurl = \"http://a.example\"\n{line}");
+        let (_, serve) = of_file(&text, &[])?;
+        match &serve.agents[0].program {
+            Program::Remote(remote) => Ok(remote.made_of()),
+            other => Err(format!("{other:?}")),
+        }
+    };
+    let plain = of("");
+    for line in [
+        "transports = [\"grpc\"]",
+        "version = \"1.0\"",
+        "version_min = \"0.3\"",
+        "tenant = \"acme\"",
+        "api_key = \"secret\"",
+        "bearer = \"secret\"",
+        "basic = \"name:secret\"",
+        "call_ms = 5",
+        "call_ms = \"2s\"",
+    ] {
+        let made_of = of(line);
+        assert!(made_of.is_ok() && made_of != plain, "{line}: {made_of:?}");
+        assert!(!made_of.unwrap().contains("secret"), "{line}");
+    }
+    for (line, said) in [
+        ("transports = [\"smtp\"]", "p.toml:3: agents.a.upstream.transports: \"smtp\" is none of"),
+        ("version = \"7.0\"", "p.toml:3: agents.a.upstream.version: \"7.0\" is none of"),
+        ("basic = \"name\"", "p.toml:3: agents.a.upstream.basic: must be NAME:PASSWORD"),
+        ("call_ms = 0", "p.toml:3: agents.a.upstream.call_ms: \"0\" is not a time above zero"),
+    ] {
+        let wrong = of(line).unwrap_err();
+        assert!(wrong.starts_with(said), "{line}: {wrong}");
+    }
+}

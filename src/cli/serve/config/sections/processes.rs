@@ -1,6 +1,6 @@
 //! What `[agents.NAME]` says of an agent that is a program.
 
-use peregrine::{limits::Unit, net::ProcessOptions};
+use peregrine::net::ProcessOptions;
 
 use super::super::tree::{ConfigSection, Wrong};
 
@@ -78,11 +78,7 @@ pub fn read(agent: &ConfigSection) -> Result<Option<ProcessSpec>, Wrong> {
     let options = &mut spec.options;
     options.separator = agent.text("chunk").map(str::to_owned);
     options.show_errors = agent.switch("show_errors").unwrap_or_default();
-    if let Some(text) = agent.text("silence_ms") {
-        let read = Unit::Millis.read(text).ok().filter(|ms| (1..=1 << 48).contains(ms));
-        let wrong = || agent.wrong("silence_ms", format!("{text:?} is not a time above zero"));
-        options.silence_ms = read.ok_or_else(wrong)?;
-    }
+    options.silence_ms = agent.millis("silence_ms")?.unwrap_or(options.silence_ms);
     let whole = |name, default| agent.whole(name).map_or(default, |number| number as usize);
     options.processes_max = whole("processes", options.processes_max);
     options.queue_max = whole("queue", options.queue_max);

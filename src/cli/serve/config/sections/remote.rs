@@ -112,7 +112,6 @@ impl RemoteSpec {
             let pair = pair.split_once(':').map(|(name, password)| (name.into(), password.into()));
             pair.ok_or_else(|| section.wrong("basic", "must be NAME:PASSWORD"))
         });
-        let call_ms = section.whole("call_ms").unwrap_or(CALL_MS);
         Ok(RemoteSpec {
             transports: transports(section)?,
             version: version(section, "version")?,
@@ -121,8 +120,8 @@ impl RemoteSpec {
             api_key: own("api_key"),
             bearer: own("bearer"),
             basic: basic.transpose()?,
-            call_ms,
-            ..RemoteSpec::at(url)
+            call_ms: section.millis("call_ms")?.unwrap_or(CALL_MS),
+            url: url.to_owned(),
         })
     }
 
@@ -152,8 +151,7 @@ impl RemoteSpec {
         if let Some(tenant) = &self.tenant {
             builder = builder.tenant(tenant.as_str());
         }
-        let call_ms = self.call_ms;
-        let options = CallOptions { call_ms, ..Default::default() };
+        let options = CallOptions { call_ms: self.call_ms, ..CallOptions::default() };
         (builder.options(options), HttpClientOptions::default())
     }
 }

@@ -5,7 +5,12 @@ use std::path::PathBuf;
 use ring::digest;
 use zeroize::Zeroize;
 
+use peregrine::limits::Unit;
+
 use super::shape::Key;
+
+/// The longest time that a key can set: some 9,000 years.
+const MILLIS_MAX: u64 = 1 << 48;
 
 /// The source of a value; one further down wins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +198,17 @@ impl ConfigSection {
             ConfigValue::Text(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// A time in milliseconds, above zero.
+    ///
+    /// # Errors
+    /// [`Wrong`]: it is not such a time.
+    pub fn millis(&self, name: &str) -> Result<Option<u64>, Wrong> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let read = Unit::Millis.read(text).ok().filter(|ms| (1..=MILLIS_MAX).contains(ms));
+        let wrong = || self.wrong(name, format!("{text:?} is not a time above zero"));
+        read.map(Some).ok_or_else(wrong)
     }
 
     /// A path.
