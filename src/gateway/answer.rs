@@ -4,7 +4,8 @@ use crate::{
     agent::{Closed, Job},
     client::{EventKind, StreamEvent},
     model::{
-        ArtifactView, Message, MessageBuf, RawText, Role, TaskEvent, TaskState, TaskView, pack,
+        ArtifactView, Message, MessageBuf, Part, RawText, Role, TaskEvent, TaskState, TaskView,
+        pack,
     },
 };
 
@@ -72,7 +73,10 @@ impl PublishedParts {
         let has_artifact = |artifact: &ArtifactView<'_>| {
             let id = artifact.head().artifact_id();
             let own = local.artifacts().find(|own| own.head().artifact_id() == id);
-            own.is_some_and(|own| own.fields().eq(artifact.fields()))
+            own.is_some_and(|own| {
+                let same = own.parts().map(Part::packed).eq(artifact.parts().map(Part::packed));
+                same && own.fields().eq(artifact.fields())
+            })
         };
         let (own, status) = (local.status(), task.status());
         let id = |message: Option<Message<'_>>| {
@@ -97,9 +101,8 @@ fn agent_messages(task: TaskView<'_>) -> impl Iterator<Item = Message<'_>> {
 fn publish_artifact(job: &mut Job, whole: &ArtifactView<'_>) -> Result<(), Closed> {
     let mut packed = Vec::new();
     let mut packer = pack::Packer(&mut packed);
-    for (tag, bytes) in whole.fields() {
-        packer.put(tag, bytes);
-    }
+    whole.fields().for_each(|(tag, bytes)| packer.put(tag, bytes));
+    whole.parts().for_each(|part| packer.put(pack::artifact_tag::PART, part.packed()));
     let artifact = pack::Artifact::new(&packed);
     job.publish(TaskEvent::Artifact { artifact, append: false, last_chunk: true, metadata: None })
 }

@@ -26,7 +26,12 @@ pub fn profile_of(name: &str, card: &AgentCard) -> Profile {
         profile.skills = card.skills.iter().map(skill).collect();
     }
     profile.fields = vec!["traceparent".to_owned()];
-    profile.extensions = card.capabilities.extensions.iter().map(extension).collect();
+    // Of what a server of this crate declares by itself, the upstream server speaks for its own
+    // calls alone.
+    let ours = [Extension::IDEMPOTENT_SEND, Extension::LONG_POLL, Extension::PUSH_EVENTS];
+    let extensions = card.capabilities.extensions.iter();
+    let extensions = extensions.filter(|extension| !ours.contains(&extension.uri.as_str()));
+    profile.extensions = extensions.map(extension).collect();
     profile
 }
 
@@ -50,5 +55,24 @@ fn extension(extension: &CardExtension) -> Extension {
         description: extension.description.clone(),
         required: extension.required,
         params: params.and_then(|json| JsonObject::parse(&json).ok().map(Into::into)),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extensions_of_the_upstream_server_itself_are_left_out() {
+        let json = r#"{"name":"a","description":"d","version":"2",
+            "supportedInterfaces":[{"url":"http://a.example","protocolBinding":"JSONRPC",
+            "protocolVersion":"1.0"}],"capabilities":{"extensions":[
+            {"uri":"urn:peregrine:idempotent-send:1"},{"uri":"urn:example:e","required":true}]},
+            "defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],"skills":[]}"#;
+        let profile = profile_of("ours", &AgentCard::read(json.as_bytes()).unwrap());
+        let uris: Vec<_> = profile.extensions.iter().map(|one| one.uri.as_str()).collect();
+        assert_eq!((profile.name.as_str(), uris), ("ours", vec!["urn:example:e"]));
+        assert_eq!((profile.version.as_str(), profile.skills.len()), ("2", 1));
     }
 }

@@ -12,6 +12,10 @@ pub fn fault_of(error: &ClientError) -> Fault {
             let kind = fault.kind.unwrap_or(FaultKind::Internal);
             (kind, fault.message.clone())
         }
+        // The upstream agent's version, binding or card has no place for it.
+        ClientErrorKind::NotExpressible(_) | ClientErrorKind::NotDeclared(_) => {
+            (FaultKind::UnsupportedOperation, format!("the upstream agent cannot do this: {error}"))
+        }
         // The gateway's own credentials were refused, which its caller cannot mend.
         ClientErrorKind::Unauthorized | ClientErrorKind::Forbidden => {
             (FaultKind::Internal, format!("the upstream agent rejects the gateway: {error}"))

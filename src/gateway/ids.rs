@@ -9,7 +9,7 @@ const TASK_ID: u8 = 1;
 const CONTEXT_ID: u8 = 2;
 
 /// The ids of a relayed task at its upstream agent, in canonical raw text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamIds {
     packed: Vec<u8>,
 }

@@ -2,8 +2,8 @@
 //! answers becomes events of a local task.
 //!
 //! Invariants: each message makes one upstream call, and each task has one upstream stream, however
-//! many subscribers it has. An upstream id never reaches a client, and a local id never reaches the
-//! upstream agent. Nothing here opens a socket: `net` brings the transport and runs the futures.
+//! many subscribers it has. Clients see local ids alone; the upstream agent sees its own, and the
+//! local context id of a message that starts a conversation. Nothing here opens a socket: `net` brings the transport and runs the futures.
 
 mod answer;
 mod card;

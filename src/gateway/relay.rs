@@ -10,9 +10,9 @@ use std::{
 
 use crate::{
     agent::{Deferred, DeferredCancel, Job},
-    client::{Client, ClientError, ClientStream, EventKind, StreamEvent, Transport},
+    client::{Client, ClientStream, EventKind, StreamEvent, Transport},
     fault::{Fault, FaultKind},
-    model::{MessageBuf, PartsBuf, RawText, TaskState},
+    model::{RawText, TaskState},
     service::Scope,
 };
 
@@ -89,7 +89,7 @@ pub async fn relay<T: Transport>(client: &Client<T>, turn: Deferred, followed: &
     // Without room for the task the client is told.
     let Ok(mut job) = turn.into_job() else { return };
     if let Some(followed) = begin(&mut job, &first, followed) {
-        follow(&mut job, &mut stream, followed).await;
+        follow(job, &mut stream, followed).await;
     }
 }
 
@@ -130,7 +130,7 @@ fn publish_next<'f>(
 
 /// Publishes the events of a stream until it or the local task has ended.
 async fn follow<T: Transport>(
-    job: &mut Job,
+    mut job: Job,
     stream: &mut ClientStream<T>,
     mut followed: RelayedTask<'_>,
 ) {
@@ -144,22 +144,19 @@ async fn follow<T: Transport>(
             next.as_mut().poll(cx)
         });
         followed = match event.await {
-            Some(Ok(event)) => match publish_next(job, &event, followed) {
+            Some(Ok(event)) => match publish_next(&mut job, &event, followed) {
                 Some(followed) => followed,
                 None => return,
             },
-            Some(Err(error)) => return fail(job, &error),
+            Some(Err(error)) => {
+                let text = format!("the stream of the upstream agent failed: {error}");
+                // A task that has ended needs no end.
+                let _ = job.fail(&text);
+                return;
+            }
             None => return,
         };
     }
-}
-
-/// Fails the task: the upstream agent is gone for good.
-fn fail(job: &mut Job, error: &ClientError) {
-    let text = format!("the stream of the upstream agent failed: {error}");
-    let message = MessageBuf::agent(&PartsBuf::new().text(&*text));
-    // A task that has ended needs no end.
-    let _ = job.status(TaskState::Failed, Some(&message));
 }
 
 /// Cancels the upstream task of a local one, which then ends as that did.

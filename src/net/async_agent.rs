@@ -93,13 +93,10 @@ where
     }
 }
 
-/// Runs a future of an agent that answers no turn; false: too many futures run already
-/// (`async_futures_max`).
+/// Runs a future of an agent that answers no turn, in this place.
 #[cfg(feature = "gateway")]
-pub(super) fn run_future(agent: AgentIndex, run: impl Future + 'static) -> bool {
-    let Some(place) = FuturePlace::take() else { return false };
+pub(super) fn run_future(agent: AgentIndex, place: FuturePlace, run: impl Future + 'static) {
     tokio::task::spawn_local(until(None::<std::future::Pending<()>>, (agent, place), run));
-    true
 }
 
 thread_local! {
@@ -113,10 +110,11 @@ pub(super) fn set_room(futures: usize) {
 }
 
 /// The place of a future on its worker; dropping it gives it back.
-struct FuturePlace(());
+pub(super) struct FuturePlace(());
 
 impl FuturePlace {
-    fn take() -> Option<FuturePlace> {
+    /// `None`: as many run as may (`async_futures_max`).
+    pub(super) fn take() -> Option<FuturePlace> {
         let left = ROOM.get().checked_sub(1)?;
         ROOM.set(left);
         Some(FuturePlace(()))

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     HttpClient, HttpClientError, HttpClientOptions,
-    async_agent::{run_future, start_future},
+    async_agent::{FuturePlace, run_future, start_future},
 };
 use crate::{
     agent::{Agent, CancelRequest, Deferred, Turn},
@@ -89,10 +89,13 @@ impl Agent for RemoteAgent {
 
     fn cancel(&self, cancel: CancelRequest<'_>) {
         let agent = cancel.request.scope.agent;
+        let Some(place) = FuturePlace::take() else {
+            return cancel.refuse("the server has no room for the call (async_futures_max)");
+        };
         // Without room for the call the server tells the client.
         let Ok(deferred) = cancel.defer() else { return };
         let upstream = Arc::clone(&self.upstream);
-        run_future(agent, async move {
+        run_future(agent, place, async move {
             match upstream.client().await {
                 Ok(client) => gateway::cancel(&client, deferred).await,
                 Err(error) => deferred.refuse(gateway::fault_of(&error).message().to_owned()),

@@ -128,14 +128,23 @@ fn each_client_sees_the_same_over_each_interface() {
     compare(&UPSTREAMS[1..], every_way());
 }
 
+/// An address on which no server listens, and the flag that names an agent there.
+fn unused_address() -> [String; 2] {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    [address.to_string(), format!("a2a:http://{address}")]
+}
+
+/// A server with these flags, for agents that are not those of the scenarios.
+fn started(flags: &[&str]) -> Server {
+    let binary = Binary::start(&[&["--no-push"], flags].concat());
+    let place = Place { addr: binary.addr(), trust: None, authority: None };
+    Server { binary, place }
+}
+
 #[test]
 fn an_agent_that_calls_itself_is_refused_at_hops_max() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let (at, agent) = (format!("127.0.0.1:{port}"), format!("a2a:http://127.0.0.1:{port}"));
-    let flags = ["--no-push", "--listen", &at, "--agent", &agent, "--limit", "hops_max=4"];
-    let binary = Binary::start(&flags);
-    let place = Place { addr: binary.addr(), trust: None, authority: None };
-    let server = Server { binary, place };
+    let [at, agent] = unused_address();
+    let server = started(&["--listen", &at, "--agent", &agent, "--limit", "hops_max=4"]);
     let fault = server.observer().send(&say("again")).unwrap_err();
     assert_eq!(fault.reason.as_deref(), Some("LOOP_DETECTED"), "{fault:?}");
     assert!(server.observer().list(&Filter::default()).unwrap().tasks.is_empty());
@@ -143,11 +152,8 @@ fn an_agent_that_calls_itself_is_refused_at_hops_max() {
 
 #[test]
 fn an_upstream_agent_that_cannot_be_reached_is_called_again_for_the_next_message() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let (at, agent) = (format!("127.0.0.1:{port}"), format!("a2a:http://127.0.0.1:{port}"));
-    let binary = Binary::start(&["--no-push", "--agent", &agent]);
-    let place = Place { addr: binary.addr(), trust: None, authority: None };
-    let gateway = Server { binary, place };
+    let [at, agent] = unused_address();
+    let gateway = started(&["--agent", &agent]);
     let fault = gateway.observer().send(&say("done")).unwrap_err();
     assert!(fault.message.starts_with("the upstream agent cannot be reached"), "{fault:?}");
     let script = concat!("script:", env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
@@ -181,4 +187,20 @@ fn messages_to_a_running_task_make_no_second_stream() {
     let ended = client.send(&say("end").to(&held)).expect("an answer").task();
     assert_eq!((ended.state.as_str(), ended.artifacts.len()), ("completed", 1));
     assert_eq!(ended.artifacts[0].parts.len(), 3, "{:?}", ended.artifacts);
+}
+
+#[test]
+fn an_upstream_agent_without_streams_is_read_until_its_task_ends() {
+    let upstream = Server::with(&["--no-streaming"]);
+    let gateway = Server::relaying(&upstream, "1.0", "jsonrpc");
+    let mut client = gateway.observer();
+    for (text, artifacts) in [("done", 2), ("slow", 1)] {
+        let task = client.send(&say(text)).expect("an answer").task();
+        assert_eq!((task.state.as_str(), task.artifacts.len()), ("completed", artifacts), "{text}");
+    }
+    let asked = client.send(&say("ask")).expect("an answer").task();
+    assert_eq!(asked.state, "input-required");
+    let task = client.send(&say("done").to(&asked)).expect("an answer").task();
+    assert_eq!((task.state.as_str(), task.artifacts.len()), ("completed", 2));
+    assert_eq!(task.shows(), ["ask", "What next?", "done"]);
 }

@@ -48,8 +48,8 @@ impl<T: Transport> Client<T> {
             return self.stream(request).await;
         }
         self.inner.check_push(request.has_push())?;
-        let (request, id) = (request.clone(), uuid(self.inner.transport.random()));
-        let terms = request.terms().or(self.terms);
+        let request = request.clone().return_immediately();
+        let (terms, id) = (request.terms().or(self.terms), uuid(self.inner.transport.random()));
         self.open(terms, OpeningCall::SendAndPoll { request, id }, b"").await
     }
 
