@@ -7,15 +7,16 @@
 //!
 //! In scope: HTTP/1.1 and WebSocket on the server's side, JSON-RPC 2.0 with batches, HTTP+JSON,
 //! server-sent events, the messages of gRPC, the wire families 0.1, 0.2/0.3 and 1.0 and some
-//! platforms' dialects, a bounded store in memory, agents that run inside the process; and a client
-//! of all of these bindings and families. Features, all on by default, add the tokio driver
-//! (`net`), compressed requests (`compression`), HTTP/2 and with it gRPC on the same port (`grpc`),
-//! TLS (`tls`), the agent that follows a file (`script`), the client (`client`), callers that are
-//! known (`auth`), what `/metrics` says (`metrics`), the log (`logs`), and the command line, which
-//! is the binary (`cli`). Two more are
-//! for the tests of this repository: `internals` and `test-echo`.
+//! platforms' dialects, a bounded store in memory, webhooks, agents inside the process, in
+//! programs and on other servers; and a client of all of these bindings and families. Features,
+//! all on by default, add the tokio driver (`net`), compressed requests (`compression`), HTTP/2
+//! and with it gRPC on the same port (`grpc`), TLS (`tls`), the agent that follows a file
+//! (`script`), the client (`client`), remote A2A agents (`gateway`), programs as agents (`exec`),
+//! authenticated callers (`auth`), webhooks (`push`), `/metrics` (`metrics`), the log (`logs`),
+//! traces (`otlp`), and the command line, which is the binary (`cli`). Two more are for the tests
+//! of this repository: `internals` and `test-echo`.
 //!
-//! Out of scope so far, on the server's side: push notifications, persistence.
+//! Out of scope so far: persistence.
 //!
 //! Start with [`agent::Agent`] to answer messages, `net::Server` to serve them,
 //! [`engine::Exchange`] to serve them below an HTTP server of your own, [`service::Service`] to put

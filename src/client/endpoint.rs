@@ -74,7 +74,7 @@ impl AgentEndpoint {
     }
 
     /// Writes the fields of a call but for a token. `after`: the last event that a subscriber has
-    /// seen; `trace`: that of the call, which the caller adds in the place of one that all calls have.
+    /// seen; `trace`: that of the call, which its caller adds in place of one that all calls have.
     pub fn write_fields(
         &self,
         call: &WrittenCall,

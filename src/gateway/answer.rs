@@ -1,4 +1,4 @@
-//! What an upstream stream says, as events of the local task.
+//! From upstream events to events of the local task.
 
 use crate::{
     agent::{Closed, Job},
@@ -11,7 +11,7 @@ use crate::{
 
 use super::message::without_ids;
 
-/// Publishes what an event of the upstream stream says.
+/// Publishes an event of the upstream stream.
 ///
 /// # Errors
 /// [`Closed`]: the local task takes no more.
@@ -19,7 +19,7 @@ pub fn publish(job: &mut Job, event: &StreamEvent<'_>) -> Result<(), Closed> {
     match event.kind() {
         EventKind::Task(task) => publish_task(job, task),
         EventKind::Change { change, .. } => publish_change(job, change),
-        // A message that follows the task: A2A has none, and what it says is not lost.
+        // A2A has no message after a task; its content is not lost.
         EventKind::Message(message) => {
             let message = without_ids(message);
             job.status(TaskState::Completed, Some(&message))
@@ -28,8 +28,8 @@ pub fn publish(job: &mut Job, event: &StreamEvent<'_>) -> Result<(), Closed> {
     }
 }
 
-/// Publishes what the upstream task has and the local one has not: a stream begins with the whole
-/// task, and one without streams is read again and again.
+/// Publishes what the upstream task has and the local one lacks: a stream begins with the whole
+/// task, and an agent without streams answers with it.
 fn publish_task(job: &mut Job, task: TaskView<'_>) -> Result<(), Closed> {
     let mut known = PublishedParts::default();
     job.read(&mut |local| known = PublishedParts::of(local, task));

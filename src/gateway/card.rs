@@ -26,8 +26,8 @@ pub fn profile_of(name: &str, card: &AgentCard) -> Profile {
         profile.skills = card.skills.iter().map(skill).collect();
     }
     profile.fields = vec!["traceparent".to_owned()];
-    // Of what a server of this crate declares by itself, the upstream server speaks for its own
-    // calls alone.
+    // A server of this crate declares these itself; those of the upstream server are about calls
+    // made to it directly.
     let ours = [Extension::IDEMPOTENT_SEND, Extension::LONG_POLL, Extension::PUSH_EVENTS];
     let extensions = card.capabilities.extensions.iter();
     let extensions = extensions.filter(|extension| !ours.contains(&extension.uri.as_str()));

@@ -1,4 +1,4 @@
-//! Errors of the upstream call, as the caller is told.
+//! From errors of the upstream call to faults for the caller.
 
 use crate::{
     client::{ClientError, ClientErrorKind},

@@ -3,7 +3,8 @@
 //!
 //! Invariants: each message makes one upstream call, and each task has one upstream stream, however
 //! many subscribers it has. Clients see local ids alone; the upstream agent sees its own, and the
-//! local context id of a message that starts a conversation. Nothing here opens a socket: `net` brings the transport and runs the futures.
+//! local context id of a message that starts a conversation. Nothing here opens a socket: `net`
+//! brings the transport and runs the futures.
 
 mod answer;
 mod card;

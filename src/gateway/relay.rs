@@ -50,9 +50,9 @@ impl Drop for RelayedTask<'_> {
     }
 }
 
-/// Sends the message of a turn to the upstream agent, and publishes what it answers until it has
-/// nothing more to say, or the local task has ended. What comes of a message to a task whose stream
-/// is followed already comes by that stream.
+/// Sends the message of a turn to the upstream agent, and publishes the answer until the upstream
+/// stream or the local task has ended. Where the stream of the task is followed already, it brings
+/// the answer.
 pub async fn relay<T: Transport>(client: &Client<T>, turn: Deferred, followed: &RelayedTasks) {
     let ids = UpstreamIds::read(turn.kept());
     if turn.request().state().is_some() && ids.is_none() {

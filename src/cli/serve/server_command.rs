@@ -8,7 +8,7 @@ use super::{
     flags,
 };
 
-/// Flags of `serve` that say what this command says otherwise, or need a file.
+/// Flags of `serve` that this command replaces, or that need a file.
 const NOT_OF_SERVE: &[&str] = &["agent", "config", "mount"];
 
 const AFTER: &str = "\

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a turn is in the table before its line is sent, and out of it once it is over, so
 //! that each event finds its turn or is dropped. When the process ends, every turn in the table
-//! hears why, and no line is taken any more.
+//! receives the reason, and no further line is accepted.
 
 use std::{
     cell::Cell,
@@ -42,10 +42,10 @@ const READ_BYTES: usize = 16 * 1024;
 /// whose input has ended.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
-/// What a turn hears of its process.
+/// What a process sends to one of its turns.
 pub(super) enum TurnNews {
     Event(Result<LineEvent, LineError>),
-    /// The process has ended, which is said to the client.
+    /// The process has ended, for this reason, which the client sees.
     Ended(String),
 }
 
@@ -60,7 +60,7 @@ pub(super) struct LineProcess {
 #[derive(Default)]
 struct TurnTable {
     turns: Mutex<HashMap<u64, TurnInFlight>>,
-    /// The process has said something of a turn.
+    /// The process has written an event.
     has_spoken: AtomicBool,
 }
 
@@ -109,7 +109,7 @@ impl LineProcess {
         self.lines.is_closed()
     }
 
-    /// True when the process has said something, or has run for a while.
+    /// True when the process has written an event, or has run for a while.
     pub fn has_worked(&self) -> bool {
         self.turns.has_spoken.load(Relaxed) || self.started.elapsed() > Duration::from_secs(10)
     }
@@ -133,7 +133,7 @@ impl TurnEntry {
         sent.map_err(|SendError(line)| [line, self.cancel.take().unwrap_or_default()])
     }
 
-    /// The turn is over: the process need not hear of its end.
+    /// The turn is over: no cancel is sent.
     pub fn end(&mut self) {
         self.cancel = None;
     }
@@ -143,7 +143,7 @@ impl Drop for TurnEntry {
     fn drop(&mut self) {
         self.process.turns.lock().remove(&self.number);
         if let Some(line) = self.cancel.take() {
-            // A process that reads none of its lines works in vain.
+            // A process that does not read its lines gets no cancel.
             let _ = self.process.lines.try_send(line);
         }
     }
@@ -173,13 +173,13 @@ impl Driver {
         stdout: Option<ChildStdout>,
         waiting: Receiver<Vec<u8>>,
     ) {
-        // What takes lines is gone before the turns hear of the end.
+        // No line is accepted any more before the turns receive the reason.
         let end = self.serve(stdin, stdout, waiting).await;
         self.group.end().await;
         let reason = self.reason(end);
         let left: Vec<TurnInFlight> = self.turns.lock().drain().map(|(_, turn)| turn).collect();
         for turn in left {
-            // A turn that is over does not listen.
+            // A finished turn has dropped its receiver.
             let _ = turn.news.send(TurnNews::Ended(reason.clone())).await;
         }
     }
@@ -234,7 +234,7 @@ impl Driver {
         .await
     }
 
-    /// What the log and the clients are told.
+    /// The reason for the log and for the clients.
     fn reason(&self, end: ProcessEnd) -> String {
         let options = &self.program.options;
         let reason = match end {
@@ -258,7 +258,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Turns that still wait hear that there is no more news.
+        // The receivers of turns that still wait end.
         self.turns.lock().clear();
     }
 }
@@ -329,7 +329,7 @@ async fn read_lines(
             if line.len() > PROCESS_LINE_BYTES_MAX {
                 return OutputEnd::LongLine;
             }
-            turns.hear(line, program).await;
+            turns.dispatch(line, program).await;
         }
         bytes.drain(..whole);
         // A long line does not leave its memory behind.
@@ -339,9 +339,8 @@ async fn read_lines(
 }
 
 impl TurnTable {
-    /// Gives the event in a line to its turn. A line that is none goes to the log: a program may
-    /// print.
-    async fn hear(&self, line: &[u8], program: &LinesProgram) {
+    /// Sends the event of a line to its turn. Any other line goes to the log: a program may print.
+    async fn dispatch(&self, line: &[u8], program: &LinesProgram) {
         let EventLine { turn, event } = match EventLine::read(line) {
             Ok(line) => line,
             Err(error) => {
@@ -352,7 +351,7 @@ impl TurnTable {
         self.has_spoken.store(true, Relaxed);
         let news = self.lock().get(&turn).map(|turn| turn.news.clone());
         if let Some(news) = news {
-            // A turn that is over does not listen.
+            // A finished turn has dropped its receiver.
             let _ = news.send(TurnNews::Event(event)).await;
         }
     }

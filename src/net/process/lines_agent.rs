@@ -51,7 +51,7 @@ impl Agent for LinesAgent {
         let pool = Arc::clone(&self.pool);
         start_future(turn, |deferred: Deferred| async move {
             let Some(_permit) = queued.permit(deferred.canceled()).await else { return };
-            // A task that has ended takes no more; the process hears of it.
+            // A task that has ended takes no more; dropping the entry sends the cancel.
             let _ = match enter(&pool, &deferred).await {
                 Ok(entry) => follow(entry, deferred).await,
                 Err(error) => {

@@ -1,4 +1,4 @@
-//! Who may run a process: at most so many turns at a time, the others wait.
+//! Permits to run a process: a bounded number of turns hold one, the others wait.
 //!
 //! Invariants: a permit is given to the owners that wait in turn, and to the turns of an owner in
 //! their order. A turn that stops waiting passes its permit on.

@@ -1,4 +1,4 @@
-//! What `[agents.NAME]` says of an agent that is a program.
+//! The keys of `[agents.NAME]` for an agent that is a program.
 
 use peregrine::net::ProcessOptions;
 
@@ -7,7 +7,7 @@ use super::super::tree::{ConfigSection, Wrong};
 /// The kind of agents whose programs speak lines.
 pub const LINES: &str = "exec+jsonl";
 
-/// An agent that is a program, as it was said.
+/// A program that answers for an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessSpec {
     /// The command line.
