@@ -487,7 +487,7 @@ fn script_errors_say_where_and_what_was_meant() {
         (
             "status = 'done'",
             one("`status` cannot be `done`; known are `submitted`, `working`, `completed`, \
-                 `failed`, `canceled`, `rejected`, `input-required`, `auth-required`"),
+                 `failed`, `canceled`, `input-required`, `rejected`, `auth-required`"),
         ),
         ("status = 'cancelled'", one("`status` cannot be `cancelled`; did you mean `canceled`?")),
         ("status = 1", one("`status` must be a string")),
