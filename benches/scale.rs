@@ -1,11 +1,11 @@
 //! What a call costs more when threads share one engine than when each has its own.
 //!
-//! `cargo bench --bench scale` prints the ratio for SendMessage, of anonymous callers and of one known
-//! owner, a stream of 100 events and GetTask, once the stores are full. Two threads, each with a worker of its own, do the same calls on one
-//! engine and on one engine each, in turns; of what each round cost more, in CPU time of the threads,
-//! the median counts. A round in which a thread had to wait for a core does not count: those who share
-//! something only do so when they run. `-- CASE` runs one case, `-- CASE THREADS` with more threads. Answers are asserted, times
-//! are not.
+//! `cargo bench --bench scale` prints the ratio for SendMessage, of anonymous callers and of one
+//! known owner, a stream of 100 events and GetTask, once the stores are full. Two threads, each with
+//! a worker of its own, do the same calls on one engine and on one engine each, in turns; of what
+//! each round cost more, in CPU time of the threads, the median counts. A round in which a thread
+//! had to wait for a core does not count: threads share memory only while both run. `-- CASE` runs
+//! one case, `-- CASE THREADS` with more threads. Answers are asserted, times are not.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 

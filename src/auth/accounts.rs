@@ -4,12 +4,14 @@
 use std::{
     hash::Hasher,
     net::{IpAddr, Ipv6Addr},
+    ops::Deref,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use crossbeam_utils::sync::ShardedLock;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use super::{CredentialSource, Network, peer_bits, table::FixedTable};
@@ -31,7 +33,8 @@ pub(crate) const NOWHERE: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 /// The accounts of a server, and its quotas, which may change while it runs.
 pub struct Accounts {
     table: FixedTable<Arc<CallerAccount>>,
-    quotas: RwLock<Arc<Quotas>>,
+    /// Sharded: each call of an authenticated caller reads them.
+    quotas: ShardedLock<Quotas>,
     /// Of each caller, where its quota says nothing.
     share: Quota,
     /// What all anonymous callers have together.
@@ -73,7 +76,7 @@ impl Accounts {
     pub fn new(accounts_max: usize, quotas: Quotas, share: Quota, secret: u128) -> Accounts {
         let accounts = Accounts {
             table: FixedTable::new(accounts_max),
-            quotas: RwLock::default(),
+            quotas: ShardedLock::default(),
             share,
             strangers: Arc::default(),
             are_asked: AtomicBool::new(false),
@@ -97,8 +100,8 @@ impl Accounts {
     }
 
     /// The quotas as they are now.
-    pub fn quotas(&self) -> Arc<Quotas> {
-        Arc::clone(&self.quotas.read().unwrap_or_else(PoisonError::into_inner))
+    pub fn quotas(&self) -> impl Deref<Target = Quotas> + '_ {
+        self.quotas.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on these are the quotas; what was taken stays taken.
@@ -106,7 +109,7 @@ impl Accounts {
         let quotas = quotas.or(self.share);
         self.have_rates.store(quotas.has_rate(), Ordering::Relaxed);
         self.are_asked.store(quotas != Quotas::default(), Ordering::Relaxed);
-        *self.quotas.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(quotas);
+        *self.quotas.write().unwrap_or_else(PoisonError::into_inner) = quotas;
     }
 
     /// The account of an owner.

@@ -7,9 +7,11 @@
 use std::{
     borrow::Cow,
     fmt,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError},
     task::{Poll, Waker, ready},
 };
+
+use crossbeam_utils::sync::ShardedLock;
 
 use crate::{
     model::CardSecurity,
@@ -64,7 +66,8 @@ const KEY_LOOKS_MAX: usize = 3;
 /// # Ok::<(), peregrine::auth::AuthRulesError>(())
 /// ```
 pub struct Callers {
-    rules: RwLock<Arc<RulesInUse>>,
+    /// Sharded: each request reads them.
+    rules: ShardedLock<Arc<RulesInUse>>,
     /// Held while the rules are replaced, which takes longer than their readers may wait.
     replacing: Mutex<()>,
     /// Wakes the fetcher.
@@ -97,7 +100,7 @@ impl Callers {
     /// # Errors
     /// [`AuthRulesError`]
     pub fn new(rules: AuthRules) -> Result<Callers, AuthRulesError> {
-        let rules = RwLock::new(Arc::new(RulesInUse::new(rules, None)?));
+        let rules = ShardedLock::new(Arc::new(RulesInUse::new(rules, None)?));
         let (replacing, fetcher, changes) = Default::default();
         Ok(Callers { rules, replacing, fetcher, changes })
     }

@@ -5,6 +5,7 @@
 //! bounded: after `PEER_FAILURES_MAX` of them the peer has a budget of verifications for its
 //! JWTs, beyond which they are [`AuthRefusal::Unavailable`], and its wrong keys are answered after
 //! [`WRONG_KEY_DELAY_MS`]. Certificates and names from a proxy are no guesses and are not counted.
+//! What was asked for within the last second, each worker caches for itself ([`RecentCallers`]).
 
 use std::{
     fmt,
@@ -21,7 +22,10 @@ use siphasher::sip128::SipHasher24;
 
 use super::{
     Accounts, Admission, AuthRefusal, Authenticator, CallerAccount, CredentialKind,
-    CredentialSource, Grant, Presented, peers::FailingPeers, table::FixedTable,
+    CredentialSource, Grant, Presented,
+    peers::FailingPeers,
+    recent::{KnownByGate, RecentCallers},
+    table::FixedTable,
 };
 use crate::{
     limits::callers::{WRONG_KEY_DELAY_MS, WRONG_KEYS_WAITING_MAX},
@@ -55,6 +59,7 @@ pub struct Gate {
 }
 
 /// A caller that is let in, and its account.
+#[derive(Clone)]
 pub struct AdmittedCaller {
     admission: Admission,
     account: Arc<CallerAccount>,
@@ -93,6 +98,11 @@ impl AdmittedCaller {
     /// Bytes of it that whatever waits for it counts with its buffers: of most there are none.
     pub(crate) fn counted_bytes(&self) -> usize {
         self.held_bytes.saturating_sub(CALLER_BYTES)
+    }
+
+    /// Bytes that it holds, without scopes that others share.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// On which account it takes its share.
@@ -183,18 +193,22 @@ struct CredentialKey {
     hash: u128,
 }
 
-/// A request whose credential is checked.
+/// A request whose caller is asked for.
 #[derive(Clone, Copy)]
-struct CheckedRequest<'r> {
-    source: &'r CredentialSource<'r>,
-    service: &'r dyn Service,
-    now: Now,
-    wake: &'r Waker,
+pub struct GateRequest<'r> {
+    /// What the request shows.
+    pub source: &'r CredentialSource<'r>,
+    /// The waist.
+    pub service: &'r dyn Service,
+    /// The time.
+    pub now: Now,
+    /// Woken when a pending answer is there.
+    pub wake: &'r Waker,
 }
 
 /// How a credential stands.
 enum Standing {
-    Good(Arc<AdmittedCaller>),
+    Good(Arc<AdmittedCaller>, KnownByGate),
     /// It was right once.
     Stale,
     Unknown,
@@ -217,23 +231,27 @@ impl Gate {
         Gate { authenticator, accounts, known, peers, waiting: Arc::default(), hashers }
     }
 
-    /// Who makes a request; `None`: it shows no credential.
+    /// Who makes a request; `None`: it shows no credential. Pending: `wake` is woken when the
+    /// answer is there.
     ///
     /// # Errors
     /// [`AuthRefusal`], but never [`AuthRefusal::Missing`].
     pub fn admit(
         &self,
-        source: &CredentialSource<'_>,
-        service: &dyn Service,
-        now: Now,
-        wake: &Waker,
+        recent: &mut RecentCallers,
+        request: GateRequest<'_>,
     ) -> Poll<Result<Option<Arc<AdmittedCaller>>, NotAdmitted>> {
+        let GateRequest { source, service, now, .. } = request;
         let Some(presented) = self.authenticator.find(source) else { return Poll::Ready(Ok(None)) };
         let key = CredentialKey { kind: presented.kind, hash: self.hash(&presented) };
-        let request = CheckedRequest { source, service, now, wake };
+        if let Some(caller) = recent.find(key.hash, || service.scopes_number(), now) {
+            return Poll::Ready(Ok(Some(Arc::clone(caller))));
+        }
         let check = |presented| self.check(presented, key, request);
         match self.standing(key.hash, service, now) {
-            Standing::Good(caller) => Poll::Ready(Ok(Some(caller))),
+            Standing::Good(caller, gate) => {
+                Poll::Ready(Ok(Some(recent.keep(key.hash, caller, gate, now))))
+            }
             Standing::Stale => check(presented),
             Standing::Unknown if presented.kind == CredentialKind::Jwt => {
                 let address = source.address();
@@ -285,9 +303,9 @@ impl Gate {
         &self,
         presented: Presented<'_>,
         key: CredentialKey,
-        request: CheckedRequest<'_>,
+        request: GateRequest<'_>,
     ) -> Poll<Result<Option<Arc<AdmittedCaller>>, NotAdmitted>> {
-        let CheckedRequest { source, service, now, wake } = request;
+        let GateRequest { source, service, now, wake, .. } = request;
         let address = source.address().filter(|_| is_guessed(presented.kind));
         let is_certificate = presented.kind == CredentialKind::Certificate;
         let shown = source.certificate.filter(|_| is_certificate);
@@ -363,7 +381,10 @@ impl Gate {
             known.used_ms = now.mono_ms;
             let has_scopes = known.scopes == 0 || known.scopes == service.scopes_number();
             match has_scopes && now.mono_ms < known.until_ms && known.caller.holds(now) {
-                true => Standing::Good(Arc::clone(&known.caller)),
+                true => {
+                    let KnownCredential { until_ms, scopes, .. } = *known;
+                    Standing::Good(Arc::clone(&known.caller), KnownByGate { until_ms, scopes })
+                }
                 false => Standing::Stale,
             }
         };
@@ -439,7 +460,7 @@ mod tests {
     use crate::{
         auth::{
             CertificateCallers, Grant, Principal, PrincipalBuf, Quota, Quotas, ScopeSet,
-            TenantGrant,
+            TenantGrant, recent::RECENT_MS,
         },
         fault::Fault,
         limits::callers::{PEER_CHECKS_MAX, PEER_FAILURES_MAX},
@@ -571,7 +592,15 @@ mod tests {
             let authorization = Some(secret.as_bytes());
             let source = CredentialSource { authorization, ..CredentialSource::default() };
             let asks = Asks(ScopesAskedFor { number, names: ScopeSet::new(names.to_vec()), all });
-            match gate.admit(&source, &asks, Now { mono_ms: 1, unix_ms: 1 }, Waker::noop()) {
+            match gate.admit(
+                &mut RecentCallers::default(),
+                GateRequest {
+                    source: &source,
+                    service: &asks,
+                    now: Now { mono_ms: 1, unix_ms: 1 },
+                    wake: Waker::noop(),
+                },
+            ) {
                 Poll::Ready(admitted) => {
                     let caller = admitted.unwrap().unwrap();
                     let scopes = caller.principal.scopes().names().collect::<Vec<_>>();
@@ -616,8 +645,15 @@ mod tests {
         let authorization = Some(secret.as_bytes());
         let remote = Some(address.parse().unwrap());
         let source = CredentialSource { authorization, remote, ..CredentialSource::default() };
-        match gate.admit(&source, &Asks::default(), Now { mono_ms: ms, unix_ms: ms }, Waker::noop())
-        {
+        match gate.admit(
+            &mut RecentCallers::default(),
+            GateRequest {
+                source: &source,
+                service: &Asks::default(),
+                now: Now { mono_ms: ms, unix_ms: ms },
+                wake: Waker::noop(),
+            },
+        ) {
             Poll::Ready(admitted) => admitted.map_err(|refused| refused.refusal),
             Poll::Pending => panic!("it never waits"),
         }
@@ -638,6 +674,37 @@ mod tests {
         }
         let late = ask(&gate, "right", "192.0.2.1", 10_000_000);
         assert!(matches!(late, Err(AuthRefusal::Expired(_))), "{late:?}");
+    }
+
+    #[test]
+    fn a_worker_caches_a_caller_until_it_is_withdrawn_or_checked_again() {
+        let (gate, one) = gate();
+        let mut recent = RecentCallers::default();
+        let mut ask = |ms| {
+            let source =
+                CredentialSource { authorization: Some(b"right"), ..CredentialSource::default() };
+            let (service, now) = (&Asks::default(), Now { mono_ms: ms, unix_ms: ms });
+            let request = GateRequest { source: &source, service, now, wake: Waker::noop() };
+            match gate.admit(&mut recent, request) {
+                Poll::Ready(admitted) => admitted.map(Option::unwrap),
+                Poll::Pending => panic!("it never waits"),
+            }
+        };
+        let checked = ask(0).unwrap();
+        let [copied, again] = [1, RECENT_MS].map(|ms| ask(ms).unwrap());
+        assert!(Arc::ptr_eq(&copied, &again) && !Arc::ptr_eq(&checked, &copied));
+        // The gate is asked each second, so its entry is not the one that was used least lately.
+        let asked_gate = ask(1 + RECENT_MS).unwrap();
+        assert!(!Arc::ptr_eq(&copied, &asked_gate));
+        assert!(Arc::ptr_eq(copied.account(), asked_gate.account()));
+        assert_eq!(one.asked.load(Ordering::Relaxed), 1);
+        // A cached copy does not outlast the five minutes of the gate's entry.
+        ask(TOKEN_MS - 1).unwrap();
+        ask(TOKEN_MS).unwrap();
+        assert_eq!(one.asked.load(Ordering::Relaxed), 2);
+        ask(TOKEN_MS + 1).unwrap();
+        one.grant.withdraw();
+        assert!(matches!(ask(TOKEN_MS + 2).unwrap_err().refusal, AuthRefusal::Wrong(_)));
     }
 
     #[test]
@@ -696,10 +763,13 @@ mod tests {
             let (key, remote) = (secret.as_bytes(), Some("192.0.2.1".parse().unwrap()));
             let source = CredentialSource { api_key: Some(key), remote, ..Default::default() };
             match gate.admit(
-                &source,
-                &Asks::default(),
-                Now { mono_ms: 5, unix_ms: 5 },
-                Waker::noop(),
+                &mut RecentCallers::default(),
+                GateRequest {
+                    source: &source,
+                    service: &Asks::default(),
+                    now: Now { mono_ms: 5, unix_ms: 5 },
+                    wake: Waker::noop(),
+                },
             ) {
                 Poll::Ready(admitted) => admitted,
                 Poll::Pending => panic!("it never waits"),
@@ -733,10 +803,13 @@ mod tests {
             let source =
                 CredentialSource { identity: Some(name), remote, ..CredentialSource::default() };
             match gate.admit(
-                &source,
-                &Asks::default(),
-                Now { mono_ms: 1, unix_ms: 1 },
-                Waker::noop(),
+                &mut RecentCallers::default(),
+                GateRequest {
+                    source: &source,
+                    service: &Asks::default(),
+                    now: Now { mono_ms: 1, unix_ms: 1 },
+                    wake: Waker::noop(),
+                },
             ) {
                 Poll::Ready(admitted) => admitted,
                 Poll::Pending => panic!("it never waits"),
@@ -765,10 +838,13 @@ mod tests {
             let (identity, certificate) = (Some("alice"), Some(certificate));
             let source = CredentialSource { identity, certificate, ..CredentialSource::default() };
             match gate.admit(
-                &source,
-                &Asks::default(),
-                Now { mono_ms: ms, unix_ms: ms },
-                Waker::noop(),
+                &mut RecentCallers::default(),
+                GateRequest {
+                    source: &source,
+                    service: &Asks::default(),
+                    now: Now { mono_ms: ms, unix_ms: ms },
+                    wake: Waker::noop(),
+                },
             ) {
                 Poll::Ready(admitted) => admitted,
                 Poll::Pending => panic!("it never waits"),

@@ -17,6 +17,7 @@ pub(crate) mod jws;
 mod jwt;
 mod origin;
 mod peers;
+mod recent;
 #[cfg(feature = "auth")]
 mod remote_keys;
 #[cfg(feature = "auth")]
@@ -43,8 +44,11 @@ use crate::{
 pub use crate::network::{Network, NoNetwork};
 pub(crate) use accounts::{AccountOf, Accounts, LateShares, NOWHERE};
 pub use certificates::CertificateCallers;
-pub(crate) use gate::{AdmittedCaller, CallerWatch, Gate, NotAdmitted, OVER_BUDGET, RefusalDelay};
+pub(crate) use gate::{
+    AdmittedCaller, CallerWatch, Gate, GateRequest, NotAdmitted, OVER_BUDGET, RefusalDelay,
+};
 use origin::{origin_of, peer_bits};
+pub(crate) use recent::RecentCallers;
 
 #[cfg(feature = "auth")]
 pub use self::{

@@ -15,8 +15,8 @@ use std::{
 
 use crate::{
     auth::{
-        Accounts, AdmittedCaller, AuthRefusal, CredentialSource, Gate, Network, NotAdmitted, Quota,
-        Quotas,
+        Accounts, AdmittedCaller, AuthRefusal, CredentialSource, Gate, GateRequest, Network,
+        NotAdmitted, Quota, Quotas, RecentCallers,
     },
     binding::{
         CallContext, Handled, RequestSource, ServerConfig, grpc, http_error, jsonrpc, pages, rest,
@@ -79,7 +79,8 @@ pub struct AdmissionCx<'x> {
 pub type Admitted = Option<Arc<AdmittedCaller>>;
 
 impl<'x> AdmissionCx<'x> {
-    /// Who makes a request; pending: `wake` is woken when that can be told.
+    /// Who makes a request; `recent` is the worker's own. Pending: `wake` is woken when the
+    /// answer is there.
     ///
     /// # Errors
     /// [`AuthRefusal`].
@@ -87,19 +88,22 @@ impl<'x> AdmissionCx<'x> {
     pub fn admit(
         self,
         head: &Head<'_>,
+        recent: &mut RecentCallers,
         now: Now,
         wake: &Waker,
     ) -> Poll<Result<Admitted, NotAdmitted>> {
         match &self.config.access.gate {
             None => Poll::Ready(Ok(None)),
-            Some(gate) => self.ask(gate, head, now, wake),
+            Some(gate) => self.ask(gate, head, recent, now, wake),
         }
     }
 
+    #[inline(never)]
     fn ask(
         self,
         gate: &Gate,
         head: &Head<'_>,
+        recent: &mut RecentCallers,
         now: Now,
         wake: &Waker,
     ) -> Poll<Result<Admitted, NotAdmitted>> {
@@ -111,7 +115,8 @@ impl<'x> AdmissionCx<'x> {
             certificate: self.peer.certificate,
             ..self.source(head)
         };
-        match gate.admit(&source, self.service, now, wake) {
+        let (source, service) = (&source, self.service);
+        match gate.admit(recent, GateRequest { source, service, now, wake }) {
             Poll::Ready(Ok(Some(admission))) => Poll::Ready(Ok(Some(admission))),
             Poll::Ready(Ok(None)) if self.lets_anybody(head) => Poll::Ready(Ok(None)),
             Poll::Ready(Ok(None)) => Poll::Ready(Err(AuthRefusal::Missing.into())),

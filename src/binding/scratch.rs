@@ -1,8 +1,10 @@
-//! What a worker reuses from request to request: nothing of it outlives a call.
+//! What a worker reuses from request to request: buffers, and caches that may be emptied at any
+//! time.
 
 use std::hint;
 
 use crate::{
+    auth::RecentCallers,
     binding::cards::CardCache,
     http::date,
     json::Parser,
@@ -23,6 +25,8 @@ pub struct Scratch {
     pub decode: DecodeBuffers,
     /// What calls are made with.
     pub call: CallScratch,
+    /// The callers that it admitted last.
+    pub callers: RecentCallers,
     /// Where messages of WebSockets are unmasked.
     pub message: Vec<u8>,
     /// When buffers for large bodies were given back to an allocator that may yet keep them.
@@ -85,6 +89,7 @@ impl Scratch {
                 last_call: LastCall { agent: AgentIndex(0), at_ms: u64::MAX },
                 refused: None,
             },
+            callers: RecentCallers::default(),
             message: Vec::new(),
             given_ms: None,
             date: DateText { text: date::imf_fixdate(0), second: 0 },

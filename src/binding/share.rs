@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use crate::{
     auth::{
-        AccountOf, Accounts, CallerAccount, CallerPlace, NOWHERE, PlaceKind, Quota, Rate, RateLeft,
-        UsedUp,
+        AccountOf, Accounts, CallerAccount, CallerPlace, NOWHERE, PlaceKind, Quota, Quotas, Rate,
+        RateLeft, UsedUp,
     },
-    binding::CallContext,
+    binding::{CallContext, admission::Admitted},
     fault::{Fault, FaultKind},
     http::FieldLinesBuf,
     service::{Now, RunningShare},
@@ -29,10 +29,10 @@ pub struct CallerShare {
     quota: Quota,
     /// With the agent that is called, which may have fewer places.
     here: Quota,
-    account: Arc<CallerAccount>,
+    /// The account of its address; `None`: that of the call's authenticated caller, whose reference
+    /// count all workers would write.
+    of_address: Option<Arc<CallerAccount>>,
     running: Option<RunningShare>,
-    /// True: its tasks have no owner, so they are counted on its account.
-    is_stranger: bool,
     /// What is left of its calls at this rate, once one was taken or refused.
     left: Option<(Rate, Result<RateLeft, UsedUp>)>,
     /// The rate of bytes by which the last call was refused, and when there are some again.
@@ -49,16 +49,27 @@ impl CallerShare {
         self.running.as_ref()
     }
 
+    /// The account that it is taken from.
+    fn account<'s>(&'s self, caller: &'s Admitted) -> Option<&'s Arc<CallerAccount>> {
+        self.of_address.as_ref().or_else(|| Some(caller.as_ref()?.account()))
+    }
+
     /// A place of a kind, if those are counted.
     ///
     /// # Errors
     /// `RateLimited`.
-    fn place(&self, kind: PlaceKind, accounts: &Accounts) -> Result<Option<CallerPlace>, Fault> {
-        let Some(most) = kind.most(&self.here) else { return Ok(None) };
-        let place = CallerPlace::take(kind, &self.account, most)
+    fn place(
+        &self,
+        kind: PlaceKind,
+        caller: &Admitted,
+        accounts: &Accounts,
+    ) -> Result<Option<CallerPlace>, Fault> {
+        let account = self.account(caller);
+        let Some((account, most)) = account.zip(kind.most(&self.here)) else { return Ok(None) };
+        let place = CallerPlace::take(kind, account, most)
             .ok_or_else(|| places_taken(kind, CALLER, most))?;
         let (all, of_all) = accounts.of_strangers();
-        match kind.most(&of_all).filter(|_| self.is_stranger) {
+        match kind.most(&of_all).filter(|_| self.of_address.is_some()) {
             None => Ok(Some(place)),
             Some(most) => {
                 let place = place.of_strangers(all, most);
@@ -68,15 +79,17 @@ impl CallerShare {
     }
 
     /// Takes the KiB of the request.
-    fn take_kib(&mut self, now: Now) -> Result<(), UsedUp> {
-        let taken = self.account.take_kib(&self.quota, self.kib, now);
+    fn take_kib(&mut self, caller: &Admitted, now: Now) -> Result<(), UsedUp> {
+        let Some(account) = self.account(caller) else { return Ok(()) };
+        let taken = account.take_kib(&self.quota, self.kib, now);
         self.kib_used_up = self.quota.request_kib.zip(taken.err());
         taken
     }
 
     /// Takes a call, and notes what is left.
-    fn take_call(&mut self, now: Now) -> Result<(), UsedUp> {
-        let taken = self.account.take_call(&self.quota, now);
+    fn take_call(&mut self, caller: &Admitted, now: Now) -> Result<(), UsedUp> {
+        let Some(account) = self.account(caller) else { return Ok(()) };
+        let taken = account.take_call(&self.quota, now);
         self.left = self.quota.calls.zip(taken.transpose());
         taken.map(drop)
     }
@@ -105,8 +118,9 @@ impl CallerShare {
     fn set_here(&mut self, here: Quota) {
         self.here = here;
         self.running = self.quota.running(&here);
-        if let (Some(running), true) = (&mut self.running, self.is_stranger) {
-            running.account = Some(Arc::clone(&self.account));
+        if let (Some(running), Some(account)) = (&mut self.running, &self.of_address) {
+            // Its tasks have no owner, so they are counted on its account.
+            running.account = Some(Arc::clone(account));
         }
     }
 
@@ -161,14 +175,15 @@ impl CallContext<'_> {
     fn take_bytes(&mut self, body_bytes: usize) -> Result<(), Fault> {
         let bytes = body_bytes.saturating_add(self.source.head_bytes());
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        self.share = self.find_share(self.agent_quota().as_ref());
+        let quotas = self.config.access.accounts.quotas();
+        self.share = self.find_share(&quotas, self.agent_quota(&quotas).as_ref());
         let Some(share) = &mut self.share else { return Ok(()) };
         share.kib = kib;
-        if let Err(used_up) = share.take_kib(self.now) {
+        if let Err(used_up) = share.take_kib(&self.admission, self.now) {
             share.rate_fields(&mut self.writer.fields);
             return Err(too_much(used_up));
         }
-        share.is_ahead = share.take_call(self.now).is_ok();
+        share.is_ahead = share.take_call(&self.admission, self.now).is_ok();
         Ok(())
     }
 
@@ -178,15 +193,17 @@ impl CallContext<'_> {
     /// `RateLimited`.
     #[inline(never)]
     pub(super) fn take_share(&mut self) -> Result<(), Fault> {
-        let of_agent = self.agent_quota();
+        let quotas = self.config.access.accounts.quotas();
+        let of_agent = self.agent_quota(&quotas);
         match &mut self.share {
             Some(share) => share.set_here(share.quota),
-            None => self.share = self.find_share(of_agent.as_ref()),
+            None => self.share = self.find_share(&quotas, of_agent.as_ref()),
         }
+        drop(quotas);
         let with_agent = of_agent.map(|quota| (quota, self.account_with_agent()));
         let Some(share) = &mut self.share else { return Ok(()) };
         if !std::mem::take(&mut share.is_ahead) {
-            share.take_call(self.now).map_err(too_much)?;
+            share.take_call(&self.admission, self.now).map_err(too_much)?;
         }
         share.kib_used_up = None;
         match with_agent {
@@ -198,8 +215,7 @@ impl CallContext<'_> {
     }
 
     /// What the agent that is called lets each caller take of it.
-    fn agent_quota(&self) -> Option<Quota> {
-        let quotas = self.config.access.accounts.quotas();
+    fn agent_quota(&self, quotas: &Quotas) -> Option<Quota> {
         if quotas.named.is_empty() {
             return None;
         }
@@ -221,9 +237,11 @@ impl CallContext<'_> {
     /// `RateLimited`.
     pub(super) fn stream_place(&mut self) -> Result<Option<CallerPlace>, Fault> {
         let Some(share) = &self.share else { return Ok(None) };
-        share.place(PlaceKind::Stream, &self.config.access.accounts).inspect_err(|_| {
-            places_fields(&mut self.writer.fields, "streams", share.here.streams);
-        })
+        share.place(PlaceKind::Stream, &self.admission, &self.config.access.accounts).inspect_err(
+            |_| {
+                places_fields(&mut self.writer.fields, "streams", share.here.streams);
+            },
+        )
     }
 
     /// A place among the waiting calls of the caller. Most calls do not wait, so no share is
@@ -233,26 +251,27 @@ impl CallContext<'_> {
     /// `RateLimited`.
     pub(super) fn waiting_place(&mut self) -> Result<Option<CallerPlace>, Fault> {
         if self.share.is_none() && self.config.access.accounts.are_asked() {
-            self.share = self.find_share(self.agent_quota().as_ref());
+            let quotas = self.config.access.accounts.quotas();
+            self.share = self.find_share(&quotas, self.agent_quota(&quotas).as_ref());
         }
         let Some(share) = &self.share else { return Ok(None) };
-        share.place(PlaceKind::WaitingCall, &self.config.access.accounts).inspect_err(|_| {
-            places_fields(&mut self.writer.fields, "waiting-calls", share.quota.waiting_calls);
-        })
+        share
+            .place(PlaceKind::WaitingCall, &self.admission, &self.config.access.accounts)
+            .inspect_err(|_| {
+                places_fields(&mut self.writer.fields, "waiting-calls", share.quota.waiting_calls);
+            })
     }
 
     /// Who takes, and how much may be taken: by what the principal names, else by the defaults; and
     /// no more than the platform's documentation says.
-    fn find_share(&self, of_agent: Option<&Quota>) -> Option<CallerShare> {
+    fn find_share(&self, quotas: &Quotas, of_agent: Option<&Quota>) -> Option<CallerShare> {
         let accounts = &self.config.access.accounts;
-        let quotas = accounts.quotas();
-        let of = |quota: Quota, account| {
+        let of = |quota: Quota, of_address| {
             let mut share = CallerShare {
                 quota,
                 here: quota,
-                account,
+                of_address,
                 running: None,
-                is_stranger: self.admission.is_none(),
                 left: None,
                 kib_used_up: None,
                 kib: 0,
@@ -268,7 +287,7 @@ impl CallContext<'_> {
             // Those without an address, as one that has left already, share.
             let address = self.origin_address().unwrap_or(NOWHERE);
             let account = accounts.of_address(address, self.now);
-            return Some(of(quotas.anonymous, account));
+            return Some(of(quotas.anonymous, Some(account)));
         };
         let mut quota = quotas.of(caller.principal.quota());
         if let Some(documented) = self.endpoint.dialect.quirks.quota {
@@ -276,7 +295,7 @@ impl CallContext<'_> {
             quota.calls = Some(quota.calls.map_or(calls, |own| own.at_most(calls)));
             quota.streams = Some(quota.streams.unwrap_or(u32::MAX).min(documented.streams));
         }
-        Some(of(quota, Arc::clone(caller.account())))
+        Some(of(quota, None))
     }
 
     /// Names what is left of the share beside an answer that is a call's own: where it is used up,

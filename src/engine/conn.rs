@@ -354,7 +354,9 @@ impl Conn {
         if !config.access.trusted_proxies.is_empty() {
             cx.worker.forwarded = asking(cx.engine, cx.peer, false).forwarded(&head);
         }
-        let admission = match asking(cx.engine, cx.peer, false).admit(&head, cx.now, cx.wake) {
+        let recent = &mut cx.worker.scratch.callers;
+        let asking = asking(cx.engine, cx.peer, false);
+        let admission = match asking.admit(&head, recent, cx.now, cx.wake) {
             Poll::Ready(Ok(admission)) => {
                 self.is_authenticated = admission.is_some() || config.access.gate.is_none();
                 admission

@@ -93,3 +93,6 @@ pub const PLAIN_KEY_BYTES_MIN: usize = 16;
 
 /// Milliseconds that a request waits at most until its credential is checked.
 pub const ADMISSION_MS_MAX: u64 = 5_000;
+
+/// Callers that a worker has its own copy of: more than call one worker within a second, mostly.
+pub const RECENT_CALLERS: usize = 64;

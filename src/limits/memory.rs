@@ -1,6 +1,6 @@
 //! The worst case of resident memory as a sum of labelled terms, each of which follows from limits.
 
-use super::{LARGE_BODY_BYTES, Limits};
+use super::{LARGE_BODY_BYTES, Limits, callers::RECENT_CALLERS};
 
 /// Memory that one connection holds beside its buffers; measured, see `docs/perf.md`.
 const CONNECTION_BYTES: u64 = 1024;
@@ -88,6 +88,8 @@ const NAME_BYTES: u64 = 448;
 const CREDENTIAL_BYTES: u64 = 768;
 /// The tables of credentials and peers have a multiple of so many slots; see `auth/table.rs`.
 const CREDENTIAL_SLOTS: usize = 512;
+/// Memory of a worker's own copies of them, each with `CREDENTIAL_HELD_BYTES`.
+const RECENT_CALLERS_BYTES: u64 = RECENT_CALLERS as u64 * 640;
 /// Names of each kind that a worker knows.
 const KNOWN_NAMES: u64 = 256;
 
@@ -143,7 +145,7 @@ impl Limits {
                 times(
                     self.credentials_max.max(1).next_multiple_of(CREDENTIAL_SLOTS),
                     CREDENTIAL_BYTES,
-                ),
+                ) + times(workers, RECENT_CALLERS_BYTES),
             ),
             ("agents to be called again (tasks_max)", times(self.tasks_max, RESUME_TIMER_BYTES)),
             (

@@ -71,7 +71,8 @@ impl Exchange {
             return true;
         };
         let asking = request::asking(cx.engine, cx.peer, self.parts.takes_trailers());
-        let refusal = match asking.admit(&head.head(), cx.now, cx.wake) {
+        let recent = &mut cx.worker.scratch.callers;
+        let refusal = match asking.admit(&head.head(), recent, cx.now, cx.wake) {
             Poll::Ready(Ok(admission)) => {
                 if asking.ignores_body(&head.head(), &admission) {
                     (*is_whole, self.body) = (true, Vec::new());

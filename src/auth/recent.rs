@@ -1,0 +1,80 @@
+//! The callers that a worker admitted last.
+//!
+//! Each worker has its own copy of what the gate caches, so that calls of one caller on two workers
+//! write no memory together. An entry holds for [`RECENT_MS`]; then the gate is asked again, which
+//! keeps its own entry as one that is in use.
+
+use std::sync::Arc;
+
+use super::gate::{AdmittedCaller, CREDENTIAL_HELD_BYTES};
+use crate::{limits::callers::RECENT_CALLERS, service::Now};
+
+/// How long an entry holds.
+pub(super) const RECENT_MS: u64 = 1_000;
+
+/// A worker's own cache of credentials; see `limits/memory.rs`.
+pub struct RecentCallers(Box<[Option<RecentCaller>]>);
+
+/// A credential that was right.
+struct RecentCaller {
+    /// The gate's keyed hash of it.
+    hash: u128,
+    caller: Arc<AdmittedCaller>,
+    /// In ms of the monotonic clock.
+    until_ms: u64,
+    /// [`ScopesAskedFor::number`](crate::service::ScopesAskedFor::number) when its scopes were
+    /// chosen; 0: they are all there.
+    scopes: u64,
+}
+
+impl Default for RecentCallers {
+    fn default() -> RecentCallers {
+        RecentCallers((0..RECENT_CALLERS).map(|_| None).collect())
+    }
+}
+
+impl RecentCallers {
+    /// The caller with the credential of this hash, if it may make a call now; `scopes_number`
+    /// gives the number of the scopes that are asked for now.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        hash: u128,
+        scopes_number: impl FnOnce() -> u64,
+        now: Now,
+    ) -> Option<&Arc<AdmittedCaller>> {
+        let recent = self.0[hash as usize % RECENT_CALLERS].as_ref()?;
+        let is_it = recent.hash == hash
+            && now.mono_ms < recent.until_ms
+            && (recent.scopes == 0 || recent.scopes == scopes_number())
+            && recent.caller.holds(now);
+        is_it.then_some(&recent.caller)
+    }
+
+    /// Caches a copy of a caller that the gate knows until then, unless it is large; returns it.
+    pub(super) fn keep(
+        &mut self,
+        hash: u128,
+        caller: Arc<AdmittedCaller>,
+        gate: KnownByGate,
+        now: Now,
+    ) -> Arc<AdmittedCaller> {
+        if caller.held_bytes() > CREDENTIAL_HELD_BYTES {
+            return caller;
+        }
+        let KnownByGate { until_ms, scopes } = gate;
+        let until_ms = until_ms.min(now.mono_ms.saturating_add(RECENT_MS));
+        let caller = Arc::new(AdmittedCaller::clone(&caller));
+        let recent = RecentCaller { hash, caller: Arc::clone(&caller), until_ms, scopes };
+        self.0[hash as usize % RECENT_CALLERS] = Some(recent);
+        caller
+    }
+}
+
+/// What the gate's own entry says.
+pub(super) struct KnownByGate {
+    /// How long it holds, in ms of the monotonic clock.
+    pub until_ms: u64,
+    /// As in an entry of [`RecentCallers`].
+    pub scopes: u64,
+}
