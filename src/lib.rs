@@ -11,10 +11,10 @@
 //! programs and on other servers; and a client of all of these bindings and families. Features,
 //! all on by default, add the tokio driver (`net`), compressed requests (`compression`), HTTP/2
 //! and with it gRPC on the same port (`grpc`), TLS (`tls`), the agent that follows a file
-//! (`script`), the client (`client`), remote A2A agents (`gateway`), programs as agents (`exec`),
-//! authenticated callers (`auth`), webhooks (`push`), `/metrics` (`metrics`), the log (`logs`),
-//! traces (`otlp`), and the command line, which is the binary (`cli`). Two more are for the tests
-//! of this repository: `internals` and `test-echo`.
+//! (`script`), the client (`client`), remote A2A agents and HTTP functions as agents
+//! (`gateway`), programs as agents (`exec`), authenticated callers (`auth`), webhooks (`push`),
+//! `/metrics` (`metrics`), the log (`logs`), traces (`otlp`), and the command line, which is the
+//! binary (`cli`). Two more are for the tests of this repository: `internals` and `test-echo`.
 //!
 //! Out of scope so far: persistence.
 //!

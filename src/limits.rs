@@ -129,17 +129,20 @@ pub const BLOCKING_QUEUE_MAX: usize = 1_024;
 /// server's memory does not count (an idle Python: 10 MiB).
 pub const PROCESSES_MAX: usize = 16;
 
-/// Turns of one agent that wait for a process; as of blocking code ([`BLOCKING_QUEUE_MAX`]).
-pub const PROCESS_TURNS_QUEUED_MAX: usize = 1_024;
+/// Turns of an agent in another language that wait for a process, or to be sent to an HTTP
+/// function; as of blocking code ([`BLOCKING_QUEUE_MAX`]).
+pub const AGENT_TURNS_QUEUED_MAX: usize = 1_024;
 
-/// Turns in flight in one process that speaks lines: what an agent of coroutines or threads takes.
-pub const PROCESS_TURNS_MAX: usize = 64;
+/// Turns in flight in one process that speaks lines, or at an HTTP function: what an agent of
+/// coroutines or threads takes.
+pub const AGENT_TURNS_MAX: usize = 64;
 
-/// Bytes of a line of a process: a file of 3 MiB in base64.
-pub const PROCESS_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of a line of an agent in another language: a file of 3 MiB in base64.
+pub const AGENT_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Milliseconds that a process may be silent in a turn: a model that thinks for minutes is usual.
-pub const PROCESS_SILENCE_MS: u64 = 300_000;
+/// Milliseconds that a process or an HTTP function may be silent in a turn: a model that thinks for
+/// minutes is usual.
+pub const AGENT_SILENCE_MS: u64 = 300_000;
 
 /// Lines of a log that wait for their reader; those beyond are counted, and lost.
 pub const LOG_LINES_MAX: usize = 8_192;

@@ -67,7 +67,7 @@ impl Job {
     }
 
     /// Milliseconds since the Unix epoch.
-    #[cfg(feature = "exec")]
+    #[cfg(feature = "gateway")]
     pub(crate) fn unix_ms(&self) -> u64 {
         self.host.unix_ms()
     }

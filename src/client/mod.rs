@@ -56,6 +56,8 @@ pub use known_card::KnownCard;
 pub use limits::{
     CARD_BYTES_MAX, CARD_DEPTH_MAX, CARD_ENTRIES_MAX, CARD_INTERFACES_MAX, ClientLimits,
 };
+#[cfg(feature = "gateway")]
+pub(crate) use outgoing_terms::OutgoingTerms;
 pub use request::{ListTasks, SendRequest, TaskAddress};
 pub use stream::ClientStream;
 pub use trace_parent::TraceParent;

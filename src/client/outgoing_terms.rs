@@ -8,7 +8,8 @@ use super::{Client, TraceParent, Transport};
 
 /// The trace, the hops and the deadline of the call on whose behalf another is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OutgoingTerms {
+pub(crate) struct OutgoingTerms {
+    /// The trace, with the span that calls.
     pub trace: Option<TraceParent>,
     /// Agents that the request has come through, ours included; 0: it is made for no other call.
     pub hops: u32,
@@ -44,6 +45,7 @@ impl OutgoingTerms {
         }
     }
 
+    /// True: there is nothing to pass on.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.trace.is_none() && self.hops == 0 && self.deadline_unix_ms.is_none()

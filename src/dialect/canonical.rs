@@ -55,7 +55,7 @@ pub fn write(out: &mut Vec<u8>, received: &Received, op: Op) {
 }
 
 /// Appends a message.
-#[cfg(any(feature = "exec", feature = "internals"))]
+#[cfg(any(feature = "gateway", feature = "internals"))]
 pub fn message(out: &mut Vec<u8>, message: crate::model::Message<'_>) {
     v1::message(out, message, json_out::TaskRef { task_id: b"", context_id: b"" });
 }

@@ -1,4 +1,5 @@
 //! The lines by which agents of any language are spoken to: a turn or a cancel in, events out.
+//! HTTP functions get the same turn as a request, and answer with the same events.
 //!
 //! Invariants: a line is one JSON object and has no line feed in it. Data and metadata pass byte
 //! for byte, but for line feeds between their tokens. Nothing here reads or writes a pipe: `net`
@@ -39,7 +40,8 @@ pub enum LineError {
     State(String),
     /// A part has no content, or more than one.
     Part,
-    /// It has none of `status`, `artifact` and `message`, or both of the first two.
+    /// It has none of `status`, `artifact` and `message`, or more than one, but for a status with a
+    /// message.
     Kind,
     /// An artifact id is longer than `identifier_bytes_max`.
     Id,
@@ -126,22 +128,48 @@ impl EventLine {
     }
 }
 
+/// Reads the answer of a function: an event, which needs no `turn`, a string, which is a message,
+/// or an array of such.
+///
+/// # Errors
+/// [`LineError`]
+pub fn read_answer(json: &[u8]) -> Result<Vec<LineEvent>, LineError> {
+    let json: &RawValue = serde_json::from_slice(json).map_err(LineError::Json)?;
+    if !json.get().starts_with('[') {
+        return read_event(json).map(|event| vec![event]);
+    }
+    let events: Vec<&RawValue> = serde_json::from_str(json.get()).map_err(LineError::Json)?;
+    events.into_iter().map(read_event).collect()
+}
+
+fn read_event(json: &RawValue) -> Result<LineEvent, LineError> {
+    match json.get().as_bytes().first() {
+        Some(b'"') => message(json).map(LineEvent::Message),
+        Some(b'{') => {
+            let members = serde_json::from_str::<EventMembers<'_>>(json.get());
+            members.map_err(LineError::Json)?.event()
+        }
+        _ => Err(LineError::Kind),
+    }
+}
+
 /// The number of a turn, as a string or a number.
-fn number(turn: &RawValue) -> Result<u64, LineError> {
+fn number(turn: Option<&RawValue>) -> Result<u64, LineError> {
+    let turn = turn.ok_or(LineError::Turn)?;
     turn.get().trim_matches('"').parse().map_err(|_| LineError::Turn)
 }
 
 #[derive(Deserialize)]
 struct TurnField<'a> {
     #[serde(borrow)]
-    turn: &'a RawValue,
+    turn: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EventMembers<'a> {
     #[serde(borrow)]
-    turn: &'a RawValue,
+    turn: Option<&'a RawValue>,
     #[serde(borrow)]
     status: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -466,6 +494,39 @@ mod tests {
         }
         for line in ["", "Traceback", "{}", r#"{"turn":"x","status":"working"}"#, "[7]"] {
             assert!(EventLine::read(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn answers_need_no_turn() {
+        let kinds = |json: &str| -> Result<String, String> {
+            let events = read_answer(json.as_bytes()).map_err(|error| error.to_string())?;
+            let kind = |event: &LineEvent| match event {
+                LineEvent::Status { .. } => 's',
+                LineEvent::Artifact { .. } => 'a',
+                LineEvent::Message(_) => 'm',
+            };
+            Ok(events.iter().map(kind).collect())
+        };
+        for (json, expected) in [
+            (r#" "hello" "#, "m"),
+            (r#"{"message":"hello"}"#, "m"),
+            (r#"{"turn":"7","status":"completed","message":"hello"}"#, "s"),
+            (r#"[{"status":"working"},{"artifact":{"text":"a"}},"done"]"#, "sam"),
+            ("[]", ""),
+        ] {
+            assert_eq!(kinds(json).as_deref(), Ok(expected), "{json}");
+        }
+        for (json, said) in [
+            ("", "EOF"),
+            ("null", "one of status"),
+            ("7", "one of status"),
+            ("{}", "one of status"),
+            ("[[]]", "one of status"),
+            (r#"{"answer":"hello"}"#, "one of status"),
+            ("<html>", "expected value"),
+        ] {
+            assert!(kinds(json).unwrap_err().contains(said), "{json}: {:?}", kinds(json));
         }
     }
 

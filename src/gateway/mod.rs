@@ -10,7 +10,8 @@ mod answer;
 mod card;
 mod fault;
 mod ids;
-#[cfg(all(feature = "exec", not(feature = "internals")))]
+#[cfg(not(feature = "internals"))]
+#[cfg_attr(not(feature = "exec"), allow(dead_code, reason = "processes use the rest"))]
 pub(crate) mod lines;
 #[cfg(feature = "internals")]
 pub mod lines;

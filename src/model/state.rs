@@ -55,7 +55,7 @@ impl TaskState {
 
     /// The state that an agent can give a task by this name; `None`: there is none, or it is
     /// `unknown`.
-    #[cfg(any(feature = "exec", feature = "internals", feature = "script"))]
+    #[cfg(any(feature = "gateway", feature = "internals", feature = "script"))]
     pub(crate) fn of_word(word: &str) -> Option<TaskState> {
         let named = TaskState::ALL.into_iter().filter(|state| *state != TaskState::Unspecified);
         named.into_iter().find(|state| state.word() == word)

@@ -25,12 +25,18 @@ mod entropy;
 mod error;
 #[cfg(test)]
 mod full_buffers;
+#[cfg(feature = "gateway")]
+mod function_agent;
+#[cfg(feature = "gateway")]
+mod function_answer;
 mod held_back;
 #[cfg(feature = "grpc")]
 mod http2;
 mod input_buffer;
 #[cfg(feature = "auth")]
 mod key_fetch;
+#[cfg(feature = "gateway")]
+mod line_turn;
 mod local_addr;
 #[cfg(feature = "logs")]
 mod log;
@@ -65,10 +71,14 @@ mod tls;
 #[cfg(feature = "otlp")]
 mod traces;
 mod transport;
+#[cfg(feature = "gateway")]
+mod turn_queue;
 #[cfg(feature = "push")]
 mod webhooks;
 mod wheel;
 mod worker;
+#[cfg(feature = "gateway")]
+mod worker_clients;
 mod worker_state;
 
 pub use async_agent::{AsyncAgent, async_agent, sleep};
@@ -80,6 +90,8 @@ pub use client::{
 };
 pub use entropy::worker;
 pub use error::ServerError;
+#[cfg(feature = "gateway")]
+pub use function_agent::{FunctionAgent, FunctionAgentError, FunctionOptions};
 #[cfg(feature = "auth")]
 pub use key_fetch::KeyFetcher;
 #[cfg(feature = "logs")]

@@ -1,17 +1,11 @@
 //! Agents of other servers: the gateway's futures over the client's transport.
-//!
-//! A worker has connections of its own to each upstream agent, since a connection belongs to the
-//! runtime that opened it.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::{self, ThreadId},
-};
+use std::sync::Arc;
 
 use super::{
     HttpClient, HttpClientError, HttpClientOptions,
     async_agent::{FuturePlace, run_future, start_future},
+    worker_clients::WorkerClients,
 };
 use crate::{
     agent::{Agent, CancelRequest, Deferred, Turn},
@@ -32,7 +26,7 @@ struct Upstream {
     url: String,
     builder: ClientBuilder,
     options: HttpClientOptions,
-    clients: Mutex<HashMap<ThreadId, Client<HttpClient>>>,
+    clients: WorkerClients<Client<HttpClient>>,
     followed: RelayedTasks,
 }
 
@@ -52,7 +46,7 @@ impl RemoteAgent {
             url: url.into(),
             builder,
             options,
-            clients: Mutex::default(),
+            clients: WorkerClients::default(),
             followed: RelayedTasks::default(),
         };
         Ok(RemoteAgent { upstream: Arc::new(upstream) })
@@ -62,17 +56,12 @@ impl RemoteAgent {
 impl Upstream {
     /// The client of the worker, which reads the card first if it has not yet.
     async fn client(&self) -> Result<Client<HttpClient>, ClientError> {
-        let worker = thread::current().id();
-        if let Some(client) = self.clients().get(&worker) {
-            return Ok(client.clone());
+        if let Some(client) = self.clients.own() {
+            return Ok(client);
         }
         let transport = HttpClient::new(self.options.clone())?;
         let client = self.builder.clone().discover_over(transport, &self.url).await?;
-        Ok(self.clients().entry(worker).or_insert(client).clone())
-    }
-
-    fn clients(&self) -> MutexGuard<'_, HashMap<ThreadId, Client<HttpClient>>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(self.clients.keep(client))
     }
 }
 

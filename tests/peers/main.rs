@@ -11,6 +11,7 @@ mod captured;
 mod cli;
 mod cut;
 mod expected;
+mod gateway;
 mod guarded;
 mod live;
 mod plain;

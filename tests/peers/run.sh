@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Starts the official SDKs' servers, from their registries, with one agent written for each, and
-# runs a command that finds their URLs in PEERS, as one JSON object by server and variant:
+# Starts the official SDKs' servers, from their registries, with one agent written for each, and the
+# HTTP functions of docs/examples/agents, and runs a command that finds their URLs in PEERS, as one
+# JSON object by server and variant:
 #   run.sh COMMAND...
 # Its exit code is the command's. The servers end with it, and after PEERS_SECONDS in any case.
 set -euo pipefail
@@ -60,9 +61,10 @@ start py1 .venv-1/bin/python py1.py
 start py03 .venv-03/bin/python py03.py
 start js1 node js1.mjs
 start js03 node js03.mjs
+start functions .venv-1/bin/python functions.py
 
 peers=
-for name in py1 py03 js1 js03; do
+for name in py1 py03 js1 js03 functions; do
     for _ in $(seq $((START_SECONDS_MAX * 10))); do
         if [ -s "$logs/$name.json" ]; then break; fi
         sleep 0.1
@@ -80,7 +82,7 @@ cd "$root"
 rc=0
 "$@" || rc=$?
 if [ $rc != 0 ]; then
-    for name in py1 py03 js1 js03; do
+    for name in py1 py03 js1 js03 functions; do
         echo "--- what $name logged last:" >&2
         tail -n 40 "$logs/$name.log" >&2
     done

@@ -21,6 +21,8 @@ mod codings;
 mod dead_letters;
 mod disconnects;
 mod fair;
+#[cfg(feature = "gateway")]
+mod functions;
 mod grpc;
 mod hosts;
 mod http2;

@@ -193,7 +193,7 @@ fn messages_wait_for_a_process_and_the_next_is_refused() {
     let mut second = call(&server, V1.stream(), &V1.params(say("second")));
     second.read_until("TASK_STATE_SUBMITTED");
     let refused = call(&server, V1.send(), &V1.params(say("third"))).reply();
-    assert!(refused.text().contains("process_turns_queued_max"), "{}", refused.text());
+    assert!(refused.text().contains("turns_queued_max"), "{}", refused.text());
     call(&server, V1.cancel(), &json!({ "id": id })).reply().result();
     second.read_until("pid=");
 }

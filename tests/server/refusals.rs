@@ -312,7 +312,7 @@ const ELSEWHERE: [&str; 24] = [
     "overload",
     "quotas",
     "owners_max",
-    "process_turns_queued_max",
+    "turns_queued_max",
     "push_bytes_max",
     "push_configs_owner_max",
     "push_scopes_max",

@@ -6,14 +6,14 @@ use peregrine::{
     agent::{Agent, Profile, echo::Echo},
     gateway::profile_of,
     net::{
-        BlockingClient, HttpClient, HttpClientError, LinesAgent, ProcessAgent, ProcessCommand,
-        RemoteAgent,
+        BlockingClient, FunctionAgent, HttpClient, HttpClientError, HttpClientOptions, LinesAgent,
+        ProcessAgent, ProcessCommand, RemoteAgent,
     },
 };
 
 use super::{
     super::warn,
-    config::{AgentSpec, ProcessSpec, Program, RemoteSpec},
+    config::{AgentSpec, FunctionSpec, ProcessSpec, Program, RemoteSpec},
 };
 
 /// An agent, what its card says, and what it was made of.
@@ -48,6 +48,7 @@ fn load_one(spec: &AgentSpec) -> Result<Loaded, String> {
         Program::Echo => echo(),
         Program::Script(file) => script(file)?,
         Program::Remote(upstream) => remote(upstream, spec.name.as_deref())?,
+        Program::Function(function) => self::function(function, spec.name.as_deref())?,
         Program::Process(process) => self::process(process, spec.name.as_deref())?,
     };
     if let Some(name) = &spec.name {
@@ -80,6 +81,14 @@ fn process(spec: &ProcessSpec, name: Option<&str>) -> Result<Loaded, String> {
         false => Arc::new(ProcessAgent::new(name, command, options)),
     };
     Ok(Loaded { profile, agent, made_of: format!("{spec:?}") })
+}
+
+/// An agent that is an HTTP function.
+fn function(spec: &FunctionSpec, name: Option<&str>) -> Result<Loaded, String> {
+    let agent = FunctionAgent::new(&spec.url, spec.options(), HttpClientOptions::default());
+    let agent = Arc::new(agent.map_err(|error| error.to_string())?);
+    let profile = Profile::new(name.unwrap_or("function"), "An HTTP function.");
+    Ok(Loaded { profile, agent, made_of: spec.made_of() })
 }
 
 /// An agent of another server. Its card is read now; one that cannot be reached is served with a

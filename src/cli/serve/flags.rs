@@ -19,7 +19,7 @@ const ROWS: &[Row] = &[
         "agent",
         "[NAME=]KIND[:ARG]",
         "Adds an agent; without NAME it is the default one; kinds: echo, script:FILE, \
-         exec:COMMAND, exec+jsonl:COMMAND, a2a:URL [default: echo]",
+         exec:COMMAND, exec+jsonl:COMMAND, a2a:URL, http:URL [default: echo]",
     ),
     ("tls-cert", "FILE", "Speaks TLS on every address, with this certificate chain (PEM)"),
     ("tls-key", "FILE", "The private key of the certificate (PEM)"),

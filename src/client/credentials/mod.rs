@@ -18,6 +18,8 @@ pub use oauth::{
     OAuthSource, Token, TokenCache, fetch_device_code, fetch_token, metadata_urls, oauth_exchange,
     poll_device, read_device_code, read_metadata, read_token, refresh_token, resolve_server,
 };
+#[cfg(feature = "gateway")]
+pub(crate) use plan::plan_without_card;
 pub use plan::{CredentialPlan, plan};
 pub use secret::Secret;
 

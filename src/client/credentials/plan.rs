@@ -107,6 +107,29 @@ pub fn plan(
     Ok(plan)
 }
 
+/// What is added to requests to a server that has no card: an API key in `X-API-Key`, and a token
+/// or a password in `Authorization`.
+///
+/// # Errors
+/// [`CredentialsError::PlainHttp`], [`CredentialsError::Value`].
+#[cfg(feature = "gateway")]
+pub(crate) fn plan_without_card(
+    given: &Credentials,
+    to: &HttpOrigin,
+) -> Result<CredentialPlan, CredentialsError> {
+    let key =
+        Use::ApiKey { name: "X-API-Key", location: ApiKeyLocation::Header, scheme: "api_key" };
+    let key = given.api_key.as_ref().map(|_| key);
+    let bearer = given.bearer.as_ref().map(|_| Use::Bearer("bearer"));
+    let basic = || given.basic.as_ref().map(|_| Use::Basic("basic"));
+    let uses: Vec<_> = key.into_iter().chain(bearer.or_else(basic)).collect();
+    let plan = write(given, &uses)?;
+    if !plan.is_empty() {
+        may_go(given, to, true)?;
+    }
+    Ok(plan)
+}
+
 /// Whether credentials may go there at all.
 pub(super) fn may_go(
     given: &Credentials,

@@ -29,7 +29,7 @@ use tokio::{
 use super::{group::ProcessGroup, pool::LinesProgram, stderr::ErrorOutput};
 use crate::{
     gateway::lines::{EventLine, LineError, LineEvent},
-    limits::PROCESS_LINE_BYTES_MAX,
+    limits::AGENT_LINE_BYTES_MAX,
 };
 
 /// Lines that wait until the process reads them.
@@ -134,7 +134,7 @@ impl TurnEntry {
     }
 
     /// The turn is over: no cancel is sent.
-    pub fn end(&mut self) {
+    pub fn forget_cancel(&mut self) {
         self.cancel = None;
     }
 }
@@ -244,7 +244,7 @@ impl Driver {
                 format!("the program wrote nothing for {} ms", options.silence_ms)
             }
             ProcessEnd::LongLine => {
-                format!("the program wrote a line of more than {PROCESS_LINE_BYTES_MAX} bytes")
+                format!("the program wrote a line of more than {AGENT_LINE_BYTES_MAX} bytes")
             }
             ProcessEnd::NoInput => "the program reads no lines".to_owned(),
         };
@@ -318,7 +318,7 @@ async fn read_lines(
             Ok(_) => output_at.set(Instant::now()),
         }
         let Some(last) = memchr::memrchr(b'\n', &bytes[searched..]) else {
-            if bytes.len() > PROCESS_LINE_BYTES_MAX {
+            if bytes.len() > AGENT_LINE_BYTES_MAX {
                 return OutputEnd::LongLine;
             }
             bytes.reserve(READ_BYTES);
@@ -326,7 +326,7 @@ async fn read_lines(
         };
         let whole = searched + last + 1;
         for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            if line.len() > PROCESS_LINE_BYTES_MAX {
+            if line.len() > AGENT_LINE_BYTES_MAX {
                 return OutputEnd::LongLine;
             }
             turns.dispatch(line, program).await;

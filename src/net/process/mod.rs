@@ -11,7 +11,6 @@ mod lines_agent;
 mod options;
 mod output;
 mod pool;
-mod queue;
 mod stderr;
 mod text_agent;
 

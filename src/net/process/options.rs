@@ -1,8 +1,6 @@
 //! How an agent treats its processes.
 
-use crate::limits::{
-    PROCESS_SILENCE_MS, PROCESS_TURNS_MAX, PROCESS_TURNS_QUEUED_MAX, PROCESSES_MAX,
-};
+use crate::limits::{AGENT_SILENCE_MS, AGENT_TURNS_MAX, AGENT_TURNS_QUEUED_MAX, PROCESSES_MAX};
 
 /// How an agent treats its processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +16,7 @@ pub struct ProcessOptions {
     pub processes_max: usize,
     /// Turns in flight in one process; a program that is run for each message has one.
     pub turns_max: usize,
-    /// Turns that wait for a process; the next is refused (-32000, `process_turns_queued_max`).
+    /// Turns that wait for a process; the next is refused (-32000, `turns_queued_max`).
     pub queue_max: usize,
     /// A turn that continues a task has the earlier messages of the task.
     pub history: bool,
@@ -30,17 +28,17 @@ impl ProcessOptions {
         ProcessOptions {
             separator: None,
             show_errors: false,
-            silence_ms: PROCESS_SILENCE_MS,
+            silence_ms: AGENT_SILENCE_MS,
             processes_max: PROCESSES_MAX,
             turns_max: 1,
-            queue_max: PROCESS_TURNS_QUEUED_MAX,
+            queue_max: AGENT_TURNS_QUEUED_MAX,
             history: false,
         }
     }
 
     /// For a program that speaks lines: one process, so that what it remembers is in one place.
     pub fn lines() -> ProcessOptions {
-        let (processes_max, turns_max) = (1, PROCESS_TURNS_MAX);
+        let (processes_max, turns_max) = (1, AGENT_TURNS_MAX);
         ProcessOptions { processes_max, turns_max, ..ProcessOptions::text() }
     }
 }

@@ -17,12 +17,11 @@ use tokio::{
 };
 
 use super::{
-    super::async_agent::start_future,
+    super::{async_agent::start_future, turn_queue::TurnQueue},
     command::ProcessCommand,
     group::ProcessGroup,
     options::ProcessOptions,
     output::OutputText,
-    queue::TurnQueue,
     stderr::{ErrorOutput, ProcessLog},
 };
 use crate::{
@@ -83,7 +82,7 @@ impl Agent for ProcessAgent {
             return turn.refuse(Fault::because(FaultKind::UnsupportedOperation, text));
         }
         let Some(queued) = self.queue.enter(turn.request.scope.owner) else {
-            return turn.refuse(Fault::at_limit("process_turns_queued_max"));
+            return turn.refuse(Fault::at_limit("turns_queued_max"));
         };
         let program = Arc::clone(&self.program);
         start_future(turn, |job: Job| async move {

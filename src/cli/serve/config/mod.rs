@@ -30,7 +30,9 @@ use tree::{ConfigSection, Variables, Wrong};
 
 pub use command::run;
 pub use reload::{Reloader, Stamp};
-pub use sections::{AgentSpec, ProcessSpec, Program, RemoteSpec, Serve, TlsFiles, blame};
+pub use sections::{
+    AgentSpec, FunctionSpec, ProcessSpec, Program, RemoteSpec, Serve, TlsFiles, blame,
+};
 
 /// No file is longer.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -70,6 +70,10 @@ pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String
                     Some(Program::Remote(remote)) => {
                         shown.row("upstream.url", &quoted(&remote.url), source);
                     }
+                    Some(Program::Function(function)) => {
+                        shown.row("kind", "\"http\"", source);
+                        shown.row("upstream.url", &quoted(&function.url), source);
+                    }
                     Some(Program::Process(process)) => {
                         shown.row("command", &quoted(&process.command), source);
                     }

@@ -4,28 +4,37 @@ use std::path::PathBuf;
 
 use peregrine::{
     engine::BuildError,
-    limits::{PROCESS_TURNS_QUEUED_MAX, PROCESSES_MAX, Unit},
+    limits::{AGENT_TURNS_QUEUED_MAX, PROCESSES_MAX, Unit},
 };
 
 use super::{
     super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, hint, key},
     cards::{self, CardOverrides},
+    functions::{self, FunctionSpec},
     processes::{self, ProcessSpec},
     remote::{self, RemoteSpec},
 };
 
-const KIND: Shape = Shape::Choice(&["echo", "script", "exec", processes::LINES]);
+const KIND: Shape =
+    Shape::Choice(&["echo", "script", "exec", processes::LINES, functions::FUNCTION]);
 
 const KEYS: &[Key] = &[
     key(
         "kind",
         KIND,
         "",
-        "What it is: echo, script, exec or exec+jsonl; without it script or exec, if their key is",
+        "What it is: echo, script, exec, exec+jsonl or http; without it script or exec, if their \
+         key is",
     )
     .live(),
     key("script", Shape::Path, "", "The file of a script agent, see docs/guide/script.md").live(),
-    key("upstream", Shape::Section(remote::keys), "", "The remote A2A agent that answers").live(),
+    key(
+        "upstream",
+        Shape::Section(remote::keys),
+        "",
+        "The remote A2A agent, or the HTTP function, that answers",
+    )
+    .live(),
     key(
         "command",
         Shape::Text,
@@ -41,14 +50,16 @@ const KEYS: &[Key] = &[
         "show_errors",
         Shape::Switch,
         "",
-        "A client sees what a process that fails has written to stderr last",
+        "A client sees what a process that fails has written to stderr last, or a function \
+         answered",
     )
     .live(),
     key(
         "silence_ms",
         Shape::Measure(Unit::Millis),
         "",
-        "Milliseconds without output after which a process is killed; without this 300_000",
+        "Milliseconds without output after which a process is killed, or an answer is given up; \
+         without this 300_000",
     )
     .live(),
     key(
@@ -60,23 +71,23 @@ const KEYS: &[Key] = &[
     .live(),
     key(
         "queue",
-        Shape::Whole { min: 1, max: PROCESS_TURNS_QUEUED_MAX as u64 },
+        Shape::Whole { min: 1, max: AGENT_TURNS_QUEUED_MAX as u64 },
         "",
         "Messages that wait, before the next is refused; without this 1,024",
     )
     .live(),
     key(
         "turns",
-        Shape::Whole { min: 1, max: PROCESS_TURNS_QUEUED_MAX as u64 },
+        Shape::Whole { min: 1, max: AGENT_TURNS_QUEUED_MAX as u64 },
         "",
-        "Messages at a time in one process of exec+jsonl; without this 64",
+        "Messages at a time in one process of exec+jsonl, or at an http function; without this 64",
     )
     .live(),
     key(
         "history",
         Shape::Switch,
         "",
-        "A message that continues a task brings the earlier ones along, to exec+jsonl",
+        "A message that continues a task brings the earlier ones along, to exec+jsonl and http",
     )
     .live(),
     key("description", Shape::Text, "", "One paragraph for humans").live(),
@@ -164,6 +175,8 @@ pub enum Program {
     Process(ProcessSpec),
     /// A remote A2A agent.
     Remote(RemoteSpec),
+    /// An HTTP function.
+    Function(FunctionSpec),
 }
 
 /// The agents, the default one first.
@@ -191,10 +204,25 @@ pub fn read(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
 }
 
 fn of_file(name: &str, section: &ConfigSection) -> Result<AgentSpec, Wrong> {
+    let program = match section.text("kind") {
+        Some(functions::FUNCTION) => Program::Function(FunctionSpec::read(section)?),
+        kind => program(section, kind)?,
+    };
+    let at = match program {
+        Program::Echo => section.wrong("kind", ""),
+        Program::Script(_) => section.wrong("script", ""),
+        Program::Process(_) => section.wrong("command", ""),
+        Program::Remote(_) | Program::Function(_) => section.wrong("upstream", ""),
+    };
+    Ok(AgentSpec { name: Some(name.to_owned()), program, card: cards::read(section)?, at })
+}
+
+/// What answers, but for a function.
+fn program(section: &ConfigSection, kind: Option<&str>) -> Result<Program, Wrong> {
     let remote = section.section("upstream").filter(|section| section.is_said());
     let remote = remote.map(RemoteSpec::read).transpose()?;
     let script = section.path("script");
-    let program = match (section.text("kind"), script, processes::read(section)?) {
+    Ok(match (kind, script, processes::read(section)?) {
         (None, None, None) if remote.is_some() => remote.map_or(Program::Echo, Program::Remote),
         (_, _, _) if remote.is_some() => {
             return Err(
@@ -219,14 +247,7 @@ fn of_file(name: &str, section: &ConfigSection) -> Result<AgentSpec, Wrong> {
             return Err(section.wrong("script", "is for the agent kind script alone"));
         }
         (Some(_), None, None) => Program::Echo,
-    };
-    let at = match program {
-        Program::Echo => section.wrong("kind", ""),
-        Program::Script(_) => section.wrong("script", ""),
-        Program::Process(_) => section.wrong("command", ""),
-        Program::Remote(_) => section.wrong("upstream", ""),
-    };
-    Ok(AgentSpec { name: Some(name.to_owned()), program, card: cards::read(section)?, at })
+    })
 }
 
 /// `[NAME=]KIND[:ARG]` each; the one without a name comes first.
@@ -249,8 +270,19 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
             }
             ("a2a", Some(url)) if !url.is_empty() => Program::Remote(RemoteSpec::at(url)),
             ("a2a", _) => return Err(wrong("the agent kind a2a needs a URL".into())),
+            // http:http://HOST/PATH, and the URL alone.
+            (scheme @ ("http" | "https"), Some(rest)) if rest.starts_with("//") => {
+                Program::Function(FunctionSpec::at(&format!("{scheme}:{rest}")))
+            }
+            (functions::FUNCTION, Some(url)) if !url.is_empty() => {
+                Program::Function(FunctionSpec::at(url))
+            }
+            ("http" | "https", _) => {
+                return Err(wrong(format!("the agent kind {kind} needs a URL")));
+            }
             (kind, _) => {
-                let kinds = "kinds: echo, script:FILE, exec:COMMAND, exec+jsonl:COMMAND, a2a:URL";
+                let kinds = "kinds: echo, script:FILE, exec:COMMAND, exec+jsonl:COMMAND, a2a:URL, \
+                             http:URL";
                 return Err(wrong(format!("there is no agent kind {kind:?}; {kinds}")));
             }
         };

@@ -7,6 +7,7 @@
 mod agents;
 mod auth;
 mod cards;
+mod functions;
 mod limits;
 mod logs;
 mod mounts;
@@ -30,6 +31,7 @@ use super::tree::{ConfigSection, Wrong};
 
 pub use agents::{AgentSpec, Program};
 pub use auth::check_known;
+pub use functions::FunctionSpec;
 pub use logs::Logs;
 pub use processes::ProcessSpec;
 pub use remote::RemoteSpec;

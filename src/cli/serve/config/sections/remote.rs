@@ -1,4 +1,4 @@
-//! `[agents.NAME.upstream]`: the remote A2A agent that answers for an agent.
+//! `[agents.NAME.upstream]`: the remote A2A agent, or the HTTP function, that answers for an agent.
 
 use std::{
     fmt,
@@ -20,7 +20,13 @@ use super::super::tree::{ConfigSection, Key, Shape, Wrong, key};
 const CALL_MS: u64 = 120_000;
 
 const KEYS: &[Key] = &[
-    key("url", Shape::Text, "", "URL of the agent: its origin, or that of its card").live(),
+    key(
+        "url",
+        Shape::Text,
+        "",
+        "URL of the agent: its origin, or that of its card; of a function, where to post",
+    )
+    .live(),
     key(
         "transports",
         Shape::Texts,
@@ -71,10 +77,52 @@ pub struct RemoteSpec {
     version: Option<ProtocolVersion>,
     floor: ProtocolVersion,
     tenant: Option<String>,
+    credentials: UpstreamCredentials,
+    call_ms: u64,
+}
+
+/// What proves to an upstream who calls.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct UpstreamCredentials {
     api_key: Option<String>,
     bearer: Option<String>,
     basic: Option<(String, String)>,
-    call_ms: u64,
+}
+
+impl UpstreamCredentials {
+    /// What the section says.
+    ///
+    /// # Errors
+    /// [`Wrong`].
+    pub fn read(section: &ConfigSection) -> Result<UpstreamCredentials, Wrong> {
+        let own = |name| section.text(name).map(str::to_owned);
+        let basic = own("basic").map(|pair| {
+            let pair = pair.split_once(':').map(|(name, password)| (name.into(), password.into()));
+            pair.ok_or_else(|| section.wrong("basic", "must be NAME:PASSWORD"))
+        });
+        let (api_key, bearer) = (own("api_key"), own("bearer"));
+        Ok(UpstreamCredentials { api_key, bearer, basic: basic.transpose()? })
+    }
+
+    /// The same for a client.
+    pub fn credentials(&self) -> Credentials {
+        let secret = |text: &String| Secret::new(text.as_str());
+        Credentials {
+            api_key: self.api_key.as_ref().map(secret),
+            bearer: self.bearer.as_ref().map(secret),
+            basic: self.basic.as_ref().map(|(name, word)| (name.clone(), secret(word))),
+            ..Credentials::default()
+        }
+    }
+}
+
+/// The URL of an upstream.
+///
+/// # Errors
+/// [`Wrong`]: there is none.
+pub fn url(section: &ConfigSection) -> Result<&str, Wrong> {
+    let url = section.text("url").filter(|url| !url.is_empty());
+    url.ok_or_else(|| section.wrong("url", "is missing"))
 }
 
 /// Without secrets.
@@ -93,9 +141,7 @@ impl RemoteSpec {
             version: None,
             floor: ProtocolVersion::V0_1,
             tenant: None,
-            api_key: None,
-            bearer: None,
-            basic: None,
+            credentials: UpstreamCredentials::default(),
             call_ms: CALL_MS,
         }
     }
@@ -105,23 +151,14 @@ impl RemoteSpec {
     /// # Errors
     /// [`Wrong`].
     pub fn read(section: &ConfigSection) -> Result<RemoteSpec, Wrong> {
-        let url = section.text("url").filter(|url| !url.is_empty());
-        let url = url.ok_or_else(|| section.wrong("url", "is missing"))?;
-        let own = |name| section.text(name).map(str::to_owned);
-        let basic = own("basic").map(|pair| {
-            let pair = pair.split_once(':').map(|(name, password)| (name.into(), password.into()));
-            pair.ok_or_else(|| section.wrong("basic", "must be NAME:PASSWORD"))
-        });
         Ok(RemoteSpec {
             transports: transports(section)?,
             version: version(section, "version")?,
             floor: version(section, "version_min")?.unwrap_or(ProtocolVersion::V0_1),
-            tenant: own("tenant"),
-            api_key: own("api_key"),
-            bearer: own("bearer"),
-            basic: basic.transpose()?,
+            tenant: section.text("tenant").map(str::to_owned),
+            credentials: UpstreamCredentials::read(section)?,
             call_ms: section.millis("call_ms")?.unwrap_or(CALL_MS),
-            url: url.to_owned(),
+            url: url(section)?.to_owned(),
         })
     }
 
@@ -134,17 +171,10 @@ impl RemoteSpec {
 
     /// What a client of it is made of.
     pub fn client(&self) -> (ClientBuilder, HttpClientOptions) {
-        let secret = |text: &String| Secret::new(text.as_str());
-        let credentials = Credentials {
-            api_key: self.api_key.as_ref().map(secret),
-            bearer: self.bearer.as_ref().map(secret),
-            basic: self.basic.as_ref().map(|(name, word)| (name.clone(), secret(word))),
-            ..Credentials::default()
-        };
         let mut builder = ClientBuilder::new()
             .transports(self.transports.iter().copied())
             .floor(self.floor)
-            .credentials(credentials);
+            .credentials(self.credentials.credentials());
         if let Some(version) = self.version {
             builder = builder.version(version);
         }

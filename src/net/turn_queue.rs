@@ -1,4 +1,4 @@
-//! Permits to run a process: a bounded number of turns hold one, the others wait.
+//! Permits of an agent in another language: a bounded number of turns hold one, the others wait.
 //!
 //! Invariants: a permit is given to the owners that wait in turn, and to the turns of an owner in
 //! their order. A turn that stops waiting passes its permit on.
@@ -32,7 +32,7 @@ struct QueueState {
     owners: VecDeque<(OwnerIndex, VecDeque<Sender<TurnPermit>>)>,
 }
 
-/// The right to run a process, for as long as it lives.
+/// The right to a process, or to a request of an HTTP function, for as long as it lives.
 pub(super) struct TurnPermit {
     /// `None` once it was passed on.
     queue: Option<Arc<TurnQueue>>,

@@ -1,0 +1,106 @@
+//! The keys of `[agents.NAME]` for an agent that is an HTTP function.
+
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use peregrine::net::FunctionOptions;
+
+use super::{
+    super::tree::{ConfigSection, Wrong},
+    remote::{self, UpstreamCredentials},
+};
+
+/// The kind of agents that are functions.
+pub const FUNCTION: &str = "http";
+
+/// An HTTP function, and how it is called.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct FunctionSpec {
+    /// Where its turns are posted.
+    pub url: String,
+    credentials: UpstreamCredentials,
+    call_ms: u64,
+    silence_ms: u64,
+    turns_max: usize,
+    queue_max: usize,
+    history: bool,
+    show_errors: bool,
+}
+
+/// Without secrets.
+impl fmt::Debug for FunctionSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FunctionSpec").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl FunctionSpec {
+    /// The function at a URL.
+    pub fn at(url: &str) -> FunctionSpec {
+        let options = FunctionOptions::default();
+        FunctionSpec {
+            url: url.to_owned(),
+            credentials: UpstreamCredentials::default(),
+            call_ms: options.call_ms,
+            silence_ms: options.silence_ms,
+            turns_max: options.turns_max,
+            queue_max: options.queue_max,
+            history: options.history,
+            show_errors: options.show_errors,
+        }
+    }
+
+    /// What the section of an agent and its `upstream` say.
+    ///
+    /// # Errors
+    /// [`Wrong`].
+    pub fn read(agent: &ConfigSection) -> Result<FunctionSpec, Wrong> {
+        for key in ["script", "command", "environment", "chunk", "processes"] {
+            if agent.said(key).is_some() {
+                return Err(agent.wrong(key, "is not for the agent kind http"));
+            }
+        }
+        let upstream = agent.section("upstream").filter(|section| section.is_said());
+        let missing = || agent.wrong("upstream", "is missing: the agent kind http needs its url");
+        let upstream = upstream.ok_or_else(missing)?;
+        for key in ["transports", "version", "version_min", "tenant"] {
+            if upstream.said(key).is_some() {
+                return Err(upstream.wrong(key, "is for remote A2A agents alone"));
+            }
+        }
+        let spec = FunctionSpec::at(remote::url(upstream)?);
+        let whole = |name, default| agent.whole(name).map_or(default, |number| number as usize);
+        Ok(FunctionSpec {
+            credentials: UpstreamCredentials::read(upstream)?,
+            call_ms: upstream.millis("call_ms")?.unwrap_or(spec.call_ms),
+            silence_ms: agent.millis("silence_ms")?.unwrap_or(spec.silence_ms),
+            turns_max: whole("turns", spec.turns_max),
+            queue_max: whole("queue", spec.queue_max),
+            history: agent.switch("history").unwrap_or(spec.history),
+            show_errors: agent.switch("show_errors").unwrap_or(spec.show_errors),
+            ..spec
+        })
+    }
+
+    /// Two functions with the same text are called in the same way. It shows no secret.
+    pub fn made_of(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        format!("http {} {:x}", self.url, hasher.finish())
+    }
+
+    /// How it is called.
+    pub fn options(&self) -> FunctionOptions {
+        FunctionOptions {
+            credentials: self.credentials.credentials(),
+            call_ms: self.call_ms,
+            silence_ms: self.silence_ms,
+            turns_max: self.turns_max,
+            queue_max: self.queue_max,
+            history: self.history,
+            show_errors: self.show_errors,
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Agents that are HTTP functions: each turn is a POST, and its answer the events.
+//!
+//! Invariants: a turn is posted once; it is sent again only where the function cannot have read it.
+//! Redirects are not followed, and credentials go to https or to this machine.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+};
+
+use super::{
+    HttpClient, HttpClientError, HttpClientOptions, HttpClientResponse,
+    async_agent::start_future,
+    function_answer::{FunctionAnswer, read_start},
+    line_turn::{NextEvent, next_event, publish_events, write_turn},
+    turn_queue::TurnQueue,
+    worker_clients::WorkerClients,
+};
+use crate::{
+    agent::{Agent, Canceled, Deferred, Turn},
+    client::{
+        FieldLinesBuf, HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpUrl, HttpVersion,
+        OutgoingTerms, Transport, TransportError, UrlError,
+        credentials::{Credentials, CredentialsError, plan_without_card},
+    },
+    fault::{Fault, FaultKind},
+    limits::{AGENT_SILENCE_MS, AGENT_TURNS_MAX, AGENT_TURNS_QUEUED_MAX},
+};
+
+/// Milliseconds until an answer begins.
+const CALL_MS: u64 = 120_000;
+/// Bytes that a client sees of the answer with which a function refuses.
+const REFUSAL_BYTES: usize = 4 * 1024;
+
+/// How a function is called.
+#[derive(Clone, Debug)]
+pub struct FunctionOptions {
+    /// An API key goes in `X-API-Key`, a bearer token or a password in `Authorization`; only to
+    /// https or to this machine. OAuth is not used.
+    pub credentials: Credentials,
+    /// Milliseconds until the answer begins.
+    pub call_ms: u64,
+    /// Milliseconds without a byte of an answer that has begun, after which the turn fails.
+    pub silence_ms: u64,
+    /// Requests at a time.
+    pub turns_max: usize,
+    /// Turns that wait for their request; the next is refused (-32000, `turns_queued_max`).
+    pub queue_max: usize,
+    /// A turn that continues a task has the earlier messages of the task.
+    pub history: bool,
+    /// A client sees the first 4 KiB of an answer with another status than 2xx.
+    pub show_errors: bool,
+}
+
+impl Default for FunctionOptions {
+    fn default() -> FunctionOptions {
+        FunctionOptions {
+            credentials: Credentials::default(),
+            call_ms: CALL_MS,
+            silence_ms: AGENT_SILENCE_MS,
+            turns_max: AGENT_TURNS_MAX,
+            queue_max: AGENT_TURNS_QUEUED_MAX,
+            history: false,
+            show_errors: false,
+        }
+    }
+}
+
+/// Why a function cannot be an agent.
+#[derive(Debug)]
+pub enum FunctionAgentError {
+    /// Its URL.
+    Url(UrlError),
+    /// Its credentials.
+    Credentials(CredentialsError),
+    /// The client that calls it.
+    Client(HttpClientError),
+}
+
+impl fmt::Display for FunctionAgentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FunctionAgentError::Url(error) => write!(f, "{error}"),
+            FunctionAgentError::Credentials(error) => write!(f, "{error}"),
+            FunctionAgentError::Client(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for FunctionAgentError {}
+
+/// An agent whose turns are posted to an HTTP function.
+///
+/// The body of a request is the line of a turn, and the answer is one event or several: as JSON, as
+/// JSON lines or as an event stream; see `docs/guide/any-language.md`. An answer that ends whole
+/// completes the task unless it has ended it otherwise. A task that is canceled, or has ended, has
+/// its connection closed. It runs under [`Server`](crate::net::Server) only.
+pub struct FunctionAgent {
+    function: Arc<HttpFunction>,
+    queue: Arc<TurnQueue>,
+}
+
+struct HttpFunction {
+    url: HttpUrl,
+    options: FunctionOptions,
+    /// Those of every request.
+    fields: FieldLinesBuf,
+    client_options: HttpClientOptions,
+    clients: WorkerClients<HttpClient>,
+    turns: AtomicU64,
+}
+
+impl FunctionAgent {
+    /// The function at `url`. Nothing is requested before the first message.
+    ///
+    /// # Errors
+    /// [`FunctionAgentError`]
+    pub fn new(
+        url: &str,
+        options: FunctionOptions,
+        client_options: HttpClientOptions,
+    ) -> Result<FunctionAgent, FunctionAgentError> {
+        let url = HttpOrigin::parse(url).map_err(FunctionAgentError::Url)?;
+        let plan = plan_without_card(&options.credentials, &url.origin);
+        let plan = plan.map_err(FunctionAgentError::Credentials)?;
+        HttpClient::new(client_options.clone()).map_err(FunctionAgentError::Client)?;
+        let mut fields = FieldLinesBuf::default();
+        fields.push("Content-Type", "application/json");
+        fields.push("Accept", "application/json, application/x-ndjson, text/event-stream");
+        let fields = FieldLinesBuf::of(&[fields.get(), plan.fields()]);
+        let queue = TurnQueue::new(options.turns_max, options.queue_max);
+        let (clients, turns) = (WorkerClients::default(), AtomicU64::new(1));
+        let function = HttpFunction { url, options, fields, client_options, clients, turns };
+        Ok(FunctionAgent { function: Arc::new(function), queue })
+    }
+}
+
+impl Agent for FunctionAgent {
+    fn start(&self, turn: Turn<'_>) {
+        let Some(queued) = self.queue.enter(turn.request.scope.owner) else {
+            return turn.refuse(Fault::at_limit("turns_queued_max"));
+        };
+        let function = Arc::clone(&self.function);
+        start_future(turn, |deferred: Deferred| async move {
+            let Some(_permit) = queued.permit(deferred.canceled()).await else { return };
+            function.run(deferred).await;
+        });
+    }
+}
+
+impl HttpFunction {
+    /// Posts a turn, and publishes what the function answers.
+    async fn run(&self, deferred: Deferred) {
+        let Some(answered) = unless_canceled(deferred.canceled(), self.post(&deferred)).await
+        else {
+            return;
+        };
+        let mut answer = match answered {
+            Ok(answer) => answer,
+            Err(fault) => return deferred.refuse(fault),
+        };
+        let Ok(first) = next_event(&mut answer, &mut deferred.canceled()).await else { return };
+        match first {
+            NextEvent::Event(_) => {
+                // A task that has ended takes no more, and the connection is closed.
+                let _ = publish_events(first, &mut answer, deferred).await;
+            }
+            NextEvent::Failed(reason) => deferred.refuse(wrong_answer(reason)),
+            NextEvent::End => {
+                deferred.refuse(wrong_answer("the function answered with nothing".to_owned()));
+            }
+        }
+    }
+
+    /// Posts a turn; returns the answer, of which the head has come.
+    async fn post(&self, deferred: &Deferred) -> Result<FunctionAnswer, Fault> {
+        let client = self.client().map_err(|error| {
+            Fault::because(FaultKind::Internal, format!("the function cannot be called: {error}"))
+        })?;
+        let mut body = Vec::new();
+        let number = self.turns.fetch_add(1, Ordering::Relaxed);
+        write_turn(number, deferred, self.options.history, &mut body);
+        let terms = OutgoingTerms::of(deferred.request());
+        let left_ms = terms.left_ms(|| client.now());
+        let mut fields = self.fields.clone();
+        terms.write(left_ms, false, &mut fields);
+        let call_ms = self.options.call_ms.min(left_ms.unwrap_or(u64::MAX));
+        let request = HttpRequest {
+            method: HttpMethod::Post,
+            origin: &self.url.origin,
+            target: &self.url.path,
+            fields: fields.get(),
+            body: &body,
+            version: HttpVersion::Any,
+            head_due_ms: client.mono_ms().saturating_add(call_ms),
+            body_idle_ms: self.options.silence_ms,
+            is_repeatable: false,
+        };
+        let response = client.request(request).await.map_err(not_reached)?;
+        match response.status() {
+            200..=299 => FunctionAnswer::new(response).map_err(wrong_answer),
+            _ => Err(self.refusal(response).await),
+        }
+    }
+
+    fn client(&self) -> Result<HttpClient, HttpClientError> {
+        match self.clients.own() {
+            Some(client) => Ok(client),
+            None => Ok(self.clients.keep(HttpClient::new(self.client_options.clone())?)),
+        }
+    }
+
+    /// The fault of an answer with another status than 2xx.
+    async fn refusal(&self, mut response: HttpClientResponse) -> Fault {
+        let status = response.status();
+        let mut text = format!("the function answered with HTTP {status}");
+        let kind = match status {
+            300..=399 => {
+                text.push_str(", and redirects are not followed");
+                FaultKind::InvalidAgentResponse
+            }
+            401 | 403 => FaultKind::Internal,
+            429 => FaultKind::Overloaded,
+            502..=504 => FaultKind::ShuttingDown,
+            _ => FaultKind::InvalidAgentResponse,
+        };
+        let seconds = |value: &[u8]| std::str::from_utf8(value).ok()?.trim().parse().ok();
+        let retry_s = response.field("retry-after").and_then(seconds);
+        if self.options.show_errors {
+            let body = read_start(&mut response, REFUSAL_BYTES).await;
+            text = format!("{text}: {}", String::from_utf8_lossy(&body).trim());
+        }
+        Fault { retry_s, ..Fault::because(kind, text) }
+    }
+}
+
+fn wrong_answer(reason: String) -> Fault {
+    Fault::because(FaultKind::InvalidAgentResponse, reason)
+}
+
+/// The fault where no answer has begun.
+fn not_reached(error: TransportError) -> Fault {
+    let kind = match error {
+        TransportError::Resolve(_)
+        | TransportError::Connect(_)
+        | TransportError::Refused(_)
+        | TransportError::Tls(_)
+        | TransportError::Proxy(_)
+        | TransportError::Closed { .. } => FaultKind::ShuttingDown,
+        _ => FaultKind::InvalidAgentResponse,
+    };
+    Fault::because(kind, format!("the function cannot be called: {error}"))
+}
+
+/// Runs a future; `None`: the turn was canceled meanwhile.
+async fn unless_canceled<F: Future>(mut canceled: Canceled, run: F) -> Option<F::Output> {
+    let mut run = pin!(run);
+    poll_fn(|cx| match Pin::new(&mut canceled).poll(cx) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => run.as_mut().poll(cx).map(Some),
+    })
+    .await
+}

@@ -1,0 +1,180 @@
+//! The answer of an HTTP function, read as events while it comes.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    task::{Context, Poll, ready},
+};
+
+use super::{
+    HttpClientResponse,
+    line_turn::{NextEvent, TurnEvents},
+};
+use crate::{
+    client::HttpResponse,
+    gateway::lines::{LineEvent, read_answer},
+    limits::AGENT_LINE_BYTES_MAX,
+    model::{MessageBuf, PartsBuf},
+    sse::SseParser,
+};
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 16 * 1024;
+
+/// The events of an answer with a status of 2xx.
+pub(super) struct FunctionAnswer {
+    response: HttpClientResponse,
+    form: AnswerForm,
+    /// What was read and is no whole event yet.
+    bytes: Vec<u8>,
+    /// Events that were read; after a reason no more come.
+    ready: VecDeque<Result<LineEvent, String>>,
+    /// The answer was read to its end.
+    is_read: bool,
+}
+
+/// How events stand in an answer.
+enum AnswerForm {
+    /// One JSON value.
+    Json,
+    /// One text, which is a message.
+    Text,
+    /// One JSON value a line.
+    Lines,
+    /// One JSON value in the data of each event.
+    Sse(Box<SseParser>),
+}
+
+impl FunctionAnswer {
+    /// An answer whose head has come.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn new(response: HttpClientResponse) -> Result<FunctionAnswer, String> {
+        let media_type = String::from_utf8_lossy(response.field("content-type").unwrap_or(b""));
+        let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let form = match essence.as_str() {
+            "application/json" | "text/json" => AnswerForm::Json,
+            "application/x-ndjson"
+            | "application/ndjson"
+            | "application/jsonl"
+            | "application/jsonlines"
+            | "application/x-jsonlines" => AnswerForm::Lines,
+            "text/event-stream" => AnswerForm::Sse(Box::new(SseParser::new(AGENT_LINE_BYTES_MAX))),
+            "text/plain" => AnswerForm::Text,
+            // As of 204.
+            "" if response.status() == 204 => AnswerForm::Json,
+            "" => return Err("the function answered without a Content-Type".to_owned()),
+            other if other.ends_with("+json") => AnswerForm::Json,
+            other => {
+                return Err(format!(
+                    "the function answered with {other}; known are application/json, \
+                     application/x-ndjson, text/event-stream and text/plain"
+                ));
+            }
+        };
+        let (bytes, ready) = (Vec::new(), VecDeque::new());
+        Ok(FunctionAnswer { response, form, bytes, ready, is_read: false })
+    }
+
+    /// Moves whole events from the bytes to those that are ready.
+    fn read_events(&mut self) {
+        let FunctionAnswer { form, bytes, ready, is_read, .. } = self;
+        match form {
+            AnswerForm::Json if *is_read => push_all(ready, bytes),
+            AnswerForm::Text if *is_read && !bytes.is_empty() => {
+                let text = String::from_utf8_lossy(bytes);
+                let message = MessageBuf::agent(&PartsBuf::new().text(&text));
+                ready.push_back(Ok(LineEvent::Message(message)));
+            }
+            AnswerForm::Json | AnswerForm::Text => {}
+            AnswerForm::Lines => {
+                // The last line may have no line feed.
+                let end = memchr::memrchr(b'\n', bytes).map_or(0, |last| last + 1);
+                let whole = if *is_read { bytes.len() } else { end };
+                bytes[..whole].split(|byte| *byte == b'\n').for_each(|line| push_all(ready, line));
+                bytes.drain(..whole);
+            }
+            AnswerForm::Sse(parser) => read_stream(parser, bytes, ready),
+        }
+        if bytes.len() > AGENT_LINE_BYTES_MAX {
+            let text =
+                format!("the function sent an event of more than {AGENT_LINE_BYTES_MAX} bytes");
+            ready.push_back(Err(text));
+        }
+    }
+}
+
+/// Reads the events of a stream; all bytes are used up.
+fn read_stream(
+    parser: &mut SseParser,
+    bytes: &mut Vec<u8>,
+    ready: &mut VecDeque<Result<LineEvent, String>>,
+) {
+    let mut input = bytes.as_slice();
+    while !input.is_empty() {
+        match parser.advance(input) {
+            Ok(step) => {
+                let ate = step.ate;
+                if let Some(event) = step.event.filter(|event| event.data != b"[DONE]") {
+                    push_all(ready, event.data);
+                }
+                input = &input[ate..];
+            }
+            Err(error) => {
+                ready.push_back(Err(format!("the function sent a wrong event: {error}")));
+                break;
+            }
+        }
+    }
+    bytes.clear();
+}
+
+/// Appends the events of a JSON value, or why it holds none.
+fn push_all(ready: &mut VecDeque<Result<LineEvent, String>>, json: &[u8]) {
+    if json.trim_ascii().is_empty() {
+        return;
+    }
+    match read_answer(json) {
+        Ok(events) => ready.extend(events.into_iter().map(Ok)),
+        Err(error) => {
+            ready.push_back(Err(format!("the function sent a wrong event: {error}")));
+        }
+    }
+}
+
+impl TurnEvents for FunctionAnswer {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<NextEvent> {
+        loop {
+            match self.ready.pop_front() {
+                Some(Ok(event)) => return Poll::Ready(NextEvent::Event(event)),
+                Some(Err(reason)) => return Poll::Ready(NextEvent::Failed(reason)),
+                None if self.is_read => return Poll::Ready(NextEvent::End),
+                None => {}
+            }
+            match ready!(self.response.poll_read(cx, &mut self.bytes, READ_BYTES)) {
+                Ok(is_more) => self.is_read = !is_more,
+                Err(error) => {
+                    let text = format!("the answer of the function broke off: {error}");
+                    return Poll::Ready(NextEvent::Failed(text));
+                }
+            }
+            self.read_events();
+        }
+    }
+
+    fn end(&mut self) {}
+}
+
+/// The first bytes of an answer, as many as come.
+pub(super) async fn read_start(response: &mut HttpClientResponse, bytes_max: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < bytes_max {
+        let room = bytes_max - bytes.len();
+        match poll_fn(|cx| response.poll_read(cx, &mut bytes, room)).await {
+            Ok(true) => {}
+            Ok(false) | Err(_) => break,
+        }
+    }
+    bytes
+}

@@ -1,0 +1,125 @@
+//! A turn of an agent in any language: the line of the turn out, its events in.
+//!
+//! Processes and HTTP functions differ in where the events come from alone.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use crate::{
+    agent::{Canceled, Closed, Deferred, Job},
+    gateway::lines::{LineEvent, TurnLine, push_history},
+    model::{JsonObjectBuf, Message, MessageBuf, TaskEvent, TaskState},
+};
+
+/// What comes next of a turn.
+pub(super) enum NextEvent {
+    Event(LineEvent),
+    /// Nothing more comes, for this reason, which the client sees.
+    Failed(String),
+    /// Nothing more comes, and nothing is missing.
+    End,
+}
+
+/// Where the events of a turn come from.
+pub(super) trait TurnEvents {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<NextEvent>;
+
+    /// The turn is over: dropping the source is no cancel.
+    fn end(&mut self);
+}
+
+/// Appends the line of a turn with this number; `has_history`: with the task's earlier messages.
+pub(super) fn write_turn(number: u64, deferred: &Deferred, has_history: bool, line: &mut Vec<u8>) {
+    let (request, message) = (deferred.request(), deferred.message());
+    let mut history = Vec::new();
+    if has_history {
+        deferred.read(&mut |task| {
+            let id = message.message_id().raw();
+            let earlier = |other: &Message<'_>| other.message_id().raw() != id;
+            // What the task asked for last is not in its history yet.
+            let messages = task.history(None).filter(earlier).chain(task.status().message);
+            messages.for_each(|message| push_history(&mut history, message));
+        });
+    }
+    let turn = TurnLine {
+        turn: number,
+        task_id: deferred.task_id(),
+        context_id: deferred.context_id(),
+        state: request.state(),
+        message,
+        metadata: request.metadata(),
+        caller: request.principal().map(|principal| principal.name()),
+        tenant: request.tenant(),
+        deadline_unix_ms: request.deadline_unix_ms(),
+        history: &history,
+    };
+    turn.write(line);
+}
+
+/// Waits for what comes next.
+///
+/// # Errors
+/// [`Closed`]: the turn is canceled.
+pub(super) async fn next_event(
+    source: &mut impl TurnEvents,
+    canceled: &mut Canceled,
+) -> Result<NextEvent, Closed> {
+    poll_fn(|cx| match Pin::new(&mut *canceled).poll(cx) {
+        Poll::Ready(()) => Poll::Ready(Err(Closed)),
+        Poll::Pending => source.poll_next(cx).map(Ok),
+    })
+    .await
+}
+
+/// Publishes the events of a turn, the first of which has come, until it is over.
+///
+/// # Errors
+/// [`Closed`]: the turn is canceled, or its task has ended.
+pub(super) async fn publish_events(
+    first: NextEvent,
+    source: &mut impl TurnEvents,
+    deferred: Deferred,
+) -> Result<(), Closed> {
+    let mut next = match first {
+        NextEvent::Event(LineEvent::Message(message)) => {
+            source.end();
+            deferred.reply(message);
+            return Ok(());
+        }
+        first => first,
+    };
+    let mut job = deferred.into_job()?;
+    let mut canceled = job.canceled();
+    loop {
+        match next {
+            NextEvent::Event(event) if event.ends_turn() => {
+                source.end();
+                return publish(&mut job, event);
+            }
+            NextEvent::Event(event) => publish(&mut job, event)?,
+            NextEvent::Failed(reason) => return job.fail(&reason),
+            NextEvent::End => return job.status(TaskState::Completed, None),
+        }
+        next = next_event(source, &mut canceled).await?;
+    }
+}
+
+fn publish(job: &mut Job, event: LineEvent) -> Result<(), Closed> {
+    match event {
+        LineEvent::Message(message) => job.status(TaskState::Completed, Some(&message)),
+        LineEvent::Status { state, message, metadata } => {
+            let message = message.as_ref().map(MessageBuf::view);
+            let metadata = metadata.as_ref().map(JsonObjectBuf::view);
+            let at_ms = job.unix_ms();
+            job.publish(TaskEvent::Status { state, at_ms, message, metadata })
+        }
+        LineEvent::Artifact { artifact, append, last_chunk, metadata } => {
+            let metadata = metadata.as_ref().map(JsonObjectBuf::view);
+            let artifact = artifact.view();
+            job.publish(TaskEvent::Artifact { artifact, append, last_chunk, metadata })
+        }
+    }
+}

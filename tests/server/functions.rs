@@ -1,0 +1,348 @@
+//! Agents that are HTTP functions: the real binary, and functions that answer by hand.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, Sender, channel},
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    ask::{V1, post, rpc, say, text_of},
+    binary::{Binary, Tcp, eventually},
+    reply::Reply,
+};
+
+/// A function that answers each request with `respond`, and what it was asked: head and body.
+struct Function {
+    url: String,
+    requests: Receiver<(String, Value)>,
+}
+
+impl Function {
+    fn new(respond: impl Fn(&Value, &mut TcpStream) + Send + Sync + 'static) -> Function {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/turn?a=b", listener.local_addr().unwrap());
+        let (sender, requests) = channel();
+        thread::spawn(move || serve(&listener, &sender, &respond));
+        Function { url, requests }
+    }
+
+    /// One that answers with these bytes, and closes.
+    fn fixed(answer: &str) -> Function {
+        let answer = answer.to_owned();
+        Function::new(move |_, stream| stream.write_all(answer.as_bytes()).unwrap())
+    }
+
+    /// A server whose default agent this is.
+    fn server(&self) -> Binary {
+        Binary::start(&["--agent", &format!("http:{}", self.url)])
+    }
+
+    fn request(&self) -> (String, Value) {
+        self.requests.recv_timeout(Duration::from_secs(10)).expect("a request")
+    }
+}
+
+fn serve(
+    listener: &TcpListener,
+    requests: &Sender<(String, Value)>,
+    respond: &(impl Fn(&Value, &mut TcpStream) + Sync),
+) {
+    thread::scope(|scope| {
+        for stream in listener.incoming() {
+            let (mut stream, requests) = (stream.unwrap(), requests.clone());
+            scope.spawn(move || {
+                let (head, body) = read_request(&mut stream);
+                let _ = requests.send((head, body.clone()));
+                respond(&body, &mut stream);
+                let _ = stream.shutdown(Shutdown::Write);
+                // Until the other side has read it all.
+                let _ = stream.read(&mut [0]);
+            });
+        }
+    });
+}
+
+fn read_request(stream: &mut TcpStream) -> (String, Value) {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
+            });
+            if body.len() == length.expect("a length") {
+                return (head.to_owned(), serde_json::from_str(body).unwrap());
+            }
+        }
+        let read = stream.read(&mut chunk).unwrap();
+        bytes.extend_from_slice(&chunk[..read]);
+    }
+}
+
+/// A whole answer.
+fn answer(status: &str, media_type: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+fn ask(server: &Binary, method: &str, params: &Value) -> Tcp {
+    let mut line = server.connect();
+    line.write(&post("/", &[("A2A-Version", "1.0")], &rpc(method, params)));
+    line
+}
+
+fn send(server: &Binary, text: &str) -> Reply {
+    ask(server, V1.send(), &V1.params(say(text))).reply()
+}
+
+/// What the task of a reply has: its state, and the text of its artifacts and of its status.
+fn shown(reply: &Reply) -> String {
+    let result = reply.result();
+    if result["message"].is_object() {
+        return format!("message {}", text_of(&result["message"]));
+    }
+    let task = V1.task(&result);
+    let parts = task["artifacts"].as_array().into_iter().flatten();
+    let texts = parts.flat_map(|artifact| artifact["parts"].as_array().unwrap());
+    let text: String = texts.map(|part| part["text"].as_str().unwrap()).collect();
+    let state = task["status"]["state"].as_str().unwrap().trim_start_matches("TASK_STATE_");
+    match task["status"]["message"].is_object() {
+        true => format!("{state} {text} | {}", text_of(&task["status"]["message"])),
+        false => format!("{state} {text}"),
+    }
+}
+
+#[test]
+fn a_function_answers_in_every_form() {
+    let lines = "{\"status\":\"working\"}\n\n{\"artifact\":{\"text\":\"a\"},\"lastChunk\":false}\n\
+                 {\"artifact\":{\"text\":\"b\"},\"append\":true}";
+    let events = ": hello\n\ndata: {\"artifact\":{\"text\":\"a\"}}\n\nevent: ping\ndata: \n\n\
+                  data: {\"status\":\"completed\",\"message\":\"done\"}\n\ndata: [DONE]\n\n";
+    for (media_type, body, expected) in [
+        ("application/json", r#""HELLO""#, "message HELLO"),
+        ("application/json; charset=utf-8", r#"{"message":"HELLO"}"#, "message HELLO"),
+        ("application/json", r#"{"turn":"1","artifact":{"text":"a"}}"#, "COMPLETED a"),
+        (
+            "application/json",
+            r#"{"status":"input-required","message":"size?"}"#,
+            "INPUT_REQUIRED  | size?",
+        ),
+        (
+            "application/json",
+            r#"[{"status":"working"},{"artifact":{"text":"a"}},"b"]"#,
+            "COMPLETED a | b",
+        ),
+        ("application/json", r#"{"status":"failed","message":"broken"}"#, "FAILED  | broken"),
+        ("Application/X-NDJSON", lines, "COMPLETED ab"),
+        ("text/event-stream", events, "COMPLETED a | done"),
+        ("text/plain; charset=utf-8", "HELLO", "message HELLO"),
+    ] {
+        let function = Function::fixed(&answer("200 OK", media_type, body));
+        let reply = send(&function.server(), "hello");
+        assert_eq!(shown(&reply), expected, "{media_type} {body}");
+    }
+}
+
+#[test]
+fn a_function_is_asked_with_the_line_of_the_turn() {
+    let function = Function::fixed(&answer("200 OK", "application/json", "\"ok\""));
+    let server = function.server();
+    send(&server, "hello");
+    let (head, body) = function.request();
+    assert!(head.starts_with("POST /turn?a=b HTTP/1.1\r\n"), "{head}");
+    for field in ["Content-Type: application/json", "A2A-Hops: 1"] {
+        assert!(head.lines().any(|line| line == field), "{field}: {head}");
+    }
+    assert_eq!(body["type"], "turn");
+    assert_eq!(body["version"], 1);
+    assert_eq!(body["message"]["parts"], json!([{"text": "hello"}]));
+    assert!(body["taskId"].is_string() && body["contextId"].is_string(), "{body}");
+}
+
+#[test]
+fn what_is_no_answer_is_an_error() {
+    let broken = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{";
+    for (answered, expected) in [
+        (answer("500 Internal Server Error", "text/plain", "secret"), "HTTP 500"),
+        (answer("404 Not Found", "application/json", "{}"), "HTTP 404"),
+        (answer("200 OK", "text/html", "<html>"), "answered with text/html"),
+        (answer("200 OK", "application/json", ""), "answered with nothing"),
+        ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), "answered with nothing"),
+        (answer("200 OK", "application/json", "[]"), "answered with nothing"),
+        (answer("200 OK", "application/json", "null"), "an event has one of"),
+        (answer("200 OK", "application/x-ndjson", "Traceback\n"), "wrong event"),
+        (broken.to_owned(), "broke off"),
+        ("nonsense\r\n\r\n".to_owned(), "cannot be called"),
+        (String::new(), "cannot be called"),
+    ] {
+        let reply = send(&Function::fixed(&answered).server(), "hello");
+        assert!(reply.json()["error"].is_object(), "{answered}: {}", reply.text());
+        assert!(reply.text().contains(expected), "{answered}: {}", reply.text());
+        assert!(!reply.text().contains("secret"), "{}", reply.text());
+    }
+    let busy = answer("429 Too Many Requests\r\nRetry-After: 7", "text/plain", "");
+    let reply = send(&Function::fixed(&busy).server(), "hello");
+    assert!(reply.text().contains("HTTP 429"), "{}", reply.text());
+    assert_eq!(reply.field("retry-after"), Some("7"));
+}
+
+#[test]
+fn an_answer_that_goes_wrong_fails_its_task() {
+    let head =
+        "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nContent-Length: 999\r\n\r\n";
+    for (rest, expected) in [
+        ("", "broke off"),
+        ("Traceback\n", "wrong event"),
+        ("{\"status\":\"tired\"}\n", "there is no state \"tired\""),
+    ] {
+        let answered = format!("{head}{{\"artifact\":{{\"text\":\"a\"}}}}\n{rest}");
+        let reply = send(&Function::fixed(&answered).server(), "hello");
+        let shown = shown(&reply);
+        assert!(shown.starts_with("FAILED a") && shown.contains(expected), "{rest}: {shown}");
+    }
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    let other = Function::fixed(&answer("200 OK", "application/json", "\"other\""));
+    let to =
+        answer(&format!("307 Temporary Redirect\r\nLocation: {}", other.url), "text/plain", "");
+    let reply = send(&Function::fixed(&to).server(), "hello");
+    assert!(reply.text().contains("redirects are not followed"), "{}", reply.text());
+    assert!(other.requests.try_recv().is_err());
+}
+
+#[test]
+fn a_function_that_is_gone_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let flag = format!("gone=http://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    let reply = send(&Binary::start(&["--agent", &flag]), "hello");
+    assert!(reply.text().contains("the function cannot be called"), "{}", reply.text());
+}
+
+#[test]
+fn events_reach_clients_as_they_come_and_a_cancel_closes_the_connection() {
+    let (closed, is_closed) = channel();
+    let function = Function::new(move |_, stream| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n";
+        writeln!(stream, "{head}{{\"artifact\":{{\"text\":\"first\"}}}}").unwrap();
+        closed.send(stream.read(&mut [0]).map_or(0, |read| read)).unwrap();
+    });
+    let server = function.server();
+    let mut line = ask(&server, V1.stream(), &V1.params(say("hello")));
+    line.read_until("first");
+    let events = line.peek().expect("events").events();
+    let id = events[0].result()["task"]["id"].clone();
+    ask(&server, V1.cancel(), &json!({"id": id})).reply();
+    line.read_until("TASK_STATE_CANCELED");
+    assert_eq!(is_closed.recv_timeout(Duration::from_secs(10)), Ok(0));
+}
+
+/// A server whose file has one function with these keys.
+fn configured(test: &str, keys: &str) -> Binary {
+    let file = std::env::temp_dir().join(format!("peregrine-{test}-{}.toml", std::process::id()));
+    fs::write(&file, format!("[agents.function]\nkind = \"http\"\n{keys}\n")).unwrap();
+    let server = Binary::start(&["--config", file.to_str().expect("a path")]);
+    fs::remove_file(file).unwrap();
+    server
+}
+
+#[test]
+fn a_function_gets_credentials_and_history_and_shows_its_errors() {
+    let function = Function::new(|turn, stream| {
+        let answered = match turn["state"].as_str() {
+            None => {
+                answer("200 OK", "application/json", r#"{"status":"input-required","message":"?"}"#)
+            }
+            Some(_) => answer("500 No", "text/plain", "it is broken\n"),
+        };
+        stream.write_all(answered.as_bytes()).unwrap();
+    });
+    let url = &function.url;
+    let keys = format!(
+        "history = true\nshow_errors = true\n[agents.function.upstream]\nurl = \"{url}\"\n\
+         api_key = \"key-0123456789abcdef\"\nbasic = \"me:word\""
+    );
+    let server = configured("function", &keys);
+    let first = send(&server, "one").result();
+    let task = V1.task(&first);
+    let message = json!({"messageId": "m-2", "role": "ROLE_USER", "taskId": task["id"],
+                         "parts": [{"text": "two"}]});
+    let second = ask(&server, V1.send(), &json!({"message": message})).reply();
+    assert!(second.text().contains("HTTP 500: it is broken"), "{}", second.text());
+    let (head, _) = function.request();
+    for field in ["X-API-Key: key-0123456789abcdef", "Authorization: Basic bWU6d29yZA=="] {
+        assert!(head.lines().any(|line| line == field), "{field}: {head}");
+    }
+    let (_, turn) = function.request();
+    assert_eq!((&turn["state"], &turn["taskId"]), (&json!("input-required"), &task["id"]));
+    let history = turn["history"].as_array().expect("a history");
+    let texts: Vec<&str> = history.iter().map(text_of).collect();
+    assert_eq!(texts, ["one", "?"]);
+}
+
+#[test]
+fn a_turn_beyond_the_queue_is_refused() {
+    let (open, gate) = channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let function = Function::new(move |_, stream| {
+        let _ = gate.lock().unwrap().recv();
+        let whole = answer("200 OK", "application/json", "\"ok\"");
+        stream.write_all(whole.as_bytes()).unwrap();
+    });
+    let keys =
+        format!("turns = 1\nqueue = 1\n[agents.function.upstream]\nurl = \"{}\"", function.url);
+    let server = configured("queue", &keys);
+    let mut first = ask(&server, V1.send(), &V1.params(say("one")));
+    function.request();
+    let mut second = ask(&server, V1.send(), &V1.params(say("two")));
+    eventually("the second turn waits", || {
+        send(&server, "three").text().contains("turns_queued_max")
+    });
+    drop(open);
+    for line in [&mut first, &mut second] {
+        assert_eq!(shown(&line.reply()), "message ok");
+    }
+}
+
+/// A process that is killed in the end.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_example_in_node_asks_for_input() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/examples/agents/function.mjs");
+    let node = Command::new("node")
+        .arg(script)
+        .env("PORT", port.to_string())
+        .stdout(Stdio::null())
+        .spawn();
+    // Where there is no Node, nothing is to be tried.
+    let Ok(node) = node.map(Running) else { return };
+    eventually("the function listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let server = Binary::start(&["--agent", &format!("http://127.0.0.1:{port}/")]);
+    let first = send(&server, "coffee");
+    assert_eq!(shown(&first), "INPUT_REQUIRED  | What size?");
+    let message = json!({"messageId": "m-2", "role": "ROLE_USER", "parts": [{"text": "large"}],
+                         "taskId": V1.task(&first.result())["id"]});
+    let second = ask(&server, V1.send(), &json!({"message": message})).reply();
+    assert_eq!(shown(&second), "COMPLETED one large coffee");
+    drop(node);
+}
