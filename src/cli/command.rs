@@ -37,6 +37,7 @@ pub fn tree() -> Command {
         .subcommands([
             serve::command(),
             serve::server_command(),
+            serve::gateway_command(),
             send(),
             card(),
             task(),

@@ -23,6 +23,8 @@ mod disconnects;
 mod fair;
 #[cfg(feature = "gateway")]
 mod functions;
+#[cfg(feature = "gateway")]
+mod gateway;
 mod grpc;
 mod hosts;
 mod http2;

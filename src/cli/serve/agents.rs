@@ -1,13 +1,15 @@
 //! From what was said of agents to agents: one arm per kind.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashSet, path::Path, sync::Arc};
 
 use peregrine::{
-    agent::{Agent, Profile, echo::Echo},
+    agent::{Agent, Profile, Turn, echo::Echo},
+    client::HttpOrigin,
+    fault::{Fault, FaultKind},
     gateway::profile_of,
     net::{
-        BlockingClient, FunctionAgent, HttpClient, HttpClientError, HttpClientOptions, LinesAgent,
-        ProcessAgent, ProcessCommand, RemoteAgent,
+        BlockingClient, FunctionAgent, HttpClient, HttpClientOptions, LinesAgent, ProcessAgent,
+        ProcessCommand, RemoteAgent,
     },
 };
 
@@ -40,11 +42,38 @@ pub fn load(specs: &[AgentSpec], streaming: bool) -> Result<Vec<Loaded>, (&Agent
             .collect::<Result<Vec<_>, _>>()?,
     };
     agents.iter_mut().for_each(|loaded| loaded.profile.streaming &= streaming);
+    number_names(specs, &mut agents);
     Ok(agents)
+}
+
+/// Gives agents that were given no name other names where theirs are taken: `-2` and so on.
+fn number_names(specs: &[AgentSpec], agents: &mut [Loaded]) {
+    let mut taken: HashSet<String> = specs.iter().filter_map(|spec| spec.name.clone()).collect();
+    for (_, loaded) in specs.iter().zip(agents).filter(|(spec, _)| spec.name.is_none()) {
+        let own = loaded.profile.name.clone();
+        let numbered = (2..).map(|number| format!("{own}-{number}"));
+        let free = [own.clone()].into_iter().chain(numbered).find(|name| !taken.contains(name));
+        loaded.profile.name = free.unwrap_or(own);
+        taken.insert(loaded.profile.name.clone());
+    }
+}
+
+/// An agent that its operator has switched off.
+struct SwitchedOff;
+
+impl Agent for SwitchedOff {
+    fn start(&self, turn: Turn<'_>) {
+        let text = "the agent is switched off";
+        turn.refuse(Fault::because(FaultKind::ShuttingDown, text));
+    }
 }
 
 fn load_one(spec: &AgentSpec) -> Result<Loaded, String> {
     let mut loaded = match &spec.program {
+        // Its card is not asked for.
+        Program::Remote(upstream) if !spec.is_enabled => {
+            remote_unknown(upstream, spec.name.as_deref())?
+        }
         Program::Echo => echo(),
         Program::Script(file) => script(file)?,
         Program::Remote(upstream) => remote(upstream, spec.name.as_deref())?,
@@ -53,6 +82,10 @@ fn load_one(spec: &AgentSpec) -> Result<Loaded, String> {
     };
     if let Some(name) = &spec.name {
         loaded.profile.name.clone_from(name);
+    }
+    if !spec.is_enabled {
+        loaded.agent = Arc::new(SwitchedOff);
+        loaded.made_of = "switched off".to_owned();
     }
     spec.card.over(&mut loaded.profile);
     Ok(loaded)
@@ -95,21 +128,34 @@ fn function(spec: &FunctionSpec, name: Option<&str>) -> Result<Loaded, String> {
 /// card that says its name alone.
 fn remote(spec: &RemoteSpec, name: Option<&str>) -> Result<Loaded, String> {
     let (builder, options) = spec.client();
-    let wrong = |error: HttpClientError| error.to_string();
-    let transport = HttpClient::new(options.clone()).map_err(wrong)?;
-    let profile = match BlockingClient::build(builder.clone(), transport, &spec.url) {
+    let transport = HttpClient::new(options).map_err(|error| error.to_string())?;
+    let mut loaded = remote_unknown(spec, name)?;
+    match BlockingClient::build(builder, transport, &spec.url) {
         Ok(client) => {
             let card = client.card();
             let name = name.map_or_else(|| path_name(&card.name), str::to_owned);
-            profile_of(&name, &card)
+            loaded.profile = profile_of(&name, &card);
         }
         Err(error) => {
             warn(&format!("the card of the upstream agent {} cannot be read: {error}", spec.url));
-            Profile::new(name.unwrap_or("remote"), "A remote A2A agent.")
         }
+    }
+    Ok(loaded)
+}
+
+/// An agent of another server whose card is unknown; without a name it is called as its host.
+fn remote_unknown(spec: &RemoteSpec, name: Option<&str>) -> Result<Loaded, String> {
+    let host = HttpOrigin::parse(&spec.url).map(|url| path_name(url.origin.authority()));
+    let name = match (name, host) {
+        (Some(name), _) => name.to_owned(),
+        (None, Ok(host)) => host,
+        (None, Err(_)) => "remote".to_owned(),
     };
-    let agent = RemoteAgent::new(spec.url.as_str(), builder, options).map_err(wrong)?;
-    Ok(Loaded { profile, agent: Arc::new(agent), made_of: spec.made_of() })
+    let (builder, options) = spec.client();
+    let agent = RemoteAgent::new(spec.url.as_str(), builder, options);
+    let agent = Arc::new(agent.map_err(|error| error.to_string())?);
+    let profile = Profile::new(&name, "A remote A2A agent.");
+    Ok(Loaded { profile, agent, made_of: spec.made_of() })
 }
 
 /// The name of an agent as a segment of paths: what is not allowed there becomes a hyphen.

@@ -5,6 +5,7 @@ mod banner;
 mod card_keys;
 mod config;
 mod flags;
+mod gateway_command;
 mod places;
 mod server_command;
 mod webhook_keys;
@@ -26,6 +27,7 @@ use config::{Config, ConfigOrigin, Reloader, Serve, Stamp, TlsFiles};
 use places::Places;
 
 pub use flags::command;
+pub use gateway_command::command as gateway_command;
 pub use server_command::command as server_command;
 
 /// Serves until a signal ends it, or says something of the configuration.
@@ -49,12 +51,28 @@ pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
 /// # Errors
 /// As [`run`].
 pub fn run_server(flags: &ArgMatches) -> Result<(), (u8, String)> {
+    run_without_file(flags, server_command::apply)
+}
+
+/// Serves the remote agents that the arguments of `gateway` name, until a signal ends it.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_gateway(flags: &ArgMatches) -> Result<(), (u8, String)> {
+    run_without_file(flags, gateway_command::apply)
+}
+
+/// Serves the agents that `apply` sets.
+fn run_without_file(
+    flags: &ArgMatches,
+    apply: fn(&ArgMatches, &mut Config) -> Result<(), UsageError>,
+) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
     let mut origin = ConfigOrigin::new(flags).map_err(wrong)?;
     // A file has agents of its own.
     origin.file = None;
     let mut config = origin.read_to_start().map_err(wrong)?;
-    server_command::apply(flags, &mut config).map_err(wrong)?;
+    apply(flags, &mut config).map_err(wrong)?;
     let stamp = Stamp::of(&origin);
     serve(&origin, config, stamp)
 }

@@ -64,7 +64,8 @@ pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> 
         (None, None) => Program::Echo,
     };
     let at = config.root.wrong("agents", "");
-    let mut spec = AgentSpec { name: text("name"), program, card: Default::default(), at };
+    let (name, card) = (text("name"), Default::default());
+    let mut spec = AgentSpec { name, program, card, is_enabled: true, at };
     spec.card.description = text("description");
     config.serve.agents = vec![spec];
     if !flags.contains_id("listen") {

@@ -90,6 +90,13 @@ const KEYS: &[Key] = &[
         "A message that continues a task brings the earlier ones along, to exec+jsonl and http",
     )
     .live(),
+    key(
+        "enabled",
+        Shape::Switch,
+        "true",
+        "false refuses all messages (503), and a reload ends unfinished tasks",
+    )
+    .live(),
     key("description", Shape::Text, "", "One paragraph for humans").live(),
     key("version", Shape::Text, "", "Version of the agent; that of the server unless it is said")
         .live(),
@@ -160,6 +167,8 @@ pub struct AgentSpec {
     pub program: Program,
     /// What is different on its card.
     pub card: CardOverrides,
+    /// False: it refuses everything.
+    pub is_enabled: bool,
     /// What is said in front of an error about its program.
     pub at: Wrong,
 }
@@ -214,7 +223,9 @@ fn of_file(name: &str, section: &ConfigSection) -> Result<AgentSpec, Wrong> {
         Program::Process(_) => section.wrong("command", ""),
         Program::Remote(_) | Program::Function(_) => section.wrong("upstream", ""),
     };
-    Ok(AgentSpec { name: Some(name.to_owned()), program, card: cards::read(section)?, at })
+    let is_enabled = section.switch("enabled").unwrap_or(true);
+    let (name, card) = (Some(name.to_owned()), cards::read(section)?);
+    Ok(AgentSpec { name, program, card, is_enabled, at })
 }
 
 /// What answers, but for a function.
@@ -287,7 +298,8 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
             }
         };
         let (name, at) = (name.map(str::to_owned), wrong(String::new()));
-        Ok(AgentSpec { name, program, card: CardOverrides::default(), at })
+        let card = CardOverrides::default();
+        Ok(AgentSpec { name, program, card, is_enabled: true, at })
     });
     let mut agents = agents.collect::<Result<Vec<_>, _>>()?;
     if agents.iter().filter(|agent| agent.name.is_none()).count() > 1 {

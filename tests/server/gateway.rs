@@ -1,0 +1,109 @@
+//! Remote agents by the command line and by the configuration: the real binary before itself.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    ask::{V1, get, post, rpc, say, text_of},
+    binary::{Binary, Tcp, eventually},
+    reply::Reply,
+};
+
+fn call(server: &Binary, path: &str, method: &str, params: &Value) -> Tcp {
+    let mut line = server.connect();
+    line.write(&post(path, &[("A2A-Version", "1.0")], &rpc(method, params)));
+    line
+}
+
+fn send(server: &Binary, path: &str, text: &str) -> Reply {
+    call(server, path, V1.send(), &V1.params(say(text))).reply()
+}
+
+/// A gateway to these agents, on a port of its own.
+fn gateway(agents: &[&str]) -> Binary {
+    let flags = ["--listen", "127.0.0.1:0", "--allow-host", "a.example"];
+    Binary::start_command("gateway", &[agents, &flags].concat())
+}
+
+#[test]
+fn gateway_serves_the_agents_that_it_is_given() {
+    let [echo, upper] = ["echo", "exec:tr a-z A-Z"].map(|kind| Binary::start(&["--agent", kind]));
+    let url = |server: &Binary| format!("http://{}", server.addr());
+    let named = format!("upper={}", url(&upper));
+    let gateway = gateway(&[&url(&echo), &named, &url(&echo)]);
+    assert_eq!(text_of(&send(&gateway, "/", "ping").result()["message"]), "pong");
+    let task = send(&gateway, "/agents/upper", "hello").result();
+    assert_eq!(text_of(&V1.task(&task)["artifacts"][0]), "HELLO");
+    // Both are called echo by their cards.
+    for path in ["/agents/echo", "/agents/echo-2"] {
+        assert_eq!(text_of(&send(&gateway, path, "ping").result()["message"]), "pong", "{path}");
+    }
+}
+
+#[test]
+fn an_agent_that_is_gone_is_served_under_its_host() {
+    let addr = Binary::start(&[]).addr();
+    let url = format!("http://{addr}");
+    let gateway = gateway(&[&url]);
+    let path = format!("/agents/127.0.0.1-{}", addr.port());
+    let reply = send(&gateway, &path, "hello");
+    assert!(reply.text().contains("the upstream agent cannot be reached"), "{}", reply.text());
+}
+
+/// A server that reads this file, in which an agent may be switched off.
+struct Configured {
+    server: Binary,
+    file: PathBuf,
+}
+
+impl Configured {
+    fn new(test: &str, text: &str) -> Configured {
+        let file = std::env::temp_dir().join(format!("peregrine-{test}-{}", std::process::id()));
+        fs::write(&file, text).unwrap();
+        let server = Binary::start(&["--config", file.to_str().expect("a path")]);
+        Configured { server, file }
+    }
+
+    fn reload(&self, text: &str) {
+        fs::write(&self.file, text).unwrap();
+        self.server.signal("-HUP");
+    }
+}
+
+impl Drop for Configured {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+#[test]
+fn an_agent_that_is_switched_off_refuses_and_its_tasks_end() {
+    let upstream = Binary::start(&[]);
+    let remote = format!("[agents.remote.upstream]\nurl = \"http://{}\"\n", upstream.addr());
+    let text = |enabled: bool| format!("[agents.remote]\nenabled = {enabled}\n{remote}");
+    let on = Configured::new("switch", &text(true));
+    let held = V1.params(say("hold:600000:1"));
+    let mut stream = call(&on.server, "/", V1.stream(), &held);
+    stream.read_until("TASK_STATE_SUBMITTED");
+    let id = stream.peek().expect("a task").events()[0].result()["task"]["id"].clone();
+    on.reload(&text(false));
+    stream.read_until("TASK_STATE_FAILED");
+    let refused = send(&on.server, "/", "ping");
+    assert!(refused.text().contains("the agent is switched off"), "{}", refused.text());
+    let mut line = on.server.connect();
+    line.write(&post(
+        "/message:send",
+        &[("A2A-Version", "1.0")],
+        &V1.params(say("hi")).to_string(),
+    ));
+    assert_eq!(line.reply().status, 503);
+    // What it has done is still there.
+    let task = call(&on.server, "/", V1.get(), &json!({"id": id})).reply();
+    assert_eq!(task.result()["status"]["state"], "TASK_STATE_FAILED", "{}", task.text());
+    on.reload(&text(true));
+    eventually("the agent answers again", || send(&on.server, "/", "ping").text().contains("pong"));
+    let mut line = on.server.connect();
+    line.write(&get("/.well-known/agent-card.json"));
+    assert_eq!(line.reply().json()["name"], "remote");
+}
