@@ -9,6 +9,8 @@
 
 #[path = "support/floor.rs"]
 mod floor;
+#[path = "support/load.rs"]
+mod load;
 #[path = "support/served.rs"]
 mod served;
 mod support;
@@ -16,15 +18,13 @@ mod support;
 use std::{
     fs,
     io::{Read, Write},
-    net::TcpStream,
-    time::{Duration, Instant},
 };
 
+use load::Load;
 use served::Served;
 use support::{CARD, TEXT, call, count, post, send, task_id};
 
 const ROUNDS: usize = 7;
-const SLICE: Duration = Duration::from_millis(400);
 
 /// A case: what is sent on how many connections, how many at once, and the ratio to reach.
 struct Case {
@@ -38,6 +38,12 @@ struct Case {
     /// Turns before the first round, and rounds.
     turns: usize,
     rounds: usize,
+}
+
+impl Case {
+    fn load(&self, served: &Served, answer_bytes: usize) -> Load {
+        Load::new(served, (self.connections, self.depth), &self.request, answer_bytes)
+    }
 }
 
 /// Turns of four large bodies that fill the store.
@@ -72,46 +78,6 @@ fn cases(id: &str) -> Vec<Case> {
     ]
 }
 
-/// Connections that send the same request again and again; every answer has the same length.
-struct Load {
-    streams: Vec<TcpStream>,
-    input: Vec<u8>,
-    output: Vec<u8>,
-    depth: u64,
-}
-
-impl Load {
-    fn new(served: &Served, case: &Case, answer_bytes: usize) -> Load {
-        Load {
-            streams: (0..case.connections).map(|_| served.connect()).collect(),
-            input: case.request.repeat(case.depth),
-            output: vec![0; answer_bytes * case.depth],
-            depth: case.depth as u64,
-        }
-    }
-
-    /// One request, or one pipeline, on every connection; returns how many requests that were.
-    fn turn(&mut self) -> u64 {
-        for stream in &mut self.streams {
-            stream.write_all(&self.input).unwrap();
-        }
-        for stream in &mut self.streams {
-            stream.read_exact(&mut self.output).unwrap();
-            assert!(self.output.starts_with(b"HTTP/1.1 200 OK\r\n"));
-        }
-        self.streams.len() as u64 * self.depth
-    }
-
-    /// CPU nanoseconds of `served` for each request of one slice.
-    fn slice(&mut self, served: &Served) -> f64 {
-        let (start, before, mut requests) = (Instant::now(), served.cpu_ns(), 0);
-        while start.elapsed() < SLICE {
-            requests += self.turn();
-        }
-        (served.cpu_ns() - before) as f64 / requests as f64
-    }
-}
-
 fn ratios(server: &Served, wanted: &dyn Fn(&str) -> bool) {
     let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
     for case in cases(&id).into_iter().filter(|case| wanted(case.name)) {
@@ -119,7 +85,8 @@ fn ratios(server: &Served, wanted: &dyn Fn(&str) -> bool) {
         let found = count(&answer, case.holds.0.as_bytes());
         assert_eq!(found, case.holds.1, "{}: {}", case.name, String::from_utf8_lossy(&answer));
         let floor = floor::start(case.request.len(), answer.len());
-        let [mut below, mut ours] = [&floor, server].map(|s| Load::new(s, &case, answer.len()));
+        let load = |served| case.load(served, answer.len());
+        let [mut below, mut ours] = [&floor, server].map(load);
         below.turn();
         for _ in 0..case.turns {
             ours.turn();
@@ -196,7 +163,7 @@ fn instructions() {
         let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
         let case = cases(&id).into_iter().find(|case| case.name == name).unwrap();
         let length = server.ask(&case.request).len();
-        let mut load = Load::new(&server, &case, length);
+        let mut load = case.load(&server, length);
         let mut done = 0;
         while done < requests {
             done += load.turn();

@@ -144,6 +144,14 @@ pub const AGENT_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// minutes is usual.
 pub const AGENT_SILENCE_MS: u64 = 300_000;
 
+/// Calls of one remote agent whose answer has not begun; the others wait, as many as may
+/// ([`AGENT_TURNS_QUEUED_MAX`]). Both together are a quarter of the default `deferred_calls_max`,
+/// so that an agent that does not answer holds up no other.
+pub const UPSTREAM_CALLS_MAX: usize = 1_024;
+
+/// Tasks of one remote agent that are followed: a quarter of the default `async_futures_max`.
+pub const UPSTREAM_STREAMS_MAX: usize = 16_384;
+
 /// Lines of a log that wait for their reader; those beyond are counted, and lost.
 pub const LOG_LINES_MAX: usize = 8_192;
 

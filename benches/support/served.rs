@@ -32,10 +32,24 @@ pub struct Served {
 impl Served {
     /// Starts a program; `PORT` in its arguments becomes the port.
     pub fn start(words: &[&str]) -> Served {
+        Served::start_on("0", words)
+    }
+
+    /// Starts a program on a core.
+    pub fn start_on(core: &str, words: &[&str]) -> Served {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Served::listening(core, port, words)
+    }
+
+    /// Starts a program that listens on this port.
+    pub fn start_at(port: u16, words: &[&str]) -> Served {
+        Served::listening("0", port, words)
+    }
+
+    fn listening(core: &str, port: u16, words: &[&str]) -> Served {
         let words = words.iter().map(|word| word.replace("PORT", &port.to_string()));
         let mut command = Command::new("taskset");
-        command.args(["-c", "0"]).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(["-c", core]).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
         let served = Served { child: command.spawn().expect("taskset"), port };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {

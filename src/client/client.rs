@@ -105,9 +105,9 @@ impl<T: Transport> SharedClient<T> {
 
     /// Makes a call, over another interface once more if the server says that it does not speak the
     /// version and names another one.
-    async fn run(&self, terms: OutgoingTerms, make: &MakeCall<'_>) -> Result<Answer, ClientError> {
+    async fn run(&self, terms: &OutgoingTerms, make: &MakeCall<'_>) -> Result<Answer, ClientError> {
         let mut scratch = self.stash.take();
-        scratch.terms = terms;
+        scratch.terms = *terms;
         let mut endpoint = self.endpoint();
         let mut has_changed = false;
         let answered = loop {
@@ -159,7 +159,14 @@ impl<T: Transport> Client<T> {
     pub async fn send(&self, request: &SendRequest) -> Result<Answer, ClientError> {
         self.inner.check_push(request.has_push())?;
         let id = uuid(self.inner.transport.random());
-        let terms = request.terms().or(self.terms);
+        let merged;
+        let terms = match request.terms() {
+            own if own.is_empty() => &self.terms,
+            own => {
+                merged = own.or(self.terms);
+                &merged
+            }
+        };
         let make = |packed: &mut Vec<u8>, write: &mut WriteCall<'_>| {
             write(&request.call(false, &id, packed))
         };
@@ -182,7 +189,7 @@ impl<T: Transport> Client<T> {
     ) -> Result<Answer, ClientError> {
         let task = task.into();
         self.inner
-            .run(self.terms, &|packed, write| {
+            .run(&self.terms, &|packed, write| {
                 let (id, context_id) = task.raw(packed);
                 write(&OutgoingCall::Get(Get { id, context_id, history, wait: None }))
             })
@@ -196,7 +203,7 @@ impl<T: Transport> Client<T> {
     /// [`ClientError`]; `NotExpressible` where the version has none in this binding, as 0.3 over
     /// JSON-RPC.
     pub async fn list_tasks(&self, list: &ListTasks) -> Result<Answer, ClientError> {
-        self.inner.run(self.terms, &|packed, write| write(&list.call(packed))).await
+        self.inner.run(&self.terms, &|packed, write| write(&list.call(packed))).await
     }
 
     /// Cancels a task (A2A 1.0 §3.1.5) and gives it as it is then.
@@ -211,7 +218,7 @@ impl<T: Transport> Client<T> {
     ) -> Result<Answer, ClientError> {
         let task = task.into();
         self.inner
-            .run(self.terms, &|packed, write| {
+            .run(&self.terms, &|packed, write| {
                 let (id, context_id) = task.raw(packed);
                 write(&OutgoingCall::Cancel(Target { context_id, ..target(id, metadata) }))
             })
@@ -227,7 +234,7 @@ impl<T: Transport> Client<T> {
     pub async fn set_push_config(&self, config: &PushConfigBuf) -> Result<Answer, ClientError> {
         self.inner.check_push(true)?;
         let call = OutgoingCall::Push(PushCall::Set(config.view()));
-        self.inner.run(self.terms, &|_, write| write(&call)).await
+        self.inner.run(&self.terms, &|_, write| write(&call)).await
     }
 
     /// Reads a push configuration (A2A 1.0 §3.1.8). Without an id, which 1.0 demands, the one that
@@ -285,7 +292,7 @@ impl<T: Transport> Client<T> {
         call: &(dyn for<'p> Fn(&'p mut Vec<u8>) -> PushCall<'p> + Sync),
     ) -> Result<Answer, ClientError> {
         self.inner.check_push(true)?;
-        self.inner.run(self.terms, &|packed, write| write(&OutgoingCall::Push(call(packed)))).await
+        self.inner.run(&self.terms, &|packed, write| write(&OutgoingCall::Push(call(packed)))).await
     }
 
     /// Reads the card for callers who say who they are (A2A 1.0 §3.1.11), which from then on is
@@ -299,7 +306,7 @@ impl<T: Transport> Client<T> {
             return Err(not_declared("extended card"));
         }
         let answer =
-            self.inner.run(self.terms, &|_, write| write(&OutgoingCall::ExtendedCard)).await?;
+            self.inner.run(&self.terms, &|_, write| write(&OutgoingCall::ExtendedCard)).await?;
         let json = answer.card().map_or(&b""[..], JsonObject::raw);
         let built = &self.inner.built;
         let card = Arc::new(AgentCard::read_within(json, built.limits.card_bytes_max)?);
@@ -339,6 +346,7 @@ impl<T: Transport> SharedClient<T> {
     }
 
     /// A2A 1.0 §3.3.4: what the card does not declare is not asked for.
+    #[inline]
     pub(super) fn check_push(&self, is_asked: bool) -> Result<(), ClientError> {
         match is_asked && self.card().capabilities.push_notifications != Some(true) {
             true => Err(not_declared("push notifications")),

@@ -139,8 +139,8 @@ impl SendRequest {
         self
     }
 
-    pub(super) fn terms(&self) -> OutgoingTerms {
-        self.terms
+    pub(super) fn terms(&self) -> &OutgoingTerms {
+        &self.terms
     }
 
     /// True: events go to a URL, too.

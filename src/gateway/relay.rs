@@ -52,8 +52,13 @@ impl Drop for RelayedTask<'_> {
 
 /// Sends the message of a turn to the upstream agent, and publishes the answer until the upstream
 /// stream or the local task has ended. Where the stream of the task is followed already, it brings
-/// the answer.
-pub async fn relay<T: Transport>(client: &Client<T>, turn: Deferred, followed: &RelayedTasks) {
+/// the answer. `call` is dropped when the answer has begun.
+pub async fn relay<T: Transport, C>(
+    client: &Client<T>,
+    turn: Deferred,
+    followed: &RelayedTasks,
+    call: C,
+) {
     let ids = UpstreamIds::read(turn.kept());
     if turn.request().state().is_some() && ids.is_none() {
         let text = "the upstream agent has no task for this one";
@@ -83,6 +88,7 @@ pub async fn relay<T: Transport>(client: &Client<T>, turn: Deferred, followed: &
             return turn.refuse(Fault::because(FaultKind::InvalidAgentResponse, text));
         }
     };
+    drop(call);
     if let EventKind::Message(message) = first.kind() {
         return turn.reply(message::without_ids(message));
     }

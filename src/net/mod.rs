@@ -103,7 +103,7 @@ pub use owned_turn::OwnedTurn;
 pub use process::{LinesAgent, ProcessAgent, ProcessCommand, ProcessCommandError, ProcessOptions};
 pub use reload::{Controls, LIVE_LIMITS, Reload};
 #[cfg(feature = "gateway")]
-pub use remote_agent::RemoteAgent;
+pub use remote_agent::{RemoteAgent, UpstreamLimits};
 pub use running::Running;
 pub use server::{LISTEN_DEFAULT, Server, start, workers_default};
 pub use slow_turn::SlowTurn;

@@ -1,16 +1,22 @@
 //! Agents of other servers: the gateway's futures over the client's transport.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use super::{
     HttpClient, HttpClientError, HttpClientOptions,
     async_agent::{FuturePlace, run_future, start_future},
+    turn_queue::TurnQueue,
     worker_clients::WorkerClients,
 };
 use crate::{
     agent::{Agent, CancelRequest, Deferred, Turn},
     client::{Client, ClientBuilder, ClientError},
+    fault::Fault,
     gateway::{self, RelayedTasks},
+    limits::{AGENT_TURNS_QUEUED_MAX, UPSTREAM_CALLS_MAX, UPSTREAM_STREAMS_MAX},
 };
 
 /// An agent that passes its messages to a remote A2A agent.
@@ -19,6 +25,53 @@ use crate::{
 /// direct message. It runs under [`Server`](super::Server) only.
 pub struct RemoteAgent {
     upstream: Arc<Upstream>,
+    calls: Arc<TurnQueue>,
+    streams: Arc<StreamSlots>,
+}
+
+/// What one remote agent may take of its gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamLimits {
+    /// Calls whose answer has not begun.
+    pub calls_max: usize,
+    /// Messages that wait for such a call; the next is refused (-32000, `turns_queued_max`).
+    pub queue_max: usize,
+    /// Messages whose answer or task is followed; the next is refused (-32000,
+    /// `upstream_streams_max`).
+    pub streams_max: usize,
+}
+
+impl Default for UpstreamLimits {
+    fn default() -> UpstreamLimits {
+        UpstreamLimits {
+            calls_max: UPSTREAM_CALLS_MAX,
+            queue_max: AGENT_TURNS_QUEUED_MAX,
+            streams_max: UPSTREAM_STREAMS_MAX,
+        }
+    }
+}
+
+/// How many messages are followed, and how many may be.
+struct StreamSlots {
+    taken: AtomicUsize,
+    most: usize,
+}
+
+/// A message that is followed; dropping it gives its slot back.
+struct StreamSlot(Arc<StreamSlots>);
+
+impl StreamSlot {
+    /// `None`: as many are taken as there are.
+    fn take(slots: &Arc<StreamSlots>) -> Option<StreamSlot> {
+        let slot = StreamSlot(Arc::clone(slots));
+        (slots.taken.fetch_add(1, Ordering::Relaxed) < slots.most).then_some(slot)
+    }
+}
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The upstream agent, and a client of it for each worker.
@@ -49,7 +102,21 @@ impl RemoteAgent {
             clients: WorkerClients::default(),
             followed: RelayedTasks::default(),
         };
-        Ok(RemoteAgent { upstream: Arc::new(upstream) })
+        let agent = RemoteAgent {
+            upstream: Arc::new(upstream),
+            calls: TurnQueue::new(1, 0),
+            streams: Arc::new(StreamSlots { taken: AtomicUsize::new(0), most: 0 }),
+        };
+        Ok(agent.limits(UpstreamLimits::default()))
+    }
+
+    /// The same agent with other limits.
+    #[must_use]
+    pub fn limits(self, limits: UpstreamLimits) -> RemoteAgent {
+        let UpstreamLimits { calls_max, queue_max, streams_max } = limits;
+        let streams = StreamSlots { taken: AtomicUsize::new(0), most: streams_max };
+        let (calls, streams) = (TurnQueue::new(calls_max, queue_max), Arc::new(streams));
+        RemoteAgent { calls, streams, ..self }
     }
 }
 
@@ -67,10 +134,18 @@ impl Upstream {
 
 impl Agent for RemoteAgent {
     fn start(&self, turn: Turn<'_>) {
+        let Some(slot) = StreamSlot::take(&self.streams) else {
+            return turn.refuse(Fault::at_limit("upstream_streams_max"));
+        };
+        let Some(queued) = self.calls.enter(turn.request.scope.owner) else {
+            return turn.refuse(Fault::at_limit("turns_queued_max"));
+        };
         let upstream = Arc::clone(&self.upstream);
         start_future(turn, |deferred: Deferred| async move {
+            let _slot = slot;
+            let Some(call) = queued.permit(deferred.canceled()).await else { return };
             match upstream.client().await {
-                Ok(client) => gateway::relay(&client, deferred, &upstream.followed).await,
+                Ok(client) => gateway::relay(&client, deferred, &upstream.followed, call).await,
                 Err(error) => deferred.refuse(gateway::fault_of(&error)),
             }
         });

@@ -32,7 +32,8 @@ struct QueueState {
     owners: VecDeque<(OwnerIndex, VecDeque<Sender<TurnPermit>>)>,
 }
 
-/// The right to a process, or to a request of an HTTP function, for as long as it lives.
+/// The right to a process, or to a request of an HTTP function or a remote agent, for as long as it
+/// lives.
 pub(super) struct TurnPermit {
     /// `None` once it was passed on.
     queue: Option<Arc<TurnQueue>>,

@@ -51,6 +51,34 @@ fn an_agent_that_is_gone_is_served_under_its_host() {
     assert!(reply.text().contains("the upstream agent cannot be reached"), "{}", reply.text());
 }
 
+#[test]
+fn an_agent_that_does_not_answer_holds_up_no_other() {
+    // Connections come, and nobody accepts them.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = Binary::start(&[]);
+    let text = format!(
+        "[agents.echo]\nkind = \"echo\"\n[agents.silent.upstream]\nurl = \"http://{}\"\n\
+         calls = 1\nstreams = 3\n[agents.remote.upstream]\nurl = \"http://{}\"\nstreams = 1\n",
+        silent.local_addr().unwrap(),
+        upstream.addr()
+    );
+    let on = Configured::new("silent", &text);
+    let message = V1.params(say("hold:600000:1"));
+    let waiting: Vec<Tcp> =
+        (0..3).map(|_| call(&on.server, "/agents/silent", V1.send(), &message)).collect();
+    eventually("the slots of the silent agent are taken", || {
+        send(&on.server, "/agents/silent", "hi").text().contains("upstream_streams_max")
+    });
+    for path in ["/agents/echo", "/agents/remote"] {
+        assert_eq!(text_of(&send(&on.server, path, "ping").result()["message"]), "pong", "{path}");
+    }
+    let mut stream = call(&on.server, "/agents/remote", V1.stream(), &message);
+    stream.read_until("TASK_STATE_SUBMITTED");
+    let refused = send(&on.server, "/agents/remote", "ping");
+    assert!(refused.text().contains("upstream_streams_max"), "{}", refused.text());
+    drop(waiting);
+}
+
 /// A server that reads this file, in which an agent may be switched off.
 struct Configured {
     server: Binary,

@@ -297,7 +297,7 @@ fn every_refusal_by_a_limit_is_counted_once() {
 
 /// Limits whose refusals other tests provoke, or that need more than a test should take: what is
 /// named here is a refusal that the code counts.
-const ELSEWHERE: [&str; 24] = [
+const ELSEWHERE: [&str; 25] = [
     "admin_connections_max",
     "answer_bytes_max",
     "async_futures_max",
@@ -323,6 +323,7 @@ const ELSEWHERE: [&str; 24] = [
     "store_bytes_max",
     "task_bytes_max",
     "tenants_max",
+    "upstream_streams_max",
 ];
 
 /// Names of limits in the code: as `at_limit("name")`.

@@ -1,6 +1,11 @@
 //! From what was said of agents to agents: one arm per kind.
 
-use std::{collections::HashSet, path::Path, sync::Arc};
+use std::{
+    collections::HashSet,
+    path::Path,
+    sync::Arc,
+    thread::{self, ScopedJoinHandle},
+};
 
 use peregrine::{
     agent::{Agent, Profile, Turn, echo::Echo},
@@ -33,13 +38,22 @@ pub struct Loaded {
 ///
 /// # Errors
 /// The agent whose script cannot be used, and why.
-pub fn load(specs: &[AgentSpec], streaming: bool) -> Result<Vec<Loaded>, (&AgentSpec, String)> {
+pub fn load<'s>(
+    specs: &'s [AgentSpec],
+    streaming: bool,
+) -> Result<Vec<Loaded>, (&'s AgentSpec, String)> {
     let mut agents = match specs {
         [] => vec![echo()],
-        specs => specs
-            .iter()
-            .map(|spec| load_one(spec).map_err(|line| (spec, line)))
-            .collect::<Result<Vec<_>, _>>()?,
+        // At once, since cards are asked for.
+        specs => thread::scope(|scope| {
+            let load = |spec| (spec, scope.spawn(move || load_one(spec)));
+            let loading: Vec<_> = specs.iter().map(load).collect();
+            let join = |(spec, loading): (&'s AgentSpec, ScopedJoinHandle<'_, _>)| {
+                let loaded = loading.join().unwrap_or_else(|_| Err("it cannot be made".into()));
+                loaded.map_err(|line| (spec, line))
+            };
+            loading.into_iter().map(join).collect::<Result<Vec<_>, _>>()
+        })?,
     };
     agents.iter_mut().for_each(|loaded| loaded.profile.streaming &= streaming);
     number_names(specs, &mut agents);
@@ -127,7 +141,7 @@ fn function(spec: &FunctionSpec, name: Option<&str>) -> Result<Loaded, String> {
 /// An agent of another server. Its card is read now; one that cannot be reached is served with a
 /// card that says its name alone.
 fn remote(spec: &RemoteSpec, name: Option<&str>) -> Result<Loaded, String> {
-    let (builder, options) = spec.client();
+    let (builder, options) = spec.card_client();
     let transport = HttpClient::new(options).map_err(|error| error.to_string())?;
     let mut loaded = remote_unknown(spec, name)?;
     match BlockingClient::build(builder, transport, &spec.url) {
@@ -153,7 +167,7 @@ fn remote_unknown(spec: &RemoteSpec, name: Option<&str>) -> Result<Loaded, Strin
     };
     let (builder, options) = spec.client();
     let agent = RemoteAgent::new(spec.url.as_str(), builder, options);
-    let agent = Arc::new(agent.map_err(|error| error.to_string())?);
+    let agent = Arc::new(agent.map_err(|error| error.to_string())?.limits(spec.limits()));
     let profile = Profile::new(&name, "A remote A2A agent.");
     Ok(Loaded { profile, agent, made_of: spec.made_of() })
 }

@@ -65,7 +65,7 @@ impl FunctionSpec {
         let upstream = agent.section("upstream").filter(|section| section.is_said());
         let missing = || agent.wrong("upstream", "is missing: the agent kind http needs its url");
         let upstream = upstream.ok_or_else(missing)?;
-        for key in ["transports", "version", "version_min", "tenant"] {
+        for key in ["transports", "version", "version_min", "tenant", "calls", "streams"] {
             if upstream.said(key).is_some() {
                 return Err(upstream.wrong(key, "is for remote A2A agents alone"));
             }

@@ -10,14 +10,16 @@ use peregrine::{
         Binding, CallOptions, ClientBuilder, ProtocolVersion,
         credentials::{Credentials, Secret},
     },
-    limits::Unit,
-    net::HttpClientOptions,
+    limits::{UPSTREAM_CALLS_MAX, UPSTREAM_STREAMS_MAX, Unit},
+    net::{HttpClientOptions, UpstreamLimits},
 };
 
 use super::super::tree::{ConfigSection, Key, Shape, Wrong, key};
 
 /// Milliseconds for an upstream call until its answer begins, where the configuration has none.
 const CALL_MS: u64 = 120_000;
+/// Milliseconds for the card when the server starts.
+const CARD_MS: u64 = 5_000;
 
 const KEYS: &[Key] = &[
     key(
@@ -61,6 +63,20 @@ const KEYS: &[Key] = &[
         "Milliseconds for a call of it until its answer begins, 120,000 unless set",
     )
     .live(),
+    key(
+        "calls",
+        Shape::Whole { min: 1, max: 1 << 20 },
+        "",
+        "Calls of a remote agent whose answer has not begun, 1,024 unless set; as many others wait",
+    )
+    .live(),
+    key(
+        "streams",
+        Shape::Whole { min: 1, max: 1 << 20 },
+        "",
+        "Messages of a remote agent that are followed, 16,384 unless set; the next is refused",
+    )
+    .live(),
 ];
 
 /// The keys of the section.
@@ -79,6 +95,8 @@ pub struct RemoteSpec {
     tenant: Option<String>,
     credentials: UpstreamCredentials,
     call_ms: u64,
+    calls_max: usize,
+    streams_max: usize,
 }
 
 /// What proves to an upstream who calls.
@@ -143,6 +161,8 @@ impl RemoteSpec {
             tenant: None,
             credentials: UpstreamCredentials::default(),
             call_ms: CALL_MS,
+            calls_max: UPSTREAM_CALLS_MAX,
+            streams_max: UPSTREAM_STREAMS_MAX,
         }
     }
 
@@ -151,6 +171,7 @@ impl RemoteSpec {
     /// # Errors
     /// [`Wrong`].
     pub fn read(section: &ConfigSection) -> Result<RemoteSpec, Wrong> {
+        let whole = |name, default| section.whole(name).map_or(default, |number| number as usize);
         Ok(RemoteSpec {
             transports: transports(section)?,
             version: version(section, "version")?,
@@ -158,6 +179,8 @@ impl RemoteSpec {
             tenant: section.text("tenant").map(str::to_owned),
             credentials: UpstreamCredentials::read(section)?,
             call_ms: section.millis("call_ms")?.unwrap_or(CALL_MS),
+            calls_max: whole("calls", UPSTREAM_CALLS_MAX),
+            streams_max: whole("streams", UPSTREAM_STREAMS_MAX),
             url: url(section)?.to_owned(),
         })
     }
@@ -167,6 +190,20 @@ impl RemoteSpec {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         format!("a2a {} {:x}", self.url, hasher.finish())
+    }
+
+    /// What it may take of the server.
+    pub fn limits(&self) -> UpstreamLimits {
+        let limits = UpstreamLimits::default();
+        UpstreamLimits { calls_max: self.calls_max, streams_max: self.streams_max, ..limits }
+    }
+
+    /// The same for a client that reads its card when the server starts, which does not wait for
+    /// long.
+    pub fn card_client(&self) -> (ClientBuilder, HttpClientOptions) {
+        let (builder, options) = self.client();
+        let call_ms = self.call_ms.min(CARD_MS);
+        (builder.options(CallOptions { call_ms, ..CallOptions::default() }), options)
     }
 
     /// What a client of it is made of.
