@@ -17,7 +17,9 @@ pub(crate) mod lines;
 pub mod lines;
 mod message;
 mod relay;
+mod turns;
 
 pub use card::profile_of;
 pub use fault::fault_of;
 pub use relay::{RelayedTasks, cancel, relay};
+pub(crate) use turns::EventTurns;

@@ -16,7 +16,7 @@ use crate::{
     service::Scope,
 };
 
-use super::{answer::publish, fault::fault_of, ids::UpstreamIds, message};
+use super::{EventTurns, answer::publish, fault::fault_of, ids::UpstreamIds, message};
 
 /// The local tasks whose upstream streams are followed now.
 #[derive(Default)]
@@ -140,8 +140,9 @@ async fn follow<T: Transport>(
     stream: &mut ClientStream<T>,
     mut followed: RelayedTask<'_>,
 ) {
-    let mut ended = job.canceled();
+    let (mut ended, mut turns) = (job.canceled(), EventTurns::default());
     loop {
+        turns.after_event().await;
         let mut next = pin!(stream.next());
         let event = poll_fn(|cx| {
             if Pin::new(&mut ended).poll(cx).is_ready() {

@@ -10,7 +10,10 @@ use std::{
 
 use crate::{
     agent::{Canceled, Closed, Deferred, Job},
-    gateway::lines::{LineEvent, TurnLine, push_history},
+    gateway::{
+        EventTurns,
+        lines::{LineEvent, TurnLine, push_history},
+    },
     model::{JsonObjectBuf, Message, MessageBuf, TaskEvent, TaskState},
 };
 
@@ -92,8 +95,9 @@ pub(super) async fn publish_events(
         first => first,
     };
     let mut job = deferred.into_job()?;
-    let mut canceled = job.canceled();
+    let (mut canceled, mut turns) = (job.canceled(), EventTurns::default());
     loop {
+        turns.after_event().await;
         match next {
             NextEvent::Event(event) if event.ends_turn() => {
                 source.end();

@@ -3,10 +3,9 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::{Shutdown, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream},
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, Sender, channel},
-    thread,
+    sync::mpsc::channel,
     time::Duration,
 };
 
@@ -15,83 +14,28 @@ use serde_json::{Value, json};
 use crate::support::{
     ask::{V1, post, rpc, say, text_of},
     binary::{Binary, Tcp, eventually},
+    by_hand::{Asked, ByHand, answer},
     reply::Reply,
 };
 
-/// A function that answers each request with `respond`, and what it was asked: head and body.
-struct Function {
-    url: String,
-    requests: Receiver<(String, Value)>,
+/// A function that answers each request with `respond`, by its turn.
+fn function(respond: impl Fn(&Value, &mut TcpStream) + Send + Sync + 'static) -> ByHand {
+    ByHand::new(move |asked, stream| respond(&asked.body, stream))
 }
 
-impl Function {
-    fn new(respond: impl Fn(&Value, &mut TcpStream) + Send + Sync + 'static) -> Function {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/turn?a=b", listener.local_addr().unwrap());
-        let (sender, requests) = channel();
-        thread::spawn(move || serve(&listener, &sender, &respond));
-        Function { url, requests }
-    }
-
-    /// One that answers with these bytes, and closes.
-    fn fixed(answer: &str) -> Function {
-        let answer = answer.to_owned();
-        Function::new(move |_, stream| stream.write_all(answer.as_bytes()).unwrap())
-    }
-
-    /// A server whose default agent this is.
-    fn server(&self) -> Binary {
-        Binary::start(&["--agent", &format!("http:{}", self.url)])
-    }
-
-    fn request(&self) -> (String, Value) {
-        self.requests.recv_timeout(Duration::from_secs(10)).expect("a request")
-    }
+/// One that answers with these bytes, and closes.
+fn fixed(answer: &str) -> ByHand {
+    let answer = answer.to_owned();
+    function(move |_, stream| stream.write_all(answer.as_bytes()).unwrap())
 }
 
-fn serve(
-    listener: &TcpListener,
-    requests: &Sender<(String, Value)>,
-    respond: &(impl Fn(&Value, &mut TcpStream) + Sync),
-) {
-    thread::scope(|scope| {
-        for stream in listener.incoming() {
-            let (mut stream, requests) = (stream.unwrap(), requests.clone());
-            scope.spawn(move || {
-                let (head, body) = read_request(&mut stream);
-                let _ = requests.send((head, body.clone()));
-                respond(&body, &mut stream);
-                let _ = stream.shutdown(Shutdown::Write);
-                // Until the other side has read it all.
-                let _ = stream.read(&mut [0]);
-            });
-        }
-    });
+fn url(function: &ByHand) -> String {
+    format!("http://{}/turn?a=b", function.addr)
 }
 
-fn read_request(stream: &mut TcpStream) -> (String, Value) {
-    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
-    loop {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| {
-                line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
-            });
-            if body.len() == length.expect("a length") {
-                return (head.to_owned(), serde_json::from_str(body).unwrap());
-            }
-        }
-        let read = stream.read(&mut chunk).unwrap();
-        bytes.extend_from_slice(&chunk[..read]);
-    }
-}
-
-/// A whole answer.
-fn answer(status: &str, media_type: &str, body: &str) -> String {
-    let length = body.len();
-    format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n{body}"
-    )
+/// A server whose default agent is a function.
+fn serve(function: &ByHand) -> Binary {
+    Binary::start(&["--agent", &format!("http:{}", url(function))])
 }
 
 fn ask(server: &Binary, method: &str, params: &Value) -> Tcp {
@@ -146,18 +90,18 @@ fn a_function_answers_in_every_form() {
         ("text/event-stream", events, "COMPLETED a | done"),
         ("text/plain; charset=utf-8", "HELLO", "message HELLO"),
     ] {
-        let function = Function::fixed(&answer("200 OK", media_type, body));
-        let reply = send(&function.server(), "hello");
+        let function = fixed(&answer("200 OK", media_type, body));
+        let reply = send(&serve(&function), "hello");
         assert_eq!(shown(&reply), expected, "{media_type} {body}");
     }
 }
 
 #[test]
 fn a_function_is_asked_with_the_line_of_the_turn() {
-    let function = Function::fixed(&answer("200 OK", "application/json", "\"ok\""));
-    let server = function.server();
+    let function = fixed(&answer("200 OK", "application/json", "\"ok\""));
+    let server = serve(&function);
     send(&server, "hello");
-    let (head, body) = function.request();
+    let Asked { head, body } = function.request();
     assert!(head.starts_with("POST /turn?a=b HTTP/1.1\r\n"), "{head}");
     for field in ["Content-Type: application/json", "A2A-Hops: 1"] {
         assert!(head.lines().any(|line| line == field), "{field}: {head}");
@@ -184,13 +128,13 @@ fn what_is_no_answer_is_an_error() {
         ("nonsense\r\n\r\n".to_owned(), "cannot be called"),
         (String::new(), "cannot be called"),
     ] {
-        let reply = send(&Function::fixed(&answered).server(), "hello");
+        let reply = send(&serve(&fixed(&answered)), "hello");
         assert!(reply.json()["error"].is_object(), "{answered}: {}", reply.text());
         assert!(reply.text().contains(expected), "{answered}: {}", reply.text());
         assert!(!reply.text().contains("secret"), "{}", reply.text());
     }
     let busy = answer("429 Too Many Requests\r\nRetry-After: 7", "text/plain", "");
-    let reply = send(&Function::fixed(&busy).server(), "hello");
+    let reply = send(&serve(&fixed(&busy)), "hello");
     assert!(reply.text().contains("HTTP 429"), "{}", reply.text());
     assert_eq!(reply.field("retry-after"), Some("7"));
 }
@@ -205,7 +149,7 @@ fn an_answer_that_goes_wrong_fails_its_task() {
         ("{\"status\":\"tired\"}\n", "there is no state \"tired\""),
     ] {
         let answered = format!("{head}{{\"artifact\":{{\"text\":\"a\"}}}}\n{rest}");
-        let reply = send(&Function::fixed(&answered).server(), "hello");
+        let reply = send(&serve(&fixed(&answered)), "hello");
         let shown = shown(&reply);
         assert!(shown.starts_with("FAILED a") && shown.contains(expected), "{rest}: {shown}");
     }
@@ -213,12 +157,12 @@ fn an_answer_that_goes_wrong_fails_its_task() {
 
 #[test]
 fn a_redirect_is_not_followed() {
-    let other = Function::fixed(&answer("200 OK", "application/json", "\"other\""));
+    let other = fixed(&answer("200 OK", "application/json", "\"other\""));
     let to =
-        answer(&format!("307 Temporary Redirect\r\nLocation: {}", other.url), "text/plain", "");
-    let reply = send(&Function::fixed(&to).server(), "hello");
+        answer(&format!("307 Temporary Redirect\r\nLocation: {}", url(&other)), "text/plain", "");
+    let reply = send(&serve(&fixed(&to)), "hello");
     assert!(reply.text().contains("redirects are not followed"), "{}", reply.text());
-    assert!(other.requests.try_recv().is_err());
+    assert!(!other.was_asked());
 }
 
 #[test]
@@ -233,12 +177,12 @@ fn a_function_that_is_gone_is_an_error() {
 #[test]
 fn events_reach_clients_as_they_come_and_a_cancel_closes_the_connection() {
     let (closed, is_closed) = channel();
-    let function = Function::new(move |_, stream| {
+    let function = function(move |_, stream| {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n";
         writeln!(stream, "{head}{{\"artifact\":{{\"text\":\"first\"}}}}").unwrap();
         closed.send(stream.read(&mut [0]).map_or(0, |read| read)).unwrap();
     });
-    let server = function.server();
+    let server = serve(&function);
     let mut line = ask(&server, V1.stream(), &V1.params(say("hello")));
     line.read_until("first");
     let events = line.peek().expect("events").events();
@@ -259,7 +203,7 @@ fn configured(test: &str, keys: &str) -> Binary {
 
 #[test]
 fn a_function_gets_credentials_and_history_and_shows_its_errors() {
-    let function = Function::new(|turn, stream| {
+    let function = function(|turn, stream| {
         let answered = match turn["state"].as_str() {
             None => {
                 answer("200 OK", "application/json", r#"{"status":"input-required","message":"?"}"#)
@@ -268,7 +212,7 @@ fn a_function_gets_credentials_and_history_and_shows_its_errors() {
         };
         stream.write_all(answered.as_bytes()).unwrap();
     });
-    let url = &function.url;
+    let url = url(&function);
     let keys = format!(
         "history = true\nshow_errors = true\n[agents.function.upstream]\nurl = \"{url}\"\n\
          api_key = \"key-0123456789abcdef\"\nbasic = \"me:word\""
@@ -280,11 +224,11 @@ fn a_function_gets_credentials_and_history_and_shows_its_errors() {
                          "parts": [{"text": "two"}]});
     let second = ask(&server, V1.send(), &json!({"message": message})).reply();
     assert!(second.text().contains("HTTP 500: it is broken"), "{}", second.text());
-    let (head, _) = function.request();
+    let head = function.request().head;
     for field in ["X-API-Key: key-0123456789abcdef", "Authorization: Basic bWU6d29yZA=="] {
         assert!(head.lines().any(|line| line == field), "{field}: {head}");
     }
-    let (_, turn) = function.request();
+    let turn = function.request().body;
     assert_eq!((&turn["state"], &turn["taskId"]), (&json!("input-required"), &task["id"]));
     let history = turn["history"].as_array().expect("a history");
     let texts: Vec<&str> = history.iter().map(text_of).collect();
@@ -295,13 +239,13 @@ fn a_function_gets_credentials_and_history_and_shows_its_errors() {
 fn a_turn_beyond_the_queue_is_refused() {
     let (open, gate) = channel::<()>();
     let gate = std::sync::Mutex::new(gate);
-    let function = Function::new(move |_, stream| {
+    let function = function(move |_, stream| {
         let _ = gate.lock().unwrap().recv();
         let whole = answer("200 OK", "application/json", "\"ok\"");
         stream.write_all(whole.as_bytes()).unwrap();
     });
     let keys =
-        format!("turns = 1\nqueue = 1\n[agents.function.upstream]\nurl = \"{}\"", function.url);
+        format!("turns = 1\nqueue = 1\n[agents.function.upstream]\nurl = \"{}\"", url(&function));
     let server = configured("queue", &keys);
     let mut first = ask(&server, V1.send(), &V1.params(say("one")));
     function.request();

@@ -55,6 +55,8 @@ mod tenants;
 mod tls;
 #[cfg(feature = "otlp")]
 mod traces;
+#[cfg(feature = "gateway")]
+mod upstream_faults;
 #[cfg(feature = "push")]
 mod webhooks;
 mod websocket;

@@ -9,6 +9,7 @@
 pub mod ask;
 #[cfg(feature = "net")]
 pub mod binary;
+pub mod by_hand;
 pub mod callers;
 pub mod holding;
 pub mod reply;

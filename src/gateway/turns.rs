@@ -1,0 +1,28 @@
+//! How a stream of events shares its worker with others.
+
+use std::{future::poll_fn, task::Poll};
+
+/// Events that are published before others have their turn.
+const EVENTS_AT_ONCE: u32 = 32;
+
+/// Counts the events of one stream.
+#[derive(Default)]
+pub(crate) struct EventTurns(u32);
+
+impl EventTurns {
+    /// Lets others have their turn after so many events.
+    pub(crate) async fn after_event(&mut self) {
+        self.0 += 1;
+        if self.0.is_multiple_of(EVENTS_AT_ONCE) {
+            let mut has_waited = false;
+            poll_fn(|cx| match std::mem::replace(&mut has_waited, true) {
+                true => Poll::Ready(()),
+                false => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+            })
+            .await;
+        }
+    }
+}

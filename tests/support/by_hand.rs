@@ -1,0 +1,96 @@
+//! An HTTP server that a test writes by hand.
+
+use std::{
+    io::Read,
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::mpsc::{Receiver, Sender, channel},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+/// What was asked.
+#[derive(Clone)]
+pub struct Asked {
+    /// The request line and the fields.
+    pub head: String,
+    /// The content; null if there is none.
+    pub body: Value,
+}
+
+/// A server that answers one request on each connection as `respond` does, and then closes it.
+pub struct ByHand {
+    pub addr: SocketAddr,
+    requests: Receiver<Asked>,
+}
+
+impl ByHand {
+    pub fn new(respond: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> ByHand {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (sender, requests) = channel();
+        thread::spawn(move || serve(&listener, &sender, &respond));
+        ByHand { addr, requests }
+    }
+
+    /// The next request that no test has seen.
+    pub fn request(&self) -> Asked {
+        self.requests.recv_timeout(Duration::from_secs(10)).expect("a request")
+    }
+
+    /// Whether there was a request that no test has seen.
+    pub fn was_asked(&self) -> bool {
+        self.requests.try_recv().is_ok()
+    }
+}
+
+fn serve(
+    listener: &TcpListener,
+    requests: &Sender<Asked>,
+    respond: &(impl Fn(&Asked, &mut TcpStream) + Sync),
+) {
+    thread::scope(|scope| {
+        for stream in listener.incoming() {
+            let (mut stream, requests) = (stream.unwrap(), requests.clone());
+            scope.spawn(move || {
+                let Some(asked) = read_request(&mut stream) else { return };
+                let _ = requests.send(asked.clone());
+                respond(&asked, &mut stream);
+                let _ = stream.shutdown(Shutdown::Write);
+                // Until the other side has read it all.
+                let _ = stream.read(&mut [0]);
+            });
+        }
+    });
+}
+
+/// `None`: the connection was closed before.
+fn read_request(stream: &mut TcpStream) -> Option<Asked> {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
+            });
+            if body.len() >= length.unwrap_or(0) {
+                let body = serde_json::from_str(body).unwrap_or_default();
+                return Some(Asked { head: head.to_owned(), body });
+            }
+        }
+        match stream.read(&mut chunk) {
+            Ok(0) | Err(_) => return None,
+            Ok(read) => bytes.extend_from_slice(&chunk[..read]),
+        }
+    }
+}
+
+/// A whole answer, the last one on its connection.
+pub fn answer(status: &str, media_type: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: {media_type}\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+}
