@@ -145,6 +145,11 @@ impl<T: Transport> Client<T> {
         self.inner.endpoint().interface.clone()
     }
 
+    /// The generation of that interface.
+    pub fn generation(&self) -> Generation {
+        self.inner.endpoint().interface.generation
+    }
+
     /// Brings the requests.
     pub fn transport(&self) -> &T {
         &self.inner.transport

@@ -10,12 +10,25 @@ use crate::{
 
 use super::ids::UpstreamIds;
 
-/// A client's message as the upstream agent gets it. `ids`: those of the task that it continues;
-/// without, it starts a task in the context `context_id`.
-pub fn request(message: Message<'_>, ids: Option<&UpstreamIds>, context_id: &[u8]) -> SendRequest {
+/// What a message starts that continues no task.
+pub struct NewTask<'t> {
+    /// The local context id, which the upstream agent gets, too.
+    pub context_id: RawText<'t>,
+    /// The local task id, if the upstream agent gets it: in A2A 0.1 clients choose it.
+    pub task_id: Option<RawText<'t>>,
+}
+
+/// A client's message as the upstream agent gets it. `ids`: those of the task that it continues.
+pub fn request(message: Message<'_>, ids: Option<&UpstreamIds>, new: &NewTask<'_>) -> SendRequest {
     let request = SendRequest::of(without_ids(message));
     match ids {
-        None => request.context_id(RawText::known(context_id)),
+        None => {
+            let request = request.context_id(new.context_id);
+            match new.task_id {
+                None => request,
+                Some(task_id) => request.task_id(task_id),
+            }
+        }
         Some(ids) => {
             let request = request.task_id(ids.task_id());
             match ids.context_id() {

@@ -12,11 +12,17 @@ use crate::{
     agent::{Deferred, DeferredCancel, Job},
     client::{Client, ClientStream, EventKind, StreamEvent, Transport},
     fault::{Fault, FaultKind},
-    model::{RawText, TaskState},
+    model::{Generation, RawText, TaskState},
     service::Scope,
 };
 
-use super::{EventTurns, answer::publish, fault::fault_of, ids::UpstreamIds, message};
+use super::{
+    EventTurns,
+    answer::publish,
+    fault::fault_of,
+    ids::UpstreamIds,
+    message::{self, NewTask},
+};
 
 /// The local tasks whose upstream streams are followed now.
 #[derive(Default)]
@@ -64,7 +70,10 @@ pub async fn relay<T: Transport, C>(
         let text = "the upstream agent has no task for this one";
         return turn.refuse(Fault::because(FaultKind::UnsupportedOperation, text));
     }
-    let mut request = message::request(turn.message(), ids.as_ref(), turn.context_id().raw());
+    let chooses_id = client.generation() == Generation::V01;
+    let new =
+        NewTask { context_id: turn.context_id(), task_id: chooses_id.then(|| turn.task_id()) };
+    let mut request = message::request(turn.message(), ids.as_ref(), &new);
     if let Some(metadata) = turn.request().metadata() {
         request = request.metadata(metadata);
     }

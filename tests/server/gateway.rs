@@ -42,6 +42,22 @@ fn gateway_serves_the_agents_that_it_is_given() {
 }
 
 #[test]
+fn an_agent_of_0_1_gets_the_ids_of_its_tasks() {
+    let upstream = Binary::start(&["--mount", "/old=rabbithole"]);
+    let gateway = gateway(&[&format!("http://{}/old", upstream.addr())]);
+    let result = send(&gateway, "/", "hello").result();
+    let task = V1.task(&result);
+    assert_eq!(text_of(&task["artifacts"][0]), "hello");
+    let its = call(&upstream, "/", V1.get(), &json!({"id": task["id"]})).reply();
+    assert_eq!(its.result()["status"]["state"], "TASK_STATE_COMPLETED", "{}", its.text());
+    let mut stream = call(&gateway, "/", V1.stream(), &V1.params(say("hold:600000:1")));
+    stream.read_until("TASK_STATE_SUBMITTED");
+    let id = stream.peek().expect("a task").events()[0].result()["task"]["id"].clone();
+    let canceled = call(&gateway, "/", V1.cancel(), &json!({"id": id})).reply();
+    assert_eq!(canceled.result()["status"]["state"], "TASK_STATE_CANCELED", "{}", canceled.text());
+}
+
+#[test]
 fn an_agent_that_is_gone_is_served_under_its_host() {
     let addr = Binary::start(&[]).addr();
     let url = format!("http://{addr}");
