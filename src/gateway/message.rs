@@ -11,7 +11,7 @@ use crate::{
 use super::ids::UpstreamIds;
 
 /// What a message starts that continues no task.
-pub struct NewTask<'t> {
+pub struct FreshTask<'t> {
     /// The local context id, which the upstream agent gets, too.
     pub context_id: RawText<'t>,
     /// The local task id, if the upstream agent gets it: in A2A 0.1 clients choose it.
@@ -19,7 +19,11 @@ pub struct NewTask<'t> {
 }
 
 /// A client's message as the upstream agent gets it. `ids`: those of the task that it continues.
-pub fn request(message: Message<'_>, ids: Option<&UpstreamIds>, new: &NewTask<'_>) -> SendRequest {
+pub fn request(
+    message: Message<'_>,
+    ids: Option<&UpstreamIds>,
+    new: &FreshTask<'_>,
+) -> SendRequest {
     let request = SendRequest::of(without_ids(message));
     match ids {
         None => {

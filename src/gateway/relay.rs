@@ -21,7 +21,7 @@ use super::{
     answer::publish,
     fault::fault_of,
     ids::UpstreamIds,
-    message::{self, NewTask},
+    message::{self, FreshTask},
 };
 
 /// The local tasks whose upstream streams are followed now.
@@ -72,7 +72,7 @@ pub async fn relay<T: Transport, C>(
     }
     let chooses_id = client.generation() == Generation::V01;
     let new =
-        NewTask { context_id: turn.context_id(), task_id: chooses_id.then(|| turn.task_id()) };
+        FreshTask { context_id: turn.context_id(), task_id: chooses_id.then(|| turn.task_id()) };
     let mut request = message::request(turn.message(), ids.as_ref(), &new);
     if let Some(metadata) = turn.request().metadata() {
         request = request.metadata(metadata);
