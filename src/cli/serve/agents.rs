@@ -121,7 +121,8 @@ fn process(spec: &ProcessSpec, name: Option<&str>) -> Result<Loaded, String> {
     #[cfg(unix)]
     close_fds::set_fds_cloexec_threadsafe(3, &[]);
     let name = name.unwrap_or("process");
-    let profile = Profile::new(name, &format!("Runs {}", spec.command));
+    // Not the command line: every client reads the card.
+    let profile = Profile::new(name, "A program.");
     let options = spec.options.clone();
     let agent: Arc<dyn Agent> = match spec.is_lines {
         true => Arc::new(LinesAgent::new(name, command, options)),
