@@ -305,7 +305,7 @@ impl Gate {
         key: CredentialKey,
         request: GateRequest<'_>,
     ) -> Poll<Result<Option<Arc<AdmittedCaller>>, NotAdmitted>> {
-        let GateRequest { source, service, now, wake, .. } = request;
+        let GateRequest { source, service, now, wake } = request;
         let address = source.address().filter(|_| is_guessed(presented.kind));
         let is_certificate = presented.kind == CredentialKind::Certificate;
         let shown = source.certificate.filter(|_| is_certificate);
@@ -585,6 +585,21 @@ mod tests {
         }
     }
 
+    /// What a gate that never waits says of a request at this time.
+    fn admit(
+        gate: &Gate,
+        recent: &mut RecentCallers,
+        source: &CredentialSource<'_>,
+        service: &Asks,
+        ms: u64,
+    ) -> Result<Option<Arc<AdmittedCaller>>, NotAdmitted> {
+        let now = Now { mono_ms: ms, unix_ms: ms };
+        match gate.admit(recent, GateRequest { source, service, now, wake: Waker::noop() }) {
+            Poll::Ready(admitted) => admitted,
+            Poll::Pending => panic!("it never waits"),
+        }
+    }
+
     #[test]
     fn scopes_that_nothing_asks_for_are_not_retained() {
         let (gate, one) = gate();
@@ -592,22 +607,10 @@ mod tests {
             let authorization = Some(secret.as_bytes());
             let source = CredentialSource { authorization, ..CredentialSource::default() };
             let asks = Asks(ScopesAskedFor { number, names: ScopeSet::new(names.to_vec()), all });
-            match gate.admit(
-                &mut RecentCallers::default(),
-                GateRequest {
-                    source: &source,
-                    service: &asks,
-                    now: Now { mono_ms: 1, unix_ms: 1 },
-                    wake: Waker::noop(),
-                },
-            ) {
-                Poll::Ready(admitted) => {
-                    let caller = admitted.unwrap().unwrap();
-                    let scopes = caller.principal.scopes().names().collect::<Vec<_>>();
-                    (scopes.join(" "), one.asked.load(Ordering::Relaxed))
-                }
-                Poll::Pending => panic!("it never waits"),
-            }
+            let caller =
+                admit(&gate, &mut RecentCallers::default(), &source, &asks, 1).unwrap().unwrap();
+            let scopes = caller.principal.scopes().names().collect::<Vec<_>>();
+            (scopes.join(" "), one.asked.load(Ordering::Relaxed))
         };
         let token = "right with c b a";
         assert_eq!(show(token, 1, &["b", "x"], false), ("b".to_owned(), 1));
@@ -645,18 +648,8 @@ mod tests {
         let authorization = Some(secret.as_bytes());
         let remote = Some(address.parse().unwrap());
         let source = CredentialSource { authorization, remote, ..CredentialSource::default() };
-        match gate.admit(
-            &mut RecentCallers::default(),
-            GateRequest {
-                source: &source,
-                service: &Asks::default(),
-                now: Now { mono_ms: ms, unix_ms: ms },
-                wake: Waker::noop(),
-            },
-        ) {
-            Poll::Ready(admitted) => admitted.map_err(|refused| refused.refusal),
-            Poll::Pending => panic!("it never waits"),
-        }
+        admit(gate, &mut RecentCallers::default(), &source, &Asks::default(), ms)
+            .map_err(|refused| refused.refusal)
     }
 
     fn gate() -> (Gate, Arc<One>) {
@@ -683,12 +676,7 @@ mod tests {
         let mut ask = |ms| {
             let source =
                 CredentialSource { authorization: Some(b"right"), ..CredentialSource::default() };
-            let (service, now) = (&Asks::default(), Now { mono_ms: ms, unix_ms: ms });
-            let request = GateRequest { source: &source, service, now, wake: Waker::noop() };
-            match gate.admit(&mut recent, request) {
-                Poll::Ready(admitted) => admitted.map(Option::unwrap),
-                Poll::Pending => panic!("it never waits"),
-            }
+            admit(&gate, &mut recent, &source, &Asks::default(), ms).map(Option::unwrap)
         };
         let checked = ask(0).unwrap();
         let [copied, again] = [1, RECENT_MS].map(|ms| ask(ms).unwrap());
@@ -762,18 +750,7 @@ mod tests {
         let key = |secret: &'static str| {
             let (key, remote) = (secret.as_bytes(), Some("192.0.2.1".parse().unwrap()));
             let source = CredentialSource { api_key: Some(key), remote, ..Default::default() };
-            match gate.admit(
-                &mut RecentCallers::default(),
-                GateRequest {
-                    source: &source,
-                    service: &Asks::default(),
-                    now: Now { mono_ms: 5, unix_ms: 5 },
-                    wake: Waker::noop(),
-                },
-            ) {
-                Poll::Ready(admitted) => admitted,
-                Poll::Pending => panic!("it never waits"),
-            }
+            admit(&gate, &mut RecentCallers::default(), &source, &Asks::default(), 5)
         };
         for _ in 0..PEER_FAILURES_MAX {
             assert!(key("wrong").unwrap_err().delay.is_none());
@@ -802,18 +779,7 @@ mod tests {
         let show = |name: &'static str| {
             let source =
                 CredentialSource { identity: Some(name), remote, ..CredentialSource::default() };
-            match gate.admit(
-                &mut RecentCallers::default(),
-                GateRequest {
-                    source: &source,
-                    service: &Asks::default(),
-                    now: Now { mono_ms: 1, unix_ms: 1 },
-                    wake: Waker::noop(),
-                },
-            ) {
-                Poll::Ready(admitted) => admitted,
-                Poll::Pending => panic!("it never waits"),
-            }
+            admit(&gate, &mut RecentCallers::default(), &source, &Asks::default(), 1)
         };
         for _ in 0..2 * PEER_FAILURES_MAX {
             let refused = show("a wrong one").unwrap_err();
@@ -837,18 +803,7 @@ mod tests {
         let show = |certificate: &PeerCertificate, ms: u64| {
             let (identity, certificate) = (Some("alice"), Some(certificate));
             let source = CredentialSource { identity, certificate, ..CredentialSource::default() };
-            match gate.admit(
-                &mut RecentCallers::default(),
-                GateRequest {
-                    source: &source,
-                    service: &Asks::default(),
-                    now: Now { mono_ms: ms, unix_ms: ms },
-                    wake: Waker::noop(),
-                },
-            ) {
-                Poll::Ready(admitted) => admitted,
-                Poll::Pending => panic!("it never waits"),
-            }
+            admit(&gate, &mut RecentCallers::default(), &source, &Asks::default(), ms)
         };
         let short = shown(1_000);
         let caller = show(&short, 0).unwrap().unwrap();
