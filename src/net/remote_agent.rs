@@ -1,9 +1,6 @@
 //! Agents of other servers: the gateway's futures over the client's transport.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 use super::{
     HttpClient, HttpClientError, HttpClientOptions,
@@ -17,6 +14,7 @@ use crate::{
     fault::Fault,
     gateway::{self, RelayedTasks},
     limits::{AGENT_TURNS_QUEUED_MAX, UPSTREAM_CALLS_MAX, UPSTREAM_STREAMS_MAX},
+    permits::Permits,
 };
 
 /// An agent that passes its messages to a remote A2A agent.
@@ -26,7 +24,7 @@ use crate::{
 pub struct RemoteAgent {
     upstream: Arc<Upstream>,
     calls: Arc<TurnQueue>,
-    streams: Arc<StreamSlots>,
+    streams: Permits,
 }
 
 /// What one remote agent may take of its gateway.
@@ -48,29 +46,6 @@ impl Default for UpstreamLimits {
             queue_max: AGENT_TURNS_QUEUED_MAX,
             streams_max: UPSTREAM_STREAMS_MAX,
         }
-    }
-}
-
-/// How many messages are followed, and how many may be.
-struct StreamSlots {
-    taken: AtomicUsize,
-    most: usize,
-}
-
-/// A message that is followed; dropping it gives its slot back.
-struct StreamSlot(Arc<StreamSlots>);
-
-impl StreamSlot {
-    /// `None`: as many are taken as there are.
-    fn take(slots: &Arc<StreamSlots>) -> Option<StreamSlot> {
-        let slot = StreamSlot(Arc::clone(slots));
-        (slots.taken.fetch_add(1, Ordering::Relaxed) < slots.most).then_some(slot)
-    }
-}
-
-impl Drop for StreamSlot {
-    fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -105,7 +80,7 @@ impl RemoteAgent {
         let agent = RemoteAgent {
             upstream: Arc::new(upstream),
             calls: TurnQueue::new(1, 0),
-            streams: Arc::new(StreamSlots { taken: AtomicUsize::new(0), most: 0 }),
+            streams: Permits::new(0, 1),
         };
         Ok(agent.limits(UpstreamLimits::default()))
     }
@@ -114,8 +89,7 @@ impl RemoteAgent {
     #[must_use]
     pub fn limits(self, limits: UpstreamLimits) -> RemoteAgent {
         let UpstreamLimits { calls_max, queue_max, streams_max } = limits;
-        let streams = StreamSlots { taken: AtomicUsize::new(0), most: streams_max };
-        let (calls, streams) = (TurnQueue::new(calls_max, queue_max), Arc::new(streams));
+        let (calls, streams) = (TurnQueue::new(calls_max, queue_max), Permits::new(streams_max, 1));
         RemoteAgent { calls, streams, ..self }
     }
 }
@@ -134,7 +108,7 @@ impl Upstream {
 
 impl Agent for RemoteAgent {
     fn start(&self, turn: Turn<'_>) {
-        let Some(slot) = StreamSlot::take(&self.streams) else {
+        let Some(stream) = self.streams.permit(0) else {
             return turn.refuse(Fault::at_limit("upstream_streams_max"));
         };
         let Some(queued) = self.calls.enter(turn.request.scope.owner) else {
@@ -142,7 +116,7 @@ impl Agent for RemoteAgent {
         };
         let upstream = Arc::clone(&self.upstream);
         start_future(turn, |deferred: Deferred| async move {
-            let _slot = slot;
+            let _stream = stream;
             let Some(call) = queued.permit(deferred.canceled()).await else { return };
             match upstream.client().await {
                 Ok(client) => gateway::relay(&client, deferred, &upstream.followed, call).await,
