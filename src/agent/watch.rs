@@ -8,6 +8,8 @@ use std::{
     task::{Context, Poll},
 };
 
+#[cfg(feature = "gateway")]
+use super::Closed;
 use super::JobHost;
 use crate::service::{Handle, JoinedCalls, LateCall, Waiter, WatchedCall};
 
@@ -30,6 +32,22 @@ impl Canceled {
     pub(super) fn unanswered(call: &Arc<LateCall>) -> Canceled {
         let (call, waiter) = (Arc::clone(call), Waiter::default());
         Canceled(Watched::Unanswered { call, waiter })
+    }
+}
+
+#[cfg(feature = "gateway")]
+impl Canceled {
+    /// Runs a future until it is ready.
+    ///
+    /// # Errors
+    /// [`Closed`]: it was canceled before.
+    pub(crate) async fn race<F: Future>(&mut self, run: F) -> Result<F::Output, Closed> {
+        let mut run = std::pin::pin!(run);
+        std::future::poll_fn(|cx| match Pin::new(&mut *self).poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(Closed)),
+            Poll::Pending => run.as_mut().poll(cx).map(Ok),
+        })
+        .await
     }
 }
 

@@ -16,10 +16,10 @@ pub(crate) mod lines;
 #[cfg(feature = "internals")]
 pub mod lines;
 mod message;
+mod pace;
 mod relay;
-mod turns;
 
 pub use card::profile_of;
 pub use fault::fault_of;
+pub(crate) use pace::EventPace;
 pub use relay::{RelayedTasks, cancel, relay};
-pub(crate) use turns::EventTurns;

@@ -2,10 +2,7 @@
 
 use std::{
     collections::HashSet,
-    future::poll_fn,
-    pin::{Pin, pin},
     sync::{Mutex, MutexGuard, PoisonError},
-    task::Poll,
 };
 
 use crate::{
@@ -17,7 +14,7 @@ use crate::{
 };
 
 use super::{
-    EventTurns,
+    EventPace,
     answer::publish,
     fault::fault_of,
     ids::UpstreamIds,
@@ -149,17 +146,11 @@ async fn follow<T: Transport>(
     stream: &mut ClientStream<T>,
     mut followed: RelayedTask<'_>,
 ) {
-    let (mut ended, mut turns) = (job.canceled(), EventTurns::default());
+    let (mut ended, mut pace) = (job.canceled(), EventPace::default());
     loop {
-        turns.after_event().await;
-        let mut next = pin!(stream.next());
-        let event = poll_fn(|cx| {
-            if Pin::new(&mut ended).poll(cx).is_ready() {
-                return Poll::Ready(None);
-            }
-            next.as_mut().poll(cx)
-        });
-        followed = match event.await {
+        pace.after_event().await;
+        let Ok(event) = ended.race(stream.next()).await else { return };
+        followed = match event {
             Some(Ok(event)) => match publish_next(&mut job, &event, followed) {
                 Some(followed) => followed,
                 None => return,

@@ -5,13 +5,10 @@
 
 use std::{
     fmt,
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::Poll,
 };
 
 use super::{
@@ -23,7 +20,7 @@ use super::{
     worker_clients::WorkerClients,
 };
 use crate::{
-    agent::{Agent, Canceled, Deferred, Turn},
+    agent::{Agent, Deferred, Turn},
     client::{
         FieldLinesBuf, HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpUrl, HttpVersion,
         OutgoingTerms, Transport, TransportError, UrlError,
@@ -157,10 +154,7 @@ impl Agent for FunctionAgent {
 impl HttpFunction {
     /// Posts a turn, and publishes what the function answers.
     async fn run(&self, deferred: Deferred) {
-        let Some(answered) = unless_canceled(deferred.canceled(), self.post(&deferred)).await
-        else {
-            return;
-        };
+        let Ok(answered) = deferred.canceled().race(self.post(&deferred)).await else { return };
         let mut answer = match answered {
             Ok(answer) => answer,
             Err(fault) => return deferred.refuse(fault),
@@ -256,14 +250,4 @@ fn not_reached(error: TransportError) -> Fault {
         _ => FaultKind::InvalidAgentResponse,
     };
     Fault::because(kind, format!("the function cannot be called: {error}"))
-}
-
-/// Runs a future; `None`: the turn was canceled meanwhile.
-async fn unless_canceled<F: Future>(mut canceled: Canceled, run: F) -> Option<F::Output> {
-    let mut run = pin!(run);
-    poll_fn(|cx| match Pin::new(&mut canceled).poll(cx) {
-        Poll::Ready(()) => Poll::Ready(None),
-        Poll::Pending => run.as_mut().poll(cx).map(Some),
-    })
-    .await
 }

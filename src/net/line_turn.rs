@@ -3,15 +3,14 @@
 //! Processes and HTTP functions differ in where the events come from alone.
 
 use std::{
-    future::{Future, poll_fn},
-    pin::Pin,
+    future::poll_fn,
     task::{Context, Poll},
 };
 
 use crate::{
     agent::{Canceled, Closed, Deferred, Job},
     gateway::{
-        EventTurns,
+        EventPace,
         lines::{LineEvent, TurnLine, push_history},
     },
     model::{JsonObjectBuf, Message, MessageBuf, TaskEvent, TaskState},
@@ -70,11 +69,7 @@ pub(super) async fn next_event(
     source: &mut impl TurnEvents,
     canceled: &mut Canceled,
 ) -> Result<NextEvent, Closed> {
-    poll_fn(|cx| match Pin::new(&mut *canceled).poll(cx) {
-        Poll::Ready(()) => Poll::Ready(Err(Closed)),
-        Poll::Pending => source.poll_next(cx).map(Ok),
-    })
-    .await
+    canceled.race(poll_fn(|cx| source.poll_next(cx))).await
 }
 
 /// Publishes the events of a turn, the first of which has come, until it is over.
@@ -95,9 +90,9 @@ pub(super) async fn publish_events(
         first => first,
     };
     let mut job = deferred.into_job()?;
-    let (mut canceled, mut turns) = (job.canceled(), EventTurns::default());
+    let (mut canceled, mut pace) = (job.canceled(), EventPace::default());
     loop {
-        turns.after_event().await;
+        pace.after_event().await;
         match next {
             NextEvent::Event(event) if event.ends_turn() => {
                 source.end();

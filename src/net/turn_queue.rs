@@ -5,10 +5,7 @@
 
 use std::{
     collections::VecDeque,
-    future::{Future, poll_fn},
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::Poll,
 };
 
 use tokio::sync::oneshot::{self, Receiver, Sender};
@@ -48,15 +45,10 @@ pub(super) enum QueuedTurn {
 impl QueuedTurn {
     /// Waits for the permit; `None`: the turn has been canceled.
     pub async fn permit(self, mut canceled: Canceled) -> Option<TurnPermit> {
-        let mut waiting = match self {
-            QueuedTurn::Ready(permit) => return Some(permit),
-            QueuedTurn::Waiting(waiting) => waiting,
-        };
-        poll_fn(|cx| match Pin::new(&mut canceled).poll(cx) {
-            Poll::Ready(()) => Poll::Ready(None),
-            Poll::Pending => Pin::new(&mut waiting).poll(cx).map(Result::ok),
-        })
-        .await
+        match self {
+            QueuedTurn::Ready(permit) => Some(permit),
+            QueuedTurn::Waiting(waiting) => canceled.race(waiting).await.ok()?.ok(),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    panic::resume_unwind,
     path::Path,
     sync::Arc,
     thread::{self, ScopedJoinHandle},
@@ -49,7 +50,8 @@ pub fn load<'s>(
             let load = |spec| (spec, scope.spawn(move || load_one(spec)));
             let loading: Vec<_> = specs.iter().map(load).collect();
             let join = |(spec, loading): (&'s AgentSpec, ScopedJoinHandle<'_, _>)| {
-                let loaded = loading.join().unwrap_or_else(|_| Err("it cannot be made".into()));
+                let loaded: Result<Loaded, String> =
+                    loading.join().unwrap_or_else(|panic| resume_unwind(panic));
                 loaded.map_err(|line| (spec, line))
             };
             loading.into_iter().map(join).collect::<Result<Vec<_>, _>>()

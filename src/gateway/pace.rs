@@ -2,15 +2,15 @@
 
 use std::{future::poll_fn, task::Poll};
 
-/// Events that are published before others have their turn.
+/// Events that are published before the worker goes on with others.
 const EVENTS_AT_ONCE: u32 = 32;
 
 /// Counts the events of one stream.
 #[derive(Default)]
-pub(crate) struct EventTurns(u32);
+pub(crate) struct EventPace(u32);
 
-impl EventTurns {
-    /// Lets others have their turn after so many events.
+impl EventPace {
+    /// Lets the worker go on with others after so many events.
     pub(crate) async fn after_event(&mut self) {
         self.0 += 1;
         if self.0.is_multiple_of(EVENTS_AT_ONCE) {
