@@ -455,6 +455,8 @@ impl Twin {
         at: usize,
         change: &mut dyn FnMut(&mut peregrine::store::Edit<'_>),
     ) -> usize {
+        // The changes before it in the same step count.
+        self.above = self.above();
         let mut known = self.known.remove(at);
         self.asked = Some((known.group, known.scope.owner));
         let status_before = known.looks.len();
