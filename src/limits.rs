@@ -280,6 +280,9 @@ limits! {
     write_progress_bytes_min: usize = 16 * 1024;
     /// Milliseconds between keep-alive comments on a quiet stream (proxies cut at 30 to 60 s).
     sse_keep_alive_ms: u64 = 15_000;
+    /// Milliseconds after which the head of a stream and a comment are sent, where the agent has
+    /// not answered: what it refuses before that is a plain error, and later an error event.
+    stream_head_ms: u64 = 1_000;
     /// Bytes of the payload of a WebSocket frame (dialect a2a-rust: 4 MiB).
     ws_frame_bytes_max: usize = 4 * 1024 * 1024;
     /// Bytes of a WebSocket message over all its frames: as much as a body.

@@ -296,6 +296,12 @@ impl<'x> ResponseWriter<'x> {
         format: &AnswerFormat<'_>,
         ask: impl FnOnce(&mut Answer<'_>) -> R,
     ) -> R {
+        self.begin_stream(format);
+        self.push_opening(format, ask)
+    }
+
+    /// Begins a stream: its head.
+    pub fn begin_stream(&mut self, format: &AnswerFormat<'_>) {
         let (media, fields) = match format.events {
             EventFraming::Sse | EventFraming::Messages { .. } => {
                 (media::EVENT_STREAM, STREAM_FIELDS)
@@ -303,6 +309,14 @@ impl<'x> ResponseWriter<'x> {
             EventFraming::Grpc => (format.media, *format.fields),
         };
         self.begin(200, media, fields, Content::Stream);
+    }
+
+    /// Writes the one item that `ask` may give, of a stream whose head is written.
+    pub fn push_opening<R>(
+        &mut self,
+        format: &AnswerFormat<'_>,
+        ask: impl FnOnce(&mut Answer<'_>) -> R,
+    ) -> R {
         let ResponseWriter { out, responder, .. } = self;
         // A2A 1.0 §3.1.2: a direct message is a stream of one event, and so is a finished task.
         ask(&mut |reply| {
@@ -351,6 +365,36 @@ impl<'x> ResponseWriter<'x> {
             }
         }
         Opened::Answered
+    }
+}
+
+impl ResponseWriter<'_> {
+    /// Ends the beginning of a stream whose head has left: [`ResponseWriter::push_opening`] came
+    /// after it. What fails is an error event.
+    pub fn end_early_opening(
+        &mut self,
+        format: &AnswerFormat<'_>,
+        outcome: Result<Outcome, Fault>,
+    ) -> Opened {
+        match outcome {
+            Ok(Outcome::Answered) => self.end(format),
+            Ok(Outcome::Stream { cursor, generation }) => {
+                return Opened::Stream(cursor, generation);
+            }
+            Ok(Outcome::Pending(wait)) => return Opened::Waits(wait),
+            Err(fault) => self.fail_stream(format, &fault),
+        }
+        Opened::Answered
+    }
+
+    /// Ends a stream whose head has left with an error event.
+    pub fn fail_stream(&mut self, format: &AnswerFormat<'_>, fault: &Fault) {
+        let push = match format.refuses_by_stream {
+            true => stream::push_only_fault,
+            false => stream::push_fault,
+        };
+        self.responder.piece(self.out, &mut |out| push(out, format, fault));
+        self.finish();
     }
 }
 

@@ -232,9 +232,9 @@ impl<'x> CallContext<'x> {
                 let observed = self.observe_stream(call, format, details);
                 let calls = vec![PendingCall::new(wait, format).observed(observed)];
                 let fields = self.take_fields();
-                let pending = PendingResponse::new(calls, None, fields, permit);
-                let pending =
-                    pending.until(due_ms).admitted(self.admission.clone(), place, self.now);
+                let pending = PendingResponse::new(calls, None, fields, permit).until(due_ms);
+                let pending = pending.with_early_head(&self.config.limits, self.now);
+                let pending = pending.admitted(self.admission.clone(), place, self.now);
                 Handled::Pending(Box::new(pending))
             }
         }

@@ -13,13 +13,15 @@ use crate::{
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
         kept_format::KeptFormat,
         observed::{Observed, held_bytes, refusal_of},
-        responder::Content,
-        stream::EventStream,
+        responder::{Content, Responder},
+        stream::{EventFraming, EventStream},
     },
     fault::{Fault, FaultKind},
     http::{FieldLines, FieldLinesBuf, media},
+    limits::Limits,
     permits::Permit,
     service::{Answer, Now, Outcome, Service, WaitHandle, observe::CallEnd},
+    sse,
     waiter::WAITER_BYTES,
 };
 
@@ -71,6 +73,17 @@ pub struct PendingBatch {
     pub record: u64,
 }
 
+/// The head of a stream whose call waits: it leaves before there is an answer where that takes
+/// long, since proxies and clients give up on a server that says nothing.
+#[derive(Clone, Copy)]
+struct EarlyHead {
+    /// When it is written, and then each comment that keeps the connection open.
+    due_ms: u64,
+    /// Milliseconds between those comments.
+    keep_alive_ms: u64,
+    is_written: bool,
+}
+
 /// All that one request, or one message of a WebSocket, waits for.
 pub struct PendingResponse {
     /// The calls that are not answered yet; never empty.
@@ -93,6 +106,8 @@ pub struct PendingResponse {
     _waiting: Option<CallerPlace>,
     /// When the caller no longer wants the answer, in ms of the monotonic clock.
     deadline_ms: Option<u64>,
+    /// `None`: the answer is no stream of server-sent events.
+    head: Option<EarlyHead>,
 }
 
 impl PendingResponse {
@@ -114,7 +129,42 @@ impl PendingResponse {
             place: None,
             _waiting: None,
             deadline_ms: None,
+            head: None,
         }
+    }
+
+    /// The same, a stream whose head is written after `stream_head_ms` if there is no answer by
+    /// then: if its events are server-sent, since others have no head that could say so.
+    #[must_use]
+    pub fn with_early_head(mut self, limits: &Limits, now: Now) -> PendingResponse {
+        let is_sse = |call: &PendingCall| call.format.get().events == EventFraming::Sse;
+        self.head = self.calls.first().filter(|call| is_sse(call)).map(|_| EarlyHead {
+            due_ms: now.mono_ms.saturating_add(limits.stream_head_ms),
+            keep_alive_ms: limits.sse_keep_alive_ms,
+            is_written: false,
+        });
+        self
+    }
+
+    /// True: the head of the answer has left, and what follows it is an event.
+    fn has_early_head(&self) -> bool {
+        self.head.is_some_and(|head| head.is_written)
+    }
+
+    /// Writes the head, and a comment, if it is time for them.
+    fn write_early(&mut self, now: Now, writer: &mut ResponseWriter<'_>) {
+        let Some(head) = self.head.as_mut().filter(|head| head.due_ms <= now.mono_ms) else {
+            return;
+        };
+        let Some(PendingCall { format, observed, .. }) = self.calls.first_mut() else { return };
+        let before = writer.out.len();
+        if !head.is_written {
+            writer.begin_stream(&format.get());
+        }
+        let comment = &mut |out: &mut Vec<u8>| out.extend_from_slice(sse::KEEP_ALIVE);
+        writer.responder.piece(writer.out, comment);
+        (head.is_written, head.due_ms) = (true, now.mono_ms.saturating_add(head.keep_alive_ms));
+        observed.iter_mut().for_each(|observed| observed.wrote(writer.out.len() - before));
     }
 
     /// The same, made by whom.
@@ -154,7 +204,9 @@ impl PendingResponse {
     /// When it is to be asked again if nothing happens before, in ms of the monotonic clock.
     pub fn due_ms(&self) -> Option<u64> {
         let looks = self.calls.iter().filter_map(|call| call.wait.look);
-        looks.map(|look| look.due_ms).chain(self.deadline_ms).chain(self.expires_ms).min()
+        let head_ms = self.head.map(|head| head.due_ms);
+        let due = looks.map(|look| look.due_ms).chain(self.deadline_ms).chain(self.expires_ms);
+        due.chain(head_ms).min()
     }
 
     /// Asks every call that waits, and writes the answer when none is left. A caller
@@ -180,6 +232,9 @@ impl PendingResponse {
             None => self.poll_one(service, (now, wake), writer),
             Some(batch) => poll_batch(batch, &mut self.calls, (service, wake), writer),
         };
+        if polled.is_pending() {
+            self.write_early(now, writer);
+        }
         std::mem::swap(&mut self.fields, &mut writer.fields);
         if polled.is_pending() && self.deadline_ms.is_some_and(|due_ms| due_ms <= now.mono_ms) {
             self.give_up(writer, &FaultKind::DeadlineExceeded.into(), CallEnd::DeadlineExceeded);
@@ -207,7 +262,10 @@ impl PendingResponse {
             }
             push_batch(batch, writer);
         } else if let Some(mut call) = self.calls.pop() {
-            writer.refuse(&call.format.get(), fault);
+            match self.has_early_head() {
+                true => writer.fail_stream(&call.format.get(), fault),
+                false => writer.refuse(&call.format.get(), fault),
+            }
             call.give_up(fault, end);
         }
     }
@@ -218,19 +276,30 @@ impl PendingResponse {
         (now, wake): (Now, &Waker),
         writer: &mut ResponseWriter<'_>,
     ) -> Poll<Handled> {
+        let is_early = self.has_early_head();
         let Some(PendingCall { wait, format, observed }) = self.calls.first_mut() else {
             return Poll::Ready(Handled::Answered);
         };
         let (format, before) = (format.get(), writer.out.len());
         let ask = |answer: &mut Answer<'_>| ask(service, (wait, wake), observed, answer);
         if format.is_streaming() {
-            let Poll::Ready(outcome) = writer.begin_opening(&format, ask) else {
-                writer.rollback();
+            let opening = match is_early {
+                true => writer.push_opening(&format, ask),
+                false => writer.begin_opening(&format, ask),
+            };
+            let Poll::Ready(outcome) = opening else {
+                if !is_early {
+                    writer.rollback();
+                }
                 return Poll::Pending;
             };
             writer.shows(wait.record);
             let refusal = refusal_of(&outcome, true);
-            match writer.end_opening(&format, outcome) {
+            let opened = match is_early {
+                true => writer.end_early_opening(&format, outcome),
+                false => writer.end_opening(&format, outcome),
+            };
+            match opened {
                 Opened::Answered => {
                     if let Some(mut observed) = observed.take() {
                         observed.wrote(writer.out.len() - before);

@@ -27,9 +27,9 @@ use crate::{
     sse,
 };
 
-use items::{number, push_fault, push_item, push_last, push_message};
+use items::{number, push_item, push_last, push_message};
 
-pub(super) use items::{push_only_fault, push_only_item};
+pub(super) use items::{push_fault, push_only_fault, push_only_item};
 
 /// What a subscriber hears when the server ends before its task.
 const SUBSCRIBE_AGAIN: &str = "the server is shutting down; subscribe again to go on";

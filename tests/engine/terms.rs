@@ -6,6 +6,7 @@ use peregrine::{
     agent::{Agent, Deferred, Profile, Turn},
     engine::{Next, Setup},
     limits::Limits,
+    model::{MessageBuf, PartsBuf},
 };
 use serde_json::json;
 
@@ -50,8 +51,47 @@ fn rest(fields: &[(&str, &str)]) -> Vec<u8> {
 }
 
 #[test]
-fn a_call_whose_time_is_over_is_answered_as_such() {
+fn stream_head_ms() {
     let (mut lab, keep) = lab(Limits::default());
+    for generation in Gen::ALL {
+        let peer = lab.open();
+        lab.write(peer, &send(generation, generation.stream(), &[("Request-Timeout", "20")]));
+        lab.pass(999);
+        assert!(lab.received(peer).is_empty());
+        lab.pass(1);
+        let text = |lab: &Lab| String::from_utf8_lossy(lab.received(peer)).into_owned();
+        let begun = text(&lab);
+        assert!(begun.starts_with("HTTP/1.1 200 OK\r\n"), "{begun}");
+        assert_eq!(begun.matches(": keep-alive\n\n").count(), 1, "{begun}");
+        lab.pass(15_000);
+        assert_eq!(text(&lab).matches(": keep-alive\n\n").count(), 2);
+        lab.pass(4_000);
+        let reply = lab.reply(peer);
+        let code = if generation == Gen::V01 { "-32011" } else { "-32000" };
+        let all = reply.text();
+        assert!(all.contains("event: error\n") && all.contains(code), "{all}");
+        assert_eq!((reply.status, lab.next(peer)), (200, Next::Open));
+        keep.0.lock().unwrap().clear();
+    }
+    // One call after the other on one connection.
+    let peer = lab.open();
+    lab.write(peer, &send(V1, V1.stream(), &[]));
+    lab.pass(1_000);
+    let (_, deferred) = keep.0.lock().unwrap().pop().unwrap();
+    deferred.unwrap().reply(MessageBuf::agent(&PartsBuf::new().text("done")));
+    lab.pass(1);
+    assert!(lab.reply(peer).text().contains("\"done\""));
+    lab.write(peer, &send(V1, V1.send(), &[]));
+    let (_, deferred) = keep.0.lock().unwrap().pop().unwrap();
+    deferred.unwrap().reply(MessageBuf::agent(&PartsBuf::new().text("again")));
+    lab.pass(1);
+    assert!(lab.reply(peer).json()["result"]["message"].is_object());
+}
+
+#[test]
+fn a_call_whose_time_is_over_is_answered_as_such() {
+    // The heads of streams do not leave before.
+    let (mut lab, keep) = lab(Limits { stream_head_ms: 10_000, ..Limits::default() });
     let late = [("Request-Timeout", "3")];
     for generation in Gen::ALL {
         for method in [generation.send(), generation.stream()] {

@@ -180,7 +180,7 @@ fn push_text_head(
 }
 
 /// Writes the error that ends a stream: an `event: error` frame, or a message.
-pub(super) fn push_fault(out: &mut Vec<u8>, format: &AnswerFormat<'_>, fault: &Fault) {
+pub(in crate::binding) fn push_fault(out: &mut Vec<u8>, format: &AnswerFormat<'_>, fault: &Fault) {
     match format.events {
         EventFraming::Sse => {
             let frame = sse::error_event(out, None);

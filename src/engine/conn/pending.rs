@@ -25,6 +25,8 @@ impl Conn {
         let (kept, record) = (writer.responder.kept(), writer.record);
         cx.worker.shows(record);
         let Poll::Ready(handled) = polled else {
+            // The head of a stream may have left.
+            self.kept = kept;
             // A caller that left would hold its place until the task ends. One that only ended its
             // side looks the same; nginx, too, takes it for gone (499).
             return if eof { Step::Over(Next::Abort) } else { Step::Wait };
