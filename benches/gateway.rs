@@ -3,7 +3,8 @@
 //! `cargo bench --bench gateway`: an echo agent on core 1, and before it, on core 0, this server as
 //! a gateway, and nginx as a reverse proxy that keeps its connections to the agent. 16 connections
 //! ask in turns. `ratio` is the gateway's CPU time for a request divided by nginx's, the median of
-//! interleaved rounds. Needs Linux, `taskset` and `nginx`.
+//! interleaved rounds. `stream` lines are events of relayed streams of 100, delivered in a second of
+//! the gateway's CPU time. Needs Linux, `taskset` and `nginx`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -13,7 +14,12 @@ mod load;
 mod served;
 mod support;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::PathBuf,
+};
 
 use load::Load;
 use served::{SERVER, Served};
@@ -91,6 +97,77 @@ fn ratio(name: &str, [below, ours]: [(&Served, &[u8]); 2]) {
     println!("{name} ratio {ratio:.2}; nginx {theirs:.2} us, gateway {own:.2} us");
 }
 
+/// Events of a relayed stream.
+const EVENTS: usize = 100;
+
+/// The events that a connection gets until its stream ends, after what `before` has of it.
+fn events(stream: &mut TcpStream, before: Vec<u8>) -> usize {
+    let mut text = before;
+    let mut buffer = vec![0; 1 << 16];
+    while !text.ends_with(b"\r\n0\r\n\r\n") {
+        let read = stream.read(&mut buffer).unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&text));
+        text.extend_from_slice(&buffer[..read]);
+    }
+    count(&text, b"\ndata: ")
+}
+
+/// Prints how many events of relayed streams reach their only subscriber.
+fn one_subscriber(gateway: &Served) {
+    let request = post(&send("SendStreamingMessage", &format!("stream:{EVENTS}")));
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| gateway.connect()).collect();
+    let mut rounds: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let (before, mut delivered) = (gateway.cpu_ns(), 0);
+            for _ in 0..20 {
+                streams.iter_mut().for_each(|stream| stream.write_all(&request).unwrap());
+                let all = streams.iter_mut().map(|stream| events(stream, Vec::new()));
+                delivered += all.sum::<usize>();
+            }
+            assert!(delivered >= 20 * CONNECTIONS * EVENTS, "{delivered}");
+            delivered as f64 * 1e9 / (gateway.cpu_ns() - before) as f64
+        })
+        .collect();
+    rounds.sort_by(f64::total_cmp);
+    println!("stream, 1 subscriber: {:.0} events/s", rounds[ROUNDS / 2]);
+}
+
+/// Prints how many events of one relayed stream reach its 1,000 subscribers.
+fn many_subscribers(gateway: &Served) {
+    const SUBSCRIBERS: usize = 1_000;
+    let mut first = gateway.connect();
+    first.write_all(&post(&send("SendStreamingMessage", &format!("hold:5000:{EVENTS}")))).unwrap();
+    let begun = read_until(&mut first, b"\n\n");
+    let id = task_id(&begun);
+    let subscribe = post(&call("SubscribeToTask", &format!(r#"{{"id":"{id}"}}"#)));
+    let mut streams: Vec<(TcpStream, Vec<u8>)> = (0..SUBSCRIBERS)
+        .map(|_| {
+            let mut stream = gateway.connect();
+            stream.write_all(&subscribe).unwrap();
+            let begun = read_until(&mut stream, b"\n\n");
+            (stream, begun)
+        })
+        .collect();
+    let before = gateway.cpu_ns();
+    let all = streams.iter_mut().map(|(stream, begun)| events(stream, std::mem::take(begun)));
+    let delivered = all.sum::<usize>() - SUBSCRIBERS;
+    let spent = gateway.cpu_ns() - before;
+    assert!(delivered >= SUBSCRIBERS * (EVENTS - 1), "{delivered}");
+    let rate = delivered as f64 * 1e9 / spent as f64;
+    println!("stream, {SUBSCRIBERS} subscribers: {rate:.0} events/s");
+}
+
+/// Reads until this has come.
+fn read_until(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
+    let (mut text, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+    while count(&text, end) == 0 {
+        let read = stream.read(&mut buffer).unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&text));
+        text.extend_from_slice(&buffer[..read]);
+    }
+    text
+}
+
 fn main() {
     served::pin_load();
     let serve = [SERVER, "serve", "--workers", "1", "--listen", "127.0.0.1:PORT"];
@@ -106,4 +183,6 @@ fn main() {
         post(&call("GetTask", &format!(r#"{{"id":"{id}"}}"#)))
     });
     ratio("GetTask", [(theirs, &direct), (&gateway, &relayed)]);
+    one_subscriber(&gateway);
+    many_subscribers(&gateway);
 }

@@ -102,8 +102,9 @@ impl std::error::Error for NotKept {}
 
 impl Job {
     /// Keeps bytes of the agent's own with the task, in place of those before: what another program
-    /// needs to go on with it, which gets them as [`Adopted::kept`]. Clients never see them. They
-    /// count among the bytes of the store, and leave when the task ends.
+    /// needs to go on with it, which gets them as [`Adopted::kept`], and what later messages need
+    /// that refer to it ([`Deferred::kept_with`](super::Deferred::kept_with)). Clients never see
+    /// them. They count among the bytes of the store until the task is evicted.
     ///
     /// # Errors
     /// [`NotKept`].
@@ -111,7 +112,7 @@ impl Job {
         self.host.keep(self.task, bytes)
     }
 
-    /// What is kept with the task; nothing when it has ended.
+    /// The bytes that are kept with the task; empty when it belongs to another program.
     pub fn kept(&self) -> Vec<u8> {
         self.host.kept(self.task)
     }

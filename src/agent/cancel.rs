@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc, task::Waker};
 
-use super::{Canceled, Closed, JobHost, RequestView, watch::CallerGone};
+use super::{Canceled, Closed, JobHost, RequestInfo, RequestView, watch::CallerGone};
 use crate::{
     model::{RawText, TaskView},
     service::{Handle, JoinedCalls, Waiter, WantedBy},
@@ -63,14 +63,17 @@ impl CancelRequest<'_> {
     /// (`deferred_calls_max`, `store_bytes_max`); the client is told.
     pub fn defer(self) -> Result<DeferredCancel, Closed> {
         let task_id: Box<[u8]> = self.task_id.raw().into();
-        let (calls, host) = self.host.defer(task_id.len())?;
-        Ok(DeferredCancel { task_id, calls, host: Some(host) })
+        let request = Box::new(RequestInfo::of(&self.request, None));
+        let held_bytes = task_id.len() + size_of::<RequestInfo>() + request.held_bytes();
+        let (calls, host) = self.host.defer(held_bytes)?;
+        Ok(DeferredCancel { task_id, request, calls, host: Some(host) })
     }
 }
 
 /// A request to cancel that the agent decides later, from any thread. Dropping it refuses.
 pub struct DeferredCancel {
     task_id: Box<[u8]>,
+    request: Box<RequestInfo>,
     calls: Arc<JoinedCalls>,
     /// `None` behind the decision.
     host: Option<Box<dyn CancelDecision>>,
@@ -80,6 +83,11 @@ impl DeferredCancel {
     /// The task's id.
     pub fn task_id(&self) -> RawText<'_> {
         RawText::known(&self.task_id)
+    }
+
+    /// What else is known of the call; of calls that wait for the same decision, the first.
+    pub fn request(&self) -> &RequestInfo {
+        &self.request
     }
 
     /// What the agent has kept with the task; see [`Job::keep`](super::Job::keep).

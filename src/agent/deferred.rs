@@ -61,6 +61,21 @@ impl Deferred {
         self.task().map_or_else(Vec::new, |(task, host)| host.kept(task))
     }
 
+    /// The bytes that the agent keeps with another task of the same owner and tenant, finished or
+    /// not: one that the message refers to (`referenceTaskIds`). Empty: there are none, or no such
+    /// task.
+    pub fn kept_with(&self, task_id: RawText<'_>) -> Vec<u8> {
+        let scope = self.request.scope();
+        self.host.as_ref().map_or_else(Vec::new, |host| host.kept_with(scope, task_id))
+    }
+
+    /// The bytes that the agent keeps with the newest task of the conversation that has any, of its
+    /// newest 32 tasks.
+    pub fn kept_in_context(&self) -> Vec<u8> {
+        let (scope, context_id) = (self.request.scope(), self.context_id());
+        self.host.as_ref().map_or_else(Vec::new, |host| host.kept_in_context(scope, context_id))
+    }
+
     fn task(&self) -> Option<(Handle, Arc<dyn JobHost>)> {
         self.host.as_ref()?.task()
     }

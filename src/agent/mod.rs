@@ -26,8 +26,8 @@ use std::{
 
 use crate::{
     fault::Fault,
-    model::{EventBuf, Message, MessageBuf, TaskEvent, TaskView},
-    service::{Handle, LateCall, Waiter},
+    model::{EventBuf, Message, MessageBuf, RawText, TaskEvent, TaskView},
+    service::{Handle, LateCall, Scope, Waiter},
 };
 
 pub use crate::model::{Extension, Profile, Provider, Skill};
@@ -136,6 +136,10 @@ pub trait DeferredHost: Send + Sync {
     fn refuse(self: Box<Self>, fault: Fault);
     /// The task that the message belongs to, if it exists.
     fn task(&self) -> Option<(Handle, Arc<dyn JobHost>)>;
+    /// The bytes kept with a task of a scope; empty: there are none.
+    fn kept_with(&self, scope: Scope, task_id: RawText<'_>) -> Vec<u8>;
+    /// The bytes kept with the newest task of a context that has any.
+    fn kept_in_context(&self, scope: Scope, context_id: RawText<'_>) -> Vec<u8>;
 }
 
 /// The task takes no more events: it ended, was canceled, has reached a limit, or belongs to

@@ -38,6 +38,9 @@ impl<'a> Headers<'a> {
 pub struct RequestView<'a> {
     /// The request's metadata.
     pub metadata: Option<JsonObject<'a>>,
+    /// The media types that the client accepts, as a JSON array of strings; `None`: it has not
+    /// said.
+    pub accepted_output_modes: Option<&'a [u8]>,
     /// The extensions that the client asks for, comma separated as in `A2A-Extensions`.
     pub extensions: Option<&'a str>,
     /// The client's name, as its verified certificate has it.
@@ -67,12 +70,14 @@ impl<'a> RequestView<'a> {
         caller: &Caller<'a>,
         profile: &'a Profile,
         metadata: Option<JsonObject<'a>>,
+        accepted_output_modes: Option<&'a [u8]>,
     ) -> RequestView<'a> {
         let Caller { scope, tenant, owner, extensions, peer, fields, principal, .. } = *caller;
         let Caller { deadline_unix_ms, hops, .. } = *caller;
         let headers = Headers { names: &profile.fields, fields };
         RequestView {
             metadata,
+            accepted_output_modes,
             extensions,
             identity: peer.identity,
             headers,
@@ -90,6 +95,7 @@ impl<'a> RequestView<'a> {
     pub fn without_caller(scope: Scope, [tenant, owner]: [Option<&'a str>; 2]) -> RequestView<'a> {
         RequestView {
             metadata: None,
+            accepted_output_modes: None,
             extensions: None,
             identity: None,
             headers: Headers::default(),
@@ -115,6 +121,7 @@ pub struct RequestInfo {
     identity: Option<Box<str>>,
     extensions: Option<Box<str>>,
     metadata: Option<JsonObjectBuf>,
+    accepted_output_modes: Option<Box<[u8]>>,
     headers: Box<[(Box<str>, Box<str>)]>,
     deadline_unix_ms: Option<u64>,
     hops: u32,
@@ -132,6 +139,7 @@ impl RequestInfo {
             identity: request.identity.map(Into::into),
             extensions: request.extensions.map(Into::into),
             metadata: request.metadata.map(Into::into),
+            accepted_output_modes: request.accepted_output_modes.map(Into::into),
             headers: request.headers.keep(),
             deadline_unix_ms: request.deadline_unix_ms,
             hops: request.hops,
@@ -188,6 +196,12 @@ impl RequestInfo {
         self.metadata.as_ref().map(JsonObjectBuf::view)
     }
 
+    /// The media types that the client accepts (A2A 1.0 `acceptedOutputModes`), as a JSON array of
+    /// strings; `None`: it has not said.
+    pub fn accepted_output_modes(&self) -> Option<&str> {
+        str::from_utf8(self.accepted_output_modes.as_ref()?).ok()
+    }
+
     /// The value of a header field that the profile names.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
@@ -202,7 +216,8 @@ impl RequestInfo {
             name.len() + value.len() + size_of::<(Box<str>, Box<str>)>()
         };
         let headers: usize = self.headers.iter().map(pair).sum();
-        let names = text(&self.tenant) + text(&self.owner);
+        let modes = self.accepted_output_modes.as_ref().map_or(0, |json| json.len());
+        let names = text(&self.tenant) + text(&self.owner) + modes;
         names + text(&self.identity) + text(&self.extensions) + metadata + headers
     }
 }

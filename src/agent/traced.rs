@@ -17,9 +17,9 @@ use super::{
 use crate::{
     fault::Fault,
     limits::RESUMED_SPANS_MAX,
-    model::{EventBuf, Message, MessageBuf, TaskEvent, TaskState, TaskView},
+    model::{EventBuf, Message, MessageBuf, RawText, TaskEvent, TaskState, TaskView},
     service::{
-        Handle, LateCall, RequestFields, Waiter,
+        Handle, LateCall, RequestFields, Scope, Waiter,
         trace::{CallSpan, SpanFields, Tracer, TurnEnd, TurnRecord, fresh_id},
     },
 };
@@ -233,6 +233,14 @@ impl DeferredHost for SpanDeferred {
 
     fn task(&self) -> Option<(Handle, Arc<dyn JobHost>)> {
         self.host.task()
+    }
+
+    fn kept_with(&self, scope: Scope, task_id: RawText<'_>) -> Vec<u8> {
+        self.host.kept_with(scope, task_id)
+    }
+
+    fn kept_in_context(&self, scope: Scope, context_id: RawText<'_>) -> Vec<u8> {
+        self.host.kept_in_context(scope, context_id)
     }
 }
 

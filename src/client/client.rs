@@ -45,7 +45,7 @@ pub struct Client<T: Transport> {
 
 impl<T: Transport> Clone for Client<T> {
     fn clone(&self) -> Client<T> {
-        Client { inner: Arc::clone(&self.inner), terms: self.terms }
+        Client { inner: Arc::clone(&self.inner), terms: self.terms.clone() }
     }
 }
 
@@ -107,7 +107,7 @@ impl<T: Transport> SharedClient<T> {
     /// version and names another one.
     async fn run(&self, terms: &OutgoingTerms, make: &MakeCall<'_>) -> Result<Answer, ClientError> {
         let mut scratch = self.stash.take();
-        scratch.terms = *terms;
+        scratch.terms.clone_from(terms);
         let mut endpoint = self.endpoint();
         let mut has_changed = false;
         let answered = loop {
@@ -168,7 +168,7 @@ impl<T: Transport> Client<T> {
         let terms = match request.terms() {
             own if own.is_empty() => &self.terms,
             own => {
-                merged = own.or(self.terms);
+                merged = own.or(&self.terms);
                 &merged
             }
         };

@@ -73,6 +73,11 @@ impl AgentEndpoint {
         (is_json && after.is_none()).then(|| self.json_fields.get())
     }
 
+    /// Asks for extensions, comma separated, in addition to those of all calls.
+    pub fn write_extensions(&self, uris: &str, fields: &mut FieldLinesBuf) {
+        self.format.extension_headers().iter().for_each(|name| fields.push(name, uris));
+    }
+
     /// Writes the fields of a call but for a token. `after`: the last event that a subscriber has
     /// seen; `trace`: that of the call, which its caller adds in place of one that all calls have.
     pub fn write_fields(

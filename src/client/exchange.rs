@@ -124,6 +124,9 @@ impl<T: Transport> SharedClient<T> {
                 endpoint.write_fields(call, written.after, terms.trace.as_ref(), plan, fields);
                 let is_grpc = endpoint.interface.binding == Binding::Grpc;
                 terms.write(terms.left_ms(|| self.transport.now()), is_grpc, fields);
+                if let Some(uris) = &terms.extensions {
+                    endpoint.write_extensions(uris, fields);
+                }
                 self.add_token(plan, fields, token, due_ms).await?;
                 fields.get()
             }

@@ -6,8 +6,9 @@ use crate::{agent::RequestInfo, http::FieldLinesBuf, service::Now};
 
 use super::{Client, TraceParent, Transport};
 
-/// The trace, the hops and the deadline of the call on whose behalf another is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a call carries beside those that its client adds to all calls: the trace, the hops and the
+/// deadline of the call on whose behalf it is made, and extensions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutgoingTerms {
     /// The trace, with the span that calls.
     pub trace: Option<TraceParent>,
@@ -15,6 +16,8 @@ pub(crate) struct OutgoingTerms {
     pub hops: u32,
     /// When the caller no longer wants the answer, in ms since the Unix epoch.
     pub deadline_unix_ms: Option<u64>,
+    /// The extensions to ask for, comma separated.
+    pub extensions: Option<Arc<str>>,
 }
 
 impl OutgoingTerms {
@@ -24,6 +27,7 @@ impl OutgoingTerms {
             trace: request.header(TraceParent::FIELD).and_then(TraceParent::parse),
             hops: request.hops().saturating_add(1),
             deadline_unix_ms: request.deadline_unix_ms(),
+            extensions: None,
         }
     }
 
@@ -34,21 +38,25 @@ impl OutgoingTerms {
 
     /// These, and from `others` what they do not say.
     #[inline]
-    pub fn or(self, others: OutgoingTerms) -> OutgoingTerms {
+    pub fn or(&self, others: &OutgoingTerms) -> OutgoingTerms {
         if self.is_empty() {
-            return others;
+            return others.clone();
         }
         OutgoingTerms {
             trace: self.trace.or(others.trace),
             hops: self.hops.max(others.hops),
             deadline_unix_ms: self.deadline_unix_ms.or(others.deadline_unix_ms),
+            extensions: self.extensions.as_ref().or(others.extensions.as_ref()).cloned(),
         }
     }
 
     /// True: there is nothing to pass on.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.trace.is_none() && self.hops == 0 && self.deadline_unix_ms.is_none()
+        self.trace.is_none()
+            && self.hops == 0
+            && self.deadline_unix_ms.is_none()
+            && self.extensions.is_none()
     }
 
     /// Milliseconds until the deadline; `now` is called only if there is one.
@@ -88,7 +96,7 @@ impl<T: Transport> Client<T> {
     #[must_use]
     pub fn within(&self, request: &RequestInfo) -> Client<T> {
         let inner = Arc::clone(&self.inner);
-        Client { inner, terms: OutgoingTerms::of(request).or(self.terms) }
+        Client { inner, terms: OutgoingTerms::of(request).or(&self.terms) }
     }
 }
 
@@ -99,7 +107,8 @@ mod tests {
     #[test]
     fn a_call_says_hops_and_the_time_that_is_left() {
         let now = || Now { unix_ms: 10_000, ..Now::default() };
-        let terms = OutgoingTerms { trace: None, hops: 3, deadline_unix_ms: Some(11_500) };
+        let deadline_unix_ms = Some(11_500);
+        let terms = OutgoingTerms { hops: 3, deadline_unix_ms, ..OutgoingTerms::default() };
         for (is_grpc, expected) in [
             (false, [("A2A-Hops", "3"), ("Request-Timeout", "2")]),
             (true, [("A2A-Hops", "3"), ("grpc-timeout", "1500m")]),
@@ -110,6 +119,6 @@ mod tests {
         }
         assert_eq!(terms.left_ms(|| Now { unix_ms: 99_000, ..now() }), Some(0));
         let own = OutgoingTerms { hops: 1, ..OutgoingTerms::default() };
-        assert_eq!(own.or(terms), OutgoingTerms { hops: 3, ..terms });
+        assert_eq!(own.or(&terms), terms);
     }
 }

@@ -100,6 +100,14 @@ impl SendRequest {
         self
     }
 
+    /// The same as a JSON array of strings.
+    #[cfg(feature = "gateway")]
+    #[must_use]
+    pub(crate) fn accepted_output_modes_json(mut self, json: &str) -> SendRequest {
+        self.output_modes = Some(json.into());
+        self
+    }
+
     /// Says more about the request; what is said about the message is part of that.
     #[must_use]
     pub fn metadata(mut self, metadata: JsonObject<'_>) -> SendRequest {
@@ -122,6 +130,18 @@ impl SendRequest {
         self
     }
 
+    /// Asks for extensions of the agent, by URIs, comma separated, beside those that the client
+    /// asks for in all calls (A2A 1.0 §4.6.1). Text that is not visible ASCII is left out; over
+    /// WebSocket everything is.
+    #[must_use]
+    pub fn extensions(mut self, uris: &str) -> SendRequest {
+        let is_uri =
+            |uri: &&str| !uri.is_empty() && uri.bytes().all(|byte| byte.is_ascii_graphic());
+        let uris: Vec<&str> = uris.split(',').map(str::trim).filter(is_uri).collect();
+        self.terms.extensions = (!uris.is_empty()).then(|| uris.join(", ").into());
+        self
+    }
+
     /// The message as it was given.
     pub fn message(&self) -> Message<'_> {
         self.message.view()
@@ -135,7 +155,7 @@ impl SendRequest {
     /// Sends it on behalf of a request; see [`Client::within`](super::Client::within).
     #[must_use]
     pub fn within(mut self, request: &RequestInfo) -> SendRequest {
-        self.terms = self.terms.or(OutgoingTerms::of(request));
+        self.terms = self.terms.or(&OutgoingTerms::of(request));
         self
     }
 

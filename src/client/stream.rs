@@ -54,6 +54,8 @@ pub struct ClientStream<T: Transport> {
     is_over: bool,
     /// The server said that its stream ends, as those before 1.0 do.
     is_final: bool,
+    /// A task that waits for a login is followed on.
+    goes_through_logins: bool,
 }
 
 /// The task that a stream is about, in its raw spelling.
@@ -128,6 +130,15 @@ impl<T: Transport> ClientStream<T> {
                 Some(Err(error))
             }
         }
+    }
+
+    /// Follows the task on while it waits for a login (`auth-required`), which is not the client's
+    /// to send as a message: where the server ends its stream then, the stream is taken up again or
+    /// the task read ([`CallOptions::poll_ms`](super::CallOptions::poll_ms)).
+    #[must_use]
+    pub fn through_logins(mut self) -> ClientStream<T> {
+        self.goes_through_logins = true;
+        self
     }
 
     /// The task; `None`: the stream has not said it yet, or it is a direct message.
@@ -231,8 +242,8 @@ impl<T: Transport> ClientStream<T> {
             self.put_back = Some(number);
             return Ok(None);
         }
-        self.is_final |= item.is_final;
         let seeing = self.seen.note(item.said, number);
+        self.is_final |= item.is_final && !self.waits_for_login();
         if seeing == Seeing::New {
             // A server that only repeats itself before it breaks has said nothing.
             self.attempts = 0;
@@ -253,7 +264,12 @@ impl<T: Transport> ClientStream<T> {
     /// True: an end of the connection is one of the stream.
     fn is_complete(&self) -> bool {
         let has_ended = |state: TaskState| state.is_terminal() || state.is_interrupted();
-        self.is_final || self.seen.state().is_some_and(has_ended)
+        self.is_final || self.seen.state().is_some_and(has_ended) && !self.waits_for_login()
+    }
+
+    /// True: the task waits for a login, and is followed on.
+    fn waits_for_login(&self) -> bool {
+        self.goes_through_logins && self.seen.state() == Some(TaskState::AuthRequired)
     }
 
     fn show(&self, shown: Shown) -> Option<StreamEvent<'_>> {

@@ -64,7 +64,7 @@ impl<T: Transport> Client<T> {
     #[must_use]
     pub fn with_traceparent(&self, trace: TraceParent) -> Client<T> {
         let inner = Arc::clone(&self.inner);
-        Client { inner, terms: OutgoingTerms::of_trace(trace).or(self.terms) }
+        Client { inner, terms: OutgoingTerms::of_trace(trace).or(&self.terms) }
     }
 }
 

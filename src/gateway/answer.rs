@@ -9,19 +9,23 @@ use crate::{
     },
 };
 
-use super::message::without_ids;
+use super::{message::to_local, references::TaskReferences};
 
 /// Publishes an event of the upstream stream.
 ///
 /// # Errors
 /// [`Closed`]: the local task takes no more.
-pub fn publish(job: &mut Job, event: &StreamEvent<'_>) -> Result<(), Closed> {
+pub fn publish(
+    job: &mut Job,
+    references: &TaskReferences,
+    event: &StreamEvent<'_>,
+) -> Result<(), Closed> {
     match event.kind() {
-        EventKind::Task(task) => publish_task(job, task),
-        EventKind::Change { change, .. } => publish_change(job, change),
+        EventKind::Task(task) => publish_task(job, references, task),
+        EventKind::Change { change, .. } => publish_change(job, references, change),
         // A2A has no message after a task; its content is not lost.
         EventKind::Message(message) => {
-            let message = without_ids(message);
+            let message = to_local(message, references);
             job.status(TaskState::Completed, Some(&message))
         }
         EventKind::Gap { .. } => Ok(()),
@@ -30,12 +34,16 @@ pub fn publish(job: &mut Job, event: &StreamEvent<'_>) -> Result<(), Closed> {
 
 /// Publishes what the upstream task has and the local one lacks: a stream begins with the whole
 /// task, and an agent without streams answers with it.
-fn publish_task(job: &mut Job, task: TaskView<'_>) -> Result<(), Closed> {
+fn publish_task(
+    job: &mut Job,
+    references: &TaskReferences,
+    task: TaskView<'_>,
+) -> Result<(), Closed> {
     let mut known = PublishedParts::default();
     job.read(&mut |local| known = PublishedParts::of(local, task));
     let status = task.status();
     for message in agent_messages(task).zip(&known.messages).filter(|(_, known)| !**known) {
-        job.status(TaskState::Working, Some(&without_ids(message.0)))?;
+        job.status(TaskState::Working, Some(&to_local(message.0, references)))?;
     }
     for (artifact, _) in task.artifacts().zip(&known.artifacts).filter(|(_, known)| !**known) {
         publish_artifact(job, &artifact)?;
@@ -43,15 +51,13 @@ fn publish_task(job: &mut Job, task: TaskView<'_>) -> Result<(), Closed> {
     if known.status {
         return Ok(());
     }
-    publish_change(
-        job,
-        TaskEvent::Status {
-            state: status.state,
-            at_ms: status.at_ms,
-            message: status.message,
-            metadata: status.metadata,
-        },
-    )
+    let change = TaskEvent::Status {
+        state: status.state,
+        at_ms: status.at_ms,
+        message: status.message,
+        metadata: status.metadata,
+    };
+    publish_change(job, references, change)
 }
 
 /// What of an upstream task its local one has already.
@@ -107,10 +113,14 @@ fn publish_artifact(job: &mut Job, whole: &ArtifactView<'_>) -> Result<(), Close
     job.publish(TaskEvent::Artifact { artifact, append: false, last_chunk: true, metadata: None })
 }
 
-fn publish_change(job: &mut Job, change: TaskEvent<'_>) -> Result<(), Closed> {
+fn publish_change(
+    job: &mut Job,
+    references: &TaskReferences,
+    change: TaskEvent<'_>,
+) -> Result<(), Closed> {
     match change {
         TaskEvent::Status { state, at_ms, message, metadata } => {
-            let said: Option<MessageBuf> = message.map(without_ids);
+            let said: Option<MessageBuf> = message.map(|message| to_local(message, references));
             let message = said.as_ref().map(MessageBuf::view);
             // A state that has no meaning for clients counts as running.
             let state = match state {

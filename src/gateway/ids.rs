@@ -7,6 +7,7 @@ use crate::model::{
 
 const TASK_ID: u8 = 1;
 const CONTEXT_ID: u8 = 2;
+const UPSTREAM: u8 = 3;
 
 /// The ids of a relayed task at its upstream agent, in canonical raw text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,18 +16,22 @@ pub struct UpstreamIds {
 }
 
 impl UpstreamIds {
-    pub fn new(task_id: RawText<'_>, context_id: RawText<'_>) -> UpstreamIds {
+    /// `upstream`: the URL by which the agent is configured.
+    pub fn new(upstream: &str, task_id: RawText<'_>, context_id: RawText<'_>) -> UpstreamIds {
         let mut packed = Vec::new();
         let mut packer = Packer(&mut packed);
         packer.put(TASK_ID, task_id.raw());
         packer.put(CONTEXT_ID, context_id.raw());
+        packer.put(UPSTREAM, upstream.as_bytes());
         UpstreamIds { packed }
     }
 
-    /// Those that [`UpstreamIds::packed`] returned; `None`: the bytes hold no task id.
-    pub fn read(packed: Vec<u8>) -> Option<UpstreamIds> {
+    /// Those that [`UpstreamIds::packed`] returned; `None`: the bytes hold no task id, or that of
+    /// another upstream agent, which the configuration named before.
+    pub fn read(packed: Vec<u8>, upstream: &str) -> Option<UpstreamIds> {
         let ids = UpstreamIds { packed };
-        (!ids.task_id().is_empty()).then_some(ids)
+        let is_own = ids.text(UPSTREAM).raw() == upstream.as_bytes();
+        (is_own && !ids.task_id().is_empty()).then_some(ids)
     }
 
     /// The bytes to keep with the task.
@@ -54,9 +59,13 @@ mod tests {
 
     #[test]
     fn ids_come_back_as_they_were_kept() {
-        let ids = UpstreamIds::new(RawText::known(b"task"), RawText::known(b"context"));
-        assert_eq!(UpstreamIds::read(ids.packed().to_vec()), Some(ids.clone()));
-        assert_eq!((ids.task_id().raw(), ids.context_id().raw()), (&b"task"[..], &b"context"[..]));
-        assert_eq!(UpstreamIds::read(Vec::new()), None);
+        let (task_id, context_id) = (RawText::known(b"task"), RawText::known(b"context"));
+        let ids = UpstreamIds::new("http://a", task_id, context_id);
+        let kept = ids.packed().to_vec();
+        assert_eq!(UpstreamIds::read(kept.clone(), "http://a"), Some(ids.clone()));
+        assert_eq!((ids.task_id(), ids.context_id()), (task_id, context_id));
+        for (kept, upstream) in [(kept, "http://b"), (Vec::new(), ""), (Vec::new(), "http://a")] {
+            assert_eq!(UpstreamIds::read(kept, upstream), None);
+        }
     }
 }

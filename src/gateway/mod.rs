@@ -17,9 +17,10 @@ pub(crate) mod lines;
 pub mod lines;
 mod message;
 mod pace;
+mod references;
 mod relay;
 
 pub use card::profile_of;
 pub use fault::fault_of;
 pub(crate) use pace::EventPace;
-pub use relay::{RelayedTasks, cancel, relay};
+pub use relay::{UpstreamTasks, adopt, cancel, relay};

@@ -6,10 +6,10 @@ use std::{
 };
 
 use crate::{
-    agent::{Deferred, DeferredCancel, Job},
+    agent::{Adopted, Closed, Deferred, DeferredCancel, Job},
     client::{Client, ClientStream, EventKind, StreamEvent, Transport},
     fault::{Fault, FaultKind},
-    model::{Generation, RawText, TaskState},
+    model::{Generation, Message, RawText, TaskEvent, TaskState},
     service::Scope,
 };
 
@@ -18,36 +18,46 @@ use super::{
     answer::publish,
     fault::fault_of,
     ids::UpstreamIds,
-    message::{self, FreshTask},
+    message::{self, SentIds},
+    references::TaskReferences,
 };
 
-/// The local tasks whose upstream streams are followed now.
-#[derive(Default)]
-pub struct RelayedTasks(Mutex<HashSet<RelayedId>>);
+/// The tasks of one upstream agent.
+pub struct UpstreamTasks {
+    /// The URL by which the agent is configured: ids that another one has made are not its own.
+    url: Box<str>,
+    /// The local tasks whose upstream streams are followed now.
+    followed: Mutex<HashSet<FollowedId>>,
+}
 
 /// The scope and the id of a local task.
-type RelayedId = (Scope, Box<[u8]>);
+type FollowedId = (Scope, Box<[u8]>);
 
 /// A local task as long as its upstream stream is followed.
-struct RelayedTask<'f> {
-    all: &'f RelayedTasks,
-    id: RelayedId,
+struct FollowedNow<'f> {
+    all: &'f UpstreamTasks,
+    id: FollowedId,
 }
 
-impl RelayedTasks {
-    /// The task of a turn; `None`: it is followed already.
-    fn enter(&self, turn: &Deferred) -> Option<RelayedTask<'_>> {
-        let id: RelayedId = (turn.request().scope(), turn.task_id().raw().into());
+impl UpstreamTasks {
+    /// Those of the agent that is configured by this URL.
+    pub fn of(url: &str) -> UpstreamTasks {
+        UpstreamTasks { url: url.into(), followed: Mutex::default() }
+    }
+
+    /// Notes that a task is followed; `None`: it is followed already.
+    fn follow(&self, scope: Scope, task_id: RawText<'_>) -> Option<FollowedNow<'_>> {
+        let id: FollowedId = (scope, task_id.raw().into());
         let is_new = self.lock().insert(id.clone());
-        is_new.then(|| RelayedTask { all: self, id })
+        is_new.then(|| FollowedNow { all: self, id })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<RelayedId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashSet<FollowedId>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for RelayedTask<'_> {
+impl Drop for FollowedNow<'_> {
     fn drop(&mut self) {
         self.all.lock().remove(&self.id);
     }
@@ -59,23 +69,33 @@ impl Drop for RelayedTask<'_> {
 pub async fn relay<T: Transport, C>(
     client: &Client<T>,
     turn: Deferred,
-    followed: &RelayedTasks,
+    tasks: &UpstreamTasks,
     call: C,
 ) {
-    let ids = UpstreamIds::read(turn.kept());
-    if turn.request().state().is_some() && ids.is_none() {
+    let continued = UpstreamIds::read(turn.kept(), &tasks.url);
+    if turn.request().state().is_some() && continued.is_none() {
         let text = "the upstream agent has no task for this one";
         return turn.refuse(Fault::because(FaultKind::UnsupportedOperation, text));
     }
+    let references = match TaskReferences::of(&turn, &tasks.url) {
+        Ok(references) => references,
+        Err(fault) => return turn.refuse(fault),
+    };
+    // The upstream agent may have named the context by an id of its own.
+    let earlier = match &continued {
+        Some(_) => None,
+        None => UpstreamIds::read(turn.kept_in_context(), &tasks.url),
+    };
+    let upstream_context = earlier.as_ref().map(UpstreamIds::context_id);
     let chooses_id = client.generation() == Generation::V01;
-    let new =
-        FreshTask { context_id: turn.context_id(), task_id: chooses_id.then(|| turn.task_id()) };
-    let mut request = message::request(turn.message(), ids.as_ref(), &new);
-    if let Some(metadata) = turn.request().metadata() {
-        request = request.metadata(metadata);
-    }
-    let request = request.within(turn.request());
-    let Some(followed) = followed.enter(&turn) else {
+    let ids = SentIds {
+        continued: continued.as_ref(),
+        context_id: upstream_context.filter(|id| !id.is_empty()).unwrap_or(turn.context_id()),
+        task_id: chooses_id.then(|| turn.task_id()),
+        references: &references,
+    };
+    let request = message::request(&turn, &ids);
+    let Some(followed) = tasks.follow(turn.request().scope(), turn.task_id()) else {
         return match client.send(&request.return_immediately()).await {
             // Without room for the turn the client is told.
             Ok(_) => turn.into_job().map_or((), Job::leave),
@@ -83,7 +103,7 @@ pub async fn relay<T: Transport, C>(
         };
     };
     let mut stream = match client.follow(&request).await {
-        Ok(stream) => stream,
+        Ok(stream) => stream.through_logins(),
         Err(error) => return turn.refuse(fault_of(&error)),
     };
     let first = match stream.next().await {
@@ -96,81 +116,121 @@ pub async fn relay<T: Transport, C>(
     };
     drop(call);
     if let EventKind::Message(message) = first.kind() {
-        return turn.reply(message::without_ids(message));
+        return turn.reply(message::to_local(message, &references));
     }
     // Without room for the task the client is told.
-    let Ok(mut job) = turn.into_job() else { return };
-    if let Some(followed) = begin(&mut job, &first, followed) {
-        follow(job, &mut stream, followed).await;
+    let Ok(job) = turn.into_job() else { return };
+    let mut relayed = RelayedTask { job, references, followed: Some(followed), is_resumed: false };
+    relayed.keep_ids(&first);
+    if relayed.publish(&first) {
+        relayed.follow(&mut stream).await;
     }
 }
 
-/// Publishes the first event; `None`: nothing follows it.
-fn begin<'f>(
-    job: &mut Job,
-    first: &StreamEvent<'_>,
-    followed: RelayedTask<'f>,
-) -> Option<RelayedTask<'f>> {
-    if let EventKind::Task(task) = first.kind() {
-        keep(job, task.id(), task.context_id());
-    } else if let EventKind::Change { task_id, context_id, .. } = first.kind() {
-        keep(job, task_id, context_id);
-    }
-    publish_next(job, first, followed)
+/// Goes on with a task that was relayed before its agent was changed: publishes what it lacks, and
+/// then what comes. One that this upstream agent does not know fails.
+pub async fn adopt<T: Transport>(client: &Client<T>, task: Adopted, tasks: &UpstreamTasks) {
+    // Dropped, it fails and says that the agent was replaced.
+    let Some(ids) = UpstreamIds::read(task.kept().to_vec(), &tasks.url) else { return };
+    let mut stream = client.follow_task(ids.task_id(), task.task()).through_logins();
+    let job = task.into_job();
+    let Some(followed) = tasks.follow(job.request().scope(), job.task_id()) else { return };
+    let mut references = TaskReferences::default();
+    references.add(job.task_id(), ids.task_id());
+    let relayed = RelayedTask { job, references, followed: Some(followed), is_resumed: true };
+    relayed.follow(&mut stream).await;
 }
 
-/// Keeps the ids of the upstream task with the local one, which may have ended meanwhile.
-fn keep(job: &mut Job, task_id: RawText<'_>, context_id: RawText<'_>) {
-    let _ = job.keep(UpstreamIds::new(task_id, context_id).packed());
+/// A local task and what its upstream stream needs to be published.
+struct RelayedTask<'f> {
+    job: Job,
+    references: TaskReferences,
+    /// `None`: it has ended or waits for input.
+    followed: Option<FollowedNow<'f>>,
+    /// True: what comes was read from the upstream task, and the local one may have its status.
+    is_resumed: bool,
 }
 
-/// Publishes an event; `None`: the stream is followed no longer, since the task has ended or waits
-/// for input, and the next message opens another stream. One that waits for a login is followed on.
-fn publish_next<'f>(
-    job: &mut Job,
-    event: &StreamEvent<'_>,
-    followed: RelayedTask<'f>,
-) -> Option<RelayedTask<'f>> {
-    // The task with which a stream begins may show the state before the message.
-    let is_task = matches!(event.kind(), EventKind::Task(_));
-    let asks = |state: TaskState| state == TaskState::InputRequired && !is_task;
-    let ends = event.state().is_some_and(|state| state.is_terminal() || asks(state));
-    // Before the client can see that state and answer.
-    let followed = if ends { None } else { Some(followed) };
-    publish(job, event).ok().and(followed)
-}
-
-/// Publishes the events of a stream until it or the local task has ended.
-async fn follow<T: Transport>(
-    mut job: Job,
-    stream: &mut ClientStream<T>,
-    mut followed: RelayedTask<'_>,
-) {
-    let (mut ended, mut pace) = (job.canceled(), EventPace::default());
-    loop {
-        pace.after_event().await;
-        let Ok(event) = ended.race(stream.next()).await else { return };
-        followed = match event {
-            Some(Ok(event)) => match publish_next(&mut job, &event, followed) {
-                Some(followed) => followed,
-                None => return,
-            },
-            Some(Err(error)) => {
-                let text = format!("the stream of the upstream agent failed: {error}");
-                // A task that has ended needs no end.
-                let _ = job.fail(&text);
-                return;
-            }
-            None => return,
+impl RelayedTask<'_> {
+    /// Keeps the ids of the upstream task, which an event names, with the local one.
+    fn keep_ids(&mut self, event: &StreamEvent<'_>) {
+        let (task_id, context_id) = match event.kind() {
+            EventKind::Task(task) => (task.id(), task.context_id()),
+            EventKind::Change { task_id, context_id, .. } => (task_id, context_id),
+            EventKind::Message(_) | EventKind::Gap { .. } => return,
         };
+        self.references.add(self.job.task_id(), task_id);
+        let Some(followed) = &self.followed else { return };
+        let ids = UpstreamIds::new(&followed.all.url, task_id, context_id);
+        // The local task may have ended meanwhile.
+        let _ = self.job.keep(ids.packed());
+    }
+
+    /// Publishes an event; false: the stream is followed no longer, since the task has ended or
+    /// waits for input, and the next message opens another stream. One that waits for a login is
+    /// followed on.
+    fn publish(&mut self, event: &StreamEvent<'_>) -> bool {
+        // The task with which a stream begins may show the state before the message.
+        let is_task = matches!(event.kind(), EventKind::Task(_));
+        let asks = |state: TaskState| state == TaskState::InputRequired && !is_task;
+        if event.state().is_some_and(|state| state.is_terminal() || asks(state)) {
+            // Before the client can see that state and answer.
+            self.followed = None;
+        }
+        self.is_resumed |= matches!(event.kind(), EventKind::Gap { .. });
+        let published = match self.is_resumed && self.has_status(event) {
+            true => Ok(()),
+            false => publish(&mut self.job, &self.references, event),
+        };
+        published.is_ok() && self.followed.is_some()
+    }
+
+    /// Whether a status is the one that the local task has, by its message.
+    fn has_status(&mut self, event: &StreamEvent<'_>) -> bool {
+        let EventKind::Change { change: TaskEvent::Status { state, message, .. }, .. } =
+            event.kind()
+        else {
+            return false;
+        };
+        self.is_resumed = false;
+        let id = |message: Option<Message<'_>>| message.map(|one| one.message_id().raw().to_vec());
+        let mut is_same = false;
+        self.job.read(&mut |local| {
+            let own = local.status();
+            is_same = own.state == state && message.is_some() && id(own.message) == id(message);
+        });
+        is_same
+    }
+
+    /// Publishes the events of a stream until it or the local task has ended.
+    async fn follow<T: Transport>(mut self, stream: &mut ClientStream<T>) {
+        let (mut ended, mut pace) = (self.job.canceled(), EventPace::default());
+        loop {
+            pace.after_event().await;
+            let Ok(event) = ended.race(stream.next()).await else { return };
+            match event {
+                Some(Ok(event)) if self.publish(&event) => {}
+                Some(Ok(_)) | None => return,
+                Some(Err(error)) => {
+                    let text = format!("the stream of the upstream agent failed: {error}");
+                    // A task that has ended needs no end.
+                    let _: Result<(), Closed> = self.job.fail(&text);
+                    return;
+                }
+            }
+        }
     }
 }
 
 /// Cancels the upstream task of a local one, which then ends as that did.
-pub async fn cancel<T: Transport>(client: &Client<T>, cancel: DeferredCancel) {
-    let Some(ids) = UpstreamIds::read(cancel.kept()) else { return cancel.agree() };
+pub async fn cancel<T: Transport>(
+    client: &Client<T>,
+    cancel: DeferredCancel,
+    tasks: &UpstreamTasks,
+) {
+    let Some(ids) = UpstreamIds::read(cancel.kept(), &tasks.url) else { return cancel.agree() };
     let task_id = ids.task_id().to_str().into_owned();
-    match client.cancel_task(&task_id, None).await {
+    match client.within(cancel.request()).cancel_task(&task_id, None).await {
         Ok(answer) if answer.state() == Some(TaskState::Canceled) => cancel.agree(),
         Ok(_) => cancel.refuse("the upstream agent did not cancel the task"),
         Err(error) => cancel.refuse(fault_of(&error).message().to_owned()),

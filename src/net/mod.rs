@@ -7,6 +7,8 @@
 mod accept;
 mod admin;
 mod admin_tasks;
+#[cfg(feature = "gateway")]
+mod adopted_tasks;
 mod async_agent;
 #[cfg(any(feature = "auth", feature = "push"))]
 mod background;

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use super::{
     HttpClient, HttpClientError, HttpClientOptions,
+    adopted_tasks::AdoptedTasks,
     async_agent::{FuturePlace, run_future, start_future},
     turn_queue::TurnQueue,
     worker_clients::WorkerClients,
 };
 use crate::{
-    agent::{Agent, CancelRequest, Deferred, Turn},
+    agent::{Adopted, Agent, CancelRequest, Deferred, Turn},
     client::{Client, ClientBuilder, ClientError},
     fault::Fault,
-    gateway::{self, RelayedTasks},
+    gateway::{self, UpstreamTasks},
     limits::{AGENT_TURNS_QUEUED_MAX, UPSTREAM_CALLS_MAX, UPSTREAM_STREAMS_MAX},
-    permits::Permits,
+    permits::{Permit, Permits},
 };
 
 /// An agent that passes its messages to a remote A2A agent.
@@ -25,6 +26,7 @@ pub struct RemoteAgent {
     upstream: Arc<Upstream>,
     calls: Arc<TurnQueue>,
     streams: Permits,
+    adopted: AdoptedTasks,
 }
 
 /// What one remote agent may take of its gateway.
@@ -55,7 +57,7 @@ struct Upstream {
     builder: ClientBuilder,
     options: HttpClientOptions,
     clients: WorkerClients<Client<HttpClient>>,
-    followed: RelayedTasks,
+    tasks: UpstreamTasks,
 }
 
 impl RemoteAgent {
@@ -70,17 +72,14 @@ impl RemoteAgent {
         options: HttpClientOptions,
     ) -> Result<RemoteAgent, HttpClientError> {
         HttpClient::new(options.clone())?;
-        let upstream = Upstream {
-            url: url.into(),
-            builder,
-            options,
-            clients: WorkerClients::default(),
-            followed: RelayedTasks::default(),
-        };
+        let url = url.into();
+        let tasks = UpstreamTasks::of(&url);
+        let upstream = Upstream { url, builder, options, clients: WorkerClients::default(), tasks };
         let agent = RemoteAgent {
             upstream: Arc::new(upstream),
             calls: TurnQueue::new(1, 0),
             streams: Permits::new(0, 1),
+            adopted: AdoptedTasks::default(),
         };
         Ok(agent.limits(UpstreamLimits::default()))
     }
@@ -119,10 +118,31 @@ impl Agent for RemoteAgent {
             let _stream = stream;
             let Some(call) = queued.permit(deferred.canceled()).await else { return };
             match upstream.client().await {
-                Ok(client) => gateway::relay(&client, deferred, &upstream.followed, call).await,
+                Ok(client) => gateway::relay(&client, deferred, &upstream.tasks, call).await,
                 Err(error) => deferred.refuse(gateway::fault_of(&error)),
             }
         });
+    }
+
+    fn adopt(&self, task: Adopted) {
+        // Without room for another stream the task fails.
+        let Some(stream) = self.streams.permit(0) else { return };
+        let upstream = Arc::clone(&self.upstream);
+        let go_on = move |(task, stream): (Adopted, Permit)| {
+            let upstream = Arc::clone(&upstream);
+            async move {
+                let _stream = stream;
+                match upstream.client().await {
+                    Ok(client) => gateway::adopt(&client, task, &upstream.tasks).await,
+                    Err(error) => {
+                        let text = gateway::fault_of(&error).message().to_owned();
+                        // A task that has ended needs no end.
+                        let _ = task.into_job().fail(&text);
+                    }
+                }
+            }
+        };
+        self.adopted.add((task, stream), go_on);
     }
 
     fn cancel(&self, cancel: CancelRequest<'_>) {
@@ -135,7 +155,7 @@ impl Agent for RemoteAgent {
         let upstream = Arc::clone(&self.upstream);
         run_future(agent, place, async move {
             match upstream.client().await {
-                Ok(client) => gateway::cancel(&client, deferred).await,
+                Ok(client) => gateway::cancel(&client, deferred, &upstream.tasks).await,
                 Err(error) => deferred.refuse(gateway::fault_of(&error).message().to_owned()),
             }
         });

@@ -93,7 +93,7 @@ impl Core {
         if registered.is_removed || !runs() {
             return Ok((incarnation, AgentWord::Agreed(None)));
         }
-        let request = RequestView::of(&cx.caller, &registered.profile, target.metadata);
+        let request = RequestView::of(&cx.caller, &registered.profile, target.metadata, None);
         let open = match self.enter_cancel(key, &request, incarnation)? {
             CancelRole::First(open) => open,
             CancelRole::Joined(link) => return Ok((incarnation, AgentWord::Later(link))),

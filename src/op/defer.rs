@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::{
     agent::{Closed, DeferredHost, Ending, JobHost},
     fault::{Fault, FaultKind},
-    model::{EventBuf, Generation, Message, MessageBuf, SendMode, TaskState},
+    model::{EventBuf, Generation, Message, MessageBuf, RawText, SendMode, TaskState},
     op::{
         Core,
         handover::By,
@@ -19,7 +19,7 @@ use crate::{
     },
     permits::Permit,
     service::{
-        AgentIndex, CallCx, Cursor, Handle, LateAnswer, LateCall, Now, RunningShare,
+        AgentIndex, CallCx, Cursor, Handle, LateAnswer, LateCall, Now, RunningShare, Scope,
         quota::AskedPlace,
     },
     store::{HeldBytes, Refused, ReservedBuf, TaskKey},
@@ -302,6 +302,14 @@ impl DeferredHost for DeferredTurn {
         is_stored.then(|| {
             (self.key.job_handle(self.incarnation), Arc::clone(&self.core) as Arc<dyn JobHost>)
         })
+    }
+
+    fn kept_with(&self, scope: Scope, task_id: RawText<'_>) -> Vec<u8> {
+        self.core.store.kept_with(scope, task_id.raw())
+    }
+
+    fn kept_in_context(&self, scope: Scope, context_id: RawText<'_>) -> Vec<u8> {
+        self.core.store.kept_in_context(scope, context_id.raw())
     }
 }
 

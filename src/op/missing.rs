@@ -62,7 +62,7 @@ impl Core {
             task_id: missing.id,
             context_id: missing.context_id,
             wanted: missing.wanted,
-            request: RequestView::of(caller, &registered.profile, missing.metadata),
+            request: RequestView::of(caller, &registered.profile, missing.metadata, None),
             host: &mut host,
         });
         if let Some(fault) = host.full {

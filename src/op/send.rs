@@ -94,7 +94,7 @@ impl Core {
             state: None,
             task_id: RawText::known(reserved.id()),
             context_id,
-            request: RequestView::of(&cx.caller, &registered.profile, send.metadata),
+            request: request_of(&cx.caller, registered, send),
             now: cx.now,
             entropy: cx.entropy,
             events: cx.events,
@@ -164,7 +164,7 @@ impl Core {
             state: Some(continued.state),
             task_id: send.task_id.unwrap_or_default(),
             context_id: RawText::known(&continued.context_id),
-            request: RequestView::of(&cx.caller, &registered.profile, send.metadata),
+            request: request_of(&cx.caller, registered, send),
             now: cx.now,
             entropy: cx.entropy,
             events: cx.events,
@@ -241,6 +241,16 @@ type SentTo<'c> = (&'c CurrentAgent<'c>, &'c RegisteredAgent, Option<&'c Checked
 
 /// Where a send is answered, and what notes what came of it, if it is the first of equal ones.
 type AnswerTo<'f, 'a, 'c> = (&'f mut Answer<'a>, &'f mut Option<FirstSend<'c>>);
+
+/// What an agent sees of the request of a send.
+#[inline(always)] // It is long to copy.
+fn request_of<'a>(
+    caller: &Caller<'a>,
+    registered: &'a RegisteredAgent,
+    send: &Send<'a>,
+) -> RequestView<'a> {
+    RequestView::of(caller, &registered.profile, send.metadata, send.accepted_output_modes)
+}
 
 /// Notes where the turn of the first of equal sends began; `end`: the last event, if it is over.
 #[inline(always)] // Most sends are not asked for that.

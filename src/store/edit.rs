@@ -16,7 +16,7 @@ use super::{
     id::{SlotAt, group_of},
     running::CountedFor,
     shard::Shard,
-    slab::{Slot, StoredTask},
+    slab::{Slot, StoredTask, kept_bytes},
     waiters::Wakes,
 };
 use crate::{
@@ -69,7 +69,7 @@ impl<'e> Edit<'e> {
         let slot = shard.slab.slot(index)?;
         let task = slot.task.get()?;
         let (seq, held, has_place) =
-            (task.seq(), task.heap_bytes() + slot.kept().len(), runs(task));
+            (task.seq(), task.heap_bytes() + slot.kept_bytes(), runs(task));
         Some(Edit {
             store,
             group: store.group(at),
@@ -186,7 +186,7 @@ impl<'e> Edit<'e> {
         self.shard.slab[self.index].turns > 0
     }
 
-    /// The bytes that its agent keeps with it, until it ends.
+    /// The bytes that its agent keeps with it, until it is evicted.
     pub fn kept(&self) -> &[u8] {
         self.shard.slab[self.index].kept()
     }
@@ -201,7 +201,8 @@ impl<'e> Edit<'e> {
             return Err(Refused::Terminal);
         }
         // What was kept before is counted already, and goes.
-        self.take_bytes(bytes.len(), bytes.len().saturating_sub(self.kept().len()))?;
+        let (before, held) = (self.slot().kept_bytes(), kept_bytes(bytes));
+        self.take_bytes(held, held.saturating_sub(before))?;
         let (door, slot_at) = (&self.store.door, self.slot_at());
         let kept = door.enter(slot_at, &mut self.shard.slab, Change::Keep(bytes));
         kept.map(drop).map_err(|_| Refused::Terminal)
@@ -331,7 +332,7 @@ impl<'e> Edit<'e> {
     fn take_place(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
         let (running, group) = (&self.store.spaces.running, group_of(self.at));
         let slot = &mut self.shard.slab[self.index];
-        let held = slot.task.get().map_or(0, Task::heap_bytes) + slot.kept().len();
+        let held = slot.task.get().map_or(0, Task::heap_bytes) + slot.kept_bytes();
         match (slot.scope.owner, by) {
             (OwnerIndex(0), _) => {
                 let place = slot.waiters.as_mut().and_then(|waiters| waiters.running.as_mut());
@@ -504,7 +505,7 @@ impl Edit<'_> {
         let slot = &self.shard.slab[self.index];
         let Some(counted_for) = slot.counted_for() else { return };
         let task = slot.task.get().filter(|task| runs(task));
-        let held = task.map_or(0, |task| task.heap_bytes() + slot.kept().len());
+        let held = task.map_or(0, |task| task.heap_bytes() + slot.kept_bytes());
         debug_assert!(held <= self.share_charged, "a task that runs holds what was taken");
         let unused = self.share_charged.saturating_sub(held);
         if unused > 0 {
@@ -528,9 +529,7 @@ impl Edit<'_> {
         let Some(task) = slot.task.get() else { return };
         let is_news = task.seq() != self.seq && (slot.waiters.is_some() || slot.watch.is_some());
         let is_over = task.state().is_terminal();
-        // What is kept goes below with those who waited.
-        let kept = if is_over { 0 } else { slot.kept().len() };
-        let held = task.heap_bytes() + kept;
+        let held = task.heap_bytes() + slot.kept_bytes();
         self.store.budget.bytes.settle(&self.group.bytes, self.charged, held);
         if let Some(charge) = self.shard.charged.charge(slot.charge) {
             self.group.charges.settle_bytes(charge, self.held, held);
@@ -538,8 +537,8 @@ impl Edit<'_> {
         match (is_news, is_over) {
             (false, _) => {}
             (true, false) => self.shard.wake(self.index, self.wakes),
-            // Nothing more will happen that anybody could wait for.
-            (true, true) => self.shard.forget(self.index, self.wakes),
+            // Nothing more will happen to wait for.
+            (true, true) => self.shard.end_waits(self.index, self.wakes),
         }
     }
 }

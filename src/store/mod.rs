@@ -22,6 +22,7 @@ mod group;
 mod held;
 mod id;
 mod idle;
+mod kept;
 mod names;
 mod order;
 mod page;

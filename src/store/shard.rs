@@ -336,13 +336,14 @@ impl Shard {
         }
         let scope_bytes = self.scopes.leave(scope);
         self.leave(index);
-        self.forget(index, wakes);
+        self.end_waits(index, wakes);
+        let kept_bytes = self.slab[index].kept_bytes();
         let watch = self.slab[index].watch.take();
         let task = door.evict(slot_at, &mut self.slab);
         let is_chosen = self.slab[index].is_chosen;
         let slots = self.slab.release(index);
         self.survivors.left(&mut self.slab, stamp);
-        let task_bytes = task.as_ref().map_or(0, Task::heap_bytes);
+        let task_bytes = task.as_ref().map_or(0, Task::heap_bytes) + kept_bytes;
         let of_owner = if scope.owner == OwnerIndex(0) { 0 } else { scope_bytes };
         self.charged.leave(charge, task_bytes + of_owner, charges);
         let chosen = task.as_ref().filter(|_| is_chosen).map(|task| (scope, task.id().into()));
@@ -363,14 +364,18 @@ impl Shard {
         slot.wake_watch(wakes);
     }
 
-    /// Wakes and removes the waiters of a task that has ended, or is evicted. Its watch stays until
-    /// it is evicted.
-    pub fn forget(&mut self, index: u32, wakes: &mut Wakes) {
+    /// Wakes and removes the waiters of a task that has ended, or is evicted. Its watch, and the
+    /// bytes that its agent keeps with it, stay until it is evicted.
+    pub fn end_waits(&mut self, index: u32, wakes: &mut Wakes) {
         let slot = &mut self.slab[index];
         slot.wake_watch(wakes);
-        if let Some(waiters) = slot.waiters.take() {
+        if let Some(mut waiters) = slot.waiters.take() {
             waiters.wake(wakes);
             self.waiting -= waiters.len();
+            if !waiters.kept.is_empty() {
+                waiters.end();
+                slot.waiters = Some(waiters);
+            }
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) struct Slot {
     pub is_only_task: bool,
     /// True: a client chose the id, and a map knows it.
     pub is_chosen: bool,
-    /// Who waits for the task, and what its agent keeps with it.
+    /// The wakers of the task, and the bytes that its agent keeps with it.
     pub waiters: Option<Box<Waiters>>,
     /// Who watches the task until it leaves.
     pub watch: Option<Arc<TaskWatch>>,
@@ -72,9 +72,15 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// What its agent keeps with the task.
+    /// The bytes that its agent keeps with the task.
     pub fn kept(&self) -> &[u8] {
         self.waiters.as_ref().map_or(&[], |waiters| &waiters.kept)
+    }
+
+    /// Memory that they take.
+    #[inline]
+    pub fn kept_bytes(&self) -> usize {
+        self.waiters.as_ref().map_or(0, |waiters| kept_bytes(&waiters.kept))
     }
 
     /// Whether a watcher needs the task.
@@ -122,6 +128,13 @@ impl Slot {
             listed: None,
         }
     }
+}
+
+/// Memory that bytes take which an agent keeps with a task: they are alone in their block when the
+/// task has ended.
+pub(super) fn kept_bytes(kept: &[u8]) -> usize {
+    // Two blocks of an allocator, with its own 16 bytes each.
+    if kept.is_empty() { 0 } else { kept.len() + size_of::<Waiters>() + 32 }
 }
 
 /// A task under its shard's lock, and what of its records is shown with it.

@@ -2,6 +2,7 @@
 
 mod displace;
 mod fair;
+mod kept;
 mod pages;
 mod room;
 mod shares;

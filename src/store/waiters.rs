@@ -23,7 +23,7 @@ pub(super) struct Waiters {
     wakers: SmallVec<[Arc<SharedWaker>; 2]>,
     /// Wakers that were awaited at the last look.
     awaited: usize,
-    /// What its agent keeps with the task: it is needed until the task ends, as the wakers are.
+    /// The bytes that its agent keeps with the task, until it is evicted.
     pub kept: Box<[u8]>,
     /// A place among the running tasks of a caller that owns none: it is given back when the task
     /// ends, or the room for it is.
@@ -44,6 +44,11 @@ impl Waiters {
             self.awaited = self.wakers.len();
         }
         self.wakers.push(waker);
+    }
+
+    /// The task has ended: only what its agent keeps with it is needed on.
+    pub fn end(&mut self) {
+        (self.wakers, self.awaited, self.running) = (SmallVec::new(), 0, None);
     }
 
     /// Moves the armed wakers to `wakes`.

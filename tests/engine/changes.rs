@@ -463,7 +463,7 @@ fn a_task_goes_on_with_the_program_that_adopts_it_and_with_no_other() {
     new.artifact(&artifact("new")).unwrap();
     new.status(TaskState::Completed, Some(&MessageBuf::agent(&PartsBuf::new().text("done"))))
         .unwrap();
-    assert_eq!(new.kept(), b"");
+    assert_eq!(new.kept(), b"step 2");
     let task = task(&mut lab, &id);
     assert_eq!(task["artifacts"].as_array().unwrap().len(), 2);
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");

@@ -57,6 +57,8 @@ mod tls;
 mod traces;
 #[cfg(feature = "gateway")]
 mod upstream_faults;
+#[cfg(feature = "gateway")]
+mod upstream_tasks;
 #[cfg(feature = "push")]
 mod webhooks;
 mod websocket;

@@ -2,8 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-    sync::{Arc, OnceLock, mpsc::channel},
+    sync::mpsc::channel,
     time::Duration,
 };
 
@@ -12,38 +11,8 @@ use serde_json::{Value, json};
 use crate::support::{
     ask::{V1, post, rpc, say, text_of},
     binary::{Binary, Tcp},
-    by_hand::{Asked, ByHand, answer},
+    by_hand::{Asked, ByHand, STREAM, answer, event, remote},
 };
-
-/// A remote agent with a card, which answers calls with `respond`.
-fn remote(respond: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> ByHand {
-    let own: Arc<OnceLock<SocketAddr>> = Arc::default();
-    let addr = Arc::clone(&own);
-    let remote = ByHand::new(move |asked, stream| {
-        if !asked.head.starts_with("GET /.well-known/") {
-            return respond(asked, stream);
-        }
-        let url = format!("http://{}/", addr.wait());
-        let interface = json!({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"});
-        let card = json!({
-            "name": "remote", "description": "It misbehaves.", "version": "1",
-            "supportedInterfaces": [interface], "capabilities": {"streaming": true},
-            "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"], "skills": [],
-        });
-        let _ =
-            stream.write_all(answer("200 OK", "application/json", &card.to_string()).as_bytes());
-    });
-    own.set(remote.addr).unwrap();
-    remote
-}
-
-const STREAM: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
-
-/// An event of a stream that answers a request.
-fn event(asked: &Asked, result: &Value) -> String {
-    let event = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result});
-    format!("data: {event}\n\n")
-}
 
 fn task(state: &str) -> Value {
     json!({"id": "up-1", "contextId": "c-1", "status": {"state": format!("TASK_STATE_{state}")}})

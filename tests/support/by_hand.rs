@@ -1,14 +1,17 @@
 //! An HTTP server that a test writes by hand.
 
 use std::{
-    io::Read,
+    io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc, OnceLock,
+        mpsc::{Receiver, Sender, channel},
+    },
     thread,
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What was asked.
 #[derive(Clone)]
@@ -93,4 +96,35 @@ pub fn answer(status: &str, media_type: &str, body: &str) -> String {
         "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: {media_type}\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     )
+}
+
+/// A remote agent with a card, which answers calls with `respond`.
+pub fn remote(respond: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> ByHand {
+    let own: Arc<OnceLock<SocketAddr>> = Arc::default();
+    let addr = Arc::clone(&own);
+    let remote = ByHand::new(move |asked, stream| {
+        if !asked.head.starts_with("GET /.well-known/") {
+            return respond(asked, stream);
+        }
+        let url = format!("http://{}/", addr.wait());
+        let interface = json!({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"});
+        let card = json!({
+            "name": "remote", "description": "It misbehaves.", "version": "1",
+            "supportedInterfaces": [interface], "capabilities": {"streaming": true},
+            "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"], "skills": [],
+        });
+        let _ =
+            stream.write_all(answer("200 OK", "application/json", &card.to_string()).as_bytes());
+    });
+    own.set(remote.addr).unwrap();
+    remote
+}
+
+/// The head of a stream, which ends with its connection.
+pub const STREAM: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+
+/// An event of a stream that answers a request.
+pub fn event(asked: &Asked, result: &Value) -> String {
+    let event = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result});
+    format!("data: {event}\n\n")
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     binding::interfaces::Binding,
     fault::FaultKind,
-    model::{Get, Op, OutgoingCall, RawText, Target, Text, uuid},
+    model::{Get, Op, OutgoingCall, RawText, Target, TaskView, Text, uuid},
 };
 
 use super::{
@@ -16,10 +16,10 @@ use super::{
         exchange::{Attempts, Written, explained, head_of, within},
         grpc::{self, GrpcStream},
         outgoing_terms::OutgoingTerms,
-        scratch::CallBuffers,
-        seen::Seen,
+        scratch::{CallBuffers, LentBuffers},
+        seen::{SaidOfTask, Seen},
     },
-    Caught, ClientStream, FollowedTask,
+    Caught, ClientStream, FollowedTask, TakingUp,
     source::{EventOrigin, EventSource},
 };
 
@@ -33,7 +33,7 @@ impl<T: Transport> Client<T> {
         self.check_streaming()?;
         self.inner.check_push(request.has_push())?;
         let id = uuid(self.inner.transport.random());
-        let terms = request.terms().or(self.terms);
+        let terms = request.terms().or(&self.terms);
         self.open(terms, OpeningCall::Send { request: request.clone(), id }, b"").await
     }
 
@@ -49,7 +49,7 @@ impl<T: Transport> Client<T> {
         }
         self.inner.check_push(request.has_push())?;
         let request = request.clone().return_immediately();
-        let (terms, id) = (request.terms().or(self.terms), uuid(self.inner.transport.random()));
+        let (terms, id) = (request.terms().or(&self.terms), uuid(self.inner.transport.random()));
         self.open(terms, OpeningCall::SendAndPoll { request, id }, b"").await
     }
 
@@ -66,7 +66,31 @@ impl<T: Transport> Client<T> {
         self.check_streaming()?;
         let mut id = Vec::new();
         Text::from(task_id).push_raw(&mut id);
-        self.open(self.terms, OpeningCall::Subscribe { after }, &id).await
+        self.open(self.terms.clone(), OpeningCall::Subscribe { after }, &id).await
+    }
+
+    /// Goes on following a task of which `known` is known, whether or not the agent streams: what
+    /// the server's task has beyond that comes first, as after a break. Nothing is requested before
+    /// [`ClientStream::next`].
+    pub fn follow_task(&self, task_id: RawText<'_>, known: TaskView<'_>) -> ClientStream<T> {
+        let mut scratch = self.inner.stash.lend();
+        scratch.terms.clone_from(&self.terms);
+        let streams = self.check_streaming().is_ok();
+        let op = if streams { Op::Subscribe } else { Op::Send };
+        let written = Written { op, rpc_id: 0, after: None };
+        let mut stream = ClientStream {
+            task: FollowedTask { id: task_id.raw().to_vec(), ..FollowedTask::default() },
+            ..ClientStream::closed(self, scratch, written)
+        };
+        stream.seen.note(SaidOfTask::Task(known), None);
+        match streams {
+            true => stream.taking_up = Some(TakingUp::new(None)),
+            false => {
+                stream.source = EventOrigin::Polling;
+                stream.pause_due_ms = Some(stream.opened_ms);
+            }
+        }
+        stream
     }
 
     fn check_streaming(&self) -> Result<(), ClientError> {
@@ -89,29 +113,16 @@ impl<T: Transport> Client<T> {
             OpeningCall::Subscribe { .. } => Op::Subscribe,
         };
         let mut scratch = inner.stash.lend();
-        // It stays there for all calls of the stream.
-        scratch.terms = terms;
         let attempts = inner.attempts(&terms);
+        // They stay there for all calls of the stream.
+        scratch.terms = terms;
         let opening =
             OpeningStream { call, attempts, has_changed_version: false, next_ms: Some(0) };
-        let artifacts_max = inner.built.limits.artifacts_max;
+        let written = Written { op, rpc_id: 0, after: None };
         let mut stream = ClientStream {
-            client: self.clone(),
-            endpoint: inner.endpoint(),
-            written: Written { op, rpc_id: 0, after: None },
-            scratch,
-            source: EventOrigin::Nowhere,
-            seen: Seen::new(inner.transport.random(), artifacts_max),
             task: FollowedTask { id: id.to_vec(), ..FollowedTask::default() },
-            caught: Caught::default(),
             opening: Some(Box::new(opening)),
-            put_back: None,
-            attempts: 0,
-            opened_ms: inner.transport.mono_ms(),
-            taking_up: None,
-            pause_due_ms: None,
-            is_over: false,
-            is_final: false,
+            ..ClientStream::closed(self, scratch, written)
         };
         stream.open().await?;
         stream.name_task();
@@ -140,6 +151,30 @@ enum OpeningCall {
 }
 
 impl<T: Transport> ClientStream<T> {
+    /// A stream of which nothing is open, and nothing to be opened.
+    fn closed(client: &Client<T>, scratch: LentBuffers, written: Written) -> ClientStream<T> {
+        let inner = &client.inner;
+        ClientStream {
+            client: client.clone(),
+            endpoint: inner.endpoint(),
+            written,
+            scratch,
+            source: EventOrigin::Nowhere,
+            seen: Seen::new(inner.transport.random(), inner.built.limits.artifacts_max),
+            task: FollowedTask::default(),
+            caught: Caught::default(),
+            opening: None,
+            put_back: None,
+            attempts: 0,
+            opened_ms: inner.transport.mono_ms(),
+            taking_up: None,
+            pause_due_ms: None,
+            is_over: false,
+            is_final: false,
+            goes_through_logins: false,
+        }
+    }
+
     pub(super) fn is_to_be_opened(&self) -> bool {
         self.opening.as_ref().is_some_and(|opening| opening.next_ms.is_some())
     }

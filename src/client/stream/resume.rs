@@ -38,6 +38,13 @@ pub(super) struct TakingUp {
     has_new_token: bool,
 }
 
+impl TakingUp {
+    /// Of a stream that broke for this reason, or ended too early.
+    pub fn new(cause: Option<ClientError>) -> TakingUp {
+        TakingUp { last: cause, due_ms: None, is_open: false, has_new_token: false }
+    }
+}
+
 /// What came of one attempt.
 pub(super) enum Taken {
     /// The stream goes on, or what was missed is there.
@@ -65,8 +72,7 @@ impl<T: Transport> ClientStream<T> {
             self.source = EventOrigin::Polling;
             return Ok(());
         }
-        let (last, due_ms) = (cause, None);
-        self.taking_up = Some(TakingUp { last, due_ms, is_open: false, has_new_token: false });
+        self.taking_up = Some(TakingUp::new(cause));
         Ok(())
     }
 

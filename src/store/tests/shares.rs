@@ -5,6 +5,7 @@ use crate::service::{
     RunningShare,
     quota::{CallerAccount, RunningPlace},
 };
+use crate::store::slab::kept_bytes;
 
 const OWNER: OwnerIndex = OwnerIndex(3);
 
@@ -142,7 +143,7 @@ fn counted(store: &Store, key: TaskKey) -> usize {
 fn held(store: &Store, key: TaskKey) -> usize {
     let held = |edit: &mut Edit<'_>| match edit.task().state().is_terminal() {
         true => 0,
-        false => edit.task().heap_bytes() + edit.kept().len(),
+        false => edit.task().heap_bytes() + kept_bytes(edit.kept()),
     };
     store.update(key, NOW, held).unwrap_or(0)
 }
@@ -158,8 +159,8 @@ fn who_has_no_bytes_left_begins_no_task_and_may_end_those_that_run() {
     let third = |length| begin(&store, of_owner(3, Some(&share)), length);
     assert_eq!(third(6_000), Err(Refused::ShareBytesTaken(16)));
     assert_eq!(store.spaces.running.count(OWNER), 2);
-    let left = 16 * 1024 - held_by() as usize;
-    store.update(first, NOW, |edit| edit.keep(&vec![0; left])).unwrap().unwrap();
+    let left = 16 * 1024 - held_by() as usize - kept_bytes(&[0]);
+    store.update(first, NOW, |edit| edit.keep(&vec![0; left + 1])).unwrap().unwrap();
     assert_eq!(store.spaces.running.count_bytes(OWNER), 16 * 1024);
     assert_eq!(store.reserve(of_owner(3, Some(&share)), NOW).err(), third(0).err());
     assert_eq!(third(0), Err(Refused::ShareBytesTaken(16)));

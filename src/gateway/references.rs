@@ -1,0 +1,59 @@
+//! The tasks that messages refer to, by the ids of both sides.
+
+use crate::{
+    agent::Deferred,
+    fault::{Fault, FaultKind},
+    model::RawText,
+};
+
+use super::ids::UpstreamIds;
+
+/// Tasks that one message refers to (`references_max`), and the task that it belongs to.
+#[derive(Default)]
+pub struct TaskReferences(Vec<TaskReference>);
+
+struct TaskReference {
+    local: Box<[u8]>,
+    upstream: Box<[u8]>,
+}
+
+impl TaskReferences {
+    /// The tasks that the message of a turn refers to (A2A 1.0 §4.1.4, `referenceTaskIds`).
+    ///
+    /// # Errors
+    /// `TaskNotFound`: one of them is not stored, belongs to another owner, or is unknown to this
+    /// upstream agent.
+    pub fn of(turn: &Deferred, upstream: &str) -> Result<TaskReferences, Fault> {
+        let mut references = TaskReferences::default();
+        for id in turn.message().reference_task_ids() {
+            if references.upstream_of(id).is_some() {
+                continue;
+            }
+            let ids = UpstreamIds::read(turn.kept_with(id), upstream).ok_or_else(|| {
+                let id = id.to_str();
+                let text = format!("referenceTaskIds: the upstream agent has no task {id:?}");
+                Fault::because(FaultKind::TaskNotFound, text)
+            })?;
+            references.add(id, ids.task_id());
+        }
+        Ok(references)
+    }
+
+    /// Adds a task.
+    pub fn add(&mut self, local: RawText<'_>, upstream: RawText<'_>) {
+        let (local, upstream) = (local.raw().into(), upstream.raw().into());
+        self.0.push(TaskReference { local, upstream });
+    }
+
+    /// The upstream agent's id of a task.
+    pub fn upstream_of(&self, id: RawText<'_>) -> Option<RawText<'_>> {
+        let found = self.0.iter().find(|task| &*task.local == id.raw());
+        found.map(|task| RawText::known(&task.upstream))
+    }
+
+    /// The local id of a task of the upstream agent.
+    pub fn local_of(&self, id: RawText<'_>) -> Option<RawText<'_>> {
+        let found = self.0.iter().find(|task| &*task.upstream == id.raw());
+        found.map(|task| RawText::known(&task.local))
+    }
+}

@@ -1,0 +1,31 @@
+//! The bytes that agents keep with their tasks, found by the ids that clients use.
+
+use super::{Store, id::SlotAt};
+use crate::service::Scope;
+
+/// Tasks of a context that are looked at, newest first.
+const CONTEXT_TASKS_MAX: usize = 32;
+
+impl Store {
+    /// The bytes kept with a task of a scope; empty: there are none, or no such task.
+    pub fn kept_with(&self, scope: Scope, id: &[u8]) -> Vec<u8> {
+        let Some(key) = self.find(scope, id) else { return Vec::new() };
+        let Some(shard) = self.lock_key(key) else { return Vec::new() };
+        let SlotAt { index, .. } = self.sharding.split(key.place);
+        shard.slab.slot(index).map_or_else(Vec::new, |slot| slot.kept().to_vec())
+    }
+
+    /// The bytes kept with the newest task of a context that has any, of its newest
+    /// [`CONTEXT_TASKS_MAX`] tasks.
+    pub fn kept_in_context(&self, scope: Scope, context_id: &[u8]) -> Vec<u8> {
+        let (at, context) = self.context(scope, context_id);
+        let shard = self.lock(at);
+        let slots = shard.context(context, context_id).filter_map(|index| shard.slab.slot(index));
+        let is_in = |id: &[u8]| id == context_id;
+        let mut kept = slots.take(CONTEXT_TASKS_MAX).filter(|slot| {
+            let is_own = slot.task.get().is_some_and(|task| is_in(task.context_id()));
+            is_own && slot.scope == scope && !slot.kept().is_empty()
+        });
+        kept.next().map_or_else(Vec::new, |slot| slot.kept().to_vec())
+    }
+}

@@ -1,0 +1,52 @@
+//! The bytes that agents keep with their tasks.
+
+use super::*;
+use crate::store::slab::kept_bytes;
+
+fn in_context(store: &Store, bits: u128, scope: Scope, now: Now) -> TaskKey {
+    let new = NewTask { scope, context_id: Some(b"c"), ..new(bits) };
+    let reserved = store.reserve(new, now).unwrap();
+    let (key, said, none) = (reserved.key(), said(1), EventBuf::default());
+    store.commit_new(&reserved, Generation::V1, said.view(), &none, now, |_| key).unwrap()
+}
+
+fn keep(store: &Store, key: TaskKey, bytes: &[u8]) {
+    store.update(key, NOW, |edit| edit.keep(bytes)).unwrap().unwrap();
+}
+
+#[test]
+fn kept_bytes_stay_until_the_task_is_evicted() {
+    let limits = Limits { task_ttl_ms: 10, ..Limits::default() };
+    let store = Store::new(&limits, 7);
+    let key = make(&store, 1, TaskState::Working, NOW).unwrap();
+    let id = store.read(key, |task| task.id().to_vec()).unwrap();
+    keep(&store, key, b"mine");
+    let held = |key| store.read(key, |task| task.heap_bytes() as u64).unwrap();
+    assert_eq!(store.stats().bytes, held(key) + kept_bytes(b"mine") as u64);
+    apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
+    assert_eq!(store.kept_with(AGENT, &id), b"mine");
+    assert_eq!(store.stats().bytes, held(key) + kept_bytes(b"mine") as u64);
+    let other = Scope { owner: OwnerIndex(9), ..AGENT };
+    assert_eq!(store.kept_with(other, &id), b"");
+    let later = Now { mono_ms: NOW.mono_ms + 11, ..NOW };
+    while store.sweep(later) {}
+    assert_eq!((store.kept_with(AGENT, &id), store.stats().bytes), (Vec::new(), 0));
+}
+
+#[test]
+fn a_context_has_the_kept_bytes_of_its_newest_task_that_has_any() {
+    let store = Store::new(&Limits::default(), 7);
+    let other = Scope { owner: OwnerIndex(9), ..AGENT };
+    assert_eq!(store.kept_in_context(AGENT, b"c"), b"");
+    let keys: Vec<TaskKey> = (1..5).map(|bits| in_context(&store, bits, AGENT, NOW)).collect();
+    let of_other = in_context(&store, 9, other, NOW);
+    keep(&store, of_other, b"of another");
+    assert_eq!(store.kept_in_context(AGENT, b"c"), b"");
+    keep(&store, keys[1], b"old");
+    keep(&store, keys[2], b"new");
+    assert_eq!(store.kept_in_context(AGENT, b"c"), b"new");
+    apply(&store, keys[2], &status(TaskState::Completed)).unwrap().unwrap();
+    assert_eq!(store.kept_in_context(AGENT, b"c"), b"new");
+    assert_eq!(store.kept_in_context(other, b"c"), b"of another");
+    assert_eq!(store.kept_in_context(AGENT, b"d"), b"");
+}

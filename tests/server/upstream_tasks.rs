@@ -1,0 +1,286 @@
+//! Tasks of a remote agent and what messages refer to them by: its ids never show, and ours go to it
+//! as its own. A task is followed beyond a reload and a login.
+
+use std::{
+    fs,
+    io::Write,
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    ask::{V1, post, rpc, say},
+    binary::{Binary, Tcp},
+    by_hand::{Asked, ByHand, STREAM, answer, event, remote},
+};
+
+fn status(id: &str, state: &str) -> Value {
+    json!({"state": format!("TASK_STATE_{state}"), "message": {
+        "messageId": format!("m-{state}"), "role": "ROLE_AGENT", "taskId": id,
+        "referenceTaskIds": [id, "up-1", "of-others"], "parts": [{"text": state}],
+    }})
+}
+
+fn task(id: &str, state: &str) -> Value {
+    json!({"id": id, "contextId": "up-context", "status": status(id, state)})
+}
+
+/// Answers each message with a completed task of its own; all in one context.
+fn completes() -> ByHand {
+    let count = AtomicUsize::new(0);
+    remote(move |asked, stream| {
+        let id = format!("up-{}", count.fetch_add(1, SeqCst) + 1);
+        let whole = event(asked, &json!({"task": task(&id, "COMPLETED")}));
+        let _ = stream.write_all(format!("{STREAM}{whole}").as_bytes());
+    })
+}
+
+fn call(server: &Binary, fields: &[(&str, &str)], method: &str, params: &Value) -> Tcp {
+    let mut line = server.connect();
+    line.write(&post("/", &[&[("A2A-Version", "1.0")], fields].concat(), &rpc(method, params)));
+    line
+}
+
+fn send(server: &Binary, fields: &[(&str, &str)], params: &Value) -> Value {
+    call(server, fields, V1.send(), params).reply().json()
+}
+
+/// The next message that the agent got, and the head that it came with.
+fn got(remote: &ByHand) -> (Value, String) {
+    loop {
+        let Asked { head, body } = remote.request();
+        if body["method"] == "SendStreamingMessage" {
+            return (body["params"].clone(), head);
+        }
+    }
+}
+
+fn said(text: &str, more: Value) -> Value {
+    let mut params = V1.params(say(text));
+    let members = more.as_object().unwrap().clone();
+    params["message"].as_object_mut().unwrap().extend(members);
+    params
+}
+
+#[test]
+fn ids_of_other_tasks_are_translated() {
+    let remote = completes();
+    let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
+    let first = send(&server, &[], &said("one", json!({})))["result"]["task"].clone();
+    got(&remote);
+    let text = first.to_string();
+    assert!(!text.contains("up-1") && !text.contains("up-context"), "{text}");
+    let (id, context) = (&first["id"], &first["contextId"]);
+    assert_eq!(first["status"]["message"]["referenceTaskIds"], json!([id, id]), "{text}");
+    let again = said("two", json!({"contextId": context, "referenceTaskIds": [id, id]}));
+    let second = send(&server, &[], &again)["result"]["task"].clone();
+    assert_eq!(&second["contextId"], context);
+    let expected = json!([second["id"], id]);
+    assert_eq!(second["status"]["message"]["referenceTaskIds"], expected, "{second}");
+    let message = got(&remote).0["message"].clone();
+    assert_eq!(message["contextId"], "up-context", "{message}");
+    assert_eq!(message["referenceTaskIds"], json!(["up-1", "up-1"]), "{message}");
+}
+
+#[test]
+fn what_cannot_be_translated_is_refused() {
+    let remote = completes();
+    let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
+    let refused = send(&server, &[], &said("one", json!({"referenceTaskIds": ["none"]})));
+    assert_eq!(refused["error"]["code"], -32001, "{refused}");
+    let why = refused.to_string().replace('\\', "");
+    assert!(why.contains("has no task \"none\""), "{refused}");
+    // Nothing was sent.
+    send(&server, &[], &said("two", json!({})));
+    assert_eq!(got(&remote).0["message"]["parts"][0]["text"], "two");
+}
+
+#[test]
+fn output_modes_and_extensions_are_passed_on() {
+    let remote = completes();
+    let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
+    let mut params = said("one", json!({}));
+    params["configuration"] = json!({"acceptedOutputModes": ["image/png", "a\"b"]});
+    let uris = "urn:x, urn:peregrine:long-poll:1,urn:y";
+    send(&server, &[("A2A-Extensions", uris)], &params);
+    let (params, head) = got(&remote);
+    let modes = &params["configuration"]["acceptedOutputModes"];
+    assert_eq!(modes, &json!(["image/png", "a\"b"]), "{params}");
+    let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with("a2a-extensions"));
+    assert_eq!(line, Some("A2A-Extensions: urn:x, urn:y"), "{head}");
+    send(&server, &[], &said("two", json!({})));
+    let (params, head) = got(&remote);
+    assert!(!head.to_ascii_lowercase().contains("extensions"), "{head}");
+    assert!(params["configuration"]["acceptedOutputModes"].is_null(), "{params}");
+}
+
+#[test]
+fn a_stream_begins_before_a_slow_agent_answers() {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let remote = remote(move |asked, stream| {
+        let text = asked.body["params"]["message"]["parts"][0]["text"].as_str().unwrap();
+        if text != "at once" {
+            let _ = released.lock().unwrap().recv();
+        }
+        let whole = match text {
+            "task" => event(asked, &json!({"task": task("up-1", "COMPLETED")})),
+            "message" => event(asked, &json!({"message": status("up-1", "x")["message"]})),
+            _ => {
+                let error = json!({"code": -32005, "message": "not this type"});
+                let body = json!({"jsonrpc": "2.0", "id": asked.body["id"], "error": error});
+                let whole = answer("200 OK", "application/json", &body.to_string());
+                return drop(stream.write_all(whole.as_bytes()));
+            }
+        };
+        let _ = stream.write_all(format!("{STREAM}{whole}").as_bytes());
+    });
+    let agent = format!("a2a:http://{}", remote.addr);
+    let server = Binary::start(&["--agent", &agent, "--limit", "stream_head_ms=100"]);
+    for (text, expected) in
+        [("task", "TASK_STATE_COMPLETED"), ("message", "\"message\""), ("refused", "event: error")]
+    {
+        let mut stream = call(&server, &[], V1.stream(), &V1.params(say(text)));
+        stream.read_until(": keep-alive");
+        release.send(()).unwrap();
+        let reply = stream.reply();
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        assert!(reply.text().contains(expected), "{text}: {}", reply.text());
+        if text == "refused" {
+            assert!(reply.text().contains("-32005"), "{}", reply.text());
+        }
+    }
+    // One that is refused at once is answered without a stream.
+    let refused = call(&server, &[], V1.stream(), &V1.params(say("at once"))).reply();
+    assert_eq!(refused.json()["error"]["code"], -32005, "{}", refused.text());
+}
+
+/// A file that goes with its test.
+struct ConfigFile(PathBuf);
+
+impl ConfigFile {
+    fn new(test: &str, text: &str) -> ConfigFile {
+        let file = std::env::temp_dir().join(format!("peregrine-{test}-{}", std::process::id()));
+        fs::write(&file, text).unwrap();
+        ConfigFile(file)
+    }
+
+    fn start(&self) -> Binary {
+        Binary::start(&["--config", self.0.to_str().expect("a path")])
+    }
+}
+
+impl Drop for ConfigFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn relayed_tasks_of_another_caller_are_not_found() {
+    let remote = completes();
+    let agent = format!("[agents.remote.upstream]\nurl = \"http://{}\"\n", remote.addr);
+    let keys = ["alice", "bob"].map(|name| {
+        format!("[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-of-{name}-0123456789\"\n")
+    });
+    let file = ConfigFile::new("owners", &format!("{agent}{}", keys.concat()));
+    let server = file.start();
+    let [alice, bob] =
+        ["key-of-alice-0123456789", "key-of-bob-0123456789"].map(|key| [("x-api-key", key)]);
+    let task = send(&server, &alice, &said("one", json!({})))["result"]["task"].clone();
+    got(&remote);
+    let (id, context) = (&task["id"], &task["contextId"]);
+    let get = |by: &[(&str, &str)], id: &Value| {
+        call(&server, by, V1.get(), &json!({"id": id})).reply().json()
+    };
+    assert_eq!(get(&alice, id)["result"]["id"], *id);
+    for id in [id, &json!("up-1")] {
+        assert_eq!(get(&bob, id)["error"]["code"], -32001);
+    }
+    let refused = send(&server, &bob, &said("two", json!({"referenceTaskIds": [id]})));
+    assert_eq!(refused["error"]["code"], -32001, "{refused}");
+    // Her context is another one than his of the same name.
+    send(&server, &bob, &said("two", json!({"contextId": context})));
+    assert_eq!(got(&remote).0["message"]["contextId"], *context);
+    send(&server, &alice, &said("three", json!({"contextId": context})));
+    assert_eq!(got(&remote).0["message"]["contextId"], "up-context");
+}
+
+fn artifact(texts: &[&str]) -> Value {
+    let parts: Vec<Value> = texts.iter().map(|text| json!({"text": text})).collect();
+    json!({"artifactId": "a", "parts": parts})
+}
+
+#[test]
+fn a_task_goes_on_after_its_agent_was_reloaded() {
+    let remote = remote(|asked, stream| {
+        if asked.body["method"] == "SubscribeToTask" {
+            assert_eq!(asked.body["params"]["id"], "up-1");
+            let mut whole = task("up-1", "COMPLETED");
+            whole["artifacts"] = json!([artifact(&["one", "two"])]);
+            let event = event(asked, &json!({"task": whole}));
+            return drop(stream.write_all(format!("{STREAM}{event}").as_bytes()));
+        }
+        let chunk = json!({"taskId": "up-1", "contextId": "up-context"});
+        let mut update = json!({"artifactUpdate": chunk});
+        update["artifactUpdate"]["artifact"] = artifact(&["one"]);
+        let whole = event(asked, &json!({"task": task("up-1", "WORKING")}));
+        let _ = stream.write_all(format!("{STREAM}{whole}{}", event(asked, &update)).as_bytes());
+        // Until the gateway leaves it.
+        let _ = std::io::Read::read(stream, &mut [0]);
+    });
+    let text = |call_ms: u32| {
+        format!("[agents.r.upstream]\nurl = \"http://{}\"\ncall_ms = {call_ms}\n", remote.addr)
+    };
+    let file = ConfigFile::new("adopted", &text(5_000));
+    let server = file.start();
+    let mut stream = call(&server, &[], V1.stream(), &V1.params(say("one")));
+    stream.read_until("\"one\"");
+    let id = stream.peek().expect("a task").events()[0].result()["task"]["id"].clone();
+    fs::write(&file.0, text(6_000)).unwrap();
+    server.signal("-HUP");
+    stream.read_until("TASK_STATE_COMPLETED");
+    let whole = call(&server, &[], V1.get(), &json!({"id": id})).reply().result();
+    let parts = whole["artifacts"][0]["parts"].clone();
+    assert_eq!(parts, json!([{"text": "one"}, {"text": "two"}]), "{whole}");
+    assert_eq!(whole["status"]["state"], "TASK_STATE_COMPLETED", "{whole}");
+}
+
+#[test]
+fn a_task_is_followed_beyond_a_login() {
+    let gets = AtomicUsize::new(0);
+    let remote = remote(move |asked, stream| {
+        let result = match asked.body["method"].as_str() {
+            Some("SendStreamingMessage") => {
+                let status = status("up-1", "AUTH_REQUIRED");
+                let update = json!({"statusUpdate": {
+                    "taskId": "up-1", "contextId": "up-context", "status": status,
+                }});
+                let whole = event(asked, &json!({"task": task("up-1", "WORKING")}));
+                let text = format!("{STREAM}{whole}{}", event(asked, &update));
+                return drop(stream.write_all(text.as_bytes()));
+            }
+            Some("GetTask") => {
+                let is_first = gets.fetch_add(1, SeqCst) == 0;
+                json!({"result": task("up-1", if is_first { "AUTH_REQUIRED" } else { "COMPLETED" })})
+            }
+            _ => json!({"error": {"code": -32004, "message": "no subscriptions"}}),
+        };
+        let mut body = json!({"jsonrpc": "2.0", "id": asked.body["id"]});
+        body.as_object_mut().unwrap().extend(result.as_object().unwrap().clone());
+        let text = answer("200 OK", "application/json", &body.to_string());
+        let _ = stream.write_all(text.as_bytes());
+    });
+    let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
+    let task = send(&server, &[], &V1.params(say("one")))["result"]["task"].clone();
+    assert_eq!(task["status"]["state"], "TASK_STATE_AUTH_REQUIRED", "{task}");
+    let mut followed = call(&server, &[], V1.subscribe(), &json!({"id": task["id"]}));
+    followed.read_until("TASK_STATE_COMPLETED");
+    let whole = call(&server, &[], V1.get(), &json!({"id": task["id"]})).reply().result();
+    let said = whole["history"].as_array().unwrap();
+    // The message of the login once, and not again for each look at the task.
+    let asks = said.iter().filter(|said| said["parts"][0]["text"] == "AUTH_REQUIRED").count();
+    assert_eq!(asks, 1, "{whole}");
+}
