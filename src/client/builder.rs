@@ -59,6 +59,8 @@ pub struct ClientBuilder {
     pub(super) card_keys: Option<CardKeys>,
     /// The card of the agent, if one is known.
     pub(super) known: Option<KnownCard>,
+    /// The tokens that clients of clones share.
+    pub(super) tokens: Option<Arc<TokenCache>>,
 }
 
 impl ClientBuilder {
@@ -113,6 +115,16 @@ impl ClientBuilder {
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> ClientBuilder {
         self.credentials = credentials;
+        // A token of other credentials is of no use.
+        self.tokens = self.tokens.map(|_| Arc::default());
+        self
+    }
+
+    /// Clients that are made of clones of this builder share the token of [`Credentials::oauth`]:
+    /// it is fetched once, and renewed once, for all of them.
+    #[must_use]
+    pub fn share_tokens(mut self) -> ClientBuilder {
+        self.tokens.get_or_insert_default();
         self
     }
 
@@ -247,7 +259,7 @@ impl ClientBuilder {
             endpoint: RwLock::new(Arc::new(endpoint)),
             card: RwLock::new(card),
             known: Mutex::new(known),
-            tokens: TokenCache::default(),
+            tokens: self.tokens.clone().unwrap_or_default(),
             // The one that was given is used, or was of no use.
             built: ClientBuilder { known: None, ..self },
         };

@@ -62,7 +62,7 @@ pub(super) struct SharedClient<T: Transport> {
     /// The public card, if it came from a URL.
     pub known: Mutex<Option<KnownCard>>,
     /// The token, where the card asks for one of OAuth.
-    pub tokens: TokenCache,
+    pub tokens: Arc<TokenCache>,
     /// What the caller wants.
     pub built: ClientBuilder,
 }

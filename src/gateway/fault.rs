@@ -1,7 +1,10 @@
 //! From errors of the upstream call to faults for the caller.
 
 use crate::{
-    client::{ClientError, ClientErrorKind},
+    client::{
+        ClientError, ClientErrorKind,
+        credentials::{CredentialsError, OAuthError},
+    },
     fault::{Fault, FaultKind},
 };
 
@@ -19,6 +22,12 @@ pub fn fault_of(error: &ClientError) -> Fault {
         // The gateway's own credentials were refused, which its caller cannot mend.
         ClientErrorKind::Unauthorized | ClientErrorKind::Forbidden => {
             (FaultKind::Internal, format!("the upstream agent rejects the gateway: {error}"))
+        }
+        ClientErrorKind::Credentials(CredentialsError::OAuth(OAuthError::Transport(_))) => {
+            (FaultKind::ShuttingDown, format!("the upstream agent cannot be called: {error}"))
+        }
+        ClientErrorKind::Credentials(_) => {
+            (FaultKind::Internal, format!("the gateway cannot call the upstream agent: {error}"))
         }
         _ if error.is_connection_lost() => {
             (FaultKind::ShuttingDown, format!("the upstream agent cannot be reached: {error}"))

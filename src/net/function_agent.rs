@@ -1,7 +1,8 @@
 //! Agents that are HTTP functions: each turn is a POST, and its answer the events.
 //!
-//! Invariants: a turn is posted once; it is sent again only where the function cannot have read it.
-//! Redirects are not followed, and credentials go to https or to this machine.
+//! Invariants: a turn is posted once; it is sent again only where the function cannot have read it,
+//! and once with another OAuth token where it answered 401. Redirects are not followed, and
+//! credentials go to https or to this machine.
 
 use std::{
     fmt,
@@ -22,9 +23,12 @@ use super::{
 use crate::{
     agent::{Agent, Deferred, Turn},
     client::{
-        FieldLinesBuf, HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpUrl, HttpVersion,
-        OutgoingTerms, Transport, TransportError, UrlError,
-        credentials::{Credentials, CredentialsError, plan_without_card},
+        ClientLimits, FieldLinesBuf, HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpUrl,
+        HttpVersion, OutgoingTerms, Transport, TransportError, UrlError,
+        credentials::{
+            Credentials, CredentialsError, HeldToken, OAuthClient, OAuthError, TokenCache,
+            plan_without_card,
+        },
     },
     fault::{Fault, FaultKind},
     limits::{AGENT_SILENCE_MS, AGENT_TURNS_MAX, AGENT_TURNS_QUEUED_MAX},
@@ -38,8 +42,8 @@ const REFUSAL_BYTES: usize = 4 * 1024;
 /// How a function is called.
 #[derive(Clone, Debug)]
 pub struct FunctionOptions {
-    /// An API key goes in `X-API-Key`, a bearer token or a password in `Authorization`; only to
-    /// https or to this machine. OAuth is not used.
+    /// An API key goes in `X-API-Key`, a bearer token, an OAuth token or a password in
+    /// `Authorization`; only to https or to this machine.
     pub credentials: Credentials,
     /// Milliseconds until the answer begins.
     pub call_ms: u64,
@@ -108,8 +112,13 @@ struct HttpFunction {
     options: FunctionOptions,
     /// Those of every request.
     fields: FieldLinesBuf,
-    client_options: HttpClientOptions,
+    oauth: Option<OAuthClient>,
+    limits: ClientLimits,
+    /// What those of the workers are made of.
+    client: HttpClient,
     clients: WorkerClients<HttpClient>,
+    /// The OAuth token, of all workers.
+    tokens: TokenCache,
     turns: AtomicU64,
 }
 
@@ -126,14 +135,25 @@ impl FunctionAgent {
         let url = HttpOrigin::parse(url).map_err(FunctionAgentError::Url)?;
         let plan = plan_without_card(&options.credentials, &url.origin);
         let plan = plan.map_err(FunctionAgentError::Credentials)?;
-        HttpClient::new(client_options.clone()).map_err(FunctionAgentError::Client)?;
+        let oauth = options.credentials.oauth.clone().filter(|_| plan.needs_token());
+        let limits = client_options.limits.clone();
+        let client = HttpClient::new(client_options).map_err(FunctionAgentError::Client)?;
         let mut fields = FieldLinesBuf::default();
         fields.push("Content-Type", "application/json");
         fields.push("Accept", "application/json, application/x-ndjson, text/event-stream");
         let fields = FieldLinesBuf::of(&[fields.get(), plan.fields()]);
         let queue = TurnQueue::new(options.turns_max, options.queue_max);
-        let (clients, turns) = (WorkerClients::default(), AtomicU64::new(1));
-        let function = HttpFunction { url, options, fields, client_options, clients, turns };
+        let function = HttpFunction {
+            url,
+            options,
+            fields,
+            oauth,
+            limits,
+            client,
+            clients: WorkerClients::default(),
+            tokens: TokenCache::default(),
+            turns: AtomicU64::new(1),
+        };
         Ok(FunctionAgent { function: Arc::new(function), queue })
     }
 }
@@ -181,32 +201,52 @@ impl HttpFunction {
         let number = self.turns.fetch_add(1, Ordering::Relaxed);
         write_turn(number, deferred, self.options.history, &mut body);
         let terms = OutgoingTerms::of(deferred.request());
-        let left_ms = terms.left_ms(|| client.now());
-        let mut fields = self.fields.clone();
-        terms.write(left_ms, false, &mut fields);
-        let call_ms = self.options.call_ms.min(left_ms.unwrap_or(u64::MAX));
-        let request = HttpRequest {
-            method: HttpMethod::Post,
-            origin: &self.url.origin,
-            target: &self.url.path,
-            fields: fields.get(),
-            body: &body,
-            version: HttpVersion::Any,
-            head_due_ms: client.mono_ms().saturating_add(call_ms),
-            body_idle_ms: self.options.silence_ms,
-            is_repeatable: false,
-        };
-        let response = client.request(request).await.map_err(not_reached)?;
-        match response.status() {
-            200..=299 => FunctionAnswer::new(response).map_err(wrong_answer),
-            _ => Err(self.refusal(response).await),
+        let mut is_second = false;
+        loop {
+            let mut fields = self.fields.clone();
+            let token = self.token(&client).await.map_err(no_token)?;
+            if let Some(token) = &token {
+                fields.extend(token.fields());
+            }
+            let left_ms = terms.left_ms(|| client.now());
+            terms.write(left_ms, false, &mut fields);
+            let call_ms = self.options.call_ms.min(left_ms.unwrap_or(u64::MAX));
+            let request = HttpRequest {
+                method: HttpMethod::Post,
+                origin: &self.url.origin,
+                target: &self.url.path,
+                fields: fields.get(),
+                body: &body,
+                version: HttpVersion::Any,
+                head_due_ms: client.mono_ms().saturating_add(call_ms),
+                body_idle_ms: self.options.silence_ms,
+                is_repeatable: false,
+            };
+            let response = client.request(request).await.map_err(not_reached)?;
+            match (response.status(), token) {
+                (200..=299, _) => return FunctionAnswer::new(response).map_err(wrong_answer),
+                // The token may have been revoked.
+                (401, Some(refused)) if !is_second => {
+                    self.tokens.forget(&refused);
+                    is_second = true;
+                }
+                (_, _) => return Err(self.refusal(response).await),
+            }
+        }
+    }
+
+    /// The OAuth token, where the function gets one.
+    async fn token(&self, client: &HttpClient) -> Result<Option<Arc<HeldToken>>, OAuthError> {
+        match &self.oauth {
+            Some(oauth) => self.tokens.token(client, oauth, &self.limits).await.map(Some),
+            None => Ok(None),
         }
     }
 
     fn client(&self) -> Result<HttpClient, HttpClientError> {
         match self.clients.own() {
             Some(client) => Ok(client),
-            None => Ok(self.clients.keep(HttpClient::new(self.client_options.clone())?)),
+            None => Ok(self.clients.keep(self.client.apart()?)),
         }
     }
 
@@ -236,6 +276,15 @@ impl HttpFunction {
 
 fn wrong_answer(reason: String) -> Fault {
     Fault::because(FaultKind::InvalidAgentResponse, reason)
+}
+
+/// The fault where there is no OAuth token.
+fn no_token(error: OAuthError) -> Fault {
+    let kind = match error {
+        OAuthError::Transport(_) => FaultKind::ShuttingDown,
+        _ => FaultKind::Internal,
+    };
+    Fault::because(kind, format!("the function cannot be called: {error}"))
 }
 
 /// The fault where no answer has begun.

@@ -54,8 +54,10 @@ impl Default for UpstreamLimits {
 /// The upstream agent, and a client of it for each worker.
 struct Upstream {
     url: String,
+    /// Its clones share one OAuth token.
     builder: ClientBuilder,
-    options: HttpClientOptions,
+    /// What those of the workers are made of.
+    transport: HttpClient,
     clients: WorkerClients<Client<HttpClient>>,
     tasks: UpstreamTasks,
 }
@@ -71,10 +73,15 @@ impl RemoteAgent {
         builder: ClientBuilder,
         options: HttpClientOptions,
     ) -> Result<RemoteAgent, HttpClientError> {
-        HttpClient::new(options.clone())?;
         let url = url.into();
         let tasks = UpstreamTasks::of(&url);
-        let upstream = Upstream { url, builder, options, clients: WorkerClients::default(), tasks };
+        let upstream = Upstream {
+            url,
+            builder: builder.share_tokens(),
+            transport: HttpClient::new(options)?,
+            clients: WorkerClients::default(),
+            tasks,
+        };
         let agent = RemoteAgent {
             upstream: Arc::new(upstream),
             calls: TurnQueue::new(1, 0),
@@ -99,7 +106,7 @@ impl Upstream {
         if let Some(client) = self.clients.own() {
             return Ok(client);
         }
-        let transport = HttpClient::new(self.options.clone())?;
+        let transport = self.transport.apart()?;
         let client = self.builder.clone().discover_over(transport, &self.url).await?;
         Ok(self.clients.keep(client))
     }

@@ -60,6 +60,10 @@ fn check_says_ok_or_what_is_wrong_and_where() {
         ("listen = [\"0.0.0.0:0\"]\n", "p.toml: "),
         ("[push]\nsign_keys = [\"none.pem\"]\n", "p.toml:2: push.sign_keys: cannot read none.pem"),
         ("[tls]\ncert = \"none.pem\"\nkey = \"none.pem\"\n", "p.toml: cannot use none.pem"),
+        (
+            "[agents.a.upstream]\nurl = \"http://127.0.0.1:9\"\nca = \"none.pem\"\n",
+            "p.toml:1: agents.a.upstream: cannot use none.pem",
+        ),
     ] {
         let (code, out, err) = config(&user_with(text), &["check", "--config", "p.toml"]);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{text}: {err}");

@@ -14,8 +14,8 @@ use peregrine::{
     fault::{Fault, FaultKind},
     gateway::profile_of,
     net::{
-        BlockingClient, FunctionAgent, HttpClient, HttpClientOptions, LinesAgent, ProcessAgent,
-        ProcessCommand, RemoteAgent,
+        BlockingClient, FunctionAgent, HttpClient, LinesAgent, ProcessAgent, ProcessCommand,
+        RemoteAgent,
     },
 };
 
@@ -135,7 +135,7 @@ fn process(spec: &ProcessSpec, name: Option<&str>) -> Result<Loaded, String> {
 
 /// An agent that is an HTTP function.
 fn function(spec: &FunctionSpec, name: Option<&str>) -> Result<Loaded, String> {
-    let agent = FunctionAgent::new(&spec.url, spec.options(), HttpClientOptions::default());
+    let agent = FunctionAgent::new(&spec.url, spec.options(), spec.client_options());
     let agent = Arc::new(agent.map_err(|error| error.to_string())?);
     let profile = Profile::new(name.unwrap_or("function"), "An HTTP function.");
     Ok(Loaded { profile, agent, made_of: spec.made_of() })

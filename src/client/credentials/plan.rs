@@ -108,7 +108,7 @@ pub fn plan(
 }
 
 /// What is added to requests to a server that has no card: an API key in `X-API-Key`, and a token
-/// or a password in `Authorization`.
+/// (the caller's, or one of OAuth) or a password in `Authorization`.
 ///
 /// # Errors
 /// [`CredentialsError::PlainHttp`], [`CredentialsError::Value`].
@@ -121,8 +121,9 @@ pub(crate) fn plan_without_card(
         Use::ApiKey { name: "X-API-Key", location: ApiKeyLocation::Header, scheme: "api_key" };
     let key = given.api_key.as_ref().map(|_| key);
     let bearer = given.bearer.as_ref().map(|_| Use::Bearer("bearer"));
+    let token = || given.oauth.as_ref().map(|_| Use::Token);
     let basic = || given.basic.as_ref().map(|_| Use::Basic("basic"));
-    let uses: Vec<_> = key.into_iter().chain(bearer.or_else(basic)).collect();
+    let uses: Vec<_> = key.into_iter().chain(bearer.or_else(token).or_else(basic)).collect();
     let plan = write(given, &uses)?;
     if !plan.is_empty() {
         may_go(given, to, true)?;

@@ -118,7 +118,6 @@ impl HttpClient {
         let mut user_agent = FieldLinesBuf::default();
         user_agent.push(USER_AGENT.0, &value);
         let clock = ClientClock::new();
-        let entropy = Chacha::new().map_err(|e| HttpClientError::System(e.to_string()))?;
         let state = ClientState {
             clock,
             response_limits: limits.of_response(),
@@ -129,8 +128,31 @@ impl HttpClient {
             unix,
             origins: Arc::new(Origins::new(&limits, clock)),
             exchanges: Mutex::default(),
-            entropy: Mutex::new(entropy),
+            entropy: Mutex::new(entropy()?),
             limits,
+        };
+        Ok(HttpClient { state: Arc::new(state) })
+    }
+
+    /// The same client for another runtime, with connections of its own. No file is read again.
+    ///
+    /// # Errors
+    /// [`HttpClientError::System`].
+    #[cfg(feature = "gateway")]
+    pub(super) fn apart(&self) -> Result<HttpClient, HttpClientError> {
+        let ClientState { clock, limits, tls, proxies, guard, user_agent, unix, .. } = &*self.state;
+        let state = ClientState {
+            clock: *clock,
+            response_limits: limits.of_response(),
+            tls: Arc::clone(tls),
+            proxies: proxies.clone(),
+            guard: guard.clone(),
+            user_agent: user_agent.clone(),
+            unix: unix.clone(),
+            origins: Arc::new(Origins::new(limits, *clock)),
+            exchanges: Mutex::default(),
+            entropy: Mutex::new(entropy()?),
+            limits: limits.clone(),
         };
         Ok(HttpClient { state: Arc::new(state) })
     }
@@ -175,6 +197,11 @@ impl HttpClient {
             self.request_as_it_comes(HttpRequest { fields: fields.get(), ..request }).await
         })
     }
+}
+
+/// The random bits of a client.
+fn entropy() -> Result<Chacha, HttpClientError> {
+    Chacha::new().map_err(|error| HttpClientError::System(error.to_string()))
 }
 
 impl Transport for HttpClient {

@@ -466,14 +466,16 @@ fn who_is_to_blame_is_found_by_what_the_engine_refuses() {
 #[test]
 fn each_key_of_an_upstream_agent_is_read() {
     let of = |line: &str| {
-        let text = format!("[agents.a.upstream]\nurl = \"http://a.example\"\n{line}");
+        let text = format!("[agents.a.upstream]\nurl = \"https://a.example\"\n{line}");
         let (_, serve) = of_file(&text, &[])?;
         match &serve.agents[0].program {
             Program::Remote(remote) => Ok(remote.made_of()),
             other => Err(format!("{other:?}")),
         }
     };
-    let plain = of("");
+    let oauth = |url: &str| format!("{url}\nclient_id = \"me\"\nclient_secret = \"secret\"");
+    let oauth = ["token_url = \"https://t.example\"", "issuer = \"http://[::1]:1\""].map(oauth);
+    let mut seen = vec![of("").unwrap()];
     for line in [
         "transports = [\"grpc\"]",
         "version = \"1.0\"",
@@ -482,17 +484,37 @@ fn each_key_of_an_upstream_agent_is_read() {
         "api_key = \"secret\"",
         "bearer = \"secret\"",
         "basic = \"name:secret\"",
+        &oauth[0],
+        &oauth[0].replace("secret\"", "secret2\""),
+        &oauth[1],
+        &format!("{}\nscopes = [\"a\"]", oauth[1]),
+        "ca = \"ca.pem\"",
+        "cert = \"c.pem\"\nkey = \"k.pem\"",
         "call_ms = 5",
         "call_ms = \"2s\"",
     ] {
-        let made_of = of(line);
-        assert!(made_of.is_ok() && made_of != plain, "{line}: {made_of:?}");
-        assert!(!made_of.unwrap().contains("secret"), "{line}");
+        let made_of = of(line).unwrap();
+        assert!(!seen.contains(&made_of), "{line}: {made_of}");
+        assert!(!made_of.contains("secret"), "{line}");
+        seen.push(made_of);
     }
     for (line, said) in [
         ("transports = [\"smtp\"]", "p.toml:3: agents.a.upstream.transports: \"smtp\" is none of"),
         ("version = \"7.0\"", "p.toml:3: agents.a.upstream.version: \"7.0\" is none of"),
         ("basic = \"name\"", "p.toml:3: agents.a.upstream.basic: must be NAME:PASSWORD"),
+        (
+            "token_url = \"http://a.example\"",
+            "p.toml:3: agents.a.upstream.token_url: must be https",
+        ),
+        ("issuer = \"x\"", "p.toml:3: agents.a.upstream.issuer: "),
+        ("token_url = \"https://a\"", "p.toml:1: agents.a.upstream.client_id: is missing"),
+        ("client_id = \"a\"", "p.toml:3: agents.a.upstream.client_id: needs token_url or issuer"),
+        (
+            "bearer = \"a\"\ntoken_url = \"https://a\"",
+            "p.toml:3: agents.a.upstream.bearer: contradicts token_url",
+        ),
+        ("cert = \"a\"", "p.toml:3: agents.a.upstream.cert: needs its private key"),
+        ("key = \"a\"", "p.toml:3: agents.a.upstream.key: needs its certificate"),
         ("call_ms = 0", "p.toml:3: agents.a.upstream.call_ms: \"0\" is not a time above zero"),
     ] {
         let wrong = of(line).unwrap_err();

@@ -5,11 +5,12 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use peregrine::net::FunctionOptions;
+use peregrine::net::{FunctionOptions, HttpClientOptions};
 
 use super::{
     super::tree::{ConfigSection, Wrong},
-    remote::{self, UpstreamCredentials},
+    remote,
+    upstream_credentials::UpstreamCredentials,
 };
 
 /// The kind of agents that are functions.
@@ -102,5 +103,10 @@ impl FunctionSpec {
             history: self.history,
             show_errors: self.show_errors,
         }
+    }
+
+    /// What it is called with.
+    pub fn client_options(&self) -> HttpClientOptions {
+        HttpClientOptions { tls: self.credentials.tls(), ..HttpClientOptions::default() }
     }
 }

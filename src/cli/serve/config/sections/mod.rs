@@ -18,6 +18,7 @@ mod remote;
 mod server;
 mod tls;
 mod traces;
+mod upstream_credentials;
 
 use std::path::PathBuf;
 

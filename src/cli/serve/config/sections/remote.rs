@@ -6,15 +6,15 @@ use std::{
 };
 
 use peregrine::{
-    client::{
-        Binding, CallOptions, ClientBuilder, ProtocolVersion,
-        credentials::{Credentials, Secret},
-    },
+    client::{Binding, CallOptions, ClientBuilder, ProtocolVersion},
     limits::{UPSTREAM_CALLS_MAX, UPSTREAM_STREAMS_MAX, Unit},
     net::{HttpClientOptions, UpstreamLimits},
 };
 
-use super::super::tree::{ConfigSection, Key, Shape, Wrong, key};
+use super::{
+    super::tree::{ConfigSection, Key, Shape, Wrong, key},
+    upstream_credentials::UpstreamCredentials,
+};
 
 /// Milliseconds for an upstream call until its answer begins, where the configuration has none.
 const CALL_MS: u64 = 120_000;
@@ -57,6 +57,24 @@ const KEYS: &[Key] = &[
         .live()
         .secret(),
     key(
+        "token_url",
+        Shape::Text,
+        "",
+        "OAuth client credentials: the token endpoint, which alone gets client_secret",
+    )
+    .live(),
+    key("issuer", Shape::Text, "", "OAuth: an issuer whose metadata names the token endpoint")
+        .live(),
+    key("client_id", Shape::Text, "", "OAuth: the client id").live(),
+    key("client_secret", Shape::Text, "", "OAuth: its secret; better ${VARIABLE} than itself")
+        .live()
+        .secret(),
+    key("scopes", Shape::Texts, "", "OAuth: scopes to request; those that the server gives else")
+        .live(),
+    key("ca", Shape::Path, "", "Certificate authorities to trust there as well (PEM)").live(),
+    key("cert", Shape::Path, "", "The client certificate chain to show there (PEM)").live(),
+    key("key", Shape::Path, "", "The private key of that certificate (PEM)").live(),
+    key(
         "call_ms",
         Shape::Measure(Unit::Millis),
         "",
@@ -97,41 +115,6 @@ pub struct RemoteSpec {
     call_ms: u64,
     calls_max: usize,
     streams_max: usize,
-}
-
-/// What proves to an upstream who calls.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct UpstreamCredentials {
-    api_key: Option<String>,
-    bearer: Option<String>,
-    basic: Option<(String, String)>,
-}
-
-impl UpstreamCredentials {
-    /// What the section says.
-    ///
-    /// # Errors
-    /// [`Wrong`].
-    pub fn read(section: &ConfigSection) -> Result<UpstreamCredentials, Wrong> {
-        let own = |name| section.text(name).map(str::to_owned);
-        let basic = own("basic").map(|pair| {
-            let pair = pair.split_once(':').map(|(name, password)| (name.into(), password.into()));
-            pair.ok_or_else(|| section.wrong("basic", "must be NAME:PASSWORD"))
-        });
-        let (api_key, bearer) = (own("api_key"), own("bearer"));
-        Ok(UpstreamCredentials { api_key, bearer, basic: basic.transpose()? })
-    }
-
-    /// The same for a client.
-    pub fn credentials(&self) -> Credentials {
-        let secret = |text: &String| Secret::new(text.as_str());
-        Credentials {
-            api_key: self.api_key.as_ref().map(secret),
-            bearer: self.bearer.as_ref().map(secret),
-            basic: self.basic.as_ref().map(|(name, word)| (name.clone(), secret(word))),
-            ..Credentials::default()
-        }
-    }
 }
 
 /// The URL of an upstream.
@@ -219,7 +202,8 @@ impl RemoteSpec {
             builder = builder.tenant(tenant.as_str());
         }
         let options = CallOptions { call_ms: self.call_ms, ..CallOptions::default() };
-        (builder.options(options), HttpClientOptions::default())
+        let tls = self.credentials.tls();
+        (builder.options(options), HttpClientOptions { tls, ..HttpClientOptions::default() })
     }
 }
 

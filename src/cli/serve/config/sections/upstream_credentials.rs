@@ -1,0 +1,143 @@
+//! The keys of `[agents.NAME.upstream]` by which the server authenticates itself there.
+
+use std::{
+    fs,
+    hash::{Hash, Hasher},
+    path::PathBuf,
+};
+
+use peregrine::{
+    client::{
+        HttpOrigin, HttpUrl,
+        credentials::{AuthorizationServer, Credentials, OAuthClient, OAuthSource, Secret},
+    },
+    net::ClientTls,
+};
+
+use super::super::tree::{ConfigSection, Wrong};
+
+/// What authenticates the server at an upstream, and the authorities that it trusts there.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct UpstreamCredentials {
+    api_key: Option<Secret>,
+    bearer: Option<Secret>,
+    basic: Option<(String, Secret)>,
+    oauth: Option<OAuthClient>,
+    ca: Option<PathBuf>,
+    /// Certificate and key.
+    identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// Secrets and the content of files included, so that a reload notices a change of either.
+impl Hash for UpstreamCredentials {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let UpstreamCredentials { api_key, bearer, basic, oauth, ca, identity } = self;
+        let text = |secret: &Option<Secret>| secret.as_ref().map(|one| one.expose().to_owned());
+        (text(api_key), text(bearer)).hash(state);
+        basic.as_ref().map(|(name, word)| (name, word.expose())).hash(state);
+        if let Some(OAuthClient { id, secret, scopes, source, .. }) = oauth {
+            (id, text(secret), scopes, format!("{source:?}")).hash(state);
+        }
+        let pair = identity.iter().flat_map(|(cert, key)| [cert, key]);
+        for file in ca.iter().chain(pair) {
+            (file, fs::read(file).ok()).hash(state);
+        }
+        (ca.is_some(), identity.is_some()).hash(state);
+    }
+}
+
+impl UpstreamCredentials {
+    /// What the section says.
+    ///
+    /// # Errors
+    /// [`Wrong`].
+    pub fn read(section: &ConfigSection) -> Result<UpstreamCredentials, Wrong> {
+        let secret = |name| section.text(name).map(Secret::new);
+        let basic = section.text("basic").map(|pair| {
+            let pair = pair.split_once(':');
+            let pair = pair.map(|(name, password)| (name.to_owned(), Secret::new(password)));
+            pair.ok_or_else(|| section.wrong("basic", "must be NAME:PASSWORD"))
+        });
+        let identity = match (section.path("cert"), section.path("key")) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            (Some(_), None) => return Err(section.wrong("cert", "needs its private key: key")),
+            (None, Some(_)) => return Err(section.wrong("key", "needs its certificate: cert")),
+        };
+        Ok(UpstreamCredentials {
+            api_key: secret("api_key"),
+            bearer: secret("bearer"),
+            basic: basic.transpose()?,
+            oauth: oauth(section)?,
+            ca: section.path("ca"),
+            identity,
+        })
+    }
+
+    /// The same for a client.
+    pub fn credentials(&self) -> Credentials {
+        Credentials {
+            api_key: self.api_key.clone(),
+            bearer: self.bearer.clone(),
+            basic: self.basic.clone(),
+            oauth: self.oauth.clone(),
+            has_certificate: self.identity.is_some(),
+            ..Credentials::default()
+        }
+    }
+
+    /// The authorities to trust, and the certificate to show.
+    pub fn tls(&self) -> ClientTls {
+        let mut tls = ClientTls::default();
+        if let Some(ca) = &self.ca {
+            tls = tls.authority(ca);
+        }
+        match &self.identity {
+            Some((cert, key)) => tls.identity(cert, key),
+            None => tls,
+        }
+    }
+}
+
+/// The OAuth client, if there is one.
+fn oauth(section: &ConfigSection) -> Result<Option<OAuthClient>, Wrong> {
+    let source = match (url(section, "token_url")?, url(section, "issuer")?) {
+        (Some(token_url), None) => {
+            OAuthSource::Server(AuthorizationServer { token_url, device_url: None })
+        }
+        (None, Some(issuer)) => OAuthSource::Issuer(issuer),
+        (Some(_), Some(_)) => {
+            return Err(section.wrong("issuer", "token_url says where tokens come from already"));
+        }
+        (None, None) => {
+            let names = ["client_id", "client_secret", "scopes"];
+            return match names.into_iter().find(|name| section.said(name).is_some()) {
+                Some(name) => Err(section.wrong(name, "needs token_url or issuer")),
+                None => Ok(None),
+            };
+        }
+    };
+    // A token takes the place of these.
+    if let Some(name) = ["bearer", "basic"].into_iter().find(|name| section.said(name).is_some()) {
+        return Err(section.wrong(name, "contradicts token_url and issuer"));
+    }
+    let required = |name| match section.text(name) {
+        Some(text) if !text.is_empty() => Ok(text),
+        Some(_) | None => Err(section.wrong(name, "is missing: OAuth needs it")),
+    };
+    let mut client = OAuthClient::new(required("client_id")?, source);
+    client.secret = Some(Secret::new(required("client_secret")?));
+    client.scopes = section.strings("scopes").unwrap_or_default();
+    Ok(Some(client))
+}
+
+/// A URL that may get a secret.
+fn url(section: &ConfigSection, name: &str) -> Result<Option<HttpUrl>, Wrong> {
+    let Some(text) = section.text(name) else { return Ok(None) };
+    let url = HttpOrigin::parse(text).map_err(|error| section.wrong(name, error.to_string()))?;
+    if !url.origin.is_secure() && !url.origin.is_loopback() {
+        let line = "must be https or on this machine: it gets a secret";
+        return Err(section.wrong(name, line));
+    }
+    Ok(Some(url))
+}
