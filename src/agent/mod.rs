@@ -36,6 +36,7 @@ pub use cancel::{CancelDecision, CancelHost, CancelRequest, DeferredCancel};
 pub use deferred::Deferred;
 pub use job::Job;
 pub use lookup::{DeferredLookup, LookupAnswer, LookupHost, TaskLookup, Wanted};
+pub(crate) use request::KeptHeaders;
 pub use request::{Headers, RequestInfo, RequestView};
 pub(crate) use traced::TracedAgent;
 pub use turn::Turn;

@@ -1,7 +1,7 @@
 //! What is known of a request beside what it asks for: borrowed by an agent that answers it at
 //! once, owned by what outlives it.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use crate::{
     model::{JsonObject, JsonObjectBuf, Profile, TaskState},
@@ -25,9 +25,30 @@ impl<'a> Headers<'a> {
     }
 
     /// All of them.
-    pub(crate) fn keep(self) -> Box<[(Box<str>, Box<str>)]> {
+    pub(crate) fn keep(self) -> KeptHeaders {
         let each = |name: &String| Some((name.as_str().into(), self.fields.value(name)?.into()));
-        self.names.iter().filter_map(each).collect()
+        KeptHeaders(self.names.iter().filter_map(each).collect())
+    }
+}
+
+/// Names and values of header fields.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct KeptHeaders(Box<[(Box<str>, Box<str>)]>);
+
+impl KeptHeaders {
+    /// Bytes behind pointers.
+    pub fn held_bytes(&self) -> usize {
+        let pair = |(name, value): &(Box<str>, Box<str>)| {
+            name.len() + value.len() + size_of::<(Box<str>, Box<str>)>()
+        };
+        self.0.iter().map(pair).sum()
+    }
+}
+
+/// Values may be secrets.
+impl fmt::Debug for KeptHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
     }
 }
 
@@ -122,7 +143,7 @@ pub struct RequestInfo {
     extensions: Option<Box<str>>,
     metadata: Option<JsonObjectBuf>,
     accepted_output_modes: Option<Box<[u8]>>,
-    headers: Box<[(Box<str>, Box<str>)]>,
+    headers: KeptHeaders,
     deadline_unix_ms: Option<u64>,
     hops: u32,
 }
@@ -204,7 +225,7 @@ impl RequestInfo {
 
     /// The value of a header field that the profile names.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
+        let mut headers = self.headers.0.iter();
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
@@ -212,12 +233,8 @@ impl RequestInfo {
     pub(crate) fn held_bytes(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         let metadata = self.metadata.as_ref().map_or(0, |own| own.view().as_str().len());
-        let pair = |(name, value): &(Box<str>, Box<str>)| {
-            name.len() + value.len() + size_of::<(Box<str>, Box<str>)>()
-        };
-        let headers: usize = self.headers.iter().map(pair).sum();
         let modes = self.accepted_output_modes.as_ref().map_or(0, |json| json.len());
         let names = text(&self.tenant) + text(&self.owner) + modes;
-        names + text(&self.identity) + text(&self.extensions) + metadata + headers
+        names + text(&self.identity) + text(&self.extensions) + metadata + self.headers.held_bytes()
     }
 }

@@ -9,7 +9,7 @@ use super::{
     Transport,
     card::{AgentCard, CardKeys, ChooseError, ChosenInterface, Preferences, check_signed, choose},
     client::SharedClient,
-    credentials::{Credentials, TokenCache, check_fields, plan},
+    credentials::{Credentials, CredentialsError, TokenCache, check_fields, plan},
     discover::{self, Discovery},
     endpoint::AgentEndpoint,
     outgoing_terms::OutgoingTerms,
@@ -277,7 +277,10 @@ impl ClientBuilder {
         let given = &self.credentials;
         let fields = check_fields(self.fields.get(), card, given, to, is_card_origin);
         let credentials = fields.and_then(|()| plan(card, given, to, is_card_origin));
-        let credentials = credentials.map(|plan| plan.without(self.fields.get()));
+        let mut credentials = credentials.map(|plan| plan.without(self.fields.get()));
+        if interface.binding == Binding::WebSocket && given.passes_authorization {
+            credentials = Err(CredentialsError::WebSocket);
+        }
         AgentEndpoint::new(interface, &self.extensions, &self.fields, credentials)
     }
 }

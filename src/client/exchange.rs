@@ -128,6 +128,9 @@ impl<T: Transport> SharedClient<T> {
                     endpoint.write_extensions(uris, fields);
                 }
                 self.add_token(plan, fields, token, due_ms).await?;
+                if let Some(own) = terms.authorization.as_ref().filter(|_| plan.passes_on()) {
+                    fields.push("Authorization", own.expose());
+                }
                 fields.get()
             }
         };
@@ -169,7 +172,9 @@ impl<T: Transport> SharedClient<T> {
     fn is_idempotent_send(&self, endpoint: &AgentEndpoint, op: Op) -> bool {
         // 0.1 has no message ids.
         let has_ids = endpoint.interface.generation != Generation::V01;
-        let has_credentials = || endpoint.plan().is_ok_and(|plan| !plan.is_empty());
+        // Whether a caller on whose behalf a call is made has some is unknown here.
+        let has_credentials =
+            || endpoint.plan().is_ok_and(|plan| !plan.is_empty() && !plan.passes_on());
         matches!(op, Op::Send | Op::Stream)
             && (self.built.options.is_idempotent
                 || (has_ids && self.card().knows_sends_again(has_credentials())))

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::{agent::RequestInfo, http::FieldLinesBuf, service::Now};
 
-use super::{Client, TraceParent, Transport};
+use super::{Client, TraceParent, Transport, credentials::Secret};
 
 /// What a call carries beside those that its client adds to all calls: the trace, the hops and the
-/// deadline of the call on whose behalf it is made, and extensions.
+/// deadline of the call on whose behalf it is made, the `Authorization` of its caller where that is
+/// passed on, and extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutgoingTerms {
     /// The trace, with the span that calls.
@@ -18,6 +19,8 @@ pub(crate) struct OutgoingTerms {
     pub deadline_unix_ms: Option<u64>,
     /// The extensions to ask for, comma separated.
     pub extensions: Option<Arc<str>>,
+    /// Sent by clients that pass it on alone.
+    pub authorization: Option<Secret>,
 }
 
 impl OutgoingTerms {
@@ -28,6 +31,7 @@ impl OutgoingTerms {
             hops: request.hops().saturating_add(1),
             deadline_unix_ms: request.deadline_unix_ms(),
             extensions: None,
+            authorization: None,
         }
     }
 
@@ -47,6 +51,7 @@ impl OutgoingTerms {
             hops: self.hops.max(others.hops),
             deadline_unix_ms: self.deadline_unix_ms.or(others.deadline_unix_ms),
             extensions: self.extensions.as_ref().or(others.extensions.as_ref()).cloned(),
+            authorization: self.authorization.as_ref().or(others.authorization.as_ref()).cloned(),
         }
     }
 
@@ -57,6 +62,7 @@ impl OutgoingTerms {
             && self.hops == 0
             && self.deadline_unix_ms.is_none()
             && self.extensions.is_none()
+            && self.authorization.is_none()
     }
 
     /// Milliseconds until the deadline; `now` is called only if there is one.
@@ -97,6 +103,14 @@ impl<T: Transport> Client<T> {
     pub fn within(&self, request: &RequestInfo) -> Client<T> {
         let inner = Arc::clone(&self.inner);
         Client { inner, terms: OutgoingTerms::of(request).or(&self.terms) }
+    }
+
+    /// The same client, whose calls have this `Authorization` where its credentials pass one on;
+    /// `None`: none.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn with_authorization(&self, authorization: Option<Secret>) -> Client<T> {
+        let terms = OutgoingTerms { authorization, ..self.terms.clone() };
+        Client { inner: Arc::clone(&self.inner), terms }
     }
 }
 

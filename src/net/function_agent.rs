@@ -43,7 +43,8 @@ const REFUSAL_BYTES: usize = 4 * 1024;
 #[derive(Clone, Debug)]
 pub struct FunctionOptions {
     /// An API key goes in `X-API-Key`, a bearer token, an OAuth token or a password in
-    /// `Authorization`; only to https or to this machine.
+    /// `Authorization`; only to https or to this machine. That of callers is passed on if the
+    /// agent's profile names the field.
     pub credentials: Credentials,
     /// Milliseconds until the answer begins.
     pub call_ms: u64,
@@ -113,6 +114,7 @@ struct HttpFunction {
     /// Those of every request.
     fields: FieldLinesBuf,
     oauth: Option<OAuthClient>,
+    passes_on: bool,
     limits: ClientLimits,
     /// What those of the workers are made of.
     client: HttpClient,
@@ -148,6 +150,7 @@ impl FunctionAgent {
             options,
             fields,
             oauth,
+            passes_on: plan.passes_on(),
             limits,
             client,
             clients: WorkerClients::default(),
@@ -207,6 +210,10 @@ impl HttpFunction {
             let token = self.token(&client).await.map_err(no_token)?;
             if let Some(token) = &token {
                 fields.extend(token.fields());
+            }
+            let passed = deferred.request().header("authorization").filter(|_| self.passes_on);
+            if let Some(passed) = passed {
+                fields.push("Authorization", passed);
             }
             let left_ms = terms.left_ms(|| client.now());
             terms.write(left_ms, false, &mut fields);

@@ -10,8 +10,8 @@ use super::{
     worker_clients::WorkerClients,
 };
 use crate::{
-    agent::{Adopted, Agent, CancelRequest, Deferred, Turn},
-    client::{Client, ClientBuilder, ClientError},
+    agent::{Adopted, Agent, CancelRequest, Deferred, RequestInfo, Turn},
+    client::{Client, ClientBuilder, ClientError, credentials::Secret},
     fault::Fault,
     gateway::{self, UpstreamTasks},
     limits::{AGENT_TURNS_QUEUED_MAX, UPSTREAM_CALLS_MAX, UPSTREAM_STREAMS_MAX},
@@ -65,6 +65,9 @@ struct Upstream {
 impl RemoteAgent {
     /// The agent at `url`: its origin, or the URL of its card. Nothing is requested before the
     /// first message.
+    ///
+    /// With [`Credentials::passes_authorization`](crate::client::credentials::Credentials) the
+    /// `Authorization` of callers is passed on, if the agent's profile names that field.
     ///
     /// # Errors
     /// [`HttpClientError`]: no client can be made with these options.
@@ -125,7 +128,10 @@ impl Agent for RemoteAgent {
             let _stream = stream;
             let Some(call) = queued.permit(deferred.canceled()).await else { return };
             match upstream.client().await {
-                Ok(client) => gateway::relay(&client, deferred, &upstream.tasks, call).await,
+                Ok(client) => {
+                    let client = authorized(&client, deferred.request());
+                    gateway::relay(&client, deferred, &upstream.tasks, call).await;
+                }
                 Err(error) => deferred.refuse(gateway::fault_of(&error)),
             }
         });
@@ -162,9 +168,20 @@ impl Agent for RemoteAgent {
         let upstream = Arc::clone(&self.upstream);
         run_future(agent, place, async move {
             match upstream.client().await {
-                Ok(client) => gateway::cancel(&client, deferred, &upstream.tasks).await,
+                Ok(client) => {
+                    // By the credential of this request, never by that of the message.
+                    let client = authorized(&client, deferred.request());
+                    gateway::cancel(&client, deferred, &upstream.tasks).await;
+                }
                 Err(error) => deferred.refuse(gateway::fault_of(&error).message().to_owned()),
             }
         });
     }
+}
+
+/// The client with the `Authorization` of a request, which is sent where the credentials of the agent
+/// pass it on.
+fn authorized(client: &Client<HttpClient>, request: &RequestInfo) -> Client<HttpClient> {
+    let is_plain = |value: &&str| value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    client.with_authorization(request.header("authorization").filter(is_plain).map(Secret::new))
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    agent::RequestView,
+    agent::{KeptHeaders, RequestView},
     fault::{Fault, FaultKind},
     op::{Core, defer::AnswerCharge},
     service::{CallLink, JoinedCalls, LateAnswer, LateCall},
@@ -34,7 +34,7 @@ struct UndecidedCancel {
     incarnation: u32,
     /// Who asked first: what the agent is told of him.
     identity: Option<Box<str>>,
-    headers: Box<[(Box<str>, Box<str>)]>,
+    headers: KeptHeaders,
 }
 
 impl UndecidedCancel {
@@ -77,9 +77,8 @@ impl OpenCancel {
 
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
-        let pair = |(name, value): &(Box<str>, Box<str>)| name.len() + value.len() + 32;
-        let headers: usize = self.cancel.headers.iter().map(pair).sum();
-        self.cancel.identity.as_ref().map_or(0, |identity| identity.len()) + headers
+        let identity = self.cancel.identity.as_ref().map_or(0, |identity| identity.len());
+        identity + self.cancel.headers.held_bytes()
     }
 
     /// Answers all who wait: the task is canceled, or why it is not. What is decided has happened

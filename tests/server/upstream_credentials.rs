@@ -228,3 +228,71 @@ fn a_gateway_shows_its_certificate() {
         assert!(!reply.text().contains("pong"), "{}", reply.text());
     }
 }
+
+/// The keys of an upstream agent that passes `Authorization` on.
+const PASS: &str = "pass_authorization = true\n";
+
+/// The fields of a call with this credential.
+fn as_caller(token: &str) -> [(&str, &str); 1] {
+    [("Authorization", token)]
+}
+
+#[test]
+fn a_caller_is_known_to_the_agent_where_authorization_is_passed_on() {
+    let upstream = guarded("pass-agent");
+    let bearer = format!("Bearer {}", token("alice", 600));
+    let caller = as_caller(&bearer);
+    let passes = gateway("pass", &upstream, PASS);
+    let reply = send(&passes, &caller, "ping");
+    assert!(reply.text().contains("pong"), "{}", reply.text());
+    for reply in
+        [send(&passes, &[], "ping"), send(&gateway("pass-off", &upstream, ""), &caller, "ping")]
+    {
+        assert!(!reply.text().contains("pong"), "{}", reply.text());
+    }
+}
+
+#[test]
+fn a_cancel_has_the_credential_of_its_own_caller() {
+    let upstream = guarded("pass-cancel-agent");
+    let gateway = gateway("pass-cancel", &upstream, PASS);
+    let bearer = format!("Bearer {}", token("alice", 600));
+    let call = |fields: &[(&str, &str)], method: &str, params: &Value| {
+        let fields = [&[("A2A-Version", "1.0")], fields].concat();
+        let mut line = gateway.connect();
+        line.write(&post("/", &fields, &rpc(method, params)));
+        line
+    };
+    let mut stream = call(&as_caller(&bearer), V1.stream(), &V1.params(say("hold:600000:1")));
+    stream.read_until("TASK_STATE_SUBMITTED");
+    let id = stream.peek().unwrap().events()[0].result()["task"]["id"].clone();
+    let refused = call(&[], V1.cancel(), &json!({"id": id})).reply();
+    assert!(refused.text().contains("the upstream agent rejects"), "{}", refused.text());
+    let canceled = call(&as_caller(&bearer), V1.cancel(), &json!({"id": id})).reply();
+    assert_eq!(canceled.result()["status"]["state"], "TASK_STATE_CANCELED", "{}", canceled.text());
+}
+
+#[test]
+fn no_other_credential_of_a_caller_is_passed_on() {
+    let fields = [
+        ("Authorization", "Basic YTpi"),
+        ("Cookie", "a=hidden-1"),
+        ("X-API-Key", "hidden-2"),
+        ("Proxy-Authorization", "hidden-3"),
+    ];
+    let function = ByHand::new(|_, stream| {
+        let answered = answer("200 OK", "application/json", r#"{"message":"done"}"#);
+        stream.write_all(answered.as_bytes()).unwrap();
+    });
+    let url = format!("http://{}/", function.addr);
+    for (test, keys) in [("pass-function", PASS), ("pass-function-off", "")] {
+        let text =
+            format!("[agents.a]\nkind = \"http\"\n[agents.a.upstream]\nurl = \"{url}\"\n{keys}");
+        assert_eq!(send(&configured(test, &text, &[]), &fields, "hi").status, 200);
+        let asked = function.request();
+        let is_passed = asked.head.lines().any(|line| line == "Authorization: Basic YTpi");
+        assert_eq!(is_passed, !keys.is_empty(), "{}", asked.head);
+        let whole = format!("{}{}", asked.head, asked.body);
+        assert!(!whole.contains("hidden") && !asked.body.to_string().contains("YTpi"), "{whole}");
+    }
+}

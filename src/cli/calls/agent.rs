@@ -229,6 +229,7 @@ fn credentials(settings: &Settings) -> Result<Credentials, CommandFailure> {
         bearer: secret("bearer"),
         basic: basic.transpose()?,
         oauth,
+        passes_authorization: false,
         has_certificate: settings.text("cert").is_some(),
         allows_plain_http: settings.is_on("allow-http-credentials")?,
         allows_other_origins: settings.is_on("allow-other-origin")?,

@@ -301,7 +301,9 @@ fn credentials_code(
             missing("--allow-other-origin, if that is meant".into())
         }
         CredentialsError::OAuth(error) => (login::code(error), None),
-        CredentialsError::Place(_) | CredentialsError::Value(_) => (FailureCode::AuthFailed, None),
+        CredentialsError::Place(_) | CredentialsError::Value(_) | CredentialsError::WebSocket => {
+            (FailureCode::AuthFailed, None)
+        }
     }
 }
 

@@ -104,6 +104,14 @@ fn load_one(spec: &AgentSpec) -> Result<Loaded, String> {
         loaded.made_of = "switched off".to_owned();
     }
     spec.card.over(&mut loaded.profile);
+    let passes_on = match &spec.program {
+        Program::Remote(upstream) => upstream.passes_authorization(),
+        Program::Function(function) => function.passes_authorization(),
+        Program::Echo | Program::Script(_) | Program::Process(_) => false,
+    };
+    if passes_on {
+        loaded.profile.fields.push("authorization".to_owned());
+    }
     Ok(loaded)
 }
 

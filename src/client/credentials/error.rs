@@ -18,6 +18,9 @@ pub enum CredentialsError {
     Place(String),
     /// The credential for this scheme has bytes that cannot stand where it goes.
     Value(String),
+    /// An `Authorization` of another caller cannot be passed on over WebSocket, whose connections
+    /// calls share.
+    WebSocket,
     /// No token.
     OAuth(OAuthError),
 }
@@ -50,6 +53,9 @@ impl fmt::Display for CredentialsError {
             }
             CredentialsError::Value(name) => {
                 write!(f, "the credential for {name} is empty or has bytes that cannot be sent")
+            }
+            CredentialsError::WebSocket => {
+                f.write_str("the Authorization of callers cannot be passed on over WebSocket")
             }
             CredentialsError::OAuth(error) => write!(f, "{error}"),
         }

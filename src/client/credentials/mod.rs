@@ -34,6 +34,9 @@ pub struct Credentials {
     pub basic: Option<(String, Secret)>,
     /// How to have a token, where `bearer` is none.
     pub oauth: Option<OAuthClient>,
+    /// True: each call brings an `Authorization` of its own, that of the caller on whose behalf it
+    /// is made, in place of `bearer`, `basic` and `oauth`. It goes to the origin of the card alone.
+    pub passes_authorization: bool,
     /// True: the transport has a client certificate.
     pub has_certificate: bool,
     /// True: credentials may go to other machines over plain http.

@@ -26,6 +26,7 @@ pub struct CredentialPlan {
     /// Parameters with `&` between them, percent-encoded.
     query: String,
     needs_token: bool,
+    passes_on: bool,
 }
 
 impl fmt::Debug for CredentialPlan {
@@ -33,7 +34,7 @@ impl fmt::Debug for CredentialPlan {
         let names: Vec<&str> = self.fields.get().iter().map(|(name, _)| name).collect();
         let mut shown = f.debug_struct("CredentialPlan");
         shown.field("fields", &names).field("has_query", &!self.query.is_empty());
-        shown.field("needs_token", &self.needs_token).finish()
+        shown.field("needs_token", &self.needs_token).field("passes_on", &self.passes_on).finish()
     }
 }
 
@@ -57,6 +58,11 @@ impl CredentialPlan {
         self.needs_token
     }
 
+    /// True: each request has the `Authorization` of the call on whose behalf it is made.
+    pub fn passes_on(&self) -> bool {
+        self.passes_on
+    }
+
     /// The same without what the caller's own fields say: of two that have one name servers may
     /// believe either (RFC 9110 §5.3).
     #[must_use]
@@ -67,12 +73,13 @@ impl CredentialPlan {
             fields.push(name, value);
         }
         let needs_token = self.needs_token && !is_own("authorization");
-        CredentialPlan { fields, needs_token, ..self }
+        let passes_on = self.passes_on && !is_own("authorization");
+        CredentialPlan { fields, needs_token, passes_on, ..self }
     }
 
     /// True: nothing is added.
     pub fn is_empty(&self) -> bool {
-        self.fields.is_empty() && self.query.is_empty() && !self.needs_token
+        self.fields.is_empty() && self.query.is_empty() && !self.needs_token && !self.passes_on
     }
 }
 
@@ -101,6 +108,9 @@ pub fn plan(
         None => return Err(CredentialsError::Missing(alternatives(card))),
     };
     let plan = write(given, &uses)?;
+    if plan.passes_on && !is_card_origin {
+        return Err(CredentialsError::OtherOrigin(to.clone()));
+    }
     if !plan.is_empty() {
         may_go(given, to, is_card_origin)?;
     }
@@ -120,10 +130,7 @@ pub(crate) fn plan_without_card(
     let key =
         Use::ApiKey { name: "X-API-Key", location: ApiKeyLocation::Header, scheme: "api_key" };
     let key = given.api_key.as_ref().map(|_| key);
-    let bearer = given.bearer.as_ref().map(|_| Use::Bearer("bearer"));
-    let token = || given.oauth.as_ref().map(|_| Use::Token);
-    let basic = || given.basic.as_ref().map(|_| Use::Basic("basic"));
-    let uses: Vec<_> = key.into_iter().chain(bearer.or_else(token).or_else(basic)).collect();
+    let uses: Vec<_> = key.into_iter().chain(of_authorization(given)).collect();
     let plan = write(given, &uses)?;
     if !plan.is_empty() {
         may_go(given, to, true)?;
@@ -148,10 +155,16 @@ pub(super) fn may_go(
 
 /// A credential, and the scheme that it is for.
 enum Use<'c> {
-    ApiKey { name: &'c str, location: ApiKeyLocation, scheme: &'c str },
+    ApiKey {
+        name: &'c str,
+        location: ApiKeyLocation,
+        scheme: &'c str,
+    },
     Bearer(&'c str),
     Basic(&'c str),
     Token,
+    /// That of the caller on whose behalf the call is made.
+    Passed,
     Certificate,
 }
 
@@ -171,8 +184,13 @@ fn fitting<'c>(
     scheme: Option<&'c SecurityScheme>,
     given: &Credentials,
 ) -> Option<Use<'c>> {
-    let token = || given.bearer.as_ref().map(|_| Use::Bearer(name));
-    let token = || token().or_else(|| given.oauth.as_ref().map(|_| Use::Token));
+    let token = || match given.passes_authorization {
+        true => Some(Use::Passed),
+        false => {
+            let own = given.bearer.as_ref().map(|_| Use::Bearer(name));
+            own.or_else(|| given.oauth.as_ref().map(|_| Use::Token))
+        }
+    };
     match scheme {
         Some(SecurityScheme::ApiKey(key)) => {
             let place = Use::ApiKey { name: &key.name, location: key.location, scheme: name };
@@ -180,7 +198,8 @@ fn fitting<'c>(
         }
         Some(SecurityScheme::Http(http)) if http.scheme.eq_ignore_ascii_case("bearer") => token(),
         Some(SecurityScheme::Http(http)) if http.scheme.eq_ignore_ascii_case("basic") => {
-            given.basic.as_ref().map(|_| Use::Basic(name))
+            let own = || given.basic.as_ref().map(|_| Use::Basic(name));
+            given.passes_authorization.then_some(Use::Passed).or_else(own)
         }
         Some(SecurityScheme::Http(_)) => None,
         Some(SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_)) => token(),
@@ -200,10 +219,16 @@ fn optional<'c>(card: &'c AgentCard, given: &Credentials) -> Vec<Use<'c>> {
     if first.is_some() || !card.security_schemes.is_empty() {
         return first.into_iter().collect();
     }
-    let bearer = given.bearer.as_ref().map(|_| Use::Bearer("bearer"));
+    of_authorization(given).into_iter().collect()
+}
+
+/// What stands in `Authorization` where no card says it.
+fn of_authorization(given: &Credentials) -> Option<Use<'static>> {
+    let passed = given.passes_authorization.then_some(Use::Passed);
+    let bearer = || given.bearer.as_ref().map(|_| Use::Bearer("bearer"));
     let token = || given.oauth.as_ref().map(|_| Use::Token);
     let basic = || given.basic.as_ref().map(|_| Use::Basic("basic"));
-    bearer.or_else(token).or_else(basic).into_iter().collect()
+    passed.or_else(bearer).or_else(token).or_else(basic)
 }
 
 fn alternatives(card: &AgentCard) -> Vec<Vec<(String, String)>> {
@@ -253,6 +278,7 @@ fn write(given: &Credentials, uses: &[Use<'_>]) -> Result<CredentialPlan, Creden
             }
             Use::Basic(scheme) => authorization = Some(basic(given, scheme)?),
             Use::Token => plan.needs_token = true,
+            Use::Passed => plan.passes_on = true,
             Use::Certificate => {}
         }
     }

@@ -489,6 +489,7 @@ fn each_key_of_an_upstream_agent_is_read() {
         &oauth[1],
         &format!("{}\nscopes = [\"a\"]", oauth[1]),
         "ca = \"ca.pem\"",
+        "pass_authorization = true",
         "cert = \"c.pem\"\nkey = \"k.pem\"",
         "call_ms = 5",
         "call_ms = \"2s\"",
@@ -512,6 +513,14 @@ fn each_key_of_an_upstream_agent_is_read() {
         (
             "bearer = \"a\"\ntoken_url = \"https://a\"",
             "p.toml:3: agents.a.upstream.bearer: contradicts token_url",
+        ),
+        (
+            "pass_authorization = true\nbasic = \"a:b\"",
+            "p.toml:3: agents.a.upstream.pass_authorization: contradicts basic",
+        ),
+        (
+            "[agents.b.upstream]\nurl = \"http://b.example\"\npass_authorization = true",
+            "p.toml:4: agents.b.upstream.url: must be https",
         ),
         ("cert = \"a\"", "p.toml:3: agents.a.upstream.cert: needs its private key"),
         ("key = \"a\"", "p.toml:3: agents.a.upstream.key: needs its certificate"),

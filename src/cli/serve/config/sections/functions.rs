@@ -92,6 +92,11 @@ impl FunctionSpec {
         format!("http {} {:x}", self.url, hasher.finish())
     }
 
+    /// Whether the `Authorization` of callers is passed on.
+    pub fn passes_authorization(&self) -> bool {
+        self.credentials.passes_authorization
+    }
+
     /// How it is called.
     pub fn options(&self) -> FunctionOptions {
         FunctionOptions {

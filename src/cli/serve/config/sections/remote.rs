@@ -71,6 +71,13 @@ const KEYS: &[Key] = &[
         .secret(),
     key("scopes", Shape::Texts, "", "OAuth: scopes to request; those that the server gives else")
         .live(),
+    key(
+        "pass_authorization",
+        Shape::Switch,
+        "",
+        "true: the Authorization of each caller is passed on, over https or to this machine alone",
+    )
+    .live(),
     key("ca", Shape::Path, "", "Certificate authorities to trust there as well (PEM)").live(),
     key("cert", Shape::Path, "", "The client certificate chain to show there (PEM)").live(),
     key("key", Shape::Path, "", "The private key of that certificate (PEM)").live(),
@@ -173,6 +180,11 @@ impl RemoteSpec {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         format!("a2a {} {:x}", self.url, hasher.finish())
+    }
+
+    /// Whether the `Authorization` of callers is passed on.
+    pub fn passes_authorization(&self) -> bool {
+        self.credentials.passes_authorization
     }
 
     /// What it may take of the server.

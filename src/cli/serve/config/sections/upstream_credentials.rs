@@ -26,12 +26,14 @@ pub struct UpstreamCredentials {
     ca: Option<PathBuf>,
     /// Certificate and key.
     identity: Option<(PathBuf, PathBuf)>,
+    /// The `Authorization` of callers is passed on.
+    pub passes_authorization: bool,
 }
 
 /// Secrets and the content of files included, so that a reload notices a change of either.
 impl Hash for UpstreamCredentials {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let UpstreamCredentials { api_key, bearer, basic, oauth, ca, identity } = self;
+        let UpstreamCredentials { api_key, bearer, basic, oauth, ca, identity, .. } = self;
         let text = |secret: &Option<Secret>| secret.as_ref().map(|one| one.expose().to_owned());
         (text(api_key), text(bearer)).hash(state);
         basic.as_ref().map(|(name, word)| (name, word.expose())).hash(state);
@@ -42,7 +44,7 @@ impl Hash for UpstreamCredentials {
         for file in ca.iter().chain(pair) {
             (file, fs::read(file).ok()).hash(state);
         }
-        (ca.is_some(), identity.is_some()).hash(state);
+        (ca.is_some(), identity.is_some(), self.passes_authorization).hash(state);
     }
 }
 
@@ -71,6 +73,7 @@ impl UpstreamCredentials {
             oauth: oauth(section)?,
             ca: section.path("ca"),
             identity,
+            passes_authorization: passes_authorization(section)?,
         })
     }
 
@@ -81,6 +84,7 @@ impl UpstreamCredentials {
             bearer: self.bearer.clone(),
             basic: self.basic.clone(),
             oauth: self.oauth.clone(),
+            passes_authorization: self.passes_authorization,
             has_certificate: self.identity.is_some(),
             ..Credentials::default()
         }
@@ -97,6 +101,20 @@ impl UpstreamCredentials {
             None => tls,
         }
     }
+}
+
+/// Whether the `Authorization` of callers is passed on, which is then the only one.
+fn passes_authorization(section: &ConfigSection) -> Result<bool, Wrong> {
+    const NAME: &str = "pass_authorization";
+    if section.switch(NAME) != Some(true) {
+        return Ok(false);
+    }
+    let names = ["bearer", "basic", "token_url", "issuer"];
+    if let Some(name) = names.into_iter().find(|name| section.said(name).is_some()) {
+        return Err(section.wrong(NAME, format!("contradicts {name}")));
+    }
+    url(section, "url")?;
+    Ok(true)
 }
 
 /// The OAuth client, if there is one.
@@ -131,12 +149,12 @@ fn oauth(section: &ConfigSection) -> Result<Option<OAuthClient>, Wrong> {
     Ok(Some(client))
 }
 
-/// A URL that may get a secret.
+/// A URL to which credentials may go.
 fn url(section: &ConfigSection, name: &str) -> Result<Option<HttpUrl>, Wrong> {
     let Some(text) = section.text(name) else { return Ok(None) };
     let url = HttpOrigin::parse(text).map_err(|error| section.wrong(name, error.to_string()))?;
     if !url.origin.is_secure() && !url.origin.is_loopback() {
-        let line = "must be https or on this machine: it gets a secret";
+        let line = "must be https or on this machine: credentials go there";
         return Err(section.wrong(name, line));
     }
     Ok(Some(url))
