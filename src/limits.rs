@@ -152,6 +152,13 @@ pub const UPSTREAM_CALLS_MAX: usize = 1_024;
 /// Tasks of one remote agent that are followed: a quarter of the default `async_futures_max`.
 pub const UPSTREAM_STREAMS_MAX: usize = 16_384;
 
+/// Milliseconds after which the card of a remote agent is read again whose server does not say for
+/// how long it is good.
+pub const UPSTREAM_CARD_MS: u64 = 300_000;
+
+/// Milliseconds between two requests for the card of a remote agent, at least.
+pub const UPSTREAM_CARD_MS_MIN: u64 = 60_000;
+
 /// Lines of a log that wait for their reader; those beyond are counted, and lost.
 pub const LOG_LINES_MAX: usize = 8_192;
 

@@ -103,6 +103,15 @@ impl ClientBuilder {
         self
     }
 
+    /// The origins that interfaces of the card may have; those at others are passed over. Without
+    /// this any is called, but with credentials only the card's
+    /// ([`Credentials::allows_other_origins`]).
+    #[must_use]
+    pub fn origins(mut self, origins: impl IntoIterator<Item = HttpOrigin>) -> ClientBuilder {
+        self.wants.origins = Some(origins.into_iter().collect());
+        self
+    }
+
     /// The dialect to speak (`docs/dialects.md`), whatever the interface looks like.
     #[must_use]
     pub fn dialect(mut self, name: &'static str) -> ClientBuilder {
@@ -220,6 +229,37 @@ impl ClientBuilder {
         self.connect(transport, Arc::clone(&found.card), Some(found))
     }
 
+    /// Reads the card of the agent at `url`, or asks about the one that is known, and checks that
+    /// it is signed as wanted and can be called.
+    #[cfg(feature = "gateway")]
+    pub(crate) async fn find_card<T: Transport>(
+        &self,
+        transport: &T,
+        url: &str,
+    ) -> Result<KnownCard, ClientError> {
+        let found = self.discovery(transport).find(url, self.known.as_ref()).await?;
+        check_signed(&found.card, self.card_keys.as_ref())?;
+        choose(&found.card, Some(&found.url), &self.wants)?;
+        Ok(found)
+    }
+
+    /// Chooses an interface of a card that is known, stale or not; nothing is requested.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn connect_known<T: Transport>(
+        self,
+        transport: T,
+        known: KnownCard,
+    ) -> Result<Client<T>, ClientError> {
+        self.connect(transport, Arc::clone(known.card()), Some(known))
+    }
+
+    /// The same with calls that last no longer.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn call_ms_max(mut self, call_ms_max: u64) -> ClientBuilder {
+        self.options.call_ms = self.options.call_ms.min(call_ms_max);
+        self
+    }
+
     /// Chooses an interface of a card that is here already; `card_url` is where it came from, if it
     /// came from a URL.
     ///
@@ -293,9 +333,9 @@ impl From<ChooseError> for ClientError {
                 ClientErrorKind::BelowFloor { newest, floor }
             }
             ChooseError::NoTenant { .. } => ClientErrorKind::NoTenant,
-            ChooseError::UnknownVersion(_) | ChooseError::NoInterface { .. } => {
-                ClientErrorKind::NoInterface
-            }
+            ChooseError::UnknownVersion(_)
+            | ChooseError::OtherOrigin(_)
+            | ChooseError::NoInterface { .. } => ClientErrorKind::NoInterface,
         };
         ClientError::because(kind, detail)
     }

@@ -12,6 +12,8 @@ use super::{
     card::{AgentCard, CardFreshness, check_signed},
     client::SharedClient,
 };
+#[cfg(feature = "gateway")]
+use crate::service::Now;
 
 /// A card that was read from its URL: where it was asked for, where it came from, and how long its
 /// server said that it is good.
@@ -38,6 +40,25 @@ impl KnownCard {
     pub(super) fn at(url: HttpUrl, card: Arc<AgentCard>) -> KnownCard {
         let freshness = CardFreshness::default();
         KnownCard { asked: url.clone(), url, is_elsewhere: false, card, freshness }
+    }
+}
+
+/// For an agent that calls another one for all workers of a server.
+#[cfg(feature = "gateway")]
+impl KnownCard {
+    /// The card.
+    pub(crate) fn card(&self) -> &Arc<AgentCard> {
+        &self.card
+    }
+
+    /// Milliseconds for which its server said that it is good, from now on.
+    pub(crate) fn left_ms(&self, now: Now) -> u64 {
+        self.freshness.left_ms(now)
+    }
+
+    /// The same, to be asked about at once.
+    pub(crate) fn stale(self) -> KnownCard {
+        KnownCard { freshness: self.freshness.stale(), ..self }
     }
 }
 

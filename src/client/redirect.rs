@@ -28,6 +28,7 @@ impl fmt::Display for RedirectError {
         match self {
             RedirectError::Method => f.write_str("the server redirects, but only a GET follows"),
             RedirectError::NoLocation => f.write_str("the redirect does not say where to"),
+            RedirectError::TooMany(0) => f.write_str("the server redirects, which is not followed"),
             RedirectError::TooMany(max) => write!(f, "more than {max} redirects in a row"),
             RedirectError::Insecure => f.write_str("the redirect leads from https to http"),
             RedirectError::Url(error) => write!(f, "the redirect cannot be followed: {error}"),

@@ -251,10 +251,12 @@ impl HttpFunction {
     }
 
     fn client(&self) -> Result<HttpClient, HttpClientError> {
-        match self.clients.own() {
-            Some(client) => Ok(client),
-            None => Ok(self.clients.keep(self.client.apart()?)),
+        if let Some(client) = self.clients.own() {
+            return Ok(client);
         }
+        let client = self.client.apart()?;
+        self.clients.keep(client.clone());
+        Ok(client)
     }
 
     /// The fault of an answer with another status than 2xx.

@@ -75,6 +75,8 @@ mod traces;
 mod transport;
 #[cfg(feature = "gateway")]
 mod turn_queue;
+#[cfg(feature = "gateway")]
+mod upstream_card;
 #[cfg(feature = "push")]
 mod webhooks;
 mod wheel;

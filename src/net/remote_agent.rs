@@ -2,16 +2,21 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::Builder;
+
 use super::{
     HttpClient, HttpClientError, HttpClientOptions,
     adopted_tasks::AdoptedTasks,
     async_agent::{FuturePlace, run_future, start_future},
     turn_queue::TurnQueue,
+    upstream_card::{CardRevision, UpstreamCard},
     worker_clients::WorkerClients,
 };
 use crate::{
     agent::{Adopted, Agent, CancelRequest, Deferred, RequestInfo, Turn},
-    client::{Client, ClientBuilder, ClientError, credentials::Secret},
+    client::{
+        Client, ClientBuilder, ClientError, TransportError, card::AgentCard, credentials::Secret,
+    },
     fault::Fault,
     gateway::{self, UpstreamTasks},
     limits::{AGENT_TURNS_QUEUED_MAX, UPSTREAM_CALLS_MAX, UPSTREAM_STREAMS_MAX},
@@ -58,8 +63,16 @@ struct Upstream {
     builder: ClientBuilder,
     /// What those of the workers are made of.
     transport: HttpClient,
-    clients: WorkerClients<Client<HttpClient>>,
+    card: UpstreamCard,
+    clients: WorkerClients<CardClient>,
     tasks: UpstreamTasks,
+}
+
+/// A client, and the revision of the card that it was made of.
+#[derive(Clone)]
+struct CardClient {
+    made_of: u64,
+    client: Client<HttpClient>,
 }
 
 impl RemoteAgent {
@@ -82,6 +95,7 @@ impl RemoteAgent {
             url,
             builder: builder.share_tokens(),
             transport: HttpClient::new(options)?,
+            card: UpstreamCard::new(),
             clients: WorkerClients::default(),
             tasks,
         };
@@ -103,15 +117,57 @@ impl RemoteAgent {
     }
 }
 
+/// The card.
+impl RemoteAgent {
+    /// The same agent, whose card is read again after `ms` milliseconds, and not when its server
+    /// says (`Cache-Control`; once a minute at most, and every 5 min where it does not say).
+    #[must_use]
+    pub fn card_every(self, ms: u64) -> RemoteAgent {
+        self.upstream.card.set_every(ms);
+        self
+    }
+
+    /// The last card that could be read, which messages are sent by; `None`: none yet.
+    pub fn card(&self) -> Option<Arc<AgentCard>> {
+        self.upstream.card.last().map(|last| Arc::clone(last.known.card()))
+    }
+
+    /// Whether it is time to read the card again.
+    pub fn is_card_due(&self) -> bool {
+        self.upstream.card.is_due()
+    }
+
+    /// Reads the card, or asks whether it has changed; it blocks, and must not be called inside of
+    /// a runtime. True: messages are sent by another card from now on.
+    ///
+    /// # Errors
+    /// [`ClientError`]: no card that can be used was read within 5 s; the last one is used on.
+    pub fn refresh_card(&self) -> Result<bool, ClientError> {
+        let (upstream, transport) = (&self.upstream, self.upstream.transport.apart()?);
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| TransportError::Io(error.to_string()))?;
+        let before = upstream.card.revision();
+        let read = upstream.card.read(&upstream.builder, &transport, &upstream.url);
+        Ok(runtime.block_on(read)?.number != before)
+    }
+}
+
 impl Upstream {
-    /// The client of the worker, which reads the card first if it has not yet.
+    /// The client of the worker, made of the last card, which is read first if there is none yet.
     async fn client(&self) -> Result<Client<HttpClient>, ClientError> {
-        if let Some(client) = self.clients.own() {
-            return Ok(client);
-        }
-        let transport = self.transport.apart()?;
-        let client = self.builder.clone().discover_over(transport, &self.url).await?;
-        Ok(self.clients.keep(client))
+        let (revision, own) = (self.card.revision(), self.clients.own());
+        let transport = match own {
+            Some(own) if own.made_of == revision => return Ok(own.client),
+            Some(own) => own.client.transport().clone(),
+            None => self.transport.apart()?,
+        };
+        let CardRevision { number, known } = match self.card.last() {
+            Some(last) => last,
+            None => self.card.read(&self.builder, &transport, &self.url).await?,
+        };
+        let client = self.builder.clone().connect_known(transport, known)?;
+        self.clients.keep(CardClient { made_of: number, client: client.clone() });
+        Ok(client)
     }
 }
 

@@ -21,9 +21,9 @@ impl<C: Clone> WorkerClients<C> {
         self.lock().get(&thread::current().id()).cloned()
     }
 
-    /// Keeps a client for this worker, unless it has one; returns the one that it has now.
-    pub fn keep(&self, client: C) -> C {
-        self.lock().entry(thread::current().id()).or_insert(client).clone()
+    /// Keeps a client for this worker, in place of the one that it has.
+    pub fn keep(&self, client: C) {
+        self.lock().insert(thread::current().id(), client);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, C>> {

@@ -56,6 +56,8 @@ mod tls;
 #[cfg(feature = "otlp")]
 mod traces;
 #[cfg(feature = "gateway")]
+mod upstream_cards;
+#[cfg(feature = "gateway")]
 mod upstream_credentials;
 #[cfg(feature = "gateway")]
 mod upstream_faults;

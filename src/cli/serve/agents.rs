@@ -13,15 +13,12 @@ use peregrine::{
     client::HttpOrigin,
     fault::{Fault, FaultKind},
     gateway::profile_of,
-    net::{
-        BlockingClient, FunctionAgent, HttpClient, LinesAgent, ProcessAgent, ProcessCommand,
-        RemoteAgent,
-    },
+    net::{FunctionAgent, LinesAgent, ProcessAgent, ProcessCommand, RemoteAgent},
 };
 
 use super::{
     super::warn,
-    config::{AgentSpec, FunctionSpec, ProcessSpec, Program, RemoteSpec},
+    config::{AgentSpec, CardOverrides, FunctionSpec, ProcessSpec, Program, RemoteSpec},
 };
 
 /// An agent, what its card says, and what it was made of.
@@ -33,21 +30,64 @@ pub struct Loaded {
     pub agent: Arc<dyn Agent>,
     /// Two agents that were made of the same answer alike.
     pub made_of: String,
+    /// The remote agent, whose card changes what its profile says.
+    pub remote: Option<ServedRemote>,
 }
 
-/// Loads the agents, in their order; where none was said there is the echo agent.
+impl Loaded {
+    /// One whose profile does not change.
+    pub fn new(profile: Profile, agent: Arc<dyn Agent>, made_of: String) -> Loaded {
+        Loaded { profile, agent, made_of, remote: None }
+    }
+}
+
+/// A remote agent, and what the configuration says in place of its card.
+#[derive(Clone)]
+pub struct ServedRemote {
+    /// It.
+    pub agent: Arc<RemoteAgent>,
+    /// The name that the configuration gives it.
+    given_name: Option<String>,
+    made_of: String,
+    card: CardOverrides,
+    streaming: bool,
+    passes_authorization: bool,
+}
+
+impl ServedRemote {
+    /// What is served under this name; without a card little is known.
+    pub fn profile(&self, name: &str) -> Profile {
+        let mut profile = match self.agent.card() {
+            Some(card) => profile_of(name, &card),
+            None => Profile::new(name, "A remote A2A agent."),
+        };
+        self.card.over(&mut profile);
+        profile.streaming &= self.streaming;
+        if self.passes_authorization {
+            profile.fields.push(AUTHORIZATION.to_owned());
+        }
+        profile
+    }
+}
+
+/// The field that agents see which pass it on.
+const AUTHORIZATION: &str = "authorization";
+
+/// Loads the agents, in their order; where none was said there is the echo agent. Remote
+/// agents that run are taken over.
 ///
 /// # Errors
 /// The agent whose script cannot be used, and why.
 pub fn load<'s>(
     specs: &'s [AgentSpec],
     streaming: bool,
+    running: &[ServedRemote],
 ) -> Result<Vec<Loaded>, (&'s AgentSpec, String)> {
     let mut agents = match specs {
         [] => vec![echo()],
         // At once, since cards are asked for.
         specs => thread::scope(|scope| {
-            let load = |spec| (spec, scope.spawn(move || load_one(spec)));
+            let load = |spec| (spec, scope.spawn(move || load_one(spec, streaming, running)));
             let loading: Vec<_> = specs.iter().map(load).collect();
             let join = |(spec, loading): (&'s AgentSpec, ScopedJoinHandle<'_, _>)| {
                 let loaded: Result<Loaded, String> =
@@ -84,15 +124,11 @@ impl Agent for SwitchedOff {
     }
 }
 
-fn load_one(spec: &AgentSpec) -> Result<Loaded, String> {
+fn load_one(spec: &AgentSpec, streaming: bool, running: &[ServedRemote]) -> Result<Loaded, String> {
     let mut loaded = match &spec.program {
-        // Its card is not asked for.
-        Program::Remote(upstream) if !spec.is_enabled => {
-            remote_unknown(upstream, spec.name.as_deref())?
-        }
         Program::Echo => echo(),
         Program::Script(file) => script(file)?,
-        Program::Remote(upstream) => remote(upstream, spec.name.as_deref())?,
+        Program::Remote(upstream) => remote(spec, upstream, streaming, running)?,
         Program::Function(function) => self::function(function, spec.name.as_deref())?,
         Program::Process(process) => self::process(process, spec.name.as_deref())?,
     };
@@ -102,21 +138,19 @@ fn load_one(spec: &AgentSpec) -> Result<Loaded, String> {
     if !spec.is_enabled {
         loaded.agent = Arc::new(SwitchedOff);
         loaded.made_of = "switched off".to_owned();
+        loaded.remote = None;
     }
-    spec.card.over(&mut loaded.profile);
-    let passes_on = match &spec.program {
-        Program::Remote(upstream) => upstream.passes_authorization(),
-        Program::Function(function) => function.passes_authorization(),
-        Program::Echo | Program::Script(_) | Program::Process(_) => false,
-    };
-    if passes_on {
-        loaded.profile.fields.push("authorization".to_owned());
+    if !matches!(spec.program, Program::Remote(_)) {
+        spec.card.over(&mut loaded.profile);
+    }
+    if matches!(&spec.program, Program::Function(function) if function.passes_authorization()) {
+        loaded.profile.fields.push(AUTHORIZATION.to_owned());
     }
     Ok(loaded)
 }
 
 fn echo() -> Loaded {
-    Loaded { profile: Echo::profile(), agent: Arc::new(Echo), made_of: "echo".to_owned() }
+    Loaded::new(Echo::profile(), Arc::new(Echo), "echo".to_owned())
 }
 
 /// An agent that is a program of this system.
@@ -138,7 +172,7 @@ fn process(spec: &ProcessSpec, name: Option<&str>) -> Result<Loaded, String> {
         true => Arc::new(LinesAgent::new(name, command, options)),
         false => Arc::new(ProcessAgent::new(name, command, options)),
     };
-    Ok(Loaded { profile, agent, made_of: format!("{spec:?}") })
+    Ok(Loaded::new(profile, agent, format!("{spec:?}")))
 }
 
 /// An agent that is an HTTP function.
@@ -146,41 +180,44 @@ fn function(spec: &FunctionSpec, name: Option<&str>) -> Result<Loaded, String> {
     let agent = FunctionAgent::new(&spec.url, spec.options(), spec.client_options());
     let agent = Arc::new(agent.map_err(|error| error.to_string())?);
     let profile = Profile::new(name.unwrap_or("function"), "An HTTP function.");
-    Ok(Loaded { profile, agent, made_of: spec.made_of() })
+    Ok(Loaded::new(profile, agent, spec.made_of()))
 }
 
-/// An agent of another server. Its card is read now; one that cannot be reached is served with a
-/// card that says its name alone.
-fn remote(spec: &RemoteSpec, name: Option<&str>) -> Result<Loaded, String> {
-    let (builder, options) = spec.card_client();
-    let transport = HttpClient::new(options).map_err(|error| error.to_string())?;
-    let mut loaded = remote_unknown(spec, name)?;
-    match BlockingClient::build(builder, transport, &spec.url) {
-        Ok(client) => {
-            let card = client.card();
-            let name = name.map_or_else(|| path_name(&card.name), str::to_owned);
-            loaded.profile = profile_of(&name, &card);
-        }
-        Err(error) => {
-            warn(&format!("the card of the upstream agent {} cannot be read: {error}", spec.url));
-        }
-    }
-    Ok(loaded)
-}
-
-/// An agent of another server whose card is unknown; without a name it is called as its host.
-fn remote_unknown(spec: &RemoteSpec, name: Option<&str>) -> Result<Loaded, String> {
-    let host = HttpOrigin::parse(&spec.url).map(|url| path_name(url.origin.authority()));
-    let name = match (name, host) {
-        (Some(name), _) => name.to_owned(),
-        (None, Ok(host)) => host,
-        (None, Err(_)) => "remote".to_owned(),
+/// An agent of another server. Its card is read now, unless it is switched off; one that cannot be
+/// reached is served with its last card, or with one that says its name alone.
+fn remote(
+    spec: &AgentSpec,
+    upstream: &RemoteSpec,
+    streaming: bool,
+    running: &[ServedRemote],
+) -> Result<Loaded, String> {
+    let made_of = upstream.made_of();
+    let is_same = |one: &&ServedRemote| one.given_name == spec.name && one.made_of == made_of;
+    let agent = match running.iter().find(is_same) {
+        Some(one) => Arc::clone(&one.agent),
+        None => Arc::new(upstream.agent()?),
     };
-    let (builder, options) = spec.client();
-    let agent = RemoteAgent::new(spec.url.as_str(), builder, options);
-    let agent = Arc::new(agent.map_err(|error| error.to_string())?.limits(spec.limits()));
-    let profile = Profile::new(&name, "A remote A2A agent.");
-    Ok(Loaded { profile, agent, made_of: spec.made_of() })
+    if spec.is_enabled
+        && let Err(error) = agent.refresh_card()
+    {
+        warn(&format!("the card of the upstream agent {} cannot be read: {error}", upstream.url));
+    }
+    let name = match (&spec.name, agent.card(), HttpOrigin::parse(&upstream.url)) {
+        (Some(name), _, _) => name.clone(),
+        (None, Some(card), _) => path_name(&card.name),
+        (None, None, Ok(url)) => path_name(url.origin.authority()),
+        (None, None, Err(_)) => "remote".to_owned(),
+    };
+    let remote = ServedRemote {
+        agent: Arc::clone(&agent),
+        given_name: spec.name.clone(),
+        made_of: made_of.clone(),
+        card: spec.card.clone(),
+        streaming,
+        passes_authorization: upstream.passes_authorization(),
+    };
+    let loaded = Loaded::new(remote.profile(&name), agent, made_of);
+    Ok(Loaded { remote: Some(remote), ..loaded })
 }
 
 /// The name of an agent as a segment of paths: what is not allowed there becomes a hyphen.
@@ -206,7 +243,7 @@ fn script(file: &Path) -> Result<Loaded, String> {
         .map_err(|error| format!("{}: {}", file.display(), one_line(&error.to_string())))?;
     let script = script.with_reader(peregrine::client::format::explain);
     let profile = script.profile().clone();
-    Ok(Loaded { profile, agent: Arc::new(script), made_of: format!("script {text}") })
+    Ok(Loaded::new(profile, Arc::new(script), format!("script {text}")))
 }
 
 #[cfg(feature = "script")]

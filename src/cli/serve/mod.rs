@@ -7,6 +7,7 @@ mod config;
 mod flags;
 mod gateway_command;
 mod places;
+mod remote_cards;
 mod server_command;
 mod webhook_keys;
 
@@ -25,6 +26,7 @@ use agents::Loaded;
 use banner::Banner;
 use config::{Config, ConfigOrigin, Reloader, Serve, Stamp, TlsFiles};
 use places::Places;
+use remote_cards::RemoteCards;
 
 pub use flags::command;
 pub use gateway_command::command as gateway_command;
@@ -80,8 +82,9 @@ fn run_without_file(
 /// `stamp` was taken before the file was read, so that no change of it is missed.
 fn serve(origin: &ConfigOrigin, config: Config, stamp: Stamp) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
-    let agents = origin.agents(&config).map_err(wrong)?;
-    let mut reloader = Reloader::new(origin, &config, &agents, stamp);
+    let agents = origin.agents(&config, &[]).map_err(wrong)?;
+    let cards = Arc::new(RemoteCards::of(&agents));
+    let mut reloader = Reloader::new(origin, &config, &agents, &cards, stamp);
     let made = make(origin, config, agents).map_err(wrong)?;
     reloader.callers.clone_from(&made.callers);
     let server = match origin.file {
@@ -98,6 +101,9 @@ fn serve(origin: &ConfigOrigin, config: Config, stamp: Stamp) -> Result<(), (u8,
             if let Err(error) = fetching {
                 warn(&format!("keys of issuers cannot be fetched: {error}"));
             }
+        }
+        if let Some(agents) = running.agents() {
+            cards.watch(agents);
         }
         say(&made.banner.text(running));
     };

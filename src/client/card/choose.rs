@@ -14,7 +14,7 @@ use crate::{
 };
 
 use super::{
-    super::{HttpUrl, format::push_encoded},
+    super::{HttpOrigin, HttpUrl, format::push_encoded},
     AgentCard, CardInterface,
 };
 
@@ -32,6 +32,8 @@ pub struct Preferences {
     /// The tenant to call, in place of the one that the interface names; interfaces that have no
     /// place for it are passed over.
     pub tenant: Option<String>,
+    /// The origins that interfaces may have, those at others are passed over; `None`: any.
+    pub origins: Option<Vec<HttpOrigin>>,
 }
 
 impl Default for Preferences {
@@ -42,6 +44,7 @@ impl Default for Preferences {
             floor: ProtocolVersion::V1_0,
             dialect: None,
             tenant: None,
+            origins: None,
         }
     }
 }
@@ -89,6 +92,8 @@ pub enum ChooseError {
         /// Its URL.
         url: String,
     },
+    /// The interface that would be called has an origin that the caller does not allow: its URL.
+    OtherOrigin(String),
     /// No interface has a binding and a version that are spoken, in the version that is wanted, and
     /// a URL that can be called; what the card offers, in words.
     NoInterface {
@@ -115,6 +120,11 @@ impl fmt::Display for ChooseError {
                 "the interface of A2A {version} at {url} has no place for a tenant: before 1.0 \
                  only a URL that ends with /tenants/NAME has one, and over gRPC none where the \
                  card's tenant is its agent's name"
+            ),
+            ChooseError::OtherOrigin(url) => write!(
+                f,
+                "the interface at {url} has an origin that is not allowed; allow it with \
+                 ClientBuilder::origins"
             ),
             ChooseError::NoInterface { wanted, offered } => {
                 match wanted {
@@ -170,6 +180,11 @@ pub fn choose(
             choose(card, card_url, &Preferences { tenant: None, ..wants.clone() })?;
         return Err(ChooseError::NoTenant { version, url: url.to_string() });
     }
+    if best.is_none() && wants.origins.is_some() {
+        let ChosenInterface { url, .. } =
+            choose(card, card_url, &Preferences { origins: None, ..wants.clone() })?;
+        return Err(ChooseError::OtherOrigin(url.to_string()));
+    }
     best.ok_or_else(|| match callable().map(|one| one.version).max() {
         Some(newest) if wants.version.is_none() => {
             ChooseError::BelowFloor { newest, floor: wants.floor }
@@ -197,6 +212,9 @@ fn callable(
         return None;
     }
     let url = interface.target(card_url).ok()?;
+    if wants.origins.as_ref().is_some_and(|allowed| !allowed.contains(&url.origin)) {
+        return None;
+    }
     let dialect = wants.dialect.unwrap_or_else(|| dialect_at(&url, card_url, binding, generation));
     let own = Some(&interface.tenant).filter(|tenant| !tenant.is_empty()).cloned();
     // Paths name no agents over gRPC: its tenant does, and another one would be another agent.
@@ -390,6 +408,7 @@ mod tests {
             floor: self::version(floor),
             dialect: None,
             tenant: None,
+            origins: None,
         }
     }
 

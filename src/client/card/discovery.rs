@@ -110,6 +110,18 @@ impl CardFreshness {
         left_ms > 0 && left_ms <= FRESH_MS_MAX
     }
 
+    /// Milliseconds for which the card is used without a question from now on.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn left_ms(&self, now: Now) -> u64 {
+        if self.is_fresh(now) { self.fresh_until_unix_ms - now.unix_ms } else { 0 }
+    }
+
+    /// The same, to be asked about at once.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn stale(self) -> CardFreshness {
+        CardFreshness { fresh_until_unix_ms: 0, ..self }
+    }
+
     /// Whether the server allows to keep the card at all.
     pub fn may_be_kept(&self) -> bool {
         !self.is_private

@@ -19,7 +19,7 @@ pub fn run(flags: &ArgMatches, words: &ArgMatches) -> Result<(), UsageError> {
         return Err(UsageError::new("there is nothing to check: add --config FILE"));
     }
     let config = origin.read_to_start()?;
-    let agents = origin.agents(&config)?;
+    let agents = origin.agents(&config, &[])?;
     let text = match word {
         "show" => show::show(&origin, &config, &agents),
         _ => format!("{}: ok\n", origin.name()),

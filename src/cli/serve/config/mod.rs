@@ -23,7 +23,7 @@ use peregrine::net::{self, ServerError};
 
 use super::{
     UsageError,
-    agents::{self, Loaded},
+    agents::{self, Loaded, ServedRemote},
     make, nearest, say,
 };
 use tree::{ConfigSection, Variables, Wrong};
@@ -31,7 +31,8 @@ use tree::{ConfigSection, Variables, Wrong};
 pub use command::run;
 pub use reload::{Reloader, Stamp};
 pub use sections::{
-    AgentSpec, FunctionSpec, ProcessSpec, Program, RemoteSpec, Serve, TlsFiles, blame,
+    AgentSpec, CardOverrides, FunctionSpec, ProcessSpec, Program, RemoteSpec, Serve, TlsFiles,
+    blame,
 };
 
 /// No file is longer.
@@ -121,13 +122,17 @@ impl ConfigOrigin {
         Ok(config)
     }
 
-    /// Loads the agents of a configuration.
+    /// Loads the agents of a configuration; of remote ones those that run are taken over.
     ///
     /// # Errors
     /// [`UsageError`]: a script that cannot be used.
-    pub fn agents(&self, config: &Config) -> Result<Vec<Loaded>, UsageError> {
+    pub fn agents(
+        &self,
+        config: &Config,
+        running: &[ServedRemote],
+    ) -> Result<Vec<Loaded>, UsageError> {
         let Serve { agents, streaming, .. } = &config.serve;
-        agents::load(agents, *streaming)
+        agents::load(agents, *streaming, running)
             .map_err(|(spec, message)| self.line(&Wrong { message, ..spec.at.clone() }))
     }
 

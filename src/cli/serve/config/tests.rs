@@ -491,6 +491,9 @@ fn each_key_of_an_upstream_agent_is_read() {
         "ca = \"ca.pem\"",
         "pass_authorization = true",
         "cert = \"c.pem\"\nkey = \"k.pem\"",
+        "origins = [\"https://b.example\"]",
+        "card_keys = \"keys.pem\"",
+        "card_ms = \"5min\"",
         "call_ms = 5",
         "call_ms = \"2s\"",
     ] {
@@ -523,10 +526,37 @@ fn each_key_of_an_upstream_agent_is_read() {
             "p.toml:4: agents.b.upstream.url: must be https",
         ),
         ("cert = \"a\"", "p.toml:3: agents.a.upstream.cert: needs its private key"),
+        (
+            "origins = [\"https://b/\",\n\"https://b/c\"]",
+            "p.toml:4: agents.a.upstream.origins: \"https://b/c\": an origin has no path",
+        ),
         ("key = \"a\"", "p.toml:3: agents.a.upstream.key: needs its certificate"),
         ("call_ms = 0", "p.toml:3: agents.a.upstream.call_ms: \"0\" is not a time above zero"),
     ] {
         let wrong = of(line).unwrap_err();
         assert!(wrong.starts_with(said), "{line}: {wrong}");
     }
+}
+
+#[test]
+fn a_renewed_file_of_an_upstream_agent_is_noticed() {
+    let file = std::env::temp_dir().join(format!("peregrine-upstream-{}", std::process::id()));
+    for key in ["ca", "card_keys"] {
+        let text = format!(
+            "[agents.a.upstream]\nurl = \"https://a.example\"\n{key} = \"{}\"\n",
+            file.display()
+        );
+        let made_of = |content: &str| {
+            std::fs::write(&file, content).unwrap();
+            let (_, serve) = of_file(&text, &[]).unwrap();
+            match &serve.agents[0].program {
+                Program::Remote(remote) => remote.made_of(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let first = made_of("one");
+        assert_eq!(made_of("one"), first, "{key}");
+        assert_ne!(made_of("two"), first, "{key}");
+    }
+    std::fs::remove_file(file).unwrap();
 }

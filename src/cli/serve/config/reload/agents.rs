@@ -42,7 +42,7 @@ impl AgentChanges {
         }
         let [mut added, mut replaced, mut removed, mut described] = [const { Vec::new() }; 4];
         let mut changes = Vec::new();
-        for Loaded { profile, agent, made_of } in next {
+        for Loaded { profile, agent, made_of, .. } in next {
             let (name, profile, agent) = (profile.name.clone(), profile.clone(), agent.clone());
             match self.0.iter().find(|known| known.name == name) {
                 None => {
@@ -105,7 +105,7 @@ mod tests {
     fn loaded(name: &str, made_of: &str, version: &str) -> Loaded {
         let version = version.to_owned();
         let profile = Profile { version, ..Profile::new(name, "An agent.") };
-        Loaded { profile, agent: Arc::new(Echo), made_of: made_of.to_owned() }
+        Loaded::new(profile, Arc::new(Echo), made_of.to_owned())
     }
 
     fn said(agents: &AgentChanges, next: &[Loaded]) -> (usize, String, Vec<String>) {

@@ -17,7 +17,7 @@ use peregrine::{
 };
 
 use super::{
-    super::{agents::Loaded, make},
+    super::{agents::Loaded, make, remote_cards::RemoteCards},
     Config, ConfigOrigin, ConfigSection, UsageError,
 };
 use agents::AgentChanges;
@@ -54,6 +54,7 @@ pub struct Reloader {
     /// Whom it believes where requests come from.
     trusted_proxies: Vec<Network>,
     agents: AgentChanges,
+    cards: Arc<RemoteCards>,
     watch: watch::Watch,
     /// The known callers; `None`: the server does not ask callers, and cannot begin to.
     pub callers: Option<Arc<Callers>>,
@@ -65,6 +66,7 @@ impl Reloader {
         origin: &ConfigOrigin,
         config: &Config,
         agents: &[Loaded],
+        cards: &Arc<RemoteCards>,
         stamp: Stamp,
     ) -> Reloader {
         Reloader {
@@ -73,6 +75,7 @@ impl Reloader {
             live: LiveParts::of(&config.root),
             trusted_proxies: config.serve.setup.trusted_proxies.clone(),
             agents: AgentChanges::of(agents),
+            cards: Arc::clone(cards),
             watch: watch::Watch::new(stamp),
             callers: None,
         }
@@ -80,7 +83,7 @@ impl Reloader {
 
     fn apply(&mut self, server: &Controls) -> Result<Vec<String>, UsageError> {
         let config = self.origin.read()?;
-        let agents = self.origin.agents(&config)?;
+        let agents = self.origin.agents(&config, &self.cards.remotes())?;
         let commits = APPLIERS.iter().map(|applier| applier(&self.origin, &config, server));
         let commits = commits.collect::<Result<Vec<Commit>, _>>()?;
         let mut held = held_back(&self.started, &config.root);
@@ -106,6 +109,8 @@ impl Reloader {
                 let _ = callers.replace(rules.unwrap_or_default());
             }
         };
+        // No card is changed while agents are.
+        let mut cards = self.cards.lock();
         match server.agents() {
             Some(running) => {
                 let said = |error| UsageError(format!("{}: agents: {error}", self.origin.name()));
@@ -115,6 +120,11 @@ impl Reloader {
         }
         commits.into_iter().for_each(|commit| commit(server));
         self.agents.took(&agents);
+        cards.took(&agents);
+        drop(cards);
+        if let Some(running) = server.agents() {
+            self.cards.watch(running);
+        }
         let can_change = |part: &str| match part {
             "auth" => callers.is_some(),
             "tls" => has_tls && !held.iter().any(|key| key == "tls"),

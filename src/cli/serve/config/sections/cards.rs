@@ -54,7 +54,7 @@ pub fn extension_keys() -> &'static [Key] {
 }
 
 /// What of a profile was said.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CardOverrides {
     /// One paragraph for humans.
     pub description: Option<String>,

@@ -16,6 +16,19 @@ use super::{
 /// The kind of agents that are functions.
 pub const FUNCTION: &str = "http";
 
+/// Keys of `upstream` that mean nothing for a function.
+const OF_REMOTE: [&str; 9] = [
+    "transports",
+    "version",
+    "version_min",
+    "tenant",
+    "origins",
+    "card_keys",
+    "card_ms",
+    "calls",
+    "streams",
+];
+
 /// An HTTP function, and how it is called.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct FunctionSpec {
@@ -66,7 +79,7 @@ impl FunctionSpec {
         let upstream = agent.section("upstream").filter(|section| section.is_said());
         let missing = || agent.wrong("upstream", "is missing: the agent kind http needs its url");
         let upstream = upstream.ok_or_else(missing)?;
-        for key in ["transports", "version", "version_min", "tenant", "calls", "streams"] {
+        for key in OF_REMOTE {
             if upstream.said(key).is_some() {
                 return Err(upstream.wrong(key, "is for remote A2A agents alone"));
             }

@@ -32,6 +32,7 @@ use super::tree::{ConfigSection, Wrong};
 
 pub use agents::{AgentSpec, Program};
 pub use auth::check_known;
+pub use cards::CardOverrides;
 pub use functions::FunctionSpec;
 pub use logs::Logs;
 pub use processes::ProcessSpec;

@@ -1,14 +1,18 @@
 //! `[agents.NAME.upstream]`: the remote A2A agent, or the HTTP function, that answers for an agent.
 
 use std::{
-    fmt,
+    fmt, fs,
     hash::{DefaultHasher, Hash, Hasher},
+    path::PathBuf,
 };
 
 use peregrine::{
-    client::{Binding, CallOptions, ClientBuilder, ProtocolVersion},
+    client::{
+        Binding, CallOptions, ClientBuilder, ClientLimits, HttpOrigin, ProtocolVersion,
+        card::CardKeys, credentials::Credentials,
+    },
     limits::{UPSTREAM_CALLS_MAX, UPSTREAM_STREAMS_MAX, Unit},
-    net::{HttpClientOptions, UpstreamLimits},
+    net::{HttpClientOptions, RemoteAgent, UpstreamLimits},
 };
 
 use super::{
@@ -18,9 +22,6 @@ use super::{
 
 /// Milliseconds for an upstream call until its answer begins, where the configuration has none.
 const CALL_MS: u64 = 120_000;
-/// Milliseconds for the card when the server starts.
-const CARD_MS: u64 = 5_000;
-
 const KEYS: &[Key] = &[
     key(
         "url",
@@ -82,6 +83,29 @@ const KEYS: &[Key] = &[
     key("cert", Shape::Path, "", "The client certificate chain to show there (PEM)").live(),
     key("key", Shape::Path, "", "The private key of that certificate (PEM)").live(),
     key(
+        "origins",
+        Shape::Texts,
+        "",
+        "Other origins than that of url where the card may have the interface that is called",
+    )
+    .live(),
+    key(
+        "card_keys",
+        Shape::Path,
+        "",
+        "Public keys of which one has signed its card (a JWK set or PEM); without them unsigned \
+         cards are good, too",
+    )
+    .live(),
+    key(
+        "card_ms",
+        Shape::Measure(Unit::Millis),
+        "",
+        "Milliseconds after which its card is read again; else as its server says, 5 min unless \
+         it does",
+    )
+    .live(),
+    key(
         "call_ms",
         Shape::Measure(Unit::Millis),
         "",
@@ -119,6 +143,9 @@ pub struct RemoteSpec {
     floor: ProtocolVersion,
     tenant: Option<String>,
     credentials: UpstreamCredentials,
+    origins: Vec<String>,
+    card_keys: Option<PathBuf>,
+    card_ms: Option<u64>,
     call_ms: u64,
     calls_max: usize,
     streams_max: usize,
@@ -150,6 +177,9 @@ impl RemoteSpec {
             floor: ProtocolVersion::V0_1,
             tenant: None,
             credentials: UpstreamCredentials::default(),
+            origins: Vec::new(),
+            card_keys: None,
+            card_ms: None,
             call_ms: CALL_MS,
             calls_max: UPSTREAM_CALLS_MAX,
             streams_max: UPSTREAM_STREAMS_MAX,
@@ -168,6 +198,9 @@ impl RemoteSpec {
             floor: version(section, "version_min")?.unwrap_or(ProtocolVersion::V0_1),
             tenant: section.text("tenant").map(str::to_owned),
             credentials: UpstreamCredentials::read(section)?,
+            origins: origins(section)?,
+            card_keys: section.path("card_keys"),
+            card_ms: section.millis("card_ms")?,
             call_ms: section.millis("call_ms")?.unwrap_or(CALL_MS),
             calls_max: whole("calls", UPSTREAM_CALLS_MAX),
             streams_max: whole("streams", UPSTREAM_STREAMS_MAX),
@@ -179,6 +212,7 @@ impl RemoteSpec {
     pub fn made_of(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
+        self.card_keys.as_ref().map(fs::read).and_then(Result::ok).hash(&mut hasher);
         format!("a2a {} {:x}", self.url, hasher.finish())
     }
 
@@ -188,35 +222,84 @@ impl RemoteSpec {
     }
 
     /// What it may take of the server.
-    pub fn limits(&self) -> UpstreamLimits {
+    fn limits(&self) -> UpstreamLimits {
         let limits = UpstreamLimits::default();
         UpstreamLimits { calls_max: self.calls_max, streams_max: self.streams_max, ..limits }
     }
 
-    /// The same for a client that reads its card when the server starts, which does not wait for
-    /// long.
-    pub fn card_client(&self) -> (ClientBuilder, HttpClientOptions) {
-        let (builder, options) = self.client();
-        let call_ms = self.call_ms.min(CARD_MS);
-        (builder.options(CallOptions { call_ms, ..CallOptions::default() }), options)
+    /// The agent that it is.
+    ///
+    /// # Errors
+    /// A file of keys or certificates that cannot be used, in one line.
+    pub fn agent(&self) -> Result<RemoteAgent, String> {
+        let options =
+            HttpClientOptions { tls: self.credentials.tls(), ..HttpClientOptions::default() };
+        let agent = RemoteAgent::new(self.url.as_str(), self.client()?, options);
+        let agent = agent.map_err(|error| error.to_string())?.limits(self.limits());
+        Ok(match self.card_ms {
+            Some(card_ms) => agent.card_every(card_ms),
+            None => agent,
+        })
     }
 
-    /// What a client of it is made of.
-    pub fn client(&self) -> (ClientBuilder, HttpClientOptions) {
+    /// What its clients are made of.
+    fn client(&self) -> Result<ClientBuilder, String> {
+        // What interfaces may be called is known: those of `url` and `origins`.
+        let credentials =
+            Credentials { allows_other_origins: true, ..self.credentials.credentials() };
         let mut builder = ClientBuilder::new()
             .transports(self.transports.iter().copied())
             .floor(self.floor)
-            .credentials(self.credentials.credentials());
+            .credentials(credentials)
+            .limits(ClientLimits { redirects_max: 0, ..ClientLimits::default() })
+            .origins(self.allowed_origins());
         if let Some(version) = self.version {
             builder = builder.version(version);
         }
         if let Some(tenant) = &self.tenant {
             builder = builder.tenant(tenant.as_str());
         }
+        if let Some(file) = &self.card_keys {
+            let wrong = |reason: String| format!("cannot use {}: {reason}", file.display());
+            let document = fs::read(file).map_err(|error| wrong(error.to_string()))?;
+            let keys = CardKeys::read(&document).map_err(|error| wrong(error.to_string()))?;
+            builder = builder.card_keys(keys);
+        }
         let options = CallOptions { call_ms: self.call_ms, ..CallOptions::default() };
-        let tls = self.credentials.tls();
-        (builder.options(options), HttpClientOptions { tls, ..HttpClientOptions::default() })
+        Ok(builder.options(options))
     }
+
+    /// The origin of the agent and those that are listed. Of this machine all names are one.
+    fn allowed_origins(&self) -> Vec<HttpOrigin> {
+        let origin = |text: &str| HttpOrigin::parse(text).ok().map(|url| url.origin);
+        let mut all: Vec<HttpOrigin> =
+            self.origins.iter().filter_map(|text| origin(text)).collect();
+        let own = origin(&self.url);
+        if let Some(own) = own.as_ref().filter(|own| own.is_loopback()) {
+            let scheme = if own.is_secure() { "https" } else { "http" };
+            let hosts = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0"];
+            all.extend(
+                hosts
+                    .iter()
+                    .filter_map(|host| origin(&format!("{scheme}://{host}:{}", own.port()))),
+            );
+        }
+        all.extend(own);
+        all
+    }
+}
+
+/// The listed origins, each of which is one.
+fn origins(section: &ConfigSection) -> Result<Vec<String>, Wrong> {
+    let all = section.strings("origins").unwrap_or_default();
+    for (index, text) in all.iter().enumerate() {
+        let wrong = |why: String| section.wrong_item("origins", index, format!("{text:?}: {why}"));
+        let url = HttpOrigin::parse(text).map_err(|error| wrong(error.to_string()))?;
+        if url.path != "/" {
+            return Err(wrong("an origin has no path".to_owned()));
+        }
+    }
+    Ok(all)
 }
 
 fn transports(section: &ConfigSection) -> Result<Vec<Binding>, Wrong> {

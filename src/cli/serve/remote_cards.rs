@@ -1,0 +1,144 @@
+//! The cards of remote agents while the server runs: each is read again when it is due, and what it
+//! says then is served.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use peregrine::{
+    client::card::AgentCard,
+    engine::{AgentChange, Agents},
+};
+
+use super::{
+    super::{tell, warn},
+    agents::{Loaded, ServedRemote},
+};
+
+/// How often cards are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The remote agents that run.
+pub struct RemoteCards {
+    served: Mutex<ServedCards>,
+    watched: Once,
+}
+
+/// The cards that are served of them.
+pub struct ServedCards(Vec<ServedCard>);
+
+struct ServedCard {
+    name: String,
+    remote: ServedRemote,
+    /// The upstream card that is served; `None`: it is unknown.
+    card: Option<Arc<AgentCard>>,
+    /// True: it could not be read the last time, which was said.
+    has_failed: bool,
+}
+
+impl RemoteCards {
+    /// Those of these agents.
+    pub fn of(agents: &[Loaded]) -> RemoteCards {
+        let served = Mutex::new(ServedCards::of(agents));
+        RemoteCards { served, watched: Once::new() }
+    }
+
+    /// The remote agents.
+    pub fn remotes(&self) -> Vec<ServedRemote> {
+        self.lock().0.iter().map(|one| one.remote.clone()).collect()
+    }
+
+    /// The cards, which do not change until the lock is dropped.
+    pub fn lock(&self) -> MutexGuard<'_, ServedCards> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the cards of the server with these agents up to date from now on, on a thread of its
+    /// own, if there are any.
+    pub fn watch(self: &Arc<RemoteCards>, agents: &Agents) {
+        if self.lock().0.is_empty() {
+            return;
+        }
+        self.watched.call_once(|| {
+            let (cards, agents) = (Arc::clone(self), agents.clone());
+            let thread = thread::Builder::new().name("peregrine-cards".to_owned());
+            let started = thread.spawn(move || {
+                loop {
+                    thread::sleep(LOOK_EVERY);
+                    cards.read_due();
+                    cards.lock().serve(&agents);
+                }
+            });
+            if let Err(error) = started {
+                warn(&format!("cards of remote agents are not read again: {error}"));
+            }
+        });
+    }
+
+    /// Reads the cards that are due, all at once.
+    fn read_due(&self) {
+        let due: Vec<ServedRemote> =
+            self.remotes().into_iter().filter(|one| one.agent.is_card_due()).collect();
+        thread::scope(|scope| {
+            for remote in due {
+                scope.spawn(move || {
+                    let read = remote.agent.refresh_card();
+                    let mut cards = self.lock();
+                    let is_same =
+                        |one: &&mut ServedCard| Arc::ptr_eq(&one.remote.agent, &remote.agent);
+                    let Some(served) = cards.0.iter_mut().find(is_same) else { return };
+                    let had_failed = std::mem::replace(&mut served.has_failed, read.is_err());
+                    if let (Err(error), false) = (read, had_failed) {
+                        let name = &served.name;
+                        warn(&format!(
+                            "the card of the upstream agent {name} cannot be read: {error}"
+                        ));
+                    }
+                });
+            }
+        });
+    }
+}
+
+impl ServedCards {
+    fn of(agents: &[Loaded]) -> ServedCards {
+        let served = |loaded: &Loaded| {
+            let remote = loaded.remote.clone()?;
+            let (name, card) = (loaded.profile.name.clone(), remote.agent.card());
+            Some(ServedCard { name, card, remote, has_failed: false })
+        };
+        ServedCards(agents.iter().filter_map(served).collect())
+    }
+
+    /// Notes that these agents run now.
+    pub fn took(&mut self, agents: &[Loaded]) {
+        *self = ServedCards::of(agents);
+    }
+
+    /// Serves what cards say that are others than before.
+    fn serve(&mut self, agents: &Agents) {
+        for served in &mut self.0 {
+            let card = served.remote.agent.card();
+            if card.as_ref().map(Arc::as_ptr) == served.card.as_ref().map(Arc::as_ptr) {
+                continue;
+            }
+            let json = |card: &Option<Arc<AgentCard>>| {
+                card.as_ref().map(|card| card.raw_json().to_owned())
+            };
+            let is_other = json(&card) != json(&served.card);
+            served.card = card;
+            if !is_other {
+                continue;
+            }
+            let profile = served.remote.profile(&served.name);
+            match agents.change(vec![AgentChange::Describe(profile)]) {
+                Ok(()) => tell(&format!("peregrine: the card of {} has changed\n", served.name)),
+                Err(error) => {
+                    warn(&format!("the card of {} cannot be served: {error}", served.name))
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The card of an upstream agent, read once for all workers and read again when it is due.
+//!
+//! Invariant: a card that cannot be read, verified or called never replaces one that could.
+
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::HttpClient;
+use crate::{
+    client::{ClientBuilder, ClientError, KnownCard, Transport},
+    limits::{UPSTREAM_CARD_MS, UPSTREAM_CARD_MS_MIN},
+};
+
+/// Milliseconds for one request for a card.
+const REQUEST_MS: u64 = 5_000;
+/// Milliseconds between two requests at most: a day.
+const EVERY_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+
+/// The last card of an upstream agent that could be used.
+pub(super) struct UpstreamCard {
+    /// The caller's milliseconds between two requests; 0: the card's server says how many.
+    every_ms: AtomicU64,
+    /// That of the last card; 0: there is none yet.
+    revision: AtomicU64,
+    state: Mutex<CardState>,
+}
+
+struct CardState {
+    last: Option<CardRevision>,
+    due: Instant,
+}
+
+/// A card, and a number that no card before it had.
+#[derive(Clone)]
+pub(super) struct CardRevision {
+    pub number: u64,
+    pub known: KnownCard,
+}
+
+impl UpstreamCard {
+    /// One that is due at once.
+    pub fn new() -> UpstreamCard {
+        let state = Mutex::new(CardState { last: None, due: Instant::now() });
+        UpstreamCard { every_ms: AtomicU64::new(0), revision: AtomicU64::new(0), state }
+    }
+
+    /// Has it read again after so many milliseconds.
+    pub fn set_every(&self, ms: u64) {
+        self.every_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// The number of the last card; 0: there is none yet.
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// The last card.
+    pub fn last(&self) -> Option<CardRevision> {
+        self.lock().last.clone()
+    }
+
+    /// Whether it is time to read it.
+    pub fn is_due(&self) -> bool {
+        Instant::now() >= self.lock().due
+    }
+
+    /// Reads the card, or asks whether it has changed; returns what is the last one then.
+    ///
+    /// # Errors
+    /// [`ClientError`]: the last card stays, and is due again after a while.
+    pub async fn read(
+        &self,
+        builder: &ClientBuilder,
+        transport: &HttpClient,
+        url: &str,
+    ) -> Result<CardRevision, ClientError> {
+        let builder = builder.clone().call_ms_max(REQUEST_MS);
+        let builder = match self.last() {
+            Some(last) => builder.known_card(last.known.stale()),
+            None => builder,
+        };
+        match builder.find_card(transport, url).await {
+            Ok(found) => {
+                let fresh_ms = found.left_ms(transport.now());
+                Ok(self.put(found, fresh_ms))
+            }
+            Err(error) => {
+                self.lock().due = self.after(UPSTREAM_CARD_MS_MIN);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes a card that its server calls good for `fresh_ms`; 0: it does not say.
+    fn put(&self, known: KnownCard, fresh_ms: u64) -> CardRevision {
+        let every_ms = match fresh_ms {
+            0 => UPSTREAM_CARD_MS,
+            fresh_ms => fresh_ms.max(UPSTREAM_CARD_MS_MIN),
+        };
+        let mut state = self.lock();
+        state.due = self.after(every_ms);
+        let json = known.card().raw_json();
+        let same = state.last.as_ref().filter(|last| last.known.card().raw_json() == json);
+        let number = same.map_or_else(|| self.revision() + 1, |same| same.number);
+        let last = CardRevision { number, known };
+        state.last = Some(last.clone());
+        self.revision.store(number, Ordering::Release);
+        last
+    }
+
+    /// When it is due: in `ms`, or as the caller says.
+    fn after(&self, ms: u64) -> Instant {
+        let ms = match self.every_ms.load(Ordering::Relaxed) {
+            0 => ms,
+            every_ms => every_ms,
+        };
+        Instant::now() + Duration::from_millis(ms.min(EVERY_MS_MAX))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CardState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
