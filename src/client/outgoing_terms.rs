@@ -105,6 +105,12 @@ impl<T: Transport> Client<T> {
         Client { inner, terms: OutgoingTerms::of(request).or(&self.terms) }
     }
 
+    /// Whether its calls have the `Authorization` of the callers on whose behalf they are made.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn passes_authorization(&self) -> bool {
+        self.inner.built.credentials.passes_authorization
+    }
+
     /// The same client, whose calls have this `Authorization` where its credentials pass one on;
     /// `None`: none.
     #[cfg(feature = "gateway")]

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{
-        ClientError, ClientErrorKind,
+        Client, ClientError, ClientErrorKind, Transport,
         credentials::{CredentialsError, OAuthError},
     },
     fault::{Fault, FaultKind},
@@ -37,4 +37,18 @@ pub fn fault_of(error: &ClientError) -> Fault {
     let retry_s =
         error.retry_after_ms.map(|ms| u32::try_from(ms.div_ceil(1000)).unwrap_or(u32::MAX));
     Fault { retry_s, ..Fault::because(kind, detail) }
+}
+
+/// The fault of a call of this client: where it has the credential of a caller, a rejection is the
+/// caller's to mend.
+pub fn fault_of_call<T: Transport>(client: &Client<T>, error: &ClientError) -> Fault {
+    let kind = match &error.kind {
+        ClientErrorKind::Unauthorized => FaultKind::Unauthenticated,
+        ClientErrorKind::Forbidden => FaultKind::PermissionDenied,
+        _ => return fault_of(error),
+    };
+    match client.passes_authorization() {
+        true => Fault::because(kind, format!("the upstream agent rejects the caller: {error}")),
+        false => fault_of(error),
+    }
 }

@@ -16,7 +16,7 @@ use crate::{
 use super::{
     EventPace,
     answer::publish,
-    fault::fault_of,
+    fault::fault_of_call,
     ids::UpstreamIds,
     message::{self, SentIds},
     references::TaskReferences,
@@ -99,16 +99,16 @@ pub async fn relay<T: Transport, C>(
         return match client.send(&request.return_immediately()).await {
             // Without room for the turn the client is told.
             Ok(_) => turn.into_job().map_or((), Job::leave),
-            Err(error) => turn.refuse(fault_of(&error)),
+            Err(error) => turn.refuse(fault_of_call(client, &error)),
         };
     };
     let mut stream = match client.follow(&request).await {
         Ok(stream) => stream.through_logins(),
-        Err(error) => return turn.refuse(fault_of(&error)),
+        Err(error) => return turn.refuse(fault_of_call(client, &error)),
     };
     let first = match stream.next().await {
         Some(Ok(event)) => event,
-        Some(Err(error)) => return turn.refuse(fault_of(&error)),
+        Some(Err(error)) => return turn.refuse(fault_of_call(client, &error)),
         None => {
             let text = "the upstream agent answered with nothing";
             return turn.refuse(Fault::because(FaultKind::InvalidAgentResponse, text));
@@ -233,6 +233,6 @@ pub async fn cancel<T: Transport>(
     match client.within(cancel.request()).cancel_task(&task_id, None).await {
         Ok(answer) if answer.state() == Some(TaskState::Canceled) => cancel.agree(),
         Ok(_) => cancel.refuse("the upstream agent did not cancel the task"),
-        Err(error) => cancel.refuse(fault_of(&error).message().to_owned()),
+        Err(error) => cancel.refuse(fault_of_call(client, &error).message().to_owned()),
     }
 }

@@ -235,8 +235,8 @@ impl Agent for RemoteAgent {
     }
 }
 
-/// The client with the `Authorization` of a request, which is sent where the credentials of the agent
-/// pass it on.
+/// The client with the `Authorization` of a request, which is sent where the credentials of the
+/// agent pass it on.
 fn authorized(client: &Client<HttpClient>, request: &RequestInfo) -> Client<HttpClient> {
     let is_plain = |value: &&str| value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     client.with_authorization(request.header("authorization").filter(is_plain).map(Secret::new))

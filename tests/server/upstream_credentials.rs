@@ -245,11 +245,14 @@ fn a_caller_is_known_to_the_agent_where_authorization_is_passed_on() {
     let passes = gateway("pass", &upstream, PASS);
     let reply = send(&passes, &caller, "ping");
     assert!(reply.text().contains("pong"), "{}", reply.text());
-    for reply in
-        [send(&passes, &[], "ping"), send(&gateway("pass-off", &upstream, ""), &caller, "ping")]
-    {
-        assert!(!reply.text().contains("pong"), "{}", reply.text());
-    }
+    let refused = send(&passes, &[], "ping");
+    assert!(refused.text().contains("the upstream agent rejects the caller"), "{}", refused.text());
+    let mut line = passes.connect();
+    let message = V1.params(say("ping")).to_string();
+    line.write(&post("/message:send", &[("A2A-Version", "1.0")], &message));
+    assert_eq!(line.reply().status, 401);
+    let refused = send(&gateway("pass-off", &upstream, ""), &caller, "ping");
+    assert!(!refused.text().contains("pong"), "{}", refused.text());
 }
 
 #[test]
