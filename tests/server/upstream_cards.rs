@@ -125,6 +125,11 @@ fn a_changed_card_is_served_and_called_and_a_dead_agent_keeps_it() {
     let file = TestFile::new("card-changed", &text(agent.addr(), keys));
     let gateway = Binary::start_plain(&["--config", file.path(), "--workers", "2"]);
     assert_eq!(description(&gateway), "first");
+    // Each worker has a client of the first card.
+    for _ in 0..8 {
+        let said = answered(&gateway);
+        assert!(said.contains("answer at /a"), "{said}");
+    }
     agent.says(&agent.json("second", "/b"));
     eventually("the new card is served", || description(&gateway) == "second");
     for _ in 0..8 {

@@ -520,4 +520,27 @@ mod tests {
         shown += &format!("{error:?} {error}");
         assert!(!shown.contains("hunter2") && shown.contains("[secret]"), "{shown}");
     }
+
+    #[test]
+    fn a_passed_authorization_stays_at_the_origin_of_the_card() {
+        let given = Credentials {
+            passes_authorization: true,
+            allows_other_origins: true,
+            ..Credentials::default()
+        };
+        let passes = |requirements: &str, to: &str, is_card_origin: bool| {
+            let plan = plan(&card("", requirements), &given, &origin(to), is_card_origin)?;
+            Ok(plan.passes_on())
+        };
+        for scheme in ["[]", r#"[{"basic":[]}]"#, r#"[{"bearer":[]}]"#] {
+            assert_eq!(passes(scheme, "https://h", true), Ok(true), "{scheme}");
+            assert_eq!(passes(scheme, "http://127.0.0.1", true), Ok(true), "{scheme}");
+            let other = Err(CredentialsError::OtherOrigin(origin("https://h")));
+            assert_eq!(passes(scheme, "https://h", false), other, "{scheme}");
+            let plain = Err(CredentialsError::PlainHttp(origin("http://h")));
+            assert_eq!(passes(scheme, "http://h", true), plain, "{scheme}");
+        }
+        let missing = passes(r#"[{"mtls":[]}]"#, "https://h", true);
+        assert!(matches!(missing, Err(CredentialsError::Missing(_))), "{missing:?}");
+    }
 }
