@@ -37,12 +37,15 @@ impl Canceled {
 
 #[cfg(feature = "gateway")]
 impl Canceled {
-    /// Runs a future until it is ready.
+    /// Runs a future until it is ready. It is pinned by its caller, since the state of an
+    /// `async fn` has room for a parameter twice.
     ///
     /// # Errors
     /// [`Closed`]: it was canceled before.
-    pub(crate) async fn race<F: Future>(&mut self, run: F) -> Result<F::Output, Closed> {
-        let mut run = std::pin::pin!(run);
+    pub(crate) async fn race<F: Future>(
+        &mut self,
+        mut run: Pin<&mut F>,
+    ) -> Result<F::Output, Closed> {
         std::future::poll_fn(|cx| match Pin::new(&mut *self).poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(Closed)),
             Poll::Pending => run.as_mut().poll(cx).map(Ok),

@@ -2,7 +2,7 @@
 
 use std::{
     future::{Future, poll_fn},
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::Poll,
 };
@@ -18,7 +18,7 @@ use super::{
     Answer, ClientError, ClientErrorKind, HttpRequest, HttpResponse, TaskAddress, Transport,
     TransportError,
     client::SharedClient,
-    credentials::{CredentialPlan, CredentialsError, HeldToken},
+    credentials::{CredentialsError, HeldToken},
     endpoint::AgentEndpoint,
     format::ReplyHead,
     outgoing_terms::OutgoingTerms,
@@ -77,7 +77,7 @@ impl<T: Transport> SharedClient<T> {
         due_ms: u64,
     ) -> Result<(), ClientError> {
         if endpoint.interface.binding == Binding::WebSocket {
-            return self.call_by_message(endpoint, written, scratch, due_ms).await;
+            return Box::pin(self.call_by_message(endpoint, written, scratch, due_ms)).await;
         }
         let mut response = self.request(endpoint, written, scratch, due_ms).await?;
         if endpoint.interface.binding == Binding::Grpc {
@@ -127,7 +127,9 @@ impl<T: Transport> SharedClient<T> {
                 if let Some(uris) = &terms.extensions {
                     endpoint.write_extensions(uris, fields);
                 }
-                self.add_token(plan, fields, token, due_ms).await?;
+                if plan.needs_token() {
+                    Box::pin(self.add_token(fields, token, due_ms)).await?;
+                }
                 if let Some(own) = terms.authorization.as_ref().filter(|_| plan.passes_on()) {
                     fields.push("Authorization", own.expose());
                 }
@@ -211,17 +213,16 @@ impl<T: Transport> SharedClient<T> {
         backoff.next_ms(attempts.failed, error.retry_after_ms, random, now, due_ms)
     }
 
-    /// Adds the token of OAuth, where there is to be one, and waits for it until `due_ms`; `used`
+    /// Adds the token of OAuth, for a plan that needs one, and waits for it until `due_ms`; `used`
     /// is then that token.
     pub(super) async fn add_token(
         &self,
-        plan: &CredentialPlan,
         fields: &mut FieldLinesBuf,
         used: &mut Option<Arc<HeldToken>>,
         due_ms: u64,
     ) -> Result<(), ClientError> {
-        if let Some(oauth) = self.built.credentials.oauth.as_ref().filter(|_| plan.needs_token()) {
-            let token = self.tokens.token(&self.transport, oauth, &self.built.limits);
+        if let Some(oauth) = &self.built.credentials.oauth {
+            let token = pin!(self.tokens.token(&self.transport, oauth, &self.built.limits));
             let token = within(&self.transport, due_ms, token).await?;
             let token = token.map_err(CredentialsError::from)?;
             fields.extend(token.fields());
@@ -312,16 +313,17 @@ pub(crate) async fn read_all<T: Transport>(
     }
 }
 
-/// Waits for a future, but not longer than until `due_ms`.
+/// Waits for a future, but not longer than until `due_ms`. It is pinned by its caller, since the
+/// state of an `async fn` has room for a parameter twice.
 ///
 /// # Errors
 /// `Timeout`.
 pub(super) async fn within<T: Transport, R>(
     transport: &T,
     due_ms: u64,
-    future: impl Future<Output = R>,
+    mut future: Pin<&mut impl Future<Output = R>>,
 ) -> Result<R, ClientError> {
-    let (mut future, mut due) = (pin!(future), pin!(transport.sleep_until(due_ms)));
+    let mut due = pin!(transport.sleep_until(due_ms));
     let done = poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(Some(done)),
         Poll::Pending => due.as_mut().poll(cx).map(|()| None),

@@ -9,7 +9,7 @@ mod open;
 mod resume;
 mod source;
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use crate::model::{EventBuf, RawText, ReceivedKind, TaskState};
 
@@ -176,12 +176,13 @@ impl<T: Transport> ClientStream<T> {
                 }
                 continue;
             }
+            // What few streams need has memory of its own, only then.
             if self.taking_up.is_some() {
-                self.take_up().await?;
+                Box::pin(self.take_up()).await?;
                 continue;
             }
             if self.is_to_be_opened() {
-                self.open().await?;
+                Box::pin(self.open()).await?;
                 continue;
             }
             let ClientStream { source, endpoint, written, scratch, .. } = self;
@@ -197,7 +198,7 @@ impl<T: Transport> ClientStream<T> {
                     }
                 }
                 Ok(SourceRead::End) if self.is_complete() => return Ok(None),
-                Ok(SourceRead::Poll) => self.poll_task().await?,
+                Ok(SourceRead::Poll) => Box::pin(self.poll_task()).await?,
                 Ok(SourceRead::End) => self.resume(None)?,
                 Err(error) if self.opening.is_some() && error.is_passing_refusal() => {
                     self.open_again(error)?;
@@ -215,13 +216,14 @@ impl<T: Transport> ClientStream<T> {
     async fn read(&mut self) -> Result<SourceRead, ClientError> {
         let inner = &self.client.inner;
         let has_ended = self.seen.state().is_some_and(TaskState::is_terminal);
-        let read = self.source.next(inner, &self.endpoint, self.written, &mut self.scratch);
+        let mut read =
+            pin!(self.source.next(inner, &self.endpoint, self.written, &mut self.scratch));
         if !has_ended {
-            return read.await;
+            return read.as_mut().await;
         }
         let due_ms = inner.transport.mono_ms().saturating_add(END_MS);
         let due_ms = *self.pause_due_ms.get_or_insert(due_ms);
-        within(&inner.transport, due_ms, read).await.unwrap_or(Ok(SourceRead::End))
+        within(&inner.transport, due_ms, read.as_mut()).await.unwrap_or(Ok(SourceRead::End))
     }
 
     /// Takes what was received; `None`: it was seen before, or says nothing.

@@ -9,6 +9,7 @@ mod idle;
 
 use std::{
     future::poll_fn,
+    pin::pin,
     task::{Context, Poll, Waker},
 };
 
@@ -160,7 +161,7 @@ impl<R: HttpResponse> WsSession<R> {
                             let now_ms = transport.mono_ms();
                             let due_ms = now_ms.saturating_add(idle_ms);
                             let due_ms = *self.silent_ms.get_or_insert(due_ms);
-                            within(transport, due_ms, self.read()).await??
+                            within(transport, due_ms, pin!(self.read())).await??
                         }
                     };
                     self.silent_ms = None;
@@ -246,7 +247,10 @@ impl<T: Transport> SharedClient<T> {
         let plan = endpoint.plan()?;
         plan.add_query(target);
         fields.extend(plan.fields());
-        self.add_token(plan, fields, token, due_ms).await
+        match plan.needs_token() {
+            true => self.add_token(fields, token, due_ms).await,
+            false => Ok(()),
+        }
     }
 
     /// Makes one call that is no stream.
@@ -266,7 +270,8 @@ impl<T: Transport> SharedClient<T> {
             session.send(&call.body, self.transport.random()).await?;
             session.next(body, bytes_max, &self.transport, None).await
         };
-        match within(&self.transport, due_ms, answer).await?? {
+        let read = within(&self.transport, due_ms, pin!(answer)).await??;
+        match read {
             WsRead::End => Err(TransportError::Closed { before_response: true }.into()),
             WsRead::Message => {
                 let head = ReplyHead { status: 200, content_type: None };

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    pin::pin,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -96,7 +97,8 @@ pub async fn relay<T: Transport, C>(
     };
     let request = message::request(&turn, &ids);
     let Some(followed) = tasks.follow(turn.request().scope(), turn.task_id()) else {
-        return match client.send(&request.return_immediately()).await {
+        let sent = Box::pin(client.send(&request.return_immediately())).await;
+        return match sent {
             // Without room for the turn the client is told.
             Ok(_) => turn.into_job().map_or((), Job::leave),
             Err(error) => turn.refuse(fault_of_call(client, &error)),
@@ -207,7 +209,7 @@ impl RelayedTask<'_> {
         let (mut ended, mut pace) = (self.job.canceled(), EventPace::default());
         loop {
             pace.after_event().await;
-            let Ok(event) = ended.race(stream.next()).await else { return };
+            let Ok(event) = ended.race(pin!(stream.next())).await else { return };
             match event {
                 Some(Ok(event)) if self.publish(&event) => {}
                 Some(Ok(_)) | None => return,

@@ -11,7 +11,7 @@ use std::{
     cell::Cell,
     future::{Future, poll_fn},
     marker::PhantomData,
-    pin::{Pin, pin},
+    pin::Pin,
     task::Poll,
     time::{Duration, Instant},
 };
@@ -89,14 +89,15 @@ where
     // Without room for the turn the server tells the client.
     if let Ok(taken) = T::take(turn) {
         let unseen = taken.unseen();
-        tokio::task::spawn_local(until(unseen, (agent, place), run(taken)));
+        tokio::task::spawn_local(until(unseen, (agent, place), Box::pin(run(taken))));
     }
 }
 
 /// Runs a future of an agent that answers no turn, in this place.
 #[cfg(feature = "gateway")]
 pub(super) fn run_future(agent: AgentIndex, place: FuturePlace, run: impl Future + 'static) {
-    tokio::task::spawn_local(until(None::<std::future::Pending<()>>, (agent, place), run));
+    let unseen = None::<std::future::Pending<()>>;
+    tokio::task::spawn_local(until(unseen, (agent, place), Box::pin(run)));
 }
 
 thread_local! {
@@ -127,13 +128,13 @@ impl Drop for FuturePlace {
     }
 }
 
-/// Runs a future of an agent in its place until it ends, or `unseen` does.
+/// Runs a future of an agent in its place until it ends, or `unseen` does. It is in a box: the
+/// runtime copies a task's future several times before it runs.
 async fn until(
     mut unseen: Option<impl Future + Unpin>,
     (agent, _place): (AgentIndex, FuturePlace),
-    run: impl Future,
+    mut run: Pin<Box<impl Future>>,
 ) {
-    let mut run = pin!(run);
     poll_fn(|cx| {
         // First, so that whatever the future begins has its chance to go on.
         if unseen.as_mut().is_some_and(|unseen| Pin::new(unseen).poll(cx).is_ready()) {

@@ -6,6 +6,7 @@
 
 use std::{
     fmt,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -177,7 +178,9 @@ impl Agent for FunctionAgent {
 impl HttpFunction {
     /// Posts a turn, and publishes what the function answers.
     async fn run(&self, deferred: Deferred) {
-        let Ok(answered) = deferred.canceled().race(self.post(&deferred)).await else { return };
+        let Ok(answered) = deferred.canceled().race(pin!(self.post(&deferred))).await else {
+            return;
+        };
         let mut answer = match answered {
             Ok(answer) => answer,
             Err(fault) => return deferred.refuse(fault),

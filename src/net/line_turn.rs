@@ -4,6 +4,7 @@
 
 use std::{
     future::poll_fn,
+    pin::pin,
     task::{Context, Poll},
 };
 
@@ -69,7 +70,7 @@ pub(super) async fn next_event(
     source: &mut impl TurnEvents,
     canceled: &mut Canceled,
 ) -> Result<NextEvent, Closed> {
-    canceled.race(poll_fn(|cx| source.poll_next(cx))).await
+    canceled.race(pin!(poll_fn(|cx| source.poll_next(cx)))).await
 }
 
 /// Publishes the events of a turn, the first of which has come, until it is over.

@@ -156,9 +156,19 @@ impl Upstream {
     /// The client of the worker, made of the last card, which is read first if there is none yet.
     async fn client(&self) -> Result<Client<HttpClient>, ClientError> {
         let (revision, own) = (self.card.revision(), self.clients.own());
-        let transport = match own {
-            Some(own) if own.made_of == revision => return Ok(own.client),
-            Some(own) => own.client.transport().clone(),
+        match own {
+            Some(own) if own.made_of == revision => Ok(own.client),
+            // With memory of its own, which few messages need.
+            own => Box::pin(self.make_client(own)).await,
+        }
+    }
+
+    async fn make_client(
+        &self,
+        before: Option<CardClient>,
+    ) -> Result<Client<HttpClient>, ClientError> {
+        let transport = match before {
+            Some(before) => before.client.transport().clone(),
             None => self.transport.apart()?,
         };
         let CardRevision { number, known } = match self.card.last() {

@@ -5,6 +5,7 @@
 
 use std::{
     collections::VecDeque,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -47,7 +48,7 @@ impl QueuedTurn {
     pub async fn permit(self, mut canceled: Canceled) -> Option<TurnPermit> {
         match self {
             QueuedTurn::Ready(permit) => Some(permit),
-            QueuedTurn::Waiting(waiting) => canceled.race(waiting).await.ok()?.ok(),
+            QueuedTurn::Waiting(waiting) => canceled.race(pin!(waiting)).await.ok()?.ok(),
         }
     }
 }

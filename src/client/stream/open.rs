@@ -1,6 +1,6 @@
 //! Opening streams: of a message that is sent, and of a task that is there.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use crate::{
     binding::interfaces::Binding,
@@ -277,9 +277,9 @@ async fn open_once<T: Transport>(
 ) -> Result<EventOrigin<T>, ClientError> {
     let inner = &client.inner;
     if endpoint.interface.binding == Binding::WebSocket {
-        let mut session = inner.session(endpoint, scratch, due_ms).await?;
+        let mut session = Box::pin(inner.session(endpoint, scratch, due_ms)).await?;
         let sent = session.send(&scratch.written.body, inner.transport.random());
-        within(&inner.transport, due_ms, sent).await??;
+        within(&inner.transport, due_ms, pin!(sent)).await??;
         return Ok(EventOrigin::Messages(Box::new(session)));
     }
     let mut response = inner.request(endpoint, written, scratch, due_ms).await?;
