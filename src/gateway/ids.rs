@@ -9,6 +9,9 @@ const TASK_ID: u8 = 1;
 const CONTEXT_ID: u8 = 2;
 const UPSTREAM: u8 = 3;
 
+/// Bytes of a field before its value: its tag and its length.
+const FIELD_BYTES: usize = 5;
+
 /// The ids of a relayed task at its upstream agent, in canonical raw text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamIds {
@@ -18,7 +21,8 @@ pub struct UpstreamIds {
 impl UpstreamIds {
     /// `upstream`: the URL by which the agent is configured.
     pub fn new(upstream: &str, task_id: RawText<'_>, context_id: RawText<'_>) -> UpstreamIds {
-        let mut packed = Vec::new();
+        let bytes = task_id.raw().len() + context_id.raw().len() + upstream.len();
+        let mut packed = Vec::with_capacity(bytes + 3 * FIELD_BYTES);
         let mut packer = Packer(&mut packed);
         packer.put(TASK_ID, task_id.raw());
         packer.put(CONTEXT_ID, context_id.raw());

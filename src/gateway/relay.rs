@@ -82,11 +82,9 @@ pub async fn relay<T: Transport, C>(
         Ok(references) => references,
         Err(fault) => return turn.refuse(fault),
     };
-    // The upstream agent may have named the context by an id of its own.
-    let earlier = match &continued {
-        Some(_) => None,
-        None => UpstreamIds::read(turn.kept_in_context(), &tasks.url),
-    };
+    // A context that the client names may have an id of the upstream agent's own.
+    let is_known = continued.is_none() && turn.message().context_id().is_some();
+    let earlier = is_known.then(|| UpstreamIds::read(turn.kept_in_context(), &tasks.url)).flatten();
     let upstream_context = earlier.as_ref().map(UpstreamIds::context_id);
     let chooses_id = client.generation() == Generation::V01;
     let ids = SentIds {
