@@ -30,6 +30,7 @@ pub mod engine;
 pub mod fault;
 #[cfg(feature = "gateway")]
 pub mod gateway;
+mod histogram;
 pub mod limits;
 pub mod model;
 #[cfg(feature = "net")]

@@ -18,6 +18,7 @@ mod shared;
 mod stats;
 pub mod tap;
 pub mod trace;
+pub mod upstream;
 mod wait;
 
 use std::{
@@ -48,6 +49,7 @@ pub use quota::RunningShare;
 pub use scope::{AgentIndex, NumberHint, OwnerIndex, Scope, TenantIndex};
 pub use shared::{CallerShares, SharedByCalls};
 pub use stats::ServiceStats;
+use upstream::UpstreamMeter;
 pub use wait::{TaskLook, WaitHandle};
 
 /// The time, read once per turn of a worker's loop.
@@ -419,5 +421,10 @@ pub trait Service: Lifecycle + Send + Sync {
     /// [`ScopesAskedFor::number`] of what [`Service::scopes_asked_for`] returns; 0 without it.
     fn scopes_number(&self) -> u64 {
         0
+    }
+
+    /// What each agent counts of the upstream that answers for it, where one does.
+    fn upstreams(&self) -> Vec<(AgentIndex, Arc<UpstreamMeter>)> {
+        Vec::new()
     }
 }

@@ -27,7 +27,7 @@ use std::{
 use crate::{
     fault::Fault,
     model::{EventBuf, Message, MessageBuf, RawText, TaskEvent, TaskView},
-    service::{Handle, LateCall, Scope, Waiter},
+    service::{Handle, LateCall, Scope, Waiter, upstream::UpstreamMeter},
 };
 
 pub use crate::model::{Extension, Profile, Provider, Skill};
@@ -66,6 +66,11 @@ pub trait Agent: Send + Sync {
     ///
     /// Any caller can ask for any id: an agent that goes to look for it bounds how often it does.
     fn missing(&self, _lookup: TaskLookup<'_>) {}
+
+    /// What the agent counts of the upstream that answers for it, for metrics; `None`: it has none.
+    fn upstream(&self) -> Option<Arc<UpstreamMeter>> {
+        None
+    }
 }
 
 /// What became of a turn's events, and of the turn itself.

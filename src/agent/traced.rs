@@ -21,6 +21,7 @@ use crate::{
     service::{
         Handle, LateCall, RequestFields, Scope, Waiter,
         trace::{CallSpan, SpanFields, Tracer, TurnEnd, TurnRecord, fresh_id},
+        upstream::UpstreamMeter,
     },
 };
 
@@ -119,6 +120,10 @@ impl Agent for TracedAgent {
 
     fn missing(&self, lookup: TaskLookup<'_>) {
         self.agent.missing(lookup);
+    }
+
+    fn upstream(&self) -> Option<Arc<UpstreamMeter>> {
+        self.agent.upstream()
     }
 }
 

@@ -1,9 +1,12 @@
 //! What an engine reports to metrics.
 
-use super::Engine;
 #[cfg(feature = "metrics")]
-use crate::service::AgentIndex;
+use std::sync::Arc;
+
+use super::Engine;
 use crate::service::ServiceStats;
+#[cfg(feature = "metrics")]
+use crate::service::{AgentIndex, upstream::UpstreamMeter};
 
 impl Engine {
     /// What the service keeps, if it says so.
@@ -15,6 +18,13 @@ impl Engine {
     #[cfg(feature = "metrics")]
     pub(crate) fn agent_name(&self, agent: AgentIndex) -> Option<String> {
         self.service().profile(agent).map(|profile| profile.name.clone())
+    }
+
+    /// What the agents count of their upstreams, by the names of the agents.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn upstreams(&self) -> Vec<(String, Arc<UpstreamMeter>)> {
+        let named = |(agent, meter)| Some((self.agent_name(agent)?, meter));
+        self.service().upstreams().into_iter().filter_map(named).collect()
     }
 
     /// When the server started, in seconds since the Unix epoch.

@@ -2,10 +2,11 @@
 
 use crate::{
     client::{
-        Client, ClientError, ClientErrorKind, Transport,
+        Client, ClientError, ClientErrorKind, Transport, TransportError,
         credentials::{CredentialsError, OAuthError},
     },
     fault::{Fault, FaultKind},
+    service::upstream::UpstreamOutcome,
 };
 
 /// The same fault where the upstream agent answered with one; otherwise why there is no answer.
@@ -50,5 +51,42 @@ pub fn fault_of_call<T: Transport>(client: &Client<T>, error: &ClientError) -> F
     match client.passes_authorization() {
         true => Fault::because(kind, format!("the upstream agent rejects the caller: {error}")),
         false => fault_of(error),
+    }
+}
+
+/// What a failed upstream call counts as.
+pub fn outcome_of(error: &ClientError) -> UpstreamOutcome {
+    match &error.kind {
+        ClientErrorKind::Fault(_) => UpstreamOutcome::Fault,
+        ClientErrorKind::Unauthorized
+        | ClientErrorKind::Forbidden
+        | ClientErrorKind::Credentials(_) => UpstreamOutcome::Unauthorized,
+        ClientErrorKind::NotExpressible(_)
+        | ClientErrorKind::NotDeclared(_)
+        | ClientErrorKind::NoTenant
+        | ClientErrorKind::NoInterface
+        | ClientErrorKind::BelowFloor { .. } => UpstreamOutcome::Unsupported,
+        ClientErrorKind::Transport(error) => transport_outcome(error),
+        _ if error.is_connection_lost() => UpstreamOutcome::Unreachable,
+        _ => UpstreamOutcome::InvalidAnswer,
+    }
+}
+
+/// The same where there is no whole response.
+pub fn transport_outcome(error: &TransportError) -> UpstreamOutcome {
+    match error {
+        TransportError::Timeout(_) => UpstreamOutcome::Timeout,
+        TransportError::Malformed(_)
+        | TransportError::TooLarge(_)
+        | TransportError::Coding(_)
+        | TransportError::NoHttp2 => UpstreamOutcome::InvalidAnswer,
+        TransportError::Resolve(_)
+        | TransportError::Connect(_)
+        | TransportError::Refused(_)
+        | TransportError::Tls(_)
+        | TransportError::Proxy(_)
+        | TransportError::Closed { .. }
+        | TransportError::Http2(_)
+        | TransportError::Io(_) => UpstreamOutcome::Unreachable,
     }
 }

@@ -7,6 +7,7 @@
 //! brings the transport and runs the futures.
 
 mod answer;
+mod call;
 mod card;
 mod fault;
 mod ids;
@@ -20,7 +21,8 @@ mod pace;
 mod references;
 mod relay;
 
+pub use call::RelayedCall;
 pub use card::profile_of;
-pub use fault::fault_of;
+pub use fault::{fault_of, outcome_of, transport_outcome};
 pub(crate) use pace::EventPace;
 pub use relay::{UpstreamTasks, adopt, cancel, relay};

@@ -11,13 +11,17 @@ use crate::{
     client::{Client, ClientStream, EventKind, StreamEvent, Transport},
     fault::{Fault, FaultKind},
     model::{Generation, Message, RawText, TaskEvent, TaskState},
-    service::Scope,
+    service::{
+        Scope,
+        upstream::{UpstreamCall, UpstreamOutcome},
+    },
 };
 
 use super::{
     EventPace,
     answer::publish,
-    fault::fault_of_call,
+    call::RelayedCall,
+    fault::{fault_of_call, outcome_of},
     ids::UpstreamIds,
     message::{self, SentIds},
     references::TaskReferences,
@@ -66,21 +70,25 @@ impl Drop for FollowedNow<'_> {
 
 /// Sends the message of a turn to the upstream agent, and publishes the answer until the upstream
 /// stream or the local task has ended. Where the stream of the task is followed already, it brings
-/// the answer. `call` is dropped when the answer has begun.
-pub async fn relay<T: Transport, C>(
+/// the answer.
+pub async fn relay<T: Transport, P>(
     client: &Client<T>,
     turn: Deferred,
     tasks: &UpstreamTasks,
-    call: C,
+    mut call: RelayedCall<P>,
 ) {
     let continued = UpstreamIds::read(turn.kept(), &tasks.url);
     if turn.request().state().is_some() && continued.is_none() {
+        call.end(UpstreamOutcome::Unsupported);
         let text = "the upstream agent has no task for this one";
         return turn.refuse(Fault::because(FaultKind::UnsupportedOperation, text));
     }
     let references = match TaskReferences::of(&turn, &tasks.url) {
         Ok(references) => references,
-        Err(fault) => return turn.refuse(fault),
+        Err(fault) => {
+            call.end(UpstreamOutcome::Unsupported);
+            return turn.refuse(fault);
+        }
     };
     // A context that the client names may have an id of the upstream agent's own.
     let is_known = continued.is_none() && turn.message().context_id().is_some();
@@ -97,39 +105,51 @@ pub async fn relay<T: Transport, C>(
     let Some(followed) = tasks.follow(turn.request().scope(), turn.task_id()) else {
         let sent = Box::pin(client.send(&request.return_immediately())).await;
         return match sent {
-            // Without room for the turn the client is told.
-            Ok(_) => turn.into_job().map_or((), Job::leave),
-            Err(error) => turn.refuse(fault_of_call(client, &error)),
+            Ok(_) => {
+                call.answered();
+                // Without room for the turn the client is told.
+                turn.into_job().map_or((), Job::leave)
+            }
+            Err(error) => turn.refuse(call.failed(client, &error)),
         };
     };
     let mut stream = match client.follow(&request).await {
         Ok(stream) => stream.through_logins(),
-        Err(error) => return turn.refuse(fault_of_call(client, &error)),
+        Err(error) => return turn.refuse(call.failed(client, &error)),
     };
     let first = match stream.next().await {
         Some(Ok(event)) => event,
-        Some(Err(error)) => return turn.refuse(fault_of_call(client, &error)),
+        Some(Err(error)) => return turn.refuse(call.failed(client, &error)),
         None => {
+            call.end(UpstreamOutcome::InvalidAnswer);
             let text = "the upstream agent answered with nothing";
             return turn.refuse(Fault::because(FaultKind::InvalidAgentResponse, text));
         }
     };
-    drop(call);
+    let mut call = call.answered();
     if let EventKind::Message(message) = first.kind() {
         return turn.reply(message::to_local(message, &references));
     }
     // Without room for the task the client is told.
     let Ok(job) = turn.into_job() else { return };
-    let mut relayed = RelayedTask { job, references, followed: Some(followed), is_resumed: false };
+    call.follow();
+    let (followed, is_resumed) = (Some(followed), false);
+    let mut relayed = RelayedTask { job, references, followed, is_resumed, call };
     relayed.keep_ids(&first);
-    if relayed.publish(&first) {
-        relayed.follow(&mut stream).await;
+    match relayed.publish(&first) {
+        true => relayed.follow(&mut stream).await,
+        false => relayed.call.end(UpstreamOutcome::Ok),
     }
 }
 
 /// Goes on with a task that was relayed before its agent was changed: publishes what it lacks, and
 /// then what comes. One that this upstream agent does not know fails.
-pub async fn adopt<T: Transport>(client: &Client<T>, task: Adopted, tasks: &UpstreamTasks) {
+pub async fn adopt<T: Transport>(
+    client: &Client<T>,
+    task: Adopted,
+    tasks: &UpstreamTasks,
+    call: UpstreamCall,
+) {
     // Dropped, it fails and says that the agent was replaced.
     let Some(ids) = UpstreamIds::read(task.kept().to_vec(), &tasks.url) else { return };
     let mut stream = client.follow_task(ids.task_id(), task.task()).through_logins();
@@ -137,7 +157,8 @@ pub async fn adopt<T: Transport>(client: &Client<T>, task: Adopted, tasks: &Upst
     let Some(followed) = tasks.follow(job.request().scope(), job.task_id()) else { return };
     let mut references = TaskReferences::default();
     references.add(job.task_id(), ids.task_id());
-    let relayed = RelayedTask { job, references, followed: Some(followed), is_resumed: true };
+    let (followed, is_resumed) = (Some(followed), true);
+    let relayed = RelayedTask { job, references, followed, is_resumed, call };
     relayed.follow(&mut stream).await;
 }
 
@@ -149,6 +170,7 @@ struct RelayedTask<'f> {
     followed: Option<FollowedNow<'f>>,
     /// True: what comes was read from the upstream task, and the local one may have its status.
     is_resumed: bool,
+    call: UpstreamCall,
 }
 
 impl RelayedTask<'_> {
@@ -210,8 +232,9 @@ impl RelayedTask<'_> {
             let Ok(event) = ended.race(pin!(stream.next())).await else { return };
             match event {
                 Some(Ok(event)) if self.publish(&event) => {}
-                Some(Ok(_)) | None => return,
+                Some(Ok(_)) | None => return self.call.end(UpstreamOutcome::Ok),
                 Some(Err(error)) => {
+                    self.call.end(outcome_of(&error));
                     let text = format!("the stream of the upstream agent failed: {error}");
                     // A task that has ended needs no end.
                     let _: Result<(), Closed> = self.job.fail(&text);
@@ -227,10 +250,16 @@ pub async fn cancel<T: Transport>(
     client: &Client<T>,
     cancel: DeferredCancel,
     tasks: &UpstreamTasks,
+    mut call: UpstreamCall,
 ) {
-    let Some(ids) = UpstreamIds::read(cancel.kept(), &tasks.url) else { return cancel.agree() };
+    let Some(ids) = UpstreamIds::read(cancel.kept(), &tasks.url) else {
+        call.end(UpstreamOutcome::Unsupported);
+        return cancel.agree();
+    };
     let task_id = ids.task_id().to_str().into_owned();
-    match client.within(cancel.request()).cancel_task(&task_id, None).await {
+    let canceled = client.within(cancel.request()).cancel_task(&task_id, None).await;
+    call.end(canceled.as_ref().map_or_else(outcome_of, |_| UpstreamOutcome::Ok));
+    match canceled {
         Ok(answer) if answer.state() == Some(TaskState::Canceled) => cancel.agree(),
         Ok(_) => cancel.refuse("the upstream agent did not cancel the task"),
         Err(error) => cancel.refuse(fault_of_call(client, &error).message().to_owned()),

@@ -19,7 +19,7 @@ use std::{
 use tokio::runtime::RuntimeMetrics;
 
 #[cfg(feature = "metrics")]
-use super::observers::{Turned, monotonic_ns};
+use super::observers::Turned;
 use crate::service::Now;
 
 /// Polls that may share one reading.
@@ -160,6 +160,24 @@ pub(super) fn unix_ms() -> u64 {
 pub(super) fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Nanoseconds of the clock of [`Instant`], which never goes back. Without that type, whose
+/// differences cost more than the reading.
+#[cfg(all(any(feature = "metrics", feature = "gateway"), target_os = "linux"))]
+#[inline]
+pub(super) fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The same where that type reads another clock than this one.
+#[cfg(all(any(feature = "metrics", feature = "gateway"), not(target_os = "linux")))]
+pub(super) fn monotonic_ns() -> u64 {
+    use std::sync::LazyLock;
+
+    static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+    EPOCH.elapsed().as_nanos() as u64
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::{
 use super::{
     HttpClient, HttpClientError, HttpClientOptions, HttpClientResponse,
     async_agent::start_future,
+    clock::monotonic_ns,
     function_answer::{FunctionAnswer, read_start},
     line_turn::{NextEvent, next_event, publish_events, write_turn},
     turn_queue::TurnQueue,
@@ -32,7 +33,9 @@ use crate::{
         },
     },
     fault::{Fault, FaultKind},
+    gateway::transport_outcome,
     limits::{AGENT_SILENCE_MS, AGENT_TURNS_MAX, AGENT_TURNS_QUEUED_MAX},
+    service::upstream::{UpstreamCall, UpstreamMeter, UpstreamOutcome},
 };
 
 /// Milliseconds until an answer begins.
@@ -123,6 +126,7 @@ struct HttpFunction {
     /// The OAuth token, of all workers.
     tokens: TokenCache,
     turns: AtomicU64,
+    meter: Arc<UpstreamMeter>,
 }
 
 impl FunctionAgent {
@@ -157,6 +161,7 @@ impl FunctionAgent {
             clients: WorkerClients::default(),
             tokens: TokenCache::default(),
             turns: AtomicU64::new(1),
+            meter: UpstreamMeter::new(monotonic_ns),
         };
         Ok(FunctionAgent { function: Arc::new(function), queue })
     }
@@ -165,43 +170,53 @@ impl FunctionAgent {
 impl Agent for FunctionAgent {
     fn start(&self, turn: Turn<'_>) {
         let Some(queued) = self.queue.enter(turn.request.scope.owner) else {
+            self.function.meter.refuse();
             return turn.refuse(Fault::at_limit("turns_queued_max"));
         };
         let function = Arc::clone(&self.function);
-        start_future(turn, |deferred: Deferred| async move {
-            let Some(_permit) = queued.permit(deferred.canceled()).await else { return };
-            function.run(deferred).await;
+        start_future(turn, |deferred: Deferred| {
+            let mut call = function.meter.message();
+            async move {
+                let Some(_permit) = queued.permit(deferred.canceled()).await else { return };
+                call.send();
+                function.run(deferred, call).await;
+            }
         });
+    }
+
+    fn upstream(&self) -> Option<Arc<UpstreamMeter>> {
+        Some(Arc::clone(&self.function.meter))
     }
 }
 
 impl HttpFunction {
     /// Posts a turn, and publishes what the function answers.
-    async fn run(&self, deferred: Deferred) {
+    async fn run(&self, deferred: Deferred, call: UpstreamCall) {
         let Ok(answered) = deferred.canceled().race(pin!(self.post(&deferred))).await else {
             return;
         };
         let mut answer = match answered {
             Ok(answer) => answer,
-            Err(fault) => return deferred.refuse(fault),
+            Err(none) => return none.refuse(deferred, call),
         };
         let Ok(first) = next_event(&mut answer, &mut deferred.canceled()).await else { return };
         match first {
             NextEvent::Event(_) => {
                 // A task that has ended takes no more, and the connection is closed.
-                let _ = publish_events(first, &mut answer, deferred).await;
+                let _ = publish_events(first, &mut answer, deferred, call).await;
             }
-            NextEvent::Failed(reason) => deferred.refuse(wrong_answer(reason)),
+            NextEvent::Failed(reason) => wrong_answer(reason).refuse(deferred, call),
             NextEvent::End => {
-                deferred.refuse(wrong_answer("the function answered with nothing".to_owned()));
+                let reason = "the function answered with nothing".to_owned();
+                wrong_answer(reason).refuse(deferred, call);
             }
         }
     }
 
     /// Posts a turn; returns the answer, of which the head has come.
-    async fn post(&self, deferred: &Deferred) -> Result<FunctionAnswer, Fault> {
+    async fn post(&self, deferred: &Deferred) -> Result<FunctionAnswer, NoAnswer> {
         let client = self.client().map_err(|error| {
-            Fault::because(FaultKind::Internal, format!("the function cannot be called: {error}"))
+            not_called(FaultKind::Internal, &error, UpstreamOutcome::Unreachable)
         })?;
         let mut body = Vec::new();
         let number = self.turns.fetch_add(1, Ordering::Relaxed);
@@ -262,19 +277,19 @@ impl HttpFunction {
         Ok(client)
     }
 
-    /// The fault of an answer with another status than 2xx.
-    async fn refusal(&self, mut response: HttpClientResponse) -> Fault {
+    /// What becomes of an answer with another status than 2xx.
+    async fn refusal(&self, mut response: HttpClientResponse) -> NoAnswer {
         let status = response.status();
         let mut text = format!("the function answered with HTTP {status}");
-        let kind = match status {
+        let (kind, outcome) = match status {
             300..=399 => {
                 text.push_str(", and redirects are not followed");
-                FaultKind::InvalidAgentResponse
+                (FaultKind::InvalidAgentResponse, UpstreamOutcome::InvalidAnswer)
             }
-            401 | 403 => FaultKind::Internal,
-            429 => FaultKind::Overloaded,
-            502..=504 => FaultKind::ShuttingDown,
-            _ => FaultKind::InvalidAgentResponse,
+            401 | 403 => (FaultKind::Internal, UpstreamOutcome::Unauthorized),
+            429 => (FaultKind::Overloaded, UpstreamOutcome::Fault),
+            502..=504 => (FaultKind::ShuttingDown, UpstreamOutcome::Fault),
+            _ => (FaultKind::InvalidAgentResponse, UpstreamOutcome::Fault),
         };
         let seconds = |value: &[u8]| std::str::from_utf8(value).ok()?.trim().parse().ok();
         let retry_s = response.field("retry-after").and_then(seconds);
@@ -282,25 +297,44 @@ impl HttpFunction {
             let body = read_start(&mut response, REFUSAL_BYTES).await;
             text = format!("{text}: {}", String::from_utf8_lossy(&body).trim());
         }
-        Fault { retry_s, ..Fault::because(kind, text) }
+        NoAnswer { fault: Fault { retry_s, ..Fault::because(kind, text) }, outcome }
     }
 }
 
-fn wrong_answer(reason: String) -> Fault {
-    Fault::because(FaultKind::InvalidAgentResponse, reason)
+/// Why a turn has no answer: the fault for the caller, and what it counts as.
+struct NoAnswer {
+    fault: Fault,
+    outcome: UpstreamOutcome,
 }
 
-/// The fault where there is no OAuth token.
-fn no_token(error: OAuthError) -> Fault {
+impl NoAnswer {
+    fn refuse(self, deferred: Deferred, mut call: UpstreamCall) {
+        call.end(self.outcome);
+        deferred.refuse(self.fault);
+    }
+}
+
+fn wrong_answer(reason: String) -> NoAnswer {
+    let fault = Fault::because(FaultKind::InvalidAgentResponse, reason);
+    NoAnswer { fault, outcome: UpstreamOutcome::InvalidAnswer }
+}
+
+fn not_called(kind: FaultKind, error: &dyn fmt::Display, outcome: UpstreamOutcome) -> NoAnswer {
+    let fault = Fault::because(kind, format!("the function cannot be called: {error}"));
+    NoAnswer { fault, outcome }
+}
+
+/// Where there is no OAuth token.
+fn no_token(error: OAuthError) -> NoAnswer {
     let kind = match error {
         OAuthError::Transport(_) => FaultKind::ShuttingDown,
         _ => FaultKind::Internal,
     };
-    Fault::because(kind, format!("the function cannot be called: {error}"))
+    not_called(kind, &error, UpstreamOutcome::Unauthorized)
 }
 
-/// The fault where no answer has begun.
-fn not_reached(error: TransportError) -> Fault {
+/// Where no answer has begun.
+fn not_reached(error: TransportError) -> NoAnswer {
     let kind = match error {
         TransportError::Resolve(_)
         | TransportError::Connect(_)
@@ -310,5 +344,5 @@ fn not_reached(error: TransportError) -> Fault {
         | TransportError::Closed { .. } => FaultKind::ShuttingDown,
         _ => FaultKind::InvalidAgentResponse,
     };
-    Fault::because(kind, format!("the function cannot be called: {error}"))
+    not_called(kind, &error, transport_outcome(&error))
 }

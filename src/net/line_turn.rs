@@ -15,6 +15,7 @@ use crate::{
         lines::{LineEvent, TurnLine, push_history},
     },
     model::{JsonObjectBuf, Message, MessageBuf, TaskEvent, TaskState},
+    service::upstream::{UpstreamCall, UpstreamOutcome},
 };
 
 /// What comes next of a turn.
@@ -81,7 +82,11 @@ pub(super) async fn publish_events(
     first: NextEvent,
     source: &mut impl TurnEvents,
     deferred: Deferred,
+    mut call: UpstreamCall,
 ) -> Result<(), Closed> {
+    if let NextEvent::Event(_) = first {
+        call.answered();
+    }
     let mut next = match first {
         NextEvent::Event(LineEvent::Message(message)) => {
             source.end();
@@ -91,17 +96,25 @@ pub(super) async fn publish_events(
         first => first,
     };
     let mut job = deferred.into_job()?;
+    call.follow();
     let (mut canceled, mut pace) = (job.canceled(), EventPace::default());
     loop {
         pace.after_event().await;
         match next {
             NextEvent::Event(event) if event.ends_turn() => {
                 source.end();
+                call.end(UpstreamOutcome::Ok);
                 return publish(&mut job, event);
             }
             NextEvent::Event(event) => publish(&mut job, event)?,
-            NextEvent::Failed(reason) => return job.fail(&reason),
-            NextEvent::End => return job.status(TaskState::Completed, None),
+            NextEvent::Failed(reason) => {
+                call.end(UpstreamOutcome::InvalidAnswer);
+                return job.fail(&reason);
+            }
+            NextEvent::End => {
+                call.end(UpstreamOutcome::Ok);
+                return job.status(TaskState::Completed, None);
+            }
         }
         next = next_event(source, &mut canceled).await?;
     }

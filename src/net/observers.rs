@@ -11,28 +11,10 @@ use crate::service::observe::{AnsweredCall, AuthOutcome, CallObserver, CallRecor
 
 #[cfg(feature = "logs")]
 use super::log::AccessLog;
-use super::{metrics::Metrics, report::LimitReports};
+use super::{clock::monotonic_ns, metrics::Metrics, report::LimitReports};
 
 /// What a worker has read last on the clock of [`monotonic_ns`].
 pub(super) type Turned = Arc<CachePadded<AtomicU64>>;
-
-/// Nanoseconds of the clock of [`Instant`](std::time::Instant), which never goes back. Without that
-/// type, whose differences cost more than the reading.
-#[cfg(target_os = "linux")]
-#[inline]
-pub(super) fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// The same where that type reads another clock than this one.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn monotonic_ns() -> u64 {
-    use std::{sync::LazyLock, time::Instant};
-
-    static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
-    EPOCH.elapsed().as_nanos() as u64
-}
 
 /// The observer of a server.
 pub(super) struct Observers {

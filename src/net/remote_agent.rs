@@ -8,6 +8,7 @@ use super::{
     HttpClient, HttpClientError, HttpClientOptions,
     adopted_tasks::AdoptedTasks,
     async_agent::{FuturePlace, run_future, start_future},
+    clock::monotonic_ns,
     turn_queue::TurnQueue,
     upstream_card::{CardRevision, UpstreamCard},
     worker_clients::WorkerClients,
@@ -18,9 +19,10 @@ use crate::{
         Client, ClientBuilder, ClientError, TransportError, card::AgentCard, credentials::Secret,
     },
     fault::Fault,
-    gateway::{self, UpstreamTasks},
+    gateway::{self, RelayedCall, UpstreamTasks},
     limits::{AGENT_TURNS_QUEUED_MAX, UPSTREAM_CALLS_MAX, UPSTREAM_STREAMS_MAX},
     permits::{Permit, Permits},
+    service::upstream::UpstreamMeter,
 };
 
 /// An agent that passes its messages to a remote A2A agent.
@@ -66,6 +68,7 @@ struct Upstream {
     card: UpstreamCard,
     clients: WorkerClients<CardClient>,
     tasks: UpstreamTasks,
+    meter: Arc<UpstreamMeter>,
 }
 
 /// A client, and the revision of the card that it was made of.
@@ -98,6 +101,7 @@ impl RemoteAgent {
             card: UpstreamCard::new(),
             clients: WorkerClients::default(),
             tasks,
+            meter: UpstreamMeter::new(monotonic_ns),
         };
         let agent = RemoteAgent {
             upstream: Arc::new(upstream),
@@ -184,21 +188,30 @@ impl Upstream {
 impl Agent for RemoteAgent {
     fn start(&self, turn: Turn<'_>) {
         let Some(stream) = self.streams.permit(0) else {
+            self.upstream.meter.refuse();
             return turn.refuse(Fault::at_limit("upstream_streams_max"));
         };
         let Some(queued) = self.calls.enter(turn.request.scope.owner) else {
+            self.upstream.meter.refuse();
             return turn.refuse(Fault::at_limit("turns_queued_max"));
         };
         let upstream = Arc::clone(&self.upstream);
-        start_future(turn, |deferred: Deferred| async move {
-            let _stream = stream;
-            let Some(call) = queued.permit(deferred.canceled()).await else { return };
-            match upstream.client().await {
-                Ok(client) => {
-                    let client = authorized(&client, deferred.request());
-                    gateway::relay(&client, deferred, &upstream.tasks, call).await;
+        start_future(turn, |deferred: Deferred| {
+            let counted = upstream.meter.message();
+            async move {
+                let _stream = stream;
+                let Some(permit) = queued.permit(deferred.canceled()).await else { return };
+                let mut call = RelayedCall::new(permit, counted);
+                match upstream.client().await {
+                    Ok(client) => {
+                        let client = authorized(&client, deferred.request());
+                        gateway::relay(&client, deferred, &upstream.tasks, call).await;
+                    }
+                    Err(error) => {
+                        call.end(gateway::outcome_of(&error));
+                        deferred.refuse(gateway::fault_of(&error));
+                    }
                 }
-                Err(error) => deferred.refuse(gateway::fault_of(&error)),
             }
         });
     }
@@ -211,9 +224,11 @@ impl Agent for RemoteAgent {
             let upstream = Arc::clone(&upstream);
             async move {
                 let _stream = stream;
+                let mut call = upstream.meter.resume();
                 match upstream.client().await {
-                    Ok(client) => gateway::adopt(&client, task, &upstream.tasks).await,
+                    Ok(client) => gateway::adopt(&client, task, &upstream.tasks, call).await,
                     Err(error) => {
+                        call.end(gateway::outcome_of(&error));
                         let text = gateway::fault_of(&error).message().to_owned();
                         // A task that has ended needs no end.
                         let _ = task.into_job().fail(&text);
@@ -233,15 +248,23 @@ impl Agent for RemoteAgent {
         let Ok(deferred) = cancel.defer() else { return };
         let upstream = Arc::clone(&self.upstream);
         run_future(agent, place, async move {
+            let mut call = upstream.meter.cancel();
             match upstream.client().await {
                 Ok(client) => {
                     // By the credential of this request, never by that of the message.
                     let client = authorized(&client, deferred.request());
-                    gateway::cancel(&client, deferred, &upstream.tasks).await;
+                    gateway::cancel(&client, deferred, &upstream.tasks, call).await;
                 }
-                Err(error) => deferred.refuse(gateway::fault_of(&error).message().to_owned()),
+                Err(error) => {
+                    call.end(gateway::outcome_of(&error));
+                    deferred.refuse(gateway::fault_of(&error).message().to_owned());
+                }
             }
         });
+    }
+
+    fn upstream(&self) -> Option<Arc<UpstreamMeter>> {
+        Some(Arc::clone(&self.upstream.meter))
     }
 }
 

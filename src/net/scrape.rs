@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    metrics::{Family, FamilyKind, process_families, text as text_of},
+    metrics::{Family, FamilyKind, process_families, text as text_of, upstream_families},
     server_state::ServerState,
 };
 
@@ -62,6 +62,7 @@ pub(super) fn text(server: &ServerState) -> Option<String> {
     if let Some(webhooks) = engine.webhooks() {
         families.extend(of_webhooks(&webhooks.stats(server.mono_ms())));
     }
+    families.extend(upstream_families(&engine.upstreams()));
     families.extend(process_families());
     Some(text_of(families))
 }

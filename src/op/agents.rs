@@ -20,7 +20,9 @@ use crate::{
     limits::Limits,
     model::{Profile, is_agent_name},
     op::{AgentChange, AgentError, names::Names},
-    service::{AgentIndex, ScopesAskedFor, principal::ScopeSet, trace::Tracer},
+    service::{
+        AgentIndex, ScopesAskedFor, principal::ScopeSet, trace::Tracer, upstream::UpstreamMeter,
+    },
     store::IdleTimes,
 };
 
@@ -392,6 +394,14 @@ impl AllAgents {
         if listed.get(usize::from(agent.0)).is_some_and(|one| one.is_removed) {
             self.names.set_gone(agent, is_gone);
         }
+    }
+
+    /// What each agent counts of its upstream, where it has one.
+    pub fn upstreams(&self) -> Vec<(AgentIndex, Arc<UpstreamMeter>)> {
+        let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
+        let agents = (0..=u16::MAX).map(AgentIndex).zip(&*listed);
+        let present = agents.filter(|(_, one)| !one.is_removed);
+        present.filter_map(|(index, one)| Some((index, one.agent.upstream()?))).collect()
     }
 
     /// The names of the agents that were not removed, the first one first.

@@ -49,6 +49,7 @@ use crate::{
     service::{
         AgentIndex, Answer, CallCx, Cursor, Each, Follow, Handle, Lifecycle, Outcome,
         ScopesAskedFor, Service, ServiceStats, Start, TickCx, WaitHandle, tap::Tap, trace::Tracer,
+        upstream::UpstreamMeter,
     },
     store::{Stats, Store, TaskKey},
 };
@@ -291,6 +292,10 @@ impl Service for Core {
 
     fn scopes_number(&self) -> u64 {
         self.agents.scopes_number()
+    }
+
+    fn upstreams(&self) -> Vec<(AgentIndex, Arc<UpstreamMeter>)> {
+        self.agents.upstreams()
     }
 
     fn has_push(&self) -> bool {

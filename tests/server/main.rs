@@ -63,6 +63,8 @@ mod upstream_credentials;
 mod upstream_faults;
 #[cfg(feature = "gateway")]
 mod upstream_tasks;
+#[cfg(feature = "gateway")]
+mod upstreams;
 #[cfg(feature = "push")]
 mod webhooks;
 mod websocket;

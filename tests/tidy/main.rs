@@ -46,6 +46,7 @@ const RANKS: &[(&str, u8)] = &[
     ("ws", 1),
     ("pb", 1),
     ("limits", 0),
+    ("histogram", 0),
     ("fault", 0),
     ("network", 0),
     ("waiter", 0),

@@ -10,17 +10,14 @@ use std::{
 
 use crate::{
     fault::FaultKind,
+    histogram::{EVENTS, Histogram, TIMES_NS},
     service::{
         AgentIndex,
         observe::{AnsweredCall, AuthOutcome, CallEnd, CallRecord, CallRefusal, StreamRecord},
     },
 };
 
-use super::{
-    BINDINGS, GENERATIONS, OPS, generation_number,
-    histogram::{EVENTS, Histogram, TIMES_NS},
-    op_number,
-};
+use super::{BINDINGS, GENERATIONS, OPS, generation_number, op_number};
 
 /// Kinds of refusals of one worker that are told apart by the agent; those beyond are of no agent
 /// that has a name.

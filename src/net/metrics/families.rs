@@ -15,6 +15,7 @@ use prometheus_client::{
 
 use crate::{
     fault::FaultKind,
+    histogram::Sums,
     service::{
         AgentIndex,
         observe::{AuthOutcome, CallBinding, CallEnd},
@@ -24,7 +25,6 @@ use crate::{
 use super::{
     BINDINGS, GENERATION_NAMES, OP_NAMES, OPS, OTHER,
     counters::{RefusalKey, WorkerCounters},
-    histogram::Sums,
 };
 
 /// Labels and what they stand for.
@@ -82,7 +82,7 @@ impl Family {
     }
 
     /// The same with a histogram, if it has counted anything.
-    fn with_sums(mut self, labels: Labels, sums: Sums) -> Family {
+    pub(in crate::net) fn with_sums(mut self, labels: Labels, sums: Sums) -> Family {
         if sums.count() > 0 {
             self.samples.push((labels, Sample::Histogram(sums)));
         }

@@ -6,8 +6,8 @@
 
 mod counters;
 mod families;
-mod histogram;
 mod process;
+mod upstreams;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +24,7 @@ use crate::{
 use counters::WorkerCounters;
 pub(super) use families::{Family, FamilyKind, text};
 pub(super) use process::families as process_families;
+pub(super) use upstreams::families as upstream_families;
 
 /// Operations, and what is none.
 const OPS: usize = 12;

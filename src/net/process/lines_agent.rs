@@ -8,6 +8,7 @@ use std::{
 use super::{
     super::{
         async_agent::start_future,
+        clock::monotonic_ns,
         line_turn::{NextEvent, TurnEvents, next_event, publish_events, write_turn},
         turn_queue::TurnQueue,
     },
@@ -21,6 +22,7 @@ use crate::{
     agent::{Agent, Deferred, Turn},
     fault::Fault,
     gateway::lines::write_cancel,
+    service::upstream::{UpstreamMeter, UpstreamOutcome},
 };
 
 /// An agent whose turns are lines to long-running processes, and whose events are lines of theirs.
@@ -38,7 +40,8 @@ impl LinesAgent {
     pub fn new(name: &str, command: ProcessCommand, options: ProcessOptions) -> LinesAgent {
         let turns_max = options.processes_max.saturating_mul(options.turns_max);
         let queue = TurnQueue::new(turns_max, options.queue_max);
-        let pool = ProcessPool::new(LinesProgram { command, options, log: ProcessLog::new(name) });
+        let (log, meter) = (ProcessLog::new(name), UpstreamMeter::new(monotonic_ns));
+        let pool = ProcessPool::new(LinesProgram { command, options, log, meter });
         LinesAgent { pool: Arc::new(pool), queue }
     }
 }
@@ -46,23 +49,33 @@ impl LinesAgent {
 impl Agent for LinesAgent {
     fn start(&self, turn: Turn<'_>) {
         let Some(queued) = self.queue.enter(turn.request.scope.owner) else {
+            self.pool.program.meter.refuse();
             return turn.refuse(Fault::at_limit("turns_queued_max"));
         };
         let pool = Arc::clone(&self.pool);
-        start_future(turn, |deferred: Deferred| async move {
-            let Some(_permit) = queued.permit(deferred.canceled()).await else { return };
-            // A task that has ended takes no more; dropping the entry sends the cancel.
-            let _ = match enter(&pool, &deferred).await {
-                Ok(mut entry) => match next_event(&mut entry, &mut deferred.canceled()).await {
-                    Ok(first) => publish_events(first, &mut entry, deferred).await,
-                    Err(closed) => Err(closed),
-                },
-                Err(error) => {
-                    let text = format!("the program does not start: {error}");
-                    deferred.into_job().and_then(|job| job.fail(&text))
-                }
-            };
+        start_future(turn, |deferred: Deferred| {
+            let mut call = pool.program.meter.message();
+            async move {
+                let Some(_permit) = queued.permit(deferred.canceled()).await else { return };
+                call.send();
+                // A task that has ended takes no more; dropping the entry sends the cancel.
+                let _ = match enter(&pool, &deferred).await {
+                    Ok(mut entry) => match next_event(&mut entry, &mut deferred.canceled()).await {
+                        Ok(first) => publish_events(first, &mut entry, deferred, call).await,
+                        Err(closed) => Err(closed),
+                    },
+                    Err(error) => {
+                        call.end(UpstreamOutcome::Unreachable);
+                        let text = format!("the program does not start: {error}");
+                        deferred.into_job().and_then(|job| job.fail(&text))
+                    }
+                };
+            }
         });
+    }
+
+    fn upstream(&self) -> Option<Arc<UpstreamMeter>> {
+        Some(Arc::clone(&self.pool.program.meter))
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     command::ProcessCommand, line_process::LineProcess, options::ProcessOptions, stderr::ProcessLog,
 };
+use crate::service::upstream::UpstreamMeter;
 
 /// The first pause, and the longest one.
 const PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(30)];
@@ -27,6 +28,7 @@ pub(super) struct LinesProgram {
     pub command: ProcessCommand,
     pub options: ProcessOptions,
     pub log: ProcessLog,
+    pub meter: Arc<UpstreamMeter>,
 }
 
 /// The processes.
@@ -94,6 +96,7 @@ impl ProcessesState {
             (Some(at), None) => Ok(Pick::Wait(at)),
             (None, _) => {
                 let process = LineProcess::start(program)?;
+                program.meter.start_process();
                 self.processes.push(Arc::clone(&process));
                 Ok(Pick::Process(process))
             }

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    super::{async_agent::start_future, turn_queue::TurnQueue},
+    super::{async_agent::start_future, clock::monotonic_ns, turn_queue::TurnQueue},
     command::ProcessCommand,
     group::ProcessGroup,
     options::ProcessOptions,
@@ -28,6 +28,7 @@ use crate::{
     agent::{Agent, Canceled, Closed, Job, Turn},
     fault::{Fault, FaultKind},
     model::{ArtifactBuf, PartsBuf, TaskState},
+    service::upstream::{UpstreamCall, UpstreamMeter, UpstreamOutcome},
 };
 
 /// Bytes that are read at a time.
@@ -58,6 +59,7 @@ struct TextProgram {
     shows_errors: bool,
     silence_ms: u64,
     log: ProcessLog,
+    meter: Arc<UpstreamMeter>,
 }
 
 impl ProcessAgent {
@@ -70,6 +72,7 @@ impl ProcessAgent {
             shows_errors: options.show_errors,
             silence_ms: options.silence_ms,
             log: ProcessLog::new(name),
+            meter: UpstreamMeter::new(monotonic_ns),
         };
         ProcessAgent { program: Arc::new(program), queue }
     }
@@ -82,29 +85,44 @@ impl Agent for ProcessAgent {
             return turn.refuse(Fault::because(FaultKind::UnsupportedOperation, text));
         }
         let Some(queued) = self.queue.enter(turn.request.scope.owner) else {
+            self.program.meter.refuse();
             return turn.refuse(Fault::at_limit("turns_queued_max"));
         };
         let program = Arc::clone(&self.program);
-        start_future(turn, |job: Job| async move {
-            let Some(_permit) = queued.permit(job.canceled()).await else { return };
-            // A task that has ended takes no more, and the program has been killed.
-            let _ = program.run(job).await;
+        start_future(turn, |job: Job| {
+            let mut call = program.meter.message();
+            async move {
+                let Some(_permit) = queued.permit(job.canceled()).await else { return };
+                call.send();
+                // A task that has ended takes no more, and the program has been killed.
+                let _ = program.run(job, call).await;
+            }
         });
+    }
+
+    fn upstream(&self) -> Option<Arc<UpstreamMeter>> {
+        Some(Arc::clone(&self.program.meter))
     }
 }
 
 impl TextProgram {
     /// Runs the program for the message of a job.
-    async fn run(&self, mut job: Job) -> Result<(), Closed> {
+    async fn run(&self, mut job: Job, mut call: UpstreamCall) -> Result<(), Closed> {
         job.status(TaskState::Working, None)?;
         let mut run = match TextRun::start(self, &job) {
             Ok(run) => run,
-            Err(error) => return job.fail(&format!("the program does not start: {error}")),
+            Err(error) => {
+                call.end(UpstreamOutcome::Unreachable);
+                return job.fail(&format!("the program does not start: {error}"));
+            }
         };
+        self.meter.start_process();
         let end = self.follow(&mut job, &mut run).await;
         let errors = run.errors.last_words();
         run.process.end().await;
-        match end? {
+        let end = end?;
+        call.end(end.outcome());
+        match end {
             RunEnd::Exited(Ok(status)) if status.success() => {
                 job.status(TaskState::Completed, None)
             }
@@ -196,6 +214,18 @@ enum RunEnd {
     Exited(io::Result<ExitStatus>),
     Canceled,
     Silent,
+}
+
+impl RunEnd {
+    fn outcome(&self) -> UpstreamOutcome {
+        match self {
+            RunEnd::Exited(Ok(status)) if status.success() => UpstreamOutcome::Ok,
+            RunEnd::Exited(Ok(_)) => UpstreamOutcome::Fault,
+            RunEnd::Exited(Err(_)) => UpstreamOutcome::Unreachable,
+            RunEnd::Canceled => UpstreamOutcome::Canceled,
+            RunEnd::Silent => UpstreamOutcome::Timeout,
+        }
+    }
 }
 
 impl TextRun {

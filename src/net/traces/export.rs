@@ -37,7 +37,11 @@ use crate::{
 };
 
 use super::{
-    super::{HttpClient, HttpClientError, clock::unix_ns, observers::monotonic_ns, report},
+    super::{
+        HttpClient, HttpClientError,
+        clock::{monotonic_ns, unix_ns},
+        report,
+    },
     EndedSpan, TraceCollector,
     spans::{Clocks, SpanWriter},
 };

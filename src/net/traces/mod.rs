@@ -33,10 +33,7 @@ use crate::{
 pub use collector::{TraceCollector, TraceCollectorError};
 use export::{ExportState, Exporter};
 
-use super::{
-    client::HttpClientError,
-    observers::{Observers, monotonic_ns},
-};
+use super::{client::HttpClientError, clock::monotonic_ns, observers::Observers};
 
 /// A span that is over.
 enum SpanRecord {

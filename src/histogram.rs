@@ -1,10 +1,10 @@
-//! How many of something were how much, in buckets.
+//! How many of something were how much, in buckets. Counting is two additions, without a wait.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The upper bounds of times, in nanoseconds: most calls are answered in microseconds, and those
 /// that wait for their agents in seconds.
-pub(super) const TIMES_NS: [u64; 21] = [
+pub const TIMES_NS: [u64; 21] = [
     10_000,
     25_000,
     50_000,
@@ -29,10 +29,11 @@ pub(super) const TIMES_NS: [u64; 21] = [
 ];
 
 /// The upper bounds of numbers of events.
-pub(super) const EVENTS: [u64; 7] = [0, 1, 4, 16, 64, 256, 1_024];
+#[cfg(feature = "metrics")]
+pub const EVENTS: [u64; 7] = [0, 1, 4, 16, 64, 256, 1_024];
 
 /// A histogram with `N` bounds, and a last bucket for what is above all of them.
-pub(super) struct Histogram<const N: usize> {
+pub struct Histogram<const N: usize> {
     bounds: &'static [u64; N],
     below: [AtomicU64; N],
     above: AtomicU64,
@@ -40,14 +41,14 @@ pub(super) struct Histogram<const N: usize> {
 }
 
 impl<const N: usize> Histogram<N> {
-    pub(super) fn new(bounds: &'static [u64; N]) -> Histogram<N> {
+    pub fn new(bounds: &'static [u64; N]) -> Histogram<N> {
         let below = std::array::from_fn(|_| AtomicU64::new(0));
         Histogram { bounds, below, above: AtomicU64::new(0), sum: AtomicU64::new(0) }
     }
 
     /// Counts one. What is little, as nearly always, is found first.
     #[inline]
-    pub(super) fn count(&self, value: u64) {
+    pub fn count(&self, value: u64) {
         let at = self.bounds.iter().position(|bound| value <= *bound);
         let bucket = at.map_or(&self.above, |at| &self.below[at]);
         bucket.fetch_add(1, Relaxed);
@@ -56,17 +57,19 @@ impl<const N: usize> Histogram<N> {
 }
 
 /// The sum of histograms.
+#[cfg(feature = "metrics")]
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::net) struct Sums {
+pub struct Sums {
     /// Of all values.
-    pub(super) sum: u64,
+    pub sum: u64,
     /// How many there are in each bucket; the last one has no bound.
-    pub(super) buckets: Vec<(u64, u64)>,
+    pub buckets: Vec<(u64, u64)>,
 }
 
+#[cfg(feature = "metrics")]
 impl Sums {
     /// Adds a histogram.
-    pub(super) fn add<const N: usize>(&mut self, of: &Histogram<N>) {
+    pub fn add<const N: usize>(&mut self, of: &Histogram<N>) {
         let bounds = of.bounds.iter().copied().chain([u64::MAX]);
         let counts = of.below.iter().chain([&of.above]).map(|count| count.load(Relaxed));
         if self.buckets.is_empty() {
@@ -77,12 +80,12 @@ impl Sums {
     }
 
     /// How many values there are.
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.1).sum()
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "metrics"))]
 mod tests {
     use super::*;
 

@@ -1,0 +1,44 @@
+//! A call of an upstream agent: what it holds until its answer begins, and what is counted of it.
+
+use crate::{
+    client::{Client, ClientError, Transport},
+    fault::Fault,
+    service::upstream::{UpstreamCall, UpstreamOutcome},
+};
+
+use super::fault::{fault_of_call, outcome_of};
+
+/// A call of the upstream agent for one message.
+pub struct RelayedCall<P> {
+    _permit: P,
+    counted: UpstreamCall,
+}
+
+impl<P> RelayedCall<P> {
+    /// A call that is sent now; `permit` is dropped when its answer begins.
+    pub fn new(permit: P, mut counted: UpstreamCall) -> RelayedCall<P> {
+        counted.send();
+        RelayedCall { _permit: permit, counted }
+    }
+
+    /// The answer has begun; returns what its stream is counted by.
+    pub(super) fn answered(mut self) -> UpstreamCall {
+        self.counted.answered();
+        self.counted
+    }
+
+    /// The call has ended without an answer.
+    pub fn end(&mut self, outcome: UpstreamOutcome) {
+        self.counted.end(outcome);
+    }
+
+    /// The call of this client has failed; returns the fault for the caller.
+    pub(super) fn failed<T: Transport>(
+        &mut self,
+        client: &Client<T>,
+        error: &ClientError,
+    ) -> Fault {
+        self.counted.end(outcome_of(error));
+        fault_of_call(client, error)
+    }
+}

@@ -1,0 +1,324 @@
+//! What an agent counts of its upstream: a remote agent, an HTTP function or programs.
+//!
+//! Invariants: a message or a cancel has one outcome, and so has a stream that follows an answer; a
+//! call that is dropped was canceled. The gauges return to zero. All workers count in one place: an
+//! upstream call costs a hundred times as much as these additions.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+#[cfg(feature = "metrics")]
+use crate::histogram::Sums;
+use crate::histogram::{Histogram, TIMES_NS};
+
+/// What is done with an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamCallKind {
+    /// A message is sent, until its answer begins.
+    Message,
+    /// The events behind that are followed.
+    Stream,
+    /// A task is canceled.
+    Cancel,
+}
+
+impl UpstreamCallKind {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [UpstreamCallKind; 3] =
+        [UpstreamCallKind::Message, UpstreamCallKind::Stream, UpstreamCallKind::Cancel];
+
+    /// Its name in metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            UpstreamCallKind::Message => "message",
+            UpstreamCallKind::Stream => "stream",
+            UpstreamCallKind::Cancel => "cancel",
+        }
+    }
+}
+
+/// What became of a message, a stream or a cancel at the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamOutcome {
+    /// The upstream answered, or the stream was followed to its end.
+    Ok,
+    /// The upstream answered with an error.
+    Fault,
+    /// The upstream rejects our credentials, or we have none that it takes.
+    Unauthorized,
+    /// There is no connection, or it ended before the answer; a program does not start.
+    Unreachable,
+    /// The answer did not begin in time, or stopped for too long.
+    Timeout,
+    /// The answer is not understood, or breaks off.
+    InvalidAnswer,
+    /// The upstream's version, binding or card has no form for the message; nothing was sent.
+    Unsupported,
+    /// A limit of this server refused the message; nothing was sent.
+    Limit,
+    /// The caller left, or the task ended here first.
+    Canceled,
+}
+
+impl UpstreamOutcome {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [UpstreamOutcome; 9] = [
+        UpstreamOutcome::Ok,
+        UpstreamOutcome::Fault,
+        UpstreamOutcome::Unauthorized,
+        UpstreamOutcome::Unreachable,
+        UpstreamOutcome::Timeout,
+        UpstreamOutcome::InvalidAnswer,
+        UpstreamOutcome::Unsupported,
+        UpstreamOutcome::Limit,
+        UpstreamOutcome::Canceled,
+    ];
+
+    /// Its name in metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            UpstreamOutcome::Ok => "ok",
+            UpstreamOutcome::Fault => "fault",
+            UpstreamOutcome::Unauthorized => "unauthorized",
+            UpstreamOutcome::Unreachable => "unreachable",
+            UpstreamOutcome::Timeout => "timeout",
+            UpstreamOutcome::InvalidAnswer => "invalid_answer",
+            UpstreamOutcome::Unsupported => "unsupported",
+            UpstreamOutcome::Limit => "limit",
+            UpstreamOutcome::Canceled => "canceled",
+        }
+    }
+
+    /// Whether the upstream has answered.
+    const fn is_answer(self) -> bool {
+        match self {
+            UpstreamOutcome::Ok | UpstreamOutcome::Fault | UpstreamOutcome::Unauthorized => true,
+            UpstreamOutcome::Unreachable
+            | UpstreamOutcome::Timeout
+            | UpstreamOutcome::InvalidAnswer
+            | UpstreamOutcome::Unsupported
+            | UpstreamOutcome::Limit
+            | UpstreamOutcome::Canceled => false,
+        }
+    }
+}
+
+type Outcomes = [AtomicU64; UpstreamOutcome::ALL.len()];
+
+/// What one agent counts of its upstream.
+pub struct UpstreamMeter {
+    /// Nanoseconds on a clock that never goes back.
+    clock_ns: fn() -> u64,
+    outcomes: [Outcomes; UpstreamCallKind::ALL.len()],
+    answers: Histogram<21>,
+    queued: AtomicU64,
+    outstanding: AtomicU64,
+    streams: AtomicU64,
+    processes: AtomicU64,
+}
+
+/// Numbers of an upstream that change in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamGauges {
+    /// Messages that wait for a permit.
+    pub queued: u64,
+    /// Messages and cancels that were sent, and whose answer has not begun.
+    pub outstanding: u64,
+    /// Answers that are followed.
+    pub streams: u64,
+}
+
+impl UpstreamMeter {
+    /// Counts from zero; `clock_ns` returns nanoseconds on a clock that never goes back.
+    pub fn new(clock_ns: fn() -> u64) -> Arc<UpstreamMeter> {
+        Arc::new(UpstreamMeter {
+            clock_ns,
+            outcomes: Default::default(),
+            answers: Histogram::new(&TIMES_NS),
+            queued: AtomicU64::default(),
+            outstanding: AtomicU64::default(),
+            streams: AtomicU64::default(),
+            processes: AtomicU64::default(),
+        })
+    }
+
+    /// A message that waits until it may be sent.
+    pub fn message(self: &Arc<UpstreamMeter>) -> UpstreamCall {
+        self.queued.fetch_add(1, Relaxed);
+        let (meter, kind) = (Arc::clone(self), UpstreamCallKind::Message);
+        UpstreamCall { meter, kind, stage: UpstreamStage::Queued }
+    }
+
+    /// A cancel that is sent now.
+    pub fn cancel(self: &Arc<UpstreamMeter>) -> UpstreamCall {
+        let mut call = self.message();
+        call.kind = UpstreamCallKind::Cancel;
+        call.send();
+        call
+    }
+
+    /// A stream of a task that was relayed by the program before, and is followed on.
+    pub fn resume(self: &Arc<UpstreamMeter>) -> UpstreamCall {
+        self.streams.fetch_add(1, Relaxed);
+        let (meter, kind) = (Arc::clone(self), UpstreamCallKind::Stream);
+        UpstreamCall { meter, kind, stage: UpstreamStage::Followed }
+    }
+
+    /// Counts a message that a limit of this server refuses.
+    pub fn refuse(&self) {
+        self.count(UpstreamCallKind::Message, UpstreamOutcome::Limit);
+    }
+
+    /// Counts a process that was started.
+    pub fn start_process(&self) {
+        self.processes.fetch_add(1, Relaxed);
+    }
+
+    /// How often there was this outcome.
+    pub fn outcomes(&self, kind: UpstreamCallKind, outcome: UpstreamOutcome) -> u64 {
+        self.outcomes[kind as usize][outcome as usize].load(Relaxed)
+    }
+
+    /// What is waiting and in flight now.
+    pub fn gauges(&self) -> UpstreamGauges {
+        UpstreamGauges {
+            queued: self.queued.load(Relaxed),
+            outstanding: self.outstanding.load(Relaxed),
+            streams: self.streams.load(Relaxed),
+        }
+    }
+
+    /// Processes that were started.
+    pub fn processes(&self) -> u64 {
+        self.processes.load(Relaxed)
+    }
+
+    /// Times from the sending of a call until its answer began.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn answers(&self) -> Sums {
+        let mut sums = Sums::default();
+        sums.add(&self.answers);
+        sums
+    }
+
+    fn count(&self, kind: UpstreamCallKind, outcome: UpstreamOutcome) {
+        self.outcomes[kind as usize][outcome as usize].fetch_add(1, Relaxed);
+    }
+}
+
+/// A call of an upstream, until its outcome is known; dropping it counts it as canceled.
+pub struct UpstreamCall {
+    meter: Arc<UpstreamMeter>,
+    kind: UpstreamCallKind,
+    stage: UpstreamStage,
+}
+
+#[derive(Clone, Copy)]
+enum UpstreamStage {
+    /// It waits for a permit.
+    Queued,
+    /// It was sent then.
+    Sent { at_ns: u64 },
+    /// Its answer is followed.
+    Followed,
+    /// It is counted.
+    Counted,
+}
+
+impl UpstreamCall {
+    /// It is sent now.
+    pub fn send(&mut self) {
+        if let UpstreamStage::Queued = self.stage {
+            self.meter.queued.fetch_sub(1, Relaxed);
+            self.meter.outstanding.fetch_add(1, Relaxed);
+            self.stage = UpstreamStage::Sent { at_ns: (self.meter.clock_ns)() };
+        }
+    }
+
+    /// Its answer has begun.
+    pub fn answered(&mut self) {
+        self.end(UpstreamOutcome::Ok);
+    }
+
+    /// The answer that has begun is followed from now on.
+    pub fn follow(&mut self) {
+        if let UpstreamStage::Counted = self.stage {
+            self.meter.streams.fetch_add(1, Relaxed);
+            (self.kind, self.stage) = (UpstreamCallKind::Stream, UpstreamStage::Followed);
+        }
+    }
+
+    /// Its outcome is this; a later one is not counted.
+    pub fn end(&mut self, outcome: UpstreamOutcome) {
+        let meter = &self.meter;
+        match self.stage {
+            UpstreamStage::Queued => meter.queued.fetch_sub(1, Relaxed),
+            UpstreamStage::Sent { at_ns } => {
+                if outcome.is_answer() {
+                    meter.answers.count((meter.clock_ns)().saturating_sub(at_ns));
+                }
+                meter.outstanding.fetch_sub(1, Relaxed)
+            }
+            UpstreamStage::Followed => meter.streams.fetch_sub(1, Relaxed),
+            UpstreamStage::Counted => return,
+        };
+        meter.count(self.kind, outcome);
+        self.stage = UpstreamStage::Counted;
+    }
+}
+
+impl Drop for UpstreamCall {
+    fn drop(&mut self) {
+        self.end(UpstreamOutcome::Canceled);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(meter: &UpstreamMeter) -> Vec<(&'static str, &'static str, u64)> {
+        let all = UpstreamCallKind::ALL.into_iter();
+        let all = all.flat_map(|kind| UpstreamOutcome::ALL.map(|outcome| (kind, outcome)));
+        let count = |(kind, outcome): (UpstreamCallKind, UpstreamOutcome)| {
+            (kind.word(), outcome.word(), meter.outcomes(kind, outcome))
+        };
+        all.map(count).filter(|(_, _, count)| *count > 0).collect()
+    }
+
+    #[test]
+    fn numbers_follow_the_lists() {
+        assert!(UpstreamCallKind::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
+        assert!(UpstreamOutcome::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
+    }
+
+    #[test]
+    fn each_call_is_counted_once_at_its_stage() {
+        let meter = UpstreamMeter::new(|| 0);
+        let gauges = |queued, outstanding, streams| UpstreamGauges { queued, outstanding, streams };
+        let (mut followed, mut failed, left) = (meter.message(), meter.message(), meter.message());
+        assert_eq!(meter.gauges(), gauges(3, 0, 0));
+        followed.send();
+        failed.send();
+        assert_eq!(meter.gauges(), gauges(1, 2, 0));
+        followed.answered();
+        followed.follow();
+        failed.end(UpstreamOutcome::Timeout);
+        assert_eq!(meter.gauges(), gauges(1, 0, 1));
+        followed.end(UpstreamOutcome::Ok);
+        drop((followed, failed, left, meter.cancel()));
+        meter.refuse();
+        assert_eq!(meter.gauges(), gauges(0, 0, 0));
+        let expected = [
+            ("message", "ok", 1),
+            ("message", "timeout", 1),
+            ("message", "limit", 1),
+            ("message", "canceled", 1),
+            ("stream", "ok", 1),
+            ("cancel", "canceled", 1),
+        ];
+        assert_eq!(counted(&meter), expected);
+    }
+}
