@@ -1,16 +1,20 @@
 //! Makes a call of a service: as it is, or with what a log and a trace tell of it noted beside.
 
+use std::net::IpAddr;
+
 use crate::{
     fault::Fault,
     model::{Call, Reply},
     service::{
-        Answer, CallCx, Caller, Outcome, RequestFields, Service, observe::CallDetails,
-        trace::SpanFields,
+        Answer, CallCx, Caller, FieldSource, Outcome, RequestFields, Service,
+        observe::CallDetails,
+        trace::{CallSpan, SpanFields},
+        upstream::UpstreamLog,
     },
 };
 
-/// Makes a call, and notes which task its answer shows where an observer needs it. One that is
-/// traced shows the agent its span.
+/// Makes a call, and notes which task its answer shows and which upstream has it, where an observer
+/// needs that. One that is traced shows the agent its span.
 #[inline(always)]
 pub fn make(
     service: &dyn Service,
@@ -33,16 +37,36 @@ fn make_detailed(
     details: &mut CallDetails,
     answer: &mut Answer<'_>,
 ) -> Result<Outcome, Fault> {
+    let logged = LoggedFields { fields: cx.caller.fields, upstream: UpstreamLog::new() };
     let span = details.span;
-    let answer = &mut |reply: Reply<'_>| {
-        details.note_reply(&reply);
-        answer(reply);
+    let outcome = {
+        let answer = &mut |reply: Reply<'_>| {
+            details.note_reply(&reply);
+            answer(reply);
+        };
+        let fields = RequestFields::of(&logged);
+        match span {
+            None => make_with(service, cx, call, fields, answer),
+            Some(span) => {
+                let fields = SpanFields::new(fields, span, span.span_id);
+                make_with(service, cx, call, RequestFields::of(&fields), answer)
+            }
+        }
     };
-    let Some(span) = span else { return service.call(cx, *call, answer) };
-    let fields = SpanFields::new(cx.caller.fields, span, span.span_id);
-    let caller = Caller { fields: RequestFields::of(&fields), ..cx.caller };
-    let mut traced = CallCx {
-        caller,
+    details.upstream = logged.upstream.into_inner();
+    outcome
+}
+
+/// Makes the call with other fields.
+fn make_with(
+    service: &dyn Service,
+    cx: &mut CallCx<'_>,
+    call: &Call<'_>,
+    fields: RequestFields<'_>,
+    answer: &mut Answer<'_>,
+) -> Result<Outcome, Fault> {
+    let mut noted = CallCx {
+        caller: Caller { fields, ..cx.caller },
         now: cx.now,
         wake: cx.wake,
         entropy: &mut *cx.entropy,
@@ -50,7 +74,31 @@ fn make_detailed(
         shared: cx.shared,
         record: cx.record,
     };
-    let outcome = service.call(&mut traced, *call, answer);
-    cx.record = traced.record;
+    let outcome = service.call(&mut noted, *call, answer);
+    cx.record = noted.record;
     outcome
+}
+
+/// The fields of a request with a line in the log.
+struct LoggedFields<'f> {
+    fields: RequestFields<'f>,
+    upstream: UpstreamLog,
+}
+
+impl FieldSource for LoggedFields<'_> {
+    fn each_value<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8])) {
+        self.fields.each_value(name, &mut |value| each(value));
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.fields.address()
+    }
+
+    fn span(&self) -> Option<CallSpan> {
+        self.fields.span()
+    }
+
+    fn upstream_log(&self) -> Option<&UpstreamLog> {
+        Some(&self.upstream)
+    }
 }

@@ -19,6 +19,7 @@ use crate::{
             CallRefusal, StreamRecord,
         },
         trace::CallSpan,
+        upstream::LoggedUpstream,
     },
 };
 
@@ -44,8 +45,11 @@ pub type Observed = Option<Box<ObservedCall>>;
 /// Bytes behind the pointer.
 pub fn held_bytes(observed: &Observed) -> usize {
     let of_details = |call: &ObservedCall| {
-        let task = |details: &CallDetails| size_of::<CallDetails>() + details.task.capacity();
-        call.record.details.as_deref().map_or(0, task)
+        let of = |details: &CallDetails| {
+            let upstream = details.upstream.as_ref().map_or(0, |_| size_of::<LoggedUpstream>());
+            size_of::<CallDetails>() + details.task.capacity() + upstream
+        };
+        call.record.details.as_deref().map_or(0, of)
     };
     observed.as_deref().map_or(0, |call| size_of::<ObservedCall>() + of_details(call))
 }

@@ -150,6 +150,7 @@ impl FunctionAgent {
         fields.push("Accept", "application/json, application/x-ndjson, text/event-stream");
         let fields = FieldLinesBuf::of(&[fields.get(), plan.fields()]);
         let queue = TurnQueue::new(options.turns_max, options.queue_max);
+        let origin = Some(url.origin.to_string());
         let function = HttpFunction {
             url,
             options,
@@ -161,7 +162,7 @@ impl FunctionAgent {
             clients: WorkerClients::default(),
             tokens: TokenCache::default(),
             turns: AtomicU64::new(1),
-            meter: UpstreamMeter::new(monotonic_ns),
+            meter: UpstreamMeter::new(origin, monotonic_ns),
         };
         Ok(FunctionAgent { function: Arc::new(function), queue })
     }
@@ -174,8 +175,9 @@ impl Agent for FunctionAgent {
             return turn.refuse(Fault::at_limit("turns_queued_max"));
         };
         let function = Arc::clone(&self.function);
+        let logged = function.meter.log(turn.request.headers.fields);
         start_future(turn, |deferred: Deferred| {
-            let mut call = function.meter.message();
+            let mut call = function.meter.message().logged(logged);
             async move {
                 let Some(_permit) = queued.permit(deferred.canceled()).await else { return };
                 call.send();

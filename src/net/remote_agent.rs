@@ -16,7 +16,8 @@ use super::{
 use crate::{
     agent::{Adopted, Agent, CancelRequest, Deferred, RequestInfo, Turn},
     client::{
-        Client, ClientBuilder, ClientError, TransportError, card::AgentCard, credentials::Secret,
+        Client, ClientBuilder, ClientError, HttpOrigin, TransportError, card::AgentCard,
+        credentials::Secret,
     },
     fault::Fault,
     gateway::{self, RelayedCall, UpstreamTasks},
@@ -93,6 +94,7 @@ impl RemoteAgent {
         options: HttpClientOptions,
     ) -> Result<RemoteAgent, HttpClientError> {
         let url = url.into();
+        let origin = HttpOrigin::parse(&url).ok().map(|url| url.origin.to_string());
         let tasks = UpstreamTasks::of(&url);
         let upstream = Upstream {
             url,
@@ -101,7 +103,7 @@ impl RemoteAgent {
             card: UpstreamCard::new(),
             clients: WorkerClients::default(),
             tasks,
-            meter: UpstreamMeter::new(monotonic_ns),
+            meter: UpstreamMeter::new(origin, monotonic_ns),
         };
         let agent = RemoteAgent {
             upstream: Arc::new(upstream),
@@ -196,8 +198,9 @@ impl Agent for RemoteAgent {
             return turn.refuse(Fault::at_limit("turns_queued_max"));
         };
         let upstream = Arc::clone(&self.upstream);
+        let logged = upstream.meter.log(turn.request.headers.fields);
         start_future(turn, |deferred: Deferred| {
-            let counted = upstream.meter.message();
+            let counted = upstream.meter.message().logged(logged);
             async move {
                 let _stream = stream;
                 let Some(permit) = queued.permit(deferred.canceled()).await else { return };
@@ -244,11 +247,12 @@ impl Agent for RemoteAgent {
         let Some(place) = FuturePlace::take() else {
             return cancel.refuse("the server has no room for the call (async_futures_max)");
         };
+        let logged = self.upstream.meter.log(cancel.request.headers.fields);
         // Without room for the call the server tells the client.
         let Ok(deferred) = cancel.defer() else { return };
         let upstream = Arc::clone(&self.upstream);
         run_future(agent, place, async move {
-            let mut call = upstream.meter.cancel();
+            let mut call = upstream.meter.cancel().logged(logged);
             match upstream.client().await {
                 Ok(client) => {
                     // By the credential of this request, never by that of the message.

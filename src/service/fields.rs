@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, net::IpAddr};
 
-use super::trace::CallSpan;
+use super::{trace::CallSpan, upstream::UpstreamLog};
 
 /// A source of the header fields of a request: its head, or the metadata of a gRPC call.
 pub trait FieldSource {
@@ -16,6 +16,11 @@ pub trait FieldSource {
 
     /// The span of the call, if it is traced.
     fn span(&self) -> Option<CallSpan> {
+        None
+    }
+
+    /// The place for what the log tells of the upstream, if the call has a line in a log.
+    fn upstream_log(&self) -> Option<&UpstreamLog> {
         None
     }
 }
@@ -62,6 +67,11 @@ impl<'a> RequestFields<'a> {
     /// The span of the call, if it is traced.
     pub fn span(self) -> Option<CallSpan> {
         self.0?.span()
+    }
+
+    /// The place for what the log tells of the upstream, if the call has a line in a log.
+    pub fn upstream_log(self) -> Option<&'a UpstreamLog> {
+        self.0?.upstream_log()
     }
 
     /// How often a field is there, whatever its values are: what a proxy says once is its word, and

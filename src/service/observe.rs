@@ -9,7 +9,10 @@
 
 use std::sync::Arc;
 
-use super::{AgentIndex, Principal, StreamResponse, principal::CredentialKind, trace::CallSpan};
+use super::{
+    AgentIndex, Principal, StreamResponse, principal::CredentialKind, trace::CallSpan,
+    upstream::LoggedUpstream,
+};
 use crate::{
     fault::{Fault, FaultKind},
     model::{Generation, Op, RawText, Reply},
@@ -284,6 +287,8 @@ pub struct CallDetails {
     pub trace_id: Option<[u8; 32]>,
     /// Its span, if it is traced.
     pub span: Option<CallSpan>,
+    /// The upstream that it was passed to.
+    pub upstream: Option<Arc<LoggedUpstream>>,
 }
 
 impl CallDetails {

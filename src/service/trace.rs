@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use super::{Entropy, FieldSource, RequestFields};
+use super::{Entropy, FieldSource, RequestFields, upstream::UpstreamLog};
 use crate::model::TaskState;
 
 const TRACEPARENT: &str = "traceparent";
@@ -197,6 +197,10 @@ impl FieldSource for SpanFields<'_> {
 
     fn span(&self) -> Option<CallSpan> {
         Some(self.call)
+    }
+
+    fn upstream_log(&self) -> Option<&UpstreamLog> {
+        self.fields.upstream_log()
     }
 }
 

@@ -4,11 +4,16 @@
 //! call that is dropped was canceled. The gauges return to zero. All workers count in one place: an
 //! upstream call costs a hundred times as much as these additions.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    cell::OnceCell,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
+use super::RequestFields;
 #[cfg(feature = "metrics")]
 use crate::histogram::Sums;
 use crate::histogram::{Histogram, TIMES_NS};
@@ -109,6 +114,7 @@ type Outcomes = [AtomicU64; UpstreamOutcome::ALL.len()];
 
 /// What one agent counts of its upstream.
 pub struct UpstreamMeter {
+    origin: Option<Box<str>>,
     /// Nanoseconds on a clock that never goes back.
     clock_ns: fn() -> u64,
     outcomes: [Outcomes; UpstreamCallKind::ALL.len()],
@@ -131,9 +137,11 @@ pub struct UpstreamGauges {
 }
 
 impl UpstreamMeter {
-    /// Counts from zero; `clock_ns` returns nanoseconds on a clock that never goes back.
-    pub fn new(clock_ns: fn() -> u64) -> Arc<UpstreamMeter> {
+    /// Counts from zero. `origin`: scheme, host and port of the upstream, if it has a URL;
+    /// `clock_ns` returns nanoseconds on a clock that never goes back.
+    pub fn new(origin: Option<String>, clock_ns: fn() -> u64) -> Arc<UpstreamMeter> {
         Arc::new(UpstreamMeter {
+            origin: origin.map(Into::into),
             clock_ns,
             outcomes: Default::default(),
             answers: Histogram::new(&TIMES_NS),
@@ -144,11 +152,27 @@ impl UpstreamMeter {
         })
     }
 
+    /// Scheme, host and port of the upstream, without credentials; `None`: it has no URL.
+    pub fn origin(&self) -> Option<&str> {
+        self.origin.as_deref()
+    }
+
+    /// The place for what the log of a request tells of this upstream; `None`: no log wants it.
+    pub fn log(
+        self: &Arc<UpstreamMeter>,
+        fields: RequestFields<'_>,
+    ) -> Option<Arc<LoggedUpstream>> {
+        let logged = fields.upstream_log()?.get_or_init(|| {
+            Arc::new(LoggedUpstream { meter: Arc::clone(self), answer_ns: AtomicU64::new(0) })
+        });
+        Some(Arc::clone(logged))
+    }
+
     /// A message that waits until it may be sent.
     pub fn message(self: &Arc<UpstreamMeter>) -> UpstreamCall {
         self.queued.fetch_add(1, Relaxed);
         let (meter, kind) = (Arc::clone(self), UpstreamCallKind::Message);
-        UpstreamCall { meter, kind, stage: UpstreamStage::Queued }
+        UpstreamCall { meter, kind, stage: UpstreamStage::Queued, logged: None }
     }
 
     /// A cancel that is sent now.
@@ -163,7 +187,7 @@ impl UpstreamMeter {
     pub fn resume(self: &Arc<UpstreamMeter>) -> UpstreamCall {
         self.streams.fetch_add(1, Relaxed);
         let (meter, kind) = (Arc::clone(self), UpstreamCallKind::Stream);
-        UpstreamCall { meter, kind, stage: UpstreamStage::Followed }
+        UpstreamCall { meter, kind, stage: UpstreamStage::Followed, logged: None }
     }
 
     /// Counts a message that a limit of this server refuses.
@@ -208,11 +232,41 @@ impl UpstreamMeter {
     }
 }
 
+/// What the log of a request tells of the upstream that it was passed to.
+pub struct LoggedUpstream {
+    meter: Arc<UpstreamMeter>,
+    /// 0: the answer has not begun.
+    answer_ns: AtomicU64,
+}
+
+/// A request's place for that, empty until an agent passes the request on.
+pub type UpstreamLog = OnceCell<Arc<LoggedUpstream>>;
+
+impl LoggedUpstream {
+    /// As [`UpstreamMeter::origin`].
+    pub fn origin(&self) -> Option<&str> {
+        self.meter.origin()
+    }
+
+    /// Microseconds from the sending of the call until its answer began; `None`: it has not.
+    pub fn answer_us(&self) -> Option<u64> {
+        let answer_ns = self.answer_ns.load(Relaxed);
+        (answer_ns > 0).then_some(answer_ns / 1_000)
+    }
+}
+
+impl fmt::Debug for LoggedUpstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoggedUpstream").field("origin", &self.origin()).finish_non_exhaustive()
+    }
+}
+
 /// A call of an upstream, until its outcome is known; dropping it counts it as canceled.
 pub struct UpstreamCall {
     meter: Arc<UpstreamMeter>,
     kind: UpstreamCallKind,
     stage: UpstreamStage,
+    logged: Option<Arc<LoggedUpstream>>,
 }
 
 #[derive(Clone, Copy)]
@@ -228,6 +282,13 @@ enum UpstreamStage {
 }
 
 impl UpstreamCall {
+    /// The same call, whose time the log has.
+    #[must_use]
+    pub fn logged(mut self, logged: Option<Arc<LoggedUpstream>>) -> UpstreamCall {
+        self.logged = logged;
+        self
+    }
+
     /// It is sent now.
     pub fn send(&mut self) {
         if let UpstreamStage::Queued = self.stage {
@@ -257,7 +318,11 @@ impl UpstreamCall {
             UpstreamStage::Queued => meter.queued.fetch_sub(1, Relaxed),
             UpstreamStage::Sent { at_ns } => {
                 if outcome.is_answer() {
-                    meter.answers.count((meter.clock_ns)().saturating_sub(at_ns));
+                    let answer_ns = (meter.clock_ns)().saturating_sub(at_ns);
+                    meter.answers.count(answer_ns);
+                    if let Some(logged) = &self.logged {
+                        logged.answer_ns.store(answer_ns.max(1), Relaxed);
+                    }
                 }
                 meter.outstanding.fetch_sub(1, Relaxed)
             }
@@ -296,7 +361,7 @@ mod tests {
 
     #[test]
     fn each_call_is_counted_once_at_its_stage() {
-        let meter = UpstreamMeter::new(|| 0);
+        let meter = UpstreamMeter::new(None, || 0);
         let gauges = |queued, outstanding, streams| UpstreamGauges { queued, outstanding, streams };
         let (mut followed, mut failed, left) = (meter.message(), meter.message(), meter.message());
         assert_eq!(meter.gauges(), gauges(3, 0, 0));

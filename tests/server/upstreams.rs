@@ -160,3 +160,41 @@ fn the_guide_lists_the_metrics_of_upstreams() {
         assert!(guide.contains(&format!("`peregrine_upstream_{name}`")), "{name}");
     }
 }
+
+#[cfg(feature = "logs")]
+#[test]
+fn a_line_of_the_log_names_the_upstream_and_its_time() {
+    let remote = Binary::start(&[]);
+    let origin = format!("http://{}", remote.addr());
+    let log = std::env::temp_dir().join(format!("peregrine-upstream-{}", std::process::id()));
+    let agents =
+        ["echo".to_owned(), format!("up=a2a:{origin}"), "upper=exec:tr a-z A-Z".to_owned()];
+    let [echo, up, upper] = agents.each_ref().map(String::as_str);
+    let flags = ["--access-log", "--agent", echo, "--agent", up, "--agent", upper];
+    let mut server = Binary::start_with(&flags, fs::File::create(&log).unwrap().into());
+    let version = [("A2A-Version", "1.0")];
+    for (path, method) in [
+        ("/", V1.send()),
+        ("/agents/up", V1.send()),
+        ("/agents/up", V1.stream()),
+        ("/agents/upper", V1.send()),
+    ] {
+        let mut line = server.connect();
+        line.write(&post(path, &version, &rpc(method, &V1.params(say("hello")))));
+        line.read_until("TASK_STATE_COMPLETED");
+    }
+    server.terminate();
+    assert!(server.wait());
+    let text = fs::read_to_string(&log).unwrap();
+    fs::remove_file(log).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let calls: Vec<Value> = lines.filter(|line| line["target"] == "peregrine::access").collect();
+    let shown = calls.iter().map(|call| (call["upstream"].as_str(), call["upstream_us"].is_u64()));
+    let mut shown: Vec<_> = shown.collect();
+    shown.sort_unstable();
+    let up = Some(&*origin);
+    assert_eq!(shown, [(None, false), (None, true), (up, true), (up, true)], "{text}");
+    for call in calls.iter().filter(|call| call["upstream_us"].is_u64()) {
+        assert!(call["upstream_us"].as_u64() <= call["us"].as_u64(), "{call}");
+    }
+}

@@ -15,6 +15,7 @@ use crate::{
     service::{
         Principal,
         observe::{CallDetails, CallRecord},
+        upstream::LoggedUpstream,
     },
 };
 
@@ -58,9 +59,8 @@ impl AccessLog {
 
     /// Writes the line of a call, if it is to have one.
     pub(in crate::net) fn write(&self, call: &CallRecord, now_ns: u64) {
-        let Some(CallDetails { task, principal, trace_id, .. }) = call.details.as_deref() else {
-            return;
-        };
+        let Some(details) = call.details.as_deref() else { return };
+        let CallDetails { task, principal, trace_id, upstream, .. } = details;
         let engine = self.engine.get().and_then(Weak::upgrade);
         let agent = engine.and_then(|engine| engine.agent_name(call.agent)).unwrap_or_default();
         let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
@@ -79,6 +79,8 @@ impl AccessLog {
             bytes_in = call.bytes_in,
             bytes_out = call.bytes_out,
             us = now_ns.saturating_sub(call.began_ns) / 1_000,
+            upstream = upstream.as_deref().and_then(LoggedUpstream::origin),
+            upstream_us = upstream.as_deref().and_then(LoggedUpstream::answer_us),
             trace_id = trace_id.as_ref().map(|id| text(&id[..])),
         );
     }

@@ -40,7 +40,7 @@ impl LinesAgent {
     pub fn new(name: &str, command: ProcessCommand, options: ProcessOptions) -> LinesAgent {
         let turns_max = options.processes_max.saturating_mul(options.turns_max);
         let queue = TurnQueue::new(turns_max, options.queue_max);
-        let (log, meter) = (ProcessLog::new(name), UpstreamMeter::new(monotonic_ns));
+        let (log, meter) = (ProcessLog::new(name), UpstreamMeter::new(None, monotonic_ns));
         let pool = ProcessPool::new(LinesProgram { command, options, log, meter });
         LinesAgent { pool: Arc::new(pool), queue }
     }
@@ -53,8 +53,9 @@ impl Agent for LinesAgent {
             return turn.refuse(Fault::at_limit("turns_queued_max"));
         };
         let pool = Arc::clone(&self.pool);
+        let logged = pool.program.meter.log(turn.request.headers.fields);
         start_future(turn, |deferred: Deferred| {
-            let mut call = pool.program.meter.message();
+            let mut call = pool.program.meter.message().logged(logged);
             async move {
                 let Some(_permit) = queued.permit(deferred.canceled()).await else { return };
                 call.send();

@@ -72,7 +72,7 @@ impl ProcessAgent {
             shows_errors: options.show_errors,
             silence_ms: options.silence_ms,
             log: ProcessLog::new(name),
-            meter: UpstreamMeter::new(monotonic_ns),
+            meter: UpstreamMeter::new(None, monotonic_ns),
         };
         ProcessAgent { program: Arc::new(program), queue }
     }
@@ -89,8 +89,9 @@ impl Agent for ProcessAgent {
             return turn.refuse(Fault::at_limit("turns_queued_max"));
         };
         let program = Arc::clone(&self.program);
+        let logged = program.meter.log(turn.request.headers.fields);
         start_future(turn, |job: Job| {
-            let mut call = program.meter.message();
+            let mut call = program.meter.message().logged(logged);
             async move {
                 let Some(_permit) = queued.permit(job.canceled()).await else { return };
                 call.send();
