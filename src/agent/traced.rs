@@ -29,6 +29,8 @@ use crate::{
 pub(crate) struct TracedAgent {
     agent: Arc<dyn Agent>,
     name: Arc<str>,
+    /// Scheme, host and port of its upstream.
+    upstream: Option<Arc<str>>,
     tracer: Arc<dyn Tracer>,
     /// The spans of calls whose agent wants to be called again, by [`key_of`].
     resumed: Mutex<HashMap<Box<[u8]>, CallSpan>>,
@@ -36,7 +38,8 @@ pub(crate) struct TracedAgent {
 
 impl TracedAgent {
     pub fn new(agent: Arc<dyn Agent>, name: &str, tracer: Arc<dyn Tracer>) -> TracedAgent {
-        TracedAgent { agent, name: name.into(), tracer, resumed: Mutex::default() }
+        let upstream = agent.upstream().and_then(|meter| meter.origin().map(Arc::from));
+        TracedAgent { agent, name: name.into(), upstream, tracer, resumed: Mutex::default() }
     }
 
     fn resumed(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, CallSpan>> {
@@ -62,6 +65,7 @@ impl TracedAgent {
             call,
             span_id: fresh_id(entropy),
             agent: Arc::clone(&self.name),
+            upstream: self.upstream.clone(),
             began_ns: self.tracer.clock_ns(),
             end: TurnEnd::Lost,
         };

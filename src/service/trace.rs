@@ -130,6 +130,8 @@ pub struct TurnRecord {
     pub span_id: u64,
     /// The name of the agent.
     pub agent: std::sync::Arc<str>,
+    /// Scheme, host and port of the upstream that answers for it, if it has one with a URL.
+    pub upstream: Option<std::sync::Arc<str>>,
     /// When it began, on [`Tracer::clock_ns`].
     pub began_ns: u64,
     /// What came of it.

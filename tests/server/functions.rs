@@ -290,3 +290,16 @@ fn the_example_in_node_asks_for_input() {
     assert_eq!(shown(&second), "COMPLETED one large coffee");
     drop(node);
 }
+
+#[test]
+fn a_function_gets_the_trace_of_its_caller() {
+    let function = fixed(&answer("200 OK", "application/json", "\"ok\""));
+    let server = serve(&function);
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let mut line = server.connect();
+    let body = rpc(V1.send(), &V1.params(say("hello")));
+    line.write(&post("/", &[("A2A-Version", "1.0"), ("traceparent", parent)], &body));
+    line.reply();
+    let head = function.request().head;
+    assert!(head.contains(&format!("traceparent: {parent}")), "{head}");
+}

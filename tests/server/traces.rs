@@ -19,7 +19,7 @@ use opentelemetry_proto::tonic::{
 use peregrine::{
     agent::{Agent, Deferred, Job, Profile, echo::Echo},
     binding::interfaces::{Binding, Interface},
-    client::{Client, SendRequest, TraceParent},
+    client::{Client, ClientBuilder, SendRequest, TraceParent},
     engine::Setup,
     limits::{SPANS_ANSWER_BYTES_MAX, SPANS_TRIES_MAX},
     model::{MessageBuf, PartsBuf, TaskState},
@@ -286,6 +286,28 @@ fn what_an_agent_asks_others_with_our_client_lies_below_its_turn() {
         };
         assert_eq!(text(&below.attributes, "rpc.system.name"), system);
     }
+}
+
+#[cfg(feature = "gateway")]
+#[test]
+fn a_relayed_message_lies_below_the_client_span_of_its_turn() {
+    let collector = Collector::saying(&[OK]);
+    let to = || TraceCollector::new(&collector.url()).unwrap();
+    let upstream = start(to(), Server::new().agent(Echo::profile(), Echo));
+    let options = net::HttpClientOptions::default();
+    let remote = net::RemoteAgent::new(upstream.base_url(), ClientBuilder::new(), options).unwrap();
+    let gateway = start(to(), Server::new().agent(profile("remote"), remote));
+    ask(gateway.addrs()[0], "01", "hi");
+    end(gateway);
+    end(upstream);
+    let spans = collector.spans();
+    let [calls, _] = kinds(&spans);
+    let of = |agent| calls.iter().find(|span| text(&span.attributes, "a2a.agent") == agent);
+    let (call, below) = (of("remote").unwrap(), of("echo").unwrap());
+    let turn = spans.iter().find(|span| span.kind == SpanKind::Client as i32).unwrap();
+    assert_eq!((&turn.trace_id, &turn.parent_span_id), (&call.trace_id, &call.span_id));
+    assert_eq!((&below.trace_id, &below.parent_span_id), (&turn.trace_id, &turn.span_id));
+    assert_eq!(text(&turn.attributes, "server.address"), "127.0.0.1");
 }
 
 /// An agent that asks another one in the trace of its own turn.

@@ -13,6 +13,7 @@ use peregrine::{
     client::HttpOrigin,
     fault::{Fault, FaultKind},
     gateway::profile_of,
+    limits::AGENT_FIELDS_MAX,
     net::{FunctionAgent, LinesAgent, ProcessAgent, ProcessCommand, RemoteAgent},
 };
 
@@ -63,6 +64,7 @@ impl ServedRemote {
         };
         self.card.over(&mut profile);
         profile.streaming &= self.streaming;
+        pass_trace_on(&mut profile);
         if self.passes_authorization {
             profile.fields.push(AUTHORIZATION.to_owned());
         }
@@ -143,10 +145,21 @@ fn load_one(spec: &AgentSpec, streaming: bool, running: &[ServedRemote]) -> Resu
     if !matches!(spec.program, Program::Remote(_)) {
         spec.card.over(&mut loaded.profile);
     }
+    if let Program::Function(_) = spec.program {
+        pass_trace_on(&mut loaded.profile);
+    }
     if matches!(&spec.program, Program::Function(function) if function.passes_authorization()) {
         loaded.profile.fields.push(AUTHORIZATION.to_owned());
     }
     Ok(loaded)
+}
+
+/// The upstream gets the span of its turn, whichever fields the configuration lists.
+fn pass_trace_on(profile: &mut Profile) {
+    let has = profile.fields.iter().any(|name| name.eq_ignore_ascii_case("traceparent"));
+    if !has && profile.fields.len() < AGENT_FIELDS_MAX {
+        profile.fields.push("traceparent".to_owned());
+    }
 }
 
 fn echo() -> Loaded {

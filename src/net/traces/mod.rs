@@ -198,6 +198,7 @@ mod tests {
             call: CallSpan { trace_id: 1, span_id: 2, parent_id: None },
             span_id: 3,
             agent: "echo".into(),
+            upstream: None,
             began_ns: 0,
             end: TurnEnd::Replied,
         }

@@ -15,6 +15,7 @@ use opentelemetry_proto::tonic::{
 };
 
 use crate::{
+    client::{HttpOrigin, HttpUrl},
     engine::Engine,
     fault::{CanonicalCode, FaultKind, grpc_code_name},
     model::TaskState,
@@ -134,6 +135,13 @@ impl SpanWriter<'_> {
             text("a2a.agent", &*turn.agent),
             text("a2a.outcome", turn.end.word()),
         ];
+        // OpenTelemetry, "GenAI agent spans": an agent that runs elsewhere is called by a client.
+        let upstream = turn.upstream.as_deref().and_then(|url| HttpOrigin::parse(url).ok());
+        let kind = if upstream.is_some() { SpanKind::Client } else { SpanKind::Internal };
+        if let Some(HttpUrl { origin, .. }) = upstream {
+            attributes.push(text("server.address", origin.host_name()));
+            attributes.push(number("server.port", u64::from(origin.port())));
+        }
         let why = match turn.end {
             TurnEnd::Replied | TurnEnd::Resumes | TurnEnd::Task(None) => None,
             TurnEnd::Task(Some(state)) => {
@@ -151,7 +159,7 @@ impl SpanWriter<'_> {
             status: why.map(failed),
             flags: flags(false),
             parent_span_id: turn.call.span_id.to_be_bytes().to_vec(),
-            ..self.span(ids, SpanKind::Internal, (turn.began_ns, ended_ns))
+            ..self.span(ids, kind, (turn.began_ns, ended_ns))
         }
     }
 
@@ -385,6 +393,22 @@ mod tests {
         assert!(!attributes.contains_key("http.response.status_code"));
     }
 
+    fn turn(end: TurnEnd) -> TurnRecord {
+        let (agent, upstream) = ("echo".into(), None);
+        TurnRecord { call: SPAN, span_id: 0xee, agent, upstream, began_ns: 2_000, end }
+    }
+
+    #[test]
+    fn a_turn_of_an_upstream_is_a_client_span_with_its_address() {
+        let upstream = Some("https://[2001:db8::1]:9000".into());
+        let turn = TurnRecord { upstream, ..turn(TurnEnd::Replied) };
+        let span = read(SpanRecord::Turn(Box::new(turn)));
+        assert_eq!(span.kind, SpanKind::Client as i32);
+        let attributes = texts(&span.attributes);
+        assert_eq!(attributes["server.address"], "2001:db8::1");
+        assert_eq!(attributes["server.port"], "9000");
+    }
+
     #[test]
     fn a_turn_is_an_internal_span_below_its_call() {
         for (end, error) in [
@@ -394,8 +418,7 @@ mod tests {
             (TurnEnd::Refused("UNSUPPORTED_OPERATION"), Some("UNSUPPORTED_OPERATION")),
             (TurnEnd::Lost, Some("lost")),
         ] {
-            let agent = "echo".into();
-            let turn = TurnRecord { call: SPAN, span_id: 0xee, agent, began_ns: 2_000, end };
+            let turn = turn(end);
             let span = read(SpanRecord::Turn(Box::new(turn)));
             assert_eq!((&*span.name, span.kind), ("invoke_agent echo", SpanKind::Internal as i32));
             assert_eq!(span.trace_id, SPAN.trace_id.to_be_bytes());
