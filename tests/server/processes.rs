@@ -237,8 +237,10 @@ fn server_exec_runs_a_shell_and_shows_errors() {
 #[test]
 fn server_echoes_and_proxies() {
     let echo = official(&["--echo", "--name", "parrot"]);
-    let proxy = official(&["--proxy", &format!("http://{}", echo.addr())]);
-    for server in [&echo, &proxy] {
+    let url = format!("http://{}", echo.addr());
+    let proxy = official(&["--proxy", &url]);
+    let other = official(&["--proxy", "-a", &url]);
+    for server in [&echo, &proxy, &other] {
         let reply = call(server, V1.send(), &V1.params(say("hello"))).reply();
         assert!(reply.text().contains("hello"), "{}", reply.text());
         let mut line = server.connect();
@@ -249,11 +251,69 @@ fn server_echoes_and_proxies() {
 
 #[test]
 fn server_wants_one_mode() {
-    for flags in
-        [&[][..], &["--echo", "--exec", "cat"], &["--chunk", " "], &["--echo", "--agent", "echo"]]
-    {
+    for flags in [
+        &[][..],
+        &["--echo", "--exec", "cat"],
+        &["--chunk", " "],
+        &["--echo", "--agent", "echo"],
+        &["--proxy"],
+        &["--echo", "--protocol", "0.2"],
+        &["--echo", "--card", "no-such-card.json"],
+    ] {
         let mut command = std::process::Command::new(crate::support::binary::PATH);
         let output = command.arg("server").args(flags).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{flags:?}");
     }
+}
+
+#[test]
+fn server_serves_a_card_of_a_file() {
+    let file = std::env::temp_dir().join(format!("peregrine-card-{}.json", std::process::id()));
+    let interface = json!({
+        "url": "http://elsewhere.example", "protocolBinding": "GRPC", "protocolVersion": "1.0",
+    });
+    let skill = json!({"id": "s", "name": "Squawk", "description": "It squawks.", "tags": ["s"]});
+    let card = json!({
+        "name": "The parrot", "description": "It repeats.", "version": "7.1",
+        "supportedInterfaces": [interface], "capabilities": {}, "skills": [skill],
+        "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
+    });
+    fs::write(&file, card.to_string()).unwrap();
+    let path = file.to_str().expect("a path");
+    let shown = |flags: &[&str]| {
+        let server = official(&[&["--echo", "--card", path][..], flags].concat());
+        let mut line = server.connect();
+        line.write(&crate::support::ask::get("/.well-known/agent-card.json"));
+        line.reply().json()
+    };
+    let card = shown(&["--card-compat", "--serve-transport", "grpc"]);
+    assert_eq!((&card["name"], &card["version"]), (&json!("The-parrot"), &json!("7.1")));
+    assert_eq!(
+        (&card["description"], &card["skills"][0]["id"]),
+        (&json!("It repeats."), &json!("s"))
+    );
+    let interfaces = card["supportedInterfaces"].as_array().expect("interfaces");
+    assert!(interfaces.iter().all(|one| one["protocolBinding"] == "GRPC"), "{card}");
+    assert!(!card.to_string().contains("elsewhere"), "{card}");
+    let card = shown(&["--protocol", "0.3", "--description", "Other.", "--name", "Other Agent"]);
+    assert_eq!((&card["name"], &card["description"]), (&json!("Other-Agent"), &json!("Other.")));
+    assert!(card["supportedInterfaces"].is_null() && card["url"].is_string(), "{card}");
+    let card = shown(&["--advertise-address", "parrot.example:81"]);
+    assert!(card.to_string().contains("http://parrot.example:81"), "{card}");
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn quiet_server_writes_nothing_of_its_drain() {
+    let log = std::env::temp_dir().join(format!("peregrine-quiet-{}", std::process::id()));
+    for (flags, is_quiet) in [(&["--quiet"][..], true), (&[], false)] {
+        let stderr = fs::File::create(&log).unwrap();
+        let flags = [&["--echo", "--port", "0"], flags].concat();
+        let mut server = Binary::start_command_with("server", &flags, stderr.into());
+        server.terminate();
+        assert!(server.wait());
+        let text = fs::read_to_string(&log).unwrap();
+        assert_eq!(text.is_empty(), is_quiet, "{text}");
+    }
+    fs::remove_file(log).unwrap();
 }

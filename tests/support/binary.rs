@@ -93,8 +93,13 @@ impl Binary {
 
     /// Starts a server by another command than `serve`.
     pub fn start_command(name: &str, flags: &[&str]) -> Binary {
+        Binary::start_command_with(name, flags, Stdio::inherit())
+    }
+
+    /// The same, and says where its stderr goes.
+    pub fn start_command_with(name: &str, flags: &[&str], stderr: Stdio) -> Binary {
         let mut command = Command::new(PATH);
-        command.arg(name).args(flags);
+        command.arg(name).args(flags).stderr(stderr);
         Binary::of(command)
     }
 

@@ -234,7 +234,7 @@ fn remote(
 }
 
 /// The name of an agent as a segment of paths: what is not allowed there becomes a hyphen.
-fn path_name(name: &str) -> String {
+pub fn path_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let name: String = name.trim_start_matches('.').chars().take(128).map(plain).collect();
     if name.is_empty() { "remote".to_owned() } else { name }

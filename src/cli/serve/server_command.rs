@@ -1,10 +1,18 @@
 //! `peregrine server`: one agent in one line, spelled as the official command line spells it.
 
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
+use std::path::Path;
+
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, builder::PossibleValuesParser};
+use peregrine::{
+    client::card::AgentCard,
+    engine::{Binding, CardForm, Interface},
+    net::LogLevel,
+};
 
 use super::{
     super::usage::UsageError,
-    config::{AgentSpec, Config, ProcessSpec, Program, RemoteSpec},
+    agents::path_name,
+    config::{self, AgentSpec, CardOverrides, Config, ProcessSpec, Program, RemoteSpec, Serve},
     flags,
 };
 
@@ -12,10 +20,12 @@ use super::{
 const NOT_OF_SERVE: &[&str] = &["agent", "config", "mount"];
 
 const AFTER: &str = "\
-All flags of peregrine serve hold as well, but for --agent, --mount and --config. The command of
---exec is run by sh -c for each message, in the environment of the server: the text of the message
-is its stdin, stdout is the artifact, exit code 0 completes the task; otherwise the client sees the
-last of stderr.";
+All flags of peregrine serve hold as well, but for --agent, --mount and --config; its --card is
+--card-form here. sh -c runs the command of --exec for each message, in the environment of the
+server: the text of the message is its stdin, stdout is the artifact, exit code 0 completes the
+task; otherwise the client sees the last of stderr. Of the card of --card the URLs and what callers
+have to show are replaced by those of this server. Clients of every version are served, whatever
+--protocol and --serve-transport make the card list.";
 
 /// The command, with all its flags.
 pub fn command() -> Command {
@@ -27,6 +37,12 @@ pub fn command() -> Command {
         }
     };
     let port = own("port", "PORT", "Port; 0 is any free one [default: 8080]");
+    let proxy = own("proxy", "URL", "Passes messages to a remote A2A agent");
+    let agent_card = own("agent-card", "URL", "The agent of --proxy, unless that names one");
+    let card = own("card-file", "FILE", "Serves what this agent card (JSON) says of the agent");
+    let protocol = own("protocol", "latest|0.3", "Version that the card lists");
+    let transport =
+        own("serve-transport", "rest|jsonrpc|grpc", "The one binding that the card lists");
     Command::new("server")
         .about("Serves one agent: a command, an echo or a proxy")
         .after_help(AFTER)
@@ -34,23 +50,34 @@ pub fn command() -> Command {
             own("exec", "CMD", "Runs a command for each message"),
             own("chunk", "SEP", "Cuts the command's output into chunks").requires("exec"),
             own("echo", "", "Sends back what it is sent"),
-            own("proxy", "URL", "Passes messages to a remote A2A agent"),
+            proxy.num_args(0..=1).allow_hyphen_values(false),
+            agent_card.short('a').requires("proxy"),
             own("host", "HOST", "Address to listen on [default: 127.0.0.1]"),
             port.value_parser(clap::value_parser!(u16)),
-            own("name", "NAME", "Name of the agent"),
+            own("name", "NAME", "Name of the agent; what no path may hold becomes a hyphen"),
             own("description", "TEXT", "Description of the agent"),
+            card.long("card"),
+            own("card-compat", "", "The card is for clients of 1.0 and of 0.3, as it is anyway"),
+            protocol.value_parser(PossibleValuesParser::new(["latest", "0.3"])),
+            transport
+                .value_parser(PossibleValuesParser::new(["rest", "jsonrpc", "grpc"]))
+                .alias("transport"),
+            own("advertise-address", "ADDR", "URL, or host and port, that the card lists"),
+            own("quiet", "", "Writes nothing but errors to stderr"),
         ])
         .group(ArgGroup::new("mode").args(["exec", "echo", "proxy"]).required(true))
-        .args(flags::args().map(|arg| match NOT_OF_SERVE.contains(&arg.get_id().as_str()) {
-            true => arg.hide(true),
-            false => arg.hide_short_help(true),
+        .args(flags::args().map(|arg| match arg.get_id().as_str() {
+            name if NOT_OF_SERVE.contains(&name) => arg.hide(true),
+            "card" => arg.long("card-form").hide_short_help(true),
+            _ => arg.hide_short_help(true),
         }))
 }
 
 /// Sets what the flags say of the agent and where it listens.
 ///
 /// # Errors
-/// [`UsageError`]: a name that cannot be one.
+/// [`UsageError`]: a flag that is not for this command, no agent to pass messages to, or a card
+/// that cannot be read.
 pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> {
     if NOT_OF_SERVE.iter().any(|name| flags.contains_id(name)) {
         let line = "peregrine server has one agent and no file; peregrine serve takes --agent, \
@@ -58,21 +85,63 @@ pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> 
         return Err(UsageError::new(line));
     }
     let text = |name| flags.get_one::<String>(name).cloned();
-    let program = match (text("exec"), text("proxy")) {
-        (Some(command), _) => Program::Process(ProcessSpec::shell(&command, text("chunk"))),
-        (None, Some(url)) => Program::Remote(RemoteSpec::at(&url)),
-        (None, None) => Program::Echo,
+    let program = match text("exec") {
+        Some(command) => Program::Process(ProcessSpec::shell(&command, text("chunk"))),
+        None if flags.contains_id("proxy") => {
+            let url = text("proxy").or_else(|| text("agent-card"));
+            let missing = || UsageError::new("--proxy needs a URL: its own, or --agent-card");
+            Program::Remote(RemoteSpec::at(&url.ok_or_else(missing)?))
+        }
+        None => Program::Echo,
     };
-    let at = config.root.wrong("agents", "");
-    let (name, card) = (text("name"), Default::default());
-    let mut spec = AgentSpec { name, program, card, is_enabled: true, at };
-    spec.card.description = text("description");
-    config.serve.agents = vec![spec];
+    let file = text("card-file").map(|file| read_card(&file)).transpose()?;
+    let name = text("name").or_else(|| file.as_ref().map(|card| card.name.clone()));
+    let mut card = file.as_ref().map_or_else(CardOverrides::default, CardOverrides::of_card);
+    card.description = text("description").or(card.description);
+    let (name, at) = (name.as_deref().map(path_name), config.root.wrong("agents", ""));
+    config.serve.agents = vec![AgentSpec { name, program, card, is_enabled: true, at }];
     if !flags.contains_id("listen") {
         let host = text("host").unwrap_or_else(|| "127.0.0.1".to_owned());
         let port = flags.get_one("port").copied().unwrap_or(8080_u16);
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         config.serve.listen = vec![format!("{host}:{port}")];
     }
+    list(flags, &mut config.serve);
+    if flags.get_flag("quiet") && !flags.contains_id("log") {
+        config.serve.logs.level = LogLevel::Error;
+    }
     Ok(())
+}
+
+/// Sets what the card lists, where no flag of `serve` does.
+fn list(flags: &ArgMatches, serve: &mut Serve) {
+    let word = |name| flags.get_one::<String>(name).map(String::as_str);
+    let is_old = word("protocol").is_some_and(|word| word != "latest");
+    if is_old && !flags.get_flag("card-compat") && !flags.contains_id("card") {
+        serve.setup.card = CardForm::V03;
+    }
+    let binding = match word("serve-transport") {
+        Some("rest") => Some(Binding::HttpJson),
+        Some("jsonrpc") => Some(Binding::JsonRpc),
+        Some(_) => Some(Binding::Grpc),
+        None => None,
+    };
+    if let Some(binding) = binding.filter(|_| !flags.contains_id("interfaces")) {
+        serve.setup.interfaces = vec![Interface::of(binding)];
+    }
+    if let Some(address) = word("advertise-address").filter(|_| !flags.contains_id("public-url")) {
+        let is_url = address.contains("://");
+        let url = if is_url { address.to_owned() } else { format!("http://{address}") };
+        serve.setup.public_url = Some(url.trim_end_matches('/').to_owned());
+    }
+}
+
+/// Reads a card.
+///
+/// # Errors
+/// [`UsageError`]: there is no such file, or what is wrong with it.
+fn read_card(file: &str) -> Result<AgentCard, UsageError> {
+    let wrong = |message: String| UsageError::new(format!("--card: {message}"));
+    let text = config::text(Path::new(file)).map_err(wrong)?;
+    AgentCard::read(text.as_bytes()).map_err(|error| wrong(format!("{file}: {error}")))
 }

@@ -156,7 +156,10 @@ impl ConfigOrigin {
 }
 
 /// The text of a file.
-fn text(file: &Path) -> Result<String, String> {
+///
+/// # Errors
+/// One line: it cannot be read, or is longer than 1 MiB.
+pub fn text(file: &Path) -> Result<String, String> {
     let said = |error: io::Error| format!("cannot read {}: {error}", file.display());
     let mut text = String::new();
     let opened = File::open(file).map_err(said)?;

@@ -3,6 +3,8 @@
 
 use peregrine::{
     agent::{Extension, Profile, Provider, Skill},
+    client::card::AgentCard,
+    gateway::profile_of,
     limits::{LimitError, Limits, Unit},
     model::JsonObject,
 };
@@ -77,6 +79,24 @@ pub struct CardOverrides {
 }
 
 impl CardOverrides {
+    /// What a whole card says, but for its URLs and what callers have to show.
+    pub fn of_card(card: &AgentCard) -> CardOverrides {
+        let profile = profile_of(&card.name, card);
+        CardOverrides {
+            description: Some(profile.description),
+            version: Some(profile.version),
+            provider: profile.provider,
+            documentation_url: profile.documentation_url,
+            icon_url: profile.icon_url,
+            input_modes: Some(profile.input_modes),
+            output_modes: Some(profile.output_modes),
+            streaming: card.capabilities.streaming,
+            skills: Some(profile.skills),
+            extensions: Some(profile.extensions),
+            ..CardOverrides::default()
+        }
+    }
+
     /// Puts what was said in the place of what a profile has.
     pub fn over(&self, profile: &mut Profile) {
         fn put<T: Clone>(said: &Option<T>, place: &mut T) {
