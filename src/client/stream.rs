@@ -56,6 +56,8 @@ pub struct ClientStream<T: Transport> {
     is_final: bool,
     /// A task that waits for a login is followed on.
     goes_through_logins: bool,
+    /// Times that such a task was read since it waits.
+    login_reads: u32,
 }
 
 /// The task that a stream is about, in its raw spelling.
@@ -134,7 +136,8 @@ impl<T: Transport> ClientStream<T> {
 
     /// Follows the task on while it waits for a login (`auth-required`), which is not the client's
     /// to send as a message: where the server ends its stream then, the stream is taken up again or
-    /// the task read ([`CallOptions::poll_ms`](super::CallOptions::poll_ms)).
+    /// the task read, first after [`CallOptions::poll_ms`](super::CallOptions::poll_ms) and then less
+    /// and less often, each 16 times that in the end.
     #[must_use]
     pub fn through_logins(mut self) -> ClientStream<T> {
         self.goes_through_logins = true;

@@ -172,6 +172,7 @@ impl<T: Transport> ClientStream<T> {
             is_over: false,
             is_final: false,
             goes_through_logins: false,
+            login_reads: 0,
         }
     }
 

@@ -248,15 +248,18 @@ impl<T: Transport> ClientStream<T> {
         Ok(Taken::Goes)
     }
 
-    /// Reads the task again, after a while.
+    /// Reads the task again, after a while: a login may take hours, and is waited for by fewer and
+    /// fewer looks.
     pub(super) async fn poll_task(&mut self) -> Result<(), ClientError> {
         let transport = &self.client.inner.transport;
         let poll_ms = self.client.inner.built.options.poll_ms;
-        let due_ms = transport.mono_ms().saturating_add(poll_ms);
+        let pause_ms = poll_ms.saturating_mul(1 << self.login_reads.min(4));
+        let due_ms = transport.mono_ms().saturating_add(pause_ms);
         let due_ms = *self.pause_due_ms.get_or_insert(due_ms);
         transport.sleep_until(due_ms).await;
         let taken = self.read_task().await?;
         self.pause_due_ms = None;
+        self.login_reads = if self.waits_for_login() { self.login_reads + 1 } else { 0 };
         match taken {
             Taken::Goes => {
                 self.attempts = 0;
