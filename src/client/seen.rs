@@ -28,6 +28,8 @@ pub(super) struct Seen {
     /// True: the server has begun with the task and did not say its number, so that the next one
     /// may be of another count.
     is_uncounted: bool,
+    /// True: the server began with a task that it did not count.
+    has_uncounted_task: bool,
     status: Option<SeenStatus>,
     artifacts: Vec<SeenArtifact>,
     /// The field of the id of the artifact that was added to last, and its place: mostly it grows
@@ -145,6 +147,7 @@ impl Seen {
             highest: None,
             is_dense: true,
             is_uncounted: false,
+            has_uncounted_task: false,
             status: None,
             artifacts,
             last,
@@ -156,6 +159,13 @@ impl Seen {
     /// The number of the newest event, where the server counts.
     pub fn number(&self) -> Option<u64> {
         self.number
+    }
+
+    /// The number after which the server is asked to go on. None where it counts its events and not
+    /// the task with which it begins (a2a-protocol-server): the events that it would then send are
+    /// in that task as well.
+    pub fn resume_number(&self) -> Option<u64> {
+        self.number.filter(|_| !self.has_uncounted_task)
     }
 
     /// The newest state; `None`: none was said.
@@ -171,18 +181,26 @@ impl Seen {
         match (number, self.number) {
             (Some(number), Some(newest)) if number <= newest => return Seeing::Repeated,
             (Some(next), newest) => {
+                // The task before it, which was not counted, may have it already.
+                let is_in_task = self.is_uncounted && self.is_newest(said);
                 self.is_dense &= newest.is_none_or(|newest| next == newest + 1);
                 if self.highest.is_some_and(|highest| next <= highest) {
                     seeing = Seeing::Perhaps;
                 }
                 self.highest = self.highest.max(number);
                 (self.number, self.is_uncounted) = (number, false);
+                if is_in_task {
+                    return Seeing::Repeated;
+                }
             }
             (None, _) if self.is_newest(said) => return Seeing::Repeated,
             (None, _) => {}
         }
         match said {
-            SaidOfTask::Task(view) => self.take(view),
+            SaidOfTask::Task(view) => {
+                self.has_uncounted_task |= number.is_none();
+                self.take(view);
+            }
             SaidOfTask::Status { state, at_ms, message, .. } => {
                 self.status = Some(self.status_of(state, at_ms, message));
             }

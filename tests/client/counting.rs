@@ -131,6 +131,42 @@ fn a_server_that_counts_anew_behind_a_task_without_a_number_loses_nothing() {
     assert_eq!(asked, 2);
 }
 
+/// As a2a-protocol-server 0.15 does: a subscription begins with the task, without a number, and
+/// then has all events after the one that was named, whether the task has them or not.
+#[test]
+fn a_server_that_does_not_count_its_task_repeats_nothing() {
+    let unnumbered = |task: &str| format!("data: {{\"task\":{task}}}\n\n");
+    let message = r#"{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"hm"}]}"#;
+    let status = &format!(r#"{{"state":"TASK_STATE_WORKING","message":{message}}}"#);
+    let update =
+        format!(r#"{{"statusUpdate":{{"taskId":"t","contextId":"c","status":{status}}}}}"#);
+    let whole = READ.replace(r#"{"state":"TASK_STATE_WORKING"}"#, status);
+    let first = task(0).split_off("id: 0\n".len());
+    let client = numbered(Over::Rest, ClientBuilder::new(), move |number, request| {
+        let mut texts = vec![unnumbered(&whole)];
+        if number == 1 {
+            texts = vec![first.clone(), text(1, "one")];
+        } else if format!("{:?}", request.fields).to_lowercase().contains("last-event-id") {
+            texts.extend([text(2, "two"), text(3, "lost")]);
+        }
+        if number > 1 {
+            texts.extend([format!("id: 4\ndata: {update}\n\n"), done(5)]);
+        }
+        let pieces = texts.into_iter().map(|text| Piece::Bytes(text.into_bytes()));
+        let cut = (number == 1).then_some(Piece::Break);
+        stream(Over::Rest, request, pieces.chain(cut).collect())
+    });
+    let words = settled(async {
+        let mut stream = client.stream(&SendRequest::text("hello")).await.unwrap();
+        let mut words = Vec::new();
+        while let Some(event) = stream.next().await {
+            words.push(word(&event.unwrap()));
+        }
+        words
+    });
+    assert_eq!(words, ["working", "one", "gap false", "two lost", "working", "completed"]);
+}
+
 #[test]
 fn a_server_that_says_all_over_again_and_breaks_is_asked_less_and_less() {
     let all = [text(1, "one"), text(2, "two")];

@@ -312,7 +312,7 @@ async fn open_once<T: Transport>(
 impl<T: Transport> ClientStream<T> {
     /// Opens a subscription in place of the source.
     pub(super) async fn subscribe(&mut self) -> Result<(), ClientError> {
-        let after = self.seen.number();
+        let after = self.seen.resume_number();
         let aim = Target { after, ..target(RawText::known(&self.task.id), None) };
         let call = OutgoingCall::Subscribe(aim);
         let inner = &self.client.inner;
