@@ -34,6 +34,7 @@ while read -r line; do
   *'"pid"'*) event "\"message\":\"$$\"" ;;
   *'"noise"'*) echo Traceback; event '"message":"after noise"' ;;
   *'"wrong"'*) event '"status":"tired"' ;;
+  *'"close"'*) exec >&-; sleep 600 ;;
   *'"die"'*) echo broken >&2; exit 3 ;;
   *'"silent"'*) ;;
   *) event "\"artifact\":{\"parts\":[{\"data\":$line}]}"; event '"status":"completed"' ;;
@@ -231,6 +232,14 @@ fn a_silent_program_with_turns_is_killed() {
     assert_ne!(second, first);
     std::thread::sleep(std::time::Duration::from_millis(250));
     assert_eq!(program.answer("pid"), second);
+}
+
+#[test]
+fn a_program_that_closes_its_output_is_killed() {
+    let program = Program::start("close", "");
+    let first = program.answer("pid");
+    assert_eq!(said(&program.task("close")), "the program closed its output");
+    assert_ne!(program.answer("pid"), first);
 }
 
 #[test]

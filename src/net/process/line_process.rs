@@ -39,7 +39,7 @@ const EVENTS_WAITING_MAX: usize = 64;
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 16 * 1024;
 /// How long the last output of a process that has exited is waited for, and how long one may run on
-/// whose input has ended.
+/// whose input or output has ended.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// What a process sends to one of its turns.
@@ -164,6 +164,8 @@ enum ProcessEnd {
     LongLine,
     /// It closed its input, or no turn will come any more.
     NoInput,
+    /// It closed its output: no turn can be answered any more.
+    NoOutput,
 }
 
 impl Driver {
@@ -209,6 +211,7 @@ impl Driver {
                 if matches!(read, OutputEnd::LongLine) {
                     return Poll::Ready(ProcessEnd::LongLine);
                 }
+                alarm.as_mut().reset(Instant::now() + LAST_OUTPUT);
             }
             if status.is_none()
                 && let Poll::Ready(exited) = group.poll_exit(cx)
@@ -216,13 +219,14 @@ impl Driver {
                 status = Some(exited);
                 alarm.as_mut().reset(Instant::now() + LAST_OUTPUT);
             }
-            let runs = has_input && status.is_none();
+            let runs = has_input && !is_read && status.is_none();
             let again = || runs.then(|| turns.silent_at(output_at.get(), silence));
             let is_late = poll_alarm(alarm.as_mut(), cx, again);
             match status.take() {
                 Some(status) if is_late || (is_read && errors.is_ready()) => {
                     Poll::Ready(ProcessEnd::Exited(status))
                 }
+                None if is_late && is_read => Poll::Ready(ProcessEnd::NoOutput),
                 None if is_late && has_input => Poll::Ready(ProcessEnd::Silent),
                 None if is_late => Poll::Ready(ProcessEnd::NoInput),
                 exited => {
@@ -247,6 +251,7 @@ impl Driver {
                 format!("the program wrote a line of more than {AGENT_LINE_BYTES_MAX} bytes")
             }
             ProcessEnd::NoInput => "the program reads no lines".to_owned(),
+            ProcessEnd::NoOutput => "the program closed its output".to_owned(),
         };
         self.program.log.line(&reason);
         match self.errors.last_words() {
