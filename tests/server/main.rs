@@ -50,6 +50,8 @@ mod refusals;
 #[cfg(feature = "auth")]
 mod repeats;
 mod slow_turns;
+#[cfg(target_os = "linux")]
+mod soak;
 mod sockets;
 mod tenants;
 mod tls;

@@ -12,6 +12,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use socket2::SockRef;
 
 /// What was asked.
 #[derive(Clone)]
@@ -22,7 +23,8 @@ pub struct Asked {
     pub body: Value,
 }
 
-/// A server that answers one request on each connection as `respond` does, and then closes it.
+/// A server that answers one request on each connection as `respond` does, and then closes it; one
+/// that lingers for no time it resets.
 pub struct ByHand {
     pub addr: SocketAddr,
     requests: Receiver<Asked>,
@@ -60,6 +62,9 @@ fn serve(
                 let Some(asked) = read_request(&mut stream) else { return };
                 let _ = requests.send(asked.clone());
                 respond(&asked, &mut stream);
+                if matches!(SockRef::from(&stream).linger(), Ok(Some(Duration::ZERO))) {
+                    return;
+                }
                 let _ = stream.shutdown(Shutdown::Write);
                 // Until the other side has read it all.
                 let _ = stream.read(&mut [0]);

@@ -1,0 +1,239 @@
+//! Thousands of faults at one server, mixed and several at a time.
+//!
+//! Invariants: each call ends, each task reaches a terminal state, and afterwards the process has
+//! the descriptors that it had before, no process is left, and its memory has stopped growing.
+
+#[cfg(feature = "exec")]
+mod processes;
+#[cfg(feature = "gateway")]
+mod upstream;
+
+use std::{
+    fs,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    thread,
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    ask::{V1, post, rpc, say},
+    binary::{Binary, Tcp, eventually},
+    reply::{Event, Reply},
+};
+
+/// Calls at a time.
+const CALLERS: usize = 12;
+/// Rounds of a soak: the memory after the second one is compared with that after the last one.
+const ROUNDS: usize = 4;
+/// Faults that fill the store; before, its tasks are what the memory grows by.
+const STORE_FULL: usize = 1_000;
+/// What the memory may grow by between the two rounds: the pages that an allocator keeps.
+const GROWTH_KIB_MAX: u64 = 16 * 1024;
+
+/// A fault by the word that a message asks for it with, and how its call may end: with a state, or
+/// with an `error`.
+pub struct FaultCase {
+    pub word: &'static str,
+    pub ends: &'static [&'static str],
+}
+
+/// What a client does while the fault happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Waits for the task.
+    Send,
+    /// Reads the stream to its end.
+    Stream,
+    /// Leaves when a stream has begun.
+    Leave,
+    /// Cancels the task when its stream has begun, and reads on to the end.
+    Cancel,
+    /// Reads nothing of a stream, and leaves.
+    Narrow,
+}
+
+const WAYS: [Way; 5] = [Way::Send, Way::Stream, Way::Leave, Way::Cancel, Way::Narrow];
+
+/// A server that is to have nothing left of the faults.
+pub struct Soak<'s> {
+    pub server: &'s Binary,
+    pub faults: &'s [FaultCase],
+    /// Descriptors that may be left: connections that are kept for the next call.
+    pub kept_max: usize,
+    /// Processes that may be left, children of the server and those with `marker`.
+    pub processes_max: usize,
+    /// An argument that only processes of the soak have, if they have one.
+    pub marker: &'s str,
+}
+
+impl Soak<'_> {
+    /// Makes so many faults, and checks what is left of them. The call of `good` is to complete
+    /// before and after them.
+    pub fn run(&self, count: usize, good: &str) {
+        self.completes(good);
+        let before = descriptors(self.server);
+        let mut memory = Vec::new();
+        for round in 0..ROUNDS {
+            let (first, end) = (count * round / ROUNDS, count * (round + 1) / ROUNDS);
+            self.round(first, end);
+            self.assert_settled(before);
+            memory.push(kilobytes(self.server));
+        }
+        let grown = memory[ROUNDS - 1].saturating_sub(memory[1]);
+        eprintln!("{count} faults: {before} descriptors, {memory:?} KiB after each round");
+        if count >= STORE_FULL {
+            assert!(grown <= GROWTH_KIB_MAX, "grown by {grown} KiB: {memory:?}");
+        }
+        self.completes(good);
+    }
+
+    /// The first call may meet a program that hangs since its task was canceled.
+    fn completes(&self, good: &str) {
+        eventually("a good call completes", || {
+            call(self.server, good, Way::Send).as_deref() == Some("COMPLETED")
+        });
+    }
+
+    /// The faults with these numbers.
+    fn round(&self, first: usize, end: usize) {
+        let next = AtomicUsize::new(first);
+        thread::scope(|scope| {
+            for _ in 0..CALLERS {
+                scope.spawn(|| {
+                    while let Some(number) = Some(next.fetch_add(1, Relaxed)).filter(|n| *n < end) {
+                        let fault = &self.faults[number % self.faults.len()];
+                        let way = WAYS[number / self.faults.len() % WAYS.len()];
+                        let Some(ended) = call(self.server, fault.word, way) else { continue };
+                        let is_canceled = way == Way::Cancel && ended == "CANCELED";
+                        assert!(
+                            is_canceled || fault.ends.contains(&&*ended),
+                            "{} by {way:?} ended as {ended}",
+                            fault.word
+                        );
+                    }
+                });
+            }
+        });
+    }
+
+    /// Waits until nothing runs.
+    fn assert_settled(&self, before: usize) {
+        for state in ["SUBMITTED", "WORKING", "INPUT_REQUIRED", "AUTH_REQUIRED"] {
+            let state = format!("TASK_STATE_{state}");
+            let is_empty = || self.count_of(&state) == 0;
+            eventually(&format!("no task is {state}"), is_empty);
+        }
+        let (server, kept_max) = (self.server, self.kept_max);
+        eventually(&format!("{before} descriptors again, and {kept_max}"), || {
+            descriptors(server) <= before + kept_max
+        });
+        eventually("the processes are gone", || self.processes() <= self.processes_max);
+    }
+
+    /// How many processes are children of the server, zombies among them, or have the marker.
+    fn processes(&self) -> usize {
+        let parent = self.server.pid().to_string();
+        let all = fs::read_dir("/proc").expect("the processes").flatten();
+        all.filter(|entry| {
+            // A process may have ended meanwhile.
+            let read = |name| fs::read(entry.path().join(name)).unwrap_or_default();
+            let stat = String::from_utf8_lossy(&read("stat")).into_owned();
+            let fields = stat.rsplit(") ").next().unwrap_or_default();
+            let is_child = fields.split(' ').nth(1) == Some(&*parent);
+            let marker = self.marker.as_bytes();
+            is_child || read("cmdline").split(|byte| *byte == 0).any(|word| word == marker)
+        })
+        .count()
+    }
+
+    /// How many tasks are in a state.
+    fn count_of(&self, state: &str) -> u64 {
+        let mut line = self.server.connect();
+        line.write(&request("ListTasks", &json!({"status": state, "pageSize": 1})));
+        whole(line).result()["totalSize"].as_u64().expect("a number")
+    }
+}
+
+/// A request whose answer ends its connection.
+fn request(method: &str, params: &Value) -> Vec<u8> {
+    post("/", &[("A2A-Version", "1.0"), ("Connection", "close")], &rpc(method, params))
+}
+
+/// All that comes.
+fn whole(mut line: Tcp) -> Reply {
+    let bytes = line.read_to_end();
+    Reply::parse(&bytes, false, true).expect("a response").0
+}
+
+/// Sends a message, and gives the state in which its task ended, or `error`; `None`: the client has
+/// left before.
+fn call(server: &Binary, word: &str, way: Way) -> Option<String> {
+    let method = if way == Way::Send { V1.send() } else { V1.stream() };
+    let mut line = if way == Way::Narrow { server.connect_narrow() } else { server.connect() };
+    line.write(&request(method, &V1.params(say(word))));
+    match way {
+        Way::Send | Way::Stream => {}
+        Way::Leave | Way::Narrow => {
+            if way == Way::Leave {
+                line.read();
+            }
+            return None;
+        }
+        Way::Cancel => {
+            if let Some(id) = begun(&mut line) {
+                let mut other = server.connect();
+                other.write(&request(V1.cancel(), &json!({ "id": id })));
+                // It may have ended already.
+                assert_eq!(whole(other).status, 200);
+            }
+        }
+    }
+    Some(end_of(&whole(line)))
+}
+
+/// The id of the task with which a stream begins; `None`: it begins with something else.
+fn begun(line: &mut Tcp) -> Option<Value> {
+    loop {
+        if let Some(reply) = line.peek() {
+            if reply.field("content-type") != Some("text/event-stream") {
+                return None;
+            }
+            if let Some((first, _)) = reply.text().split_once("\n\n") {
+                return Some(Event::parse(first).data["result"]["task"]["id"].clone());
+            }
+        }
+        if !line.read() {
+            return None;
+        }
+    }
+}
+
+/// The last state of a response, or `error`.
+fn end_of(reply: &Reply) -> String {
+    let last = match reply.field("content-type") {
+        Some("text/event-stream") => reply.events().pop().expect("an event").data,
+        _ => reply.json(),
+    };
+    let result = &last["result"];
+    let status = result.pointer("/task/status").or(result.pointer("/statusUpdate/status"));
+    match status {
+        Some(status) => status["state"].as_str().expect("a state").replace("TASK_STATE_", ""),
+        None if result["message"].is_object() => "message".to_owned(),
+        None => {
+            assert!(last["error"].is_object(), "{last}");
+            "error".to_owned()
+        }
+    }
+}
+
+/// How many files a process has open.
+fn descriptors(server: &Binary) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("a process").count()
+}
+
+/// Resident memory without the pages of files.
+fn kilobytes(server: &Binary) -> u64 {
+    let line = server.status("RssAnon").expect("a line");
+    line.trim_end_matches(" kB").parse().expect("a number")
+}
