@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     expected::{Outcome, Peer},
-    talk::{Talk, at_each, builder, http_client},
+    talk::{Talk, at_each_of, builder, http_client, running},
 };
 
 /// Passes connections on to a server, and cuts each of the first `cuts` when a text passes by.
@@ -99,7 +99,7 @@ fn steps_of(outcome: &Outcome) -> Result<(Vec<u32>, bool), String> {
 }
 
 fn resumes(cut: Cut, cuts: usize) {
-    at_each(move |peer, client| async move {
+    at_each_of(running().collect(), move |peer, client| async move {
         let server = format!("127.0.0.1:{}", client.interface().url.origin.port());
         let proxy = CuttingProxy::start(server, cut, cuts).await;
         let client = through(&client, &peer, proxy.port).await;

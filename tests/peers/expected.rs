@@ -23,6 +23,11 @@ pub enum Sdk {
     Js1,
     /// @a2a-js/sdk of 0.3.
     Js03,
+    /// a2a-server-lf and a2a-grpc of 1.0; what follows from its streams and behind a gateway is
+    /// compared, and nothing here.
+    RustOfficial,
+    /// a2a-protocol-server of 1.0, likewise.
+    RustProtocol,
 }
 
 /// One server over one of its interfaces.
@@ -276,7 +281,9 @@ fn refusal(peer: &Peer, op: Op, about: &str) -> Option<Option<FaultKind>> {
             Sdk::Py03 => FaultKind::InvalidParams,
             Sdk::Js03 if peer.binding == Binding::Grpc => FaultKind::InvalidParams,
             Sdk::Js03 => FaultKind::InvalidRequest,
-            Sdk::Py1 | Sdk::Js1 => FaultKind::UnsupportedOperation,
+            Sdk::Py1 | Sdk::Js1 | Sdk::RustOfficial | Sdk::RustProtocol => {
+                FaultKind::UnsupportedOperation
+            }
         },
         (Op::Send, "data") if peer.is_js03_grpc() => return Some(None),
         (Op::Send, "no parts") if peer.sdk == Sdk::Py1 => FaultKind::InvalidParams,
@@ -286,7 +293,7 @@ fn refusal(peer: &Peer, op: Op, about: &str) -> Option<Option<FaultKind>> {
             Sdk::Js03 => FaultKind::Internal,
             // There was no way to delete it.
             Sdk::Py1 if peer.is_compat() && peer.is_rest() => return None,
-            Sdk::Py1 | Sdk::Js1 => FaultKind::TaskNotFound,
+            Sdk::Py1 | Sdk::Js1 | Sdk::RustOfficial | Sdk::RustProtocol => FaultKind::TaskNotFound,
         },
         // Python's 0.3 has neither over HTTP+JSON nor over gRPC.
         (Op::PushDelete | Op::PushList, _)

@@ -213,6 +213,8 @@ fn the_extended_card_takes_the_place_of_the_card() {
             Sdk::Py03 => peer.binding == Binding::Grpc,
             // They show the extended one to callers that they know (`guarded`).
             Sdk::Js1 | Sdk::Js03 => true,
+            // They have none.
+            Sdk::RustOfficial | Sdk::RustProtocol => true,
         };
         let expected = format!("{before}{}", if is_public { "" } else { ", extended" });
         let is_it = card.name == now && now == expected;

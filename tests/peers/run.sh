@@ -3,6 +3,7 @@
 # HTTP functions of docs/examples/agents, and runs a command that finds their URLs in PEERS, as one
 # JSON object by server and variant:
 #   run.sh COMMAND...
+# With PEERS_RUST=1 the two SDKs in Rust are among them; building them takes some minutes.
 # Its exit code is the command's. The servers end with it, and after PEERS_SECONDS in any case.
 set -euo pipefail
 root=$PWD
@@ -39,6 +40,11 @@ for generation in 1 03; do
     stamped ".venv-$generation/stamp" "requirements-$generation.txt" venv "$generation"
 done
 stamped node_modules/.stamp package.json modules
+servers=(py1 py03 js1 js03 functions)
+if [ -n "${PEERS_RUST:-}" ]; then
+    cargo build --locked --quiet --manifest-path rust/Cargo.toml --target-dir rust/target
+    servers+=(rust)
+fi
 
 logs=$(mktemp -d)
 pids=()
@@ -62,9 +68,10 @@ start py03 .venv-03/bin/python py03.py
 start js1 node js1.mjs
 start js03 node js03.mjs
 start functions .venv-1/bin/python functions.py
+if [ -n "${PEERS_RUST:-}" ]; then start rust rust/target/debug/peers-rust; fi
 
 peers=
-for name in py1 py03 js1 js03 functions; do
+for name in "${servers[@]}"; do
     for _ in $(seq $((START_SECONDS_MAX * 10))); do
         if [ -s "$logs/$name.json" ]; then break; fi
         sleep 0.1
@@ -82,7 +89,7 @@ cd "$root"
 rc=0
 "$@" || rc=$?
 if [ $rc != 0 ]; then
-    for name in py1 py03 js1 js03 functions; do
+    for name in "${servers[@]}"; do
         echo "--- what $name logged last:" >&2
         tail -n 40 "$logs/$name.log" >&2
     done

@@ -35,14 +35,41 @@ pub const SERVERS: [Server; 6] = [
     Server { name: "js03", variant: "plain", sdk: Sdk::Js03, generation: Generation::V03 },
 ];
 
-/// Where a variant of a server is, by the PEERS of `run.sh`.
-pub fn url_of(name: &str, variant: &str) -> String {
+/// Those of two SDKs in Rust, which run only if `PEERS_RUST` is set.
+const RUST_SERVERS: [Server; 2] = [
+    Server {
+        name: "rust",
+        variant: "official",
+        sdk: Sdk::RustOfficial,
+        generation: Generation::V1,
+    },
+    Server {
+        name: "rust",
+        variant: "protocol",
+        sdk: Sdk::RustProtocol,
+        generation: Generation::V1,
+    },
+];
+
+/// All servers that run.
+pub fn running() -> impl Iterator<Item = &'static Server> {
+    let rust: &[Server] = if peers().get("rust").is_some() { &RUST_SERVERS } else { &[] };
+    SERVERS.iter().chain(rust)
+}
+
+/// Where the servers are, by the PEERS of `run.sh`.
+fn peers() -> &'static Value {
     static PEERS: OnceLock<Value> = OnceLock::new();
-    let peers = PEERS.get_or_init(|| {
+    PEERS.get_or_init(|| {
         let peers = env::var("PEERS").expect("PEERS is set by tests/peers/run.sh");
         serde_json::from_str(&peers).expect("PEERS is JSON")
-    });
-    peers[name][variant].as_str().unwrap_or_else(|| panic!("no {name} {variant}")).to_owned()
+    })
+}
+
+/// Where a variant of a server is.
+pub fn url_of(name: &str, variant: &str) -> String {
+    let url = peers()[name][variant].as_str();
+    url.unwrap_or_else(|| panic!("no {name} {variant}")).to_owned()
 }
 
 pub fn version_of(generation: Generation) -> ProtocolVersion {
@@ -69,8 +96,18 @@ pub async fn discover(builder: ClientBuilder, url: &str) -> Result<Talk, ClientE
 
 pub type Talk = Client<HttpClient>;
 
-/// Runs a case at each server over each binding, all at the same time, and says all that fails.
+/// Runs a case at each of [`SERVERS`] over each binding, all at the same time, and says all that
+/// fails.
 pub fn at_each<C, F>(case: C)
+where
+    C: Fn(Peer, Talk) -> F,
+    F: Future<Output = Result<(), String>> + Send + 'static,
+{
+    at_each_of(SERVERS.iter().collect(), case);
+}
+
+/// Runs a case at each of these servers.
+pub fn at_each_of<C, F>(servers: Vec<&'static Server>, case: C)
 where
     C: Fn(Peer, Talk) -> F,
     F: Future<Output = Result<(), String>> + Send + 'static,
@@ -78,9 +115,9 @@ where
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (wrong, count) = runtime.block_on(async {
         let mut running = Vec::new();
-        for server in &SERVERS {
+        for server in &servers {
             for binding in BINDINGS {
-                let Server { name, variant, sdk, generation } = *server;
+                let Server { name, variant, sdk, generation } = **server;
                 let peer = Peer { sdk, generation, binding };
                 let label = format!("{name} {variant} {binding:?}");
                 let client = discover(builder(generation, binding), &url_of(name, variant)).await;
@@ -102,7 +139,7 @@ where
         }
         (wrong, count)
     });
-    assert_eq!(count, SERVERS.len() * BINDINGS.len());
+    assert_eq!(count, servers.len() * BINDINGS.len());
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n\n"));
 }
 
