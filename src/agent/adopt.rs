@@ -50,6 +50,17 @@ impl Adopted {
         self.task.view()
     }
 
+    /// What is known of the request: whose the task is.
+    ///
+    /// # Panics
+    /// Never: what is taken is consumed.
+    pub fn request(&self) -> &RequestInfo {
+        match &self.job {
+            Some(job) => job.request(),
+            None => unreachable!("a task is taken once"),
+        }
+    }
+
     /// What was kept with it; see [`Job::keep`].
     pub fn kept(&self) -> &[u8] {
         &self.kept

@@ -91,11 +91,12 @@ impl<T: Transport> SharedClient<T> {
     pub(super) fn write(
         &self,
         endpoint: &AgentEndpoint,
+        terms: &OutgoingTerms,
         call: &OutgoingCall<'_>,
         out: &mut WrittenCall,
     ) -> Result<Written, ClientError> {
         let rpc_id = self.rpc_id.fetch_add(1, Ordering::Relaxed);
-        endpoint.format.write(call, rpc_id, endpoint.tenant(), out)?;
+        endpoint.format.write(call, rpc_id, endpoint.tenant(terms), out)?;
         let after = match call {
             OutgoingCall::Subscribe(target) => target.after,
             _ => None,
@@ -111,8 +112,9 @@ impl<T: Transport> SharedClient<T> {
         let mut endpoint = self.endpoint();
         let mut has_changed = false;
         let answered = loop {
-            let CallBuffers { packed, written, .. } = &mut *scratch;
-            let written = match make(packed, &mut |call| self.write(&endpoint, call, written)) {
+            let CallBuffers { packed, written, terms, .. } = &mut *scratch;
+            let mut write = |call: &OutgoingCall<'_>| self.write(&endpoint, terms, call, written);
+            let written = match make(packed, &mut write) {
                 Ok(written) => written,
                 Err(error) => break Err(error),
             };

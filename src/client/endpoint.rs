@@ -6,7 +6,7 @@ use crate::{
 };
 
 use super::{
-    Binding, HttpVersion, TraceParent,
+    Binding, HttpVersion, OutgoingTerms, TraceParent,
     card::ChosenInterface,
     credentials::{CredentialPlan, CredentialsError},
     format::{Format, WrittenCall},
@@ -79,16 +79,17 @@ impl AgentEndpoint {
     }
 
     /// Writes the fields of a call but for a token. `after`: the last event that a subscriber has
-    /// seen; `trace`: that of the call, which its caller adds in place of one that all calls have.
+    /// seen; `terms`: those of the call, whose trace stands in place of one that all calls have.
     pub fn write_fields(
         &self,
         call: &WrittenCall,
         after: Option<u64>,
-        trace: Option<&TraceParent>,
+        terms: &OutgoingTerms,
         plan: &CredentialPlan,
         fields: &mut FieldLinesBuf,
     ) {
         fields.clear();
+        let trace = terms.trace.as_ref();
         extend_beside(trace, fields, self.fields.get());
         if let Some(media) = call.content_type {
             fields.push("Content-Type", media);
@@ -101,7 +102,8 @@ impl AgentEndpoint {
                 // A server that asks from the head who calls knows the agent by it; others skip it.
                 let is_said =
                     fields.get().iter().any(|(name, _)| name.eq_ignore_ascii_case(TENANT));
-                if let Some(tenant) = self.tenant().filter(|name| !is_said && is_agent_name(name)) {
+                let tenant = self.tenant(terms).filter(|name| !is_said && is_agent_name(name));
+                if let Some(tenant) = tenant {
                     fields.push(TENANT, tenant);
                 }
             }
@@ -166,8 +168,8 @@ impl AgentEndpoint {
     }
 
     /// What each call says as its `tenant`.
-    pub fn tenant(&self) -> Option<&str> {
-        self.interface.tenant.as_deref()
+    pub fn tenant<'t>(&'t self, terms: &'t OutgoingTerms) -> Option<&'t str> {
+        terms.tenant.as_deref().or(self.interface.tenant.as_deref())
     }
 }
 

@@ -121,7 +121,7 @@ impl<T: Transport> SharedClient<T> {
         let fields = match endpoint.known_fields(call, written.after) {
             Some(known) if !plan.needs_token() && terms.is_empty() => known,
             Some(_) | None => {
-                endpoint.write_fields(call, written.after, terms.trace.as_ref(), plan, fields);
+                endpoint.write_fields(call, written.after, terms, plan, fields);
                 let is_grpc = endpoint.interface.binding == Binding::Grpc;
                 terms.write(terms.left_ms(|| self.transport.now()), is_grpc, fields);
                 if let Some(uris) = &terms.extensions {

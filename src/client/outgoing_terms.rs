@@ -8,7 +8,7 @@ use super::{Client, TraceParent, Transport, credentials::Secret};
 
 /// What a call carries beside those that its client adds to all calls: the trace, the hops and the
 /// deadline of the call on whose behalf it is made, the `Authorization` of its caller where that is
-/// passed on, and extensions.
+/// passed on, a tenant, and extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutgoingTerms {
     /// The trace, with the span that calls.
@@ -21,6 +21,8 @@ pub(crate) struct OutgoingTerms {
     pub extensions: Option<Arc<str>>,
     /// Sent by clients that pass it on alone.
     pub authorization: Option<Secret>,
+    /// The tenant to call, in place of that of the interface.
+    pub tenant: Option<Arc<str>>,
 }
 
 impl OutgoingTerms {
@@ -32,6 +34,7 @@ impl OutgoingTerms {
             deadline_unix_ms: request.deadline_unix_ms(),
             extensions: None,
             authorization: None,
+            tenant: None,
         }
     }
 
@@ -52,6 +55,7 @@ impl OutgoingTerms {
             deadline_unix_ms: self.deadline_unix_ms.or(others.deadline_unix_ms),
             extensions: self.extensions.as_ref().or(others.extensions.as_ref()).cloned(),
             authorization: self.authorization.as_ref().or(others.authorization.as_ref()).cloned(),
+            tenant: self.tenant.as_ref().or(others.tenant.as_ref()).cloned(),
         }
     }
 
@@ -63,6 +67,7 @@ impl OutgoingTerms {
             && self.deadline_unix_ms.is_none()
             && self.extensions.is_none()
             && self.authorization.is_none()
+            && self.tenant.is_none()
     }
 
     /// Milliseconds until the deadline; `now` is called only if there is one.
@@ -116,6 +121,15 @@ impl<T: Transport> Client<T> {
     #[cfg(feature = "gateway")]
     pub(crate) fn with_authorization(&self, authorization: Option<Secret>) -> Client<T> {
         let terms = OutgoingTerms { authorization, ..self.terms.clone() };
+        Client { inner: Arc::clone(&self.inner), terms }
+    }
+
+    /// The same client, whose calls name this tenant in place of that of the interface (A2A 1.0
+    /// §8.3.2); `None`: that one. A call that cannot name a tenant, before 1.0, is
+    /// `NotExpressible`.
+    #[must_use]
+    pub fn with_tenant(&self, tenant: Option<&str>) -> Client<T> {
+        let terms = OutgoingTerms { tenant: tenant.map(Into::into), ..self.terms.clone() };
         Client { inner: Arc::clone(&self.inner), terms }
     }
 }

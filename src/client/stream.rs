@@ -136,8 +136,8 @@ impl<T: Transport> ClientStream<T> {
 
     /// Follows the task on while it waits for a login (`auth-required`), which is not the client's
     /// to send as a message: where the server ends its stream then, the stream is taken up again or
-    /// the task read, first after [`CallOptions::poll_ms`](super::CallOptions::poll_ms) and then less
-    /// and less often, each 16 times that in the end.
+    /// the task read, first after [`CallOptions::poll_ms`](super::CallOptions::poll_ms) and then
+    /// less and less often, each 16 times that in the end.
     #[must_use]
     pub fn through_logins(mut self) -> ClientStream<T> {
         self.goes_through_logins = true;

@@ -69,6 +69,8 @@ struct Upstream {
     card: UpstreamCard,
     clients: WorkerClients<CardClient>,
     tasks: UpstreamTasks,
+    /// True: calls name the tenants of the callers.
+    passes_tenant: bool,
     meter: Arc<UpstreamMeter>,
 }
 
@@ -103,6 +105,7 @@ impl RemoteAgent {
             card: UpstreamCard::new(),
             clients: WorkerClients::default(),
             tasks,
+            passes_tenant: false,
             meter: UpstreamMeter::new(origin, monotonic_ns),
         };
         let agent = RemoteAgent {
@@ -120,6 +123,22 @@ impl RemoteAgent {
         let UpstreamLimits { calls_max, queue_max, streams_max } = limits;
         let (calls, streams) = (TurnQueue::new(calls_max, queue_max), Permits::new(streams_max, 1));
         RemoteAgent { calls, streams, ..self }
+    }
+}
+
+impl RemoteAgent {
+    /// The same agent, to which calls name the tenant that their caller names, in place of one of
+    /// the client or the card; a caller that names none is of that one. An agent before A2A 1.0,
+    /// which has no tenants, refuses a caller that names one (`UnsupportedOperation`).
+    ///
+    /// # Panics
+    /// Never: the agent is not in use yet.
+    #[must_use]
+    pub fn pass_tenant(mut self) -> RemoteAgent {
+        if let Some(upstream) = Arc::get_mut(&mut self.upstream) {
+            upstream.passes_tenant = true;
+        }
+        self
     }
 }
 
@@ -207,7 +226,7 @@ impl Agent for RemoteAgent {
                 let mut call = RelayedCall::new(permit, counted);
                 match upstream.client().await {
                     Ok(client) => {
-                        let client = authorized(&client, deferred.request());
+                        let client = upstream.on_behalf(client, deferred.request());
                         gateway::relay(&client, deferred, &upstream.tasks, call).await;
                     }
                     Err(error) => {
@@ -229,7 +248,10 @@ impl Agent for RemoteAgent {
                 let _stream = stream;
                 let mut call = upstream.meter.resume();
                 match upstream.client().await {
-                    Ok(client) => gateway::adopt(&client, task, &upstream.tasks, call).await,
+                    Ok(client) => {
+                        let client = upstream.on_behalf(client, task.request());
+                        gateway::adopt(&client, task, &upstream.tasks, call).await;
+                    }
                     Err(error) => {
                         call.end(gateway::outcome_of(&error));
                         let text = gateway::fault_of(&error).message().to_owned();
@@ -256,7 +278,7 @@ impl Agent for RemoteAgent {
             match upstream.client().await {
                 Ok(client) => {
                     // By the credential of this request, never by that of the message.
-                    let client = authorized(&client, deferred.request());
+                    let client = upstream.on_behalf(client, deferred.request());
                     gateway::cancel(&client, deferred, &upstream.tasks, call).await;
                 }
                 Err(error) => {
@@ -272,9 +294,19 @@ impl Agent for RemoteAgent {
     }
 }
 
-/// The client with the `Authorization` of a request, which is sent where the credentials of the
-/// agent pass it on.
-fn authorized(client: &Client<HttpClient>, request: &RequestInfo) -> Client<HttpClient> {
-    let is_plain = |value: &&str| value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    client.with_authorization(request.header("authorization").filter(is_plain).map(Secret::new))
+impl Upstream {
+    /// The client with what a request passes on: its `Authorization`, which is sent where the
+    /// credentials of the agent pass it on, and its tenant.
+    fn on_behalf(&self, client: Client<HttpClient>, request: &RequestInfo) -> Client<HttpClient> {
+        let is_plain = |value: &&str| value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        let authorization = request.header("authorization").filter(is_plain);
+        let client = match authorization {
+            Some(value) => client.with_authorization(Some(Secret::new(value))),
+            None => client,
+        };
+        match self.passes_tenant {
+            true => client.with_tenant(request.tenant()),
+            false => client,
+        }
+    }
 }

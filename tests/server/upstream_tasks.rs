@@ -208,6 +208,34 @@ fn relayed_tasks_of_another_caller_are_not_found() {
     assert_eq!(got(&remote).0["message"]["contextId"], "up-context");
 }
 
+#[test]
+fn tenants_of_callers_are_passed_on_where_the_table_says_so() {
+    let remote = completes();
+    let url = format!("url = \"http://{}\"", remote.addr);
+    let text = format!(
+        "[agents.passes.upstream]\n{url}\npass_tenant = true\ntenant = \"theirs\"\n\
+         [agents.other.upstream]\n{url}\ntenant = \"theirs\"\n"
+    );
+    let file = ConfigFile::new("tenants", &format!("tenants = \"any\"\n{text}"));
+    let server = file.start();
+    let named = |tenant: &str| {
+        let mut params = said("one", json!({}));
+        params["tenant"] = json!(tenant);
+        params
+    };
+    for (path, params, expected) in [
+        ("/agents/passes", named("acme"), "acme"),
+        ("/agents/passes", said("one", json!({})), "theirs"),
+        ("/agents/other", named("acme"), "theirs"),
+    ] {
+        let mut line = server.connect();
+        line.write(&post(path, &[("A2A-Version", "1.0")], &rpc(V1.send(), &params)));
+        let answer = line.reply().json();
+        assert!(answer["result"]["task"].is_object(), "{path}: {answer}");
+        assert_eq!(got(&remote).0["tenant"], expected, "{path}");
+    }
+}
+
 fn artifact(texts: &[&str]) -> Value {
     let parts: Vec<Value> = texts.iter().map(|text| json!({"text": text})).collect();
     json!({"artifactId": "a", "parts": parts})

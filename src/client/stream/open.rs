@@ -209,19 +209,19 @@ impl<T: Transport> ClientStream<T> {
         let Some(opening) = &mut self.opening else { return Ok(()) };
         // Who drops this may have sent it: it is not sent again.
         opening.next_ms = None;
-        let CallBuffers { packed, written, .. } = &mut *self.scratch;
+        let CallBuffers { packed, written, terms, .. } = &mut *self.scratch;
         let inner = &self.client.inner;
         self.written = match &opening.call {
             OpeningCall::Send { request, id } => {
-                inner.write(&self.endpoint, &request.call(true, id, packed), written)?
+                inner.write(&self.endpoint, terms, &request.call(true, id, packed), written)?
             }
             OpeningCall::SendAndPoll { request, id } => {
-                inner.write(&self.endpoint, &request.call(false, id, packed), written)?
+                inner.write(&self.endpoint, terms, &request.call(false, id, packed), written)?
             }
             OpeningCall::Subscribe { after } => {
                 let id = RawText::known(&self.task.id);
                 let aim = Target { after: *after, ..target(id, None) };
-                inner.write(&self.endpoint, &OutgoingCall::Subscribe(aim), written)?
+                inner.write(&self.endpoint, terms, &OutgoingCall::Subscribe(aim), written)?
             }
         };
         let due_ms = opening.attempts.due_ms;
@@ -316,7 +316,8 @@ impl<T: Transport> ClientStream<T> {
         let aim = Target { after, ..target(RawText::known(&self.task.id), None) };
         let call = OutgoingCall::Subscribe(aim);
         let inner = &self.client.inner;
-        self.written = inner.write(&self.endpoint, &call, &mut self.scratch.written)?;
+        let CallBuffers { written, terms, .. } = &mut *self.scratch;
+        self.written = inner.write(&self.endpoint, terms, &call, written)?;
         let due_ms = inner.due_ms(&self.scratch.terms);
         let scratch = &mut self.scratch;
         let opened = open_once(&self.client, &self.endpoint, self.written, scratch, due_ms);
@@ -330,7 +331,8 @@ impl<T: Transport> ClientStream<T> {
         let context_id = Some(RawText::known(&self.task.context_id)).filter(|id| !id.is_empty());
         let call = OutgoingCall::Get(Get { id, context_id, history, wait: None });
         let inner = &self.client.inner;
-        self.written = inner.write(&self.endpoint, &call, &mut self.scratch.written)?;
+        let CallBuffers { written, terms, .. } = &mut *self.scratch;
+        self.written = inner.write(&self.endpoint, terms, &call, written)?;
         inner.call(&self.endpoint, self.written, &mut self.scratch).await
     }
 }

@@ -17,11 +17,12 @@ use super::{
 pub const FUNCTION: &str = "http";
 
 /// Keys of `upstream` that mean nothing for a function.
-const OF_REMOTE: [&str; 9] = [
+const OF_REMOTE: [&str; 10] = [
     "transports",
     "version",
     "version_min",
     "tenant",
+    "pass_tenant",
     "origins",
     "card_keys",
     "card_ms",

@@ -48,6 +48,13 @@ const KEYS: &[Key] = &[
     )
     .live(),
     key("tenant", Shape::Text, "", "The tenant to call there").live(),
+    key(
+        "pass_tenant",
+        Shape::Switch,
+        "",
+        "true: the tenant that each caller names is called there, in place of the one before",
+    )
+    .live(),
     key("api_key", Shape::Text, "", "API key for it; better ${VARIABLE} than itself")
         .live()
         .secret(),
@@ -142,6 +149,7 @@ pub struct RemoteSpec {
     version: Option<ProtocolVersion>,
     floor: ProtocolVersion,
     tenant: Option<String>,
+    passes_tenant: bool,
     credentials: UpstreamCredentials,
     origins: Vec<String>,
     card_keys: Option<PathBuf>,
@@ -176,6 +184,7 @@ impl RemoteSpec {
             version: None,
             floor: ProtocolVersion::V0_1,
             tenant: None,
+            passes_tenant: false,
             credentials: UpstreamCredentials::default(),
             origins: Vec::new(),
             card_keys: None,
@@ -197,6 +206,7 @@ impl RemoteSpec {
             version: version(section, "version")?,
             floor: version(section, "version_min")?.unwrap_or(ProtocolVersion::V0_1),
             tenant: section.text("tenant").map(str::to_owned),
+            passes_tenant: section.switch("pass_tenant").unwrap_or(false),
             credentials: UpstreamCredentials::read(section)?,
             origins: origins(section)?,
             card_keys: section.path("card_keys"),
@@ -236,6 +246,7 @@ impl RemoteSpec {
             HttpClientOptions { tls: self.credentials.tls(), ..HttpClientOptions::default() };
         let agent = RemoteAgent::new(self.url.as_str(), self.client()?, options);
         let agent = agent.map_err(|error| error.to_string())?.limits(self.limits());
+        let agent = if self.passes_tenant { agent.pass_tenant() } else { agent };
         Ok(match self.card_ms {
             Some(card_ms) => agent.card_every(card_ms),
             None => agent,
