@@ -1,7 +1,8 @@
 //! Thousands of faults at one server, mixed and several at a time.
 //!
 //! Invariants: each call ends, each task reaches a terminal state, and afterwards the process has
-//! the descriptors that it had before, no process is left, and its memory has stopped growing.
+//! the descriptors that it had before, no process is left, its memory has stopped growing, and it has
+//! not panicked.
 
 #[cfg(feature = "exec")]
 mod processes;
@@ -9,7 +10,8 @@ mod processes;
 mod upstream;
 
 use std::{
-    fs,
+    fs::{self, File},
+    path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
 };
@@ -57,7 +59,7 @@ const WAYS: [Way; 5] = [Way::Send, Way::Stream, Way::Leave, Way::Cancel, Way::Na
 
 /// A server that is to have nothing left of the faults.
 pub struct Soak<'s> {
-    pub server: &'s Binary,
+    pub server: &'s SoakedServer,
     pub faults: &'s [FaultCase],
     /// Descriptors that may be left: connections that are kept for the next call.
     pub kept_max: usize,
@@ -67,18 +69,33 @@ pub struct Soak<'s> {
     pub marker: &'s str,
 }
 
+/// A server, and the file that has its stderr.
+pub struct SoakedServer {
+    binary: Binary,
+    log: PathBuf,
+}
+
+impl SoakedServer {
+    /// Starts one with these flags; `name` is that of the file.
+    pub fn start(name: &str, flags: &[&str]) -> SoakedServer {
+        let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let stderr = File::create(&log).expect("a file");
+        SoakedServer { binary: Binary::start_with(flags, stderr.into()), log }
+    }
+}
+
 impl Soak<'_> {
     /// Makes so many faults, and checks what is left of them. The call of `good` is to complete
     /// before and after them.
     pub fn run(&self, count: usize, good: &str) {
         self.completes(good);
-        let before = descriptors(self.server);
+        let before = descriptors(&self.server.binary);
         let mut memory = Vec::new();
         for round in 0..ROUNDS {
             let (first, end) = (count * round / ROUNDS, count * (round + 1) / ROUNDS);
             self.round(first, end);
             self.assert_settled(before);
-            memory.push(kilobytes(self.server));
+            memory.push(kilobytes(&self.server.binary));
         }
         let grown = memory[ROUNDS - 1].saturating_sub(memory[1]);
         eprintln!("{count} faults: {before} descriptors, {memory:?} KiB after each round");
@@ -86,12 +103,14 @@ impl Soak<'_> {
             assert!(grown <= GROWTH_KIB_MAX, "grown by {grown} KiB: {memory:?}");
         }
         self.completes(good);
+        let log = fs::read_to_string(&self.server.log).expect("a log");
+        assert!(!log.contains("panicked"), "{}", self.server.log.display());
     }
 
     /// The first call may meet a program that hangs since its task was canceled.
     fn completes(&self, good: &str) {
         eventually("a good call completes", || {
-            call(self.server, good, Way::Send).as_deref() == Some("COMPLETED")
+            call(&self.server.binary, good, Way::Send).as_deref() == Some("COMPLETED")
         });
     }
 
@@ -104,7 +123,9 @@ impl Soak<'_> {
                     while let Some(number) = Some(next.fetch_add(1, Relaxed)).filter(|n| *n < end) {
                         let fault = &self.faults[number % self.faults.len()];
                         let way = WAYS[number / self.faults.len() % WAYS.len()];
-                        let Some(ended) = call(self.server, fault.word, way) else { continue };
+                        let Some(ended) = call(&self.server.binary, fault.word, way) else {
+                            continue;
+                        };
                         let is_canceled = way == Way::Cancel && ended == "CANCELED";
                         assert!(
                             is_canceled || fault.ends.contains(&&*ended),
@@ -124,7 +145,7 @@ impl Soak<'_> {
             let is_empty = || self.count_of(&state) == 0;
             eventually(&format!("no task is {state}"), is_empty);
         }
-        let (server, kept_max) = (self.server, self.kept_max);
+        let (server, kept_max) = (&self.server.binary, self.kept_max);
         eventually(&format!("{before} descriptors again, and {kept_max}"), || {
             descriptors(server) <= before + kept_max
         });
@@ -133,7 +154,7 @@ impl Soak<'_> {
 
     /// How many processes are children of the server, zombies among them, or have the marker.
     fn processes(&self) -> usize {
-        let parent = self.server.pid().to_string();
+        let parent = self.server.binary.pid().to_string();
         let all = fs::read_dir("/proc").expect("the processes").flatten();
         all.filter(|entry| {
             // A process may have ended meanwhile.
@@ -149,7 +170,7 @@ impl Soak<'_> {
 
     /// How many tasks are in a state.
     fn count_of(&self, state: &str) -> u64 {
-        let mut line = self.server.connect();
+        let mut line = self.server.binary.connect();
         line.write(&request("ListTasks", &json!({"status": state, "pageSize": 1})));
         whole(line).result()["totalSize"].as_u64().expect("a number")
     }
@@ -199,8 +220,12 @@ fn begun(line: &mut Tcp) -> Option<Value> {
             if reply.field("content-type") != Some("text/event-stream") {
                 return None;
             }
-            if let Some((first, _)) = reply.text().split_once("\n\n") {
-                return Some(Event::parse(first).data["result"]["task"]["id"].clone());
+            let mut blocks = reply.text().split_inclusive("\n\n");
+            // Where the agent is slow, a comment comes first.
+            let first = blocks.find(|block| !block.starts_with(':') && block.ends_with("\n\n"));
+            if let Some(first) = first {
+                let data = Event::parse(first.trim_end()).data;
+                return Some(data["result"]["task"]["id"].clone());
             }
         }
         if !line.read() {

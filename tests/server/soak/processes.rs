@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use super::{FaultCase, Soak};
-use crate::support::binary::Binary;
+use super::{FaultCase, Soak, SoakedServer};
 
 const COMPLETED: &[&str] = &["COMPLETED"];
 const FAILED: &[&str] = &["FAILED"];
@@ -117,7 +116,8 @@ impl Program {
             file.display(),
         );
         fs::write(&config, keys).unwrap();
-        let server = Binary::start(&["--config", config.to_str().expect("a path")]);
+        let flags = ["--config", config.to_str().expect("a path")];
+        let server = SoakedServer::start(&format!("soak-{kind}-{count}"), &flags);
         // A long-running process has three pipes.
         let soak = Soak {
             server: &server,

@@ -10,11 +10,8 @@ use std::{
 use serde_json::{Value, json};
 use socket2::SockRef;
 
-use super::{FaultCase, Soak};
-use crate::support::{
-    binary::Binary,
-    by_hand::{Asked, ByHand, STREAM, answer, event, remote},
-};
+use super::{FaultCase, Soak, SoakedServer};
+use crate::support::by_hand::{Asked, ByHand, STREAM, answer, event, remote};
 
 /// Connections to one origin that a client keeps (`pool_per_origin_max`).
 const POOL_MAX: usize = 32;
@@ -170,7 +167,7 @@ fn soak(count: usize) {
     let limits = ["task_bytes_max=2_097_152", "store_bytes_max=32M", "tasks_max=1000"];
     let limits = limits.iter().flat_map(|limit| ["--limit", limit]);
     let flags: Vec<&str> = ["--agent", &*agent].into_iter().chain(limits).collect();
-    let server = Binary::start(&flags);
+    let server = SoakedServer::start(&format!("soak-upstream-{count}"), &flags);
     let soak = Soak {
         server: &server,
         faults: &FAULTS,
