@@ -299,3 +299,20 @@ fn no_other_credential_of_a_caller_is_passed_on() {
         assert!(!whole.contains("hidden") && !asked.body.to_string().contains("YTpi"), "{whole}");
     }
 }
+
+#[test]
+fn a_server_warns_that_all_see_what_comes_of_passed_credentials() {
+    let table = format!("[agents.r.upstream]\nurl = \"http://127.0.0.1:1\"\n{PASS}");
+    let auth = format!(
+        "[auth]\n[[auth.issuers]]\nissuer = \"https://issuer.example\"\nsecret = \"{SECRET}\"\n"
+    );
+    for (test, auth, is_warned) in [("warned", "", true), ("unwarned", auth.as_str(), false)] {
+        let config = TestFile::new(&format!("pass-{test}"), &format!("{auth}{table}"));
+        let said = TestFile::new(&format!("pass-{test}-said"), "");
+        let stderr = fs::File::create(&said.0).unwrap();
+        let server = Binary::start_with(&["--config", config.path()], stderr.into());
+        drop(server);
+        let said = fs::read_to_string(&said.0).unwrap();
+        assert_eq!(said.contains("pass_authorization without [auth]"), is_warned, "{said}");
+    }
+}

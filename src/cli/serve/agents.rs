@@ -40,6 +40,12 @@ impl Loaded {
     pub fn new(profile: Profile, agent: Arc<dyn Agent>, made_of: String) -> Loaded {
         Loaded { profile, agent, made_of, remote: None }
     }
+
+    /// Its name, if it gets the `Authorization` of callers.
+    pub fn passes_authorization(&self) -> Option<String> {
+        let passes = self.profile.fields.iter().any(|field| field == AUTHORIZATION);
+        passes.then(|| self.profile.name.clone())
+    }
 }
 
 /// A remote agent, and what the configuration says in place of its card.

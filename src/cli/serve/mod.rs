@@ -85,6 +85,7 @@ fn serve(origin: &ConfigOrigin, config: Config, stamp: Stamp) -> Result<(), (u8,
     let agents = origin.agents(&config, &[]).map_err(wrong)?;
     let cards = Arc::new(RemoteCards::of(&agents));
     let mut reloader = Reloader::new(origin, &config, &agents, &cards, stamp);
+    let passing: Vec<String> = agents.iter().filter_map(Loaded::passes_authorization).collect();
     let made = make(origin, config, agents).map_err(wrong)?;
     reloader.callers.clone_from(&made.callers);
     let server = match origin.file {
@@ -95,6 +96,12 @@ fn serve(origin: &ConfigOrigin, config: Config, stamp: Stamp) -> Result<(), (u8,
     let greet = |running: &Running| {
         if is_extended {
             warn("--extended-card: every client is shown the extended card");
+        }
+        if let (None, [first, ..]) = (&made.callers, &passing[..]) {
+            warn(&format!(
+                "agents.{first}: pass_authorization without [auth]: the server cannot tell callers \
+                 apart, so all of them see the tasks that come of one's credential"
+            ));
         }
         if let Some(callers) = &made.callers {
             let fetching = running.fetch_keys(Arc::clone(callers), HttpClientOptions::default());
