@@ -2,9 +2,9 @@
 //! answers becomes events of a local task.
 //!
 //! Invariants: each message makes one upstream call, and each task has one upstream stream, however
-//! many subscribers it has. Clients see local ids alone; the upstream agent sees its own, and the
-//! local context id of a message that starts a conversation. Nothing here opens a socket: `net`
-//! brings the transport and runs the futures.
+//! many subscribers it has. Clients see local ids alone; the upstream agent sees its own, and what
+//! stands for the local context id in a message that starts a conversation. Nothing here opens a
+//! socket: `net` brings the transport and runs the futures.
 
 mod answer;
 mod call;
@@ -20,6 +20,7 @@ mod message;
 mod pace;
 mod references;
 mod relay;
+mod sent_id;
 
 pub use call::RelayedCall;
 pub use card::profile_of;

@@ -25,6 +25,7 @@ use super::{
     ids::UpstreamIds,
     message::{self, SentIds},
     references::TaskReferences,
+    sent_id::sent_id,
 };
 
 /// The tasks of one upstream agent.
@@ -95,10 +96,14 @@ pub async fn relay<T: Transport, P>(
     let earlier = is_known.then(|| UpstreamIds::read(turn.kept_in_context(), &tasks.url)).flatten();
     let upstream_context = earlier.as_ref().map(UpstreamIds::context_id);
     let chooses_id = client.generation() == Generation::V01;
+    let names = [turn.request().tenant(), turn.request().owner()];
+    let own = |id| sent_id(names, id);
+    let (context_id, task_id) = (own(turn.context_id()), chooses_id.then(|| own(turn.task_id())));
+    let context_id = RawText::known(&context_id);
     let ids = SentIds {
         continued: continued.as_ref(),
-        context_id: upstream_context.filter(|id| !id.is_empty()).unwrap_or(turn.context_id()),
-        task_id: chooses_id.then(|| turn.task_id()),
+        context_id: upstream_context.filter(|id| !id.is_empty()).unwrap_or(context_id),
+        task_id: task_id.as_deref().map(RawText::known),
         references: &references,
     };
     let request = message::request(&turn, &ids);

@@ -178,19 +178,29 @@ impl Drop for ConfigFile {
     }
 }
 
-#[test]
-fn relayed_tasks_of_another_caller_are_not_found() {
-    let remote = completes();
-    let agent = format!("[agents.remote.upstream]\nurl = \"http://{}\"\n", remote.addr);
+/// A gateway of Alice and Bob, and what their calls have.
+fn of_two_callers(
+    test: &str,
+    remote: &ByHand,
+    keys: &str,
+) -> (Binary, [[(&'static str, &'static str); 1]; 2]) {
+    let agent = format!("[agents.remote.upstream]\nurl = \"http://{}\"\n{keys}", remote.addr);
     let keys = ["alice", "bob"].map(|name| {
         format!("[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-of-{name}-0123456789\"\n")
     });
-    let file = ConfigFile::new("owners", &format!("{agent}{}", keys.concat()));
-    let server = file.start();
-    let [alice, bob] =
+    let file = ConfigFile::new(test, &format!("{agent}{}", keys.concat()));
+    let fields =
         ["key-of-alice-0123456789", "key-of-bob-0123456789"].map(|key| [("x-api-key", key)]);
+    (file.start(), fields)
+}
+
+#[test]
+fn relayed_tasks_of_another_caller_are_not_found() {
+    let remote = completes();
+    let (server, [alice, bob]) = of_two_callers("owners", &remote, "");
     let task = send(&server, &alice, &said("one", json!({})))["result"]["task"].clone();
-    got(&remote);
+    let sent = |remote: &ByHand| got(remote).0["message"]["contextId"].clone();
+    let of_alice = sent(&remote);
     let (id, context) = (&task["id"], &task["contextId"]);
     let get = |by: &[(&str, &str)], id: &Value| {
         call(&server, by, V1.get(), &json!({"id": id})).reply().json()
@@ -201,11 +211,16 @@ fn relayed_tasks_of_another_caller_are_not_found() {
     }
     let refused = send(&server, &bob, &said("two", json!({"referenceTaskIds": [id]})));
     assert_eq!(refused["error"]["code"], -32001, "{refused}");
-    // Her context is another one than his of the same name.
-    send(&server, &bob, &said("two", json!({"contextId": context})));
-    assert_eq!(got(&remote).0["message"]["contextId"], *context);
-    send(&server, &alice, &said("three", json!({"contextId": context})));
-    assert_eq!(got(&remote).0["message"]["contextId"], "up-context");
+    // Her context is another one than his of the same name, for the upstream agent as well.
+    let in_context = |context: &Value| said("two", json!({"contextId": context}));
+    send(&server, &bob, &in_context(context));
+    let of_bob = sent(&remote);
+    assert!(![&of_alice, context].contains(&&of_bob), "{of_bob} {of_alice}");
+    send(&server, &alice, &in_context(context));
+    assert_eq!(sent(&remote), "up-context");
+    // Nor does he find hers by its name there.
+    send(&server, &bob, &in_context(&of_alice));
+    assert_ne!(sent(&remote), of_alice);
 }
 
 #[test]

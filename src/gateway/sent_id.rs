@@ -1,0 +1,76 @@
+//! The ids of callers at an upstream agent, which sees one caller: the gateway. Two callers may
+//! choose the same id, and neither must come into the conversation or the task of the other.
+
+use std::borrow::Cow;
+
+use ring::digest::{Context, SHA256};
+
+use crate::model::{RawText, uuid};
+
+/// The version of the UUIDs that are made here (RFC 9562 §5.8), and its place among the digits.
+const VERSION: u8 = b'8';
+const VERSION_DIGIT: usize = 12;
+/// The same place in the text.
+const VERSION_AT: usize = 14;
+
+/// A context id, or a task id of 0.1, as the upstream agent gets it; `names`: those of the tenant
+/// and of the owner. An id of a caller without either stays as it is, unless it looks like one of
+/// another caller. Those of others become UUIDs, the same ones after a restart and behind another
+/// gateway.
+pub fn sent_id<'t>(names: [Option<&str>; 2], id: RawText<'t>) -> Cow<'t, [u8]> {
+    if names == [None, None] && !is_made_here(id) {
+        return Cow::Borrowed(id.raw());
+    }
+    let mut hash = Context::new(&SHA256);
+    for name in names {
+        let length = name.map_or(u64::MAX, |name| name.len() as u64);
+        hash.update(&length.to_be_bytes());
+        hash.update(name.unwrap_or_default().as_bytes());
+    }
+    hash.update(id.raw());
+    let digest = hash.finish();
+    let bits = digest.as_ref().iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte));
+    let mut made = uuid(bits);
+    made[VERSION_AT] = VERSION;
+    Cow::Owned(made.to_vec())
+}
+
+/// Whether an id may be one of those UUIDs, however it is written.
+fn is_made_here(id: RawText<'_>) -> bool {
+    let mut digits = id.raw().iter().filter(|byte| byte.is_ascii_hexdigit());
+    digits.clone().count() >= 32 && digits.nth(VERSION_DIGIT) == Some(&VERSION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(tenant: Option<&str>, owner: Option<&str>, id: &str) -> String {
+        let id = sent_id([tenant, owner], RawText::known(id.as_bytes()));
+        String::from_utf8_lossy(&id).into_owned()
+    }
+
+    #[test]
+    fn ids_of_callers_are_told_apart() {
+        let of = |tenant, owner| sent(tenant, owner, "session-1");
+        let all = [
+            of(None, None),
+            of(None, Some("alice")),
+            of(Some("alice"), None),
+            of(Some("ali"), Some("ce")),
+            of(None, Some("bob")),
+        ];
+        for (index, id) in all.iter().enumerate() {
+            assert!(!all[..index].contains(id), "{all:?}");
+        }
+        assert_eq!(all[0], "session-1");
+        assert_eq!(all[1], of(None, Some("alice")));
+        // What a stranger says in its place.
+        let spellings = [all[1].clone(), all[1].to_uppercase(), all[1].replace('-', "")];
+        for id in spellings {
+            assert_ne!(sent(None, None, &id), id);
+        }
+        let fresh = String::from_utf8_lossy(&uuid(u128::MAX)).into_owned();
+        assert_eq!(sent(None, None, &fresh), fresh);
+    }
+}
