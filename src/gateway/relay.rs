@@ -118,11 +118,15 @@ pub async fn relay<T: Transport, P>(
             Err(error) => turn.refuse(call.failed(client, &error)),
         };
     };
-    let mut stream = match client.follow(&request).await {
+    // The stream of an agent that says nothing may be open for ever.
+    let mut ended = turn.canceled();
+    let Ok(opened) = ended.race(pin!(client.follow(&request))).await else { return };
+    let mut stream = match opened {
         Ok(stream) => stream.through_logins(),
         Err(error) => return turn.refuse(call.failed(client, &error)),
     };
-    let first = match stream.next().await {
+    let Ok(first) = ended.race(pin!(stream.next())).await else { return };
+    let first = match first {
         Some(Ok(event)) => event,
         Some(Err(error)) => return turn.refuse(call.failed(client, &error)),
         None => {

@@ -327,3 +327,44 @@ fn a_task_is_followed_beyond_a_login() {
     let asks = said.iter().filter(|said| said["parts"][0]["text"] == "AUTH_REQUIRED").count();
     assert_eq!(asks, 1, "{whole}");
 }
+
+#[test]
+fn a_stream_without_a_word_ends_with_its_task() {
+    let (left, has_left) = std::sync::mpsc::channel();
+    let remote = remote(move |asked, stream| {
+        let text = asked.body["params"]["message"]["parts"][0]["text"].as_str();
+        let whole = match text {
+            Some("one") => format!(
+                "{STREAM}{}",
+                event(
+                    asked,
+                    &json!({"statusUpdate": {
+                        "taskId": "up-1", "contextId": "c", "status": status("up-1", "INPUT_REQUIRED"),
+                    }})
+                )
+            ),
+            Some(_) => format!("{STREAM}: alive\n\n"),
+            None => {
+                let body = json!({"jsonrpc": "2.0", "id": asked.body["id"],
+                    "result": task("up-1", "CANCELED")});
+                answer("200 OK", "application/json", &body.to_string())
+            }
+        };
+        let _ = stream.write_all(whole.as_bytes());
+        if text == Some("two") {
+            let _ = std::io::Read::read(stream, &mut [0]);
+            let _ = left.send(());
+        }
+    });
+    let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
+    let first = send(&server, &[], &V1.params(say("one")));
+    let id = &first["result"]["task"]["id"];
+    got(&remote);
+    let second = said("two", json!({"messageId": "second", "taskId": id}));
+    let waiting = call(&server, &[], V1.send(), &second);
+    got(&remote);
+    let canceled = call(&server, &[], V1.cancel(), &json!({"id": id})).reply();
+    assert!(canceled.text().contains("TASK_STATE_CANCELED"), "{}", canceled.text());
+    has_left.recv_timeout(std::time::Duration::from_secs(10)).expect("the gateway leaves");
+    drop(waiting);
+}
