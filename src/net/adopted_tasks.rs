@@ -13,10 +13,11 @@ use tokio::{
     task::{LocalSet, spawn_local},
 };
 
-use crate::{agent::Adopted, permits::Permit};
+use super::owner_permits::OwnerPermit;
+use crate::agent::Adopted;
 
 /// A task, and its permit among the streams of its agent.
-type AdoptedTask = (Adopted, Permit);
+type AdoptedTask = (Adopted, OwnerPermit);
 
 /// The way to the thread; `None`: there is none yet.
 #[derive(Default)]

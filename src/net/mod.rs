@@ -51,6 +51,8 @@ mod output_buffer;
 #[cfg(feature = "push")]
 mod own_address;
 mod owned_turn;
+#[cfg(feature = "gateway")]
+mod owner_permits;
 mod pages;
 mod peer_table;
 mod pool;

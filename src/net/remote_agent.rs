@@ -9,6 +9,7 @@ use super::{
     adopted_tasks::AdoptedTasks,
     async_agent::{FuturePlace, run_future, start_future},
     clock::monotonic_ns,
+    owner_permits::{OwnerPermit, OwnerPermits},
     turn_queue::TurnQueue,
     upstream_card::{CardRevision, UpstreamCard},
     worker_clients::WorkerClients,
@@ -22,7 +23,6 @@ use crate::{
     fault::Fault,
     gateway::{self, RelayedCall, UpstreamTasks},
     limits::{AGENT_TURNS_QUEUED_MAX, UPSTREAM_CALLS_MAX, UPSTREAM_STREAMS_MAX},
-    permits::{Permit, Permits},
     service::upstream::UpstreamMeter,
 };
 
@@ -33,7 +33,7 @@ use crate::{
 pub struct RemoteAgent {
     upstream: Arc<Upstream>,
     calls: Arc<TurnQueue>,
-    streams: Permits,
+    streams: OwnerPermits,
     adopted: AdoptedTasks,
 }
 
@@ -44,8 +44,8 @@ pub struct UpstreamLimits {
     pub calls_max: usize,
     /// Messages that wait for such a call; the next is refused (-32000, `turns_queued_max`).
     pub queue_max: usize,
-    /// Messages whose answer or task is followed; the next is refused (-32000,
-    /// `upstream_streams_max`).
+    /// Messages whose answer or task is followed, half of them of one caller at most; the next is
+    /// refused (-32000, `upstream_streams_max`).
     pub streams_max: usize,
 }
 
@@ -111,7 +111,7 @@ impl RemoteAgent {
         let agent = RemoteAgent {
             upstream: Arc::new(upstream),
             calls: TurnQueue::new(1, 0),
-            streams: Permits::new(0, 1),
+            streams: OwnerPermits::new(0),
             adopted: AdoptedTasks::default(),
         };
         Ok(agent.limits(UpstreamLimits::default()))
@@ -121,7 +121,8 @@ impl RemoteAgent {
     #[must_use]
     pub fn limits(self, limits: UpstreamLimits) -> RemoteAgent {
         let UpstreamLimits { calls_max, queue_max, streams_max } = limits;
-        let (calls, streams) = (TurnQueue::new(calls_max, queue_max), Permits::new(streams_max, 1));
+        let (calls, streams) =
+            (TurnQueue::new(calls_max, queue_max), OwnerPermits::new(streams_max));
         RemoteAgent { calls, streams, ..self }
     }
 }
@@ -208,7 +209,7 @@ impl Upstream {
 
 impl Agent for RemoteAgent {
     fn start(&self, turn: Turn<'_>) {
-        let Some(stream) = self.streams.permit(0) else {
+        let Some(stream) = self.streams.permit(turn.request.scope.owner) else {
             self.upstream.meter.refuse();
             return turn.refuse(Fault::at_limit("upstream_streams_max"));
         };
@@ -240,9 +241,9 @@ impl Agent for RemoteAgent {
 
     fn adopt(&self, task: Adopted) {
         // Without room for another stream the task fails.
-        let Some(stream) = self.streams.permit(0) else { return };
+        let Some(stream) = self.streams.permit(task.request().scope().owner) else { return };
         let upstream = Arc::clone(&self.upstream);
-        let go_on = move |(task, stream): (Adopted, Permit)| {
+        let go_on = move |(task, stream): (Adopted, OwnerPermit)| {
             let upstream = Arc::clone(&upstream);
             async move {
                 let _stream = stream;

@@ -329,6 +329,35 @@ fn a_task_is_followed_beyond_a_login() {
 }
 
 #[test]
+fn one_caller_leaves_half_of_the_streams_to_others() {
+    let remote = remote(|asked, stream| {
+        let result = task("up-1", "AUTH_REQUIRED");
+        let text = match asked.body["method"].as_str() {
+            Some("SendStreamingMessage") => {
+                format!("{STREAM}{}", event(asked, &json!({"task": result})))
+            }
+            _ => {
+                let body = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result});
+                answer("200 OK", "application/json", &body.to_string())
+            }
+        };
+        let _ = stream.write_all(text.as_bytes());
+    });
+    let (server, [alice, bob]) = of_two_callers("streams", &remote, "streams = 4\n");
+    let send = |by: &[(&str, &str)], id: &str| {
+        send(&server, by, &said("one", json!({"messageId": id}))).to_string()
+    };
+    // They wait for a login, and are no running tasks of hers.
+    for id in ["1", "2"] {
+        assert!(send(&alice, id).contains("AUTH_REQUIRED"));
+    }
+    assert!(send(&alice, "3").contains("upstream_streams_max"));
+    for id in ["1", "2"] {
+        assert!(send(&bob, id).contains("AUTH_REQUIRED"));
+    }
+}
+
+#[test]
 fn a_stream_without_a_word_ends_with_its_task() {
     let (left, has_left) = std::sync::mpsc::channel();
     let remote = remote(move |asked, stream| {

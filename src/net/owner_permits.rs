@@ -1,0 +1,91 @@
+//! Permits of one remote agent, of which no caller has more than half, so that one whose tasks go
+//! on for days, or wait for its login, leaves room for others.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::service::OwnerIndex;
+
+/// The permits that are out.
+pub(super) struct OwnerPermits {
+    most: usize,
+    state: Arc<Mutex<PermitState>>,
+}
+
+#[derive(Default)]
+struct PermitState {
+    all: usize,
+    of_owners: HashMap<OwnerIndex, usize>,
+    /// True: a caller that is known had one. Where none is known, strangers have them all.
+    knows_callers: bool,
+}
+
+/// One permit, for as long as it lives.
+pub(super) struct OwnerPermit {
+    owner: OwnerIndex,
+    state: Arc<Mutex<PermitState>>,
+}
+
+impl OwnerPermits {
+    /// At most so many.
+    pub fn new(most: usize) -> OwnerPermits {
+        OwnerPermits { most, state: Arc::default() }
+    }
+
+    /// A permit for this owner; `None`: all of them are out, or the owner has half of them.
+    /// Callers that are not known are together one owner.
+    pub fn permit(&self, owner: OwnerIndex) -> Option<OwnerPermit> {
+        let mut state = lock(&self.state);
+        state.knows_callers |= owner != OwnerIndex(0);
+        let half = if state.knows_callers { self.most.div_ceil(2) } else { self.most };
+        let own = state.of_owners.get(&owner).copied().unwrap_or(0);
+        if state.all >= self.most || own >= half {
+            return None;
+        }
+        state.all += 1;
+        state.of_owners.insert(owner, own + 1);
+        Some(OwnerPermit { owner, state: Arc::clone(&self.state) })
+    }
+}
+
+impl Drop for OwnerPermit {
+    fn drop(&mut self) {
+        let mut state = lock(&self.state);
+        state.all -= 1;
+        if let Some(own) = state.of_owners.get_mut(&self.owner) {
+            *own -= 1;
+            if *own == 0 {
+                state.of_owners.remove(&self.owner);
+            }
+        }
+    }
+}
+
+fn lock(state: &Mutex<PermitState>) -> MutexGuard<'_, PermitState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_has_at_most_half_beside_others() {
+        let permits = OwnerPermits::new(4);
+        let take = |owner: u32, count: usize| -> Vec<OwnerPermit> {
+            (0..count).map_while(|_| permits.permit(OwnerIndex(owner))).collect()
+        };
+        let strangers = take(0, 9);
+        assert_eq!((strangers.len(), take(1, 9).len()), (4, 0));
+        drop(strangers);
+        let first = take(1, 9);
+        assert_eq!((first.len(), take(0, 9).len()), (2, 2));
+        let second = take(2, 1);
+        assert_eq!((second.len(), take(3, 9).len()), (1, 1));
+        drop((first, second));
+        assert!(lock(&permits.state).of_owners.is_empty());
+        assert_eq!(lock(&permits.state).all, 0);
+    }
+}
