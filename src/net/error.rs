@@ -59,7 +59,11 @@ impl fmt::Display for ServerError {
                 write!(f, "cannot listen on {text:?}: not an address and a port, as 127.0.0.1:3000")
             }
             ServerError::Bind { addr, source } if source.kind() == io::ErrorKind::AddrInUse => {
-                write!(f, "cannot listen on {addr}: the port is taken")
+                write!(
+                    f,
+                    "cannot listen on {addr}: the port is taken; choose another by --listen \
+                     (Server::listen)"
+                )
             }
             ServerError::Bind { addr, source } => write!(f, "cannot listen on {addr}: {source}"),
             ServerError::Admin { address, source } => {
@@ -106,6 +110,8 @@ mod tests {
         let addr = "127.0.0.1:3000".parse().unwrap();
         let source = io::Error::from(io::ErrorKind::AddrInUse);
         let error = ServerError::Bind { addr, source };
-        assert_eq!(format!("{error:?}"), "cannot listen on 127.0.0.1:3000: the port is taken");
+        let line = "cannot listen on 127.0.0.1:3000: the port is taken; choose another by --listen \
+                    (Server::listen)";
+        assert_eq!(format!("{error:?}"), line);
     }
 }

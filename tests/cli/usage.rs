@@ -136,7 +136,7 @@ fn wrong_words_are_a_usage_error_in_both_formats() {
         (&["task", "list", "-a", "h", "--status", "unspecified"], "none of SUBMITTED"),
         (
             &["auth", "login", "h", "--client-id", "me", "--token-url", "htp://me:x@h/t?s"],
-            "--token-url: \"htp://...@h/t\": the scheme htp is not http",
+            "--token-url: \"htp://...@h/t\": the URL must begin with http",
         ),
         (&["config"], "there is show"),
         (&["push"], "there is dead"),

@@ -107,6 +107,11 @@ fn wrong_flags_are_one_line_and_exit_2() {
         (vec!["serve", "--mount", "/x=standard", "--mount", "/x/=tutorial"], "two mounts"),
         (vec!["serve", "--mount", "/=standard", "--mount", "/=tutorial"], "two mounts"),
         (vec!["serve", "--listen", "127.0.0.1:0", "--mount", "/x=nope"], "nope"),
+        (
+            vec!["gateway", "localhost:9000"],
+            "peregrine: \"localhost:9000\": the URL must begin with",
+        ),
+        (vec!["serve", "--agent", "a=a2a:b"], "--agent: \"b\": not an absolute URL"),
         (vec!["serve", "--listen", "127.0.0.1:0", "--mount", "/x=standard:bob"], "bob"),
     ] {
         assert_refused(&args, 2, said);

@@ -210,6 +210,8 @@ fn remote(
     streaming: bool,
     running: &[ServedRemote],
 ) -> Result<Loaded, String> {
+    let url = HttpOrigin::parse(&upstream.url);
+    let url = url.map_err(|error| format!("{:?}: {error}", upstream.url))?;
     let made_of = upstream.made_of();
     let is_same = |one: &&ServedRemote| one.given_name == spec.name && one.made_of == made_of;
     let agent = match running.iter().find(is_same) {
@@ -221,11 +223,10 @@ fn remote(
     {
         warn(&format!("the card of the upstream agent {} cannot be read: {error}", upstream.url));
     }
-    let name = match (&spec.name, agent.card(), HttpOrigin::parse(&upstream.url)) {
-        (Some(name), _, _) => name.clone(),
-        (None, Some(card), _) => path_name(&card.name),
-        (None, None, Ok(url)) => path_name(url.origin.authority()),
-        (None, None, Err(_)) => "remote".to_owned(),
+    let name = match (&spec.name, agent.card()) {
+        (Some(name), _) => name.clone(),
+        (None, Some(card)) => path_name(&card.name),
+        (None, None) => path_name(url.origin.authority()),
     };
     let remote = ServedRemote {
         agent: Arc::clone(&agent),

@@ -503,6 +503,14 @@ fn each_key_of_an_upstream_agent_is_read() {
         seen.push(made_of);
     }
     for (line, said) in [
+        (
+            "[agents.b]\nkind = \"a2a\"",
+            "p.toml:3: agents.b.upstream: is missing: the agent kind a2a",
+        ),
+        (
+            "[agents.b]\nkind = \"echo\"\n[agents.b.upstream]\nurl = \"https://b\"",
+            "p.toml:5: agents.b.upstream: is for the agent kinds a2a and http alone",
+        ),
         ("transports = [\"smtp\"]", "p.toml:3: agents.a.upstream.transports: \"smtp\" is none of"),
         ("version = \"7.0\"", "p.toml:3: agents.a.upstream.version: \"7.0\" is none of"),
         ("basic = \"name\"", "p.toml:3: agents.a.upstream.basic: must be NAME:PASSWORD"),

@@ -53,7 +53,7 @@ pub enum SignatureError {
 impl fmt::Display for SignatureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SignatureError::Absent => f.write_str("the card is not signed, and is to be"),
+            SignatureError::Absent => f.write_str("the card is not signed, and must be"),
             SignatureError::Unverifiable(why) => {
                 write!(f, "no signature of the card is good: {why}")
             }

@@ -15,16 +15,19 @@ use super::{
     remote::{self, RemoteSpec},
 };
 
+/// The kind of agents that are remote A2A agents.
+const REMOTE: &str = "a2a";
+
 const KIND: Shape =
-    Shape::Choice(&["echo", "script", "exec", processes::LINES, functions::FUNCTION]);
+    Shape::Choice(&["echo", "script", "exec", processes::LINES, REMOTE, functions::FUNCTION]);
 
 const KEYS: &[Key] = &[
     key(
         "kind",
         KIND,
         "",
-        "What it is: echo, script, exec, exec+jsonl or http; without it script or exec, if their \
-         key is",
+        "What it is: echo, script, exec, exec+jsonl, a2a or http; without it script, exec or a2a, \
+         if script, command or upstream is set",
     )
     .live(),
     key("script", Shape::Path, "", "The file of a script agent, see docs/guide/script.md").live(),
@@ -234,11 +237,15 @@ fn program(section: &ConfigSection, kind: Option<&str>) -> Result<Program, Wrong
     let remote = remote.map(RemoteSpec::read).transpose()?;
     let script = section.path("script");
     Ok(match (kind, script, processes::read(section)?) {
-        (None, None, None) if remote.is_some() => remote.map_or(Program::Echo, Program::Remote),
+        (None | Some(REMOTE), None, None) if remote.is_some() => {
+            remote.map_or(Program::Echo, Program::Remote)
+        }
         (_, _, _) if remote.is_some() => {
-            return Err(
-                section.wrong("upstream", "is for an agent without kind, script and command")
-            );
+            let line = "is for the agent kinds a2a and http alone, without script and command";
+            return Err(section.wrong("upstream", line));
+        }
+        (Some(REMOTE), _, _) => {
+            return Err(section.wrong("upstream", "is missing: the agent kind a2a needs its url"));
         }
         (Some("exec" | processes::LINES) | None, None, Some(process)) => Program::Process(process),
         (Some("exec" | processes::LINES), _, None) => {
@@ -279,8 +286,8 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
             ("exec" | processes::LINES, _) => {
                 return Err(wrong(format!("the agent kind {kind} needs a command")));
             }
-            ("a2a", Some(url)) if !url.is_empty() => Program::Remote(RemoteSpec::at(url)),
-            ("a2a", _) => return Err(wrong("the agent kind a2a needs a URL".into())),
+            (REMOTE, Some(url)) if !url.is_empty() => Program::Remote(RemoteSpec::at(url)),
+            (REMOTE, _) => return Err(wrong("the agent kind a2a needs a URL".into())),
             // http:http://HOST/PATH, and the URL alone.
             (scheme @ ("http" | "https"), Some(rest)) if rest.starts_with("//") => {
                 Program::Function(FunctionSpec::at(&format!("{scheme}:{rest}")))

@@ -39,6 +39,8 @@ impl Wrong {
     pub fn line(&self, file: &str) -> String {
         let Wrong { source, key, message } = self;
         match source {
+            // Arguments of a command that reads no file.
+            ConfigSource::File(_) if file.is_empty() => message.clone(),
             ConfigSource::File(line) if key.is_empty() => format!("{file}:{line}: {message}"),
             ConfigSource::File(line) => format!("{file}:{line}: {key}: {message}"),
             ConfigSource::Variable(name) => format!("{name}: {message}"),
