@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    agent::{Adopted, Closed, Deferred, DeferredCancel, Job},
+    agent::{Adopted, Closed, Deferred, DeferredCancel, Job, NotKept},
     client::{Client, ClientStream, EventKind, StreamEvent, Transport},
     fault::{Fault, FaultKind},
     model::{Generation, Message, RawText, TaskEvent, TaskState},
@@ -144,7 +144,13 @@ pub async fn relay<T: Transport, P>(
     call.follow();
     let (followed, is_resumed) = (Some(followed), false);
     let mut relayed = RelayedTask { job, references, followed, is_resumed, call };
-    relayed.keep_ids(&first);
+    let kept = relayed.keep_ids(&first);
+    if let (Err(not_kept @ (NotKept::TooLong | NotKept::NoRoom)), false) = (kept, has_ended(&first))
+    {
+        // It could be neither continued nor canceled.
+        relayed.call.end(UpstreamOutcome::Limit);
+        return relayed.fail(&format!("the upstream ids of the task cannot be kept: {not_kept}"));
+    }
     match relayed.publish(&first) {
         true => relayed.follow(&mut stream).await,
         false => relayed.call.end(UpstreamOutcome::Ok),
@@ -184,17 +190,24 @@ struct RelayedTask<'f> {
 
 impl RelayedTask<'_> {
     /// Keeps the ids of the upstream task, which an event names, with the local one.
-    fn keep_ids(&mut self, event: &StreamEvent<'_>) {
+    ///
+    /// # Errors
+    /// [`NotKept`].
+    fn keep_ids(&mut self, event: &StreamEvent<'_>) -> Result<(), NotKept> {
         let (task_id, context_id) = match event.kind() {
             EventKind::Task(task) => (task.id(), task.context_id()),
             EventKind::Change { task_id, context_id, .. } => (task_id, context_id),
-            EventKind::Message(_) | EventKind::Gap { .. } => return,
+            EventKind::Message(_) | EventKind::Gap { .. } => return Ok(()),
         };
         self.references.add(self.job.task_id(), task_id);
-        let Some(followed) = &self.followed else { return };
+        let Some(followed) = &self.followed else { return Ok(()) };
         let ids = UpstreamIds::new(&followed.all.url, task_id, context_id);
-        // The local task may have ended meanwhile.
-        let _ = self.job.keep(ids.packed());
+        self.job.keep(ids.packed())
+    }
+
+    /// Fails the task and says why, unless it has ended.
+    fn fail(self, text: &str) {
+        let _: Result<(), Closed> = self.job.fail(text);
     }
 
     /// Publishes an event; false: the stream is followed no longer, since the task has ended or
@@ -245,13 +258,16 @@ impl RelayedTask<'_> {
                 Some(Err(error)) => {
                     self.call.end(outcome_of(&error));
                     let text = format!("the stream of the upstream agent failed: {error}");
-                    // A task that has ended needs no end.
-                    let _: Result<(), Closed> = self.job.fail(&text);
-                    return;
+                    return self.fail(&text);
                 }
             }
         }
     }
+}
+
+/// Whether an event says that the upstream task has ended.
+fn has_ended(event: &StreamEvent<'_>) -> bool {
+    event.state().is_some_and(TaskState::is_terminal)
 }
 
 /// Cancels the upstream task of a local one, which then ends as that did.

@@ -98,6 +98,21 @@ fn what_cannot_be_translated_is_refused() {
 }
 
 #[test]
+fn a_task_whose_upstream_ids_are_too_long_fails() {
+    let remote = remote(|asked, stream| {
+        let mut whole = task(&"i".repeat(1_020), "WORKING");
+        whole["status"] = json!({"state": "TASK_STATE_WORKING"});
+        let event = event(asked, &json!({"task": whole}));
+        let _ = stream.write_all(format!("{STREAM}{event}").as_bytes());
+    });
+    let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
+    let answer = send(&server, &[], &said("one", json!({})));
+    let task = &answer["result"]["task"];
+    assert_eq!(task["status"]["state"], "TASK_STATE_FAILED", "{answer}");
+    assert!(task.to_string().contains("kept_bytes_max"), "{task}");
+}
+
+#[test]
 fn output_modes_and_extensions_are_passed_on() {
     let remote = completes();
     let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
