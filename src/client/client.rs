@@ -108,7 +108,9 @@ impl<T: Transport> SharedClient<T> {
     /// version and names another one.
     async fn run(&self, terms: &OutgoingTerms, make: &MakeCall<'_>) -> Result<Answer, ClientError> {
         let mut scratch = self.stash.take();
-        scratch.terms.clone_from(terms);
+        if !terms.is_empty() {
+            scratch.terms.clone_from(terms);
+        }
         let mut endpoint = self.endpoint();
         let mut has_changed = false;
         let answered = loop {

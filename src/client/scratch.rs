@@ -153,7 +153,10 @@ impl Stash {
         if !scratch.buffers.is_within(KEPT_BYTES_MAX) {
             scratch.buffers = FormatBuffers::new(&self.limits);
         }
-        (scratch.token, scratch.terms) = (None, OutgoingTerms::default());
+        scratch.token = None;
+        if !scratch.terms.is_empty() {
+            scratch.terms = OutgoingTerms::default();
+        }
         scratch.said.clear();
         if !scratch.said.is_kept() {
             scratch.said = Box::default();

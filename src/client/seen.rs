@@ -181,17 +181,12 @@ impl Seen {
         match (number, self.number) {
             (Some(number), Some(newest)) if number <= newest => return Seeing::Repeated,
             (Some(next), newest) => {
-                // The task before it, which was not counted, may have it already.
-                let is_in_task = self.is_uncounted && self.is_newest(said);
                 self.is_dense &= newest.is_none_or(|newest| next == newest + 1);
                 if self.highest.is_some_and(|highest| next <= highest) {
                     seeing = Seeing::Perhaps;
                 }
                 self.highest = self.highest.max(number);
                 (self.number, self.is_uncounted) = (number, false);
-                if is_in_task {
-                    return Seeing::Repeated;
-                }
             }
             (None, _) if self.is_newest(said) => return Seeing::Repeated,
             (None, _) => {}
@@ -210,6 +205,17 @@ impl Seen {
         seeing
     }
 
+    /// Whether the first counted item after a task that the server has not counted says what that
+    /// task has; it is then noted.
+    #[cold]
+    pub fn is_in_uncounted_task(&mut self, said: SaidOfTask<'_>, number: Option<u64>) -> bool {
+        let Some(next) = number.filter(|_| self.is_newest(said)) else { return false };
+        self.is_dense &= self.number.is_none_or(|newest| next <= newest + 1);
+        self.highest = self.highest.max(number);
+        (self.number, self.is_uncounted) = (number, false);
+        true
+    }
+
     /// True: a stream that begins with this number goes on where the last one broke, or with the
     /// event before. One that left out no number does not begin to, and none counts backwards.
     pub fn goes_on_with(&self, next: u64) -> bool {
@@ -224,9 +230,10 @@ impl Seen {
         number.zip(self.number).is_some_and(|(number, newest)| number < newest)
     }
 
-    /// True: the server counts anew with this number, behind a task that it has not counted.
-    pub fn counts_anew(&self, number: Option<u64>) -> bool {
-        self.is_uncounted && self.is_behind(number)
+    /// True: the server has begun with a task that it has not counted, and nothing was counted
+    /// since. With a number behind the newest one it counts anew.
+    pub fn is_uncounted(&self) -> bool {
+        self.is_uncounted
     }
 
     /// Counts anew: the next number is this one.

@@ -179,13 +179,12 @@ impl<T: Transport> ClientStream<T> {
                 }
                 continue;
             }
-            // What few streams need has memory of its own, only then.
             if self.taking_up.is_some() {
-                Box::pin(self.take_up()).await?;
+                self.take_up().await?;
                 continue;
             }
             if self.is_to_be_opened() {
-                Box::pin(self.open()).await?;
+                self.open().await?;
                 continue;
             }
             let ClientStream { source, endpoint, written, scratch, .. } = self;
@@ -201,7 +200,7 @@ impl<T: Transport> ClientStream<T> {
                     }
                 }
                 Ok(SourceRead::End) if self.is_complete() => return Ok(None),
-                Ok(SourceRead::Poll) => Box::pin(self.poll_task()).await?,
+                Ok(SourceRead::Poll) => self.poll_task().await?,
                 Ok(SourceRead::End) => self.resume(None)?,
                 Err(error) if self.opening.is_some() && error.is_passing_refusal() => {
                     self.open_again(error)?;
@@ -219,14 +218,13 @@ impl<T: Transport> ClientStream<T> {
     async fn read(&mut self) -> Result<SourceRead, ClientError> {
         let inner = &self.client.inner;
         let has_ended = self.seen.state().is_some_and(TaskState::is_terminal);
-        let mut read =
-            pin!(self.source.next(inner, &self.endpoint, self.written, &mut self.scratch));
+        let read = self.source.next(inner, &self.endpoint, self.written, &mut self.scratch);
         if !has_ended {
-            return read.as_mut().await;
+            return read.await;
         }
         let due_ms = inner.transport.mono_ms().saturating_add(END_MS);
         let due_ms = *self.pause_due_ms.get_or_insert(due_ms);
-        within(&inner.transport, due_ms, read.as_mut()).await.unwrap_or(Ok(SourceRead::End))
+        within(&inner.transport, due_ms, pin!(read)).await.unwrap_or(Ok(SourceRead::End))
     }
 
     /// Takes what was received; `None`: it was seen before, or says nothing.
@@ -240,15 +238,20 @@ impl<T: Transport> ClientStream<T> {
         }
         let Some(item) = SaidItem::of(received) else { return Ok(None) };
         self.task.check(item.task_id, item.context_id)?;
-        if self.seen.counts_anew(number) {
-            let after = self.seen.number();
-            self.seen.count_from(number);
-            self.caught.gap = Some(MissedEvents { after, may_repeat: true });
-            self.put_back = Some(number);
-            return Ok(None);
+        self.is_final |= item.is_final;
+        if self.seen.is_uncounted() {
+            if self.seen.is_behind(number) {
+                let after = self.seen.number();
+                self.seen.count_from(number);
+                self.caught.gap = Some(MissedEvents { after, may_repeat: true });
+                self.put_back = Some(number);
+                return Ok(None);
+            }
+            if self.seen.is_in_uncounted_task(item.said, number) {
+                return Ok(None);
+            }
         }
         let seeing = self.seen.note(item.said, number);
-        self.is_final |= item.is_final && !self.waits_for_login();
         if seeing == Seeing::New {
             // A server that only repeats itself before it breaks has said nothing.
             self.attempts = 0;
@@ -263,16 +266,18 @@ impl<T: Transport> ClientStream<T> {
 
     /// True: the task has ended, or the server said that its stream has.
     fn has_ended(&self) -> bool {
-        self.is_final || self.seen.state().is_some_and(TaskState::is_terminal)
+        let is_final = self.is_final && !self.waits_for_login();
+        is_final || self.seen.state().is_some_and(TaskState::is_terminal)
     }
 
     /// True: an end of the connection is one of the stream.
     fn is_complete(&self) -> bool {
         let has_ended = |state: TaskState| state.is_terminal() || state.is_interrupted();
-        self.is_final || self.seen.state().is_some_and(has_ended) && !self.waits_for_login()
+        (self.is_final || self.seen.state().is_some_and(has_ended)) && !self.waits_for_login()
     }
 
     /// True: the task waits for a login, and is followed on.
+    #[cold]
     fn waits_for_login(&self) -> bool {
         self.goes_through_logins && self.seen.state() == Some(TaskState::AuthRequired)
     }

@@ -115,15 +115,15 @@ impl<T: Transport> Client<T> {
         let mut scratch = inner.stash.lend();
         let attempts = inner.attempts(&terms);
         // They stay there for all calls of the stream.
-        scratch.terms = terms;
+        if !terms.is_empty() {
+            scratch.terms = terms;
+        }
         let opening =
             OpeningStream { call, attempts, has_changed_version: false, next_ms: Some(0) };
         let written = Written { op, rpc_id: 0, after: None };
-        let mut stream = ClientStream {
-            task: FollowedTask { id: id.to_vec(), ..FollowedTask::default() },
-            opening: Some(Box::new(opening)),
-            ..ClientStream::closed(self, scratch, written)
-        };
+        let mut stream = ClientStream::closed(self, scratch, written);
+        stream.task.id.extend_from_slice(id);
+        stream.opening = Some(Box::new(opening));
         stream.open().await?;
         stream.name_task();
         Ok(stream)
@@ -152,6 +152,7 @@ enum OpeningCall {
 
 impl<T: Transport> ClientStream<T> {
     /// A stream of which nothing is open, and nothing to be opened.
+    #[inline(always)] // It is long to copy.
     fn closed(client: &Client<T>, scratch: LentBuffers, written: Written) -> ClientStream<T> {
         let inner = &client.inner;
         ClientStream {

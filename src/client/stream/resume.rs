@@ -58,6 +58,8 @@ impl<T: Transport> ClientStream<T> {
     pub(super) fn resume(&mut self, cause: Option<ClientError>) -> Result<(), ClientError> {
         self.source = EventOrigin::Nowhere;
         self.opening = None;
+        // The end of a stream that is followed beyond it.
+        self.is_final = false;
         if self.task.id.is_empty() {
             return Err(cause.unwrap_or_else(ClientError::stream_lost));
         }
