@@ -12,7 +12,6 @@ use super::{
     credentials::{Credentials, CredentialsError, TokenCache, check_fields, plan},
     discover::{self, Discovery},
     endpoint::AgentEndpoint,
-    outgoing_terms::OutgoingTerms,
     retry::Backoff,
     scratch::Stash,
 };
@@ -303,7 +302,7 @@ impl ClientBuilder {
             // The one that was given is used, or was of no use.
             built: ClientBuilder { known: None, ..self },
         };
-        Ok(Client { inner: Arc::new(inner), terms: OutgoingTerms::default() })
+        Ok(Client { inner: Arc::new(inner), terms: None })
     }
 
     /// What cards are requested with.

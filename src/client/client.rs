@@ -20,7 +20,7 @@ use super::{
     endpoint::AgentEndpoint,
     exchange::Written,
     format::WrittenCall,
-    outgoing_terms::OutgoingTerms,
+    outgoing_terms::{CallTerms, OutgoingTerms, merged},
     request::two,
     scratch::{CallBuffers, Stash},
     websocket::IdleSessions,
@@ -40,7 +40,7 @@ type MakeCall<'m> =
 pub struct Client<T: Transport> {
     pub(super) inner: Arc<SharedClient<T>>,
     /// What its calls pass on; see [`Client::within`] and [`Client::with_traceparent`].
-    pub(super) terms: OutgoingTerms,
+    pub(super) terms: CallTerms,
 }
 
 impl<T: Transport> Clone for Client<T> {
@@ -81,9 +81,10 @@ impl<T: Transport> SharedClient<T> {
     }
 
     /// Until when a call that begins now may take.
-    pub(super) fn due_ms(&self, terms: &OutgoingTerms) -> u64 {
+    pub(super) fn due_ms(&self, terms: Option<&OutgoingTerms>) -> u64 {
         let call_ms = self.built.options.call_ms;
-        let left_ms = terms.left_ms(|| self.transport.now()).unwrap_or(call_ms);
+        let left_ms = terms.and_then(|terms| terms.left_ms(|| self.transport.now()));
+        let left_ms = left_ms.unwrap_or(call_ms);
         self.transport.mono_ms().saturating_add(call_ms.min(left_ms))
     }
 
@@ -91,7 +92,7 @@ impl<T: Transport> SharedClient<T> {
     pub(super) fn write(
         &self,
         endpoint: &AgentEndpoint,
-        terms: &OutgoingTerms,
+        terms: Option<&OutgoingTerms>,
         call: &OutgoingCall<'_>,
         out: &mut WrittenCall,
     ) -> Result<Written, ClientError> {
@@ -106,15 +107,14 @@ impl<T: Transport> SharedClient<T> {
 
     /// Makes a call, over another interface once more if the server says that it does not speak the
     /// version and names another one.
-    async fn run(&self, terms: &OutgoingTerms, make: &MakeCall<'_>) -> Result<Answer, ClientError> {
+    async fn run(&self, terms: &CallTerms, make: &MakeCall<'_>) -> Result<Answer, ClientError> {
         let mut scratch = self.stash.take();
-        if !terms.is_empty() {
-            scratch.terms.clone_from(terms);
-        }
+        scratch.terms.clone_from(terms);
         let mut endpoint = self.endpoint();
         let mut has_changed = false;
         let answered = loop {
             let CallBuffers { packed, written, terms, .. } = &mut *scratch;
+            let terms = terms.as_deref();
             let mut write = |call: &OutgoingCall<'_>| self.write(&endpoint, terms, call, written);
             let written = match make(packed, &mut write) {
                 Ok(written) => written,
@@ -168,18 +168,11 @@ impl<T: Transport> Client<T> {
     pub async fn send(&self, request: &SendRequest) -> Result<Answer, ClientError> {
         self.inner.check_push(request.has_push())?;
         let id = uuid(self.inner.transport.random());
-        let merged;
-        let terms = match request.terms() {
-            own if own.is_empty() => &self.terms,
-            own => {
-                merged = own.or(&self.terms);
-                &merged
-            }
-        };
+        let terms = merged(request.terms(), &self.terms);
         let make = |packed: &mut Vec<u8>, write: &mut WriteCall<'_>| {
             write(&request.call(false, &id, packed))
         };
-        let answer = self.inner.run(terms, &make).await?;
+        let answer = self.inner.run(&terms, &make).await?;
         match (request.task(), answer.task_id()) {
             (Some(asked), Some(answered)) if asked != answered => self.inner.about_other(answer),
             (_, _) => Ok(answer),

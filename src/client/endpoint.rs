@@ -84,12 +84,12 @@ impl AgentEndpoint {
         &self,
         call: &WrittenCall,
         after: Option<u64>,
-        terms: &OutgoingTerms,
+        terms: Option<&OutgoingTerms>,
         plan: &CredentialPlan,
         fields: &mut FieldLinesBuf,
     ) {
         fields.clear();
-        let trace = terms.trace.as_ref();
+        let trace = terms.and_then(|terms| terms.trace.as_ref());
         extend_beside(trace, fields, self.fields.get());
         if let Some(media) = call.content_type {
             fields.push("Content-Type", media);
@@ -168,8 +168,9 @@ impl AgentEndpoint {
     }
 
     /// What each call says as its `tenant`.
-    pub fn tenant<'t>(&'t self, terms: &'t OutgoingTerms) -> Option<&'t str> {
-        terms.tenant.as_deref().or(self.interface.tenant.as_deref())
+    pub fn tenant<'t>(&'t self, terms: Option<&'t OutgoingTerms>) -> Option<&'t str> {
+        let own = terms.and_then(|terms| terms.tenant.as_deref());
+        own.or(self.interface.tenant.as_deref())
     }
 }
 

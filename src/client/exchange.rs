@@ -56,7 +56,7 @@ impl<T: Transport> SharedClient<T> {
         scratch: &mut CallBuffers,
     ) -> Result<(), ClientError> {
         let kind = (written.op, endpoint.interface.generation);
-        let mut attempts = self.attempts(&scratch.terms);
+        let mut attempts = self.attempts(scratch.terms.as_deref());
         loop {
             let error = match self.call_once(endpoint, written, scratch, attempts.due_ms).await {
                 Ok(()) => return Ok(()),
@@ -115,22 +115,26 @@ impl<T: Transport> SharedClient<T> {
     ) -> Result<T::Response, ClientError> {
         let CallBuffers { written: call, target, fields, token, terms, .. } = scratch;
         *token = None;
+        let terms = terms.as_deref();
         let plan = endpoint.plan()?;
         endpoint.write_target(call, target);
         plan.add_query(target);
         let fields = match endpoint.known_fields(call, written.after) {
-            Some(known) if !plan.needs_token() && terms.is_empty() => known,
+            Some(known) if !plan.needs_token() && terms.is_none() => known,
             Some(_) | None => {
                 endpoint.write_fields(call, written.after, terms, plan, fields);
                 let is_grpc = endpoint.interface.binding == Binding::Grpc;
-                terms.write(terms.left_ms(|| self.transport.now()), is_grpc, fields);
-                if let Some(uris) = &terms.extensions {
-                    endpoint.write_extensions(uris, fields);
+                if let Some(terms) = terms {
+                    terms.write(terms.left_ms(|| self.transport.now()), is_grpc, fields);
+                    if let Some(uris) = &terms.extensions {
+                        endpoint.write_extensions(uris, fields);
+                    }
                 }
                 if plan.needs_token() {
                     Box::pin(self.add_token(fields, token, due_ms)).await?;
                 }
-                if let Some(own) = terms.authorization.as_ref().filter(|_| plan.passes_on()) {
+                let authorization = terms.and_then(|terms| terms.authorization.as_ref());
+                if let Some(own) = authorization.filter(|_| plan.passes_on()) {
                     fields.push("Authorization", own.expose());
                 }
                 fields.get()
@@ -183,7 +187,7 @@ impl<T: Transport> SharedClient<T> {
     }
 
     /// Those of a call that begins now.
-    pub(super) fn attempts(&self, terms: &OutgoingTerms) -> Attempts {
+    pub(super) fn attempts(&self, terms: Option<&OutgoingTerms>) -> Attempts {
         Attempts { failed: 0, has_new_token: false, due_ms: self.due_ms(terms) }
     }
 

@@ -6,6 +6,18 @@ use crate::{agent::RequestInfo, http::FieldLinesBuf, service::Now};
 
 use super::{Client, TraceParent, Transport, credentials::Secret};
 
+/// The terms of a call; `None`, as of nearly all: it carries nothing beside what its client adds to
+/// all calls.
+pub(crate) type CallTerms = Option<Arc<OutgoingTerms>>;
+
+/// These, and from `others` what they do not say.
+pub(super) fn merged(own: &CallTerms, others: &CallTerms) -> CallTerms {
+    match (own, others) {
+        (Some(own), Some(others)) => Some(Arc::new(own.or(others))),
+        (own, others) => own.as_ref().or(others.as_ref()).cloned(),
+    }
+}
+
 /// What a call carries beside those that its client adds to all calls: the trace, the hops and the
 /// deadline of the call on whose behalf it is made, the `Authorization` of its caller where that is
 /// passed on, a tenant, and extensions.
@@ -38,17 +50,7 @@ impl OutgoingTerms {
         }
     }
 
-    /// The same of a trace alone.
-    pub fn of_trace(trace: TraceParent) -> OutgoingTerms {
-        OutgoingTerms { trace: Some(trace), ..OutgoingTerms::default() }
-    }
-
-    /// These, and from `others` what they do not say.
-    #[inline]
-    pub fn or(&self, others: &OutgoingTerms) -> OutgoingTerms {
-        if self.is_empty() {
-            return others.clone();
-        }
+    fn or(&self, others: &OutgoingTerms) -> OutgoingTerms {
         OutgoingTerms {
             trace: self.trace.or(others.trace),
             hops: self.hops.max(others.hops),
@@ -57,17 +59,6 @@ impl OutgoingTerms {
             authorization: self.authorization.as_ref().or(others.authorization.as_ref()).cloned(),
             tenant: self.tenant.as_ref().or(others.tenant.as_ref()).cloned(),
         }
-    }
-
-    /// True: there is nothing to pass on.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.trace.is_none()
-            && self.hops == 0
-            && self.deadline_unix_ms.is_none()
-            && self.extensions.is_none()
-            && self.authorization.is_none()
-            && self.tenant.is_none()
     }
 
     /// Milliseconds until the deadline; `now` is called only if there is one.
@@ -106,8 +97,8 @@ impl<T: Transport> Client<T> {
     /// request that has come through more than `hops_max` agents.
     #[must_use]
     pub fn within(&self, request: &RequestInfo) -> Client<T> {
-        let inner = Arc::clone(&self.inner);
-        Client { inner, terms: OutgoingTerms::of(request).or(&self.terms) }
+        let terms = Some(Arc::new(OutgoingTerms::of(request)));
+        Client { inner: Arc::clone(&self.inner), terms: merged(&terms, &self.terms) }
     }
 
     /// Whether its calls have the `Authorization` of the callers on whose behalf they are made.
@@ -120,8 +111,7 @@ impl<T: Transport> Client<T> {
     /// `None`: none.
     #[cfg(feature = "gateway")]
     pub(crate) fn with_authorization(&self, authorization: Option<Secret>) -> Client<T> {
-        let terms = OutgoingTerms { authorization, ..self.terms.clone() };
-        Client { inner: Arc::clone(&self.inner), terms }
+        self.with_terms(|terms| terms.authorization = authorization)
     }
 
     /// The same client, whose calls name this tenant in place of that of the interface (A2A 1.0
@@ -129,8 +119,14 @@ impl<T: Transport> Client<T> {
     /// `NotExpressible`.
     #[must_use]
     pub fn with_tenant(&self, tenant: Option<&str>) -> Client<T> {
-        let terms = OutgoingTerms { tenant: tenant.map(Into::into), ..self.terms.clone() };
-        Client { inner: Arc::clone(&self.inner), terms }
+        self.with_terms(|terms| terms.tenant = tenant.map(Into::into))
+    }
+
+    /// The same client with other terms.
+    pub(super) fn with_terms(&self, change: impl FnOnce(&mut OutgoingTerms)) -> Client<T> {
+        let mut client = self.clone();
+        change(Arc::make_mut(client.terms.get_or_insert_default()));
+        client
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a caller asks for, owned and reusable: a message to send, a list of tasks.
 
+use std::sync::Arc;
+
 use crate::{
     agent::RequestInfo,
     model::{
@@ -9,7 +11,10 @@ use crate::{
     },
 };
 
-use super::{TraceParent, outgoing_terms::OutgoingTerms};
+use super::{
+    TraceParent,
+    outgoing_terms::{CallTerms, OutgoingTerms, merged},
+};
 
 /// A message to an agent, and how its answer is wanted. It can be sent any number of times; each
 /// time the message gets an id of its own, unless it has one.
@@ -28,7 +33,7 @@ pub struct SendRequest {
     output_modes: Option<Box<str>>,
     metadata: Option<JsonObjectBuf>,
     push: Option<PushConfigBuf>,
-    terms: OutgoingTerms,
+    terms: CallTerms,
 }
 
 impl SendRequest {
@@ -45,7 +50,7 @@ impl SendRequest {
     /// This message, of any author: it is sent as the client's.
     pub fn of(message: MessageBuf) -> SendRequest {
         let (at_once, history, output_modes) = (false, None, None);
-        let (metadata, push, terms) = (None, None, OutgoingTerms::default());
+        let (metadata, push, terms) = (None, None, None);
         SendRequest { message, at_once, history, output_modes, metadata, push, terms }
     }
 
@@ -126,7 +131,7 @@ impl SendRequest {
     /// [`Client::with_traceparent`](super::Client::with_traceparent).
     #[must_use]
     pub fn traceparent(mut self, trace: TraceParent) -> SendRequest {
-        self.terms.trace = Some(trace);
+        self.own_terms().trace = Some(trace);
         self
     }
 
@@ -138,7 +143,7 @@ impl SendRequest {
         let is_uri =
             |uri: &&str| !uri.is_empty() && uri.bytes().all(|byte| byte.is_ascii_graphic());
         let uris: Vec<&str> = uris.split(',').map(str::trim).filter(is_uri).collect();
-        self.terms.extensions = (!uris.is_empty()).then(|| uris.join(", ").into());
+        self.own_terms().extensions = (!uris.is_empty()).then(|| uris.join(", ").into());
         self
     }
 
@@ -155,12 +160,16 @@ impl SendRequest {
     /// Sends it on behalf of a request; see [`Client::within`](super::Client::within).
     #[must_use]
     pub fn within(mut self, request: &RequestInfo) -> SendRequest {
-        self.terms = self.terms.or(&OutgoingTerms::of(request));
+        self.terms = merged(&self.terms, &Some(Arc::new(OutgoingTerms::of(request))));
         self
     }
 
-    pub(super) fn terms(&self) -> &OutgoingTerms {
+    pub(super) fn terms(&self) -> &CallTerms {
         &self.terms
+    }
+
+    fn own_terms(&mut self) -> &mut OutgoingTerms {
+        Arc::make_mut(self.terms.get_or_insert_default())
     }
 
     /// True: events go to a URL, too.

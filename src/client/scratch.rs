@@ -15,7 +15,7 @@ use super::{
     ClientLimits,
     credentials::HeldToken,
     format::{FormatBuffers, WrittenCall},
-    outgoing_terms::OutgoingTerms,
+    outgoing_terms::CallTerms,
 };
 
 /// Bytes of one buffer above which it is given back to the allocator.
@@ -37,7 +37,7 @@ pub(super) struct CallBuffers {
     /// The OAuth token in it.
     pub token: Option<Arc<HeldToken>>,
     /// What the call passes on of another one.
-    pub terms: OutgoingTerms,
+    pub terms: CallTerms,
     /// Parses the answer.
     pub buffers: FormatBuffers,
     /// Bytes of a stream of events that were read together.
@@ -137,7 +137,7 @@ impl Stash {
             target: String::new(),
             fields: FieldLinesBuf::default(),
             token: None,
-            terms: OutgoingTerms::default(),
+            terms: None,
             buffers: FormatBuffers::new(&self.limits),
             input: Vec::new(),
             said: Box::default(),
@@ -153,10 +153,7 @@ impl Stash {
         if !scratch.buffers.is_within(KEPT_BYTES_MAX) {
             scratch.buffers = FormatBuffers::new(&self.limits);
         }
-        scratch.token = None;
-        if !scratch.terms.is_empty() {
-            scratch.terms = OutgoingTerms::default();
-        }
+        (scratch.token, scratch.terms) = (None, None);
         scratch.said.clear();
         if !scratch.said.is_kept() {
             scratch.said = Box::default();

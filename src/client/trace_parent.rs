@@ -1,8 +1,8 @@
 //! The trace that a call belongs to.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
-use super::{Client, Transport, outgoing_terms::OutgoingTerms};
+use super::{Client, Transport};
 
 /// Bytes of each: two digits, 32, 16 and two, with hyphens between them.
 const BYTES: usize = 55;
@@ -63,8 +63,7 @@ impl<T: Transport> Client<T> {
     /// when the card is read again.
     #[must_use]
     pub fn with_traceparent(&self, trace: TraceParent) -> Client<T> {
-        let inner = Arc::clone(&self.inner);
-        Client { inner, terms: OutgoingTerms::of_trace(trace).or(&self.terms) }
+        self.with_terms(|terms| terms.trace = Some(trace))
     }
 }
 

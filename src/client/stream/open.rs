@@ -15,7 +15,7 @@ use super::{
         endpoint::AgentEndpoint,
         exchange::{Attempts, Written, explained, head_of, within},
         grpc::{self, GrpcStream},
-        outgoing_terms::OutgoingTerms,
+        outgoing_terms::{CallTerms, merged},
         scratch::{CallBuffers, LentBuffers},
         seen::{SaidOfTask, Seen},
     },
@@ -33,7 +33,7 @@ impl<T: Transport> Client<T> {
         self.check_streaming()?;
         self.inner.check_push(request.has_push())?;
         let id = uuid(self.inner.transport.random());
-        let terms = request.terms().or(&self.terms);
+        let terms = merged(request.terms(), &self.terms);
         self.open(terms, OpeningCall::Send { request: request.clone(), id }, b"").await
     }
 
@@ -49,7 +49,8 @@ impl<T: Transport> Client<T> {
         }
         self.inner.check_push(request.has_push())?;
         let request = request.clone().return_immediately();
-        let (terms, id) = (request.terms().or(&self.terms), uuid(self.inner.transport.random()));
+        let terms = merged(request.terms(), &self.terms);
+        let id = uuid(self.inner.transport.random());
         self.open(terms, OpeningCall::SendAndPoll { request, id }, b"").await
     }
 
@@ -78,10 +79,8 @@ impl<T: Transport> Client<T> {
         let streams = self.check_streaming().is_ok();
         let op = if streams { Op::Subscribe } else { Op::Send };
         let written = Written { op, rpc_id: 0, after: None };
-        let mut stream = ClientStream {
-            task: FollowedTask { id: task_id.raw().to_vec(), ..FollowedTask::default() },
-            ..ClientStream::closed(self, scratch, written)
-        };
+        let mut stream = ClientStream::closed(self, scratch, written);
+        stream.task.id.extend_from_slice(task_id.raw());
         stream.seen.note(SaidOfTask::Task(known), None);
         match streams {
             true => stream.taking_up = Some(TakingUp::new(None)),
@@ -102,7 +101,7 @@ impl<T: Transport> Client<T> {
 
     async fn open(
         &self,
-        terms: OutgoingTerms,
+        terms: CallTerms,
         call: OpeningCall,
         id: &[u8],
     ) -> Result<ClientStream<T>, ClientError> {
@@ -113,11 +112,9 @@ impl<T: Transport> Client<T> {
             OpeningCall::Subscribe { .. } => Op::Subscribe,
         };
         let mut scratch = inner.stash.lend();
-        let attempts = inner.attempts(&terms);
+        let attempts = inner.attempts(terms.as_deref());
         // They stay there for all calls of the stream.
-        if !terms.is_empty() {
-            scratch.terms = terms;
-        }
+        scratch.terms = terms;
         let opening =
             OpeningStream { call, attempts, has_changed_version: false, next_ms: Some(0) };
         let written = Written { op, rpc_id: 0, after: None };
@@ -211,6 +208,7 @@ impl<T: Transport> ClientStream<T> {
         // Who drops this may have sent it: it is not sent again.
         opening.next_ms = None;
         let CallBuffers { packed, written, terms, .. } = &mut *self.scratch;
+        let terms = terms.as_deref();
         let inner = &self.client.inner;
         self.written = match &opening.call {
             OpeningCall::Send { request, id } => {
@@ -248,7 +246,7 @@ impl<T: Transport> ClientStream<T> {
         let inner = &self.client.inner;
         if !matches!(self.source, EventOrigin::Nowhere) {
             // There was a head in time, and the next has as much.
-            opening.attempts.due_ms = inner.due_ms(&self.scratch.terms);
+            opening.attempts.due_ms = inner.due_ms(self.scratch.terms.as_deref());
             self.source = EventOrigin::Nowhere;
         }
         let is_version = error.fault_kind() == Some(FaultKind::VersionNotSupported);
@@ -318,8 +316,8 @@ impl<T: Transport> ClientStream<T> {
         let call = OutgoingCall::Subscribe(aim);
         let inner = &self.client.inner;
         let CallBuffers { written, terms, .. } = &mut *self.scratch;
-        self.written = inner.write(&self.endpoint, terms, &call, written)?;
-        let due_ms = inner.due_ms(&self.scratch.terms);
+        self.written = inner.write(&self.endpoint, terms.as_deref(), &call, written)?;
+        let due_ms = inner.due_ms(self.scratch.terms.as_deref());
         let scratch = &mut self.scratch;
         let opened = open_once(&self.client, &self.endpoint, self.written, scratch, due_ms);
         self.source = opened.await?;
@@ -333,7 +331,7 @@ impl<T: Transport> ClientStream<T> {
         let call = OutgoingCall::Get(Get { id, context_id, history, wait: None });
         let inner = &self.client.inner;
         let CallBuffers { written, terms, .. } = &mut *self.scratch;
-        self.written = inner.write(&self.endpoint, terms, &call, written)?;
+        self.written = inner.write(&self.endpoint, terms.as_deref(), &call, written)?;
         inner.call(&self.endpoint, self.written, &mut self.scratch).await
     }
 }
