@@ -114,6 +114,8 @@ pub struct ResponseWriter<'x> {
     pub fields: FieldLinesBuf,
     /// True: content is not even made (the request was HEAD).
     pub is_head: bool,
+    /// True: the head of the stream has left in an earlier turn, so what is refused is an event.
+    pub has_early_head: bool,
     /// The newest record of the tasks that the answer shows; 0: there is none.
     pub record: u64,
     /// Where the content of what was begun begins.
@@ -129,6 +131,7 @@ impl<'x> ResponseWriter<'x> {
             responder,
             fields: FieldLinesBuf::default(),
             is_head: false,
+            has_early_head: false,
             record: 0,
             content_at: 0,
         }
@@ -215,9 +218,11 @@ impl<'x> ResponseWriter<'x> {
         self.finish();
     }
 
-    /// Takes an answer back.
+    /// Takes an answer back, but for a head that has left.
     pub fn rollback(&mut self) {
-        self.responder.rollback(self.out);
+        if !self.has_early_head {
+            self.responder.rollback(self.out);
+        }
     }
 
     /// Answers without content.
@@ -229,7 +234,20 @@ impl<'x> ResponseWriter<'x> {
     /// Answers with a fault.
     #[cold]
     pub fn refuse(&mut self, format: &AnswerFormat<'_>, fault: &Fault) {
-        self.refuse_under((format.status)(fault), format, fault);
+        match self.has_early_head {
+            true => self.end_stream(format, fault),
+            false => self.refuse_under((format.status)(fault), format, fault),
+        }
+    }
+
+    /// Ends a stream with a fault in place of its items.
+    fn end_stream(&mut self, format: &AnswerFormat<'_>, fault: &Fault) {
+        let push = match format.refuses_by_stream {
+            true => stream::push_only_fault,
+            false => stream::push_fault,
+        };
+        self.responder.piece(self.out, &mut |out| push(out, format, fault));
+        self.finish();
     }
 
     /// Answers with a fault under this HTTP status.
@@ -289,34 +307,16 @@ impl<'x> ResponseWriter<'x> {
         }
     }
 
-    /// Begins a stream, and writes the one item that `ask` may give. The caller then ends the
-    /// beginning by [`ResponseWriter::end_opening`], or takes it back.
+    /// Begins a stream, unless its head has left, and writes the one item that `ask` may give. The
+    /// caller then ends the beginning by [`ResponseWriter::end_opening`], or takes it back.
     pub fn begin_opening<R>(
         &mut self,
         format: &AnswerFormat<'_>,
         ask: impl FnOnce(&mut Answer<'_>) -> R,
     ) -> R {
-        self.begin_stream(format);
-        self.push_opening(format, ask)
-    }
-
-    /// Begins a stream: its head.
-    pub fn begin_stream(&mut self, format: &AnswerFormat<'_>) {
-        let (media, fields) = match format.events {
-            EventFraming::Sse | EventFraming::Messages { .. } => {
-                (media::EVENT_STREAM, STREAM_FIELDS)
-            }
-            EventFraming::Grpc => (format.media, *format.fields),
-        };
-        self.begin(200, media, fields, Content::Stream);
-    }
-
-    /// Writes the one item that `ask` may give, of a stream whose head is written.
-    pub fn push_opening<R>(
-        &mut self,
-        format: &AnswerFormat<'_>,
-        ask: impl FnOnce(&mut Answer<'_>) -> R,
-    ) -> R {
+        if !self.has_early_head {
+            self.begin_stream(format);
+        }
         let ResponseWriter { out, responder, .. } = self;
         // A2A 1.0 §3.1.2: a direct message is a stream of one event, and so is a finished task.
         ask(&mut |reply| {
@@ -332,6 +332,17 @@ impl<'x> ResponseWriter<'x> {
             };
             responder.piece(out, &mut |out| stream::push_only_item(out, format, &item));
         })
+    }
+
+    /// Begins a stream: its head.
+    pub fn begin_stream(&mut self, format: &AnswerFormat<'_>) {
+        let (media, fields) = match format.events {
+            EventFraming::Sse | EventFraming::Messages { .. } => {
+                (media::EVENT_STREAM, STREAM_FIELDS)
+            }
+            EventFraming::Grpc => (format.media, *format.fields),
+        };
+        self.begin(200, media, fields, Content::Stream);
     }
 
     /// Ends what [`ResponseWriter::begin_opening`] began. What fails before the first event is an
@@ -354,47 +365,13 @@ impl<'x> ResponseWriter<'x> {
                 self.rollback();
                 return Opened::Waits(wait);
             }
-            Err(fault) if format.refuses_by_stream => {
-                let ResponseWriter { out, responder, .. } = self;
-                responder.piece(out, &mut |out| stream::push_only_fault(out, format, &fault));
-                self.finish();
-            }
+            Err(fault) if format.refuses_by_stream => self.end_stream(format, &fault),
             Err(fault) => {
                 self.rollback();
                 self.refuse(format, &fault);
             }
         }
         Opened::Answered
-    }
-}
-
-impl ResponseWriter<'_> {
-    /// Ends the beginning of a stream whose head has left: [`ResponseWriter::push_opening`] came
-    /// after it. What fails is an error event.
-    pub fn end_early_opening(
-        &mut self,
-        format: &AnswerFormat<'_>,
-        outcome: Result<Outcome, Fault>,
-    ) -> Opened {
-        match outcome {
-            Ok(Outcome::Answered) => self.end(format),
-            Ok(Outcome::Stream { cursor, generation }) => {
-                return Opened::Stream(cursor, generation);
-            }
-            Ok(Outcome::Pending(wait)) => return Opened::Waits(wait),
-            Err(fault) => self.fail_stream(format, &fault),
-        }
-        Opened::Answered
-    }
-
-    /// Ends a stream whose head has left with an error event.
-    pub fn fail_stream(&mut self, format: &AnswerFormat<'_>, fault: &Fault) {
-        let push = match format.refuses_by_stream {
-            true => stream::push_only_fault,
-            false => stream::push_fault,
-        };
-        self.responder.piece(self.out, &mut |out| push(out, format, fault));
-        self.finish();
     }
 }
 

@@ -251,6 +251,7 @@ impl PendingResponse {
 
     /// Answers every call that still waits with this fault, and tells that it has ended so.
     fn give_up(&mut self, writer: &mut ResponseWriter<'_>, fault: &Fault, end: CallEnd) {
+        let has_early_head = self.has_early_head();
         std::mem::swap(&mut self.fields, &mut writer.fields);
         if let Some(batch) = &mut self.batch {
             for mut call in self.calls.drain(..) {
@@ -262,10 +263,8 @@ impl PendingResponse {
             }
             push_batch(batch, writer);
         } else if let Some(mut call) = self.calls.pop() {
-            match self.has_early_head() {
-                true => writer.fail_stream(&call.format.get(), fault),
-                false => writer.refuse(&call.format.get(), fault),
-            }
+            writer.has_early_head = has_early_head;
+            writer.refuse(&call.format.get(), fault);
             call.give_up(fault, end);
         }
     }
@@ -276,30 +275,20 @@ impl PendingResponse {
         (now, wake): (Now, &Waker),
         writer: &mut ResponseWriter<'_>,
     ) -> Poll<Handled> {
-        let is_early = self.has_early_head();
+        writer.has_early_head = self.has_early_head();
         let Some(PendingCall { wait, format, observed }) = self.calls.first_mut() else {
             return Poll::Ready(Handled::Answered);
         };
         let (format, before) = (format.get(), writer.out.len());
         let ask = |answer: &mut Answer<'_>| ask(service, (wait, wake), observed, answer);
         if format.is_streaming() {
-            let opening = match is_early {
-                true => writer.push_opening(&format, ask),
-                false => writer.begin_opening(&format, ask),
-            };
-            let Poll::Ready(outcome) = opening else {
-                if !is_early {
-                    writer.rollback();
-                }
+            let Poll::Ready(outcome) = writer.begin_opening(&format, ask) else {
+                writer.rollback();
                 return Poll::Pending;
             };
             writer.shows(wait.record);
             let refusal = refusal_of(&outcome, true);
-            let opened = match is_early {
-                true => writer.end_early_opening(&format, outcome),
-                false => writer.end_opening(&format, outcome),
-            };
-            match opened {
+            match writer.end_opening(&format, outcome) {
                 Opened::Answered => {
                     if let Some(mut observed) = observed.take() {
                         observed.wrote(writer.out.len() - before);
