@@ -1,12 +1,11 @@
 //! Remote agents by the command line and by the configuration: the real binary before itself.
 
-use std::{fs, path::PathBuf};
-
 use serde_json::{Value, json};
 
 use crate::support::{
     ask::{V1, get, post, rpc, say, text_of},
     binary::{Binary, Tcp, eventually},
+    configured::Configured,
     reply::Reply,
 };
 
@@ -93,32 +92,6 @@ fn an_agent_that_does_not_answer_holds_up_no_other() {
     let refused = send(&on.server, "/agents/remote", "ping");
     assert!(refused.text().contains("upstream_streams_max"), "{}", refused.text());
     drop(waiting);
-}
-
-/// A server that reads this file, in which an agent may be switched off.
-struct Configured {
-    server: Binary,
-    file: PathBuf,
-}
-
-impl Configured {
-    fn new(test: &str, text: &str) -> Configured {
-        let file = std::env::temp_dir().join(format!("peregrine-{test}-{}", std::process::id()));
-        fs::write(&file, text).unwrap();
-        let server = Binary::start(&["--config", file.to_str().expect("a path")]);
-        Configured { server, file }
-    }
-
-    fn reload(&self, text: &str) {
-        fs::write(&self.file, text).unwrap();
-        self.server.signal("-HUP");
-    }
-}
-
-impl Drop for Configured {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.file);
-    }
 }
 
 #[test]

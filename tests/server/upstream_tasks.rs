@@ -2,9 +2,7 @@
 //! as its own. A task is followed beyond a reload and a login.
 
 use std::{
-    fs,
     io::Write,
-    path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
@@ -14,6 +12,7 @@ use crate::support::{
     ask::{V1, post, rpc, say},
     binary::{Binary, Tcp},
     by_hand::{Asked, ByHand, STREAM, answer, event, remote},
+    configured::Configured,
 };
 
 fn status(id: &str, state: &str) -> Value {
@@ -172,69 +171,49 @@ fn a_stream_begins_before_a_slow_agent_answers() {
     assert_eq!(refused.json()["error"]["code"], -32005, "{}", refused.text());
 }
 
-/// A file that goes with its test.
-struct ConfigFile(PathBuf);
-
-impl ConfigFile {
-    fn new(test: &str, text: &str) -> ConfigFile {
-        let file = std::env::temp_dir().join(format!("peregrine-{test}-{}", std::process::id()));
-        fs::write(&file, text).unwrap();
-        ConfigFile(file)
-    }
-
-    fn start(&self) -> Binary {
-        Binary::start(&["--config", self.0.to_str().expect("a path")])
-    }
-}
-
-impl Drop for ConfigFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 /// A gateway of Alice and Bob, and what their calls have.
 fn of_two_callers(
     test: &str,
     remote: &ByHand,
     keys: &str,
-) -> (Binary, [[(&'static str, &'static str); 1]; 2]) {
+) -> (Configured, [[(&'static str, &'static str); 1]; 2]) {
     let agent = format!("[agents.remote.upstream]\nurl = \"http://{}\"\n{keys}", remote.addr);
     let keys = ["alice", "bob"].map(|name| {
         format!("[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-of-{name}-0123456789\"\n")
     });
-    let file = ConfigFile::new(test, &format!("{agent}{}", keys.concat()));
+    let gateway = Configured::new(test, &format!("{agent}{}", keys.concat()));
     let fields =
         ["key-of-alice-0123456789", "key-of-bob-0123456789"].map(|key| [("x-api-key", key)]);
-    (file.start(), fields)
+    (gateway, fields)
 }
 
 #[test]
 fn relayed_tasks_of_another_caller_are_not_found() {
     let remote = completes();
-    let (server, [alice, bob]) = of_two_callers("owners", &remote, "");
-    let task = send(&server, &alice, &said("one", json!({})))["result"]["task"].clone();
+    let (gateway, [alice, bob]) = of_two_callers("owners", &remote, "");
+    let server = &gateway.server;
+    let task = send(server, &alice, &said("one", json!({})))["result"]["task"].clone();
     let sent = |remote: &ByHand| got(remote).0["message"]["contextId"].clone();
     let of_alice = sent(&remote);
     let (id, context) = (&task["id"], &task["contextId"]);
     let get = |by: &[(&str, &str)], id: &Value| {
-        call(&server, by, V1.get(), &json!({"id": id})).reply().json()
+        call(server, by, V1.get(), &json!({"id": id})).reply().json()
     };
     assert_eq!(get(&alice, id)["result"]["id"], *id);
     for id in [id, &json!("up-1")] {
         assert_eq!(get(&bob, id)["error"]["code"], -32001);
     }
-    let refused = send(&server, &bob, &said("two", json!({"referenceTaskIds": [id]})));
+    let refused = send(server, &bob, &said("two", json!({"referenceTaskIds": [id]})));
     assert_eq!(refused["error"]["code"], -32001, "{refused}");
     // Her context is another one than his of the same name, for the upstream agent as well.
     let in_context = |context: &Value| said("two", json!({"contextId": context}));
-    send(&server, &bob, &in_context(context));
+    send(server, &bob, &in_context(context));
     let of_bob = sent(&remote);
     assert!(![&of_alice, context].contains(&&of_bob), "{of_bob} {of_alice}");
-    send(&server, &alice, &in_context(context));
+    send(server, &alice, &in_context(context));
     assert_eq!(sent(&remote), "up-context");
     // Nor does he find hers by its name there.
-    send(&server, &bob, &in_context(&of_alice));
+    send(server, &bob, &in_context(&of_alice));
     assert_ne!(sent(&remote), of_alice);
 }
 
@@ -246,8 +225,8 @@ fn tenants_of_callers_are_passed_on_where_the_table_says_so() {
         "[agents.passes.upstream]\n{url}\npass_tenant = true\ntenant = \"theirs\"\n\
          [agents.other.upstream]\n{url}\ntenant = \"theirs\"\n"
     );
-    let file = ConfigFile::new("tenants", &format!("tenants = \"any\"\n{text}"));
-    let server = file.start();
+    let configured = Configured::new("tenants", &format!("tenants = \"any\"\n{text}"));
+    let server = &configured.server;
     let named = |tenant: &str| {
         let mut params = said("one", json!({}));
         params["tenant"] = json!(tenant);
@@ -292,15 +271,14 @@ fn a_task_goes_on_after_its_agent_was_reloaded() {
     let text = |call_ms: u32| {
         format!("[agents.r.upstream]\nurl = \"http://{}\"\ncall_ms = {call_ms}\n", remote.addr)
     };
-    let file = ConfigFile::new("adopted", &text(5_000));
-    let server = file.start();
-    let mut stream = call(&server, &[], V1.stream(), &V1.params(say("one")));
+    let configured = Configured::new("adopted", &text(5_000));
+    let server = &configured.server;
+    let mut stream = call(server, &[], V1.stream(), &V1.params(say("one")));
     stream.read_until("\"one\"");
     let id = stream.peek().expect("a task").events()[0].result()["task"]["id"].clone();
-    fs::write(&file.0, text(6_000)).unwrap();
-    server.signal("-HUP");
+    configured.reload(&text(6_000));
     stream.read_until("TASK_STATE_COMPLETED");
-    let whole = call(&server, &[], V1.get(), &json!({"id": id})).reply().result();
+    let whole = call(server, &[], V1.get(), &json!({"id": id})).reply().result();
     let parts = whole["artifacts"][0]["parts"].clone();
     assert_eq!(parts, json!([{"text": "one"}, {"text": "two"}]), "{whole}");
     assert_eq!(whole["status"]["state"], "TASK_STATE_COMPLETED", "{whole}");
@@ -358,9 +336,10 @@ fn one_caller_leaves_half_of_the_streams_to_others() {
         };
         let _ = stream.write_all(text.as_bytes());
     });
-    let (server, [alice, bob]) = of_two_callers("streams", &remote, "streams = 4\n");
+    let (gateway, [alice, bob]) = of_two_callers("streams", &remote, "streams = 4\n");
+    let server = &gateway.server;
     let send = |by: &[(&str, &str)], id: &str| {
-        send(&server, by, &said("one", json!({"messageId": id}))).to_string()
+        send(server, by, &said("one", json!({"messageId": id}))).to_string()
     };
     // They wait for a login, and are no running tasks of hers.
     for id in ["1", "2"] {

@@ -1,6 +1,6 @@
 //! What the operator sees of the upstreams of agents: `/metrics`.
 
-use std::{fs, io::Write, net::TcpListener, path::PathBuf};
+use std::{fs, io::Write, net::TcpListener};
 
 use serde_json::{Value, json};
 
@@ -8,24 +8,19 @@ use crate::support::{
     ask::{V1, post, rpc, say},
     binary::{Binary, Tcp, eventually},
     by_hand::{ByHand, answer},
+    configured::Configured,
 };
 
-/// A server whose agents are configured by a file.
-struct Server {
-    binary: Binary,
-    file: PathBuf,
-}
+/// A server whose upstreams are looked at.
+struct Server(Configured);
 
 impl Server {
     fn new(test: &str, text: &str) -> Server {
-        let file = std::env::temp_dir().join(format!("peregrine-{test}-{}", std::process::id()));
-        fs::write(&file, text).unwrap();
-        let binary = Binary::start(&["--config", file.to_str().expect("a path")]);
-        Server { binary, file }
+        Server(Configured::new(test, text))
     }
 
     fn call(&self, agent: &str, method: &str, params: &Value) -> Tcp {
-        let mut line = self.binary.connect();
+        let mut line = self.0.server.connect();
         let path = format!("/agents/{agent}");
         line.write(&post(&path, &[("A2A-Version", "1.0")], &rpc(method, params)));
         line
@@ -37,7 +32,7 @@ impl Server {
 
     /// The lines about upstreams, without the common part of their names.
     fn metrics(&self) -> Vec<String> {
-        let mut line = self.binary.connect();
+        let mut line = self.0.server.connect();
         line.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let reply = line.reply();
         let lines =
@@ -50,12 +45,6 @@ impl Server {
         for line in expected {
             eventually(line, || self.metrics().iter().any(|one| one == line));
         }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.file);
     }
 }
 

@@ -11,6 +11,8 @@ pub mod ask;
 pub mod binary;
 pub mod by_hand;
 pub mod callers;
+#[cfg(feature = "net")]
+pub mod configured;
 pub mod holding;
 pub mod reply;
 pub mod ws;
