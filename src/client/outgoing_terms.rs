@@ -107,19 +107,17 @@ impl<T: Transport> Client<T> {
         self.inner.built.credentials.passes_authorization
     }
 
-    /// The same client, whose calls have this `Authorization` where its credentials pass one on;
-    /// `None`: none.
+    /// The same client, whose calls have this `Authorization` where its credentials pass one on.
     #[cfg(feature = "gateway")]
-    pub(crate) fn with_authorization(&self, authorization: Option<Secret>) -> Client<T> {
-        self.with_terms(|terms| terms.authorization = authorization)
+    pub(crate) fn with_authorization(&self, authorization: Secret) -> Client<T> {
+        self.with_terms(|terms| terms.authorization = Some(authorization))
     }
 
     /// The same client, whose calls name this tenant in place of that of the interface (A2A 1.0
-    /// §8.3.2); `None`: that one. A call that cannot name a tenant, before 1.0, is
-    /// `NotExpressible`.
+    /// §8.3.2). A call that cannot name a tenant, before 1.0, is `NotExpressible`.
     #[must_use]
-    pub fn with_tenant(&self, tenant: Option<&str>) -> Client<T> {
-        self.with_terms(|terms| terms.tenant = tenant.map(Into::into))
+    pub fn with_tenant(&self, tenant: &str) -> Client<T> {
+        self.with_terms(|terms| terms.tenant = Some(tenant.into()))
     }
 
     /// The same client with other terms.

@@ -28,9 +28,9 @@ pub fn profile_of(name: &str, card: &AgentCard) -> Profile {
     profile.fields = vec!["traceparent".to_owned()];
     // A server of this crate declares these itself; those of the upstream server are about calls
     // made to it directly.
-    let ours = [Extension::IDEMPOTENT_SEND, Extension::LONG_POLL, Extension::PUSH_EVENTS];
     let extensions = card.capabilities.extensions.iter();
-    let extensions = extensions.filter(|extension| !ours.contains(&extension.uri.as_str()));
+    let extensions =
+        extensions.filter(|extension| !Extension::OF_SERVERS.contains(&extension.uri.as_str()));
     profile.extensions = extensions.map(extension).collect();
     profile
 }

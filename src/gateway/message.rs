@@ -57,8 +57,8 @@ pub fn request(turn: &Deferred, ids: &SentIds<'_>) -> SendRequest {
 
 /// Extensions of a comma-separated list that are not this server's own.
 fn of_the_agent(named: &str) -> String {
-    let ours = [Extension::IDEMPOTENT_SEND, Extension::LONG_POLL, Extension::PUSH_EVENTS];
-    let others = named.split(',').map(str::trim).filter(|uri| !ours.contains(uri));
+    let others = named.split(',').map(str::trim);
+    let others = others.filter(|uri| !Extension::OF_SERVERS.contains(uri));
     others.collect::<Vec<_>>().join(",")
 }
 

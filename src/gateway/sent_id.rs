@@ -65,7 +65,7 @@ mod tests {
         }
         assert_eq!(all[0], "session-1");
         assert_eq!(all[1], of(None, Some("alice")));
-        // What a stranger says in its place.
+        // What an anonymous caller sends in its place.
         let spellings = [all[1].clone(), all[1].to_uppercase(), all[1].replace('-', "")];
         for id in spellings {
             assert_ne!(sent(None, None, &id), id);

@@ -97,6 +97,11 @@ impl Extension {
     /// Names the kinds of events that a webhook gets: members `events` and `coalesce` of its
     /// configuration (`docs/guide/webhooks.md`).
     pub const PUSH_EVENTS: &'static str = "urn:peregrine:push-events:1";
+
+    /// Those that servers of this crate declare by themselves, which are about calls made to them.
+    #[cfg(feature = "gateway")]
+    pub(crate) const OF_SERVERS: [&'static str; 3] =
+        [Extension::IDEMPOTENT_SEND, Extension::LONG_POLL, Extension::PUSH_EVENTS];
 }
 
 /// One entry of a card's `skills` (A2A 1.0 §4.4.5).

@@ -4,6 +4,7 @@
 
 use std::{
     future::Future,
+    pin::Pin,
     sync::{Mutex, PoisonError},
 };
 
@@ -13,50 +14,37 @@ use tokio::{
     task::{LocalSet, spawn_local},
 };
 
-use super::owner_permits::OwnerPermit;
-use crate::agent::Adopted;
-
-/// A task, and its permit among the streams of its agent.
-type AdoptedTask = (Adopted, OwnerPermit);
+/// Makes the future that goes on with one task, on the thread.
+type AdoptedWork = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// The way to the thread; `None`: there is none yet.
 #[derive(Default)]
-pub(super) struct AdoptedTasks(Mutex<Option<UnboundedSender<AdoptedTask>>>);
+pub(super) struct AdoptedTasks(Mutex<Option<UnboundedSender<AdoptedWork>>>);
 
 impl AdoptedTasks {
-    /// Gives a task to the thread, which runs the future that `run` makes of it. `run` is that of
-    /// the first task for all of them. Where the system gives no thread the task fails.
-    pub fn add<F: Future<Output = ()> + 'static>(
-        &self,
-        task: AdoptedTask,
-        run: impl Fn(AdoptedTask) -> F + Send + 'static,
-    ) {
+    /// Runs the future that `work` makes on the thread. Where there is none, `work` is dropped with
+    /// its task, which fails.
+    pub fn run<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce() -> F + Send + 'static) {
         let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
-            // Tasks that wait are of the store, and as bounded as it is.
-            let (to_thread, tasks) = unbounded_channel();
+            // What waits are tasks of the store, and as bounded as it is.
+            let (to_thread, waiting) = unbounded_channel();
             let thread = std::thread::Builder::new().name("peregrine-adopted".to_owned());
-            match thread.spawn(move || work(tasks, run)) {
-                Ok(_) => *sender = Some(to_thread),
-                Err(_) => return drop(task),
-            }
+            *sender = thread.spawn(move || run_all(waiting)).ok().map(|_| to_thread);
         }
         if let Some(sender) = &*sender {
-            // A thread that has ended drops the task, which fails.
-            let _ = sender.send(task);
+            // A thread that has ended drops it.
+            let _ = sender.send(Box::new(|| Box::pin(work())));
         }
     }
 }
 
-fn work<F: Future<Output = ()> + 'static>(
-    mut tasks: UnboundedReceiver<AdoptedTask>,
-    run: impl Fn(AdoptedTask) -> F,
-) {
+fn run_all(mut waiting: UnboundedReceiver<AdoptedWork>) {
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
     let running = LocalSet::new();
     running.block_on(&runtime, async {
-        while let Some(task) = tasks.recv().await {
-            spawn_local(run(task));
+        while let Some(work) = waiting.recv().await {
+            spawn_local(work());
         }
     });
     runtime.block_on(running);

@@ -18,8 +18,8 @@ pub(super) struct OwnerPermits {
 struct PermitState {
     all: usize,
     of_owners: HashMap<OwnerIndex, usize>,
-    /// True: a caller that is known had one. Where none is known, strangers have them all.
-    knows_callers: bool,
+    /// True: an authenticated caller had one. Without any, anonymous callers have them all.
+    has_authenticated: bool,
 }
 
 /// One permit, for as long as it lives.
@@ -35,11 +35,11 @@ impl OwnerPermits {
     }
 
     /// A permit for this owner; `None`: all of them are out, or the owner has half of them.
-    /// Callers that are not known are together one owner.
+    /// Anonymous callers are together one owner.
     pub fn permit(&self, owner: OwnerIndex) -> Option<OwnerPermit> {
         let mut state = lock(&self.state);
-        state.knows_callers |= owner != OwnerIndex(0);
-        let half = if state.knows_callers { self.most.div_ceil(2) } else { self.most };
+        state.has_authenticated |= owner != OwnerIndex(0);
+        let half = if state.has_authenticated { self.most.div_ceil(2) } else { self.most };
         let own = state.of_owners.get(&owner).copied().unwrap_or(0);
         if state.all >= self.most || own >= half {
             return None;
@@ -77,9 +77,9 @@ mod tests {
         let take = |owner: u32, count: usize| -> Vec<OwnerPermit> {
             (0..count).map_while(|_| permits.permit(OwnerIndex(owner))).collect()
         };
-        let strangers = take(0, 9);
-        assert_eq!((strangers.len(), take(1, 9).len()), (4, 0));
-        drop(strangers);
+        let anonymous = take(0, 9);
+        assert_eq!((anonymous.len(), take(1, 9).len()), (4, 0));
+        drop(anonymous);
         let first = take(1, 9);
         assert_eq!((first.len(), take(0, 9).len()), (2, 2));
         let second = take(2, 1);

@@ -1,6 +1,9 @@
 //! Agents of other servers: the gateway's futures over the client's transport.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use tokio::runtime::Builder;
 
@@ -9,7 +12,7 @@ use super::{
     adopted_tasks::AdoptedTasks,
     async_agent::{FuturePlace, run_future, start_future},
     clock::monotonic_ns,
-    owner_permits::{OwnerPermit, OwnerPermits},
+    owner_permits::OwnerPermits,
     turn_queue::TurnQueue,
     upstream_card::{CardRevision, UpstreamCard},
     worker_clients::WorkerClients,
@@ -70,7 +73,7 @@ struct Upstream {
     clients: WorkerClients<CardClient>,
     tasks: UpstreamTasks,
     /// True: calls name the tenants of the callers.
-    passes_tenant: bool,
+    passes_tenant: AtomicBool,
     meter: Arc<UpstreamMeter>,
 }
 
@@ -105,7 +108,7 @@ impl RemoteAgent {
             card: UpstreamCard::new(),
             clients: WorkerClients::default(),
             tasks,
-            passes_tenant: false,
+            passes_tenant: AtomicBool::new(false),
             meter: UpstreamMeter::new(origin, monotonic_ns),
         };
         let agent = RemoteAgent {
@@ -125,20 +128,13 @@ impl RemoteAgent {
             (TurnQueue::new(calls_max, queue_max), OwnerPermits::new(streams_max));
         RemoteAgent { calls, streams, ..self }
     }
-}
 
-impl RemoteAgent {
     /// The same agent, to which calls name the tenant that their caller names, in place of one of
     /// the client or the card; a caller that names none is of that one. An agent before A2A 1.0,
     /// which has no tenants, refuses a caller that names one (`UnsupportedOperation`).
-    ///
-    /// # Panics
-    /// Never: the agent is not in use yet.
     #[must_use]
-    pub fn pass_tenant(mut self) -> RemoteAgent {
-        if let Some(upstream) = Arc::get_mut(&mut self.upstream) {
-            upstream.passes_tenant = true;
-        }
+    pub fn pass_tenant(self) -> RemoteAgent {
+        self.upstream.passes_tenant.store(true, Relaxed);
         self
     }
 }
@@ -179,6 +175,20 @@ impl RemoteAgent {
 }
 
 impl Upstream {
+    /// The client for a call on behalf of a request: it has what the request passes on, its
+    /// `Authorization`, where the credentials of the agent pass it on, and its tenant.
+    async fn client_for(&self, request: &RequestInfo) -> Result<Client<HttpClient>, ClientError> {
+        let mut client = self.client().await?;
+        let is_plain = |value: &&str| value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        if let Some(value) = request.header("authorization").filter(is_plain) {
+            client = client.with_authorization(Secret::new(value));
+        }
+        match request.tenant().filter(|_| self.passes_tenant.load(Relaxed)) {
+            Some(tenant) => Ok(client.with_tenant(tenant)),
+            None => Ok(client),
+        }
+    }
+
     /// The client of the worker, made of the last card, which is read first if there is none yet.
     async fn client(&self) -> Result<Client<HttpClient>, ClientError> {
         let (revision, own) = (self.card.revision(), self.clients.own());
@@ -225,11 +235,8 @@ impl Agent for RemoteAgent {
                 let _stream = stream;
                 let Some(permit) = queued.permit(deferred.canceled()).await else { return };
                 let mut call = RelayedCall::new(permit, counted);
-                match upstream.client().await {
-                    Ok(client) => {
-                        let client = upstream.on_behalf(client, deferred.request());
-                        gateway::relay(&client, deferred, &upstream.tasks, call).await;
-                    }
+                match upstream.client_for(deferred.request()).await {
+                    Ok(client) => gateway::relay(&client, deferred, &upstream.tasks, call).await,
                     Err(error) => {
                         call.end(gateway::outcome_of(&error));
                         deferred.refuse(gateway::fault_of(&error));
@@ -243,26 +250,19 @@ impl Agent for RemoteAgent {
         // Without room for another stream the task fails.
         let Some(stream) = self.streams.permit(task.request().scope().owner) else { return };
         let upstream = Arc::clone(&self.upstream);
-        let go_on = move |(task, stream): (Adopted, OwnerPermit)| {
-            let upstream = Arc::clone(&upstream);
-            async move {
-                let _stream = stream;
-                let mut call = upstream.meter.resume();
-                match upstream.client().await {
-                    Ok(client) => {
-                        let client = upstream.on_behalf(client, task.request());
-                        gateway::adopt(&client, task, &upstream.tasks, call).await;
-                    }
-                    Err(error) => {
-                        call.end(gateway::outcome_of(&error));
-                        let text = gateway::fault_of(&error).message().to_owned();
-                        // A task that has ended needs no end.
-                        let _ = task.into_job().fail(&text);
-                    }
+        self.adopted.run(move || async move {
+            let _stream = stream;
+            let mut call = upstream.meter.resume();
+            match upstream.client_for(task.request()).await {
+                Ok(client) => gateway::adopt(&client, task, &upstream.tasks, call).await,
+                Err(error) => {
+                    call.end(gateway::outcome_of(&error));
+                    let text = gateway::fault_of(&error).message().to_owned();
+                    // A task that has ended needs no end.
+                    let _ = task.into_job().fail(&text);
                 }
             }
-        };
-        self.adopted.add((task, stream), go_on);
+        });
     }
 
     fn cancel(&self, cancel: CancelRequest<'_>) {
@@ -276,12 +276,9 @@ impl Agent for RemoteAgent {
         let upstream = Arc::clone(&self.upstream);
         run_future(agent, place, async move {
             let mut call = upstream.meter.cancel().logged(logged);
-            match upstream.client().await {
-                Ok(client) => {
-                    // By the credential of this request, never by that of the message.
-                    let client = upstream.on_behalf(client, deferred.request());
-                    gateway::cancel(&client, deferred, &upstream.tasks, call).await;
-                }
+            // By the credential of this request, never by that of the message.
+            match upstream.client_for(deferred.request()).await {
+                Ok(client) => gateway::cancel(&client, deferred, &upstream.tasks, call).await,
                 Err(error) => {
                     call.end(gateway::outcome_of(&error));
                     deferred.refuse(gateway::fault_of(&error).message().to_owned());
@@ -292,22 +289,5 @@ impl Agent for RemoteAgent {
 
     fn upstream(&self) -> Option<Arc<UpstreamMeter>> {
         Some(Arc::clone(&self.upstream.meter))
-    }
-}
-
-impl Upstream {
-    /// The client with what a request passes on: its `Authorization`, which is sent where the
-    /// credentials of the agent pass it on, and its tenant.
-    fn on_behalf(&self, client: Client<HttpClient>, request: &RequestInfo) -> Client<HttpClient> {
-        let is_plain = |value: &&str| value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-        let authorization = request.header("authorization").filter(is_plain);
-        let client = match authorization {
-            Some(value) => client.with_authorization(Some(Secret::new(value))),
-            None => client,
-        };
-        match self.passes_tenant {
-            true => client.with_tenant(request.tenant()),
-            false => client,
-        }
     }
 }

@@ -21,11 +21,11 @@ impl Store {
         let (at, context) = self.context(scope, context_id);
         let shard = self.lock(at);
         let slots = shard.context(context, context_id).filter_map(|index| shard.slab.slot(index));
-        let is_in = |id: &[u8]| id == context_id;
-        let mut kept = slots.take(CONTEXT_TASKS_MAX).filter(|slot| {
-            let is_own = slot.task.get().is_some_and(|task| is_in(task.context_id()));
-            is_own && slot.scope == scope && !slot.kept().is_empty()
+        let mut own = slots.take(CONTEXT_TASKS_MAX).filter(|slot| {
+            let task = slot.task.get();
+            slot.scope == scope && task.is_some_and(|task| task.context_id() == context_id)
         });
-        kept.next().map_or_else(Vec::new, |slot| slot.kept().to_vec())
+        let kept = own.find(|slot| !slot.kept().is_empty());
+        kept.map_or_else(Vec::new, |slot| slot.kept().to_vec())
     }
 }
