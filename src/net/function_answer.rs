@@ -82,11 +82,7 @@ impl FunctionAnswer {
         let FunctionAnswer { form, bytes, ready, is_read, .. } = self;
         match form {
             AnswerForm::Json if *is_read => push_all(ready, bytes),
-            AnswerForm::Text if *is_read && !bytes.is_empty() => {
-                let text = String::from_utf8_lossy(bytes);
-                let message = MessageBuf::agent(&PartsBuf::new().text(&text));
-                ready.push_back(Ok(LineEvent::Message(message)));
-            }
+            AnswerForm::Text if *is_read && !bytes.is_empty() => ready.push_back(text(bytes)),
             AnswerForm::Json | AnswerForm::Text => {}
             AnswerForm::Lines => {
                 // The last line may have no line feed.
@@ -95,14 +91,32 @@ impl FunctionAnswer {
                 bytes[..whole].split(|byte| *byte == b'\n').for_each(|line| push_all(ready, line));
                 bytes.drain(..whole);
             }
-            AnswerForm::Sse(parser) => read_stream(parser, bytes, ready),
+            AnswerForm::Sse(parser) => {
+                if *is_read {
+                    // The last event may have no blank line; half of one is a wrong event.
+                    bytes.extend_from_slice(b"\n\n");
+                }
+                read_stream(parser, bytes, ready);
+            }
         }
-        if bytes.len() > AGENT_LINE_BYTES_MAX {
-            let text =
-                format!("the function sent an event of more than {AGENT_LINE_BYTES_MAX} bytes");
-            ready.push_back(Err(text));
+        if !*is_read && bytes.len() > AGENT_LINE_BYTES_MAX {
+            ready.push_back(Err(oversized()));
         }
     }
+}
+
+/// The message that a text is.
+fn text(bytes: &[u8]) -> Result<LineEvent, String> {
+    if bytes.len() > AGENT_LINE_BYTES_MAX {
+        return Err(oversized());
+    }
+    let text = String::from_utf8_lossy(bytes);
+    Ok(LineEvent::Message(MessageBuf::agent(&PartsBuf::new().text(&text))))
+}
+
+#[cold]
+fn oversized() -> String {
+    format!("the function sent an event of more than {AGENT_LINE_BYTES_MAX} bytes")
 }
 
 /// Reads the events of a stream; all bytes are used up.
@@ -134,6 +148,9 @@ fn read_stream(
 fn push_all(ready: &mut VecDeque<Result<LineEvent, String>>, json: &[u8]) {
     if json.trim_ascii().is_empty() {
         return;
+    }
+    if json.len() > AGENT_LINE_BYTES_MAX {
+        return ready.push_back(Err(oversized()));
     }
     match read_answer(json) {
         Ok(events) => ready.extend(events.into_iter().map(Ok)),

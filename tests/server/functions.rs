@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::{
     ask::{V1, post, rpc, say, text_of},
     binary::{Binary, Tcp, eventually},
-    by_hand::{Asked, ByHand, answer},
+    by_hand::{self, Asked, ByHand, answer},
     reply::Reply,
 };
 
@@ -153,6 +153,105 @@ fn an_answer_that_goes_wrong_fails_its_task() {
         let shown = shown(&reply);
         assert!(shown.starts_with("FAILED a") && shown.contains(expected), "{rest}: {shown}");
     }
+}
+
+#[test]
+fn an_answer_that_ends_within_an_event_fails_its_task() {
+    let head = |media_type: &str| format!("HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\n\r\n");
+    for (media_type, first, whole, half) in [
+        (
+            "application/x-ndjson",
+            "{\"artifact\":{\"text\":\"a\"}}\n",
+            "{\"status\":\"completed\",\"message\":\"done\"}",
+            "{\"status\":\"comp",
+        ),
+        (
+            "text/event-stream",
+            "data: {\"artifact\":{\"text\":\"a\"}}\n\n",
+            "data: {\"status\":\"completed\",\"message\":\"done\"}",
+            "data: {\"status\":\"comp",
+        ),
+    ] {
+        for (rest, expected) in [(whole, "COMPLETED a | done"), (half, "FAILED a | ")] {
+            let reply =
+                send(&serve(&fixed(&format!("{}{first}{rest}", head(media_type)))), "hello");
+            assert!(shown(&reply).starts_with(expected), "{media_type} {rest}: {}", shown(&reply));
+        }
+    }
+}
+
+#[test]
+fn an_event_has_at_most_four_mebibytes() {
+    let text = "x".repeat((4 << 20) + 1);
+    for (media_type, body) in [
+        ("text/plain", text.clone()),
+        ("application/json", format!("\"{text}\"")),
+        ("application/x-ndjson", format!("\"{text}\"\n")),
+        ("text/event-stream", format!("data: \"{text}\"\n\n")),
+    ] {
+        let reply = send(&serve(&fixed(&answer("200 OK", media_type, &body))), "hello");
+        assert!(reply.json()["error"].is_object(), "{media_type}: {:.200}", reply.text());
+    }
+}
+
+#[test]
+fn a_function_that_goes_silent_is_given_up() {
+    let function = function(|turn, stream| {
+        if text_of(&turn["message"]) == "begin" {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n";
+            writeln!(stream, "{head}\r\n{{\"artifact\":{{\"text\":\"a\"}}}}").unwrap();
+        }
+        // Until the server leaves.
+        let _ = stream.read(&mut [0]);
+    });
+    let url = url(&function);
+    let server = configured(
+        "silent-function",
+        &format!("silence_ms = 100\n[agents.function.upstream]\nurl = \"{url}\"\ncall_ms = 100"),
+    );
+    let failed = shown(&send(&server, "begin"));
+    assert!(failed.starts_with("FAILED a") && failed.contains("no byte of the body"), "{failed}");
+    let reply = send(&server, "wait");
+    assert!(reply.json()["error"].is_object(), "{}", reply.text());
+    assert!(reply.text().contains("no response"), "{}", reply.text());
+}
+
+#[test]
+fn an_answer_without_end_ends_at_the_limit_of_the_task() {
+    let (closed, is_closed) = channel();
+    let function = function(move |_, stream| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n";
+        let _ = stream.write_all(format!("{head}\r\n").as_bytes());
+        let text = "x".repeat(1_000);
+        let chunk = format!(
+            "{{\"artifact\":{{\"text\":\"{text}\"}},\"append\":true,\"lastChunk\":false}}\n"
+        );
+        while stream.write_all(chunk.as_bytes()).is_ok() {}
+        let _ = closed.send(());
+    });
+    let agent = format!("endless=http:{}", url(&function));
+    let server = Binary::start(&["--agent", &agent, "--limit", "task_bytes_max=65536"]);
+    let reply = send(&server, "hello");
+    assert!(shown(&reply).starts_with("FAILED"), "{:.300}", reply.text());
+    is_closed.recv_timeout(Duration::from_secs(10)).expect("the server closes the connection");
+}
+
+#[test]
+fn a_connection_that_is_reset_is_an_error_or_fails_the_task() {
+    let function = function(|turn, stream| {
+        if text_of(&turn["message"]) == "begin" {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n";
+            writeln!(stream, "{head}\r\n{{\"artifact\":{{\"text\":\"a\"}}}}").unwrap();
+            // The server has read it when it has closed the connection, or after a while.
+            by_hand::stall(stream);
+        }
+        by_hand::reset(stream);
+    });
+    let server = serve(&function);
+    let failed = shown(&send(&server, "begin"));
+    assert!(failed.starts_with("FAILED a") && failed.contains("broke off"), "{failed}");
+    let reply = send(&server, "reset");
+    assert!(reply.text().contains("the function cannot be called"), "{}", reply.text());
 }
 
 #[test]

@@ -128,6 +128,17 @@ pub fn remote(respond: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) 
 /// The head of a stream, which ends with its connection.
 pub const STREAM: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
 
+/// Has the connection be reset when it is dropped.
+pub fn reset(stream: &TcpStream) {
+    SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+/// Waits until the other side leaves, or for a while.
+pub fn stall(stream: &mut TcpStream) {
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let _ = stream.read(&mut [0]);
+}
+
 /// An event of a stream that answers a request.
 pub fn event(asked: &Asked, result: &Value) -> String {
     let event = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result});
