@@ -1,9 +1,11 @@
 //! Thousands of faults at one server, mixed and several at a time.
 //!
 //! Invariants: each call ends, each task reaches a terminal state, and afterwards the process has
-//! the descriptors that it had before, no process is left, its memory has stopped growing, and it has
-//! not panicked.
+//! the descriptors and threads that it had before, no call of an upstream and no process is left, its
+//! memory has stopped growing, and it has not panicked.
 
+#[cfg(feature = "gateway")]
+mod functions;
 #[cfg(feature = "exec")]
 mod processes;
 #[cfg(feature = "gateway")]
@@ -19,7 +21,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    ask::{V1, post, rpc, say},
+    ask::{V1, get, post, rpc, say},
     binary::{Binary, Tcp, eventually},
     reply::{Event, Reply},
 };
@@ -30,8 +32,16 @@ const CALLERS: usize = 12;
 const ROUNDS: usize = 4;
 /// Faults that fill the store; before, its tasks are what the memory grows by.
 const STORE_FULL: usize = 1_000;
+/// Limits under which the tasks of so many faults of an upstream do fill it.
+#[cfg(feature = "gateway")]
+const SMALL_STORE: [&str; 3] =
+    ["task_bytes_max=2_097_152", "store_bytes_max=32M", "tasks_max=1000"];
 /// What the memory may grow by between the two rounds: the pages that an allocator keeps.
 const GROWTH_KIB_MAX: u64 = 16 * 1024;
+
+/// Connections to one origin that a client keeps (`pool_per_origin_max`).
+#[cfg(feature = "gateway")]
+const POOL_MAX: usize = 32;
 
 /// A fault by the word that a message asks for it with, and how its call may end: with a state, or
 /// with an `error`.
@@ -39,6 +49,11 @@ pub struct FaultCase {
     pub word: &'static str,
     pub ends: &'static [&'static str],
 }
+
+pub const COMPLETED: &[&str] = &["COMPLETED"];
+pub const FAILED: &[&str] = &["FAILED"];
+#[cfg(feature = "gateway")]
+pub const ERROR: &[&str] = &["error"];
 
 /// What a client does while the fault happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +75,7 @@ const WAYS: [Way; 5] = [Way::Send, Way::Stream, Way::Leave, Way::Cancel, Way::Na
 /// A server that is to have nothing left of the faults.
 pub struct Soak<'s> {
     pub server: &'s SoakedServer,
+    /// The first one is none: its call completes.
     pub faults: &'s [FaultCase],
     /// Descriptors that may be left: connections that are kept for the next call.
     pub kept_max: usize,
@@ -85,32 +101,34 @@ impl SoakedServer {
 }
 
 impl Soak<'_> {
-    /// Makes so many faults, and checks what is left of them. The call of `good` is to complete
-    /// before and after them.
-    pub fn run(&self, count: usize, good: &str) {
-        self.completes(good);
-        let before = descriptors(&self.server.binary);
+    /// Makes so many faults, and checks what is left of them.
+    pub fn run(&self, count: usize) {
+        self.completes();
+        let binary = &self.server.binary;
+        let (before, threads) = (entries(binary, "fd"), entries(binary, "task"));
         let mut memory = Vec::new();
         for round in 0..ROUNDS {
             let (first, end) = (count * round / ROUNDS, count * (round + 1) / ROUNDS);
             self.round(first, end);
             self.assert_settled(before);
-            memory.push(kilobytes(&self.server.binary));
+            eventually(&format!("{threads} threads again"), || entries(binary, "task") <= threads);
+            memory.push(kilobytes(binary));
         }
         let grown = memory[ROUNDS - 1].saturating_sub(memory[1]);
         eprintln!("{count} faults: {before} descriptors, {memory:?} KiB after each round");
         if count >= STORE_FULL {
             assert!(grown <= GROWTH_KIB_MAX, "grown by {grown} KiB: {memory:?}");
         }
-        self.completes(good);
+        self.completes();
         let log = fs::read_to_string(&self.server.log).expect("a log");
         assert!(!log.contains("panicked"), "{}", self.server.log.display());
     }
 
     /// The first call may meet a program that hangs since its task was canceled.
-    fn completes(&self, good: &str) {
+    fn completes(&self) {
         eventually("a good call completes", || {
-            call(&self.server.binary, good, Way::Send).as_deref() == Some("COMPLETED")
+            call(&self.server.binary, self.faults[0].word, Way::Send).as_deref()
+                == Some("COMPLETED")
         });
     }
 
@@ -147,8 +165,9 @@ impl Soak<'_> {
         }
         let (server, kept_max) = (&self.server.binary, self.kept_max);
         eventually(&format!("{before} descriptors again, and {kept_max}"), || {
-            descriptors(server) <= before + kept_max
+            entries(server, "fd") <= before + kept_max
         });
+        eventually("no upstream is called", || self.upstream_calls() == 0);
         eventually("the processes are gone", || self.processes() <= self.processes_max);
     }
 
@@ -168,12 +187,35 @@ impl Soak<'_> {
         .count()
     }
 
+    /// Calls that wait for an upstream, and answers that are followed.
+    fn upstream_calls(&self) -> u64 {
+        let mut line = self.server.binary.connect();
+        line.write(&get("/metrics"));
+        let reply = line.reply();
+        let gauges = ["queued{", "outstanding{", "streams{"];
+        let lines =
+            reply.text().lines().filter_map(|line| line.strip_prefix("peregrine_upstream_"));
+        let counts = lines.filter(|line| gauges.iter().any(|gauge| line.starts_with(gauge)));
+        let number = |line: &str| line.rsplit(' ').next().expect("a number").parse::<u64>();
+        counts.map(|line| number(line).expect(line)).sum()
+    }
+
     /// How many tasks are in a state.
     fn count_of(&self, state: &str) -> u64 {
         let mut line = self.server.binary.connect();
         line.write(&request("ListTasks", &json!({"status": state, "pageSize": 1})));
         whole(line).result()["totalSize"].as_u64().expect("a number")
     }
+}
+
+/// Makes so many faults of the upstream of one agent, which `--agent` has in this form.
+#[cfg(feature = "gateway")]
+fn soak_upstream(name: &str, agent: &str, faults: &[FaultCase], count: usize) {
+    let limits = SMALL_STORE.iter().flat_map(|limit| ["--limit", limit]);
+    let flags: Vec<&str> = ["--agent", agent].into_iter().chain(limits).collect();
+    let server = &SoakedServer::start(&format!("soak-{name}-{count}"), &flags);
+    let soak = Soak { server, faults, kept_max: POOL_MAX, processes_max: 0, marker: "none" };
+    soak.run(count);
 }
 
 /// A request whose answer ends its connection.
@@ -252,9 +294,9 @@ fn end_of(reply: &Reply) -> String {
     }
 }
 
-/// How many files a process has open.
-fn descriptors(server: &Binary) -> usize {
-    fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("a process").count()
+/// How many entries the kernel lists of a process: open files (`fd`), threads (`task`).
+fn entries(server: &Binary, folder: &str) -> usize {
+    fs::read_dir(format!("/proc/{}/{folder}", server.pid())).expect("a process").count()
 }
 
 /// Resident memory without the pages of files.

@@ -2,10 +2,8 @@
 
 use std::fs;
 
-use super::{FaultCase, Soak, SoakedServer};
+use super::{COMPLETED, FAILED, FaultCase, Soak, SoakedServer};
 
-const COMPLETED: &[&str] = &["COMPLETED"];
-const FAILED: &[&str] = &["FAILED"];
 /// Turns of one process end together when it does.
 const EITHER: &[&str] = &["COMPLETED", "FAILED"];
 
@@ -127,7 +125,7 @@ impl Program {
             processes_max: kept * 2,
             marker: &marker,
         };
-        soak.run(count, "good");
+        soak.run(count);
         for file in [config, file] {
             fs::remove_file(file).unwrap();
         }

@@ -1,27 +1,17 @@
 //! Faults between a gateway and its upstream agent.
 
 use std::{
-    io::{Read, Write},
+    io::Write,
     net::TcpStream,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    time::Duration,
 };
 
 use serde_json::{Value, json};
-use socket2::SockRef;
 
-use super::{FaultCase, Soak, SoakedServer};
-use crate::support::by_hand::{Asked, ByHand, STREAM, answer, event, remote};
+use super::{COMPLETED, ERROR, FAILED, FaultCase, soak_upstream};
+use crate::support::by_hand::{Asked, ByHand, STREAM, answer, event, remote, reset, stall};
 
-/// Connections to one origin that a client keeps (`pool_per_origin_max`).
-const POOL_MAX: usize = 32;
-/// How long the upstream agent is silent, unless the gateway leaves before.
-const STALL: Duration = Duration::from_millis(100);
 const LARGE_BYTES: usize = 1 << 20;
-
-const COMPLETED: &[&str] = &["COMPLETED"];
-const FAILED: &[&str] = &["FAILED"];
-const ERROR: &[&str] = &["error"];
 
 #[rustfmt::skip]
 const FAULTS: [FaultCase; 21] = [
@@ -61,16 +51,6 @@ fn chunk(id: &str, bytes: usize) -> Value {
     let artifact = json!({"artifactId": "a", "parts": [{"text": "x".repeat(bytes)}]});
     json!({"artifactUpdate":
         {"taskId": id, "contextId": "c", "artifact": artifact, "append": true}})
-}
-
-fn reset(stream: &TcpStream) {
-    SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
-}
-
-/// Until the gateway leaves, or for a while.
-fn stall(stream: &mut TcpStream) {
-    stream.set_read_timeout(Some(STALL)).unwrap();
-    let _ = stream.read(&mut [0]);
 }
 
 /// What goes wrong instead of a stream; `None`: a stream begins.
@@ -162,20 +142,7 @@ fn misbehaving() -> ByHand {
 
 fn soak(count: usize) {
     let remote = misbehaving();
-    let agent = format!("a2a:http://{}", remote.addr);
-    // A store that the faults fill, so that its memory has an end.
-    let limits = ["task_bytes_max=2_097_152", "store_bytes_max=32M", "tasks_max=1000"];
-    let limits = limits.iter().flat_map(|limit| ["--limit", limit]);
-    let flags: Vec<&str> = ["--agent", &*agent].into_iter().chain(limits).collect();
-    let server = SoakedServer::start(&format!("soak-upstream-{count}"), &flags);
-    let soak = Soak {
-        server: &server,
-        faults: &FAULTS,
-        kept_max: POOL_MAX,
-        processes_max: 0,
-        marker: "none",
-    };
-    soak.run(count, "good");
+    soak_upstream("upstream", &format!("a2a:http://{}", remote.addr), &FAULTS, count);
 }
 
 #[test]
