@@ -1,6 +1,7 @@
 //! Calls over gRPC: one request of HTTP/2 each, and messages behind five bytes.
 //!
-//! Law: a call has succeeded when the trailers say so, whatever came before them.
+//! Law: a call has succeeded when the trailers say so, whatever came before them. A response that has
+//! content and ends without them was cut, as by a proxy whose server is gone.
 
 use std::future::poll_fn;
 
@@ -28,6 +29,7 @@ impl<T: Transport> SharedClient<T> {
         body.clear();
         let limit = (self.built.limits.body_bytes_max, "body_bytes_max");
         read_all(&self.transport, response, body, limit, due_ms).await?;
+        check_trailers(response, !body.is_empty())?;
         end(endpoint, response)
             .map_err(|error| explained(error, response, self.transport.now()))?;
         let message = Format::message_in(body, limit)?;
@@ -36,6 +38,16 @@ impl<T: Transport> SharedClient<T> {
         };
         endpoint.format.read_message(buffers, written.op, message, received)?;
         Ok(())
+    }
+}
+
+/// # Errors
+/// [`TransportError::Closed`]: a response of gRPC with content has no status in its trailers.
+fn check_trailers<R: HttpResponse>(response: &R, has_content: bool) -> Result<(), TransportError> {
+    let is_grpc = response.status() == 200 && head_of(response).may_be_grpc();
+    match is_grpc && has_content && response.field("grpc-status").is_none() {
+        true => Err(TransportError::Closed { before_response: false }),
+        false => Ok(()),
     }
 }
 
@@ -65,6 +77,7 @@ pub(super) struct GrpcStream<R> {
     at: usize,
     /// The number of the next message, where the server counts: the head names the first.
     next_number: Option<u64>,
+    has_content: bool,
     has_ended: bool,
 }
 
@@ -80,8 +93,15 @@ impl<R: HttpResponse> GrpcStream<R> {
     pub fn new(response: R) -> GrpcStream<R> {
         let number = response.field("a2a-event-id");
         let number = number.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
-        let input = Vec::new();
-        GrpcStream { response, input, at: 0, next_number: number, has_ended: false }
+        let (has_content, has_ended) = (false, false);
+        GrpcStream {
+            response,
+            input: Vec::new(),
+            at: 0,
+            next_number: number,
+            has_content,
+            has_ended,
+        }
     }
 
     /// Copies the next message, of at most `bytes_max` bytes.
@@ -103,6 +123,7 @@ impl<R: HttpResponse> GrpcStream<R> {
                 return Ok(GrpcRead::Message(number));
             }
             if self.has_ended {
+                check_trailers(&self.response, self.has_content)?;
                 end(endpoint, &self.response)?;
                 return match rest.is_empty() {
                     true => Ok(GrpcRead::End),
@@ -113,6 +134,7 @@ impl<R: HttpResponse> GrpcStream<R> {
             self.at = 0;
             let (response, input) = (&mut self.response, &mut self.input);
             self.has_ended = !poll_fn(|cx| response.poll_read(cx, input, READ_BYTES)).await?;
+            self.has_content |= !input.is_empty();
         }
     }
 }

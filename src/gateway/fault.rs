@@ -5,7 +5,7 @@ use crate::{
         Client, ClientError, ClientErrorKind, Transport, TransportError,
         credentials::{CredentialsError, OAuthError},
     },
-    fault::{Fault, FaultKind},
+    fault::{CanonicalCode, Fault, FaultKind},
     service::upstream::UpstreamOutcome,
 };
 
@@ -13,8 +13,11 @@ use crate::{
 pub fn fault_of(error: &ClientError) -> Fault {
     let (kind, detail) = match &error.kind {
         ClientErrorKind::Fault(fault) => {
-            let kind = fault.kind.unwrap_or(FaultKind::Internal);
+            let kind = fault.kind.unwrap_or_else(|| kind_of_status(fault.http, fault.canonical()));
             (kind, fault.message.clone())
+        }
+        ClientErrorKind::NotA2a(429) => {
+            (FaultKind::Overloaded, format!("the upstream agent refuses calls: {error}"))
         }
         // The upstream agent's version, binding or card has no place for it.
         ClientErrorKind::NotExpressible(_) | ClientErrorKind::NotDeclared(_) => {
@@ -38,6 +41,15 @@ pub fn fault_of(error: &ClientError) -> Fault {
     let retry_s =
         error.retry_after_ms.map(|ms| u32::try_from(ms.div_ceil(1000)).unwrap_or(u32::MAX));
     Fault { retry_s, ..Fault::because(kind, detail) }
+}
+
+/// What a status says that has no reason of A2A, as those of proxies and of libraries of gRPC.
+fn kind_of_status(http: Option<u16>, canonical: Option<CanonicalCode>) -> FaultKind {
+    match (http, canonical) {
+        (Some(429), _) | (_, Some(CanonicalCode::ResourceExhausted)) => FaultKind::Overloaded,
+        (Some(502..=504), _) | (_, Some(CanonicalCode::Unavailable)) => FaultKind::ShuttingDown,
+        (_, _) => FaultKind::Internal,
+    }
 }
 
 /// The fault of a call of this client: where it has the credential of a caller, a rejection is the

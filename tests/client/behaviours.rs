@@ -303,7 +303,7 @@ fn wrong_answers() -> Vec<Behaviour> {
             let page = frame(DATA, END_STREAM, stream, b"<html></html>");
             [headers(stream, 0, &fields), page].concat()
         }),
-        behaviour("no trailers", true, &[NotA2a(200), OtherTask], |stream| {
+        behaviour("no trailers", true, &[Lost, OtherTask], |stream| {
             [head(stream), frame(DATA, END_STREAM, stream, &item(Over::Grpc, Said::Task, 0))]
                 .concat()
         }),
