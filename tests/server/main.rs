@@ -64,6 +64,8 @@ mod upstream_credentials;
 #[cfg(feature = "gateway")]
 mod upstream_faults;
 #[cfg(feature = "gateway")]
+mod upstream_frames;
+#[cfg(feature = "gateway")]
 mod upstream_tasks;
 #[cfg(feature = "gateway")]
 mod upstreams;

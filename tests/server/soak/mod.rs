@@ -5,6 +5,8 @@
 //! memory has stopped growing, and it has not panicked.
 
 #[cfg(feature = "gateway")]
+mod frames;
+#[cfg(feature = "gateway")]
 mod functions;
 #[cfg(feature = "exec")]
 mod processes;

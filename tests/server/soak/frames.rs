@@ -1,0 +1,35 @@
+//! Faults of HTTP/2 and gRPC between a gateway and its upstream agent.
+//!
+//! All calls share one connection, so those that one fault breaks off are many.
+
+use super::{ERROR, FaultCase, soak_upstream};
+use crate::upstream_frames::{FAULTS, misbehaving};
+
+/// A call whose answer had not begun when another one's fault took the connection.
+const FAILED_OR_ERROR: &[&str] = &["FAILED", "error"];
+/// It completes where its stream can be taken up again before the next fault.
+const ANY: &[&str] = &["COMPLETED", "FAILED", "error"];
+
+fn soak(count: usize) {
+    let faults = FAULTS.iter().map(|fault| {
+        let ends = match fault.end {
+            "COMPLETED" => ANY,
+            "FAILED" => FAILED_OR_ERROR,
+            _ => ERROR,
+        };
+        FaultCase { word: fault.word, ends }
+    });
+    let agent = format!("a2a:http://{}", misbehaving());
+    soak_upstream("frames", &agent, &faults.collect::<Vec<_>>(), count);
+}
+
+#[test]
+fn hundreds_of_faulty_frames_leave_nothing_behind() {
+    soak(500);
+}
+
+#[test]
+#[ignore = "a minute; the nightly run has it"]
+fn ten_thousand_faulty_frames_leave_nothing_behind() {
+    soak(10_000);
+}
