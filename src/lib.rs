@@ -13,8 +13,9 @@
 //! and with it gRPC on the same port (`grpc`), TLS (`tls`), the agent that follows a file
 //! (`script`), the client (`client`), remote A2A agents and HTTP functions as agents
 //! (`gateway`), programs as agents (`exec`), authenticated callers (`auth`), webhooks (`push`),
-//! `/metrics` (`metrics`), the log (`logs`), traces (`otlp`), and the command line, which is the
-//! binary (`cli`). Two more are for the tests of this repository: `internals` and `test-echo`.
+//! `/metrics` (`metrics`), the load generator (`load`), the log (`logs`), traces (`otlp`), and the
+//! command line, which is the binary (`cli`). Two more are for the tests of this repository:
+//! `internals` and `test-echo`.
 //!
 //! Out of scope so far: persistence.
 //!
@@ -32,6 +33,8 @@ pub mod fault;
 pub mod gateway;
 mod histogram;
 pub mod limits;
+#[cfg(feature = "load")]
+pub mod load;
 pub mod model;
 #[cfg(feature = "net")]
 pub mod net;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::{
-    admin,
+    admin, bench,
     nearest::nearest,
     offers::offering,
     parts::WORDS,
@@ -52,6 +52,7 @@ pub fn tree() -> Command {
                     "It sends some messages, and cancels nothing that runs. The exit code is 1 \
                      where a check fails.",
                 ),
+            bench::command(client("bench", &[], "Put load on an agent, and report how it held")),
             group("auth", "Credentials").subcommand(login()),
             group("config", "The client's settings").subcommand(with_flags(
                 Command::new("show").about(
@@ -145,16 +146,16 @@ fn group(name: &'static str, about: &'static str) -> Command {
     with_hidden_flags(Command::new(name).about(about).subcommand_required(true))
 }
 
-fn word(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
+pub fn word(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
     offering(Arg::new(name).value_name(value_name).help(help), value_name)
 }
 
-fn flag(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
+pub fn flag(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
     let arg = Arg::new(name).long(name).value_name(value_name).help(help);
     offering(arg.action(ArgAction::Append).allow_hyphen_values(true), value_name)
 }
 
-fn switch(name: &'static str, help: &'static str) -> Arg {
+pub fn switch(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).help(help).action(ArgAction::SetTrue).overrides_with(name)
 }
 

@@ -6,6 +6,7 @@
 
 mod admin;
 mod admin_tasks;
+mod bench;
 mod calls;
 mod card_sign;
 mod command;
@@ -157,7 +158,7 @@ fn run(
 fn is_client(words: &[OsString]) -> bool {
     let first = words.iter().find(|word| !word.as_encoded_bytes().starts_with(b"-"));
     let clients =
-        ["admin", "send", "card", "task", "push", "chat", "conformance", "auth", "config"];
+        ["admin", "send", "card", "task", "push", "chat", "conformance", "bench", "auth", "config"];
     first.is_some_and(|word| clients.iter().any(|client| word == client))
         || format_said(words) == OutputFormat::Json
 }

@@ -13,8 +13,8 @@ use crate::{
 };
 
 use super::{
-    Answer, ClientBuilder, ClientError, ClientErrorKind, KnownCard, ListTasks, SendRequest,
-    TaskAddress, Transport,
+    Answer, CallOptions, ClientBuilder, ClientError, ClientErrorKind, KnownCard, ListTasks,
+    SendRequest, TaskAddress, Transport,
     card::{AgentCard, ChosenInterface, check_signed, next_version},
     credentials::TokenCache,
     endpoint::AgentEndpoint,
@@ -157,6 +157,25 @@ impl<T: Transport> Client<T> {
     /// Brings the requests.
     pub fn transport(&self) -> &T {
         &self.inner.transport
+    }
+
+    /// A client of the same agent whose requests another transport brings. The card, the interface
+    /// and what the caller wants stay; connections, sessions and tokens are its own.
+    pub fn over<U: Transport>(&self, transport: U, options: CallOptions) -> Client<U> {
+        let shared = &*self.inner;
+        let built = ClientBuilder { options, ..shared.built.clone() };
+        let inner = SharedClient {
+            transport,
+            sessions: Arc::default(),
+            stash: Stash::new(built.limits.clone()),
+            rpc_id: AtomicU64::new(1),
+            endpoint: RwLock::new(shared.endpoint()),
+            card: RwLock::new(shared.card()),
+            known: Mutex::new(None),
+            tokens: built.tokens.clone().unwrap_or_default(),
+            built,
+        };
+        Client { inner: Arc::new(inner), terms: self.terms.clone() }
     }
 
     /// Sends a message and waits for what the request wants to wait for: a task or a message

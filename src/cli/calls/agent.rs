@@ -124,6 +124,17 @@ pub fn transport(
     settings: &Settings,
     cache: Option<KeptCards>,
 ) -> Result<AgentTransport, CommandFailure> {
+    let inner = HttpClient::new(http_options(settings)?);
+    let inner = inner.map_err(|error| CommandFailure::usage(error.to_string()))?;
+    let inner = TracedTransport::new(inner, settings.redaction(), settings.is_on("debug")?);
+    Ok(CachingTransport::new(inner, cache))
+}
+
+/// TLS, proxies and the name of the client, as the settings have them.
+///
+/// # Errors
+/// A [`CommandFailure`]: files of TLS that cannot be used, or a proxy.
+pub fn http_options(settings: &Settings) -> Result<HttpClientOptions, CommandFailure> {
     let tls = client_tls(settings)?;
     let mut options = HttpClientOptions { tls, ..HttpClientOptions::default() };
     let parameters = settings.service_parameters()?;
@@ -132,12 +143,7 @@ pub fn transport(
     if let Some((_, value)) = user_agents.next().filter(|(_, value)| !value.is_empty()) {
         options.user_agent = (*value).to_owned();
     }
-    let options =
-        options.proxies_from_environment().map_err(|e| CommandFailure::usage(e.to_string()))?;
-    let inner =
-        HttpClient::new(options).map_err(|error| CommandFailure::usage(error.to_string()))?;
-    let inner = TracedTransport::new(inner, settings.redaction(), settings.is_on("debug")?);
-    Ok(CachingTransport::new(inner, cache))
+    options.proxies_from_environment().map_err(|error| CommandFailure::usage(error.to_string()))
 }
 
 /// The authorities and the certificate of the settings.

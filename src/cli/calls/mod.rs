@@ -28,12 +28,14 @@ use std::{future::Future, pin::pin, task::Poll, time::Duration};
 use clap::ArgMatches;
 
 use super::{
+    bench,
     failure::{CommandFailure, FailureCode},
     settings::{OutputFormat, Settings},
 };
-use agent::CalledAgent;
-pub use agent::{client_tls, file};
-use invocation::{CommandForm, Invocation, last_word};
+pub use agent::{CalledAgent, client_tls, file, http_options};
+pub use explain::failure as explained;
+pub use invocation::Invocation;
+use invocation::{CommandForm, last_word};
 
 /// The commands, and the words that each wants behind the agent.
 const FORMS: &[CommandForm] = &[
@@ -52,6 +54,7 @@ const FORMS: &[CommandForm] = &[
     form("task push-config delete", &["TASK", "CONFIG"], false),
     form("chat", &[], false),
     form("conformance", &[], false),
+    form("bench", &[], false),
     form("auth login", &[], false),
 ];
 
@@ -73,6 +76,9 @@ pub fn run(
     let form = form.ok_or_else(|| CommandFailure::usage(format!("what is {path}?")))?;
     let timeout = settings.time("timeout")?;
     let mut on = Invocation::new(flags, settings, format, form)?;
+    if path == "bench" {
+        return bench::run(&on);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         CommandFailure::new(FailureCode::Internal, format!("the system has no room: {error}"))

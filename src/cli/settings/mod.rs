@@ -22,7 +22,7 @@ use table::{SETTINGS, Setting, SettingKind};
 pub use env_file::is_open;
 pub use show::show;
 pub use table::variable;
-pub use values::OutputFormat;
+pub use values::{OutputFormat, milliseconds};
 
 /// Where `~/.config/a2a-cli` is from the folder of the user.
 pub const CONFIG_FOLDER: &str = ".config/a2a-cli";

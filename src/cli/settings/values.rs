@@ -138,7 +138,7 @@ impl Settings {
     }
 }
 
-fn milliseconds(text: &str) -> Option<u64> {
+pub fn milliseconds(text: &str) -> Option<u64> {
     if let Ok(seconds) = text.parse::<u64>() {
         return seconds.checked_mul(1000);
     }

@@ -1,0 +1,84 @@
+//! The time of a run, with the precision that a schedule needs.
+
+use std::{future::Future, io, time::Instant};
+
+/// The time of a run, in nanoseconds since its beginning.
+pub trait LoadClock {
+    /// The time now.
+    fn now_ns(&self) -> u64;
+
+    /// Waits until this time. One caller waits at a time.
+    fn sleep_until(&self, due_ns: u64) -> impl Future<Output = ()>;
+}
+
+/// The clock of the system. On Linux it waits by a timer of the kernel with nanoseconds, since the
+/// timers of the runtime have steps of a millisecond; elsewhere it looks again and again during the
+/// last two milliseconds.
+pub struct SystemClock {
+    start: Instant,
+    /// A timer of the kernel, which is waited for and read as a pipe is.
+    #[cfg(target_os = "linux")]
+    timer: tokio::net::unix::pipe::Receiver,
+}
+
+impl SystemClock {
+    /// A clock whose time began at `start`; the clocks of all workers have the same beginning. It
+    /// belongs to the runtime in which it is made.
+    ///
+    /// # Errors
+    /// The system has no room for a timer.
+    pub fn new(start: Instant) -> io::Result<SystemClock> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+            let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+            let timer = tokio::net::unix::pipe::Receiver::from_owned_fd_unchecked(timer)?;
+            Ok(SystemClock { start, timer })
+        }
+        #[cfg(not(target_os = "linux"))]
+        Ok(SystemClock { start })
+    }
+
+    #[cfg(target_os = "linux")]
+    async fn wait(&self, wait_ns: u64) {
+        use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
+        let it_value = Timespec {
+            tv_sec: (wait_ns / 1_000_000_000) as _,
+            tv_nsec: (wait_ns % 1_000_000_000) as _,
+        };
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let once = Itimerspec { it_interval, it_value };
+        if timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).is_err() {
+            return tokio::task::yield_now().await;
+        }
+        if self.timer.readable().await.is_ok() {
+            // Where there is nothing to read, the timer was set anew meanwhile.
+            let _ = self.timer.try_read(&mut [0; 8]);
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    async fn wait(&self, wait_ns: u64) {
+        use std::time::Duration;
+        match wait_ns {
+            0..2_000_000 => tokio::task::yield_now().await,
+            _ => tokio::time::sleep(Duration::from_nanos(wait_ns - 2_000_000)).await,
+        }
+    }
+}
+
+impl LoadClock for SystemClock {
+    fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    async fn sleep_until(&self, due_ns: u64) {
+        loop {
+            match due_ns.saturating_sub(self.now_ns()) {
+                0 => return,
+                left_ns => self.wait(left_ns).await,
+            }
+        }
+    }
+}

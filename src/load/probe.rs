@@ -1,0 +1,110 @@
+//! What happens inside a call: when the head of its response came.
+
+use std::{
+    cell::RefCell,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use crate::{
+    client::{HttpRequest, Tick, Transport, TransportError},
+    service::Now,
+};
+
+thread_local! {
+    /// The call that is being polled in this thread.
+    static CURRENT: RefCell<Option<Arc<CallProbe>>> = const { RefCell::new(None) };
+}
+
+/// What is noted of one call at a time.
+#[derive(Debug)]
+pub struct CallProbe {
+    start: Instant,
+    /// Nanoseconds since `start`; 0: not yet.
+    first_byte_ns: AtomicU64,
+}
+
+impl CallProbe {
+    /// A probe whose times count from `start`.
+    pub fn new(start: Instant) -> Arc<CallProbe> {
+        Arc::new(CallProbe { start, first_byte_ns: AtomicU64::new(0) })
+    }
+
+    /// When the head of the first response since the last asking had come; `None`: there was none,
+    /// as with a WebSocket that was open.
+    pub fn take_first_byte_ns(&self) -> Option<u64> {
+        Some(self.first_byte_ns.swap(0, Relaxed)).filter(|ns| *ns > 0)
+    }
+
+    fn note_head(&self) {
+        let now_ns = self.start.elapsed().as_nanos() as u64;
+        // A repetition is not the first one.
+        let _ = self.first_byte_ns.compare_exchange(0, now_ns, Relaxed, Relaxed);
+    }
+
+    /// Runs calls, one after the other, under this probe.
+    pub fn over<F: Future>(self: &Arc<Self>, calls: F) -> ProbedCalls<F> {
+        ProbedCalls { probe: Some(Arc::clone(self)), calls: Box::pin(calls) }
+    }
+}
+
+/// Calls under a probe.
+pub struct ProbedCalls<F> {
+    /// There but while the calls are polled.
+    probe: Option<Arc<CallProbe>>,
+    calls: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for ProbedCalls<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        CURRENT.set(self.probe.take());
+        let polled = self.calls.as_mut().poll(cx);
+        self.probe = CURRENT.take();
+        polled
+    }
+}
+
+/// A transport that tells the probe of the call when heads of responses come.
+#[derive(Clone)]
+pub struct ProbedTransport<T> {
+    /// Brings the requests.
+    pub inner: T,
+}
+
+impl<T: Transport> Transport for ProbedTransport<T> {
+    type Response = T::Response;
+
+    async fn request(&self, request: HttpRequest<'_>) -> Result<T::Response, TransportError> {
+        let response = self.inner.request(request).await?;
+        CURRENT.with_borrow(|current| current.iter().for_each(|probe| probe.note_head()));
+        Ok(response)
+    }
+
+    async fn sleep_until(&self, due_ms: u64) {
+        self.inner.sleep_until(due_ms).await;
+    }
+
+    fn now(&self) -> Now {
+        self.inner.now()
+    }
+
+    fn mono_ms(&self) -> u64 {
+        self.inner.mono_ms()
+    }
+
+    fn random(&self) -> u128 {
+        self.inner.random()
+    }
+
+    fn every(&self, ms: u64, tick: Tick) {
+        self.inner.every(ms, tick);
+    }
+}

@@ -1,0 +1,190 @@
+//! A run: its threads, what they have measured so far, and its end.
+
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant, SystemTime},
+};
+
+use crate::client::{Client, Transport};
+
+use super::{
+    LoadMeasures, LoadPlan, LoadWorker, ProbedTransport, ProcessSample, SharedMeasures, SystemClock,
+};
+
+/// How often processes are looked at.
+const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+
+/// A run that goes on.
+pub struct LoadRun {
+    plan: LoadPlan,
+    shared: Vec<Arc<SharedMeasures>>,
+    threads: Vec<JoinHandle<Result<(), String>>>,
+    start: Instant,
+    started_at: SystemTime,
+    pid: Option<u32>,
+    own: Vec<ProcessSample>,
+    server: Vec<ProcessSample>,
+}
+
+/// What a run against one target has measured.
+#[derive(Clone, Debug)]
+pub struct LoadedTarget {
+    /// Its URL, as the user has named it.
+    pub url: String,
+    /// What is called, as `JSON-RPC 1.0`.
+    pub interface: String,
+    /// What was done.
+    pub plan: LoadPlan,
+    /// What came of it.
+    pub measures: LoadMeasures,
+    /// When it began.
+    pub started_at: SystemTime,
+    /// Time in which calls were counted.
+    pub counted: Duration,
+    /// When the samples began to count.
+    pub start: Instant,
+    /// What the generator took, over time.
+    pub own: Vec<ProcessSample>,
+    /// What the server took, over time; empty: unknown.
+    pub server: Vec<ProcessSample>,
+}
+
+impl LoadRun {
+    /// Starts the threads of a plan. `client` makes the client of a worker, in the runtime of that
+    /// worker. `pid`: the process of the server, if it is on this machine.
+    ///
+    /// # Errors
+    /// The system has no room, a client cannot be made, or the tasks to read cannot be made.
+    pub fn start<T: Transport + 'static>(
+        plan: &LoadPlan,
+        client: impl Fn() -> Result<Client<ProbedTransport<T>>, String> + Send + Sync + 'static,
+        pid: Option<u32>,
+    ) -> Result<LoadRun, String> {
+        let client = Arc::new(client);
+        let (ready, is_ready) = mpsc::channel();
+        let (mut shared, mut threads, mut starters) = (Vec::new(), Vec::new(), Vec::new());
+        for index in 0..plan.workers.max(1) {
+            let measures = SharedMeasures::new(plan);
+            shared.push(Arc::clone(&measures));
+            let (starter, start) = mpsc::channel::<Instant>();
+            starters.push(starter);
+            let (plan, client, ready) = (plan.clone(), Arc::clone(&client), ready.clone());
+            let work = move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let runtime = runtime.map_err(no_room)?;
+                runtime.block_on(async {
+                    let client = client()?;
+                    let prepared = LoadWorker::<_, SystemClock>::prepare(&client, &plan).await?;
+                    // Without a start there is no run: another worker has failed.
+                    let _ = ready.send(());
+                    drop(ready);
+                    let Ok(start) = start.recv() else { return Ok(()) };
+                    let clock = SystemClock::new(start).map_err(no_room)?;
+                    LoadWorker::new(client, clock, start, (&plan, index), measures)
+                        .run(prepared)
+                        .await;
+                    Ok(())
+                })
+            };
+            let name = format!("load-{index}");
+            threads.push(thread::Builder::new().name(name).spawn(work).map_err(no_room)?);
+        }
+        drop(ready);
+        if is_ready.iter().take(threads.len()).count() < threads.len() {
+            drop(starters);
+            let failed = threads.into_iter().filter_map(|thread| thread.join().ok()?.err());
+            return Err(failed.last().unwrap_or_else(|| "a worker has ended".to_owned()));
+        }
+        let start = Instant::now();
+        for starter in &starters {
+            // One that has ended meanwhile says why at the end.
+            let _ = starter.send(start);
+        }
+        let mut run = LoadRun {
+            plan: plan.clone(),
+            shared,
+            threads,
+            start,
+            started_at: SystemTime::now(),
+            pid,
+            own: Vec::new(),
+            server: Vec::new(),
+        };
+        run.sample();
+        Ok(run)
+    }
+
+    /// What there is so far.
+    pub fn measures(&self) -> LoadMeasures {
+        let length = self.plan.warmup + self.plan.duration;
+        let mut all = LoadMeasures::new(self.plan.operations.len(), length);
+        self.shared.iter().for_each(|shared| all.add(&shared.lock()));
+        all
+    }
+
+    /// Calls that are unanswered now.
+    pub fn in_flight(&self) -> u64 {
+        self.shared.iter().map(|shared| shared.in_flight()).sum()
+    }
+
+    /// Time since the beginning.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// True: every worker has ended.
+    pub fn is_over(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Looks at the processes, if the last look is long enough ago; to be called often.
+    pub fn sample_when_due(&mut self) {
+        let last = self.own.last().map_or(self.start, |sample| sample.at);
+        if last.elapsed() >= SAMPLE_EVERY {
+            self.sample();
+        }
+    }
+
+    /// Ends it now.
+    pub fn stop(&self) {
+        self.shared.iter().for_each(|shared| shared.stop());
+    }
+
+    /// Waits for its end and takes what it has measured.
+    ///
+    /// # Errors
+    /// A worker could not go on.
+    pub fn finish(mut self, url: &str, interface: &str) -> Result<LoadedTarget, String> {
+        while !self.is_over() {
+            thread::sleep(Duration::from_millis(5));
+            self.sample_when_due();
+        }
+        let counted = self.start.elapsed().saturating_sub(self.plan.warmup);
+        self.sample();
+        for thread in std::mem::take(&mut self.threads) {
+            thread.join().map_err(|_| "a worker has ended in a panic".to_owned())??;
+        }
+        Ok(LoadedTarget {
+            url: url.to_owned(),
+            interface: interface.to_owned(),
+            measures: self.measures(),
+            counted: counted.min(self.plan.duration),
+            plan: self.plan,
+            started_at: self.started_at,
+            start: self.start,
+            own: self.own,
+            server: self.server,
+        })
+    }
+
+    fn sample(&mut self) {
+        self.own.extend(ProcessSample::own());
+        self.server.extend(self.pid.and_then(ProcessSample::of));
+    }
+}
+
+fn no_room(error: io::Error) -> String {
+    format!("the system has no room: {error}")
+}

@@ -1,0 +1,10 @@
+//! The load generator: what it reports is true, and what is wrong is caught.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod command;
+mod simulated;
+mod truth;

@@ -1,0 +1,159 @@
+//! Known latencies are reported as they are.
+
+use std::time::Duration;
+
+use peregrine::load::{Arrivals, CheckLevel, LoadMeasures, LoadOperation, LoadPace, LoadPlan};
+
+use crate::simulated::{AnsweredAt, measure};
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+
+fn plan(pace: LoadPace, seconds: u64) -> LoadPlan {
+    LoadPlan {
+        operations: vec![(LoadOperation::Send, 1.0)],
+        pace,
+        warmup: Duration::ZERO,
+        duration: Duration::from_secs(seconds),
+        requests_max: None,
+        in_flight_max: 10_000,
+        call_timeout: Duration::from_secs(60),
+        workers: 1,
+        seed: 7,
+        check: CheckLevel::Full,
+        payload_bytes: 64,
+        stream_events: 3,
+        echoes: false,
+    }
+}
+
+fn open(rate: f64, arrivals: Arrivals) -> LoadPace {
+    LoadPace::Rate { rate, arrivals }
+}
+
+/// The time that so many of these calls are at most, by definition.
+fn exact(mut latencies: Vec<u64>, share: f64) -> u64 {
+    latencies.sort_unstable();
+    let rank = (share * latencies.len() as f64).ceil() as usize;
+    latencies[rank.clamp(1, latencies.len()) - 1]
+}
+
+/// Checks p50, p99 and p99.9 against what calls that are due each millisecond must have seen.
+fn is_true(measures: &LoadMeasures, calls: u64, answered_at: AnsweredAt) {
+    let total = measures.total();
+    assert_eq!((total.good, total.failed(), measures.never_sent), (calls, 0, 0));
+    let latencies: Vec<u64> = (0..calls).map(|n| answered_at(n * MS) - n * MS).collect();
+    for share in [0.5, 0.99, 0.999] {
+        let (told, true_ns) =
+            (total.latency.value_at_quantile(share), exact(latencies.clone(), share));
+        let error = (told as f64 - true_ns as f64).abs() / true_ns as f64;
+        assert!(error < 0.02, "{share}: {told} ns, and {true_ns} ns is right");
+    }
+}
+
+fn fixed(at_ns: u64) -> u64 {
+    at_ns + 5 * MS
+}
+
+/// Every tenth call takes long.
+fn bimodal(at_ns: u64) -> u64 {
+    at_ns + if (at_ns / MS).is_multiple_of(10) { 80 * MS } else { 2 * MS }
+}
+
+/// Nothing is answered in the last second of each ten.
+fn stalling(at_ns: u64) -> u64 {
+    let done = at_ns + 2 * MS;
+    if done % (10 * SECOND) < 9 * SECOND { done } else { done.next_multiple_of(10 * SECOND) + MS }
+}
+
+#[test]
+fn a_fixed_latency_is_reported() {
+    let measures = measure(&plan(open(1_000.0, Arrivals::Constant), 10), fixed);
+    is_true(&measures, 10_000, fixed);
+}
+
+#[test]
+fn two_kinds_of_latency_are_reported() {
+    let measures = measure(&plan(open(1_000.0, Arrivals::Constant), 10), bimodal);
+    is_true(&measures, 10_000, bimodal);
+}
+
+#[test]
+fn a_stall_counts_for_every_call_that_was_due_in_it() {
+    let measures = measure(&plan(open(1_000.0, Arrivals::Constant), 60), stalling);
+    is_true(&measures, 60_000, stalling);
+    assert_eq!((measures.held_back, measures.late), (0, 0));
+}
+
+/// With room for ten calls at once a stall holds the others back, and their latency still counts
+/// from when they were due.
+#[test]
+fn calls_that_are_held_back_count_from_when_they_were_due() {
+    let plan = LoadPlan { in_flight_max: 10, ..plan(open(1_000.0, Arrivals::Constant), 20) };
+    let measures = measure(&plan, stalling);
+    let total = measures.total();
+    // The second stall goes on to the end.
+    assert!(measures.never_sent > 900 && total.good + measures.never_sent == 20_000);
+    assert!(measures.held_back > 900, "{} held back", measures.held_back);
+    // The call that was due first in the stall waited a second.
+    assert!(total.latency.max() >= 990 * MS);
+    assert!(total.service.value_at_quantile(0.99) < 10 * MS);
+}
+
+/// The same server in a closed loop: few calls meet a stall, so that the figures hide it.
+#[test]
+fn a_closed_loop_hides_a_stall() {
+    let measures = measure(&plan(LoadPace::Concurrency(1), 60), stalling);
+    let total = measures.total();
+    assert!(total.good > 20_000);
+    assert!(total.latency.value_at_quantile(0.999) < 3 * MS);
+    assert!(total.latency.max() > 990 * MS);
+}
+
+#[test]
+fn arrivals_have_the_rate_and_the_variation_that_is_asked_for() {
+    for (arrivals, variation) in [
+        (Arrivals::Constant, 0.0),
+        (Arrivals::Poisson, 1.0),
+        (Arrivals::Gamma(0.25), 2.0),
+        (Arrivals::Gamma(4.0), 0.5),
+    ] {
+        let measures = measure(&plan(open(200.0, arrivals), 60), fixed);
+        let calls = measures.total().good as f64;
+        assert!((calls - 12_000.0).abs() < 12_000.0 * 0.03, "{arrivals:?}: {calls} calls");
+        // Calls of a second vary as much as the gaps do, by the root of their number.
+        let counts: Vec<f64> =
+            measures.slices.iter().take(60).map(|slice| slice.calls as f64).collect();
+        let mean = counts.iter().sum::<f64>() / counts.len() as f64;
+        let spread = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>();
+        let told = (spread / counts.len() as f64).sqrt() / mean.sqrt();
+        assert!((told - variation).abs() < 0.1 + variation * 0.3, "{arrivals:?}: {told}");
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_calls() {
+    let of = |seed| {
+        let plan = LoadPlan { seed, ..plan(open(500.0, Arrivals::Poisson), 10) };
+        let measures = measure(&plan, fixed);
+        measures.slices.iter().map(|slice| slice.calls).collect::<Vec<u64>>()
+    };
+    assert_eq!(of(1), of(1));
+    assert_ne!(of(1), of(2));
+}
+
+#[test]
+fn no_more_calls_are_made_than_asked_for() {
+    let plan = LoadPlan { requests_max: Some(17), ..plan(open(100.0, Arrivals::Constant), 10) };
+    assert_eq!(measure(&plan, fixed).total().good, 17);
+    let plan = LoadPlan { requests_max: Some(17), ..plan };
+    let closed = LoadPlan { pace: LoadPace::Concurrency(4), ..plan };
+    assert_eq!(measure(&closed, fixed).total().good, 17);
+}
+
+#[test]
+fn calls_of_the_warmup_are_not_counted() {
+    let plan =
+        LoadPlan { warmup: Duration::from_secs(2), ..plan(open(100.0, Arrivals::Constant), 3) };
+    assert_eq!(measure(&plan, fixed).total().good, 300);
+}
