@@ -1,0 +1,246 @@
+//! From what a run has measured to its report.
+
+use hdrhistogram::serialization::{
+    V2DeflateSerializer,
+    interval_log::{IntervalLogWriterBuilder, Tag},
+};
+
+use super::{
+    super::{
+        Arrivals, CheckLevel, LoadMeasures, LoadPace, LoadedTarget, OperationMeasures,
+        ProcessSample, measures::NsHistogram,
+    },
+    OperationReport, PlanReport, ProcessReport, Quantiles, RateReport, SampleReport, SliceReport,
+    TargetReport,
+};
+
+/// A share of the generator's core above which it is said to have been the bottleneck.
+const BUSY_SHARE: f64 = 0.9;
+/// A share of late calls above which the generator is said not to have been in time.
+const LATE_SHARE: f64 = 0.01;
+/// Samples of a process in a report, at most; in a longer run each stands for several.
+const SAMPLES_MAX: usize = 600;
+
+/// The report of a run against one target.
+pub(super) fn target_report(target: &LoadedTarget) -> TargetReport {
+    let (measures, plan) = (&target.measures, &target.plan);
+    let total = measures.total();
+    let seconds = target.counted.as_secs_f64().max(1e-9);
+    let wanted = match plan.pace {
+        LoadPace::Rate { rate, .. } => Some(rate),
+        LoadPace::Concurrency(_) => None,
+    };
+    let all_calls = measures.slices.iter().map(|slice| slice.calls).sum();
+    let generator = process_report(&target.own, target, all_calls);
+    let names = plan.operations.iter().map(|(operation, _)| operation.name());
+    let mut report = TargetReport {
+        url: target.url.clone(),
+        interface: target.interface.clone(),
+        plan: plan_report(target),
+        rate: RateReport { wanted, reached: total.good as f64 / seconds },
+        seconds,
+        requests: total.calls(),
+        errors: total.errors.clone(),
+        error_examples: total.examples.clone(),
+        held_back: measures.held_back,
+        late: measures.late,
+        never_sent: measures.never_sent,
+        events: total.events,
+        events_per_s: total.events as f64 / seconds,
+        latency_us: quantiles(&total.latency),
+        service_us: quantiles(&total.service),
+        first_byte_us: quantiles(&total.first_byte),
+        first_event_us: quantiles(&total.first_event),
+        second_event_us: quantiles(&total.second_event),
+        gap_us: quantiles(&total.gaps),
+        lag_us: quantiles(&measures.lag),
+        operations: names.zip(&measures.operations).map(operation_report).collect(),
+        slices: slices(measures),
+        sweep: Vec::new(),
+        generator,
+        server: (!target.server.is_empty())
+            .then(|| process_report(&target.server, target, all_calls)),
+        warnings: Vec::new(),
+        histograms: histogram_log(&total, measures, target),
+    };
+    report.warnings = warnings(&report);
+    report
+}
+
+fn plan_report(target: &LoadedTarget) -> PlanReport {
+    let plan = &target.plan;
+    let (pace, arrivals) = match plan.pace {
+        LoadPace::Concurrency(_) => ("closed", ""),
+        LoadPace::Rate { arrivals: Arrivals::Constant, .. } => ("open", "constant"),
+        LoadPace::Rate { arrivals: Arrivals::Poisson, .. } => ("open", "poisson"),
+        LoadPace::Rate { arrivals: Arrivals::Gamma(_), .. } => ("open", "gamma"),
+    };
+    let check = match plan.check {
+        CheckLevel::Full => "full",
+        CheckLevel::Sample => "sample",
+        CheckLevel::Off => "off",
+    };
+    let in_flight_max = match plan.pace {
+        LoadPace::Rate { .. } => plan.in_flight_max,
+        LoadPace::Concurrency(calls) => calls,
+    };
+    PlanReport {
+        pace: pace.to_owned(),
+        arrivals: arrivals.to_owned(),
+        in_flight_max,
+        workers: plan.workers,
+        seed: plan.seed,
+        check: check.to_owned(),
+        warmup_s: plan.warmup.as_secs_f64(),
+        payload_bytes: plan.payload_bytes,
+    }
+}
+
+fn operation_report((name, of): (&'static str, &OperationMeasures)) -> OperationReport {
+    OperationReport {
+        name: name.to_owned(),
+        requests: of.calls(),
+        errors: of.errors.clone(),
+        latency_us: quantiles(&of.latency),
+        first_event_us: quantiles(&of.first_event),
+    }
+}
+
+fn slices(measures: &LoadMeasures) -> Vec<SliceReport> {
+    let seconds = measures.slice.as_secs_f64();
+    let slices = measures.slices.iter().enumerate();
+    let report = slices.map(|(index, slice)| SliceReport {
+        at_s: (index + 1) as f64 * seconds,
+        rate: slice.calls as f64 / seconds,
+        errors: slice.errors,
+        events: slice.events,
+        p50_us: micros(slice.latency.value_at_quantile(0.5)),
+        p99_us: micros(slice.latency.value_at_quantile(0.99)),
+        max_us: micros(slice.latency.max()),
+    });
+    report.collect()
+}
+
+fn process_report(samples: &[ProcessSample], target: &LoadedTarget, calls: u64) -> ProcessReport {
+    let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
+        return ProcessReport::default();
+    };
+    let share = |from: &ProcessSample, to: &ProcessSample| {
+        let time = to.at.saturating_duration_since(from.at).as_nanos() as f64;
+        to.cpu_ns.saturating_sub(from.cpu_ns) as f64 / time.max(1.0)
+    };
+    let cpu_ns = last.cpu_ns.saturating_sub(first.cpu_ns);
+    let step = samples.len().div_ceil(SAMPLES_MAX);
+    let some: Vec<&ProcessSample> = samples.iter().step_by(step).collect();
+    let over_time = some.windows(2).map(|pair| SampleReport {
+        at_s: pair[1].at.saturating_duration_since(target.start).as_secs_f64(),
+        cpu_share: share(pair[0], pair[1]),
+        rss_bytes: pair[1].rss_bytes,
+        descriptors: pair[1].descriptors.unwrap_or_default(),
+    });
+    ProcessReport {
+        cpu_us_per_call: cpu_ns as f64 / 1e3 / calls.max(1) as f64,
+        cpu_share: share(first, last),
+        rss_bytes_max: samples.iter().map(|sample| sample.rss_bytes).max().unwrap_or_default(),
+        descriptors_max: samples.iter().filter_map(|one| one.descriptors).max().unwrap_or_default(),
+        samples: over_time.collect(),
+    }
+}
+
+/// What makes the figures of a target doubtful.
+fn warnings(report: &TargetReport) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let cores = report.plan.workers.max(1) as f64;
+    if report.generator.cpu_share > BUSY_SHARE * cores {
+        warnings.push(format!(
+            "the generator was the bottleneck: it used {:.0} % of its {cores} core(s); give it \
+             more --workers, or a machine of its own",
+            report.generator.cpu_share * 100.0 / cores
+        ));
+    }
+    if report.late as f64 > LATE_SHARE * report.requests as f64 {
+        warnings.push(format!(
+            "{} calls began more than 1 ms late because the generator was not in time; their \
+             latency counts from when they were due",
+            report.late
+        ));
+    }
+    if report.held_back > 0 {
+        warnings.push(format!(
+            "{} calls were held back because {} were unanswered (--in-flight)",
+            report.held_back, report.plan.in_flight_max
+        ));
+    }
+    if report.never_sent > 0 {
+        warnings.push(format!(
+            "{} calls were due and never sent: the server did not keep up, and the latencies below \
+             are better than what users would have seen",
+            report.never_sent
+        ));
+    }
+    warnings
+}
+
+fn micros(ns: u64) -> f64 {
+    // A tenth of a microsecond is finer than any timer here.
+    (ns as f64 / 100.0).round() / 10.0
+}
+
+fn quantiles(of: &NsHistogram) -> Quantiles {
+    if of.is_empty() {
+        return Quantiles::default();
+    }
+    let at = |share: f64| micros(of.value_at_quantile(share));
+    let mut curve: Vec<(f64, f64)> = vec![(0.0, micros(of.min()))];
+    // Nine steps for each further nine, as far as there are values for it.
+    for step in 1.. {
+        let left = 10_f64.powf(-f64::from(step) / 9.0);
+        if left * (of.len() as f64) < 1.0 {
+            break;
+        }
+        curve.push((1.0 - left, at(1.0 - left)));
+    }
+    curve.push((1.0, micros(of.max())));
+    Quantiles {
+        count: of.len(),
+        mean: (of.mean() / 100.0).round() / 10.0,
+        min: micros(of.min()),
+        p50: at(0.5),
+        p90: at(0.9),
+        p99: at(0.99),
+        p999: at(0.999),
+        p9999: at(0.9999),
+        max: micros(of.max()),
+        curve,
+    }
+}
+
+/// The histograms as a log that the tools of HdrHistogram read.
+fn histogram_log(
+    total: &OperationMeasures,
+    measures: &LoadMeasures,
+    target: &LoadedTarget,
+) -> String {
+    let mut log = Vec::new();
+    let mut serializer = V2DeflateSerializer::new();
+    let named: [(&str, &NsHistogram); 7] = [
+        ("latency", &total.latency),
+        ("service", &total.service),
+        ("first_byte", &total.first_byte),
+        ("first_event", &total.first_event),
+        ("second_event", &total.second_event),
+        ("gap", &total.gaps),
+        ("lag", &measures.lag),
+    ];
+    let writer = IntervalLogWriterBuilder::new()
+        .with_start_time(target.started_at)
+        .begin_log_with(&mut log, &mut serializer);
+    if let Ok(mut writer) = writer {
+        for (name, histogram) in named.into_iter().filter(|(_, one)| !one.is_empty()) {
+            let from = target.plan.warmup;
+            // Into memory it always can be written.
+            let _ = writer.write_histogram(histogram, from, target.counted, Tag::new(name));
+        }
+    }
+    String::from_utf8(log).unwrap_or_default()
+}
