@@ -8,6 +8,10 @@ use std::{borrow::Cow, sync::Arc};
 use super::{
     Canceled, Closed, DeferredHost, Job, JobHost, RequestInfo, ids::FreshIds, watch::CallerGone,
 };
+#[cfg(feature = "gateway")]
+use super::{NotKept, saying, with_id};
+#[cfg(feature = "gateway")]
+use crate::model::TaskEvent;
 use crate::{
     fault::{Fault, FaultKind},
     model::{Message, MessageBuf, RawText, TaskView},
@@ -25,6 +29,8 @@ pub struct Deferred {
     pub(super) ids: FreshIds,
     /// `None` behind its answer.
     pub(super) host: Option<Box<dyn DeferredHost>>,
+    /// As [`Job`] has it.
+    pub(super) done: bool,
 }
 
 impl Deferred {
@@ -103,6 +109,30 @@ impl Deferred {
         self.refuse(Fault::because(FaultKind::Internal, text));
     }
 
+    /// Publishes an event with the task that it becomes, in one step with all before it. Nothing
+    /// counts the event until then, so that is to be at once.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn prepare(&mut self, event: &TaskEvent<'_>) {
+        let Some(host) = &mut self.host else { return };
+        if let TaskEvent::Status { state, .. } = event {
+            self.done = state.is_terminal() || state.is_interrupted();
+        }
+        match with_id(event, || self.ids.next()) {
+            Some(message) => host.prepare(&saying(event, &message)),
+            None => host.prepare(event),
+        }
+    }
+
+    /// Keeps bytes with the task that it becomes, as [`Job::keep`] does. A new task without room
+    /// for them fails.
+    ///
+    /// # Errors
+    /// [`NotKept`].
+    #[cfg(feature = "gateway")]
+    pub(crate) fn keep(&mut self, bytes: Box<[u8]>) -> Result<(), NotKept> {
+        self.host.as_mut().map_or(Err(NotKept::Closed), |host| host.keep(bytes))
+    }
+
     /// Makes a task of it, unless there is one: the call gets what any call gets that sends a
     /// message, and the job publishes.
     ///
@@ -121,7 +151,7 @@ impl Deferred {
             task,
             host,
             ids: self.ids,
-            done: false,
+            done: self.done,
         })
     }
 

@@ -134,6 +134,10 @@ pub trait JobHost: Send + Sync {
 
 /// The side of a deferred turn that belongs to the server.
 pub trait DeferredHost: Send + Sync {
+    /// Publishes an event with the task that the turn becomes, when it does.
+    fn prepare(&mut self, event: &TaskEvent<'_>);
+    /// Keeps bytes with the task: at once, or when it is stored.
+    fn keep(&mut self, bytes: Box<[u8]>) -> Result<(), NotKept>;
     /// Stores the task, unless it exists, and lets the call go on with it.
     fn begin(self: Box<Self>, message: Message<'_>) -> Result<(Handle, Arc<dyn JobHost>), Closed>;
     /// Answers the call with a message.

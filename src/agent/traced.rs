@@ -195,7 +195,7 @@ struct SpanTurn<'t> {
 impl TurnHost for SpanTurn<'_> {
     fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
         let (task, host) = self.host.commit(events)?;
-        Ok((task, job(host, self.span.take())))
+        Ok((task, job(host, self.span.take(), None)))
     }
 
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
@@ -212,7 +212,7 @@ impl TurnHost for SpanTurn<'_> {
         held_bytes: usize,
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
         let (call, host) = self.host.defer(events, held_bytes)?;
-        Ok((call, Box::new(SpanDeferred { host, span: self.span.take() })))
+        Ok((call, Box::new(SpanDeferred { host, span: self.span.take(), state: None })))
     }
 }
 
@@ -220,12 +220,23 @@ impl TurnHost for SpanTurn<'_> {
 struct SpanDeferred {
     host: Box<dyn DeferredHost>,
     span: Option<TurnSpan>,
+    /// The last state that was published before there is a task.
+    state: Option<TaskState>,
 }
 
 impl DeferredHost for SpanDeferred {
+    fn prepare(&mut self, event: &TaskEvent<'_>) {
+        self.state = state_of(event).or(self.state);
+        self.host.prepare(event);
+    }
+
+    fn keep(&mut self, bytes: Box<[u8]>) -> Result<(), NotKept> {
+        self.host.keep(bytes)
+    }
+
     fn begin(self: Box<Self>, message: Message<'_>) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
         let (task, host) = self.host.begin(message)?;
-        Ok((task, job(host, self.span)))
+        Ok((task, job(host, self.span, self.state)))
     }
 
     fn reply(self: Box<Self>, message: MessageBuf) {
@@ -253,12 +264,20 @@ impl DeferredHost for SpanDeferred {
     }
 }
 
-/// The server's side of a job, with the span of its turn.
-fn job(host: Arc<dyn JobHost>, span: Option<TurnSpan>) -> Arc<dyn JobHost> {
+/// The server's side of a job, with the span of its turn; `state`: that of its task, if the agent
+/// has published one.
+fn job(
+    host: Arc<dyn JobHost>,
+    span: Option<TurnSpan>,
+    state: Option<TaskState>,
+) -> Arc<dyn JobHost> {
     match span {
         Some(mut span) => {
-            span.note(TurnEnd::Task(None));
-            Arc::new(SpanJob { host, span: Mutex::new(Some(span)) })
+            span.note(TurnEnd::Task(state));
+            let has_ended = state.is_some_and(TaskState::is_terminal);
+            // Dropped, it ends.
+            let span = (!has_ended).then_some(span);
+            Arc::new(SpanJob { host, span: Mutex::new(span) })
         }
         None => host,
     }

@@ -174,7 +174,7 @@ impl Turn<'_> {
         let (call, host) = self.host.defer(self.events, held_bytes)?;
         *self.ending = Ending::Deferred;
         let (host, ids) = (Some(host), FreshIds::drawn(self.entropy));
-        Ok(Deferred { task_id, context_id, message, request, call, ids, host })
+        Ok(Deferred { task_id, context_id, message, request, call, ids, host, done: false })
     }
 }
 

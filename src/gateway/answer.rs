@@ -1,15 +1,56 @@
 //! From upstream events to events of the local task.
 
 use crate::{
-    agent::{Closed, Job},
+    agent::{Closed, Deferred, Job},
     client::{EventKind, StreamEvent},
     model::{
-        ArtifactView, Message, MessageBuf, Part, RawText, Role, TaskEvent, TaskState, TaskView,
-        pack,
+        ArtifactView, Message, MessageBuf, Part, RawText, Role, TaskEvent, TaskState, TaskStatus,
+        TaskView, pack,
     },
 };
 
 use super::{message::to_local, references::TaskReferences};
+
+/// A local task, or the turn that becomes one.
+pub trait EventSink {
+    /// Publishes an event.
+    ///
+    /// # Errors
+    /// [`Closed`]: the task takes no more.
+    fn publish(&mut self, event: TaskEvent<'_>) -> Result<(), Closed>;
+}
+
+impl EventSink for Job {
+    fn publish(&mut self, event: TaskEvent<'_>) -> Result<(), Closed> {
+        Job::publish(self, event)
+    }
+}
+
+impl EventSink for Deferred {
+    fn publish(&mut self, event: TaskEvent<'_>) -> Result<(), Closed> {
+        self.prepare(&event);
+        Ok(())
+    }
+}
+
+/// Publishes an event with the task that a turn becomes; false: only the task can take it.
+pub fn prepare(turn: &mut Deferred, references: &TaskReferences, event: &StreamEvent<'_>) -> bool {
+    let change = match event.kind() {
+        EventKind::Change { change, .. } => Some(change),
+        EventKind::Task(task) if turn.request().state().is_none() => {
+            let has_said = agent_messages(task).next().is_some();
+            if has_said || task.artifacts().next().is_some() {
+                return false;
+            }
+            // As which a task begins.
+            let status = task.status();
+            let is_begun = status.state == TaskState::Submitted && status.message.is_none();
+            (!is_begun).then(|| status_change(task))
+        }
+        EventKind::Task(_) | EventKind::Message(_) | EventKind::Gap { .. } => return false,
+    };
+    change.is_none_or(|change| publish_change(turn, references, change).is_ok())
+}
 
 /// Publishes an event of the upstream stream.
 ///
@@ -41,7 +82,6 @@ fn publish_task(
 ) -> Result<(), Closed> {
     let mut known = PublishedParts::default();
     job.read(&mut |local| known = PublishedParts::of(local, task));
-    let status = task.status();
     for message in agent_messages(task).zip(&known.messages).filter(|(_, known)| !**known) {
         job.status(TaskState::Working, Some(&to_local(message.0, references)))?;
     }
@@ -51,13 +91,13 @@ fn publish_task(
     if known.status {
         return Ok(());
     }
-    let change = TaskEvent::Status {
-        state: status.state,
-        at_ms: status.at_ms,
-        message: status.message,
-        metadata: status.metadata,
-    };
-    publish_change(job, references, change)
+    publish_change(job, references, status_change(task))
+}
+
+/// The status of a task as an event.
+fn status_change(task: TaskView<'_>) -> TaskEvent<'_> {
+    let TaskStatus { state, at_ms, message, metadata } = task.status();
+    TaskEvent::Status { state, at_ms, message, metadata }
 }
 
 /// What of an upstream task its local one has already.
@@ -114,7 +154,7 @@ fn publish_artifact(job: &mut Job, whole: &ArtifactView<'_>) -> Result<(), Close
 }
 
 fn publish_change(
-    job: &mut Job,
+    sink: &mut impl EventSink,
     references: &TaskReferences,
     change: TaskEvent<'_>,
 ) -> Result<(), Closed> {
@@ -127,9 +167,9 @@ fn publish_change(
                 TaskState::Unspecified => TaskState::Working,
                 state => state,
             };
-            job.publish(TaskEvent::Status { state, at_ms, message, metadata })
+            sink.publish(TaskEvent::Status { state, at_ms, message, metadata })
         }
-        TaskEvent::Artifact { .. } => job.publish(change),
+        TaskEvent::Artifact { .. } => sink.publish(change),
         TaskEvent::UserMessage { .. } => Ok(()),
     }
 }

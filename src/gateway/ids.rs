@@ -10,7 +10,7 @@ const CONTEXT_ID: u8 = 2;
 const UPSTREAM: u8 = 3;
 
 /// Bytes of a field before its value: its tag and its length.
-const FIELD_BYTES: usize = 5;
+pub(super) const FIELD_BYTES: usize = 5;
 
 /// The ids of a relayed task at its upstream agent, in canonical raw text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ impl UpstreamIds {
     }
 
     /// The bytes to keep with the task.
-    pub fn packed(&self) -> &[u8] {
-        &self.packed
+    pub fn into_packed(self) -> Box<[u8]> {
+        self.packed.into()
     }
 
     pub fn task_id(&self) -> RawText<'_> {
@@ -65,7 +65,7 @@ mod tests {
     fn ids_come_back_as_they_were_kept() {
         let (task_id, context_id) = (RawText::known(b"task"), RawText::known(b"context"));
         let ids = UpstreamIds::new("http://a", task_id, context_id);
-        let kept = ids.packed().to_vec();
+        let kept = ids.clone().into_packed().into_vec();
         assert_eq!(UpstreamIds::read(kept.clone(), "http://a"), Some(ids.clone()));
         assert_eq!((ids.task_id(), ids.context_id()), (task_id, context_id));
         for (kept, upstream) in [(kept, "http://b"), (Vec::new(), ""), (Vec::new(), "http://a")] {

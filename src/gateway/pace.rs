@@ -3,7 +3,7 @@
 use std::{future::poll_fn, task::Poll};
 
 /// Events that are published before the worker goes on with others.
-const EVENTS_AT_ONCE: u32 = 32;
+pub(super) const EVENTS_AT_ONCE: u32 = 32;
 
 /// Counts the events of one stream.
 #[derive(Default)]

@@ -2,15 +2,19 @@
 
 use std::{
     collections::HashSet,
-    pin::pin,
+    future::poll_fn,
+    pin::{Pin, pin},
     sync::{Mutex, MutexGuard, PoisonError},
+    task::Poll,
 };
 
+use foldhash::fast::RandomState;
+
 use crate::{
-    agent::{Adopted, Closed, Deferred, DeferredCancel, Job, NotKept},
-    client::{Client, ClientStream, EventKind, StreamEvent, Transport},
+    agent::{Adopted, Canceled, Closed, Deferred, DeferredCancel, Job, NotKept},
+    client::{Client, ClientError, ClientStream, EventKind, SendRequest, StreamEvent, Transport},
     fault::{Fault, FaultKind},
-    model::{Generation, Message, RawText, TaskEvent, TaskState},
+    model::{Generation, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState},
     service::{
         Scope,
         upstream::{UpstreamCall, UpstreamOutcome},
@@ -19,11 +23,12 @@ use crate::{
 
 use super::{
     EventPace,
-    answer::publish,
+    answer::{prepare, publish},
     call::RelayedCall,
     fault::{fault_of_call, outcome_of},
     ids::UpstreamIds,
     message::{self, SentIds},
+    pace::EVENTS_AT_ONCE,
     references::TaskReferences,
     sent_id::sent_id,
 };
@@ -33,7 +38,7 @@ pub struct UpstreamTasks {
     /// The URL by which the agent is configured: ids that another one has made are not its own.
     url: Box<str>,
     /// The local tasks whose upstream streams are followed now.
-    followed: Mutex<HashSet<FollowedId>>,
+    followed: Mutex<HashSet<FollowedId, RandomState>>,
 }
 
 /// The scope and the id of a local task.
@@ -58,7 +63,7 @@ impl UpstreamTasks {
         is_new.then(|| FollowedNow { all: self, id })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<FollowedId>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<FollowedId, RandomState>> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,7 +79,7 @@ impl Drop for FollowedNow<'_> {
 /// the answer.
 pub async fn relay<T: Transport, P>(
     client: &Client<T>,
-    turn: Deferred,
+    mut turn: Deferred,
     tasks: &UpstreamTasks,
     mut call: RelayedCall<P>,
 ) {
@@ -84,48 +89,32 @@ pub async fn relay<T: Transport, P>(
         let text = "the upstream agent has no task for this one";
         return turn.refuse(Fault::because(FaultKind::UnsupportedOperation, text));
     }
-    let references = match TaskReferences::of(&turn, &tasks.url) {
+    let mut references = match TaskReferences::of(&turn, &tasks.url) {
         Ok(references) => references,
         Err(fault) => {
             call.end(UpstreamOutcome::Unsupported);
             return turn.refuse(fault);
         }
     };
-    // A context that the client names may have an id of the upstream agent's own.
-    let is_known = continued.is_none() && turn.message().context_id().is_some();
-    let earlier = is_known.then(|| UpstreamIds::read(turn.kept_in_context(), &tasks.url)).flatten();
-    let upstream_context = earlier.as_ref().map(UpstreamIds::context_id);
     let chooses_id = client.generation() == Generation::V01;
-    let names = [turn.request().tenant(), turn.request().owner()];
-    let own = |id| sent_id(names, id);
-    let (context_id, task_id) = (own(turn.context_id()), chooses_id.then(|| own(turn.task_id())));
-    let context_id = RawText::known(&context_id);
-    let ids = SentIds {
-        continued: continued.as_ref(),
-        context_id: upstream_context.filter(|id| !id.is_empty()).unwrap_or(context_id),
-        task_id: task_id.as_deref().map(RawText::known),
-        references: &references,
-    };
-    let request = message::request(&turn, &ids);
-    let Some(followed) = tasks.follow(turn.request().scope(), turn.task_id()) else {
-        let sent = Box::pin(client.send(&request.return_immediately())).await;
-        return match sent {
-            Ok(_) => {
-                call.answered();
-                // Without room for the turn the client is told.
-                turn.into_job().map_or((), Job::leave)
-            }
-            Err(error) => turn.refuse(call.failed(client, &error)),
-        };
-    };
-    // The stream of an agent that says nothing may be open for ever.
-    let mut ended = turn.canceled();
-    let Ok(opened) = ended.race(pin!(client.follow(&request))).await else { return };
+    let ids = TurnIds { continued: continued.as_ref(), references: &references, chooses_id };
+    let request = request_of(&turn, &tasks.url, &ids);
+    let mut followed = None;
+    if continued.is_some() {
+        followed = tasks.follow(turn.request().scope(), turn.task_id());
+        if followed.is_none() {
+            return send_beside(client, turn, request, call).await;
+        }
+    }
+    // The stream of an agent that says nothing may be open for ever. Without a task this future is
+    // dropped when the caller leaves.
+    let mut ended = turn.request().state().map(|_| turn.canceled());
+    let Ok(opened) = race(&mut ended, pin!(client.follow(&request))).await else { return };
     let mut stream = match opened {
         Ok(stream) => stream.through_logins(),
         Err(error) => return turn.refuse(call.failed(client, &error)),
     };
-    let Ok(first) = ended.race(pin!(stream.next())).await else { return };
+    let Ok(first) = race(&mut ended, pin!(stream.next())).await else { return };
     let first = match first {
         Some(Ok(event)) => event,
         Some(Err(error)) => return turn.refuse(call.failed(client, &error)),
@@ -139,22 +128,120 @@ pub async fn relay<T: Transport, P>(
     if let EventKind::Message(message) = first.kind() {
         return turn.reply(message::to_local(message, &references));
     }
-    // Without room for the task the client is told.
-    let Ok(job) = turn.into_job() else { return };
-    call.follow();
-    let (followed, is_resumed) = (Some(followed), false);
-    let mut relayed = RelayedTask { job, references, followed, is_resumed, call };
-    let kept = relayed.keep_ids(&first);
+    let kept = keep_ids(&mut turn, &mut references, &tasks.url, &first);
     if let (Err(not_kept @ (NotKept::TooLong | NotKept::NoRoom)), false) = (kept, has_ended(&first))
     {
         // It could be neither continued nor canceled.
-        relayed.call.end(UpstreamOutcome::Limit);
-        return relayed.fail(&format!("the upstream ids of the task cannot be kept: {not_kept}"));
+        let Ok(job) = turn.into_job() else { return };
+        call.follow();
+        call.end(UpstreamOutcome::Limit);
+        let text = format!("the upstream ids of the task cannot be kept: {not_kept}");
+        let _: Result<(), Closed> = job.fail(&text);
+        return;
     }
-    match relayed.publish(&first) {
-        true => relayed.follow(&mut stream).await,
-        false => relayed.call.end(UpstreamOutcome::Ok),
+    // What has come together is stored with the task, in one step.
+    let (mut at_hand, mut is_over) = (Some(Some(Ok(first))), false);
+    for _ in 0..EVENTS_AT_ONCE {
+        match &at_hand {
+            Some(Some(Ok(event))) if prepare(&mut turn, &references, event) => {
+                is_over = ends_stream(event);
+            }
+            Some(_) | None => break,
+        }
+        at_hand = if is_over { None } else { now_or_never(pin!(stream.next())).await };
     }
+    if is_over {
+        // Before the client can see that state and answer.
+        followed = None;
+    } else if followed.is_none() {
+        followed = tasks.follow(turn.request().scope(), turn.task_id());
+    }
+    // Without room for the task the client is told.
+    let Ok(job) = turn.into_job() else { return };
+    call.follow();
+    let mut relayed = RelayedTask { job, references, followed, is_resumed: false, call };
+    if is_over {
+        relayed.call.end(UpstreamOutcome::Ok);
+    } else if at_hand.is_none_or(|next| relayed.take(next)) {
+        relayed.follow(&mut stream).await;
+    }
+}
+
+/// The ids that the message of a turn refers to at the upstream agent.
+struct TurnIds<'t> {
+    continued: Option<&'t UpstreamIds>,
+    references: &'t TaskReferences,
+    /// In A2A 0.1 clients choose the ids of tasks.
+    chooses_id: bool,
+}
+
+/// The message of a turn as it is sent to the upstream agent.
+fn request_of(turn: &Deferred, upstream: &str, ids: &TurnIds<'_>) -> SendRequest {
+    let TurnIds { continued, references, chooses_id } = *ids;
+    // A context that the client names may have an id of the upstream agent's own.
+    let is_known = continued.is_none() && turn.message().context_id().is_some();
+    let earlier = is_known.then(|| UpstreamIds::read(turn.kept_in_context(), upstream)).flatten();
+    let upstream_context = earlier.as_ref().map(UpstreamIds::context_id);
+    let names = [turn.request().tenant(), turn.request().owner()];
+    let own = |id| sent_id(names, id);
+    let (context_id, task_id) = (own(turn.context_id()), chooses_id.then(|| own(turn.task_id())));
+    let context_id = RawText::known(&context_id);
+    let ids = SentIds {
+        continued,
+        context_id: upstream_context.filter(|id| !id.is_empty()).unwrap_or(context_id),
+        task_id: task_id.as_deref().map(RawText::known),
+        references,
+    };
+    message::request(turn, &ids)
+}
+
+/// Sends the message of a turn to a task whose stream is followed, which brings the answer.
+async fn send_beside<T: Transport, P>(
+    client: &Client<T>,
+    turn: Deferred,
+    request: SendRequest,
+    mut call: RelayedCall<P>,
+) {
+    match Box::pin(client.send(&request.return_immediately())).await {
+        Ok(_) => {
+            call.answered();
+            // Without room for the turn the client is told.
+            if let Ok(job) = turn.into_job() {
+                job.leave();
+            }
+        }
+        Err(error) => turn.refuse(call.failed(client, &error)),
+    }
+}
+
+/// As [`Canceled::race`], where something can cancel.
+async fn race<F: Future>(
+    ended: &mut Option<Canceled>,
+    run: Pin<&mut F>,
+) -> Result<F::Output, Closed> {
+    match ended {
+        Some(ended) => ended.race(run).await,
+        None => Ok(run.await),
+    }
+}
+
+/// Keeps the ids of the upstream task, which an event names, with the local one.
+///
+/// # Errors
+/// [`NotKept`].
+fn keep_ids(
+    turn: &mut Deferred,
+    references: &mut TaskReferences,
+    upstream: &str,
+    event: &StreamEvent<'_>,
+) -> Result<(), NotKept> {
+    let (task_id, context_id) = match event.kind() {
+        EventKind::Task(task) => (task.id(), task.context_id()),
+        EventKind::Change { task_id, context_id, .. } => (task_id, context_id),
+        EventKind::Message(_) | EventKind::Gap { .. } => return Ok(()),
+    };
+    references.add(turn.task_id(), task_id);
+    turn.keep(UpstreamIds::new(upstream, task_id, context_id).into_packed())
 }
 
 /// Goes on with a task that was relayed before its agent was changed: publishes what it lacks, and
@@ -189,35 +276,11 @@ struct RelayedTask<'f> {
 }
 
 impl RelayedTask<'_> {
-    /// Keeps the ids of the upstream task, which an event names, with the local one.
-    ///
-    /// # Errors
-    /// [`NotKept`].
-    fn keep_ids(&mut self, event: &StreamEvent<'_>) -> Result<(), NotKept> {
-        let (task_id, context_id) = match event.kind() {
-            EventKind::Task(task) => (task.id(), task.context_id()),
-            EventKind::Change { task_id, context_id, .. } => (task_id, context_id),
-            EventKind::Message(_) | EventKind::Gap { .. } => return Ok(()),
-        };
-        self.references.add(self.job.task_id(), task_id);
-        let Some(followed) = &self.followed else { return Ok(()) };
-        let ids = UpstreamIds::new(&followed.all.url, task_id, context_id);
-        self.job.keep(ids.packed())
-    }
-
-    /// Fails the task and says why, unless it has ended.
-    fn fail(self, text: &str) {
-        let _: Result<(), Closed> = self.job.fail(text);
-    }
-
     /// Publishes an event; false: the stream is followed no longer, since the task has ended or
     /// waits for input, and the next message opens another stream. One that waits for a login is
     /// followed on.
     fn publish(&mut self, event: &StreamEvent<'_>) -> bool {
-        // The task with which a stream begins may show the state before the message.
-        let is_task = matches!(event.kind(), EventKind::Task(_));
-        let asks = |state: TaskState| state == TaskState::InputRequired && !is_task;
-        if event.state().is_some_and(|state| state.is_terminal() || asks(state)) {
+        if ends_stream(event) {
             // Before the client can see that state and answer.
             self.followed = None;
         }
@@ -251,18 +314,45 @@ impl RelayedTask<'_> {
         let (mut ended, mut pace) = (self.job.canceled(), EventPace::default());
         loop {
             pace.after_event().await;
-            let Ok(event) = ended.race(pin!(stream.next())).await else { return };
-            match event {
-                Some(Ok(event)) if self.publish(&event) => {}
-                Some(Ok(_)) | None => return self.call.end(UpstreamOutcome::Ok),
-                Some(Err(error)) => {
-                    self.call.end(outcome_of(&error));
-                    let text = format!("the stream of the upstream agent failed: {error}");
-                    return self.fail(&text);
-                }
+            let Ok(next) = ended.race(pin!(stream.next())).await else { return };
+            if !self.take(next) {
+                return;
             }
         }
     }
+
+    /// Takes what the stream has brought; false: it is followed no longer.
+    fn take(&mut self, next: Option<Result<StreamEvent<'_>, ClientError>>) -> bool {
+        match next {
+            Some(Ok(event)) if self.publish(&event) => return true,
+            Some(Ok(_)) | None => self.call.end(UpstreamOutcome::Ok),
+            Some(Err(error)) => {
+                self.call.end(outcome_of(&error));
+                let text = format!("the stream of the upstream agent failed: {error}");
+                let message = MessageBuf::agent(&PartsBuf::new().text(&text));
+                // A task that has ended needs no end.
+                let _: Result<(), Closed> = self.job.status(TaskState::Failed, Some(&message));
+            }
+        }
+        false
+    }
+}
+
+/// What a future returns if it is ready; it is polled once.
+async fn now_or_never<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// Whether the stream of a task ends with an event: the task has ended, or waits for input.
+fn ends_stream(event: &StreamEvent<'_>) -> bool {
+    // The task with which a stream begins may show the state before the message.
+    let is_task = matches!(event.kind(), EventKind::Task(_));
+    let asks = |state: TaskState| state == TaskState::InputRequired && !is_task;
+    event.state().is_some_and(|state| state.is_terminal() || asks(state))
 }
 
 /// Whether an event says that the upstream task has ended.

@@ -241,6 +241,13 @@ impl AllAgents {
         listed.get(usize::from(agent.0)).cloned()
     }
 
+    /// Whether this program answers for an agent now.
+    pub fn is_current(&self, agent: AgentIndex, incarnation: u32) -> bool {
+        let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
+        let current = listed.get(usize::from(agent.0));
+        current.is_some_and(|one| one.incarnation == incarnation && !one.is_removed)
+    }
+
     /// What the card of an agent says, unless it was removed.
     pub fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use crate::{
-    agent::{Closed, DeferredHost, Ending, JobHost},
+    agent::{Closed, DeferredHost, Ending, JobHost, NotKept},
     fault::{Fault, FaultKind},
-    model::{EventBuf, Generation, Message, MessageBuf, RawText, SendMode, TaskState},
+    model::{EventBuf, Generation, Message, MessageBuf, RawText, SendMode, TaskEvent, TaskState},
     op::{
         Core,
         handover::By,
@@ -214,6 +214,26 @@ impl DeferredTurn {
 }
 
 impl DeferredHost for DeferredTurn {
+    fn prepare(&mut self, event: &TaskEvent<'_>) {
+        self.events.push(event);
+    }
+
+    fn keep(&mut self, bytes: Box<[u8]>) -> Result<(), NotKept> {
+        if let Some((task, host)) = self.task() {
+            return host.keep(task, &bytes);
+        }
+        match &mut self.place {
+            TurnPlace::New(_) if bytes.len() > self.core.limits.kept_bytes_max => {
+                Err(NotKept::TooLong)
+            }
+            TurnPlace::New(reserved) => {
+                reserved.keep(bytes);
+                Ok(())
+            }
+            TurnPlace::Next { .. } | TurnPlace::Resumed | TurnPlace::Left => Err(NotKept::Closed),
+        }
+    }
+
     fn begin(
         mut self: Box<Self>,
         message: Message<'_>,
@@ -244,8 +264,10 @@ impl DeferredHost for DeferredTurn {
                 let (seq, after, is_next) = start;
                 self.settle_task(seq, after, is_next);
                 self.call.answer(answer);
-                // One that was replaced meanwhile has made a task that is not its own.
-                core.hand_over(self.agent, self.key, By::Turn(&Ending::Detached));
+                if !core.agents.is_current(self.agent, self.incarnation) {
+                    // One that was replaced meanwhile has made a task that is not its own.
+                    core.hand_over(self.agent, self.key, By::Turn(&Ending::Detached));
+                }
                 Ok((self.key.job_handle(self.incarnation), core))
             }
             Err(fault) => {

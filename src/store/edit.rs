@@ -208,6 +208,15 @@ impl<'e> Edit<'e> {
         kept.map(drop).map_err(|_| Refused::Terminal)
     }
 
+    /// Keeps the bytes that a task begins with; without room for them it fails.
+    pub(super) fn keep_first(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty()
+            && let Err(refused) = self.keep(bytes)
+        {
+            self.fail_at(&refused);
+        }
+    }
+
     /// Adds a client's message to the history. A task that has waited for it takes a place of the
     /// caller's share again.
     ///
@@ -232,7 +241,13 @@ impl<'e> Edit<'e> {
     /// [`Refused::ShareTaken`] and [`Refused::ShareBytesTaken`] when a limit was reached, which has
     /// ended the task as failed.
     pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<u64, Refused> {
-        self.put(event).inspect_err(|refused| match refused {
+        self.put(event).inspect_err(|refused| self.fail_at(refused))
+    }
+
+    /// Ends the task at the limit that has refused what its agent wanted.
+    #[cold]
+    fn fail_at(&mut self, refused: &Refused) {
+        match refused {
             Refused::Terminal | Refused::Taken => {}
             Refused::TooLarge => self.fail(&self.store.last_words[0]),
             Refused::Full | Refused::OutOfBytes | Refused::OwnShareFull { .. } => {
@@ -240,7 +255,7 @@ impl<'e> Edit<'e> {
             }
             Refused::ShareBytesTaken(_) => self.fail(&self.store.last_words[2]),
             Refused::ShareTaken(_) => self.fail(&self.store.last_words[3]),
-        })
+        }
     }
 
     /// Applies events in order, up to the first that is refused; `first` is the message that began

@@ -73,9 +73,15 @@ pub struct ReservedBuf {
     made_context: [u8; ID_LEN],
     context_id: Option<Box<[u8]>>,
     is_counted: bool,
+    kept: Box<[u8]>,
 }
 
 impl ReservedBuf {
+    /// Bytes of the agent's own to keep with the task; without room for them it fails.
+    pub fn keep(&mut self, bytes: Box<[u8]>) {
+        self.kept = bytes;
+    }
+
     /// Raw context id that the task will have.
     pub fn context_id(&self) -> &[u8] {
         self.context_id.as_deref().unwrap_or(&self.made_context)
@@ -96,6 +102,8 @@ pub struct Reserved<'a> {
     context_id: Option<&'a [u8]>,
     /// True: the task counts among the running tasks of its caller.
     is_counted: bool,
+    /// What its agent keeps with it.
+    kept: &'a [u8],
     /// True: the task is stored, or the place is kept for later.
     is_kept: Cell<bool>,
 }
@@ -137,6 +145,7 @@ impl Reserved<'_> {
             made_context: self.made_context,
             context_id: self.context_id.map(Into::into),
             is_counted: self.is_counted,
+            kept: self.kept.into(),
         }
     }
 
@@ -290,6 +299,7 @@ impl Store {
             made_context: self.keys.context_id(key.place, context_bits),
             context_id: new.context_id,
             is_counted: false,
+            kept: &[],
             is_kept: Cell::new(false),
         })
     }
@@ -309,6 +319,7 @@ impl Store {
             made_context: kept.made_context,
             context_id: kept.context_id.as_deref(),
             is_counted: kept.is_counted,
+            kept: &kept.kept,
             is_kept: Cell::new(false),
         })
     }
@@ -432,8 +443,10 @@ impl Store {
         reserved.is_kept.set(true);
         // A limit that is reached has failed the task, which is then what there is to read.
         let edited = EditedSlot { store: self, group, slot_at: SlotAt { at, index } };
-        let _ =
-            Edit::begun(edited, &mut shard, log, now, &mut wakes).apply_all(events, Some(message));
+        let mut edit = Edit::begun(edited, &mut shard, log, now, &mut wakes);
+        edit.keep_first(reserved.kept);
+        let _ = edit.apply_all(events, Some(message));
+        drop(edit);
         shard.slab.stored(index).map(read).ok_or(Refused::Full)
     }
 

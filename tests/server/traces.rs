@@ -308,6 +308,7 @@ fn a_relayed_message_lies_below_the_client_span_of_its_turn() {
     assert_eq!((&turn.trace_id, &turn.parent_span_id), (&call.trace_id, &call.span_id));
     assert_eq!((&below.trace_id, &below.parent_span_id), (&turn.trace_id, &turn.span_id));
     assert_eq!(text(&turn.attributes, "server.address"), "127.0.0.1");
+    assert_eq!(text(&turn.attributes, "a2a.task.state"), "completed");
 }
 
 /// An agent that asks another one in the trace of its own turn.

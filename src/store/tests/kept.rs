@@ -34,6 +34,30 @@ fn kept_bytes_stay_until_the_task_is_evicted() {
 }
 
 #[test]
+fn a_task_begins_with_kept_bytes_or_fails() {
+    let store = Store::new(&Limits { store_bytes_max: 20_000, ..Limits::default() }, 7);
+    for (bits, length, expected) in [(1, 10, TaskState::Submitted), (2, 30_000, TaskState::Failed)]
+    {
+        let reserved = store.reserve(new(bits), NOW).unwrap();
+        let (key, mut place, bytes) = (reserved.key(), reserved.keep(), vec![b'x'; length]);
+        place.keep(bytes.as_slice().into());
+        store.reopen(place, |reserved| {
+            let (said, none) = (said(9), EventBuf::default());
+            store.commit_new(reserved, Generation::V1, said.view(), &none, NOW, |_| ()).unwrap();
+        });
+        let (id, state, held) = store
+            .read(key, |task| (task.id().to_vec(), task.state(), task.heap_bytes() as u64))
+            .unwrap();
+        assert_eq!(state, expected);
+        if expected == TaskState::Submitted {
+            assert_eq!(store.stats().bytes, held + kept_bytes(&bytes) as u64);
+            assert_eq!(store.kept_with(AGENT, &id), bytes);
+            apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_context_has_the_kept_bytes_of_its_newest_task_that_has_any() {
     let store = Store::new(&Limits::default(), 7);
     let other = Scope { owner: OwnerIndex(9), ..AGENT };
