@@ -4,6 +4,8 @@
 //! without control bytes, because [`super::parse_head`], or [`super::HeadMemo::read_parts`] for a
 //! head in parts, refused everything else.
 
+use super::scan;
+
 /// The fields of a head in their order, as `(name, value)`; the value without its white space.
 ///
 /// Names keep the spelling of the peer; compare them without regard to ASCII case.
@@ -14,6 +16,28 @@ pub struct HeadFields<'b> {
 }
 
 impl<'b> HeadFields<'b> {
+    /// Every value of the fields of this name, in their order.
+    pub(super) fn values(mut self, name: &str) -> impl Iterator<Item = &'b [u8]> {
+        std::iter::from_fn(move || {
+            loop {
+                let line = self.line()?;
+                // No name has a colon in it.
+                if let Some((own, [b':', value @ ..])) = line.split_at_checked(name.len())
+                    && own.eq_ignore_ascii_case(name.as_bytes())
+                {
+                    return Some(trim(value));
+                }
+            }
+        })
+    }
+
+    /// The next line. It has no control byte but tabs, and ends at its CRLF.
+    fn line(&mut self) -> Option<&'b [u8]> {
+        let (line, rest) = self.section.split_at(scan::value_len(self.section));
+        self.section = rest.get(2..).unwrap_or_default();
+        (!line.is_empty()).then_some(line)
+    }
+
     /// The fields of lines that were proved valid, each with its CRLF. Other bytes give nonsense,
     /// but no panic.
     #[cfg(any(feature = "client", feature = "internals"))]
@@ -26,9 +50,7 @@ impl<'b> Iterator for HeadFields<'b> {
     type Item = (&'b str, &'b [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let end = self.section.iter().position(|&b| b == b'\r')?;
-        let (line, rest) = self.section.split_at(end);
-        self.section = rest.get(2..).unwrap_or_default();
+        let line = self.line()?;
         let colon = line.iter().position(|&b| b == b':')?;
         let name = std::str::from_utf8(&line[..colon]).ok()?;
         Some((name, trim(&line[colon + 1..])))
@@ -59,6 +81,20 @@ mod tests {
         let section = b"Host: a\r\nX:\r\nY:\t b c \t\r\n";
         let got: Vec<_> = HeadFields { section }.collect();
         assert_eq!(got, [("Host", &b"a"[..]), ("X", b""), ("Y", b"b c")]);
+    }
+
+    #[test]
+    fn values_of_a_name_are_those_of_its_fields() {
+        let section = b"Host: a\r\nX:\r\nXY: no\r\nx:\t b:\xe9 c \t\r\nX: last\r\n";
+        for name in ["x", "host", "XY", "y"] {
+            let fields = HeadFields { section };
+            let named = |(own, value): (&str, _)| own.eq_ignore_ascii_case(name).then_some(value);
+            let expected: Vec<&[u8]> = fields.filter_map(named).collect();
+            let got: Vec<_> = fields.values(name).collect();
+            assert_eq!(got, expected, "{name}");
+        }
+        let got: Vec<_> = HeadFields { section }.values("x").collect();
+        assert_eq!(got, [&b""[..], b"b:\xe9 c", b"last"]);
     }
 
     #[test]

@@ -344,7 +344,7 @@ impl<'b> Head<'b> {
 
     /// Every value of the fields called `name`, in their order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
-        self.fields().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        self.fields().values(name)
     }
 
     fn text(&self, span: Span) -> Option<&'b str> {
