@@ -29,7 +29,10 @@ use source::{EventOrigin, SourceRead};
 const END_MS: u64 = 1_000;
 
 /// Events of one task, or one direct message.
-pub struct ClientStream<T: Transport> {
+pub struct ClientStream<T: Transport>(Box<StreamState<T>>);
+
+/// All of a stream. It is boxed, since it is long to copy, and goes from hand to hand.
+struct StreamState<T: Transport> {
     client: Client<T>,
     endpoint: Arc<AgentEndpoint>,
     written: Written,
@@ -120,15 +123,16 @@ impl<T: Transport> ClientStream<T> {
     /// [`ClientError`]: a fault of the server, what it said is not understood, or the stream broke
     /// and could not be taken up again. The stream is then over.
     pub async fn next(&mut self) -> Option<Result<StreamEvent<'_>, ClientError>> {
-        match self.advance().await {
-            Ok(Some(shown)) => self.show(shown).map(Ok),
+        let state = &mut *self.0;
+        match state.advance().await {
+            Ok(Some(shown)) => state.show(shown).map(Ok),
             Ok(None) => {
-                self.is_over = true;
+                state.is_over = true;
                 None
             }
             Err(error) => {
-                self.is_over = true;
-                self.source = EventOrigin::Nowhere;
+                state.is_over = true;
+                state.source = EventOrigin::Nowhere;
                 Some(Err(error))
             }
         }
@@ -140,31 +144,34 @@ impl<T: Transport> ClientStream<T> {
     /// less and less often, each 16 times that in the end.
     #[must_use]
     pub fn through_logins(mut self) -> ClientStream<T> {
-        self.goes_through_logins = true;
+        self.0.goes_through_logins = true;
         self
     }
 
     /// The task; `None`: the stream has not said it yet, or it is a direct message.
     pub fn task_id(&self) -> Option<RawText<'_>> {
-        (!self.task.id.is_empty()).then(|| RawText::known(&self.task.id))
+        let id = &self.0.task.id;
+        (!id.is_empty()).then(|| RawText::known(id))
     }
 
     /// The newest state of the task, if one was said.
     pub fn state(&self) -> Option<TaskState> {
-        self.seen.state()
+        self.0.seen.state()
     }
 
     /// The number of the newest event, where the server counts.
     pub fn last_number(&self) -> Option<u64> {
-        self.seen.number()
+        self.0.seen.number()
     }
 
     /// The URIs of the extensions that the server says it has activated for the stream (A2A 1.0
     /// §4.6.1), in its order. None over WebSocket.
     pub fn activated_extensions(&self) -> impl Iterator<Item = &str> {
-        extension_list(&self.scratch.said.extensions)
+        extension_list(&self.0.scratch.said.extensions)
     }
+}
 
+impl<T: Transport> StreamState<T> {
     async fn advance(&mut self) -> Result<Option<Shown>, ClientError> {
         loop {
             if let Some(shown) = self.caught.next() {
@@ -179,15 +186,16 @@ impl<T: Transport> ClientStream<T> {
                 }
                 continue;
             }
+            // With memory of their own, since few streams need them.
             if self.taking_up.is_some() {
-                self.take_up().await?;
+                Box::pin(self.take_up()).await?;
                 continue;
             }
             if self.is_to_be_opened() {
-                self.open().await?;
+                Box::pin(self.open()).await?;
                 continue;
             }
-            let ClientStream { source, endpoint, written, scratch, .. } = self;
+            let StreamState { source, endpoint, written, scratch, .. } = self;
             let read = match source.next_at_hand(endpoint, *written, scratch) {
                 Some(read) => read,
                 None => self.read().await,
@@ -200,7 +208,7 @@ impl<T: Transport> ClientStream<T> {
                     }
                 }
                 Ok(SourceRead::End) if self.is_complete() => return Ok(None),
-                Ok(SourceRead::Poll) => self.poll_task().await?,
+                Ok(SourceRead::Poll) => Box::pin(self.poll_task()).await?,
                 Ok(SourceRead::End) => self.resume(None)?,
                 Err(error) if self.opening.is_some() && error.is_passing_refusal() => {
                     self.open_again(error)?;

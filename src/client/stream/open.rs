@@ -19,7 +19,7 @@ use super::{
         scratch::{CallBuffers, LentBuffers},
         seen::{SaidOfTask, Seen},
     },
-    Caught, ClientStream, FollowedTask, TakingUp,
+    Caught, ClientStream, FollowedTask, StreamState, TakingUp,
     source::{EventOrigin, EventSource},
 };
 
@@ -79,7 +79,7 @@ impl<T: Transport> Client<T> {
         let streams = self.check_streaming().is_ok();
         let op = if streams { Op::Subscribe } else { Op::Send };
         let written = Written { op, rpc_id: 0, after: None };
-        let mut stream = ClientStream::closed(self, scratch, written);
+        let mut stream = StreamState::closed(self, scratch, written);
         stream.task.id.extend_from_slice(task_id.raw());
         stream.seen.note(SaidOfTask::Task(known), None);
         match streams {
@@ -89,7 +89,7 @@ impl<T: Transport> Client<T> {
                 stream.pause_due_ms = Some(stream.opened_ms);
             }
         }
-        stream
+        ClientStream(stream)
     }
 
     fn check_streaming(&self) -> Result<(), ClientError> {
@@ -118,12 +118,12 @@ impl<T: Transport> Client<T> {
         let opening =
             OpeningStream { call, attempts, has_changed_version: false, next_ms: Some(0) };
         let written = Written { op, rpc_id: 0, after: None };
-        let mut stream = ClientStream::closed(self, scratch, written);
+        let mut stream = StreamState::closed(self, scratch, written);
         stream.task.id.extend_from_slice(id);
         stream.opening = Some(Box::new(opening));
         stream.open().await?;
         stream.name_task();
-        Ok(stream)
+        Ok(ClientStream(stream))
     }
 }
 
@@ -147,12 +147,12 @@ enum OpeningCall {
     Subscribe { after: Option<u64> },
 }
 
-impl<T: Transport> ClientStream<T> {
+impl<T: Transport> StreamState<T> {
     /// A stream of which nothing is open, and nothing to be opened.
     #[inline(always)] // It is long to copy.
-    fn closed(client: &Client<T>, scratch: LentBuffers, written: Written) -> ClientStream<T> {
+    fn closed(client: &Client<T>, scratch: LentBuffers, written: Written) -> Box<StreamState<T>> {
         let inner = &client.inner;
-        ClientStream {
+        Box::new(StreamState {
             client: client.clone(),
             endpoint: inner.endpoint(),
             written,
@@ -171,7 +171,7 @@ impl<T: Transport> ClientStream<T> {
             is_final: false,
             goes_through_logins: false,
             login_reads: 0,
-        }
+        })
     }
 
     pub(super) fn is_to_be_opened(&self) -> bool {
@@ -308,7 +308,7 @@ async fn open_once<T: Transport>(
     Ok(EventOrigin::Answered)
 }
 
-impl<T: Transport> ClientStream<T> {
+impl<T: Transport> StreamState<T> {
     /// Opens a subscription in place of the source.
     pub(super) async fn subscribe(&mut self) -> Result<(), ClientError> {
         let after = self.seen.resume_number();
@@ -350,10 +350,10 @@ impl FollowedTask {
             return Err(ClientError::of_another_task());
         }
         if self.context_id.is_empty() {
-            self.context_id.extend_from_slice(context_id.raw());
+            self.context_id = context_id.raw().to_vec();
         }
         if self.id.is_empty() {
-            self.id.extend_from_slice(id.raw());
+            self.id = id.raw().to_vec();
         }
         Ok(())
     }

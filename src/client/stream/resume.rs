@@ -14,7 +14,7 @@ use crate::{
 
 use super::{
     super::{ClientError, ClientErrorKind, Transport, retry::Backoff},
-    ClientStream, MissedEvents,
+    MissedEvents, StreamState,
     source::{EventOrigin, SourceRead},
 };
 
@@ -53,7 +53,7 @@ pub(super) enum Taken {
     NotNow(ClientError),
 }
 
-impl<T: Transport> ClientStream<T> {
+impl<T: Transport> StreamState<T> {
     /// The stream is to be taken up again; `cause`: why it broke, `None`: it ended too early.
     pub(super) fn resume(&mut self, cause: Option<ClientError>) -> Result<(), ClientError> {
         self.source = EventOrigin::Nowhere;
@@ -170,7 +170,7 @@ impl<T: Transport> ClientStream<T> {
             }
             self.set_open(true);
         }
-        let ClientStream { client, endpoint, written, scratch, source, .. } = self;
+        let StreamState { client, endpoint, written, scratch, source, .. } = self;
         (source.next(&client.inner, endpoint, *written, scratch).await, true)
     }
 
