@@ -76,6 +76,8 @@ struct AnswerPattern {
     minute: LastMinute,
     /// The text that may be anything, if there is one and it stands once.
     only_text: Option<u8>,
+    /// The document that came after it last: a stream has the same ones in the same order.
+    next: usize,
 }
 
 /// A place where a text is left out.
@@ -137,13 +139,17 @@ impl AnswerPatterns {
             return true;
         }
         let AnswerPatterns { patterns, latest, last_item, .. } = self;
-        let count = patterns.len();
+        let (count, latest) = (patterns.len(), *latest);
+        let first = patterns.get(latest).map_or(0, |pattern| pattern.next);
         let is_known = |at: &usize| {
             let about = (format, answers, rpc_id);
+            // One that comes twice in a row comes again, most often.
+            let last_item = (*at == latest).then_some(&mut *last_item);
             patterns[*at].read(about, data, values, received, last_item).is_some()
         };
-        let found = (*latest..count).chain(0..*latest).find(is_known);
+        let found = (first..count).chain(0..first).find(is_known);
         if let Some(found) = found {
+            patterns[latest].next = found;
             (self.latest, self.unknown) = (found, 0);
         }
         found.is_some()
@@ -170,14 +176,14 @@ impl AnswerPattern {
         data: &[u8],
         values: &ValueLimits,
         received: &mut Received,
-        last_item: &mut LastItem,
+        last_item: Option<&mut LastItem>,
     ) -> Option<()> {
         if !self.is_of(format, answers) {
             return None;
         }
         let found = self.find(rpc_id, data, values)?;
         received.fill(&mut self.received, &found.texts, found.at_ms, found.span.clone());
-        if let Some(text) = self.only_text.filter(|_| answers == Answers::Item) {
+        if let (Some(text), Some(last_item), Answers::Item) = (self.only_text, last_item, answers) {
             last_item.take((format, rpc_id), data, (&self.received, text), &found, received);
         }
         Some(())
