@@ -22,8 +22,10 @@ pub(super) struct AgentEndpoint {
     /// Fields that every request has: the version, extensions, what the user adds.
     pub fields: FieldLinesBuf,
     /// All fields of a request with JSON that wants JSON, as nearly all have; none to be added but
-    /// a token. They are what `write_fields` writes, made once.
+    /// a token and terms. They are what `write_fields` writes, made once.
     json_fields: FieldLinesBuf,
+    /// The same of one that wants a stream of events.
+    stream_fields: FieldLinesBuf,
     /// What says who calls; an error where that cannot be said there.
     pub credentials: Result<CredentialPlan, CredentialsError>,
 }
@@ -52,11 +54,14 @@ impl AgentEndpoint {
             format.extension_headers().iter().for_each(|name| all.push(name, &named));
         }
         all.extend(fields.get());
-        let mut json_fields = all.clone();
-        json_fields.push("Content-Type", media::JSON);
-        json_fields.push("Accept", media::JSON);
-        json_fields.extend(credentials.as_ref().map_or(FieldLines::NONE, CredentialPlan::fields));
-        AgentEndpoint { interface, format, fields: all, json_fields, credentials }
+        let [json_fields, stream_fields] = [media::JSON, media::EVENT_STREAM].map(|accept| {
+            let mut known = all.clone();
+            known.push("Content-Type", media::JSON);
+            known.push("Accept", accept);
+            known.extend(credentials.as_ref().map_or(FieldLines::NONE, CredentialPlan::fields));
+            known
+        });
+        AgentEndpoint { interface, format, fields: all, json_fields, stream_fields, credentials }
     }
 
     /// What says who calls.
@@ -67,10 +72,17 @@ impl AgentEndpoint {
         self.credentials.as_ref().map_err(CredentialsError::clone)
     }
 
-    /// The fields of a call but for a token, if they are those that nearly all calls have.
+    /// The fields of a call but for a token and terms, if they are those that nearly all calls
+    /// have.
     pub fn known_fields(&self, call: &WrittenCall, after: Option<u64>) -> Option<FieldLines<'_>> {
-        let is_json = call.content_type == Some(media::JSON) && call.accept == media::JSON;
-        (is_json && after.is_none()).then(|| self.json_fields.get())
+        if after.is_some() || call.content_type != Some(media::JSON) {
+            return None;
+        }
+        match call.accept {
+            media::JSON => Some(self.json_fields.get()),
+            media::EVENT_STREAM => Some(self.stream_fields.get()),
+            _ => None,
+        }
     }
 
     /// Asks for extensions, comma separated, in addition to those of all calls.
@@ -90,6 +102,11 @@ impl AgentEndpoint {
     ) {
         fields.clear();
         let trace = terms.and_then(|terms| terms.trace.as_ref());
+        if trace.is_none()
+            && let Some(known) = self.known_fields(call, after)
+        {
+            return fields.extend(known);
+        }
         extend_beside(trace, fields, self.fields.get());
         if let Some(media) = call.content_type {
             fields.push("Content-Type", media);
