@@ -9,7 +9,10 @@ use crate::{
     },
 };
 
-use super::{ids::UpstreamIds, references::TaskReferences};
+use super::{
+    ids::{FIELD_BYTES, UpstreamIds},
+    references::TaskReferences,
+};
 
 /// The ids that a message to the upstream agent names.
 pub struct SentIds<'t> {
@@ -25,23 +28,16 @@ pub struct SentIds<'t> {
 
 /// The message of a turn as the upstream agent gets it.
 pub fn request(turn: &Deferred, ids: &SentIds<'_>) -> SendRequest {
-    let message = turn.message();
-    let translated = with_references(message, |id| ids.references.upstream_of(id));
-    let mut request = SendRequest::of(translated);
-    match ids.continued {
-        None => {
-            request = request.context_id(ids.context_id);
-            if let Some(task_id) = ids.task_id {
-                request = request.task_id(task_id);
-            }
-        }
+    let (task_id, context_id) = match ids.continued {
+        None => (ids.task_id, Some(ids.context_id)),
         Some(continued) => {
-            request = request.task_id(continued.task_id());
-            if !continued.context_id().is_empty() {
-                request = request.context_id(continued.context_id());
-            }
+            let context_id = Some(continued.context_id()).filter(|id| !id.is_empty());
+            (Some(continued.task_id()), context_id)
         }
-    }
+    };
+    let named = [(message_tag::TASK_ID, task_id), (message_tag::CONTEXT_ID, context_id)];
+    let upstream_of = |id: RawText<'_>| ids.references.upstream_of(id);
+    let mut request = SendRequest::of(with_ids(turn.message(), named, upstream_of));
     let info = turn.request();
     if let Some(metadata) = info.metadata() {
         request = request.metadata(metadata);
@@ -65,14 +61,18 @@ fn of_the_agent(named: &str) -> String {
 /// A message of the upstream agent as clients get it. It names neither task nor context: the
 /// server adds those of its own task. References to tasks of others are left out.
 pub fn to_local(message: Message<'_>, references: &TaskReferences) -> MessageBuf {
-    with_references(message, |id| references.local_of(id))
+    with_ids(message, [], |id| references.local_of(id))
 }
 
-fn with_references<'t>(
+/// A message with these fields in place of its task and context id, and with translated references.
+fn with_ids<'t, const N: usize>(
     message: Message<'_>,
+    named: [(u8, Option<RawText<'_>>); N],
     translated: impl Fn(RawText<'_>) -> Option<RawText<'t>>,
 ) -> MessageBuf {
-    let mut packed = Vec::with_capacity(message.packed().len());
+    let ids = named.iter().filter_map(|(tag, id)| Some((*tag, (*id)?.raw())));
+    let bytes = ids.clone().map(|(_, id)| id.len() + FIELD_BYTES).sum::<usize>();
+    let mut packed = Vec::with_capacity(message.packed().len() + bytes);
     let mut packer = Packer(&mut packed);
     for (tag, bytes) in message.fields() {
         match tag {
@@ -85,5 +85,6 @@ fn with_references<'t>(
             _ => packer.put(tag, bytes),
         }
     }
+    ids.for_each(|(tag, id)| packer.put(tag, id));
     MessageBuf::of_packed(packed)
 }

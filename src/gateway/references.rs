@@ -1,5 +1,7 @@
 //! The tasks that messages refer to, by the ids of both sides.
 
+use smallvec::SmallVec;
+
 use crate::{
     agent::Deferred,
     fault::{Fault, FaultKind},
@@ -10,7 +12,7 @@ use super::ids::UpstreamIds;
 
 /// Tasks that one message refers to (`references_max`), and the task that it belongs to.
 #[derive(Default)]
-pub struct TaskReferences(Vec<TaskReference>);
+pub struct TaskReferences(SmallVec<[TaskReference; 1]>);
 
 struct TaskReference {
     local: Box<[u8]>,

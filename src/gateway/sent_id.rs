@@ -38,7 +38,8 @@ pub fn sent_id<'t>(names: [Option<&str>; 2], id: RawText<'t>) -> Cow<'t, [u8]> {
 /// Whether an id may be one of those UUIDs, however it is written.
 fn is_made_here(id: RawText<'_>) -> bool {
     let mut digits = id.raw().iter().filter(|byte| byte.is_ascii_hexdigit());
-    digits.clone().count() >= 32 && digits.nth(VERSION_DIGIT) == Some(&VERSION)
+    let is_version = digits.nth(VERSION_DIGIT) == Some(&VERSION);
+    is_version && digits.count() >= 32 - VERSION_DIGIT - 1
 }
 
 #[cfg(test)]

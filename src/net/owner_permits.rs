@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use foldhash::fast::RandomState;
+
 use crate::service::OwnerIndex;
 
 /// The permits that are out.
@@ -17,7 +19,7 @@ pub(super) struct OwnerPermits {
 #[derive(Default)]
 struct PermitState {
     all: usize,
-    of_owners: HashMap<OwnerIndex, usize>,
+    of_owners: HashMap<OwnerIndex, usize, RandomState>,
     /// True: an authenticated caller had one. Without any, anonymous callers have them all.
     has_authenticated: bool,
 }

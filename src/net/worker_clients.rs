@@ -1,13 +1,12 @@
 //! A client for each worker, since a connection belongs to the runtime that opened it.
 
 use std::{
-    collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
     thread::{self, ThreadId},
 };
 
 /// The clients of one upstream, one for each worker that has called it.
-pub(super) struct WorkerClients<C>(Mutex<HashMap<ThreadId, C>>);
+pub(super) struct WorkerClients<C>(Mutex<Vec<(ThreadId, C)>>);
 
 impl<C> Default for WorkerClients<C> {
     fn default() -> WorkerClients<C> {
@@ -18,15 +17,22 @@ impl<C> Default for WorkerClients<C> {
 impl<C: Clone> WorkerClients<C> {
     /// The client of this worker.
     pub fn own(&self) -> Option<C> {
-        self.lock().get(&thread::current().id()).cloned()
+        let own = thread::current().id();
+        let clients = self.lock();
+        clients.iter().find(|(thread, _)| *thread == own).map(|(_, client)| client.clone())
     }
 
     /// Keeps a client for this worker, in place of the one that it has.
     pub fn keep(&self, client: C) {
-        self.lock().insert(thread::current().id(), client);
+        let own = thread::current().id();
+        let mut clients = self.lock();
+        match clients.iter_mut().find(|(thread, _)| *thread == own) {
+            Some((_, before)) => *before = client,
+            None => clients.push((own, client)),
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, C>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(ThreadId, C)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
