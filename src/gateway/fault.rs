@@ -43,6 +43,14 @@ pub fn fault_of(error: &ClientError) -> Fault {
     Fault { retry_s, ..Fault::because(kind, detail) }
 }
 
+/// True: the upstream agent does not know the task that it was asked about.
+pub fn is_unknown_task(error: &ClientError) -> bool {
+    error.fault().is_some_and(|fault| match fault.kind {
+        Some(kind) => kind == FaultKind::TaskNotFound,
+        None => fault.canonical() == Some(CanonicalCode::NotFound),
+    })
+}
+
 /// What a status says that has no reason of A2A, as those of proxies and of libraries of gRPC.
 fn kind_of_status(http: Option<u16>, canonical: Option<CanonicalCode>) -> FaultKind {
     match (http, canonical) {

@@ -25,7 +25,7 @@ use super::{
     EventPace,
     answer::{prepare, publish},
     call::RelayedCall,
-    fault::{fault_of_call, outcome_of},
+    fault::{fault_of_call, is_unknown_task, outcome_of},
     ids::UpstreamIds,
     message::{self, SentIds},
     pace::EVENTS_AT_ONCE,
@@ -112,12 +112,18 @@ pub async fn relay<T: Transport, P>(
     let Ok(opened) = race(&mut ended, pin!(client.follow(&request))).await else { return };
     let mut stream = match opened {
         Ok(stream) => stream.through_logins(),
-        Err(error) => return turn.refuse(call.failed(client, &error)),
+        Err(error) => {
+            let refusal = RefusedMessage { turn, followed, references, continued };
+            return Box::pin(refusal.settle(client, call, &error)).await;
+        }
     };
     let Ok(first) = race(&mut ended, pin!(stream.next())).await else { return };
     let first = match first {
         Some(Ok(event)) => event,
-        Some(Err(error)) => return turn.refuse(call.failed(client, &error)),
+        Some(Err(error)) => {
+            let refusal = RefusedMessage { turn, followed, references, continued };
+            return Box::pin(refusal.settle(client, call, &error)).await;
+        }
         None => {
             call.end(UpstreamOutcome::InvalidAnswer);
             let text = "the upstream agent answered with nothing";
@@ -242,6 +248,51 @@ fn keep_ids(
     };
     references.add(turn.task_id(), task_id);
     turn.keep(UpstreamIds::new(upstream, task_id, context_id).into_packed())
+}
+
+/// A message that the upstream agent did not take.
+struct RefusedMessage<'f> {
+    turn: Deferred,
+    followed: Option<FollowedNow<'f>>,
+    references: TaskReferences,
+    /// The ids of the task that it continues there.
+    continued: Option<UpstreamIds>,
+}
+
+impl RefusedMessage<'_> {
+    /// Refuses the message here as well. A task that the upstream agent does not know any more, or
+    /// that has ended there while it waited here, ends: no other message could continue it.
+    async fn settle<T: Transport, P>(
+        self,
+        client: &Client<T>,
+        mut call: RelayedCall<P>,
+        error: &ClientError,
+    ) {
+        let RefusedMessage { turn, followed, references, continued } = self;
+        let fault = call.failed(client, error);
+        let Some(ids) = continued.filter(|_| error.fault().is_some()) else {
+            return turn.refuse(fault);
+        };
+        let task_id = ids.task_id().to_str().into_owned();
+        let one = client.within(turn.request());
+        let mut ended = turn.canceled();
+        let Ok(task) = ended.race(pin!(one.get_task(&task_id, Some(0)))).await else { return };
+        let is_over = match &task {
+            Ok(task) => task.state().is_some_and(TaskState::is_terminal),
+            Err(error) => is_unknown_task(error),
+        };
+        if !is_over {
+            return turn.refuse(fault);
+        }
+        // Without room for the turn the client is told.
+        let Ok(job) = turn.into_job() else { return };
+        let mut stream = None;
+        job.read(&mut |local| stream = Some(client.follow_task(ids.task_id(), local)));
+        let Some(mut stream) = stream else { return };
+        let (is_resumed, call) = (true, call.answered());
+        let relayed = RelayedTask { job, references, followed, is_resumed, call };
+        relayed.follow(&mut stream).await;
+    }
 }
 
 /// Goes on with a task that was relayed before its agent was changed: publishes what it lacks, and
@@ -377,6 +428,8 @@ pub async fn cancel<T: Transport>(
     match canceled {
         Ok(answer) if answer.state() == Some(TaskState::Canceled) => cancel.agree(),
         Ok(_) => cancel.refuse("the upstream agent did not cancel the task"),
+        // It was restarted without its tasks, or has forgotten them.
+        Err(error) if is_unknown_task(&error) => cancel.agree(),
         Err(error) => cancel.refuse(fault_of_call(client, &error).message().to_owned()),
     }
 }

@@ -66,6 +66,8 @@ mod upstream_faults;
 #[cfg(feature = "gateway")]
 mod upstream_frames;
 #[cfg(feature = "gateway")]
+mod upstream_restarts;
+#[cfg(feature = "gateway")]
 mod upstream_tasks;
 #[cfg(feature = "gateway")]
 mod upstreams;
