@@ -11,19 +11,24 @@ mod functions;
 #[cfg(feature = "exec")]
 mod processes;
 #[cfg(feature = "gateway")]
+mod restarts;
+#[cfg(feature = "gateway")]
 mod upstream;
 
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     thread,
 };
 
 use serde_json::{Value, json};
 
 use crate::support::{
-    ask::{V1, get, post, rpc, say},
+    ask::{Say, V1, get, post, rpc, say},
     binary::{Binary, Tcp, eventually},
     reply::{Event, Reply},
 };
@@ -44,6 +49,9 @@ const GROWTH_KIB_MAX: u64 = 16 * 1024;
 /// Connections to one origin that a client keeps (`pool_per_origin_max`).
 #[cfg(feature = "gateway")]
 const POOL_MAX: usize = 32;
+
+/// The message whose task waits for input: it is not left, since nothing else would end it.
+pub const ASKS: &str = "ask";
 
 /// A fault by the word that a message asks for it with, and how its call may end: with a state, or
 /// with an `error`.
@@ -70,9 +78,12 @@ enum Way {
     Cancel,
     /// Reads nothing of a stream, and leaves.
     Narrow,
+    /// Subscribes to the task of a stream, and leaves the stream.
+    Subscribe,
 }
 
-const WAYS: [Way; 5] = [Way::Send, Way::Stream, Way::Leave, Way::Cancel, Way::Narrow];
+const WAYS: [Way; 6] =
+    [Way::Send, Way::Stream, Way::Leave, Way::Cancel, Way::Narrow, Way::Subscribe];
 
 /// A server that is to have nothing left of the faults.
 pub struct Soak<'s> {
@@ -83,6 +94,8 @@ pub struct Soak<'s> {
     pub kept_max: usize,
     /// Processes that may be left, children of the server and those with `marker`.
     pub processes_max: usize,
+    /// What goes on meanwhile, over and over.
+    pub meanwhile: Option<&'s (dyn Fn() + Sync)>,
     /// An argument that only processes of the soak have, if they have one.
     pub marker: &'s str,
 }
@@ -137,12 +150,20 @@ impl Soak<'_> {
     /// The faults with these numbers.
     fn round(&self, first: usize, end: usize) {
         let next = AtomicUsize::new(first);
+        let callers = Arc::new(());
         thread::scope(|scope| {
             for _ in 0..CALLERS {
-                scope.spawn(|| {
+                let (next, caller) = (&next, Arc::clone(&callers));
+                scope.spawn(move || {
+                    let _caller = caller;
                     while let Some(number) = Some(next.fetch_add(1, Relaxed)).filter(|n| *n < end) {
                         let fault = &self.faults[number % self.faults.len()];
-                        let way = WAYS[number / self.faults.len() % WAYS.len()];
+                        let way = match WAYS[number / self.faults.len() % WAYS.len()] {
+                            Way::Leave | Way::Narrow | Way::Subscribe if fault.word == ASKS => {
+                                Way::Send
+                            }
+                            way => way,
+                        };
                         let Some(ended) = call(&self.server.binary, fault.word, way) else {
                             continue;
                         };
@@ -154,6 +175,9 @@ impl Soak<'_> {
                         );
                     }
                 });
+            }
+            while let Some(meanwhile) = self.meanwhile.filter(|_| Arc::strong_count(&callers) > 1) {
+                meanwhile();
             }
         });
     }
@@ -213,10 +237,23 @@ impl Soak<'_> {
 /// Makes so many faults of the upstream of one agent, which `--agent` has in this form.
 #[cfg(feature = "gateway")]
 fn soak_upstream(name: &str, agent: &str, faults: &[FaultCase], count: usize) {
+    soak_beside(name, agent, faults, count, None);
+}
+
+/// The same while something goes on beside it, over and over.
+#[cfg(feature = "gateway")]
+fn soak_beside(
+    name: &str,
+    agent: &str,
+    faults: &[FaultCase],
+    count: usize,
+    meanwhile: Option<&(dyn Fn() + Sync)>,
+) {
     let limits = SMALL_STORE.iter().flat_map(|limit| ["--limit", limit]);
     let flags: Vec<&str> = ["--agent", agent].into_iter().chain(limits).collect();
     let server = &SoakedServer::start(&format!("soak-{name}-{count}"), &flags);
-    let soak = Soak { server, faults, kept_max: POOL_MAX, processes_max: 0, marker: "none" };
+    let (kept_max, processes_max, marker) = (POOL_MAX, 0, "none");
+    let soak = Soak { server, faults, kept_max, processes_max, meanwhile, marker };
     soak.run(count);
 }
 
@@ -253,8 +290,52 @@ fn call(server: &Binary, word: &str, way: Way) -> Option<String> {
                 assert_eq!(whole(other).status, 200);
             }
         }
+        Way::Subscribe => {
+            if let Some(id) = begun(&mut line) {
+                let mut other = server.connect();
+                other.write(&request(V1.subscribe(), &json!({ "id": id })));
+                drop(line);
+                let reply = whole(other);
+                // It may have ended already.
+                let has_ended = reply.field("content-type") != Some("text/event-stream");
+                return Some(if has_ended { state_of(server, &id) } else { end_of(&reply) });
+            }
+        }
     }
-    Some(end_of(&whole(line)))
+    let reply = whole(line);
+    match end_of(&reply) {
+        end if end == "INPUT_REQUIRED" => Some(answer(server, &reply)),
+        end => Some(end),
+    }
+}
+
+/// Answers a task that waits for input until it has ended, which may take more than one message
+/// where its agent cannot be reached.
+fn answer(server: &Binary, reply: &Reply) -> String {
+    let last = last_response(reply);
+    let result = &last["result"];
+    let id = result.pointer("/task/id").or(result.pointer("/statusUpdate/taskId"));
+    let id = id.expect("a task").clone();
+    let mut end = String::new();
+    eventually("a task that waits for input ends", || {
+        let mut line = server.connect();
+        let said = Say { task: id.as_str(), ..say("1") };
+        line.write(&request(V1.send(), &V1.params(said)));
+        end = end_of(&whole(line));
+        if end == "error" {
+            // Its cancel may have come first.
+            end = state_of(server, &id);
+        }
+        ["COMPLETED", "FAILED", "CANCELED"].contains(&&*end)
+    });
+    end
+}
+
+/// The state of a task.
+fn state_of(server: &Binary, id: &Value) -> String {
+    let mut line = server.connect();
+    line.write(&request(V1.get(), &json!({ "id": id })));
+    end_of(&whole(line))
 }
 
 /// The id of the task with which a stream begins; `None`: it begins with something else.
@@ -278,15 +359,20 @@ fn begun(line: &mut Tcp) -> Option<Value> {
     }
 }
 
-/// The last state of a response, or `error`.
-fn end_of(reply: &Reply) -> String {
-    let last = match reply.field("content-type") {
+/// The response of JSON-RPC, or that in the last event.
+fn last_response(reply: &Reply) -> Value {
+    match reply.field("content-type") {
         Some("text/event-stream") => reply.events().pop().expect("an event").data,
         _ => reply.json(),
-    };
+    }
+}
+
+/// The last state of a response, or `error`.
+fn end_of(reply: &Reply) -> String {
+    let last = last_response(reply);
     let result = &last["result"];
-    let status = result.pointer("/task/status").or(result.pointer("/statusUpdate/status"));
-    match status {
+    let status = ["/task/status", "/statusUpdate/status", "/status"];
+    match status.iter().find_map(|path| result.pointer(path)) {
         Some(status) => status["state"].as_str().expect("a state").replace("TASK_STATE_", ""),
         None if result["message"].is_object() => "message".to_owned(),
         None => {

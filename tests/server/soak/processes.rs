@@ -123,6 +123,7 @@ impl Program {
             kept_max: kept * 3,
             // Each may hang in a child.
             processes_max: kept * 2,
+            meanwhile: None,
             marker: &marker,
         };
         soak.run(count);
