@@ -16,6 +16,9 @@ use crate::{
 /// Events that `stream:N` may ask for: what one turn may publish (`Limits::turn_events_max`).
 pub const STREAM_EVENTS_MAX: u64 = 16_384;
 
+/// Bytes of each chunk that `stream:N:BYTES` may ask for.
+pub const CHUNK_BYTES_MAX: u64 = 65_536;
+
 /// Milliseconds that `hold:MS:N` may ask for: ten minutes, so that a typing error ends some day.
 pub const HOLD_MS_MAX: u64 = 600_000;
 
@@ -26,7 +29,8 @@ const ARTIFACT_ID: RawText<'static> = RawText::known(b"echo");
 ///
 /// `ping` alone is answered with a direct message `pong`. `stream:N` publishes N events: working,
 /// N - 2 chunks of an artifact, completed (N = 1: completed only). `hold:MS:N` waits MS
-/// milliseconds first; meanwhile a new task is submitted. A number out of bounds is rejected.
+/// milliseconds first; meanwhile a new task is submitted. With `:BYTES` behind it, each chunk has
+/// at least so many bytes. A number out of bounds is rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Echo;
 
@@ -49,22 +53,26 @@ impl Agent for Echo {
                     MessageBuf::agent(&PartsBuf::new().text("pong")).id(&message_id(&turn));
                 turn.reply(message);
             }
-            Trigger::Stream { events } if events <= STREAM_EVENTS_MAX => stream(&mut turn, events),
-            Trigger::Hold { ms, events } if events <= STREAM_EVENTS_MAX && ms <= HOLD_MS_MAX => {
-                turn.resume_after(ms, events);
+            Trigger::Stream(wanted) if wanted.is_within() => stream(&mut turn, wanted),
+            Trigger::Hold(ms, wanted) if wanted.is_within() && ms <= HOLD_MS_MAX => {
+                turn.resume_after(ms, wanted.token());
             }
-            Trigger::Stream { .. } => {
-                reject(&mut turn, format!("stream:N takes at most {STREAM_EVENTS_MAX} events"));
+            Trigger::Stream(_) => {
+                let most = format!("{STREAM_EVENTS_MAX} events of {CHUNK_BYTES_MAX} bytes");
+                reject(&mut turn, format!("stream:N:BYTES takes at most {most}"));
             }
-            Trigger::Hold { .. } => reject(
-                &mut turn,
-                format!("hold:MS:N takes at most {HOLD_MS_MAX} ms and {STREAM_EVENTS_MAX} events"),
-            ),
+            Trigger::Hold(..) => {
+                let most = format!("{STREAM_EVENTS_MAX} events of {CHUNK_BYTES_MAX} bytes");
+                reject(
+                    &mut turn,
+                    format!("hold:MS:N:BYTES takes at most {HOLD_MS_MAX} ms and {most}"),
+                );
+            }
         }
     }
 
     fn resume(&self, mut turn: Turn<'_>, token: u64) {
-        stream(&mut turn, token);
+        stream(&mut turn, WantedEvents::of_token(token));
     }
 }
 
@@ -73,14 +81,41 @@ impl Agent for Echo {
 enum Trigger {
     Echo,
     Ping,
-    /// Numbers beyond u64 are as good as `u64::MAX`: both are out of bounds.
-    Stream {
-        events: u64,
-    },
-    Hold {
-        ms: u64,
-        events: u64,
-    },
+    Stream(WantedEvents),
+    /// Milliseconds first.
+    Hold(u64, WantedEvents),
+}
+
+/// Events of a stream. Numbers beyond u64 are as good as `u64::MAX`: both are out of bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct WantedEvents {
+    events: u64,
+    /// Of each chunk, at least.
+    chunk_bytes: u64,
+}
+
+impl WantedEvents {
+    /// `N` or `N:BYTES`.
+    fn of(raw: &[u8]) -> Option<WantedEvents> {
+        let Some(colon) = raw.iter().position(|&byte| byte == b':') else {
+            return Some(WantedEvents { events: positive(raw)?, chunk_bytes: 0 });
+        };
+        let (events, chunk_bytes) = (positive(&raw[..colon])?, number(&raw[colon + 1..])?);
+        Some(WantedEvents { events, chunk_bytes })
+    }
+
+    fn is_within(self) -> bool {
+        self.events <= STREAM_EVENTS_MAX && self.chunk_bytes <= CHUNK_BYTES_MAX
+    }
+
+    /// Both numbers, within their bounds, as one.
+    fn token(self) -> u64 {
+        self.chunk_bytes << 32 | self.events
+    }
+
+    fn of_token(token: u64) -> WantedEvents {
+        WantedEvents { events: token & u64::from(u32::MAX), chunk_bytes: token >> 32 }
+    }
 }
 
 impl Trigger {
@@ -93,10 +128,9 @@ impl Trigger {
         let raw = text.raw();
         let found = match raw.first() {
             Some(b'p') => (raw == b"ping").then_some(Trigger::Ping),
-            Some(b's') => raw
-                .strip_prefix(b"stream:")
-                .and_then(positive)
-                .map(|events| Trigger::Stream { events }),
+            Some(b's') => {
+                raw.strip_prefix(b"stream:").and_then(WantedEvents::of).map(Trigger::Stream)
+            }
             Some(b'h') => raw.strip_prefix(b"hold:").and_then(hold),
             Some(_) | None => None,
         };
@@ -104,11 +138,10 @@ impl Trigger {
     }
 }
 
-/// The `MS:N` of `hold:MS:N`.
+/// What stands behind `hold:`.
 fn hold(raw: &[u8]) -> Option<Trigger> {
     let colon = raw.iter().position(|&byte| byte == b':')?;
-    let (ms, events) = (number(&raw[..colon])?, positive(&raw[colon + 1..])?);
-    Some(Trigger::Hold { ms, events })
+    Some(Trigger::Hold(number(&raw[..colon])?, WantedEvents::of(&raw[colon + 1..])?))
 }
 
 /// Decimal digits and nothing else.
@@ -130,7 +163,8 @@ fn echo(turn: &mut Turn<'_>) {
     turn.status(TaskState::Completed);
 }
 
-fn stream(turn: &mut Turn<'_>, events: u64) {
+fn stream(turn: &mut Turn<'_>, wanted: WantedEvents) {
+    let WantedEvents { events, chunk_bytes } = wanted;
     if events > 1 {
         turn.status(TaskState::Working);
     }
@@ -140,22 +174,30 @@ fn stream(turn: &mut Turn<'_>, events: u64) {
             turn.events.push_artifact_with(chunk == chunks, |packer| {
                 packer.put(artifact_tag::ARTIFACT_ID, ARTIFACT_ID.raw());
                 let part = packer.open(artifact_tag::PART);
-                push_numbered(packer, chunk);
+                push_numbered(packer, chunk, chunk_bytes);
                 packer.close(part);
             });
         } else {
-            turn.events.push_part_with(chunk == chunks, |packer| push_numbered(packer, chunk));
+            turn.events.push_part_with(chunk == chunks, |packer| {
+                push_numbered(packer, chunk, chunk_bytes);
+            });
         }
     }
     turn.status(TaskState::Completed);
 }
 
-/// Packs a part of text that says which chunk it is.
+/// Packs a part of text that says which chunk it is, and is filled up to so many bytes.
 #[inline]
-fn push_numbered(packer: &mut Packer<'_>, chunk: u64) {
+fn push_numbered(packer: &mut Packer<'_>, chunk: u64, bytes: u64) {
     let text = packer.open(part_tag::TEXT);
+    let from = packer.0.len();
     packer.0.extend_from_slice(b"chunk ");
     push_u64(packer.0, chunk);
+    let end = from + bytes as usize;
+    if packer.0.len() < end {
+        packer.0.push(b' ');
+        packer.0.resize(end.max(packer.0.len()), b'.');
+    }
     packer.close(text);
 }
 
@@ -188,11 +230,16 @@ mod tests {
     #[test]
     fn texts_that_are_triggers() {
         assert_eq!(text("ping"), Trigger::Ping);
-        assert_eq!(text("stream:1"), Trigger::Stream { events: 1 });
-        assert_eq!(text("stream:100"), Trigger::Stream { events: 100 });
-        assert_eq!(text("hold:0:3"), Trigger::Hold { ms: 0, events: 3 });
-        assert_eq!(text("hold:250:1"), Trigger::Hold { ms: 250, events: 1 });
-        assert_eq!(text("stream:99999999999999999999"), Trigger::Stream { events: u64::MAX });
+        let wanted = |events, chunk_bytes| WantedEvents { events, chunk_bytes };
+        assert_eq!(text("stream:1"), Trigger::Stream(wanted(1, 0)));
+        assert_eq!(text("stream:100"), Trigger::Stream(wanted(100, 0)));
+        assert_eq!(text("stream:20:200"), Trigger::Stream(wanted(20, 200)));
+        assert_eq!(text("hold:0:3"), Trigger::Hold(0, wanted(3, 0)));
+        assert_eq!(text("hold:250:1"), Trigger::Hold(250, wanted(1, 0)));
+        assert_eq!(text("hold:250:3:64"), Trigger::Hold(250, wanted(3, 64)));
+        assert_eq!(text("stream:99999999999999999999"), Trigger::Stream(wanted(u64::MAX, 0)));
+        let most = wanted(STREAM_EVENTS_MAX, CHUNK_BYTES_MAX);
+        assert!(most.is_within() && WantedEvents::of_token(most.token()) == most);
     }
 
     #[test]
@@ -219,7 +266,11 @@ mod tests {
             "hold:1:",
             "hold::1",
             "hold:1:0",
-            "hold:1:2:3",
+            "hold:1:2:3:4",
+            "hold:1:2:",
+            "stream:1:",
+            "stream:1:x",
+            "stream:1:2:3",
             "hold:x:1",
             "help",
             "hello",

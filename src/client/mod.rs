@@ -13,6 +13,7 @@ pub mod retry;
 pub mod upgrade;
 
 mod answer;
+mod batch;
 mod builder;
 #[allow(clippy::module_inception)] // What the module is about.
 mod client;

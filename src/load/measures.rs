@@ -78,6 +78,12 @@ pub struct OperationMeasures {
     pub second_event: NsHistogram,
     /// Nanoseconds between two events of a stream.
     pub gaps: NsHistogram,
+    /// Nanoseconds between the end of the first and of the last stream of one task.
+    pub spread: NsHistogram,
+    /// Nanoseconds from the last event of a stream to its webhook.
+    pub delivery: NsHistogram,
+    /// Calls that were good and within the limits of the plan.
+    pub within_limits: u64,
     /// Events of streams.
     pub events: u64,
 }
@@ -171,6 +177,7 @@ impl OperationMeasures {
 
     fn add(&mut self, other: &OperationMeasures) {
         self.good += other.good;
+        self.within_limits += other.within_limits;
         self.events += other.events;
         for (kind, count) in &other.errors {
             *self.errors.entry(kind.clone()).or_default() += count;
@@ -184,6 +191,8 @@ impl OperationMeasures {
         add(&mut self.first_event, &other.first_event);
         add(&mut self.second_event, &other.second_event);
         add(&mut self.gaps, &other.gaps);
+        add(&mut self.spread, &other.spread);
+        add(&mut self.delivery, &other.delivery);
     }
 }
 
@@ -199,6 +208,9 @@ impl Default for OperationMeasures {
             first_event: ns_histogram(),
             second_event: ns_histogram(),
             gaps: ns_histogram(),
+            spread: ns_histogram(),
+            delivery: ns_histogram(),
+            within_limits: 0,
             events: 0,
         }
     }

@@ -10,20 +10,30 @@ mod answer_check;
 mod clock;
 mod failure;
 mod machine;
+mod manners;
 mod measures;
+mod objective;
 mod operation;
 mod plan;
 mod probe;
 pub mod report;
 mod run;
 mod schedule;
+mod webhooks;
 mod worker;
+mod workload;
 
 pub use clock::{LoadClock, SystemClock};
 pub use machine::{MachineFacts, ProcessSample};
 pub use measures::{LoadMeasures, LoadSlice, OperationMeasures};
-pub use operation::{LoadOperation, echoes};
-pub use plan::{Arrivals, CheckLevel, LoadPace, LoadPlan};
+pub use objective::Objective;
+pub use operation::LoadOperation;
+pub use plan::{
+    AgentManners, Arrivals, CallLimits, CheckLevel, LoadPace, LoadPlan, PayloadShape, PayloadSize,
+    PlannedCall,
+};
 pub use probe::{CallProbe, ProbedTransport};
-pub use run::{LoadRun, LoadedTarget};
+pub use run::{LoadRun, LoadedTarget, WebhookPlace};
+pub use webhooks::WebhookReceiver;
 pub use worker::{LoadWorker, SharedMeasures};
+pub use workload::{Workload, arrivals};

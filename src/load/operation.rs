@@ -1,13 +1,23 @@
 //! The kinds of calls, and how one of each is made.
 
+use std::pin::pin;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
 use crate::{
-    client::{Answer, Client, ClientError, ClientStream, EventKind, SendRequest, Transport},
-    model::{Part, TaskState},
+    client::{Answer, Client, ClientStream, EventKind, ListTasks, SendRequest, Transport},
+    model::{JsonObject, Part, PartBuf, PartsBuf, TaskState},
 };
 
 use super::{
-    LoadClock, LoadPlan, answer_check::StreamCheck, failure::CallFailure, schedule::DueCall,
+    CallProbe, LoadClock, LoadPlan, PayloadShape, PlannedCall, WebhookReceiver,
+    answer_check::StreamCheck, failure::CallFailure, schedule::DueCall,
 };
+
+/// Milliseconds for which a task is held that is to be cancelled.
+const HELD_TO_CANCEL_MS: u64 = 60_000;
+/// Tasks of a page that is listed.
+const PAGE_TASKS: u32 = 50;
 
 /// A kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,12 +28,33 @@ pub enum LoadOperation {
     Get,
     /// Sends a message and follows the stream to its end.
     Stream,
+    /// Makes a task that waits, and follows it with several streams to its end.
+    Subscribe,
+    /// Reads several tasks in one batch of JSON-RPC.
+    Batch,
+    /// Lists the newest tasks.
+    List,
+    /// Makes a task that waits, and cancels it.
+    Cancel,
+    /// Sends a message whose events go to a webhook as well, and waits for the last one there.
+    Push,
+    /// Follows a stream, closes it in the middle, and takes it up again.
+    Resume,
 }
 
 impl LoadOperation {
     /// All of them.
-    pub const ALL: [LoadOperation; 3] =
-        [LoadOperation::Send, LoadOperation::Get, LoadOperation::Stream];
+    pub const ALL: [LoadOperation; 9] = [
+        LoadOperation::Send,
+        LoadOperation::Get,
+        LoadOperation::Stream,
+        LoadOperation::Subscribe,
+        LoadOperation::Batch,
+        LoadOperation::List,
+        LoadOperation::Cancel,
+        LoadOperation::Push,
+        LoadOperation::Resume,
+    ];
 
     /// Its name in options and reports.
     pub const fn name(self) -> &'static str {
@@ -31,6 +62,12 @@ impl LoadOperation {
             LoadOperation::Send => "send",
             LoadOperation::Get => "get",
             LoadOperation::Stream => "stream",
+            LoadOperation::Subscribe => "subscribe",
+            LoadOperation::Batch => "batch",
+            LoadOperation::List => "list",
+            LoadOperation::Cancel => "cancel",
+            LoadOperation::Push => "push",
+            LoadOperation::Resume => "resume",
         }
     }
 
@@ -38,13 +75,47 @@ impl LoadOperation {
     pub fn of_name(name: &str) -> Option<LoadOperation> {
         LoadOperation::ALL.into_iter().find(|operation| operation.name() == name)
     }
+
+    /// True: it reads tasks that were made before.
+    pub(super) const fn reads_tasks(self) -> bool {
+        matches!(self, LoadOperation::Get | LoadOperation::Batch)
+    }
+
+    /// True: it needs an agent that holds a task for `hold:MS:N`.
+    pub const fn needs_hold(self) -> bool {
+        matches!(self, LoadOperation::Subscribe | LoadOperation::Cancel | LoadOperation::Resume)
+    }
+
+    /// True: it follows a stream.
+    pub const fn is_streaming(self) -> bool {
+        matches!(
+            self,
+            LoadOperation::Stream
+                | LoadOperation::Subscribe
+                | LoadOperation::Push
+                | LoadOperation::Resume
+        )
+    }
 }
 
 /// When things happened within one call, in nanoseconds since the beginning of the run.
 #[derive(Debug, Default)]
 pub(super) struct CallTimes {
-    /// Of each event of a stream.
+    /// Of each event of the one stream.
     pub events_ns: Vec<u64>,
+    /// Events of several streams.
+    pub more_events: u64,
+    /// Nanoseconds between the end of the first of several streams and that of the last one.
+    pub spread_ns: Option<u64>,
+    /// Nanoseconds from the last event of the stream to its webhook; 0 if that was first.
+    pub delivery_ns: Option<u64>,
+}
+
+impl CallTimes {
+    pub fn clear(&mut self) {
+        self.events_ns.clear();
+        (self.more_events, self.spread_ns, self.delivery_ns) = (0, None, None);
+    }
 }
 
 /// What a call is made with.
@@ -52,89 +123,265 @@ pub(super) struct OperationContext<'a, T: Transport, C> {
     pub client: &'a Client<T>,
     pub clock: &'a C,
     pub plan: &'a LoadPlan,
-    /// A task to read.
-    pub task_id: &'a str,
+    pub call: &'a PlannedCall,
+    /// Tasks to read.
+    pub task_ids: &'a [String],
+    pub webhooks: Option<&'a WebhookReceiver>,
+    pub probe: &'a CallProbe,
     pub is_checked: bool,
 }
 
 impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
-    /// Makes one call.
+    /// Makes one call. The id of the task that it made, if that can be read later.
     ///
     /// # Errors
     /// Why it does not count as good.
-    pub async fn call(
+    pub async fn make(
         &self,
-        operation: LoadOperation,
         due: DueCall,
         times: &mut CallTimes,
-    ) -> Result<(), CallFailure> {
-        match operation {
-            LoadOperation::Send => self.send(due).await,
-            LoadOperation::Get => self.get().await,
-            LoadOperation::Stream => self.stream(times).await,
+    ) -> Result<Option<String>, CallFailure> {
+        match self.call.operation {
+            LoadOperation::Send => return self.send(due).await,
+            LoadOperation::Get => self.get().await?,
+            LoadOperation::Stream => self.stream(times).await?,
+            LoadOperation::Subscribe => self.subscribe(times).await?,
+            LoadOperation::Batch => self.batch().await?,
+            LoadOperation::List => self.list().await?,
+            LoadOperation::Cancel => self.cancel().await?,
+            LoadOperation::Push => self.push(times).await?,
+            LoadOperation::Resume => self.resume(times).await?,
         }
+        Ok(None)
     }
 
-    async fn send(&self, due: DueCall) -> Result<(), CallFailure> {
-        let text = payload(self.plan.payload_bytes, due.bits);
-        let answer = self.client.send(&SendRequest::text(text.as_str())).await?;
+    async fn send(&self, due: DueCall) -> Result<Option<String>, CallFailure> {
+        let text = payload(due.payload_bytes, due.bits);
+        let answer = self.client.send(&message(&text, self.call.shape)).await?;
         has_ended_well(&answer)?;
-        if self.is_checked && self.plan.echoes && !has_text(&answer, &text) {
-            let why = format!("the answer to {:.60} does not repeat it", text);
+        let is_echoed = self.plan.agent.echoes && self.call.shape == PayloadShape::Text;
+        if self.is_checked && is_echoed && !has_text(&answer, &text) {
+            let why = format!("the answer to {text:.40} does not repeat it");
             return Err(CallFailure::wrong("other_answer", why));
         }
-        Ok(())
+        let reads = self.plan.calls.iter().any(|call| call.operation.reads_tasks());
+        Ok(answer.task_id().filter(|_| reads).map(|id| id.to_str().into_owned()))
     }
 
     async fn get(&self) -> Result<(), CallFailure> {
-        let answer = self.client.get_task(self.task_id, None).await?;
+        let id = self.task_ids.first().map_or("", String::as_str);
+        let answer = self.client.get_task(id, None).await?;
         match answer.task() {
             Some(_) => Ok(()),
             None => Err(CallFailure::wrong("no_task", "the answer has no task")),
         }
     }
 
-    async fn stream(&self, times: &mut CallTimes) -> Result<(), CallFailure> {
-        let text = format!("stream:{}", self.plan.stream_events);
-        let stream = self.client.stream(&SendRequest::text(text.as_str())).await?;
-        self.follow(stream, times).await
-    }
-
-    /// Reads a stream to its end.
-    async fn follow(
-        &self,
-        mut stream: ClientStream<T>,
-        times: &mut CallTimes,
-    ) -> Result<(), CallFailure> {
-        let mut check = StreamCheck::default();
-        let mut has_message = false;
-        while let Some(event) = stream.next().await {
-            let event = event?;
-            times.events_ns.push(self.clock.now_ns());
-            if let EventKind::Gap { .. } = event.kind() {
-                return Err(CallFailure::wrong("stream_cut", "the stream broke before its end"));
-            }
-            has_message |= matches!(event.kind(), EventKind::Message(_));
-            if self.is_checked {
-                check.event(&event)?;
+    async fn batch(&self) -> Result<(), CallFailure> {
+        let ids: Vec<&str> = self.task_ids.iter().map(String::as_str).collect();
+        for answer in self.client.get_tasks(&ids).await? {
+            if answer?.task().is_none() {
+                return Err(CallFailure::wrong("no_task", "an answer of the batch has no task"));
             }
         }
-        match stream.state() {
-            None if has_message => Ok(()),
-            Some(state) => is_good_end(state),
-            None => Err(CallFailure::wrong("no_event", "the stream had no event")),
+        Ok(())
+    }
+
+    async fn list(&self) -> Result<(), CallFailure> {
+        let wanted = ListTasks { page_size: Some(PAGE_TASKS), ..ListTasks::default() };
+        let answer = self.client.list_tasks(&wanted).await?;
+        let Some(page) = answer.page() else {
+            return Err(CallFailure::wrong("no_page", "the answer is no page of tasks"));
+        };
+        if self.is_checked && page.tasks().count() > PAGE_TASKS as usize {
+            let why = format!("the page has more than the {PAGE_TASKS} tasks that were wanted");
+            return Err(CallFailure::wrong("page_too_long", why));
+        }
+        Ok(())
+    }
+
+    async fn stream(&self, times: &mut CallTimes) -> Result<(), CallFailure> {
+        let stream =
+            self.client.stream(&SendRequest::text(self.trigger("stream:").as_str())).await?;
+        let mut followed = FollowedStream::new(self, stream);
+        followed.follow_to_end(&mut times.events_ns).await?;
+        self.is_uncut(1)
+    }
+
+    async fn subscribe(&self, times: &mut CallTimes) -> Result<(), CallFailure> {
+        let hold_ms = self.call.hold.as_millis() as u64;
+        let task_id = self.held_task(hold_ms).await?;
+        let mut followers = FuturesUnordered::new();
+        for _ in 0..self.call.subscribers {
+            followers.push(async {
+                let stream = self.client.subscribe(&task_id, None).await?;
+                let mut events_ns = Vec::new();
+                FollowedStream::new(self, stream).follow_to_end(&mut events_ns).await?;
+                Ok::<Vec<u64>, CallFailure>(events_ns)
+            });
+        }
+        let mut ends_ns = (u64::MAX, 0);
+        while let Some(events_ns) = followers.next().await {
+            let events_ns = events_ns?;
+            let end_ns = events_ns.last().copied().unwrap_or_default();
+            ends_ns = (ends_ns.0.min(end_ns), ends_ns.1.max(end_ns));
+            times.more_events += events_ns.len() as u64;
+        }
+        times.spread_ns = Some(ends_ns.1.saturating_sub(ends_ns.0));
+        self.is_uncut(1 + self.call.subscribers as u64)
+    }
+
+    async fn cancel(&self) -> Result<(), CallFailure> {
+        let task_id = self.held_task(HELD_TO_CANCEL_MS).await?;
+        let answer = self.client.cancel_task(&task_id, None).await?;
+        match answer.state() {
+            Some(TaskState::Canceled) => Ok(()),
+            other => {
+                let state = other.map_or("nothing", TaskState::word);
+                let why = format!("the cancelled task is {state}");
+                Err(CallFailure::wrong("not_canceled", why))
+            }
+        }
+    }
+
+    async fn push(&self, times: &mut CallTimes) -> Result<(), CallFailure> {
+        let Some(receiver) = self.webhooks else {
+            return Err(CallFailure::wrong("no_receiver", "there is no receiver of webhooks"));
+        };
+        let awaited = receiver.expect();
+        let request = SendRequest::text(self.trigger("stream:").as_str()).push(awaited.config());
+        let stream = self.client.stream(&request).await?;
+        FollowedStream::new(self, stream).follow_to_end(&mut times.events_ns).await?;
+        let ended_ns = self.clock.now_ns();
+        awaited.arrival().await;
+        times.delivery_ns = Some(self.clock.now_ns().saturating_sub(ended_ns));
+        self.is_uncut(1)
+    }
+
+    /// Closes a stream while the agent holds the task, and follows it again from where it was.
+    async fn resume(&self, times: &mut CallTimes) -> Result<(), CallFailure> {
+        let hold_ms = self.call.hold.as_millis() as u64;
+        let text = self.trigger(&format!("hold:{hold_ms}:"));
+        let stream = self.client.stream(&SendRequest::text(text.as_str())).await?;
+        let mut followed = FollowedStream::new(self, stream);
+        let Some(()) = followed.next(&mut times.events_ns).await? else {
+            return Err(CallFailure::wrong("no_event", "the stream had no event"));
+        };
+        let Some(id) = followed.stream.task_id().map(|id| id.to_str().into_owned()) else {
+            return Err(CallFailure::wrong("no_task", "the stream is about no task"));
+        };
+        let after = followed.stream.last_number();
+        // Dropping a stream closes it.
+        followed.stream = self.client.subscribe(&id, after).await?;
+        followed.follow_to_end(&mut times.events_ns).await?;
+        self.is_uncut(2)
+    }
+
+    /// Makes a task that is held for so long. Its id.
+    async fn held_task(&self, hold_ms: u64) -> Result<String, CallFailure> {
+        let text = self.trigger(&format!("hold:{hold_ms}:"));
+        let request = SendRequest::text(text.as_str()).return_immediately();
+        let answer = self.client.send(&request).await?;
+        match (answer.task_id(), answer.state()) {
+            (Some(id), Some(state)) if !state.is_terminal() => Ok(id.to_str().into_owned()),
+            (_, state) => {
+                let state = state.map_or("no task", TaskState::word);
+                let why = format!("the agent does not hold the task: it is {state}");
+                Err(CallFailure::wrong("not_held", why))
+            }
+        }
+    }
+
+    /// The text that asks for the events of the plan.
+    fn trigger(&self, begin: &str) -> String {
+        match self.call.chunk_bytes {
+            0 => format!("{begin}{}", self.call.events),
+            bytes => format!("{begin}{}:{bytes}", self.call.events),
+        }
+    }
+
+    /// The client takes broken streams up again, so that nothing of them is missing; here a cut
+    /// is an error.
+    fn is_uncut(&self, requests: u64) -> Result<(), CallFailure> {
+        match self.probe.requests() {
+            made if made > requests => {
+                Err(CallFailure::wrong("stream_cut", "a stream broke and was taken up again"))
+            }
+            _ => Ok(()),
         }
     }
 }
 
-/// Whether an agent answers a text with the same text.
-///
-/// # Errors
-/// [`ClientError`]: it does not answer.
-pub async fn echoes<T: Transport>(client: &Client<T>) -> Result<bool, ClientError> {
-    const TEXT: &str = "peregrine bench: first call";
-    let answer = client.send(&SendRequest::text(TEXT)).await?;
-    Ok(has_text(&answer, TEXT))
+/// A stream that is followed, and what is checked of it.
+struct FollowedStream<'a, T: Transport, C> {
+    context: &'a OperationContext<'a, T, C>,
+    stream: ClientStream<T>,
+    check: StreamCheck,
+    has_message: bool,
+    /// Changes of the task so far.
+    changes: u64,
+}
+
+impl<'a, T: Transport, C: LoadClock> FollowedStream<'a, T, C> {
+    fn new(context: &'a OperationContext<'a, T, C>, stream: ClientStream<T>) -> Self {
+        let check = StreamCheck::default();
+        FollowedStream { context, stream, check, has_message: false, changes: 0 }
+    }
+
+    /// Reads the next event and notes when it came; `None`: there is none.
+    async fn next(&mut self, events_ns: &mut Vec<u64>) -> Result<Option<()>, CallFailure> {
+        let Some(event) = pin!(self.stream.next()).await else { return Ok(None) };
+        let event = event?;
+        events_ns.push(self.context.clock.now_ns());
+        match event.kind() {
+            EventKind::Gap { .. } => {
+                return Err(CallFailure::wrong("stream_cut", "the stream broke before its end"));
+            }
+            EventKind::Message(_) => self.has_message = true,
+            EventKind::Change { .. } => self.changes += 1,
+            EventKind::Task(_) => {}
+        }
+        if self.context.is_checked {
+            self.check.event(&event)?;
+        }
+        Ok(Some(()))
+    }
+
+    /// Reads to the end, and checks that it is one.
+    async fn follow_to_end(&mut self, events_ns: &mut Vec<u64>) -> Result<(), CallFailure> {
+        while self.next(events_ns).await?.is_some() {}
+        match self.stream.state() {
+            None if self.has_message => return Ok(()),
+            Some(state) => is_good_end(state)?,
+            None => return Err(CallFailure::wrong("no_event", "the stream had no event")),
+        }
+        let wanted = self.context.call.events;
+        if self.context.is_checked && self.context.plan.agent.counts && self.changes != wanted {
+            let why = format!("{} events came, and {wanted} were to come", self.changes);
+            return Err(CallFailure::wrong("events_lost", why));
+        }
+        Ok(())
+    }
+}
+
+/// A message with this text.
+fn message(text: &str, shape: PayloadShape) -> SendRequest {
+    match shape {
+        PayloadShape::Text => SendRequest::text(text),
+        PayloadShape::Data => {
+            let json = format!("{{\"text\":\"{text}\"}}");
+            // The text has nothing that JSON escapes.
+            match JsonObject::parse(&json) {
+                Ok(object) => SendRequest::parts(&PartsBuf::new().data(object)),
+                Err(_) => SendRequest::text(text),
+            }
+        }
+        PayloadShape::File => {
+            let file =
+                PartBuf::bytes(text.as_bytes()).filename("load.txt").media_type("text/plain");
+            SendRequest::parts(&PartsBuf::new().part(&file))
+        }
+    }
 }
 
 /// A text of so many bytes, different for each call, in ASCII letters.

@@ -14,6 +14,15 @@ pub enum LoadPace {
         /// How the times between them vary.
         arrivals: Arrivals,
     },
+    /// The same with a rate that grows or falls evenly, from the first call to the last.
+    Ramp {
+        /// Calls a second at the beginning.
+        from: f64,
+        /// Calls a second at the end.
+        to: f64,
+        /// How the times between them vary.
+        arrivals: Arrivals,
+    },
     /// Closed loop: so many calls at once, each followed by the next one as soon as it is answered.
     /// Latencies then leave out the time for which a slow server keeps calls from being made.
     Concurrency(usize),
@@ -54,18 +63,111 @@ impl CheckLevel {
     }
 }
 
+/// How many bytes the text of a message has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PayloadSize {
+    /// So many.
+    Fixed(usize),
+    /// Any number between these two, each as often.
+    Uniform(usize, usize),
+    /// By a log-normal distribution: most are near the median, few are much longer; at most
+    /// [`PayloadSize::BYTES_MAX`].
+    LogNormal {
+        /// Half of the texts are shorter.
+        median: f64,
+        /// The standard deviation of the logarithm; 1 makes one text of a hundred ten times as long
+        /// as the median.
+        sigma: f64,
+    },
+}
+
+impl PayloadSize {
+    /// Bytes of a text, at most: 64 MiB.
+    pub const BYTES_MAX: usize = 64 << 20;
+}
+
+/// What the one part of a message is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PayloadShape {
+    /// Text.
+    #[default]
+    Text,
+    /// A JSON object with the text as a member.
+    Data,
+    /// A file with the text as its content.
+    File,
+}
+
+/// One kind of call of a plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlannedCall {
+    /// What it does.
+    pub operation: LoadOperation,
+    /// Its share of the calls, beside the weights of the others; above 0.
+    pub weight: f64,
+    /// Bytes of the text of its message.
+    pub payload: PayloadSize,
+    /// What the message has the text as.
+    pub shape: PayloadShape,
+    /// Events of its stream, the first and the last included: the N of `stream:N`.
+    pub events: u64,
+    /// Bytes of each chunk of its stream, at least; 0: the agent decides.
+    pub chunk_bytes: u64,
+    /// Time that the task of a subscription, a cut stream or a cancelled task is held: the MS of
+    /// `hold:MS:N`.
+    pub hold: Duration,
+    /// Streams that follow the task of one `subscribe`.
+    pub subscribers: usize,
+    /// Calls in one `batch`.
+    pub batch: usize,
+}
+
+impl PlannedCall {
+    /// Calls of this operation with the usual numbers: a text of 64 bytes, streams of 22 events,
+    /// 10 subscribers after 200 ms, batches of 10.
+    pub fn new(operation: LoadOperation) -> PlannedCall {
+        PlannedCall {
+            operation,
+            weight: 1.0,
+            payload: PayloadSize::Fixed(64),
+            shape: PayloadShape::Text,
+            events: 22,
+            chunk_bytes: 0,
+            hold: Duration::from_millis(200),
+            subscribers: 10,
+            batch: 10,
+        }
+    }
+}
+
+/// Limits of one call. A call that stays within all of them, and has no error, is goodput.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallLimits {
+    /// From due to over, in nanoseconds.
+    pub latency_ns: Option<u64>,
+    /// From due to the first event, in nanoseconds.
+    pub first_event_ns: Option<u64>,
+    /// Between two events, in nanoseconds.
+    pub gap_ns: Option<u64>,
+}
+
 /// What a run does.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
-    /// The kinds of calls, and the weight of each.
-    pub operations: Vec<(LoadOperation, f64)>,
+    /// What it is called in reports: a phase of a workload, or the names of its operations.
+    pub name: String,
+    /// The kinds of calls.
+    pub calls: Vec<PlannedCall>,
     /// When calls begin.
     pub pace: LoadPace,
+    /// Calls that were recorded, to be made again at their times in place of the pace: when, in
+    /// nanoseconds since the beginning, and which of `calls`.
+    pub replay: Option<std::sync::Arc<[(u64, usize)]>>,
     /// Time at the beginning whose calls are made and not counted.
     pub warmup: Duration,
     /// Time in which calls begin and are counted.
     pub duration: Duration,
-    /// Calls that are counted, at most; `None`: as many as the time allows.
+    /// Calls that are made, at most, the warm-up included; `None`: as many as the time allows.
     pub requests_max: Option<u64>,
     /// Calls of all workers that are unanswered at one time, at most. Beyond it calls wait, which
     /// is reported, and their latency counts on.
@@ -78,22 +180,36 @@ pub struct LoadPlan {
     pub seed: u64,
     /// What is checked.
     pub check: CheckLevel,
-    /// Bytes of the text of a message.
-    pub payload_bytes: usize,
-    /// Events of a stream, the first and the last included.
-    pub stream_events: u64,
-    /// True: the agent answers a text with the same text, which is then checked.
+    /// What makes a call goodput.
+    pub limits: CallLimits,
+    /// What the agent was seen to do with texts.
+    pub agent: AgentManners,
+}
+
+/// What an agent does with texts of the load generator (docs/bench.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentManners {
+    /// It answers any other text with the same text, which is then checked.
     pub echoes: bool,
+    /// It answers `stream:N` with N events, which is then checked.
+    pub counts: bool,
+    /// It holds a task for `hold:MS:N`.
+    pub holds: bool,
 }
 
 impl LoadPlan {
     /// The calls at once of one worker, at most.
     pub(super) fn worker_in_flight_max(&self) -> usize {
         let all = match self.pace {
-            LoadPace::Rate { .. } => self.in_flight_max,
+            LoadPace::Rate { .. } | LoadPace::Ramp { .. } => self.in_flight_max,
             LoadPace::Concurrency(calls) => calls,
         };
         all.div_ceil(self.workers.max(1)).max(1)
+    }
+
+    /// Whether calls are due at times.
+    pub(super) fn is_open(&self) -> bool {
+        self.replay.is_some() || !matches!(self.pace, LoadPace::Concurrency(_))
     }
 
     /// When the last call is due, in nanoseconds since the beginning.
@@ -104,5 +220,23 @@ impl LoadPlan {
     /// When calls begin to count, in nanoseconds since the beginning.
     pub(super) fn warmup_ns(&self) -> u64 {
         self.warmup.as_nanos() as u64
+    }
+
+    /// Calls a second that are wanted on average while calls count; `None`: as many as possible.
+    pub fn wanted_rate(&self) -> Option<f64> {
+        let (warmup_s, end_s) = (self.warmup.as_secs_f64(), self.end_ns() as f64 / 1e9);
+        if let Some(calls) = &self.replay {
+            let warmup_ns = self.warmup_ns();
+            let counted = calls.iter().filter(|(due_ns, _)| *due_ns >= warmup_ns).count();
+            return Some(counted as f64 / self.duration.as_secs_f64().max(1e-9));
+        }
+        match self.pace {
+            LoadPace::Rate { rate, .. } => Some(rate),
+            LoadPace::Ramp { from, to, .. } => {
+                let at = |seconds: f64| from + (to - from) * seconds / end_s.max(1e-9);
+                Some((at(warmup_s) + at(end_s)) / 2.0)
+            }
+            LoadPace::Concurrency(_) => None,
+        }
     }
 }

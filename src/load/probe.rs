@@ -28,18 +28,32 @@ pub struct CallProbe {
     start: Instant,
     /// Nanoseconds since `start`; 0: not yet.
     first_byte_ns: AtomicU64,
+    /// Requests since the call began.
+    requests: AtomicU64,
 }
 
 impl CallProbe {
     /// A probe whose times count from `start`.
     pub fn new(start: Instant) -> Arc<CallProbe> {
-        Arc::new(CallProbe { start, first_byte_ns: AtomicU64::new(0) })
+        let (first_byte_ns, requests) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(CallProbe { start, first_byte_ns, requests })
     }
 
-    /// When the head of the first response since the last asking had come; `None`: there was none,
-    /// as with a WebSocket that was open.
-    pub fn take_first_byte_ns(&self) -> Option<u64> {
-        Some(self.first_byte_ns.swap(0, Relaxed)).filter(|ns| *ns > 0)
+    /// Forgets the call before.
+    pub fn clear(&self) {
+        self.first_byte_ns.store(0, Relaxed);
+        self.requests.store(0, Relaxed);
+    }
+
+    /// Requests since the call began.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
+    }
+
+    /// When the head of the first response had come; `None`: there was none, as with a WebSocket
+    /// that was open.
+    pub fn first_byte_ns(&self) -> Option<u64> {
+        Some(self.first_byte_ns.load(Relaxed)).filter(|ns| *ns > 0)
     }
 
     fn note_head(&self) {
@@ -83,6 +97,11 @@ impl<T: Transport> Transport for ProbedTransport<T> {
     type Response = T::Response;
 
     async fn request(&self, request: HttpRequest<'_>) -> Result<T::Response, TransportError> {
+        CURRENT.with_borrow(|current| {
+            if let Some(probe) = current {
+                probe.requests.fetch_add(1, Relaxed);
+            }
+        });
         let response = self.inner.request(request).await?;
         CURRENT.with_borrow(|current| current.iter().for_each(|probe| probe.note_head()));
         Ok(response)

@@ -1,20 +1,42 @@
 //! A run: its threads, what they have measured so far, and its end.
 
 use std::{
+    future::{Future, poll_fn},
     io,
+    net::SocketAddr,
+    pin::pin,
     sync::{Arc, mpsc},
+    task::Poll,
     thread::{self, JoinHandle},
     time::{Duration, Instant, SystemTime},
 };
 
+use tokio::net::TcpListener;
+
 use crate::client::{Client, Transport};
 
 use super::{
-    LoadMeasures, LoadPlan, LoadWorker, ProbedTransport, ProcessSample, SharedMeasures, SystemClock,
+    LoadMeasures, LoadPlan, LoadWorker, ProbedTransport, ProcessSample, SharedMeasures,
+    SystemClock, WebhookReceiver,
 };
 
 /// How often processes are looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+
+/// Where servers post webhooks to.
+#[derive(Clone, Debug)]
+pub struct WebhookPlace {
+    /// The address of this machine to listen at; with several workers its port has to be 0.
+    pub listen: SocketAddr,
+    /// The URL by which the server reaches it; `None`: that of the address.
+    pub url: Option<String>,
+}
+
+impl WebhookPlace {
+    async fn bind(&self) -> io::Result<(WebhookReceiver, TcpListener)> {
+        WebhookReceiver::bind(self.listen, self.url.as_deref()).await
+    }
+}
 
 /// A run that goes on.
 pub struct LoadRun {
@@ -53,7 +75,8 @@ pub struct LoadedTarget {
 
 impl LoadRun {
     /// Starts the threads of a plan. `client` makes the client of a worker, in the runtime of that
-    /// worker. `pid`: the process of the server, if it is on this machine.
+    /// worker. `pid`: the process of the server, if it is on this machine. `webhooks`: where the
+    /// server posts to; without it no call can `push`.
     ///
     /// # Errors
     /// The system has no room, a client cannot be made, or the tasks to read cannot be made.
@@ -61,6 +84,7 @@ impl LoadRun {
         plan: &LoadPlan,
         client: impl Fn() -> Result<Client<ProbedTransport<T>>, String> + Send + Sync + 'static,
         pid: Option<u32>,
+        webhooks: Option<WebhookPlace>,
     ) -> Result<LoadRun, String> {
         let client = Arc::new(client);
         let (ready, is_ready) = mpsc::channel();
@@ -71,6 +95,7 @@ impl LoadRun {
             let (starter, start) = mpsc::channel::<Instant>();
             starters.push(starter);
             let (plan, client, ready) = (plan.clone(), Arc::clone(&client), ready.clone());
+            let webhooks = webhooks.clone();
             let work = move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let runtime = runtime.map_err(no_room)?;
@@ -82,9 +107,27 @@ impl LoadRun {
                     drop(ready);
                     let Ok(start) = start.recv() else { return Ok(()) };
                     let clock = SystemClock::new(start).map_err(no_room)?;
-                    LoadWorker::new(client, clock, start, (&plan, index), measures)
-                        .run(prepared)
-                        .await;
+                    let (receiver, listener) = match webhooks {
+                        Some(target) => {
+                            let bound = target.bind().await.map_err(no_room)?;
+                            (Some(bound.0), Some(bound.1))
+                        }
+                        None => (None, None),
+                    };
+                    let worker = LoadWorker::new(client, clock, start, (&plan, index), measures)
+                        .webhooks(receiver);
+                    let serve = async {
+                        match (worker.receiver(), listener) {
+                            (Some(receiver), Some(listener)) => receiver.serve(listener).await,
+                            _ => std::future::pending().await,
+                        }
+                    };
+                    let (mut serve, mut run) = (pin!(serve), pin!(worker.run(prepared)));
+                    poll_fn(|cx| {
+                        let _: Poll<()> = serve.as_mut().poll(cx);
+                        run.as_mut().poll(cx)
+                    })
+                    .await;
                     Ok(())
                 })
             };
@@ -119,7 +162,7 @@ impl LoadRun {
     /// What there is so far.
     pub fn measures(&self) -> LoadMeasures {
         let length = self.plan.warmup + self.plan.duration;
-        let mut all = LoadMeasures::new(self.plan.operations.len(), length);
+        let mut all = LoadMeasures::new(self.plan.calls.len(), length);
         self.shared.iter().for_each(|shared| all.add(&shared.lock()));
         all
     }

@@ -1,12 +1,15 @@
-//! When calls are due, and of which kind each is. Only the seed and the plan decide.
+//! When calls are due, of which kind each is, and how long its text is. Only the seed and the plan
+//! decide.
+
+use std::sync::Arc;
 
 use chacha20::{
     ChaCha8Rng,
     rand_core::{Rng, SeedableRng},
 };
-use rand_distr::{Distribution, Exp1, Gamma};
+use rand_distr::{Distribution, Exp1, Gamma, StandardNormal};
 
-use super::{Arrivals, LoadPace, LoadPlan};
+use super::{Arrivals, LoadPace, LoadPlan, PayloadSize};
 
 /// A call that the schedule wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +18,10 @@ pub(super) struct DueCall {
     pub number: u64,
     /// When, in nanoseconds since the beginning; `None`: as soon as there is room (closed loop).
     pub due_ns: Option<u64>,
-    /// Which of the plan's operations.
-    pub operation: usize,
+    /// Which of the plan's calls.
+    pub call: usize,
+    /// Bytes of its text.
+    pub payload_bytes: usize,
     /// Random bits for what the call contains.
     pub bits: u64,
 }
@@ -24,21 +29,37 @@ pub(super) struct DueCall {
 /// The calls of one worker, in their order.
 pub(super) struct CallSchedule {
     random: ChaCha8Rng,
-    gaps: Gaps,
-    next_ns: f64,
+    source: CallTimesSource,
     next_number: u64,
     numbers_max: Option<u64>,
     end_ns: u64,
-    /// The weights, summed up to each operation, as shares of 1.
+    /// The weights, summed up to each kind of call, as shares of 1.
     shares: Vec<f64>,
+    payloads: Vec<PayloadSize>,
 }
 
-/// The times between calls, in nanoseconds.
-enum Gaps {
-    None,
-    Constant(f64),
-    Exponential(f64),
+/// Where the times of calls come from.
+enum CallTimesSource {
+    /// The answers of the calls before: a closed loop.
+    Answers,
+    /// A rate.
+    Rate { gaps: UnitGaps, pace: WorkerPace, units: f64 },
+    /// A recording, of which every `step`th call is this worker's.
+    Recorded { calls: Arc<[(u64, usize)]>, next: usize, step: usize },
+}
+
+/// Times between calls whose mean is 1.
+enum UnitGaps {
+    Constant,
+    Exponential,
     Gamma(Gamma<f64>),
+}
+
+/// Calls of one worker a second, at the beginning, and what that grows by in a second.
+#[derive(Clone, Copy)]
+struct WorkerPace {
+    from: f64,
+    growth: f64,
 }
 
 impl CallSchedule {
@@ -46,77 +67,146 @@ impl CallSchedule {
     pub fn new(plan: &LoadPlan, worker: usize) -> CallSchedule {
         let workers = plan.workers.max(1);
         let mut random = ChaCha8Rng::seed_from_u64(plan.seed ^ (worker as u64) << 48);
-        let gaps = match plan.pace {
-            LoadPace::Concurrency(_) => Gaps::None,
-            LoadPace::Rate { rate, arrivals } => gaps(1e9 * workers as f64 / rate, arrivals),
+        let source = match (&plan.replay, plan.pace) {
+            (Some(calls), _) => {
+                let calls = Arc::clone(calls);
+                CallTimesSource::Recorded { calls, next: worker, step: workers }
+            }
+            (None, LoadPace::Concurrency(_)) => CallTimesSource::Answers,
+            (None, LoadPace::Rate { rate, arrivals }) => {
+                by_rate((rate, rate, arrivals), plan, worker, &mut random)
+            }
+            (None, LoadPace::Ramp { from, to, arrivals }) => {
+                by_rate((from, to, arrivals), plan, worker, &mut random)
+            }
         };
-        let next_ns = match &gaps {
-            // The workers take turns.
-            Gaps::Constant(gap) => gap * worker as f64 / workers as f64,
-            other => other.next(&mut random),
-        };
-        let total: f64 = plan.operations.iter().map(|(_, weight)| weight).sum();
+        let total: f64 = plan.calls.iter().map(|call| call.weight).sum();
         let mut sum = 0.0;
-        let shares = plan.operations.iter().map(|(_, weight)| {
-            sum += weight / total;
+        let shares = plan.calls.iter().map(|call| {
+            sum += call.weight / total;
             sum
         });
         let numbers_max = plan.requests_max.map(|all| {
             let (each, rest) = (all / workers as u64, all % workers as u64);
             each + u64::from((worker as u64) < rest)
         });
-        let (shares, end_ns) = (shares.collect(), plan.end_ns());
-        CallSchedule { random, gaps, next_ns, next_number: 0, numbers_max, end_ns, shares }
+        CallSchedule {
+            source,
+            random,
+            next_number: 0,
+            numbers_max,
+            end_ns: plan.end_ns(),
+            shares: shares.collect(),
+            payloads: plan.calls.iter().map(|call| call.payload).collect(),
+        }
     }
 
     /// The next call; `None`: that was the last. `now_ns` decides only in a closed loop, and then
     /// only whether the time is over.
     pub fn next(&mut self, now_ns: u64) -> Option<DueCall> {
-        let due_ns = match self.gaps {
-            Gaps::None => None,
-            _ => Some(self.next_ns as u64),
-        };
         let is_enough = self.numbers_max.is_some_and(|most| self.next_number >= most);
+        let (due_ns, recorded) = match &self.source {
+            CallTimesSource::Answers => (None, None),
+            CallTimesSource::Rate { pace, units, .. } => (Some(pace.due_ns(*units)), None),
+            CallTimesSource::Recorded { calls, next, .. } => {
+                let (due_ns, call) = *calls.get(*next)?;
+                (Some(due_ns), Some(call))
+            }
+        };
         if is_enough || due_ns.unwrap_or(now_ns) >= self.end_ns {
             return None;
         }
         let number = self.next_number;
         self.next_number += 1;
-        self.next_ns += self.gaps.next(&mut self.random);
+        match &mut self.source {
+            CallTimesSource::Answers => {}
+            CallTimesSource::Rate { gaps, units, .. } => *units += gaps.next(&mut self.random),
+            CallTimesSource::Recorded { next, step, .. } => *next += *step,
+        }
         let bits = self.random.next_u64();
-        let operation = match self.shares.len() {
+        let call = recorded.unwrap_or_else(|| self.draw());
+        let payload_bytes = self.payload_bytes(call);
+        Some(DueCall { number, due_ns, call, payload_bytes, bits })
+    }
+
+    fn draw(&mut self) -> usize {
+        match self.shares.len() {
             0 | 1 => 0,
             many => {
-                let drawn = (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+                let drawn = self.share();
                 self.shares.iter().position(|share| drawn < *share).unwrap_or(many - 1)
             }
-        };
-        Some(DueCall { number, due_ns, operation, bits })
+        }
+    }
+
+    /// A random number from 0 to 1, which it never is.
+    fn share(&mut self) -> f64 {
+        (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn payload_bytes(&mut self, call: usize) -> usize {
+        match self.payloads.get(call) {
+            None => 1,
+            Some(PayloadSize::Fixed(bytes)) => *bytes,
+            Some(&PayloadSize::Uniform(least, most)) => {
+                least + (self.share() * (most.saturating_sub(least) + 1) as f64) as usize
+            }
+            Some(&PayloadSize::LogNormal { median, sigma }) => {
+                let normal: f64 = StandardNormal.sample(&mut self.random);
+                let bytes = median * (normal * sigma).exp();
+                (bytes as usize).clamp(1, PayloadSize::BYTES_MAX)
+            }
+        }
     }
 }
 
-fn gaps(mean_ns: f64, arrivals: Arrivals) -> Gaps {
-    match arrivals {
-        Arrivals::Constant => Gaps::Constant(mean_ns),
-        Arrivals::Poisson => Gaps::Exponential(mean_ns),
+fn by_rate(
+    (from, to, arrivals): (f64, f64, Arrivals),
+    plan: &LoadPlan,
+    worker: usize,
+    random: &mut ChaCha8Rng,
+) -> CallTimesSource {
+    let gaps = match arrivals {
+        Arrivals::Constant => UnitGaps::Constant,
+        Arrivals::Poisson => UnitGaps::Exponential,
         // A shape that is no distribution is as good as Poisson; the command line refuses it.
-        Arrivals::Gamma(shape) => match Gamma::new(shape, mean_ns / shape) {
-            Ok(gamma) => Gaps::Gamma(gamma),
-            Err(_) => Gaps::Exponential(mean_ns),
+        Arrivals::Gamma(shape) => match Gamma::new(shape, 1.0 / shape) {
+            Ok(gamma) => UnitGaps::Gamma(gamma),
+            Err(_) => UnitGaps::Exponential,
         },
+    };
+    let workers = plan.workers.max(1) as f64;
+    let length = (plan.warmup + plan.duration).as_secs_f64().max(1e-9);
+    let pace = WorkerPace { from: from / workers, growth: (to - from) / workers / length };
+    let first = match gaps {
+        // The workers take turns.
+        UnitGaps::Constant => worker as f64 / workers,
+        UnitGaps::Exponential | UnitGaps::Gamma(_) => gaps.next(random),
+    };
+    CallTimesSource::Rate { units: first, gaps, pace }
+}
+
+impl WorkerPace {
+    /// When so many calls are due, in nanoseconds since the beginning.
+    fn due_ns(self, calls: f64) -> u64 {
+        let seconds = match self.growth {
+            0.0 => calls / self.from,
+            growth => {
+                // from·t + growth·t²/2 = calls; a rate that falls to 0 has no more calls.
+                let root = self.from * self.from + 2.0 * growth * calls;
+                if root < 0.0 { f64::MAX } else { 2.0 * calls / (self.from + root.sqrt()) }
+            }
+        };
+        (seconds * 1e9).round() as u64
     }
 }
 
-impl Gaps {
+impl UnitGaps {
     fn next(&self, random: &mut ChaCha8Rng) -> f64 {
         match self {
-            Gaps::None => 0.0,
-            Gaps::Constant(gap) => *gap,
-            Gaps::Exponential(mean) => {
-                let drawn: f64 = Exp1.sample(random);
-                drawn * mean
-            }
-            Gaps::Gamma(gamma) => gamma.sample(random),
+            UnitGaps::Constant => 1.0,
+            UnitGaps::Exponential => Exp1.sample(random),
+            UnitGaps::Gamma(gamma) => gamma.sample(random),
         }
     }
 }

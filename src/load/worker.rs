@@ -23,9 +23,10 @@ use futures_util::stream::{FuturesUnordered, Stream};
 use crate::client::{Client, SendRequest, Transport};
 
 use super::{
-    CallProbe, LoadClock, LoadMeasures, LoadOperation, LoadPace, LoadPlan,
+    CallLimits, CallProbe, LoadClock, LoadMeasures, LoadOperation, LoadPlan, PlannedCall,
+    WebhookReceiver,
     failure::CallFailure,
-    measures::record,
+    measures::{OperationMeasures, record},
     operation::{CallTimes, OperationContext, payload},
     schedule::{CallSchedule, DueCall},
 };
@@ -51,7 +52,7 @@ impl SharedMeasures {
     pub fn new(plan: &LoadPlan) -> Arc<SharedMeasures> {
         let length = plan.warmup + plan.duration;
         Arc::new(SharedMeasures {
-            measures: Mutex::new(LoadMeasures::new(plan.operations.len(), length)),
+            measures: Mutex::new(LoadMeasures::new(plan.calls.len(), length)),
             in_flight: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
             stop: tokio::sync::Notify::new(),
@@ -86,6 +87,7 @@ pub struct LoadWorker<T: Transport, C> {
     schedule: tokio::sync::Mutex<CallSchedule>,
     /// Ids of tasks, the newest last.
     tasks: RefCell<VecDeque<String>>,
+    webhooks: Option<WebhookReceiver>,
     slots: Cell<usize>,
     waiting_slots: Cell<usize>,
     /// True: a slot is to be added.
@@ -109,10 +111,23 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             shared,
             start,
             tasks: RefCell::default(),
+            webhooks: None,
             slots: Cell::new(0),
             waiting_slots: Cell::new(0),
             wants_slot: Cell::new(false),
         }
+    }
+
+    /// With a receiver for the webhooks of its calls, which somebody has to serve meanwhile.
+    #[must_use]
+    pub fn webhooks(mut self, receiver: Option<WebhookReceiver>) -> LoadWorker<T, C> {
+        self.webhooks = receiver;
+        self
+    }
+
+    /// The receiver of webhooks, if there is one.
+    pub fn receiver(&self) -> Option<&WebhookReceiver> {
+        self.webhooks.as_ref()
     }
 
     /// Makes the tasks that calls of the plan read.
@@ -120,10 +135,10 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     /// # Errors
     /// Why there are none, in one sentence.
     pub async fn prepare(client: &Client<T>, plan: &LoadPlan) -> Result<Vec<String>, String> {
-        let reads = plan.operations.iter().any(|(operation, _)| *operation == LoadOperation::Get);
+        let reads = plan.calls.iter().any(|call| call.operation.reads_tasks());
         let mut tasks = Vec::new();
         for number in 0..if reads { TASKS_PREPARED } else { 0 } {
-            let request = SendRequest::text(payload(plan.payload_bytes, number).as_str());
+            let request = SendRequest::text(payload(64, number).as_str());
             let answer = client.send(&request).await.map_err(|error| error.to_string())?;
             let Some(id) = answer.task_id() else {
                 return Err("the agent answers with a message, so there is no task to read".into());
@@ -138,10 +153,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         self.tasks.borrow_mut().extend(prepared);
         let mut slots: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + '_>>> =
             FuturesUnordered::new();
-        let first = match self.plan.pace {
-            LoadPace::Rate { .. } => 1,
-            LoadPace::Concurrency(_) => self.plan.worker_in_flight_max(),
-        };
+        let first = if self.plan.is_open() { 1 } else { self.plan.worker_in_flight_max() };
         (0..first).for_each(|_| slots.push(self.new_slot()));
         let mut stop = pin!(self.shared.stop.notified());
         poll_fn(|cx| {
@@ -176,20 +188,21 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         while let Some((due, had_room)) = self.lead().await {
             let sent_ns = self.clock.now_ns();
             self.note_begin(due, sent_ns, had_room);
-            let operation = self.plan.operations[due.operation].0;
-            times.events_ns.clear();
-            probe.take_first_byte_ns();
+            times.clear();
+            probe.clear();
             self.shared.in_flight.fetch_add(1, Relaxed);
-            let outcome = self.call(operation, due, &mut times).await;
+            let outcome = self.call(due, &probe, &mut times).await;
             self.shared.in_flight.fetch_sub(1, Relaxed);
+            let over_ns = self.clock.now_ns();
+            let made = outcome.map(|made| made.into_iter().for_each(|id| self.know_task(id)));
             let ended = EndedCall {
                 due_ns: due.due_ns.unwrap_or(sent_ns),
                 sent_ns,
-                first_byte_ns: probe.take_first_byte_ns(),
-                over_ns: self.clock.now_ns(),
-                events_ns: &times.events_ns,
+                first_byte_ns: probe.first_byte_ns(),
+                over_ns,
+                times: &times,
             };
-            self.note_end(due.operation, &ended, outcome);
+            self.note_end(due.call, &ended, made);
         }
     }
 
@@ -221,34 +234,31 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
 
     async fn call(
         &self,
-        operation: LoadOperation,
         due: DueCall,
+        probe: &CallProbe,
         times: &mut CallTimes,
-    ) -> Result<(), CallFailure> {
-        let task_id = match operation {
-            LoadOperation::Get => {
-                let tasks = self.tasks.borrow();
-                tasks.get(due.bits as usize % tasks.len().max(1)).cloned().unwrap_or_default()
-            }
-            LoadOperation::Send | LoadOperation::Stream => String::new(),
-        };
+    ) -> Result<Option<String>, CallFailure> {
+        let call = &self.plan.calls[due.call];
         let context = OperationContext {
             client: &self.client,
             clock: &self.clock,
             plan: &self.plan,
-            task_id: &task_id,
+            call,
+            task_ids: &self.tasks_to_read(call, due.bits),
+            webhooks: self.webhooks.as_ref(),
+            probe,
             is_checked: self.plan.check.holds(due.number),
         };
-        let call = context.call(operation, due, times);
-        if operation != LoadOperation::Stream {
+        let made = context.make(due, times);
+        if !call.operation.is_streaming() && !call.operation.needs_hold() {
             // The client ends it in time.
-            return call.await;
+            return made.await;
         }
         let due_ms = self.plan.call_timeout.as_millis() as u64;
         let transport = self.client.transport();
         let mut late = pin!(transport.sleep_until(transport.mono_ms() + due_ms));
-        let mut call = pin!(call);
-        poll_fn(|cx| match call.as_mut().poll(cx) {
+        let mut made = pin!(made);
+        poll_fn(|cx| match made.as_mut().poll(cx) {
             Poll::Ready(outcome) => Poll::Ready(outcome),
             Poll::Pending => late
                 .as_mut()
@@ -256,6 +266,18 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
                 .map(|()| Err(CallFailure::wrong("timeout", "the stream had not ended in time"))),
         })
         .await
+    }
+
+    /// As many tasks as the call reads, beginning with any.
+    fn tasks_to_read(&self, call: &PlannedCall, bits: u64) -> Vec<String> {
+        let wanted = match call.operation {
+            LoadOperation::Get => 1,
+            LoadOperation::Batch => call.batch,
+            _ => return Vec::new(),
+        };
+        let tasks = self.tasks.borrow();
+        let first = bits as usize % tasks.len().max(1);
+        tasks.iter().cycle().skip(first).take(wanted).cloned().collect()
     }
 
     fn note_begin(&self, due: DueCall, sent_ns: u64, had_room: bool) {
@@ -272,43 +294,28 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         }
     }
 
-    fn note_end(&self, operation: usize, ended: &EndedCall<'_>, outcome: Result<(), CallFailure>) {
-        let EndedCall { due_ns, over_ns, .. } = *ended;
+    fn note_end(&self, call: usize, ended: &EndedCall<'_>, outcome: Result<(), CallFailure>) {
+        let events = ended.times.events_ns.len() as u64 + ended.times.more_events;
         let mut measures = self.shared.lock();
-        let slice = measures.slice_at(over_ns);
+        let slice = measures.slice_at(ended.over_ns);
         slice.calls += 1;
-        slice.events += ended.events_ns.len() as u64;
+        slice.events += events;
         slice.errors += u64::from(outcome.is_err());
         if outcome.is_ok() {
-            record(&mut slice.latency, over_ns.saturating_sub(due_ns));
+            record(&mut slice.latency, ended.over_ns.saturating_sub(ended.due_ns));
         }
-        if due_ns < self.plan.warmup_ns() {
+        if ended.due_ns < self.plan.warmup_ns() {
             return;
         }
-        let of = &mut measures.operations[operation];
-        of.events += ended.events_ns.len() as u64;
-        if let Err(failure) = outcome {
-            return of.note_error(&failure.kind, || failure.detail);
-        }
-        of.good += 1;
-        record(&mut of.latency, over_ns.saturating_sub(due_ns));
-        record(&mut of.service, over_ns.saturating_sub(ended.sent_ns));
-        if let Some(first_ns) = ended.first_byte_ns {
-            record(&mut of.first_byte, first_ns.saturating_sub(due_ns));
-        }
-        if let Some(first) = ended.events_ns.first() {
-            record(&mut of.first_event, first.saturating_sub(due_ns));
-        }
-        if let Some(second) = ended.events_ns.get(1) {
-            record(&mut of.second_event, second.saturating_sub(due_ns));
-        }
-        for pair in ended.events_ns.windows(2) {
-            record(&mut of.gaps, pair[1].saturating_sub(pair[0]));
+        let of = &mut measures.operations[call];
+        of.events += events;
+        match outcome {
+            Ok(()) => ended.note_good(of, &self.plan.limits),
+            Err(failure) => of.note_error(&failure.kind, || failure.detail),
         }
     }
 
     /// Remembers a task to be read.
-    #[allow(dead_code)]
     fn know_task(&self, id: String) {
         let mut tasks = self.tasks.borrow_mut();
         if tasks.len() >= TASKS_KEPT_MAX {
@@ -324,5 +331,45 @@ struct EndedCall<'a> {
     sent_ns: u64,
     first_byte_ns: Option<u64>,
     over_ns: u64,
-    events_ns: &'a [u64],
+    times: &'a CallTimes,
+}
+
+impl EndedCall<'_> {
+    /// Counts a good call.
+    fn note_good(&self, of: &mut OperationMeasures, limits: &CallLimits) {
+        let since_due = |ns: u64| ns.saturating_sub(self.due_ns);
+        let events_ns = &self.times.events_ns;
+        let latency_ns = since_due(self.over_ns);
+        of.good += 1;
+        record(&mut of.latency, latency_ns);
+        record(&mut of.service, self.over_ns.saturating_sub(self.sent_ns));
+        if let Some(first_ns) = self.first_byte_ns {
+            record(&mut of.first_byte, since_due(first_ns));
+        }
+        let first_event_ns = events_ns.first().map(|first_ns| since_due(*first_ns));
+        if let Some(ns) = first_event_ns {
+            record(&mut of.first_event, ns);
+        }
+        if let Some(second_ns) = events_ns.get(1) {
+            record(&mut of.second_event, since_due(*second_ns));
+        }
+        let mut gap_ns_max = 0;
+        for pair in events_ns.windows(2) {
+            let gap_ns = pair[1].saturating_sub(pair[0]);
+            gap_ns_max = gap_ns_max.max(gap_ns);
+            record(&mut of.gaps, gap_ns);
+        }
+        if let Some(ns) = self.times.spread_ns {
+            record(&mut of.spread, ns);
+        }
+        if let Some(ns) = self.times.delivery_ns {
+            record(&mut of.delivery, ns);
+        }
+        let holds = |limit: Option<u64>, ns: u64| limit.is_none_or(|limit| ns <= limit);
+        of.within_limits += u64::from(
+            holds(limits.latency_ns, latency_ns)
+                && holds(limits.first_event_ns, first_event_ns.unwrap_or_default())
+                && holds(limits.gap_ns, gap_ns_max),
+        );
+    }
 }

@@ -193,10 +193,10 @@ fn echo_holds_and_then_streams() {
 
 #[test]
 fn echo_rejects_what_is_out_of_bounds() {
-    let too_many = "Rejected task-end: [stream:N takes at most 16384 events]";
+    let too_many = "Rejected task-end: [stream:N:BYTES takes at most 16384 events of 65536 bytes]";
     assert_eq!(Server::new(Echo).text("stream:16385"), [too_many]);
     assert_eq!(Server::new(Echo).text("stream:99999999999999999999"), [too_many]);
-    let too_long = "Rejected task-end: [hold:MS:N takes at most 600000 ms and 16384 events]";
+    let too_long = "Rejected task-end: [hold:MS:N:BYTES takes at most 600000 ms and 16384 events of 65536 bytes]";
     assert_eq!(Server::new(Echo).text("hold:600001:1"), [too_long]);
     assert_eq!(Server::new(Echo).text("hold:1:16385"), [too_long]);
 }

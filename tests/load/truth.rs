@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use peregrine::load::{Arrivals, CheckLevel, LoadMeasures, LoadOperation, LoadPace, LoadPlan};
+use peregrine::load::{
+    AgentManners, Arrivals, CallLimits, CheckLevel, LoadMeasures, LoadOperation, LoadPace,
+    LoadPlan, PlannedCall,
+};
 
 use crate::simulated::{AnsweredAt, measure};
 
@@ -11,8 +14,10 @@ const SECOND: u64 = 1_000 * MS;
 
 fn plan(pace: LoadPace, seconds: u64) -> LoadPlan {
     LoadPlan {
-        operations: vec![(LoadOperation::Send, 1.0)],
+        name: "send".to_owned(),
+        calls: vec![PlannedCall::new(LoadOperation::Send)],
         pace,
+        replay: None,
         warmup: Duration::ZERO,
         duration: Duration::from_secs(seconds),
         requests_max: None,
@@ -21,9 +26,8 @@ fn plan(pace: LoadPace, seconds: u64) -> LoadPlan {
         workers: 1,
         seed: 7,
         check: CheckLevel::Full,
-        payload_bytes: 64,
-        stream_events: 3,
-        echoes: false,
+        limits: CallLimits::default(),
+        agent: AgentManners::default(),
     }
 }
 
@@ -129,6 +133,28 @@ fn arrivals_have_the_rate_and_the_variation_that_is_asked_for() {
         let told = (spread / counts.len() as f64).sqrt() / mean.sqrt();
         assert!((told - variation).abs() < 0.1 + variation * 0.3, "{arrivals:?}: {told}");
     }
+}
+
+/// A ramp from 100 to 300 calls a second: each second has two more than the one before it, for a
+/// hundred seconds.
+#[test]
+fn a_ramp_grows_evenly() {
+    let pace = LoadPace::Ramp { from: 100.0, to: 300.0, arrivals: Arrivals::Constant };
+    let measures = measure(&plan(pace, 100), fixed);
+    assert!(measures.total().good.abs_diff(20_000) < 10);
+    for (second, slice) in measures.slices.iter().enumerate().take(100) {
+        let wanted = 101 + 2 * second as u64;
+        assert!(slice.calls.abs_diff(wanted) < 4, "second {second}: {}", slice.calls);
+    }
+}
+
+#[test]
+fn goodput_counts_the_calls_within_the_limits() {
+    let limits = CallLimits { latency_ns: Some(10 * MS), ..CallLimits::default() };
+    let plan = LoadPlan { limits, ..plan(open(1_000.0, Arrivals::Constant), 5) };
+    // One call of ten takes 80 ms.
+    let total = measure(&plan, bimodal).total();
+    assert_eq!((total.good, total.within_limits), (5_000, 4_500));
 }
 
 #[test]

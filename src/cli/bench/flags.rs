@@ -1,29 +1,67 @@
 //! The options of `bench`.
 
-use std::{path::Path, time::Duration};
+use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
 use clap::Command;
 use peregrine::{
     client::ClientLimits,
-    load::{Arrivals, CheckLevel, LoadOperation, LoadPace, LoadPlan},
+    load::{
+        AgentManners, Arrivals, CallLimits, CheckLevel, LoadOperation, LoadPace, LoadPlan,
+        Objective, PayloadShape, PayloadSize, PlannedCall, WebhookPlace, Workload, arrivals,
+    },
 };
 
-use super::super::{
-    calls::Invocation, command::flag, failure::CommandFailure, settings::milliseconds,
+use super::{
+    super::{
+        calls::Invocation,
+        command::{flag, switch},
+        failure::CommandFailure,
+        settings::milliseconds,
+    },
+    named,
+    sweep::Sweep,
 };
 
 const HELP: &str = "\
 Calls are due at --rate, whatever the agent does, and latency counts from then: a slow agent \
 cannot make its own figures better. --concurrency makes calls one after the other instead. \
-Exit codes: 0 done; 1 failure; 2 wrong usage; 3 no answer, or no card; 4 no or wrong credentials.";
+docs/bench.md says how to measure honestly, and what agents do with stream:N and hold:MS:N. Exit \
+codes: 0 done; 1 failure, such as an assertion that does not hold; 2 wrong usage; 3 no answer, or \
+no card; 4 no or wrong credentials.";
 
 /// Calls a second if nothing is said.
 const RATE: f64 = 100.0;
+/// Calls a second, at most.
+const RATE_MAX: f64 = 1e7;
+/// The calls of `mixed`, by weight.
+const MIXED: &str = "send=50,get=30,stream=10,list=5,cancel=5";
+
+/// What the user asks for.
+pub struct BenchPlan<'i> {
+    /// What is done, one after the other.
+    pub phases: Vec<LoadPlan>,
+    /// The one phase is done at several rates.
+    pub sweep: Option<Sweep>,
+    /// What a rate of a sweep has to keep to.
+    pub objectives: Vec<Objective>,
+    /// What makes the exit code 1.
+    pub assertions: Vec<Objective>,
+    /// Files of reports.
+    pub reports: Vec<&'i Path>,
+    /// The process of the server.
+    pub pid: Option<u32>,
+    /// Where webhooks come to.
+    pub webhooks: Option<WebhookPlace>,
+}
 
 /// Adds the options to the command.
 pub fn command(command: Command) -> Command {
+    let scenario = "send, get, stream, subscribe, batch, list, cancel, push, resume or mixed; or \
+                    a mixture, as send=3,stream=1 [default: send]";
+    let workload = "Phases of a file, or those of a2a-bench-1, instead of a scenario";
     command
-        .arg(flag("scenario", "send|get|stream", "What each call does [default: send]"))
+        .arg(flag("scenario", "NAME", scenario))
+        .arg(flag("workload", "NAME|FILE", workload))
         .arg(flag("rate", "N", "Calls a second [default: 100]"))
         .arg(flag(
             "arrivals",
@@ -31,6 +69,11 @@ pub fn command(command: Command) -> Command {
             "How the times between calls vary [default: constant]",
         ))
         .arg(flag("burstiness", "SHAPE", "Gamma arrivals: 1 is poisson, less comes in bursts"))
+        .arg(flag("ramp", "FROM:TO", "A rate that changes evenly, from one to another"))
+        .arg(flag("sweep", "FROM:TO:STEPS", "Several rates, one run of --duration each"))
+        .arg(switch("find-max", "Find the highest rate that keeps to --slo; it begins with --rate"))
+        .arg(flag("slo", "LIST", "Objectives, as p99<20ms,first_event_p99<50ms,errors=0"))
+        .arg(flag("assert", "OBJECTIVE", "Exit with 1 if it does not hold; may be repeated"))
         .arg(flag("in-flight", "N", "Calls unanswered at one time, at most [default: 1000]"))
         .arg(flag("concurrency", "N", "Closed loop: so many calls at once, instead of a rate"))
         .arg(flag("duration", "TIME", "How long calls are counted [default: 10s]"))
@@ -38,9 +81,24 @@ pub fn command(command: Command) -> Command {
         .arg(flag("requests", "N", "Calls that are made, at most"))
         .arg(flag("workers", "N", "Threads of the generator [default: 1]"))
         .arg(flag("seed", "N", "The same seed makes the same calls [default: 1]"))
-        .arg(flag("payload", "BYTES", "The text of a message [default: 64]"))
-        .arg(flag("events", "N", "Events of each stream, 3 at least [default: 22]"))
+        .arg(flag(
+            "payload",
+            "SIZE",
+            "Bytes of a text: N, FROM..TO or lognormal:MEDIAN:SIGMA [default: 64]",
+        ))
+        .arg(flag("shape", "text|data|file", "What a message has it as [default: text]"))
+        .arg(flag("events", "N", "Events of each stream [default: 22]"))
+        .arg(flag("chunk-bytes", "N", "Bytes of each chunk of a stream, at least"))
+        .arg(flag(
+            "hold",
+            "TIME",
+            "How long tasks are held for subscribe and resume [default: 200ms]",
+        ))
+        .arg(flag("subscribers", "N", "Streams of each task of subscribe [default: 10]"))
+        .arg(flag("batch", "N", "Calls of each batch [default: 10]"))
         .arg(flag("check", "full|sample|off", "How many answers are checked [default: full]"))
+        .arg(flag("webhook-listen", "ADDR", "Where push receives webhooks [default: 127.0.0.1:0]"))
+        .arg(flag("webhook-url", "URL", "How the server reaches that [default: by its address]"))
         .arg(flag("pid", "PID", "The server's process on this machine, to be measured as well"))
         .arg(flag("out", "FILE", "A report: .html, .json or .txt; may be repeated"))
         .after_help(HELP)
@@ -50,13 +108,18 @@ pub fn command(command: Command) -> Command {
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
-pub fn plan(on: &Invocation<'_>) -> Result<LoadPlan, CommandFailure> {
-    let scenario = on.flag("scenario").unwrap_or("send");
-    let operation = LoadOperation::of_name(scenario)
-        .ok_or_else(|| wrong("scenario", scenario, "none of send, get and stream"))?;
-    Ok(LoadPlan {
-        operations: vec![(operation, 1.0)],
+pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
+    let objectives = match on.flag("slo") {
+        Some(text) => Objective::list(text).map_err(|why| wrong("slo", &why))?,
+        None => Vec::new(),
+    };
+    let mut limits = CallLimits::default();
+    objectives.iter().for_each(|objective| objective.limit_calls(&mut limits));
+    let base = LoadPlan {
+        name: String::new(),
+        calls: Vec::new(),
         pace: pace(on)?,
+        replay: None,
         warmup: time(on, "warmup", "1s")?,
         duration: time(on, "duration", "10s")?,
         requests_max: on.flag_number("requests")?,
@@ -65,46 +128,160 @@ pub fn plan(on: &Invocation<'_>) -> Result<LoadPlan, CommandFailure> {
         workers: at_least_one(on, "workers", 1)?,
         seed: on.flag_number("seed")?.unwrap_or(1),
         check: check(on)?,
-        payload_bytes: at_least_one(on, "payload", 64)?,
-        stream_events: at_least_one(on, "events", 22)?.max(3) as u64,
-        echoes: false,
+        limits,
+        agent: AgentManners::default(),
+    };
+    let phases = phases(on, base)?;
+    let sweep = sweep(on, &phases, &objectives)?;
+    let assertions = on.flag_list("assert").into_iter().map(Objective::parse);
+    let assertions: Result<Vec<Objective>, String> = assertions.collect();
+    Ok(BenchPlan {
+        phases,
+        sweep,
+        objectives,
+        assertions: assertions.map_err(|why| wrong("assert", &why))?,
+        reports: reports(on)?,
+        pid: on.flag_number("pid")?,
+        webhooks: webhooks(on)?,
     })
 }
 
+fn phases(on: &Invocation<'_>, base: LoadPlan) -> Result<Vec<LoadPlan>, CommandFailure> {
+    let Some(name) = on.flag("workload") else {
+        let text = on.flag("scenario").unwrap_or("send");
+        let calls = calls(on, if text == "mixed" { MIXED } else { text })?;
+        return Ok(vec![named(LoadPlan { calls, ..base })]);
+    };
+    let mut alone = ["scenario", "payload", "shape", "events", "chunk-bytes", "hold"].into_iter();
+    if let Some(other) = alone.find(|other| on.flag(other).is_some()) {
+        return Err(wrong(other, "a --workload says it"));
+    }
+    let workload = match Workload::known(name) {
+        Some(known) => known,
+        None => match fs::read_to_string(name) {
+            Ok(text) => Workload::parse(&text),
+            Err(error) => {
+                let known: Vec<&str> = Workload::names().collect();
+                let why = format!("{name:?} is none of {} and no file: {error}", known.join(", "));
+                return Err(wrong("workload", &why));
+            }
+        },
+    };
+    let plans = workload.and_then(|workload| workload.plans(&base));
+    let mut plans = plans.map_err(|why| wrong("workload", &format!("{name}: {why}")))?;
+    // A rate that the user names is for all phases.
+    if ["rate", "ramp", "concurrency"].into_iter().any(|name| on.flag(name).is_some()) {
+        plans.iter_mut().for_each(|plan| plan.pace = base.pace);
+    }
+    for (name, set) in [
+        ("duration", (|plan, base| plan.duration = base.duration) as fn(&mut LoadPlan, &LoadPlan)),
+        ("warmup", |plan, base| plan.warmup = base.warmup),
+        ("in-flight", |plan, base| plan.in_flight_max = base.in_flight_max),
+    ] {
+        if on.flag(name).is_some() {
+            plans.iter_mut().for_each(|plan| set(plan, &base));
+        }
+    }
+    Ok(plans)
+}
+
+/// The calls of a scenario: `send`, or `send=3,stream=1`.
+fn calls(on: &Invocation<'_>, text: &str) -> Result<Vec<PlannedCall>, CommandFailure> {
+    let payload = PayloadSize::parse(on.flag("payload").unwrap_or("64"));
+    let payload = payload.map_err(|why| wrong("payload", &why))?;
+    let shape = PayloadShape::parse(on.flag("shape").unwrap_or("text"));
+    let shape = shape.map_err(|why| wrong("shape", &why))?;
+    let one = |text: &str| {
+        let (name, weight) = text.split_once('=').unwrap_or((text, "1"));
+        let all: Vec<&str> = LoadOperation::ALL.into_iter().map(LoadOperation::name).collect();
+        let operation = LoadOperation::of_name(name.trim()).ok_or_else(|| {
+            wrong("scenario", &format!("{name:?} is none of {}, mixed", all.join(", ")))
+        })?;
+        let weight =
+            weight.parse::<f64>().ok().filter(|weight| *weight > 0.0 && weight.is_finite());
+        let usual = PlannedCall::new(operation);
+        Ok(PlannedCall {
+            weight: weight
+                .ok_or_else(|| wrong("scenario", &format!("{text:?} has no weight above 0")))?,
+            payload,
+            shape,
+            events: at_least_one(on, "events", usual.events as usize)? as u64,
+            chunk_bytes: on.flag_number("chunk-bytes")?.unwrap_or(usual.chunk_bytes),
+            hold: time(on, "hold", "200ms")?,
+            subscribers: at_least_one(on, "subscribers", usual.subscribers)?,
+            batch: at_least_one(on, "batch", usual.batch)?,
+            ..usual
+        })
+    };
+    text.split(',').map(one).collect()
+}
+
 fn pace(on: &Invocation<'_>) -> Result<LoadPace, CommandFailure> {
-    let rate = on.flag_number::<f64>("rate")?;
     if on.flag("concurrency").is_some() {
-        if let Some(name) =
-            ["rate", "arrivals", "burstiness"].into_iter().find(|f| on.flag(f).is_some())
-        {
-            let line = format!("--concurrency is a closed loop, where --{name} means nothing");
-            return Err(CommandFailure::usage(line));
-        }
-        return Ok(LoadPace::Concurrency(at_least_one(on, "concurrency", 1)?));
+        let mut others = ["rate", "ramp", "sweep", "arrivals", "burstiness"].into_iter();
+        return match others.find(|name| on.flag(name).is_some()) {
+            Some(name) => {
+                let line = format!("--concurrency is a closed loop, where --{name} means nothing");
+                Err(CommandFailure::usage(line))
+            }
+            None => Ok(LoadPace::Concurrency(at_least_one(on, "concurrency", 1)?)),
+        };
     }
-    let rate = rate.unwrap_or(RATE);
-    if !(rate > 0.0 && rate <= 1e7) {
-        return Err(wrong("rate", &rate.to_string(), "between 0 and 10,000,000 calls a second"));
+    let arrivals = arrivals(on.flag("arrivals"), on.flag_number("burstiness")?);
+    let name = if on.flag("burstiness").is_some() { "burstiness" } else { "arrivals" };
+    let arrivals: Arrivals = arrivals.map_err(|why| wrong(name, &why))?;
+    if let Some(text) = on.flag("ramp") {
+        let rates = text.split_once(':').and_then(|(from, to)| Some((rate(from)?, rate(to)?)));
+        let (from, to) =
+            rates.ok_or_else(|| wrong("ramp", &format!("{text:?} is not FROM:TO, two rates")))?;
+        return Ok(LoadPace::Ramp { from, to, arrivals });
     }
-    let shape = on.flag_number::<f64>("burstiness")?;
-    let arrivals = match (on.flag("arrivals"), shape) {
-        (None | Some("gamma"), Some(shape)) if shape > 0.0 && shape.is_finite() => {
-            Arrivals::Gamma(shape)
-        }
-        (None | Some("constant"), None) => Arrivals::Constant,
-        (Some("poisson"), None) => Arrivals::Poisson,
-        (_, Some(shape)) => {
-            return Err(wrong("burstiness", &shape.to_string(), "no shape of gamma arrivals"));
-        }
-        (Some(text), None) => {
-            return Err(wrong(
-                "arrivals",
-                text,
-                "none of constant, poisson and (with --burstiness) gamma",
-            ));
-        }
+    let rate = match on.flag("rate") {
+        None => RATE,
+        Some(text) => rate(text).ok_or_else(|| {
+            wrong("rate", &format!("{text:?} is no rate above 0 and up to {RATE_MAX:.0}"))
+        })?,
     };
     Ok(LoadPace::Rate { rate, arrivals })
+}
+
+fn rate(text: &str) -> Option<f64> {
+    text.trim().parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= RATE_MAX)
+}
+
+fn sweep(
+    on: &Invocation<'_>,
+    phases: &[LoadPlan],
+    objectives: &[Objective],
+) -> Result<Option<Sweep>, CommandFailure> {
+    let finds_max = on.flags.get_flag("find-max");
+    let sweep = match (on.flag("sweep"), finds_max) {
+        (None, false) => return Ok(None),
+        (Some(_), true) => return Err(wrong("find-max", "it excludes --sweep")),
+        (Some(text), false) => {
+            let numbers: Vec<&str> = text.split(':').collect();
+            let steps = |text: &str| text.parse::<usize>().ok().filter(|steps| *steps >= 2);
+            let sweep = match numbers[..] {
+                [from, to, count] => rate(from).zip(rate(to)).zip(steps(count)),
+                _ => None,
+            };
+            let ((from, to), steps) = sweep.ok_or_else(|| {
+                wrong("sweep", &format!("{text:?} is not FROM:TO:STEPS, 2 at least"))
+            })?;
+            Sweep::Steps { from, to, steps }
+        }
+        (None, true) if objectives.is_empty() => {
+            return Err(wrong("find-max", "it needs objectives: add --slo, as --slo 'p99<20ms'"));
+        }
+        (None, true) => {
+            let from = on.flag("rate").and_then(rate).unwrap_or(RATE);
+            Sweep::FindMax { from }
+        }
+    };
+    match phases.len() {
+        1 => Ok(Some(sweep)),
+        _ => Err(wrong("workload", "it has several phases, and a sweep is of one")),
+    }
 }
 
 fn check(on: &Invocation<'_>) -> Result<CheckLevel, CommandFailure> {
@@ -112,37 +289,33 @@ fn check(on: &Invocation<'_>) -> Result<CheckLevel, CommandFailure> {
         None | Some("full") => Ok(CheckLevel::Full),
         Some("sample") => Ok(CheckLevel::Sample),
         Some("off") => Ok(CheckLevel::Off),
-        Some(text) => Err(wrong("check", text, "none of full, sample and off")),
+        Some(text) => Err(wrong("check", &format!("{text:?} is none of full, sample and off"))),
     }
 }
 
-/// The files of reports.
-///
-/// # Errors
-/// A [`CommandFailure`] of usage: a kind of file that there is no report of.
-pub fn reports<'i>(on: &Invocation<'i>) -> Result<Vec<&'i Path>, CommandFailure> {
+fn webhooks(on: &Invocation<'_>) -> Result<Option<WebhookPlace>, CommandFailure> {
+    let text = on.flag("webhook-listen").unwrap_or("127.0.0.1:0");
+    let listen: SocketAddr = text.parse().map_err(|_| {
+        wrong("webhook-listen", &format!("{text:?} is no address, as 0.0.0.0:9100"))
+    })?;
+    Ok(Some(WebhookPlace { listen, url: on.flag("webhook-url").map(str::to_owned) }))
+}
+
+fn reports<'i>(on: &Invocation<'i>) -> Result<Vec<&'i Path>, CommandFailure> {
     let file = |text: &'i str| {
         let path = Path::new(text);
         match path.extension().and_then(|end| end.to_str()) {
             Some("html" | "json" | "txt") => Ok(path),
-            _ => Err(wrong("out", text, "a file that ends with .html, .json or .txt")),
+            _ => Err(wrong("out", &format!("{text:?} does not end with .html, .json or .txt"))),
         }
     };
     on.flag_list("out").into_iter().map(file).collect()
 }
 
-/// The process of the server.
-///
-/// # Errors
-/// A [`CommandFailure`] of usage.
-pub fn pid(on: &Invocation<'_>) -> Result<Option<u32>, CommandFailure> {
-    on.flag_number("pid")
-}
-
 /// What a server may take of the client: as many connections as calls at once.
 pub fn limits(plan: &LoadPlan) -> ClientLimits {
     let calls = match plan.pace {
-        LoadPace::Rate { .. } => plan.in_flight_max,
+        LoadPace::Rate { .. } | LoadPace::Ramp { .. } => plan.in_flight_max,
         LoadPace::Concurrency(calls) => calls,
     };
     ClientLimits { pool_per_origin_max: calls.max(32), ..ClientLimits::default() }
@@ -150,17 +323,18 @@ pub fn limits(plan: &LoadPlan) -> ClientLimits {
 
 fn at_least_one(on: &Invocation<'_>, name: &str, default: usize) -> Result<usize, CommandFailure> {
     match on.flag_number(name)?.unwrap_or(default) {
-        0 => Err(wrong(name, "0", "at least 1")),
+        0 => Err(wrong(name, "it is at least 1")),
         number => Ok(number),
     }
 }
 
 fn time(on: &Invocation<'_>, name: &str, default: &str) -> Result<Duration, CommandFailure> {
     let text = on.flag(name).unwrap_or(default);
-    let ms = milliseconds(text).ok_or_else(|| wrong(name, text, "no time, as 500ms, 30s or 5m"))?;
+    let ms = milliseconds(text);
+    let ms = ms.ok_or_else(|| wrong(name, &format!("{text:?} is no time, as 500ms, 30s or 5m")))?;
     Ok(Duration::from_millis(ms))
 }
 
-fn wrong(name: &str, text: &str, what: &str) -> CommandFailure {
-    CommandFailure::usage(format!("--{name} {text:?} is {what}"))
+fn wrong(name: &str, why: &str) -> CommandFailure {
+    CommandFailure::usage(format!("--{name}: {why}"))
 }

@@ -51,7 +51,16 @@ impl CalledAgent {
     /// # Errors
     /// A [`CommandFailure`].
     pub async fn of(on: &Invocation<'_>) -> Result<CalledAgent, CommandFailure> {
-        CalledAgent::with(on, false).await
+        let reference = on.settings.text("agent-card").unwrap_or_default();
+        CalledAgent::with(on, reference, false).await
+    }
+
+    /// The same of another agent than the one that the settings name.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`].
+    pub async fn at(on: &Invocation<'_>, reference: &str) -> Result<CalledAgent, CommandFailure> {
+        CalledAgent::with(on, reference, false).await
     }
 
     /// The same, for what only a scheme that the public card has may be shown for: where it has
@@ -61,12 +70,17 @@ impl CalledAgent {
     /// A [`CommandFailure`].
     pub async fn of_public_card(on: &Invocation<'_>) -> Result<CalledAgent, CommandFailure> {
         let card = card(on).await?;
-        CalledAgent::with(on, card.security_schemes.is_empty()).await
+        let reference = on.settings.text("agent-card").unwrap_or_default();
+        CalledAgent::with(on, reference, card.security_schemes.is_empty()).await
     }
 
-    async fn with(on: &Invocation<'_>, is_nobody: bool) -> Result<CalledAgent, CommandFailure> {
+    async fn with(
+        on: &Invocation<'_>,
+        reference: &str,
+        is_nobody: bool,
+    ) -> Result<CalledAgent, CommandFailure> {
         let settings = &on.settings;
-        let reference = CardReference::parse(settings.text("agent-card").unwrap_or_default())?;
+        let reference = CardReference::parse(reference)?;
         let transport = transport(settings, KeptCards::of(on)?)?;
         let mut credentials = credentials(settings)?;
         if is_nobody {

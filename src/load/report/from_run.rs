@@ -7,7 +7,7 @@ use hdrhistogram::serialization::{
 
 use super::{
     super::{
-        Arrivals, CheckLevel, LoadMeasures, LoadPace, LoadedTarget, OperationMeasures,
+        Arrivals, CallLimits, CheckLevel, LoadMeasures, LoadPace, LoadedTarget, OperationMeasures,
         ProcessSample, measures::NsHistogram,
     },
     OperationReport, PlanReport, ProcessReport, Quantiles, RateReport, SampleReport, SliceReport,
@@ -26,18 +26,19 @@ pub(super) fn target_report(target: &LoadedTarget) -> TargetReport {
     let (measures, plan) = (&target.measures, &target.plan);
     let total = measures.total();
     let seconds = target.counted.as_secs_f64().max(1e-9);
-    let wanted = match plan.pace {
-        LoadPace::Rate { rate, .. } => Some(rate),
-        LoadPace::Concurrency(_) => None,
-    };
     let all_calls = measures.slices.iter().map(|slice| slice.calls).sum();
     let generator = process_report(&target.own, target, all_calls);
-    let names = plan.operations.iter().map(|(operation, _)| operation.name());
+    let names = plan.calls.iter().map(|call| call.operation.name());
     let mut report = TargetReport {
         url: target.url.clone(),
         interface: target.interface.clone(),
         plan: plan_report(target),
-        rate: RateReport { wanted, reached: total.good as f64 / seconds },
+        rate: RateReport {
+            wanted: plan.wanted_rate(),
+            reached: total.good as f64 / seconds,
+            goodput: (plan.limits != CallLimits::default())
+                .then(|| total.within_limits as f64 / seconds),
+        },
         seconds,
         requests: total.calls(),
         errors: total.errors.clone(),
@@ -53,6 +54,8 @@ pub(super) fn target_report(target: &LoadedTarget) -> TargetReport {
         first_event_us: quantiles(&total.first_event),
         second_event_us: quantiles(&total.second_event),
         gap_us: quantiles(&total.gaps),
+        spread_us: quantiles(&total.spread),
+        delivery_us: quantiles(&total.delivery),
         lag_us: quantiles(&measures.lag),
         operations: names.zip(&measures.operations).map(operation_report).collect(),
         slices: slices(measures),
@@ -70,10 +73,13 @@ pub(super) fn target_report(target: &LoadedTarget) -> TargetReport {
 fn plan_report(target: &LoadedTarget) -> PlanReport {
     let plan = &target.plan;
     let (pace, arrivals) = match plan.pace {
+        _ if plan.replay.is_some() => ("open", "recorded"),
         LoadPace::Concurrency(_) => ("closed", ""),
-        LoadPace::Rate { arrivals: Arrivals::Constant, .. } => ("open", "constant"),
-        LoadPace::Rate { arrivals: Arrivals::Poisson, .. } => ("open", "poisson"),
-        LoadPace::Rate { arrivals: Arrivals::Gamma(_), .. } => ("open", "gamma"),
+        LoadPace::Rate { arrivals, .. } | LoadPace::Ramp { arrivals, .. } => match arrivals {
+            Arrivals::Constant => ("open", "constant"),
+            Arrivals::Poisson => ("open", "poisson"),
+            Arrivals::Gamma(_) => ("open", "gamma"),
+        },
     };
     let check = match plan.check {
         CheckLevel::Full => "full",
@@ -81,7 +87,7 @@ fn plan_report(target: &LoadedTarget) -> PlanReport {
         CheckLevel::Off => "off",
     };
     let in_flight_max = match plan.pace {
-        LoadPace::Rate { .. } => plan.in_flight_max,
+        LoadPace::Rate { .. } | LoadPace::Ramp { .. } => plan.in_flight_max,
         LoadPace::Concurrency(calls) => calls,
     };
     PlanReport {
@@ -92,7 +98,7 @@ fn plan_report(target: &LoadedTarget) -> PlanReport {
         seed: plan.seed,
         check: check.to_owned(),
         warmup_s: plan.warmup.as_secs_f64(),
-        payload_bytes: plan.payload_bytes,
+        name: plan.name.clone(),
     }
 }
 
@@ -223,13 +229,15 @@ fn histogram_log(
 ) -> String {
     let mut log = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
-    let named: [(&str, &NsHistogram); 7] = [
+    let named: [(&str, &NsHistogram); 9] = [
         ("latency", &total.latency),
         ("service", &total.service),
         ("first_byte", &total.first_byte),
         ("first_event", &total.first_event),
         ("second_event", &total.second_event),
         ("gap", &total.gaps),
+        ("spread", &total.spread),
+        ("delivery", &total.delivery),
         ("lag", &measures.lag),
     ];
     let writer = IntervalLogWriterBuilder::new()

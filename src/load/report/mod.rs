@@ -91,6 +91,10 @@ pub struct TargetReport {
     pub second_event_us: Quantiles,
     /// Between two events of a stream.
     pub gap_us: Quantiles,
+    /// Between the end of the first and of the last stream of one task (`subscribe`).
+    pub spread_us: Quantiles,
+    /// From the last event of a stream to its webhook (`push`).
+    pub delivery_us: Quantiles,
     /// Between due and sent, where there was room: the error of the generator.
     pub lag_us: Quantiles,
     /// The same of each operation.
@@ -116,7 +120,7 @@ pub struct TargetReport {
 pub struct PlanReport {
     /// `open` or `closed`.
     pub pace: String,
-    /// `constant`, `poisson` or `gamma`; empty in a closed loop.
+    /// `constant`, `poisson`, `gamma` or `recorded`; empty in a closed loop.
     pub arrivals: String,
     /// Calls unanswered at one time, at most.
     pub in_flight_max: usize,
@@ -128,8 +132,8 @@ pub struct PlanReport {
     pub check: String,
     /// Seconds before calls count.
     pub warmup_s: f64,
-    /// Bytes of the text of a message.
-    pub payload_bytes: usize,
+    /// What it is called: a phase of a workload, or the names of its operations.
+    pub name: String,
 }
 
 /// Calls a second.
@@ -139,6 +143,8 @@ pub struct RateReport {
     pub wanted: Option<f64>,
     /// Calls that were answered as they should be.
     pub reached: f64,
+    /// Those of them within all limits of `--slo`; `None`: there are no limits.
+    pub goodput: Option<f64>,
 }
 
 /// The distribution of a time, in microseconds.
@@ -243,11 +249,18 @@ pub struct SampleReport {
     pub descriptors: u64,
 }
 
+impl TargetReport {
+    /// The report of a run against one target.
+    pub fn of(target: &LoadedTarget) -> TargetReport {
+        from_run::target_report(target)
+    }
+}
+
 impl LoadReport {
-    /// The report of targets. `command`: as the user has called it, without secrets.
-    pub fn new(targets: &[LoadedTarget], command: &str) -> LoadReport {
+    /// The report of targets, whose first began at `started_at`. `command`: as the user has called
+    /// it, without secrets.
+    pub fn new(targets: Vec<TargetReport>, started_at: SystemTime, command: &str) -> LoadReport {
         let facts = MachineFacts::here();
-        let started_at = targets.first().map_or_else(SystemTime::now, |target| target.started_at);
         LoadReport {
             schema: REPORT_SCHEMA,
             generator: concat!("peregrine ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -259,7 +272,7 @@ impl LoadReport {
                 cpus: facts.cpus,
                 memory_bytes: facts.memory_bytes,
             },
-            targets: targets.iter().map(from_run::target_report).collect(),
+            targets,
         }
     }
 

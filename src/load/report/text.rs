@@ -31,6 +31,9 @@ fn write_target(out: &mut String, target: &TargetReport) {
         out,
         &format!("  reached  {:>12.1} calls/s   {requests} calls, {failed} errors", rate.reached),
     );
+    if let Some(goodput) = rate.goodput {
+        line(out, &format!("  goodput  {goodput:>12.1} calls/s   within all limits of --slo"));
+    }
     if target.events > 0 {
         let per_second = target.events_per_s;
         line(out, &format!("  events   {per_second:>12.1} /s        {} events", target.events));
@@ -85,7 +88,7 @@ fn write_target(out: &mut String, target: &TargetReport) {
 }
 
 /// The times of a target, each with its name, the most important first.
-pub(super) fn times(target: &TargetReport) -> [(&'static str, &Quantiles); 6] {
+pub(super) fn times(target: &TargetReport) -> [(&'static str, &Quantiles); 8] {
     [
         ("latency", &target.latency_us),
         ("from sent", &target.service_us),
@@ -93,6 +96,8 @@ pub(super) fn times(target: &TargetReport) -> [(&'static str, &Quantiles); 6] {
         ("first event", &target.first_event_us),
         ("second event", &target.second_event_us),
         ("event gap", &target.gap_us),
+        ("fan-out", &target.spread_us),
+        ("webhook", &target.delivery_us),
     ]
 }
 

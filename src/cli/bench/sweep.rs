@@ -1,0 +1,161 @@
+//! Several rates in one run: from one to another, or up to the most that objectives allow.
+
+use peregrine::load::{
+    LoadPace, LoadPlan, Objective,
+    report::{SweepPoint, TargetReport},
+};
+
+use super::{
+    super::{failure::CommandFailure, tell},
+    BenchPlan, BenchTarget,
+};
+
+/// Runs of a search, at most.
+const RUNS_MAX: usize = 24;
+/// How near to each other the best and the first failed rate are at the end of a search.
+const NEAR: f64 = 1.05;
+/// The share of the wanted rate that has to be reached for a rate to count as held.
+const REACHED_SHARE: f64 = 0.95;
+
+/// Which rates are tried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sweep {
+    /// So many, from the first to the last in even steps.
+    Steps {
+        /// Calls a second.
+        from: f64,
+        /// Calls a second.
+        to: f64,
+        /// How many, 2 at least.
+        steps: usize,
+    },
+    /// More and more until an objective breaks, then closer and closer.
+    FindMax {
+        /// Calls a second of the first run.
+        from: f64,
+    },
+}
+
+/// A search for the highest rate.
+struct Search {
+    rate: f64,
+    /// The highest rate that held.
+    best: Option<f64>,
+    /// The lowest rate that did not.
+    broken: Option<f64>,
+}
+
+impl Search {
+    /// The next rate; `None`: it is found.
+    fn next(&mut self, holds: bool) -> Option<f64> {
+        match holds {
+            true => self.best = Some(self.rate),
+            false => self.broken = Some(self.rate),
+        }
+        self.rate = match (self.best, self.broken) {
+            (Some(best), None) => best * 2.0,
+            (None, Some(broken)) if broken < 1.0 => return None,
+            (None, Some(broken)) => broken / 2.0,
+            (Some(best), Some(broken)) if broken / best <= NEAR => return None,
+            (Some(best), Some(broken)) => (best * broken).sqrt(),
+            (None, None) => return None,
+        };
+        Some(self.rate)
+    }
+}
+
+impl Sweep {
+    /// Runs the plan at each rate. The report is that of the highest rate that held, or of the
+    /// first, with all rates as its sweep.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`].
+    pub fn run(
+        self,
+        target: &BenchTarget<'_>,
+        asked: &BenchPlan<'_>,
+        runtime: &tokio::runtime::Runtime,
+    ) -> Result<TargetReport, CommandFailure> {
+        let Some(plan) = asked.phases.first() else {
+            return Err(CommandFailure::usage("there is nothing to do"));
+        };
+        let (mut points, mut best): (Vec<SweepPoint>, Option<TargetReport>) = (Vec::new(), None);
+        let mut search = Search { rate: self.first(), best: None, broken: None };
+        let mut rate = Some(search.rate);
+        while let Some(wanted) = rate {
+            let loaded = runtime.block_on(target.load(&at_rate(plan, wanted)))?;
+            let report = TargetReport::of(&loaded.target);
+            let broken = broken_objective(&report, &asked.objectives);
+            points.push(point(wanted, &report));
+            tell(&line(wanted, &report, broken.as_deref()));
+            if best.is_none() || (broken.is_none() && is_better(&report, best.as_ref())) {
+                best = Some(report);
+            }
+            rate = match self {
+                _ if loaded.is_interrupted || points.len() >= RUNS_MAX.max(self.steps()) => None,
+                Sweep::Steps { from, to, steps } => (points.len() < steps)
+                    .then(|| from + (to - from) * points.len() as f64 / (steps - 1).max(1) as f64),
+                Sweep::FindMax { .. } => search.next(broken.is_none()),
+            };
+        }
+        points.sort_by(|one, other| one.wanted.total_cmp(&other.wanted));
+        let mut report = best.ok_or_else(|| CommandFailure::usage("no rate was tried"))?;
+        report.sweep = points;
+        Ok(report)
+    }
+
+    fn first(self) -> f64 {
+        match self {
+            Sweep::Steps { from, .. } | Sweep::FindMax { from } => from,
+        }
+    }
+
+    fn steps(self) -> usize {
+        match self {
+            Sweep::Steps { steps, .. } => steps,
+            Sweep::FindMax { .. } => 0,
+        }
+    }
+}
+
+fn is_better(report: &TargetReport, than: Option<&TargetReport>) -> bool {
+    than.is_none_or(|than| report.rate.wanted >= than.rate.wanted)
+}
+
+/// The plan at another rate, with the same arrivals.
+fn at_rate(plan: &LoadPlan, rate: f64) -> LoadPlan {
+    let arrivals = match plan.pace {
+        LoadPace::Rate { arrivals, .. } | LoadPace::Ramp { arrivals, .. } => arrivals,
+        LoadPace::Concurrency(_) => peregrine::load::Arrivals::Constant,
+    };
+    LoadPlan { pace: LoadPace::Rate { rate, arrivals }, ..plan.clone() }
+}
+
+/// The first objective that a run has broken; a rate that was not reached is broken as well.
+fn broken_objective(report: &TargetReport, objectives: &[Objective]) -> Option<String> {
+    let wanted = report.rate.wanted.unwrap_or_default();
+    if report.never_sent > 0 || report.rate.reached < wanted * REACHED_SHARE {
+        return Some(format!("reached {:.1} of {wanted:.1} calls/s", report.rate.reached));
+    }
+    objectives.iter().find_map(|objective| objective.check(report).err())
+}
+
+fn point(wanted: f64, report: &TargetReport) -> SweepPoint {
+    SweepPoint {
+        wanted,
+        reached: report.rate.reached,
+        p50_us: report.latency_us.p50,
+        p99_us: report.latency_us.p99,
+        errors: report.errors.values().sum(),
+    }
+}
+
+fn line(wanted: f64, report: &TargetReport, broken: Option<&str>) -> String {
+    format!(
+        "{wanted:>10.1} calls/s wanted, {:.1} reached, p50 {:.3} ms, p99 {:.3} ms{}\n",
+        report.rate.reached,
+        report.latency_us.p50 / 1e3,
+        report.latency_us.p99 / 1e3,
+        broken.map_or_else(String::new, |why| format!(": {why}"))
+    )
+}

@@ -1,0 +1,182 @@
+//! An agent that load is put on: its client, its manners, and one run against it.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use peregrine::{
+    client::{CallOptions, Client, Transport, retry::Backoff},
+    load::{
+        AgentManners, LoadOperation, LoadPlan, LoadRun, LoadedTarget, ProbedTransport, WebhookPlace,
+    },
+    net::{HttpClient, HttpClientOptions},
+};
+
+use super::{
+    super::{
+        calls::{CalledAgent, Invocation, explained, http_options},
+        failure::{CommandFailure, FailureCode},
+        tell, warn,
+    },
+    flags::{self, BenchPlan},
+    internal,
+};
+
+/// How often a line says how the run goes.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+/// Time for the first calls, which show what the agent does.
+const FIRST_CALLS: Duration = Duration::from_secs(30);
+
+/// An agent that load is put on.
+pub struct BenchTarget<'i> {
+    on: &'i Invocation<'i>,
+    agent: CalledAgent,
+    url: String,
+    interface: String,
+    manners: AgentManners,
+    pid: Option<u32>,
+    webhooks: Option<WebhookPlace>,
+}
+
+/// What a run has measured, and whether the user has ended it.
+pub struct BenchedTarget {
+    /// What it has measured.
+    pub target: LoadedTarget,
+    /// True: Ctrl-C has ended it early.
+    pub is_interrupted: bool,
+}
+
+impl<'i> BenchTarget<'i> {
+    /// Reads the card of the agent at `url`, and calls it a few times before load hides what is
+    /// wrong.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`]: it cannot be called, or does not do what the plan needs.
+    pub async fn of(
+        on: &'i Invocation<'i>,
+        url: &str,
+        asked: &BenchPlan<'_>,
+    ) -> Result<BenchTarget<'i>, CommandFailure> {
+        let agent = CalledAgent::at(on, url).await?;
+        let mut manners = AgentManners::default();
+        for plan in &asked.phases {
+            let seen = AgentManners::of(&agent.client, plan);
+            let seen = tokio::time::timeout(FIRST_CALLS, seen).await.map_err(|_| {
+                let line = format!("the agent has not answered within {FIRST_CALLS:?}");
+                CommandFailure::new(FailureCode::Timeout, line)
+            })?;
+            let seen = seen.map_err(|error| explained(on, error))?;
+            manners = AgentManners {
+                echoes: seen.echoes,
+                counts: manners.counts || seen.counts,
+                holds: manners.holds || seen.holds,
+            };
+        }
+        can_do(asked, manners)?;
+        let interface = agent.client.interface();
+        let interface = format!("{} {}", interface.binding.name(), interface.version);
+        let has_push = has_operation(asked, LoadOperation::Push);
+        Ok(BenchTarget {
+            on,
+            agent,
+            url: url.to_owned(),
+            interface,
+            manners,
+            pid: asked.pid,
+            webhooks: asked.webhooks.clone().filter(|_| has_push),
+        })
+    }
+
+    /// Runs a plan, and says meanwhile how it goes. Ctrl-C ends it early.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`]: there are no threads, sockets or clients for it.
+    pub async fn load(&self, plan: &LoadPlan) -> Result<BenchedTarget, CommandFailure> {
+        let plan = LoadPlan { agent: self.manners, ..plan.clone() };
+        let options = CallOptions {
+            call_ms: plan.call_timeout.as_millis() as u64,
+            backoff: Backoff { attempts_max: 1, ..Backoff::default() },
+            ..CallOptions::default()
+        };
+        let base = http_options(&self.on.settings)?;
+        let http = HttpClientOptions { limits: flags::limits(&plan), ..base };
+        let client = self.agent.client.clone();
+        let maker = move || worker_client(&client, &http, &options);
+        let mut run =
+            LoadRun::start(&plan, maker, self.pid, self.webhooks.clone()).map_err(internal)?;
+        let is_interrupted = watch(&mut run).await;
+        let target = run.finish(&self.url, &self.interface).map_err(internal)?;
+        Ok(BenchedTarget { target, is_interrupted })
+    }
+}
+
+fn has_operation(asked: &BenchPlan<'_>, operation: LoadOperation) -> bool {
+    asked.phases.iter().flat_map(|plan| &plan.calls).any(|call| call.operation == operation)
+}
+
+/// Whether an agent can do what the plan needs.
+fn can_do(asked: &BenchPlan<'_>, manners: AgentManners) -> Result<(), CommandFailure> {
+    let mut calls = asked.phases.iter().flat_map(|plan| &plan.calls);
+    match calls.find(|call| call.operation.needs_hold() && !manners.holds) {
+        None => Ok(()),
+        Some(call) => {
+            let name = call.operation.name();
+            let line = format!("{name} needs an agent that holds a task for the text hold:MS:N");
+            Err(internal(line).hint("docs/bench.md has the contract, and agents that keep to it"))
+        }
+    }
+}
+
+/// Waits for the end of a run; true: Ctrl-C has ended it.
+async fn watch(run: &mut LoadRun) -> bool {
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut told = Instant::now();
+    while !run.is_over() {
+        let mut pause = pin!(tokio::time::sleep(Duration::from_millis(50)));
+        let is_interrupted = poll_fn(|cx| match interrupted.as_mut().poll(cx) {
+            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Pending => pause.as_mut().poll(cx).map(|()| false),
+        });
+        if is_interrupted.await {
+            warn("interrupted: the report is of what there is");
+            run.stop();
+            return true;
+        }
+        run.sample_when_due();
+        if told.elapsed() >= LINE_EVERY {
+            told = Instant::now();
+            tell(&progress(run));
+        }
+    }
+    false
+}
+
+/// The client of one worker, with connections of its own.
+fn worker_client<T: Transport>(
+    client: &Client<T>,
+    http: &HttpClientOptions,
+    options: &CallOptions,
+) -> Result<Client<ProbedTransport<HttpClient>>, String> {
+    let inner = HttpClient::new(http.clone()).map_err(|error| error.to_string())?;
+    Ok(client.over(ProbedTransport { inner }, options.clone()))
+}
+
+/// One line of how the run goes.
+fn progress(run: &LoadRun) -> String {
+    let measures = run.measures();
+    // The last whole slice: the one before the one that is being filled.
+    let slice = measures.slices.iter().rev().nth(1).cloned().unwrap_or_default();
+    let ms = |quantile: f64| slice.latency.value_at_quantile(quantile) as f64 / 1e6;
+    format!(
+        "{:>5.0} s  {:>8.0} calls/s  p50 {:.3} ms  p99 {:.3} ms  {} unanswered  {} errors\n",
+        run.elapsed().as_secs_f64(),
+        slice.calls as f64 / measures.slice.as_secs_f64(),
+        ms(0.5),
+        ms(0.99),
+        run.in_flight(),
+        measures.total().failed()
+    )
+}

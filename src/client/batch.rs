@@ -1,0 +1,112 @@
+//! Several calls in one request: a batch of JSON-RPC 2.0 §6.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::{
+    binding::interfaces::Binding,
+    model::{Get, Op, OutgoingCall, ReadError},
+};
+
+use super::{
+    Answer, Client, ClientError, ClientErrorKind, TaskAddress, Transport,
+    exchange::{explained, head_of, read_all},
+};
+
+/// What an answer of a batch belongs to.
+#[derive(Deserialize)]
+struct BatchAnswer<'a> {
+    #[serde(borrow)]
+    id: &'a RawValue,
+}
+
+impl<T: Transport> Client<T> {
+    /// Reads several tasks in one batch of JSON-RPC over HTTP; the answers are in the order of
+    /// `ids`, each of which may fail by itself. A batch is not repeated.
+    ///
+    /// # Errors
+    /// [`ClientError`]: there is no answer to the batch as a whole, or another binding is spoken.
+    pub async fn get_tasks(
+        &self,
+        ids: &[&str],
+    ) -> Result<Vec<Result<Answer, ClientError>>, ClientError> {
+        let (inner, endpoint) = (&self.inner, self.inner.endpoint());
+        if endpoint.interface.binding != Binding::JsonRpc {
+            let why = "batches are for JSON-RPC over HTTP alone";
+            return Err(ClientError::because(ClientErrorKind::NotDeclared("batch"), why));
+        }
+        let mut scratch = inner.stash.lend();
+        scratch.terms.clone_from(&self.terms);
+        let (mut body, mut rpc_ids, mut last) = (vec![b'['], Vec::new(), None);
+        for id in ids {
+            let scratch = &mut *scratch;
+            let (id, context_id) = TaskAddress::new(id).raw(&mut scratch.packed);
+            let call = OutgoingCall::Get(Get { id, context_id, history: None, wait: None });
+            let terms = scratch.terms.as_deref();
+            let written = inner.write(&endpoint, terms, &call, &mut scratch.written)?;
+            if last.is_some() {
+                body.push(b',');
+            }
+            body.extend_from_slice(&scratch.written.body);
+            rpc_ids.push(written.rpc_id);
+            last = Some(written);
+        }
+        let Some(written) = last else { return Ok(Vec::new()) };
+        body.push(b']');
+        scratch.written.body = body;
+        let due_ms = inner.due_ms(scratch.terms.as_deref());
+        let mut response = inner.request(&endpoint, written, &mut scratch, due_ms).await?;
+        let mut body = Vec::new();
+        let limit = (inner.built.limits.body_bytes_max, "body_bytes_max");
+        read_all(&inner.transport, &mut response, &mut body, limit, due_ms).await?;
+        let Some(mut answers) = answers_by_id(&body) else {
+            // Refused as a whole, or none of JSON-RPC: read as the answer to one of them.
+            let scratch = &mut *scratch;
+            let (call, head) = ((Op::Get, written.rpc_id), head_of(&response));
+            let received = &mut scratch.said.received;
+            let read =
+                endpoint.format.read_reply(&mut scratch.buffers, call, head, &body, received);
+            let error = read.err().map_or_else(no_batch, ClientError::from);
+            return Err(explained(error, &response, inner.transport.now()));
+        };
+        let read = rpc_ids.into_iter().zip(ids).map(|(rpc_id, id)| {
+            let json = answers.remove(&rpc_id).ok_or_else(no_batch)?;
+            let mut said = inner.stash.take_said();
+            said.body.extend_from_slice(json.get().as_bytes());
+            let (call, head) = ((Op::Get, rpc_id), head_of(&response));
+            let said_body = &mut *said;
+            let received = &mut said_body.received;
+            let read = endpoint.format.read_reply(
+                &mut scratch.buffers,
+                call,
+                head,
+                &said_body.body,
+                received,
+            );
+            read?;
+            let answer = Answer::new(said, Op::Get, endpoint.is_v1_json(), &inner.stash);
+            inner.about(TaskAddress::new(id), answer)
+        });
+        Ok(read.collect())
+    }
+}
+
+/// The answers of a batch by their ids; `None`: it is no list of answers that have some.
+fn answers_by_id(body: &[u8]) -> Option<HashMap<u64, &RawValue>> {
+    let list: Vec<&RawValue> = serde_json::from_slice(body).ok()?;
+    let by_id = list.into_iter().map(|json| {
+        let BatchAnswer { id } = serde_json::from_str(json.get()).ok()?;
+        // Ids are written as texts of digits; some servers answer with numbers.
+        Some((id.get().trim_matches('"').parse().ok()?, json))
+    });
+    by_id.collect()
+}
+
+#[cold]
+fn no_batch() -> ClientError {
+    let error = ReadError::new("must be a list with an answer to each call of the batch");
+    let why = error.to_string();
+    ClientError::because(ClientErrorKind::Unreadable(Box::new(error)), why)
+}

@@ -1,0 +1,252 @@
+//! Objectives, as `p99<20ms` or `errors=0`: what a run has to keep to.
+
+use super::{
+    CallLimits,
+    report::{Quantiles, TargetReport},
+};
+
+/// One objective.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Objective {
+    text: String,
+    metric: Metric,
+    comparison: Comparison,
+    /// Microseconds, calls a second, a number, or a share of 1, as the metric has it.
+    value: f64,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Metric {
+    Time(TimeOf, Quantile),
+    /// Calls that failed; their share where the objective has a percent sign.
+    Errors {
+        is_share: bool,
+    },
+    Reached,
+    Goodput,
+    NeverSent,
+    HeldBack,
+}
+
+/// Which of the times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum TimeOf {
+    Latency,
+    Service,
+    FirstByte,
+    FirstEvent,
+    SecondEvent,
+    Gap,
+    Spread,
+    Delivery,
+}
+
+/// Which value of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Quantile {
+    Mean,
+    P50,
+    P90,
+    P99,
+    P999,
+    P9999,
+    Max,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Comparison {
+    Less,
+    AtMost,
+    Equal,
+    AtLeast,
+    More,
+}
+
+/// The spellings of comparisons, the longer ones first.
+const COMPARISONS: [(&str, Comparison); 6] = [
+    ("<=", Comparison::AtMost),
+    (">=", Comparison::AtLeast),
+    ("==", Comparison::Equal),
+    ("<", Comparison::Less),
+    (">", Comparison::More),
+    ("=", Comparison::Equal),
+];
+
+const TIMES: [(&str, TimeOf); 8] = [
+    ("latency_", TimeOf::Latency),
+    ("service_", TimeOf::Service),
+    ("first_byte_", TimeOf::FirstByte),
+    ("first_event_", TimeOf::FirstEvent),
+    ("second_event_", TimeOf::SecondEvent),
+    ("gap_", TimeOf::Gap),
+    ("fan_out_", TimeOf::Spread),
+    ("webhook_", TimeOf::Delivery),
+];
+
+impl Objective {
+    /// Reads objectives that commas separate.
+    ///
+    /// # Errors
+    /// A sentence that names the one that is wrong.
+    pub fn list(text: &str) -> Result<Vec<Objective>, String> {
+        text.split(',').filter(|one| !one.trim().is_empty()).map(Objective::parse).collect()
+    }
+
+    /// Reads one objective.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn parse(text: &str) -> Result<Objective, String> {
+        let text = text.trim();
+        let wrong =
+            |what: &str| format!("{text:?} is no objective, as p99<20ms or errors=0: {what}");
+        let found = COMPARISONS.iter().find_map(|(sign, comparison)| {
+            let (name, value) = text.split_once(sign)?;
+            Some((name.trim(), *comparison, value.trim()))
+        });
+        let Some((name, comparison, value)) = found else {
+            return Err(wrong("a comparison is missing"));
+        };
+        let is_share = value.ends_with('%');
+        let metric = match name {
+            "errors" => Metric::Errors { is_share },
+            "rate" | "reached" => Metric::Reached,
+            "goodput" => Metric::Goodput,
+            "never_sent" => Metric::NeverSent,
+            "held_back" => Metric::HeldBack,
+            _ => {
+                let named =
+                    TIMES.iter().find_map(|(prefix, of)| Some((name.strip_prefix(prefix)?, *of)));
+                let (quantile, of) = named.unwrap_or((name, TimeOf::Latency));
+                let quantile = Quantile::of(quantile).ok_or_else(|| {
+                    wrong(
+                        "p50, p90, p99, p99.9, p99.99, max and mean, errors, rate, goodput, \
+                           held_back and never_sent are known",
+                    )
+                })?;
+                Metric::Time(of, quantile)
+            }
+        };
+        let value = match metric {
+            Metric::Time(..) => {
+                microseconds(value).ok_or_else(|| wrong("a time, as 20ms, is missing"))?
+            }
+            Metric::Errors { is_share: true } => {
+                let percent = value.trim_end_matches('%').trim().parse::<f64>();
+                percent.map_err(|_| wrong("its number cannot be read"))? / 100.0
+            }
+            _ => value.parse::<f64>().map_err(|_| wrong("its number cannot be read"))?,
+        };
+        if !value.is_finite() || value < 0.0 {
+            return Err(wrong("its number is out of range"));
+        }
+        Ok(Objective { text: text.to_owned(), metric, comparison, value })
+    }
+
+    /// What it says of one call, added to limits of calls.
+    pub fn limit_calls(&self, limits: &mut CallLimits) {
+        let is_upper = matches!(self.comparison, Comparison::Less | Comparison::AtMost);
+        let Metric::Time(of, _) = self.metric else { return };
+        let limit = match of {
+            TimeOf::Latency => &mut limits.latency_ns,
+            TimeOf::FirstEvent => &mut limits.first_event_ns,
+            TimeOf::Gap => &mut limits.gap_ns,
+            _ => return,
+        };
+        if is_upper {
+            let ns = (self.value * 1e3) as u64;
+            *limit = Some(limit.map_or(ns, |other| other.min(ns)));
+        }
+    }
+
+    /// Checks it.
+    ///
+    /// # Errors
+    /// A sentence that says what was measured instead.
+    pub fn check(&self, target: &TargetReport) -> Result<(), String> {
+        let measured = self.measured(target);
+        let holds = measured.is_some_and(|measured| match self.comparison {
+            Comparison::Less => measured < self.value,
+            Comparison::AtMost => measured <= self.value,
+            Comparison::Equal => (measured - self.value).abs() < 1e-9,
+            Comparison::AtLeast => measured >= self.value,
+            Comparison::More => measured > self.value,
+        });
+        match (holds, measured) {
+            (true, _) => Ok(()),
+            (false, None) => Err(format!("{}: nothing of the kind was measured", self.text)),
+            (false, Some(measured)) => {
+                let told = match self.metric {
+                    Metric::Time(..) => format!("{:.3} ms", measured / 1e3),
+                    Metric::Errors { is_share: true } => format!("{:.3} %", measured * 100.0),
+                    _ => format!("{measured:.1}"),
+                };
+                Err(format!("{} does not hold: it is {told}", self.text))
+            }
+        }
+    }
+
+    /// What was measured; `None`: nothing of the kind.
+    fn measured(&self, target: &TargetReport) -> Option<f64> {
+        let failed: u64 = target.errors.values().sum();
+        match self.metric {
+            Metric::Errors { is_share: false } => Some(failed as f64),
+            Metric::Errors { is_share: true } => {
+                Some(failed as f64 / target.requests.max(1) as f64)
+            }
+            Metric::Reached => Some(target.rate.reached),
+            Metric::Goodput => target.rate.goodput,
+            Metric::NeverSent => Some(target.never_sent as f64),
+            Metric::HeldBack => Some(target.held_back as f64),
+            Metric::Time(of, quantile) => {
+                let times = match of {
+                    TimeOf::Latency => &target.latency_us,
+                    TimeOf::Service => &target.service_us,
+                    TimeOf::FirstByte => &target.first_byte_us,
+                    TimeOf::FirstEvent => &target.first_event_us,
+                    TimeOf::SecondEvent => &target.second_event_us,
+                    TimeOf::Gap => &target.gap_us,
+                    TimeOf::Spread => &target.spread_us,
+                    TimeOf::Delivery => &target.delivery_us,
+                };
+                (times.count > 0).then(|| quantile.of_times(times))
+            }
+        }
+    }
+}
+
+impl Quantile {
+    fn of(name: &str) -> Option<Quantile> {
+        Some(match name {
+            "mean" => Quantile::Mean,
+            "p50" | "median" => Quantile::P50,
+            "p90" => Quantile::P90,
+            "p99" => Quantile::P99,
+            "p999" | "p99.9" => Quantile::P999,
+            "p9999" | "p99.99" => Quantile::P9999,
+            "max" => Quantile::Max,
+            _ => return None,
+        })
+    }
+
+    fn of_times(self, times: &Quantiles) -> f64 {
+        match self {
+            Quantile::Mean => times.mean,
+            Quantile::P50 => times.p50,
+            Quantile::P90 => times.p90,
+            Quantile::P99 => times.p99,
+            Quantile::P999 => times.p999,
+            Quantile::P9999 => times.p9999,
+            Quantile::Max => times.max,
+        }
+    }
+}
+
+/// A time as `20ms`, `1.5s` or `300us`, in microseconds.
+fn microseconds(text: &str) -> Option<f64> {
+    let units = [("ms", 1e3), ("us", 1.0), ("µs", 1.0), ("s", 1e6)];
+    let (digits, unit) =
+        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)))?;
+    Some(digits.trim().parse::<f64>().ok()? * unit)
+}

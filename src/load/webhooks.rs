@@ -1,0 +1,186 @@
+//! A receiver of webhooks, for one worker: it takes every post and says when the last one of a task
+//! has come.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    rc::Rc,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+};
+
+use crate::model::{PushConfigBuf, TaskState};
+
+/// Bytes of the head of a post, at most.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a post, at most.
+const BODY_BYTES_MAX: usize = 64 << 20;
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+const NO_LENGTH: &[u8] =
+    b"HTTP/1.1 411 Length Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// A receiver of webhooks.
+pub struct WebhookReceiver {
+    url: String,
+    next: Cell<u64>,
+    awaited: Rc<Awaited>,
+}
+
+/// The tasks whose last webhook has not come, by the numbers in their URLs.
+type Awaited = RefCell<HashMap<u64, Rc<Notify>>>;
+
+/// One task whose last webhook is waited for.
+pub(super) struct AwaitedWebhook {
+    url: String,
+    number: u64,
+    arrived: Rc<Notify>,
+    awaited: Rc<Awaited>,
+}
+
+impl WebhookReceiver {
+    /// Listens at an address of this machine. `url`: how the server reaches it; `None`: at that
+    /// address. The connections are served by [`WebhookReceiver::serve`].
+    ///
+    /// # Errors
+    /// The address cannot be had.
+    pub async fn bind(
+        listen: SocketAddr,
+        url: Option<&str>,
+    ) -> io::Result<(WebhookReceiver, TcpListener)> {
+        let listener = TcpListener::bind(listen).await?;
+        let own = format!("http://{}", listener.local_addr()?);
+        let url = url.unwrap_or(&own).trim_end_matches('/').to_owned();
+        let receiver = WebhookReceiver { url, next: Cell::new(0), awaited: Rc::default() };
+        Ok((receiver, listener))
+    }
+
+    /// Takes posts, for as long as it is polled.
+    pub async fn serve(&self, listener: TcpListener) {
+        let local = tokio::task::LocalSet::new();
+        local
+            .run_until(async {
+                loop {
+                    match listener.accept().await {
+                        Ok((stream, _)) => {
+                            let awaited = Rc::clone(&self.awaited);
+                            tokio::task::spawn_local(async move {
+                                // A connection that breaks is the server's to make again.
+                                let _ = take_posts(stream, &awaited).await;
+                            });
+                        }
+                        // Without descriptors others have to end first.
+                        Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+                    }
+                }
+            })
+            .await;
+    }
+
+    /// Begins to wait for the webhooks of one more task.
+    pub(super) fn expect(&self) -> AwaitedWebhook {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        let (arrived, awaited) = (Rc::new(Notify::new()), Rc::clone(&self.awaited));
+        awaited.borrow_mut().insert(number, Rc::clone(&arrived));
+        let url = format!("{}/{number}", self.url);
+        AwaitedWebhook { url, number, arrived, awaited }
+    }
+}
+
+impl AwaitedWebhook {
+    /// What the server is told.
+    pub fn config(&self) -> PushConfigBuf {
+        PushConfigBuf::new(self.url.as_str())
+    }
+
+    /// Waits until the task is known to have ended.
+    pub async fn arrival(&self) {
+        self.arrived.notified().await;
+    }
+}
+
+impl Drop for AwaitedWebhook {
+    fn drop(&mut self) {
+        self.awaited.borrow_mut().remove(&self.number);
+    }
+}
+
+/// Reads the posts of one connection and answers each.
+async fn take_posts(mut stream: TcpStream, awaited: &Awaited) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut bytes = Vec::new();
+    loop {
+        let (head_bytes, post) = loop {
+            match post_head(&bytes) {
+                Some(found) => break found,
+                None if bytes.len() > HEAD_BYTES_MAX => return Ok(()),
+                None if stream.read_buf(&mut bytes).await? == 0 => return Ok(()),
+                None => {}
+            }
+        };
+        let Some(length) = post.length.filter(|length| *length <= BODY_BYTES_MAX) else {
+            return stream.write_all(NO_LENGTH).await;
+        };
+        while bytes.len() < head_bytes + length {
+            if stream.read_buf(&mut bytes).await? == 0 {
+                return Ok(());
+            }
+        }
+        if is_end(&bytes[head_bytes..head_bytes + length])
+            && let Some(arrived) =
+                post.number.and_then(|number| awaited.borrow_mut().remove(&number))
+        {
+            arrived.notify_one();
+        }
+        stream.write_all(OK).await?;
+        bytes.drain(..head_bytes + length);
+    }
+}
+
+/// What the head of a post says.
+struct PostHead {
+    number: Option<u64>,
+    length: Option<usize>,
+}
+
+/// The head at the beginning of `bytes` and its length, once it is whole.
+fn post_head(bytes: &[u8]) -> Option<(usize, PostHead)> {
+    let mut fields = [httparse::EMPTY_HEADER; 64];
+    let mut request = httparse::Request::new(&mut fields);
+    let head_bytes = match request.parse(bytes) {
+        Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
+        Ok(httparse::Status::Partial) => return None,
+        // What is no request has no length either, and is refused for that.
+        Err(_) => return Some((0, PostHead { number: None, length: None })),
+    };
+    let number = request.path.and_then(|path| path.rsplit('/').next()?.parse().ok());
+    let mut fields = request.headers.iter();
+    let length = fields.find(|field| field.name.eq_ignore_ascii_case("content-length"));
+    let length = length.and_then(|field| std::str::from_utf8(field.value).ok()?.parse().ok());
+    Some((head_bytes, PostHead { number, length }))
+}
+
+/// Whether a webhook says that its task has ended: any of its states, in any spelling, is terminal.
+fn is_end(json: &[u8]) -> bool {
+    const KEY: &[u8] = b"\"state\"";
+    let mut rest = json;
+    while let Some(at) = memchr::memmem::find(rest, KEY) {
+        rest = &rest[at + KEY.len()..];
+        let value = rest.trim_ascii_start().strip_prefix(b":").unwrap_or_default();
+        let word = value.trim_ascii_start().strip_prefix(b"\"").unwrap_or_default();
+        let end = memchr::memchr(b'"', word).unwrap_or_default();
+        let word = String::from_utf8_lossy(&word[..end]).to_ascii_lowercase();
+        let word = word.trim_start_matches("task_state_").replace('_', "-");
+        let mut states = TaskState::ALL.into_iter();
+        if states.any(|state| state.is_terminal() && state.word() == word) {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,238 @@
+//! Workloads: files of TOML that say what is done, in phases, so that published figures can be
+//! compared. `a2a-bench-1` comes with the program.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{Arrivals, LoadOperation, LoadPace, LoadPlan, PayloadShape, PayloadSize, PlannedCall};
+
+/// The workloads that come with the program: their names and texts.
+const KNOWN: &[(&str, &str)] = &[("a2a-bench-1", include_str!("a2a-bench-1.toml"))];
+
+/// A workload.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Its name, which a report shows.
+    pub name: String,
+    /// Its version; figures of different versions are not comparable.
+    pub version: u32,
+    /// What it is, in a sentence.
+    #[serde(default)]
+    pub description: String,
+    /// What is done, one after the other.
+    #[serde(rename = "phase")]
+    phases: Vec<WorkloadPhase>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkloadPhase {
+    name: String,
+    /// Calls a second.
+    rate: Option<f64>,
+    arrivals: Option<String>,
+    burstiness: Option<f64>,
+    /// Calls at once, in place of a rate.
+    concurrency: Option<usize>,
+    /// Seconds in which calls count.
+    seconds: Option<f64>,
+    /// Seconds before that.
+    warmup_seconds: Option<f64>,
+    in_flight: Option<usize>,
+    #[serde(rename = "call")]
+    calls: Vec<PhaseCall>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PhaseCall {
+    operation: String,
+    weight: Option<f64>,
+    payload: Option<PayloadText>,
+    shape: Option<String>,
+    events: Option<u64>,
+    chunk_bytes: Option<u64>,
+    hold_ms: Option<u64>,
+    subscribers: Option<usize>,
+    batch: Option<usize>,
+}
+
+/// A number of bytes, or a distribution as text.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum PayloadText {
+    Bytes(usize),
+    Text(String),
+}
+
+impl Workload {
+    /// The workload of this name that comes with the program.
+    pub fn known(name: &str) -> Option<Result<Workload, String>> {
+        let (_, text) = KNOWN.iter().find(|(known, _)| *known == name)?;
+        Some(Workload::parse(text))
+    }
+
+    /// The names of those that come with the program.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        KNOWN.iter().map(|(name, _)| *name)
+    }
+
+    /// Reads a workload.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong, and where.
+    pub fn parse(text: &str) -> Result<Workload, String> {
+        let workload: Workload = toml::from_str(text).map_err(|error| error.to_string())?;
+        match workload.phases.is_empty() {
+            true => Err("a workload needs a [[phase]]".to_owned()),
+            false => Ok(workload),
+        }
+    }
+
+    /// The plans of its phases. `base` has what it does not say: workers, seed, checks, and the
+    /// times where it has none.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong, and in which phase.
+    pub fn plans(&self, base: &LoadPlan) -> Result<Vec<LoadPlan>, String> {
+        self.phases.iter().map(|phase| phase.plan(&self.name, base)).collect()
+    }
+}
+
+impl WorkloadPhase {
+    fn plan(&self, workload: &str, base: &LoadPlan) -> Result<LoadPlan, String> {
+        let wrong = |what: String| format!("phase {:?}: {what}", self.name);
+        let calls: Result<Vec<PlannedCall>, String> =
+            self.calls.iter().map(|call| call.planned().map_err(wrong)).collect();
+        let calls = calls?;
+        if calls.is_empty() {
+            return Err(wrong("it needs a [[phase.call]]".to_owned()));
+        }
+        let arrivals = arrivals(self.arrivals.as_deref(), self.burstiness).map_err(wrong)?;
+        let pace = match (self.rate, self.concurrency) {
+            (Some(_), Some(_)) => {
+                return Err(wrong("a rate and a concurrency exclude each other".to_owned()));
+            }
+            (Some(rate), None) if rate > 0.0 => LoadPace::Rate { rate, arrivals },
+            (Some(_), None) => return Err(wrong("a rate is above 0".to_owned())),
+            (None, Some(calls)) => LoadPace::Concurrency(calls.max(1)),
+            (None, None) => base.pace,
+        };
+        let seconds = |seconds: Option<f64>, or: Duration| match seconds {
+            None => Ok(or),
+            Some(seconds) => Duration::try_from_secs_f64(seconds)
+                .map_err(|_| wrong(format!("{seconds} is no number of seconds"))),
+        };
+        Ok(LoadPlan {
+            name: format!("{workload}: {}", self.name),
+            calls,
+            pace,
+            warmup: seconds(self.warmup_seconds, base.warmup)?,
+            duration: seconds(self.seconds, base.duration)?,
+            in_flight_max: self.in_flight.unwrap_or(base.in_flight_max).max(1),
+            ..base.clone()
+        })
+    }
+}
+
+impl PhaseCall {
+    fn planned(&self) -> Result<PlannedCall, String> {
+        let operation = LoadOperation::of_name(&self.operation)
+            .ok_or_else(|| format!("there is no operation {:?}", self.operation))?;
+        let usual = PlannedCall::new(operation);
+        let weight = self.weight.unwrap_or(usual.weight);
+        if !(weight > 0.0 && weight.is_finite()) {
+            return Err(format!("the weight of {} is not above 0", self.operation));
+        }
+        let payload = match &self.payload {
+            None => usual.payload,
+            Some(PayloadText::Bytes(bytes)) => PayloadSize::Fixed(*bytes),
+            Some(PayloadText::Text(text)) => PayloadSize::parse(text)?,
+        };
+        let shape = match self.shape.as_deref() {
+            None => usual.shape,
+            Some(text) => PayloadShape::parse(text)?,
+        };
+        Ok(PlannedCall {
+            weight,
+            payload,
+            shape,
+            events: self.events.unwrap_or(usual.events).max(1),
+            chunk_bytes: self.chunk_bytes.unwrap_or(usual.chunk_bytes),
+            hold: self.hold_ms.map_or(usual.hold, Duration::from_millis),
+            subscribers: self.subscribers.unwrap_or(usual.subscribers).max(1),
+            batch: self.batch.unwrap_or(usual.batch).max(1),
+            ..usual
+        })
+    }
+}
+
+impl PayloadSize {
+    /// Reads `1024`, `100..2000` or `lognormal:MEDIAN:SIGMA`.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn parse(text: &str) -> Result<PayloadSize, String> {
+        let wrong =
+            || format!("{text:?} is no size, as 1024, 100..2000 or lognormal:800:1.0 (in bytes)");
+        let bytes = |text: &str| text.trim().parse::<usize>().ok();
+        let size = if let Some((least, most)) = text.split_once("..") {
+            let (least, most) = (bytes(least).ok_or_else(wrong)?, bytes(most).ok_or_else(wrong)?);
+            if least > most {
+                return Err(wrong());
+            }
+            PayloadSize::Uniform(least, most)
+        } else if let Some(rest) = text.strip_prefix("lognormal:") {
+            let (median, sigma) = rest.split_once(':').ok_or_else(wrong)?;
+            let number = |text: &str| text.parse::<f64>().ok().filter(|one| one.is_finite());
+            let (median, sigma) =
+                (number(median).ok_or_else(wrong)?, number(sigma).ok_or_else(wrong)?);
+            if median < 1.0 || !(0.0..=10.0).contains(&sigma) {
+                return Err(wrong());
+            }
+            PayloadSize::LogNormal { median, sigma }
+        } else {
+            PayloadSize::Fixed(bytes(text).ok_or_else(wrong)?)
+        };
+        let most = match size {
+            PayloadSize::Fixed(bytes) | PayloadSize::Uniform(_, bytes) => bytes,
+            PayloadSize::LogNormal { median, .. } => median as usize,
+        };
+        if most > PayloadSize::BYTES_MAX { Err(wrong()) } else { Ok(size) }
+    }
+}
+
+impl PayloadShape {
+    /// Reads `text`, `data` or `file`.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn parse(text: &str) -> Result<PayloadShape, String> {
+        match text {
+            "text" => Ok(PayloadShape::Text),
+            "data" => Ok(PayloadShape::Data),
+            "file" => Ok(PayloadShape::File),
+            _ => Err(format!("{text:?} is none of text, data and file")),
+        }
+    }
+}
+
+/// Arrivals by their name, or by the shape of a gamma distribution.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn arrivals(name: Option<&str>, burstiness: Option<f64>) -> Result<Arrivals, String> {
+    match (name, burstiness) {
+        (None | Some("gamma"), Some(shape)) if shape > 0.0 && shape.is_finite() => {
+            Ok(Arrivals::Gamma(shape))
+        }
+        (None | Some("constant"), None) => Ok(Arrivals::Constant),
+        (Some("poisson"), None) => Ok(Arrivals::Poisson),
+        (_, Some(shape)) => Err(format!("burstiness {shape} is no shape of gamma arrivals")),
+        (Some(text), None) => {
+            Err(format!("arrivals {text:?} are none of constant, poisson and gamma"))
+        }
+    }
+}
