@@ -203,7 +203,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
     async fn stream(&self, times: &mut CallTimes) -> Result<(), CallFailure> {
         let stream =
             self.client.stream(&SendRequest::text(self.trigger("stream:").as_str())).await?;
-        let mut followed = FollowedStream::new(self, stream);
+        let mut followed = StreamReading::new(self, stream);
         followed.follow_to_end(&mut times.events_ns).await?;
         self.is_uncut(1)
     }
@@ -216,7 +216,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
             followers.push(async {
                 let stream = self.client.subscribe(&task_id, None).await?;
                 let mut events_ns = Vec::new();
-                FollowedStream::new(self, stream).follow_to_end(&mut events_ns).await?;
+                StreamReading::new(self, stream).follow_to_end(&mut events_ns).await?;
                 Ok::<Vec<u64>, CallFailure>(events_ns)
             });
         }
@@ -251,7 +251,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         let awaited = receiver.expect();
         let request = SendRequest::text(self.trigger("stream:").as_str()).push(awaited.config());
         let stream = self.client.stream(&request).await?;
-        FollowedStream::new(self, stream).follow_to_end(&mut times.events_ns).await?;
+        StreamReading::new(self, stream).follow_to_end(&mut times.events_ns).await?;
         let ended_ns = self.clock.now_ns();
         awaited.arrival().await;
         times.delivery_ns = Some(self.clock.now_ns().saturating_sub(ended_ns));
@@ -263,7 +263,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         let hold_ms = self.call.hold.as_millis() as u64;
         let text = self.trigger(&format!("hold:{hold_ms}:"));
         let stream = self.client.stream(&SendRequest::text(text.as_str())).await?;
-        let mut followed = FollowedStream::new(self, stream);
+        let mut followed = StreamReading::new(self, stream);
         let Some(()) = followed.next(&mut times.events_ns).await? else {
             return Err(CallFailure::wrong("no_event", "the stream had no event"));
         };
@@ -313,7 +313,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
 }
 
 /// A stream that is followed, and what is checked of it.
-struct FollowedStream<'a, T: Transport, C> {
+struct StreamReading<'a, T: Transport, C> {
     context: &'a OperationContext<'a, T, C>,
     stream: ClientStream<T>,
     check: StreamCheck,
@@ -322,10 +322,10 @@ struct FollowedStream<'a, T: Transport, C> {
     changes: u64,
 }
 
-impl<'a, T: Transport, C: LoadClock> FollowedStream<'a, T, C> {
+impl<'a, T: Transport, C: LoadClock> StreamReading<'a, T, C> {
     fn new(context: &'a OperationContext<'a, T, C>, stream: ClientStream<T>) -> Self {
         let check = StreamCheck::default();
-        FollowedStream { context, stream, check, has_message: false, changes: 0 }
+        StreamReading { context, stream, check, has_message: false, changes: 0 }
     }
 
     /// Reads the next event and notes when it came; `None`: there is none.
