@@ -14,6 +14,7 @@ mod chat;
 mod config;
 mod conformance;
 mod credentials;
+mod endpoint;
 mod fake;
 mod interrupts;
 mod matrix;

@@ -32,7 +32,8 @@ pub fn run(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let asked = flags::plan(on)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| internal(format!("the system has no room: {error}")))?;
-    let url = on.settings.text("agent-card").unwrap_or_default();
+    let url = on.settings.text("agent-card").or_else(|| on.settings.text("endpoint"));
+    let url = url.unwrap_or_default();
     let target = runtime.block_on(BenchTarget::of(on, url, &asked))?;
     let started_at = SystemTime::now();
     let reports = match asked.sweep {

@@ -77,7 +77,7 @@ impl<'i> BenchTarget<'i> {
         }
         can_do(asked, manners)?;
         let interface = agent.client.interface();
-        let interface = format!("{} {}", interface.binding.name(), interface.version);
+        let interface = format!("{} {}", interface.binding.word(), interface.version);
         let has_push = has_operation(asked, LoadOperation::Push);
         Ok(BenchTarget {
             on,

@@ -22,6 +22,7 @@ use super::{
     },
     Invocation,
     card_cache::{CachingTransport, KeptCards},
+    endpoint::endpoint_card,
     explain::failure,
     login,
     trace::TracedTransport,
@@ -80,6 +81,9 @@ impl CalledAgent {
         is_nobody: bool,
     ) -> Result<CalledAgent, CommandFailure> {
         let settings = &on.settings;
+        if let Some(card) = endpoint_card(settings)? {
+            return CalledAgent::at_endpoint(on, card);
+        }
         let reference = CardReference::parse(reference)?;
         let transport = transport(settings, KeptCards::of(on)?)?;
         let mut credentials = credentials(settings)?;
@@ -103,6 +107,17 @@ impl CalledAgent {
         unused::warn_of(on.path, settings, &client, &credentials)?;
         Ok(CalledAgent { client })
     }
+
+    /// The agent of `--endpoint`, for which `card` stands.
+    fn at_endpoint(on: &Invocation<'_>, card: AgentCard) -> Result<CalledAgent, CommandFailure> {
+        let builder = builder(&on.settings)?.credentials(credentials(&on.settings)?);
+        // The version that is called without a word about it.
+        let builder = builder.floor(ProtocolVersion::V0_1);
+        let client = builder.connect_over(transport(&on.settings, None)?, card, None);
+        let client = client.map_err(|error| failure(on, error))?;
+        on.know_card(client.card());
+        Ok(CalledAgent { client })
+    }
 }
 
 /// The card of the agent, whether or not one of its interfaces can be called.
@@ -120,6 +135,10 @@ pub async fn card(on: &Invocation<'_>) -> Result<AgentCard, CommandFailure> {
 /// A [`CommandFailure`].
 pub async fn card_json(on: &Invocation<'_>) -> Result<(Vec<u8>, Option<HttpUrl>), CommandFailure> {
     let settings = &on.settings;
+    if settings.text("endpoint").is_some() {
+        let line = format!("--endpoint is called without a card, and {} needs one", on.path);
+        return Err(CommandFailure::usage(line));
+    }
     match CardReference::parse(settings.text("agent-card").unwrap_or_default())? {
         CardReference::Origin(url) | CardReference::Url(url) => {
             let transport = transport(settings, KeptCards::of(on)?)?;

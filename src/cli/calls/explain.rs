@@ -33,6 +33,11 @@ use transport::{transport_code, transport_hint};
 /// Where the protocol is shown.
 const DEBUG: &str = "see --debug for what the agent said";
 
+/// The command that shows the card, where the agent has one.
+fn shows_card(on: &Invocation<'_>) -> Option<String> {
+    on.settings.text("endpoint").is_none().then(|| on.command("card get", ""))
+}
+
 /// What could not be done.
 pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
     let (code, hint) = code_and_hint(on, &error);
@@ -123,9 +128,9 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
         ClientErrorKind::CardSignature(_) => (FailureCode::CardInvalid, None),
         // The command line's specification, §13.2: that a version is not there is said clearly.
         ClientErrorKind::NoInterface if on.settings.text("a2a-version").is_some() => {
-            (named(FaultKind::VersionNotSupported), Some(on.command("card get", "")))
+            (named(FaultKind::VersionNotSupported), shows_card(on))
         }
-        ClientErrorKind::NoInterface => (FailureCode::Internal, Some(on.command("card get", ""))),
+        ClientErrorKind::NoInterface => (FailureCode::Internal, shows_card(on)),
         ClientErrorKind::NoTenant => {
             let tenant = on.settings.text("tenant").unwrap_or("NAME");
             let agent = match reference(on) {
@@ -371,9 +376,7 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
             Some("name a version that the agent has: --a2a-version, or A2ACLI_A2A_VERSION".into())
         }
         Some(FaultKind::ExtensionSupportRequired) => Some(extension_hint(on)),
-        Some(FaultKind::ContentTypeNotSupported | FaultKind::MethodNotFound) => {
-            Some(on.command("card get", ""))
-        }
+        Some(FaultKind::ContentTypeNotSupported | FaultKind::MethodNotFound) => shows_card(on),
         Some(
             FaultKind::PushNotificationNotSupported
             | FaultKind::StreamingNotSupported

@@ -25,6 +25,7 @@ use super::super::{
 /// Flags that a command which goes on with the same agent needs as well; no secret is among them.
 const REPEATED: &[&str] = &[
     "config",
+    "endpoint",
     "transport",
     "a2a-version",
     "tenant",
@@ -92,12 +93,14 @@ impl<'a> Invocation<'a> {
         let mut words: Vec<String> = words.into_iter().flatten().cloned().collect();
         let wanted = form.words.len();
         let least = wanted - usize::from(form.may_lack);
-        let is_named = settings.text("agent-card").is_some();
+        let is_named = ["agent-card", "endpoint"].iter().any(|name| settings.text(name).is_some());
         // Where flags say what is sent, a lone word can only be the agent.
         let names_agent = words.len() == wanted && form.may_lack && !is_named;
         if words.len() > wanted || (names_agent && !parts::named(flags, words.len())?.is_empty()) {
-            if *settings.source("agent-card") == SettingSource::Flag {
-                let line = format!("the agent is named twice: by -a and by {:?}", words[0]);
+            let by_flag = |name| *settings.source(name) == SettingSource::Flag;
+            let flag = [("agent-card", "-a"), ("endpoint", "-e")];
+            if let Some((_, flag)) = flag.into_iter().find(|(name, _)| by_flag(name)) {
+                let line = format!("the agent is named twice: by {flag} and by {:?}", words[0]);
                 return Err(CommandFailure::usage(line).hint(form.usage()));
             }
             settings.say("agent-card", &words.remove(0));

@@ -9,6 +9,7 @@ mod card_cache;
 mod chat;
 mod conformance;
 mod download;
+mod endpoint;
 mod explain;
 mod invocation;
 mod kit;

@@ -72,6 +72,13 @@ pub const SETTINGS: &[Setting] = &[
         Plain,
         "The agent: a host or origin, the URL of its card, or a file",
     ),
+    row(
+        "endpoint",
+        "URL",
+        "",
+        FlagOnly,
+        "The agent's interface itself, without a card; it needs exactly one --transport",
+    ),
     row("output", "text|json", "text", Plain, "The format of the output"),
     row(
         "stream",
@@ -251,6 +258,7 @@ pub fn flag(setting: &Setting) -> Arg {
     let arg = arg.action(ArgAction::Append);
     match name {
         "agent-card" => arg.short('a'),
+        "endpoint" => arg.short('e'),
         "output" => arg.short('o'),
         "async" => arg.aliases(["return-immediately", "no-wait"]),
         "wait" => arg.alias("watch"),
@@ -261,8 +269,8 @@ pub fn flag(setting: &Setting) -> Arg {
 /// Under which heading the help lists a setting.
 fn heading(name: &str) -> &'static str {
     match name {
-        "agent-card" | "config" | "transport" | "a2a-version" | "tenant" | "dialect"
-        | "card-cache" => "The agent",
+        "agent-card" | "endpoint" | "config" | "transport" | "a2a-version" | "tenant"
+        | "dialect" | "card-cache" => "The agent",
         "output" | "stream" | "verbose" | "debug" => "Output",
         "async" | "wait" | "poll-interval" | "timeout" => "Waiting",
         "task-id" | "context-id" | "metadata" | "svc-param" | "extension" | "traceparent" => {
@@ -278,6 +286,7 @@ fn heading(name: &str) -> &'static str {
 pub fn is_common(path: &str, name: &str) -> bool {
     match name {
         "agent-card" | "output" | "verbose" | "debug" | "bearer" | "api-key" => true,
+        "endpoint" => path == "bench",
         "transport" | "a2a-version" | "tenant" => !path.starts_with("card"),
         "stream" => matches!(path, "send" | "task subscribe"),
         "async" | "task-id" => path == "send",

@@ -1,0 +1,70 @@
+//! `--endpoint`: an interface that is called without a card.
+
+use serde_json::json;
+
+use crate::{
+    agent::echo,
+    fake::{Fake, ok},
+    run::User,
+};
+
+/// An agent that answers every call with a message, and has no card.
+fn cardless() -> Fake {
+    Fake::start(|heard, _, _| match heard.rpc() {
+        "" => ok("text/plain", "no card"),
+        _ => heard.result(&json!({ "message": {
+            "messageId": "m-1", "role": "ROLE_AGENT", "parts": [{ "text": "hello" }],
+        } })),
+    })
+}
+
+#[test]
+fn every_transport_is_called_without_a_card() {
+    let (_server, url) = echo(&["--interfaces", "jsonrpc,http+json,grpc,websocket"]);
+    for transport in ["jsonrpc", "http+json", "grpc", "websocket"] {
+        let user = User::new();
+        let said = user.ok(&["send", "-e", &url, "--transport", transport, "hello"]);
+        assert!(said.out.contains("hello"), "{transport}: {}", said.out);
+        let said = user.ok(&["task", "list", "--endpoint", &url, "--transport", transport]);
+        assert!(said.out.contains("COMPLETED"), "{transport}: {}", said.out);
+    }
+}
+
+#[test]
+fn an_endpoint_gets_no_request_for_a_card() {
+    let fake = cardless();
+    User::of("http://other.example").ok(&["send", "-e", &fake.url, "--transport", "jsonrpc", "x"]);
+    assert!(fake.heard().iter().all(|heard| heard.method == "POST"));
+}
+
+#[test]
+fn credentials_go_to_an_endpoint_in_the_usual_fields() {
+    let fake = cardless();
+    let user = User::new();
+    let send = ["send", "-e", &fake.url, "--transport", "jsonrpc", "x"];
+    for (flags, field, value) in [
+        (["--bearer", "t-1"], "authorization", "Bearer t-1"),
+        (["--basic", "me:pass"], "authorization", "Basic bWU6cGFzcw=="),
+        (["--api-key", "k-1"], "x-api-key", "k-1"),
+    ] {
+        user.ok(&[&send[..], &flags].concat());
+        assert_eq!(fake.heard().last().unwrap().field(field), Some(value));
+    }
+}
+
+#[test]
+fn an_endpoint_needs_one_transport_and_nothing_else_that_names_the_agent() {
+    let user = User::new();
+    for words in [
+        &["send", "-e", "http://127.0.0.1:9", "x"][..],
+        &["send", "-e", "http://127.0.0.1:9", "--transport", "grpc", "--transport", "jsonrpc", "x"],
+        &["send", "-e", "127.0.0.1:9", "--transport", "jsonrpc", "x"],
+        &["send", "-e", "http://127.0.0.1:9", "--transport", "jsonrpc", "-a", "h.example", "x"],
+        &["send", "-e", "http://127.0.0.1:9", "--transport", "jsonrpc", "h.example", "x"],
+        &["card", "get", "-e", "http://127.0.0.1:9", "--transport", "jsonrpc"],
+    ] {
+        let said = user.run(words);
+        assert_eq!(said.code, Some(2), "{words:?}: {}", said.err);
+        assert!(["endpoint", "-e"].iter().any(|name| said.err.contains(name)), "{words:?}");
+    }
+}
