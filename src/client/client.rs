@@ -7,9 +7,7 @@ use std::sync::{
 
 use crate::{
     fault::FaultKind,
-    model::{
-        Generation, Get, JsonObject, OutgoingCall, PushCall, PushConfigBuf, RawText, Target, uuid,
-    },
+    model::{Generation, Get, JsonObject, OutgoingCall, PushCall, PushConfigBuf, RawText, Target},
 };
 
 use super::{
@@ -186,7 +184,7 @@ impl<T: Transport> Client<T> {
     /// is repeated only where the server cannot have read it.
     pub async fn send(&self, request: &SendRequest) -> Result<Answer, ClientError> {
         self.inner.check_push(request.has_push())?;
-        let id = uuid(self.inner.transport.random());
+        let id = request.fresh_id(|| self.inner.transport.random());
         let terms = merged(request.terms(), &self.terms);
         let make = |packed: &mut Vec<u8>, write: &mut WriteCall<'_>| {
             write(&request.call(false, &id, packed))

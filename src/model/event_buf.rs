@@ -22,6 +22,11 @@ pub struct EventBuf {
 }
 
 impl EventBuf {
+    /// Makes room for so many more bytes.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
     /// Appends one event.
     #[inline]
     pub fn push(&mut self, event: &TaskEvent<'_>) {

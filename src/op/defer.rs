@@ -25,6 +25,9 @@ use crate::{
     store::{HeldBytes, Refused, ReservedBuf, TaskKey},
 };
 
+/// Bytes for which there is room when the first event is prepared: an answer of a few events.
+const PREPARED_BYTES: usize = 512;
+
 /// A deferred turn, as the core sees it.
 pub(super) struct DeferredTurn {
     pub core: Arc<Core>,
@@ -215,6 +218,9 @@ impl DeferredTurn {
 
 impl DeferredHost for DeferredTurn {
     fn prepare(&mut self, event: &TaskEvent<'_>) {
+        if self.events.is_empty() {
+            self.events.reserve(PREPARED_BYTES);
+        }
         self.events.push(event);
     }
 
