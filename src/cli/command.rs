@@ -53,6 +53,10 @@ pub fn tree() -> Command {
                      where a check fails.",
                 ),
             bench::command(client("bench", &[], "Put load on an agent, and report how it held")),
+            Command::new(bench::FLOOR_COMMAND)
+                .about("Answer every call with as little work as possible, for bench --floor")
+                .hide(true)
+                .arg(word("bytes", "BYTES", "Bytes of each answer").required(true)),
             group("auth", "Credentials").subcommand(login()),
             group("config", "The client's settings").subcommand(with_flags(
                 Command::new("show").about(

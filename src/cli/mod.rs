@@ -69,6 +69,9 @@ fn command_line() -> ExitCode {
         Some(("serve", flags)) => end(serve::run(flags)),
         Some(("server", flags)) => end(serve::run_server(flags)),
         Some(("gateway", flags)) => end(serve::run_gateway(flags)),
+        Some((bench::FLOOR_COMMAND, flags)) => {
+            end(bench::run_floor(flags).map_err(|line| (1, line)))
+        }
         Some(("completion", flags)) => end(pages::completion(flags).map_err(one_line)),
         Some(("man", flags)) => end(pages::man(flags).map_err(|line| (1, line))),
         Some(("card", card)) if card.subcommand_name() == Some("sign") => {

@@ -46,6 +46,8 @@ pub struct LoadMeasures {
     pub slices: Vec<LoadSlice>,
     /// Length of a slice.
     pub slice: Duration,
+    /// Good calls that were over while calls counted, of whichever time they were due.
+    pub done_in_time: u64,
     /// Calls that began after they were due because as many as allowed were unanswered.
     pub held_back: u64,
     /// Calls that began more than a millisecond after they were due though there was room for them:
@@ -109,6 +111,7 @@ impl LoadMeasures {
             operations: (0..operations).map(|_| OperationMeasures::default()).collect(),
             slices: Vec::new(),
             slice: Duration::from_secs(seconds),
+            done_in_time: 0,
             held_back: 0,
             late: 0,
             lag: ns_histogram(),
@@ -139,10 +142,20 @@ impl LoadMeasures {
             own.events += other.events;
             add(&mut own.latency, &other.latency);
         }
+        self.done_in_time += other.done_in_time;
         self.held_back += other.held_back;
         self.late += other.late;
         self.never_sent += other.never_sent;
         add(&mut self.lag, &other.lag);
+    }
+
+    /// Adds what the same calls have measured in another run after this one. Of that run's slices
+    /// `counted` are those in which calls were counted.
+    pub(super) fn append(&mut self, mut other: LoadMeasures, counted: std::ops::Range<usize>) {
+        let slices = std::mem::take(&mut other.slices);
+        self.add(&other);
+        let kept = slices.into_iter().take(counted.end).skip(counted.start);
+        self.slices.extend(kept);
     }
 
     /// All operations together.

@@ -8,7 +8,9 @@
 
 mod answer_check;
 mod clock;
+mod comparison;
 mod failure;
+mod floor;
 mod machine;
 mod manners;
 mod measures;
@@ -16,24 +18,30 @@ mod objective;
 mod operation;
 mod plan;
 mod probe;
+mod recording;
 pub mod report;
 mod run;
 mod schedule;
+mod self_test;
 mod webhooks;
 mod worker;
 mod workload;
 
 pub use clock::{LoadClock, SystemClock};
+pub use comparison::compare;
+pub use floor::{AnswerDelay, FloorServer};
 pub use machine::{MachineFacts, ProcessSample};
 pub use measures::{LoadMeasures, LoadSlice, OperationMeasures};
 pub use objective::Objective;
 pub use operation::LoadOperation;
 pub use plan::{
     AgentManners, Arrivals, CallLimits, CheckLevel, LoadPace, LoadPlan, PayloadShape, PayloadSize,
-    PlannedCall,
+    PlannedCall, RecordedCall,
 };
 pub use probe::{CallProbe, ProbedTransport};
+pub use recording::{read_recording, write_recording};
 pub use run::{LoadRun, LoadedTarget, WebhookPlace};
+pub use self_test::{SelfTestLine, self_test};
 pub use webhooks::WebhookReceiver;
 pub use worker::{LoadWorker, SharedMeasures};
 pub use workload::{Workload, arrivals};

@@ -1,6 +1,6 @@
 //! What a run does: how many calls of which kinds, when, and how they are checked.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::LoadOperation;
 
@@ -151,6 +151,17 @@ pub struct CallLimits {
     pub gap_ns: Option<u64>,
 }
 
+/// A call at a time that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedCall {
+    /// When it is due, in nanoseconds since the beginning.
+    pub due_ns: u64,
+    /// Which of the calls of the plan.
+    pub call: usize,
+    /// Bytes of its text.
+    pub payload_bytes: usize,
+}
+
 /// What a run does.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
@@ -160,9 +171,8 @@ pub struct LoadPlan {
     pub calls: Vec<PlannedCall>,
     /// When calls begin.
     pub pace: LoadPace,
-    /// Calls that were recorded, to be made again at their times in place of the pace: when, in
-    /// nanoseconds since the beginning, and which of `calls`.
-    pub replay: Option<std::sync::Arc<[(u64, usize)]>>,
+    /// Calls that were recorded, to be made again at their times in place of the pace.
+    pub replay: Option<Arc<[RecordedCall]>>,
     /// Time at the beginning whose calls are made and not counted.
     pub warmup: Duration,
     /// Time in which calls begin and are counted.
@@ -227,7 +237,7 @@ impl LoadPlan {
         let (warmup_s, end_s) = (self.warmup.as_secs_f64(), self.end_ns() as f64 / 1e9);
         if let Some(calls) = &self.replay {
             let warmup_ns = self.warmup_ns();
-            let counted = calls.iter().filter(|(due_ns, _)| *due_ns >= warmup_ns).count();
+            let counted = calls.iter().filter(|call| call.due_ns >= warmup_ns).count();
             return Some(counted as f64 / self.duration.as_secs_f64().max(1e-9));
         }
         match self.pace {

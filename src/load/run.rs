@@ -73,6 +73,31 @@ pub struct LoadedTarget {
     pub server: Vec<ProcessSample>,
 }
 
+impl LoadedTarget {
+    /// One run of several after each other: what each has measured while calls counted.
+    pub fn joined(rounds: Vec<LoadedTarget>) -> Option<LoadedTarget> {
+        let mut rounds = rounds.into_iter();
+        let mut all = rounds.next()?;
+        let counted = |target: &LoadedTarget| {
+            let slice_ns = target.measures.slice.as_nanos() as u64;
+            let from = target.plan.warmup_ns().div_ceil(slice_ns);
+            from as usize..(target.plan.end_ns() / slice_ns) as usize
+        };
+        let (range, first) = (counted(&all), std::mem::take(&mut all.measures.slices));
+        all.measures.slices = first.into_iter().take(range.end).skip(range.start).collect();
+        for round in rounds {
+            let range = counted(&round);
+            all.counted += round.counted;
+            all.own.extend(round.own);
+            all.server.extend(round.server);
+            all.measures.append(round.measures, range);
+        }
+        all.plan.warmup = Duration::ZERO;
+        all.plan.duration = all.counted;
+        Some(all)
+    }
+}
+
 impl LoadRun {
     /// Starts the threads of a plan. `client` makes the client of a worker, in the runtime of that
     /// worker. `pid`: the process of the server, if it is on this machine. `webhooks`: where the

@@ -9,7 +9,7 @@ use chacha20::{
 };
 use rand_distr::{Distribution, Exp1, Gamma, StandardNormal};
 
-use super::{Arrivals, LoadPace, LoadPlan, PayloadSize};
+use super::{Arrivals, LoadPace, LoadPlan, PayloadSize, RecordedCall};
 
 /// A call that the schedule wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ enum CallTimesSource {
     /// A rate.
     Rate { gaps: UnitGaps, pace: WorkerPace, units: f64 },
     /// A recording, of which every `step`th call is this worker's.
-    Recorded { calls: Arc<[(u64, usize)]>, next: usize, step: usize },
+    Recorded { calls: Arc<[RecordedCall]>, next: usize, step: usize },
 }
 
 /// Times between calls whose mean is 1.
@@ -109,8 +109,8 @@ impl CallSchedule {
             CallTimesSource::Answers => (None, None),
             CallTimesSource::Rate { pace, units, .. } => (Some(pace.due_ns(*units)), None),
             CallTimesSource::Recorded { calls, next, .. } => {
-                let (due_ns, call) = *calls.get(*next)?;
-                (Some(due_ns), Some(call))
+                let recorded = *calls.get(*next)?;
+                (Some(recorded.due_ns), Some(recorded))
             }
         };
         if is_enough || due_ns.unwrap_or(now_ns) >= self.end_ns {
@@ -124,8 +124,13 @@ impl CallSchedule {
             CallTimesSource::Recorded { next, step, .. } => *next += *step,
         }
         let bits = self.random.next_u64();
-        let call = recorded.unwrap_or_else(|| self.draw());
-        let payload_bytes = self.payload_bytes(call);
+        let (call, payload_bytes) = match recorded {
+            Some(recorded) => (recorded.call, recorded.payload_bytes),
+            None => {
+                let call = self.draw();
+                (call, self.payload_bytes(call))
+            }
+        };
         Some(DueCall { number, due_ns, call, payload_bytes, bits })
     }
 

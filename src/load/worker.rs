@@ -33,6 +33,8 @@ use super::{
 
 /// Nanoseconds after which a call that had room counts as late.
 const LATE_NS: u64 = 1_000_000;
+/// Nanoseconds after the end in which calls that were due before still begin.
+const GRACE_NS: u64 = 5_000_000_000;
 /// Tasks that are made before a run that reads tasks.
 const TASKS_PREPARED: u64 = 16;
 /// Tasks that are remembered to be read.
@@ -215,7 +217,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         let now_ns = self.clock.now_ns();
         let next = schedule.next(now_ns)?;
         let Some(due_ns) = next.due_ns else { return Some((next, true)) };
-        if now_ns >= self.plan.end_ns() {
+        if now_ns >= self.plan.end_ns() + GRACE_NS {
             // Too late for this one and all others.
             let mut missed = 1;
             while schedule.next(now_ns).is_some() {
@@ -303,6 +305,8 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         slice.errors += u64::from(outcome.is_err());
         if outcome.is_ok() {
             record(&mut slice.latency, ended.over_ns.saturating_sub(ended.due_ns));
+            let counted = self.plan.warmup_ns()..self.plan.end_ns();
+            measures.done_in_time += u64::from(counted.contains(&ended.over_ns));
         }
         if ended.due_ns < self.plan.warmup_ns() {
             return;

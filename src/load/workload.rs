@@ -205,6 +205,15 @@ impl PayloadSize {
 }
 
 impl PayloadShape {
+    /// Its name in options and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PayloadShape::Text => "text",
+            PayloadShape::Data => "data",
+            PayloadShape::File => "file",
+        }
+    }
+
     /// Reads `text`, `data` or `file`.
     ///
     /// # Errors

@@ -129,11 +129,68 @@ fn several_rates_are_tried() {
 fn the_highest_rate_is_found() {
     let server = Binary::start(&[]);
     let flags = ["--scenario", "resume", "--hold", "100ms", "--in-flight", "10", "--rate", "20"];
-    let report = bench(&server, &[&flags[..], &["--find-max", "--slo", "p99<150ms"]].concat());
+    let times = ["--warmup", "300ms", "--find-max", "--slo", "errors=0"];
+    let report = bench(&server, &[&flags[..], &times].concat());
     let rate = report["targets"][0]["rate"]["wanted"].as_f64().unwrap();
     assert!((20.0..=110.0).contains(&rate), "{rate}");
     let points = report["targets"][0]["sweep"].as_array().unwrap();
     assert!(points.len() > 3 && points.iter().any(|point| point["wanted"].as_f64() > Some(100.0)));
+}
+
+#[test]
+fn agents_are_compared_in_turns_and_with_the_floor() {
+    let (one, other) = (Binary::start(&[]), Binary::start(&[]));
+    let url = format!("http://{}", other.addr());
+    let flags = ["--rate", "200", "--rounds", "3", "--floor", "--compare", &url];
+    let report = bench(&one, &flags);
+    let targets = report["targets"].as_array().unwrap();
+    let urls: Vec<&str> = targets.iter().map(|target| target["url"].as_str().unwrap()).collect();
+    assert_eq!((urls.len(), urls[1]), (3, url.as_str()));
+    for target in targets {
+        assert_eq!(target["errors"], serde_json::json!({}));
+        assert!(target["requests"].as_u64().unwrap().abs_diff(100) < 4, "{target:#}");
+    }
+    // The floor is a process whose CPU time is known.
+    assert!(targets[2]["server"]["cpu_us_per_call"].as_f64().unwrap() > 0.0);
+    let comparisons = report["comparisons"].as_array().unwrap();
+    let p50 =
+        comparisons.iter().find(|one| one["url"] == urls[2] && one["figure"] == "latency p50");
+    let [low, ratio, high] =
+        ["low", "ratio", "high"].map(|name| p50.unwrap()[name].as_f64().unwrap());
+    assert!(0.0 < low && low <= ratio && ratio <= high && ratio < 2.0, "{p50:?}");
+}
+
+#[test]
+fn recorded_calls_are_made_again() {
+    let server = Binary::start(&[]);
+    let folder = Folder::new("bench-recording");
+    let file = folder.file("calls.jsonl");
+    let mixture = ["--scenario", "send=2,get=1", "--payload", "10..90", "--arrivals", "poisson"];
+    bench(&server, &[&mixture[..], &["--rate", "200", "--record", &file]].concat());
+    let lines = std::fs::read_to_string(&file).unwrap();
+    assert!((50..150).contains(&lines.lines().count()), "{lines}");
+    let again = folder.file("again.jsonl");
+    let output = Command::new(PATH)
+        .args(["bench", &format!("http://{}", server.addr()), "-o", "json", "--warmup", "0s"])
+        .args(["--replay", &file, "--record", &again])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["targets"][0]["requests"], lines.lines().count());
+    assert_eq!(report["targets"][0]["errors"], serde_json::json!({}));
+    assert_eq!(std::fs::read_to_string(&again).unwrap(), lines);
+}
+
+#[test]
+fn the_generator_measures_itself() {
+    let output = Command::new(PATH).args(["bench", "--self-test"]).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // The head, three lines of the timer, three of each of three servers, and the closed loop.
+    assert_eq!(told.lines().count(), 14, "{told}");
+    // How near they are is measured, and not tested: other processes hold this one up.
+    assert!(told.lines().skip(1).all(|line| line.split_whitespace().count() > 3), "{told}");
 }
 
 #[test]
@@ -173,6 +230,12 @@ fn wrong_options_are_refused_before_a_call_is_made() {
         (&["--assert", "errors"], "--assert"),
         (&["--payload", "9..3"], "--payload"),
         (&["--webhook-listen", "here"], "--webhook-listen"),
+        (&["--replay", "no-such-file"], "--replay"),
+        (&["--floor", "--scenario", "stream"], "--floor"),
+        (&["--compare", "http://127.0.0.1:9", "--sweep", "5:6:2"], "--compare"),
+        (&["--record", "x", "--concurrency", "2"], "--record"),
+        (&["--rounds", "0"], "--rounds"),
+        (&["--pid", "me"], "--pid"),
         (&["--arrivals", "weekly"], "--arrivals"),
         (&["--burstiness", "-1"], "--burstiness"),
         (&["--duration", "soon"], "--duration"),

@@ -8,6 +8,7 @@ use peregrine::{
     load::{
         AgentManners, Arrivals, CallLimits, CheckLevel, LoadOperation, LoadPace, LoadPlan,
         Objective, PayloadShape, PayloadSize, PlannedCall, WebhookPlace, Workload, arrivals,
+        read_recording,
     },
 };
 
@@ -48,8 +49,16 @@ pub struct BenchPlan<'i> {
     pub assertions: Vec<Objective>,
     /// Files of reports.
     pub reports: Vec<&'i Path>,
-    /// The process of the server.
-    pub pid: Option<u32>,
+    /// The processes of the servers, in the order of the targets.
+    pub pids: Vec<u32>,
+    /// Agents that the same load is put on, in turns with the first.
+    pub compared: Vec<&'i str>,
+    /// True: the server that does as little as possible is one of them.
+    pub has_floor: bool,
+    /// Turns, if there are several agents.
+    pub rounds: usize,
+    /// Where the calls are written to.
+    pub record: Option<&'i Path>,
     /// Where webhooks come to.
     pub webhooks: Option<WebhookPlace>,
 }
@@ -99,7 +108,13 @@ pub fn command(command: Command) -> Command {
         .arg(flag("check", "full|sample|off", "How many answers are checked [default: full]"))
         .arg(flag("webhook-listen", "ADDR", "Where push receives webhooks [default: 127.0.0.1:0]"))
         .arg(flag("webhook-url", "URL", "How the server reaches that [default: by its address]"))
-        .arg(flag("pid", "PID", "The server's process on this machine, to be measured as well"))
+        .arg(flag("pid", "PID", "The server's process on this machine, to be measured as well; may be repeated, for --compare"))
+        .arg(flag("compare", "URL", "Put the same load on this agent in turns; may be repeated"))
+        .arg(flag("rounds", "N", "Turns of --compare and --floor [default: 5]"))
+        .arg(switch("floor", "Compare with a server that does as little as answers need"))
+        .arg(flag("record", "FILE", "Write the calls, with their times, as lines of JSON"))
+        .arg(flag("replay", "FILE", "Make the calls of such a file, instead of a scenario"))
+        .arg(switch("self-test", "Measure the generator on this machine; no agent is called"))
         .arg(flag("out", "FILE", "A report: .html, .json or .txt; may be repeated"))
         .after_help(HELP)
 }
@@ -133,6 +148,13 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
     };
     let phases = phases(on, base)?;
     let sweep = sweep(on, &phases, &objectives)?;
+    if on.flags.get_flag("floor") {
+        floor_can(&phases)?;
+    }
+    let has_others = on.flag("compare").is_some() || on.flags.get_flag("floor");
+    if sweep.is_some() && has_others {
+        return Err(wrong("compare", "a sweep is of one agent"));
+    }
     let assertions = on.flag_list("assert").into_iter().map(Objective::parse);
     let assertions: Result<Vec<Objective>, String> = assertions.collect();
     Ok(BenchPlan {
@@ -141,12 +163,51 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
         objectives,
         assertions: assertions.map_err(|why| wrong("assert", &why))?,
         reports: reports(on)?,
-        pid: on.flag_number("pid")?,
+        pids: pids(on)?,
+        compared: on.flag_list("compare"),
+        has_floor: on.flags.get_flag("floor"),
+        rounds: at_least_one(on, "rounds", 5)?,
+        record: on.flag("record").map(Path::new),
         webhooks: webhooks(on)?,
     })
 }
 
+fn pids(on: &Invocation<'_>) -> Result<Vec<u32>, CommandFailure> {
+    let pid = |text: &str| {
+        text.parse().map_err(|_| wrong("pid", &format!("{text:?} is no number of a process")))
+    };
+    on.flag_list("pid").into_iter().map(pid).collect()
+}
+
+/// The floor knows two operations.
+fn floor_can(phases: &[LoadPlan]) -> Result<(), CommandFailure> {
+    let knows =
+        |call: &PlannedCall| matches!(call.operation, LoadOperation::Send | LoadOperation::Get);
+    match phases.iter().flat_map(|plan| &plan.calls).find(|call| !knows(call)) {
+        Some(call) => {
+            let name = call.operation.name();
+            Err(wrong("floor", &format!("it is for send and get, and {name} is asked for")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The calls of a recording.
+fn recorded(name: &str, base: &LoadPlan) -> Result<LoadPlan, CommandFailure> {
+    let text = fs::read_to_string(name);
+    let text = text.map_err(|error| wrong("replay", &format!("cannot read {name}: {error}")))?;
+    let plan = read_recording(&text, base);
+    plan.map_err(|why| wrong("replay", &format!("{name}: {why}")))
+}
+
 fn phases(on: &Invocation<'_>, base: LoadPlan) -> Result<Vec<LoadPlan>, CommandFailure> {
+    if let Some(name) = on.flag("replay") {
+        let alone = ["scenario", "workload", "rate", "ramp", "sweep", "concurrency", "duration"];
+        if let Some(other) = alone.into_iter().find(|other| on.flag(other).is_some()) {
+            return Err(wrong(other, "a --replay says it"));
+        }
+        return Ok(vec![named(recorded(name, &base)?)]);
+    }
     let Some(name) = on.flag("workload") else {
         let text = on.flag("scenario").unwrap_or("send");
         let calls = calls(on, if text == "mixed" { MIXED } else { text })?;

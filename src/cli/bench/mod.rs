@@ -3,12 +3,20 @@
 mod flags;
 mod sweep;
 mod target;
+mod turns;
 
-use std::{fs, io::Write, path::Path, time::SystemTime};
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    time::{Instant, SystemTime},
+};
 
+use clap::ArgMatches;
 use peregrine::load::{
-    LoadPlan, Objective,
+    FloorServer, LoadPlan, Objective, SelfTestLine,
     report::{LoadReport, TargetReport},
+    self_test, write_recording,
 };
 
 use super::{
@@ -22,6 +30,7 @@ use flags::BenchPlan;
 use target::BenchTarget;
 
 pub use flags::command;
+pub use turns::FLOOR_COMMAND;
 
 /// Puts load on the agent.
 ///
@@ -34,15 +43,76 @@ pub fn run(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let runtime = runtime.map_err(|error| internal(format!("the system has no room: {error}")))?;
     let url = on.settings.text("agent-card").or_else(|| on.settings.text("endpoint"));
     let url = url.unwrap_or_default();
-    let target = runtime.block_on(BenchTarget::of(on, url, &asked))?;
+    if let Some(path) = asked.record {
+        record(&asked, path)?;
+    }
+    let place = (url, asked.pids.first().copied());
+    let target = runtime.block_on(BenchTarget::of(on, place, &asked))?;
     let started_at = SystemTime::now();
-    let reports = match asked.sweep {
-        Some(sweep) => vec![sweep.run(&target, &asked, &runtime)?],
-        None => phases(&target, &asked, &runtime)?,
+    let (reports, comparisons) = match asked.sweep {
+        Some(sweep) => (vec![sweep.run(&target, &asked, &runtime)?], Vec::new()),
+        None if asked.has_floor || !asked.compared.is_empty() => {
+            turns::take_turns(on, target, &asked, &runtime)?
+        }
+        None => (phases(&target, &asked, &runtime)?, Vec::new()),
     };
-    let report = LoadReport::new(reports, started_at, &command_line(on));
+    let mut report = LoadReport::new(reports, started_at, &command_line(on));
+    report.comparisons = comparisons;
     write(on, &report, &asked.reports)?;
     asserted(&report, &asked.assertions)
+}
+
+/// Writes the calls of the one phase to a file.
+fn record(asked: &BenchPlan<'_>, path: &Path) -> Result<(), CommandFailure> {
+    let [plan] = &asked.phases[..] else {
+        let line = "--record is of one phase, and the workload has several";
+        return Err(CommandFailure::usage(line));
+    };
+    let Some(lines) = write_recording(plan) else {
+        let line = "--record is of calls at a rate; in a closed loop the answers decide the times";
+        return Err(CommandFailure::usage(line));
+    };
+    fs::write(path, lines).map_err(|error| unwritable(path, &error))
+}
+
+/// Measures the generator itself, and prints what it adds.
+///
+/// # Errors
+/// A [`CommandFailure`]: there is no room for threads or sockets.
+pub fn run_self_test() -> Result<(), CommandFailure> {
+    let heads = ["what", "true ms", "told ms", "error"];
+    say(&format!("{:<58}{:>10}{:>10}{:>10}\n", heads[0], heads[1], heads[2], heads[3]));
+    self_test(&mut |line: &SelfTestLine| {
+        let truth = line.true_us.map_or("-".to_owned(), |us| format!("{:.3}", us / 1e3));
+        let error = match line.true_us {
+            Some(us) if us > 0.0 => format!("{:+.1} %", (line.told_us / us - 1.0) * 100.0),
+            Some(_) | None => String::new(),
+        };
+        let told = line.told_us / 1e3;
+        say(&format!("{:<58}{truth:>10}{told:>10.3}{error:>10}\n", line.what));
+    })
+    .map_err(internal)
+}
+
+/// The hidden command that answers with as little work as possible, until its input ends.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn run_floor(flags: &ArgMatches) -> Result<(), String> {
+    let bytes = flags.get_one::<String>("bytes").and_then(|bytes| bytes.parse().ok());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    // It ends with the process that has started it.
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0);
+    });
+    let served = runtime.block_on(async {
+        let server = FloorServer::bind(bytes.unwrap_or_default(), None, Instant::now()).await?;
+        say(&format!("http://{}\n", server.addr()?));
+        server.serve().await
+    });
+    served.map_err(|error| error.to_string())
 }
 
 /// Runs one plan after the other.

@@ -8,9 +8,10 @@ use std::{
 };
 
 use peregrine::{
-    client::{CallOptions, Client, Transport, retry::Backoff},
+    client::{CallOptions, Client, SendRequest, Transport, retry::Backoff},
     load::{
-        AgentManners, LoadOperation, LoadPlan, LoadRun, LoadedTarget, ProbedTransport, WebhookPlace,
+        AgentManners, LoadOperation, LoadPlan, LoadRun, LoadedTarget, PayloadSize, ProbedTransport,
+        WebhookPlace,
     },
     net::{HttpClient, HttpClientOptions},
 };
@@ -29,6 +30,8 @@ use super::{
 const LINE_EVERY: Duration = Duration::from_secs(1);
 /// Time for the first calls, which show what the agent does.
 const FIRST_CALLS: Duration = Duration::from_secs(30);
+/// Bytes that JSON-RPC puts around a result.
+const ENVELOPE_BYTES: usize = 38;
 
 /// An agent that load is put on.
 pub struct BenchTarget<'i> {
@@ -51,16 +54,19 @@ pub struct BenchedTarget {
 
 impl<'i> BenchTarget<'i> {
     /// Reads the card of the agent at `url`, and calls it a few times before load hides what is
-    /// wrong.
+    /// wrong. `pid`: its process, if it is on this machine.
     ///
     /// # Errors
     /// A [`CommandFailure`]: it cannot be called, or does not do what the plan needs.
     pub async fn of(
         on: &'i Invocation<'i>,
-        url: &str,
+        (url, pid): (&str, Option<u32>),
         asked: &BenchPlan<'_>,
     ) -> Result<BenchTarget<'i>, CommandFailure> {
-        let agent = CalledAgent::at(on, url).await?;
+        let agent = match on.settings.text("endpoint") == Some(url) {
+            true => CalledAgent::of(on).await?,
+            false => CalledAgent::at(on, url).await?,
+        };
         let mut manners = AgentManners::default();
         for plan in &asked.phases {
             let seen = AgentManners::of(&agent.client, plan);
@@ -85,9 +91,26 @@ impl<'i> BenchTarget<'i> {
             url: url.to_owned(),
             interface,
             manners,
-            pid: asked.pid,
+            pid,
             webhooks: asked.webhooks.clone().filter(|_| has_push),
         })
+    }
+
+    /// Bytes of the answer to a message of this plan.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`]: it does not answer.
+    pub async fn answer_bytes(&self, plan: &LoadPlan) -> Result<usize, CommandFailure> {
+        let bytes = match plan.calls.first().map(|call| call.payload) {
+            None => 1,
+            Some(PayloadSize::Fixed(bytes)) => bytes,
+            Some(PayloadSize::Uniform(least, most)) => least.midpoint(most),
+            Some(PayloadSize::LogNormal { median, .. }) => median as usize,
+        };
+        let request = SendRequest::text("x".repeat(bytes.max(1)).as_str());
+        let answer = self.agent.client.send(&request).await;
+        let answer = answer.map_err(|error| explained(self.on, error))?;
+        Ok(answer.raw_json().map_or(0, <[u8]>::len) + ENVELOPE_BYTES)
     }
 
     /// Runs a plan, and says meanwhile how it goes. Ctrl-C ends it early.

@@ -52,6 +52,9 @@ impl CalledAgent {
     /// # Errors
     /// A [`CommandFailure`].
     pub async fn of(on: &Invocation<'_>) -> Result<CalledAgent, CommandFailure> {
+        if let Some(card) = endpoint_card(&on.settings)? {
+            return CalledAgent::at_endpoint(on, card);
+        }
         let reference = on.settings.text("agent-card").unwrap_or_default();
         CalledAgent::with(on, reference, false).await
     }
@@ -81,9 +84,6 @@ impl CalledAgent {
         is_nobody: bool,
     ) -> Result<CalledAgent, CommandFailure> {
         let settings = &on.settings;
-        if let Some(card) = endpoint_card(settings)? {
-            return CalledAgent::at_endpoint(on, card);
-        }
         let reference = CardReference::parse(reference)?;
         let transport = transport(settings, KeptCards::of(on)?)?;
         let mut credentials = credentials(settings)?;

@@ -75,5 +75,5 @@ fn security(settings: &Settings) -> Option<(Value, Value)> {
     add("client-secret", json!({"oauth2SecurityScheme": {"flows": flows}}));
     let requirement = schemes.keys().map(|name| (name.clone(), json!({"list": []})));
     let requirement: serde_json::Map<String, Value> = requirement.collect();
-    (!schemes.is_empty()).then(|| (Value::Object(schemes), Value::Object(requirement)))
+    (!schemes.is_empty()).then_some((Value::Object(schemes), Value::Object(requirement)))
 }

@@ -76,6 +76,9 @@ pub fn run(
     let form = FORMS.iter().find(|form| form.path == path);
     let form = form.ok_or_else(|| CommandFailure::usage(format!("what is {path}?")))?;
     let timeout = settings.time("timeout")?;
+    if path == "bench" && flags.get_flag("self-test") {
+        return bench::run_self_test();
+    }
     let mut on = Invocation::new(flags, settings, format, form)?;
     if path == "bench" {
         return bench::run(&on);

@@ -35,7 +35,7 @@ pub(super) fn target_report(target: &LoadedTarget) -> TargetReport {
         plan: plan_report(target),
         rate: RateReport {
             wanted: plan.wanted_rate(),
-            reached: total.good as f64 / seconds,
+            reached: measures.done_in_time as f64 / seconds,
             goodput: (plan.limits != CallLimits::default())
                 .then(|| total.within_limits as f64 / seconds),
         },

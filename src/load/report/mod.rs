@@ -35,6 +35,30 @@ pub struct LoadReport {
     pub machine: MachineReport,
     /// What was measured, by target.
     pub targets: Vec<TargetReport>,
+    /// Ratios of targets to the first one, if they were loaded in turns.
+    #[serde(default)]
+    pub comparisons: Vec<ComparisonReport>,
+}
+
+/// A figure of one target by that of another, which was loaded in turns with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ComparisonReport {
+    /// What was done.
+    pub phase: String,
+    /// The target.
+    pub url: String,
+    /// What it is compared with.
+    pub baseline: String,
+    /// Which figure, as `latency p99`.
+    pub figure: String,
+    /// The target's by the baseline's: the geometric mean of the rounds.
+    pub ratio: f64,
+    /// The lower end of the 95 % interval (bootstrap over the rounds).
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// Rounds.
+    pub rounds: usize,
 }
 
 /// Where the generator ran.
@@ -141,7 +165,7 @@ pub struct PlanReport {
 pub struct RateReport {
     /// What the plan wanted; `None`: as many as possible (closed loop).
     pub wanted: Option<f64>,
-    /// Calls that were answered as they should be.
+    /// Calls that were over as they should be, while calls counted.
     pub reached: f64,
     /// Those of them within all limits of `--slo`; `None`: there are no limits.
     pub goodput: Option<f64>,
@@ -273,6 +297,7 @@ impl LoadReport {
                 memory_bytes: facts.memory_bytes,
             },
             targets,
+            comparisons: Vec::new(),
         }
     }
 

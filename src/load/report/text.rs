@@ -2,13 +2,18 @@
 
 use std::fmt::Write;
 
-use super::{LoadReport, Quantiles, TargetReport};
+use super::{ComparisonReport, LoadReport, Quantiles, TargetReport};
 
 /// The report as text, which ends with a line break.
 pub(super) fn text(report: &LoadReport) -> String {
     let mut out = String::new();
     for target in &report.targets {
         write_target(&mut out, target);
+    }
+    for one in &report.comparisons {
+        let ComparisonReport { url, baseline, figure, ratio, low, high, .. } = one;
+        let figures = format!("{ratio:.3} ({low:.3} to {high:.3})");
+        line(&mut out, &format!("{figure} of {url} by that of {baseline}: {figures}"));
     }
     out
 }

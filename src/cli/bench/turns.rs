@@ -1,0 +1,118 @@
+//! Several agents under the same load, in turns, so that what disturbs one of them disturbs all.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use peregrine::load::{
+    LoadPlan, LoadedTarget, compare,
+    report::{ComparisonReport, TargetReport},
+};
+
+use super::{
+    super::{calls::Invocation, failure::CommandFailure, tell},
+    BenchPlan, BenchTarget, internal,
+};
+
+/// The hidden command that is the floor.
+pub const FLOOR_COMMAND: &str = "bench-floor";
+
+/// The server that does as little as answers need, in a process of its own; it ends with this.
+pub struct FloorProcess {
+    child: Child,
+    url: String,
+}
+
+impl FloorProcess {
+    /// Starts it, with answers of so many bytes.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`]: there is no process to have.
+    pub fn start(answer_bytes: usize) -> Result<FloorProcess, CommandFailure> {
+        let failed = |error: std::io::Error| internal(format!("the floor does not start: {error}"));
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut child = Command::new(program)
+            .args([FLOOR_COMMAND, &answer_bytes.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let mut url = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut url).map_err(failed)?;
+        }
+        Ok(FloorProcess { child, url: url.trim().to_owned() })
+    }
+}
+
+impl Drop for FloorProcess {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Puts the load of each phase on all agents in turns.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub fn take_turns(
+    on: &Invocation<'_>,
+    first: BenchTarget<'_>,
+    asked: &BenchPlan<'_>,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<(Vec<TargetReport>, Vec<ComparisonReport>), CommandFailure> {
+    let plan = asked.phases.first().ok_or_else(|| internal("there is nothing to do".to_owned()))?;
+    let floor = match asked.has_floor {
+        true => Some(FloorProcess::start(runtime.block_on(first.answer_bytes(plan))?)?),
+        false => None,
+    };
+    let mut targets = vec![first];
+    for (index, url) in asked.compared.iter().enumerate() {
+        let place = (*url, asked.pids.get(index + 1).copied());
+        targets.push(runtime.block_on(BenchTarget::of(on, place, asked))?);
+    }
+    if let Some(floor) = &floor {
+        let place = (floor.url.as_str(), Some(floor.child.id()));
+        targets.push(runtime.block_on(BenchTarget::of(on, place, asked))?);
+    }
+    let (mut reports, mut comparisons) = (Vec::new(), Vec::new());
+    for plan in &asked.phases {
+        let rounds = rounds(&targets, plan, asked.rounds, runtime)?;
+        let of_rounds: Vec<Vec<TargetReport>> =
+            rounds.iter().map(|rounds| rounds.iter().map(TargetReport::of).collect()).collect();
+        for other in of_rounds.iter().skip(1) {
+            comparisons.extend(compare(&of_rounds[0], other));
+        }
+        let joined = rounds.into_iter().filter_map(LoadedTarget::joined);
+        reports.extend(joined.map(|target| TargetReport::of(&target)));
+    }
+    Ok((reports, comparisons))
+}
+
+/// The rounds of each target.
+fn rounds(
+    targets: &[BenchTarget<'_>],
+    plan: &LoadPlan,
+    rounds: usize,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<Vec<Vec<LoadedTarget>>, CommandFailure> {
+    let duration = (plan.duration / rounds as u32).max(Duration::from_millis(100));
+    let mut measured: Vec<Vec<LoadedTarget>> = targets.iter().map(|_| Vec::new()).collect();
+    for round in 0..rounds {
+        tell(&format!("{}: round {} of {rounds}\n", plan.name, round + 1));
+        for (target, measured) in targets.iter().zip(&mut measured) {
+            // Each round has calls of its own, the same for all targets.
+            let plan = LoadPlan { duration, seed: plan.seed + round as u64, ..plan.clone() };
+            let loaded = runtime.block_on(target.load(&plan))?;
+            measured.push(loaded.target);
+            if loaded.is_interrupted {
+                return Err(internal("interrupted: rounds that are not whole say nothing".into()));
+            }
+        }
+    }
+    Ok(measured)
+}

@@ -1,0 +1,77 @@
+//! Comparing targets that were loaded in turns: ratios with confidence intervals.
+
+use chacha20::{
+    ChaCha8Rng,
+    rand_core::{Rng, SeedableRng},
+};
+
+use super::report::{ComparisonReport, TargetReport};
+
+/// Draws of the bootstrap.
+const DRAWS: usize = 2_000;
+/// The share of the draws that the interval leaves out at each side: 2.5 %.
+const LEFT_OUT: f64 = 0.025;
+
+/// What one round has measured, by name; 0: nothing.
+type RoundFigure = fn(&TargetReport) -> f64;
+
+/// What is compared: its name, and its figure of one round.
+const FIGURES: [(&str, RoundFigure); 6] = [
+    ("latency p50", |round| round.latency_us.p50),
+    ("latency p99", |round| round.latency_us.p99),
+    ("first event p50", |round| round.first_event_us.p50),
+    ("first event p99", |round| round.first_event_us.p99),
+    ("calls/s", |round| round.rate.reached),
+    ("CPU a call", |round| round.server.as_ref().map_or(0.0, |server| server.cpu_us_per_call)),
+];
+
+/// The ratios of a target to the baseline: those of each round, both of which were measured one
+/// after the other, are averaged geometrically; the interval holds 95 % of the averages of rounds
+/// that are drawn anew from these (bootstrap), always by the same draws.
+pub fn compare(baseline: &[TargetReport], target: &[TargetReport]) -> Vec<ComparisonReport> {
+    let (Some(first), Some(other)) = (baseline.first(), target.first()) else { return Vec::new() };
+    let compared = FIGURES.iter().filter_map(|(name, figure)| {
+        let logs: Vec<f64> = baseline
+            .iter()
+            .zip(target)
+            .map(|(below, above)| (figure(above) / figure(below)).ln())
+            .filter(|log| log.is_finite())
+            .collect();
+        if logs.is_empty() {
+            return None;
+        }
+        let (low, high) = interval(&logs);
+        Some(ComparisonReport {
+            phase: other.plan.name.clone(),
+            url: other.url.clone(),
+            baseline: first.url.clone(),
+            figure: (*name).to_owned(),
+            ratio: mean(&logs).exp(),
+            low: low.exp(),
+            high: high.exp(),
+            rounds: logs.len(),
+        })
+    });
+    compared.collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Between which means 95 % of the draws are.
+fn interval(values: &[f64]) -> (f64, f64) {
+    let mut random = ChaCha8Rng::seed_from_u64(values.len() as u64);
+    let mut means: Vec<f64> = (0..DRAWS)
+        .map(|_| {
+            let drawn = (0..values.len()).map(|_| {
+                let index = random.next_u64() % values.len() as u64;
+                values[index as usize]
+            });
+            drawn.sum::<f64>() / values.len() as f64
+        })
+        .collect();
+    means.sort_by(f64::total_cmp);
+    let left_out = (DRAWS as f64 * LEFT_OUT) as usize;
+    (means[left_out], means[DRAWS - 1 - left_out])
+}

@@ -1,0 +1,124 @@
+//! Recordings: calls with their times, a line of JSON each, to be made again.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    LoadOperation, LoadPlan, PayloadShape, PayloadSize, PlannedCall, RecordedCall,
+    schedule::CallSchedule,
+};
+
+/// A line of a recording.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordedLine {
+    /// Milliseconds since the beginning.
+    at_ms: f64,
+    /// What the call does.
+    operation: String,
+    /// Bytes of its text.
+    #[serde(default = "usual_payload")]
+    payload: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shape: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunk_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hold_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subscribers: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<usize>,
+}
+
+fn usual_payload() -> usize {
+    64
+}
+
+/// The calls of a plan as lines of JSON: those of all workers, in the order of their times; `None`:
+/// the plan is a closed loop, whose times the answers decide.
+pub fn write_recording(plan: &LoadPlan) -> Option<String> {
+    if !plan.is_open() {
+        return None;
+    }
+    let mut calls = Vec::new();
+    for worker in 0..plan.workers.max(1) {
+        let mut schedule = CallSchedule::new(plan, worker);
+        while let Some(due) = schedule.next(0) {
+            calls.push((due.due_ns.unwrap_or_default(), due));
+        }
+    }
+    calls.sort_by_key(|(due_ns, _)| *due_ns);
+    let lines = calls.iter().map(|(due_ns, due)| {
+        let call = &plan.calls[due.call];
+        let line = RecordedLine {
+            at_ms: *due_ns as f64 / 1e6,
+            operation: call.operation.name().to_owned(),
+            payload: due.payload_bytes,
+            shape: (call.shape != PayloadShape::Text).then(|| call.shape.name().to_owned()),
+            events: call.operation.is_streaming().then_some(call.events),
+            chunk_bytes: (call.chunk_bytes > 0).then_some(call.chunk_bytes),
+            hold_ms: call.operation.needs_hold().then_some(call.hold.as_millis() as u64),
+            subscribers: (call.operation == LoadOperation::Subscribe).then_some(call.subscribers),
+            batch: (call.operation == LoadOperation::Batch).then_some(call.batch),
+        };
+        // Numbers and texts always can be written.
+        serde_json::to_string(&line).unwrap_or_default() + "\n"
+    });
+    Some(lines.collect())
+}
+
+/// The plan that makes the calls of a recording, with everything else as `base` has it. Its
+/// duration is that of the recording; the warm-up is a part of it.
+///
+/// # Errors
+/// A sentence that says which line is wrong, and why.
+pub fn read_recording(text: &str, base: &LoadPlan) -> Result<LoadPlan, String> {
+    let (mut calls, mut recorded): (Vec<PlannedCall>, Vec<RecordedCall>) = (Vec::new(), Vec::new());
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let wrong = |why: String| format!("line {}: {why}", index + 1);
+        let line: RecordedLine =
+            serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
+        if !(line.at_ms >= 0.0 && line.at_ms < 1e12) || line.payload > PayloadSize::BYTES_MAX {
+            return Err(wrong("at_ms or payload is out of range".to_owned()));
+        }
+        let planned = line.planned().map_err(wrong)?;
+        let call = calls.iter().position(|known| *known == planned).unwrap_or_else(|| {
+            calls.push(planned);
+            calls.len() - 1
+        });
+        let due_ns = (line.at_ms * 1e6).round() as u64;
+        recorded.push(RecordedCall { due_ns, call, payload_bytes: line.payload });
+    }
+    recorded.sort_by_key(|call| call.due_ns);
+    let Some(last) = recorded.last() else { return Err("it has no calls".to_owned()) };
+    let whole = Duration::from_nanos(last.due_ns + 1);
+    let warmup = base.warmup.min(whole);
+    Ok(LoadPlan {
+        calls,
+        warmup,
+        duration: whole - warmup,
+        replay: Some(Arc::from(recorded)),
+        ..base.clone()
+    })
+}
+
+impl RecordedLine {
+    fn planned(&self) -> Result<PlannedCall, String> {
+        let operation = LoadOperation::of_name(&self.operation)
+            .ok_or_else(|| format!("there is no operation {:?}", self.operation))?;
+        let usual = PlannedCall::new(operation);
+        Ok(PlannedCall {
+            shape: self.shape.as_deref().map_or(Ok(usual.shape), PayloadShape::parse)?,
+            events: self.events.unwrap_or(usual.events).max(1),
+            chunk_bytes: self.chunk_bytes.unwrap_or_default(),
+            hold: self.hold_ms.map_or(usual.hold, Duration::from_millis),
+            subscribers: self.subscribers.unwrap_or(usual.subscribers).max(1),
+            batch: self.batch.unwrap_or(usual.batch).max(1),
+            ..usual
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! What the generator itself adds on this machine: the error of its timer, and what it reports of a
+//! server whose latencies are known.
+
+use std::{
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    client::{CallOptions, ClientBuilder, ClientLimits, card::AgentCard, retry::Backoff},
+    net::{HttpClient, HttpClientOptions},
+};
+
+use super::{
+    AgentManners, AnswerDelay, Arrivals, CallLimits, CheckLevel, FloorServer, LoadOperation,
+    LoadPace, LoadPlan, LoadRun, LoadedTarget, PlannedCall, ProbedTransport,
+};
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+/// Bytes of an answer.
+const ANSWER_BYTES: usize = 600;
+
+/// One figure of a self-test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SelfTestLine {
+    /// What was measured.
+    pub what: String,
+    /// What is true, in microseconds; `None`: there is nothing to compare with.
+    pub true_us: Option<f64>,
+    /// What the generator reports, in microseconds.
+    pub told_us: f64,
+}
+
+/// The servers: their names, and when they answer.
+const SERVERS: [(&str, AnswerDelay); 3] =
+    [("fixed 5 ms", fixed), ("one of ten 80 ms", bimodal), ("a stall of 0.2 s in 2 s", stalling)];
+
+fn fixed(at_ns: u64) -> u64 {
+    at_ns + 5 * MS
+}
+
+/// Calls of every tenth millisecond take long.
+fn bimodal(at_ns: u64) -> u64 {
+    at_ns + if (at_ns / MS).is_multiple_of(10) { 80 * MS } else { 2 * MS }
+}
+
+/// Nothing is answered in the last fifth of a second of each two.
+fn stalling(at_ns: u64) -> u64 {
+    let done = at_ns + 2 * MS;
+    let (period, open) = (2 * SECOND, 2 * SECOND - 200 * MS);
+    if done % period < open { done } else { done.next_multiple_of(period) + MS }
+}
+
+/// Measures the generator on this machine; it takes about 15 s. `tell` hears each figure at once.
+///
+/// # Errors
+/// A sentence: there is no room for threads or sockets.
+pub fn self_test(tell: &mut dyn FnMut(&SelfTestLine)) -> Result<(), String> {
+    let timer = load(None, LoadPace::Rate { rate: 10_000.0, arrivals: Arrivals::Constant }, 2)?;
+    for share in [0.5, 0.99, 0.999] {
+        tell(&SelfTestLine {
+            what: format!("error of the timer at 10,000 calls/s, {}", named(share)),
+            true_us: Some(0.0),
+            told_us: timer.0.measures.lag.value_at_quantile(share) as f64 / 1e3,
+        });
+    }
+    for (name, delay) in SERVERS {
+        let pace = LoadPace::Rate { rate: 1_000.0, arrivals: Arrivals::Constant };
+        let (target, began) = load(Some(delay), pace, 4)?;
+        let latency = target.measures.total().latency;
+        let offset_ns = target.start.saturating_duration_since(began).as_nanos() as u64;
+        let dues = (0..4 * 1_000).map(|number| offset_ns + number * MS);
+        let mut latencies: Vec<u64> = dues.map(|due_ns| delay(due_ns) - due_ns).collect();
+        latencies.sort_unstable();
+        for share in [0.5, 0.99, 0.999] {
+            let rank = (share * latencies.len() as f64).ceil() as usize;
+            tell(&SelfTestLine {
+                what: format!("{name}, open loop, {}", named(share)),
+                true_us: Some(latencies[rank.clamp(1, latencies.len()) - 1] as f64 / 1e3),
+                told_us: latency.value_at_quantile(share) as f64 / 1e3,
+            });
+        }
+    }
+    let (closed, _) = load(Some(stalling), LoadPace::Concurrency(1), 4)?;
+    tell(&SelfTestLine {
+        what: "the same stalls in a closed loop, which hides them, p99".to_owned(),
+        true_us: None,
+        told_us: closed.measures.total().latency.value_at_quantile(0.99) as f64 / 1e3,
+    });
+    Ok(())
+}
+
+fn named(share: f64) -> String {
+    format!("p{}", share * 100.0)
+}
+
+/// Puts load on a server with these delays; what it measured, and when the server's time began.
+fn load(
+    delay: Option<AnswerDelay>,
+    pace: LoadPace,
+    seconds: u64,
+) -> Result<(LoadedTarget, Instant), String> {
+    let began = Instant::now();
+    let (tell, told) = mpsc::channel();
+    // It ends with the process; nothing connects to it after this test.
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let Ok(runtime) = runtime else { return };
+        runtime.block_on(async {
+            let Ok(server) = FloorServer::bind(ANSWER_BYTES, delay, began).await else { return };
+            if let Ok(addr) = server.addr()
+                && tell.send(addr).is_ok()
+            {
+                let _ = server.serve().await;
+            }
+        });
+    });
+    let addr = told.recv().map_err(|_| "the server of the self-test cannot start".to_owned())?;
+    let card = FloorServer::card(addr);
+    let client = move || {
+        let limits = ClientLimits { pool_per_origin_max: 4_096, ..ClientLimits::default() };
+        let options = HttpClientOptions { limits, ..HttpClientOptions::default() };
+        let inner = HttpClient::new(options).map_err(|error| error.to_string())?;
+        let card = AgentCard::read(card.as_bytes()).map_err(|error| error.to_string())?;
+        let backoff = Backoff { attempts_max: 1, ..Backoff::default() };
+        ClientBuilder::new()
+            .options(CallOptions { backoff, ..CallOptions::default() })
+            .connect_over(ProbedTransport { inner }, card, None)
+            .map_err(|error| error.to_string())
+    };
+    let plan = LoadPlan {
+        name: "self-test".to_owned(),
+        calls: vec![PlannedCall::new(LoadOperation::Send)],
+        pace,
+        replay: None,
+        warmup: Duration::ZERO,
+        duration: Duration::from_secs(seconds),
+        requests_max: None,
+        in_flight_max: 4_096,
+        call_timeout: Duration::from_secs(30),
+        workers: 1,
+        seed: 1,
+        check: CheckLevel::Off,
+        limits: CallLimits::default(),
+        agent: AgentManners::default(),
+    };
+    let run = LoadRun::start(&plan, client, None, None)?;
+    Ok((run.finish("", "")?, began))
+}
