@@ -108,7 +108,11 @@ pub fn command(command: Command) -> Command {
         .arg(flag("check", "full|sample|off", "How many answers are checked [default: full]"))
         .arg(flag("webhook-listen", "ADDR", "Where push receives webhooks [default: 127.0.0.1:0]"))
         .arg(flag("webhook-url", "URL", "How the server reaches that [default: by its address]"))
-        .arg(flag("pid", "PID", "The server's process on this machine, to be measured as well; may be repeated, for --compare"))
+        .arg(flag(
+            "pid",
+            "PID",
+            "The server's process here, measured too; one for each target, in order",
+        ))
         .arg(flag("compare", "URL", "Put the same load on this agent in turns; may be repeated"))
         .arg(flag("rounds", "N", "Turns of --compare and --floor [default: 5]"))
         .arg(switch("floor", "Compare with a server that does as little as answers need"))
