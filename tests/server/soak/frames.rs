@@ -29,7 +29,7 @@ fn hundreds_of_faulty_frames_leave_nothing_behind() {
 }
 
 #[test]
-#[ignore = "a minute; the nightly run has it"]
+#[ignore = "minutes; the nightly run has it"]
 fn ten_thousand_faulty_frames_leave_nothing_behind() {
     soak(10_000);
 }

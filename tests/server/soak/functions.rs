@@ -162,7 +162,7 @@ fn hundreds_of_faulty_functions_leave_nothing_behind() {
 }
 
 #[test]
-#[ignore = "a minute; the nightly run has it"]
+#[ignore = "minutes; the nightly run has it"]
 fn ten_thousand_faulty_functions_leave_nothing_behind() {
     soak(10_000);
 }

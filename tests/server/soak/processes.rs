@@ -102,8 +102,8 @@ impl Program {
         let Program { kind, text, faults, kept, silence_ms } = self;
         let name = format!("peregrine-soak-{kind}-{count}-{}", std::process::id());
         let file = std::env::temp_dir().join(name);
-        // No other process sleeps for so long.
-        let marker = format!("600.{}{count}", std::process::id());
+        // No other process, nor one of another soak, sleeps for so long.
+        let marker = format!("600.{}{kept}{count}", std::process::id());
         fs::write(&file, text.replace("600", &marker)).unwrap();
         let config = file.with_extension("toml");
         let processes = if *kept == 0 { 16 } else { *kept };
@@ -144,13 +144,13 @@ fn dozens_of_faulty_lines_leave_nothing_behind() {
 }
 
 #[test]
-#[ignore = "a minute; the nightly run has it"]
-fn a_thousand_faulty_programs_leave_nothing_behind() {
-    TEXT.soak(1_000);
+#[ignore = "minutes; the nightly run has it"]
+fn ten_thousand_faulty_programs_leave_nothing_behind() {
+    TEXT.soak(10_000);
 }
 
 #[test]
-#[ignore = "a minute; the nightly run has it"]
-fn a_thousand_faulty_lines_leave_nothing_behind() {
-    LINES.soak(1_000);
+#[ignore = "minutes; the nightly run has it"]
+fn ten_thousand_faulty_lines_leave_nothing_behind() {
+    LINES.soak(10_000);
 }

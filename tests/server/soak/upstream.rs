@@ -151,7 +151,7 @@ fn hundreds_of_upstream_faults_leave_nothing_behind() {
 }
 
 #[test]
-#[ignore = "a minute; the nightly run has it"]
+#[ignore = "minutes; the nightly run has it"]
 fn ten_thousand_upstream_faults_leave_nothing_behind() {
     soak(10_000);
 }
