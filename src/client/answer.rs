@@ -96,6 +96,11 @@ impl Answer {
         self.said().body.get(self.said().received.span()).filter(|json| !json.is_empty())
     }
 
+    /// The JSON of the result if it came as that of 1.0; empty otherwise.
+    pub(crate) fn v1_json(&self) -> &[u8] {
+        self.raw_json().filter(|_| self.is_v1_json).unwrap_or_default()
+    }
+
     /// Appends the JSON of the result as 1.0 has it: as it came where it came so, else written
     /// anew.
     pub fn write_json(&self, out: &mut Vec<u8>) {

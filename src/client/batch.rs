@@ -71,6 +71,9 @@ impl<T: Transport> Client<T> {
             let error = read.err().map_or_else(no_batch, ClientError::from);
             return Err(explained(error, &response, inner.transport.now()));
         };
+        if answers.len() > rpc_ids.len() {
+            return Err(explained(no_batch(), &response, inner.transport.now()));
+        }
         let read = rpc_ids.into_iter().zip(ids).map(|(rpc_id, id)| {
             let json = answers.remove(&rpc_id).ok_or_else(no_batch)?;
             let mut said = inner.stash.take_said();
@@ -93,15 +96,20 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// The answers of a batch by their ids; `None`: it is no list of answers that have some.
+/// The answers of a batch by their ids; `None`: it is no list of answers that each have one of
+/// their own (JSON-RPC 2.0 §6).
 fn answers_by_id(body: &[u8]) -> Option<HashMap<u64, &RawValue>> {
     let list: Vec<&RawValue> = serde_json::from_slice(body).ok()?;
-    let by_id = list.into_iter().map(|json| {
+    let mut by_id = HashMap::with_capacity(list.len());
+    for json in list {
         let BatchAnswer { id } = serde_json::from_str(json.get()).ok()?;
         // Ids are written as texts of digits; some servers answer with numbers.
-        Some((id.get().trim_matches('"').parse().ok()?, json))
-    });
-    by_id.collect()
+        let is_second = by_id.insert(id.get().trim_matches('"').parse().ok()?, json).is_some();
+        if is_second {
+            return None;
+        }
+    }
+    Some(by_id)
 }
 
 #[cold]

@@ -136,6 +136,11 @@ impl<'a> StreamEvent<'a> {
         self.metadata
     }
 
+    /// Its JSON if it came as that of 1.0; empty otherwise.
+    pub(crate) fn v1_json(&self) -> &'a [u8] {
+        self.json
+    }
+
     /// Appends its JSON, a `StreamResponse` of 1.0: as it came if it came so, else written anew.
     /// False: it is a gap, and nothing was written.
     pub fn write_json(&self, out: &mut Vec<u8>) -> bool {

@@ -61,6 +61,8 @@ struct StreamState<T: Transport> {
     goes_through_logins: bool,
     /// Times that such a task was read since it waits.
     login_reads: u32,
+    /// Events of a server that counts which came again.
+    repeats: u64,
 }
 
 /// The task that a stream is about, in its raw spelling.
@@ -164,6 +166,11 @@ impl<T: Transport> ClientStream<T> {
         self.0.seen.number()
     }
 
+    /// Events of a server that counts which came again and were left out.
+    pub fn repeats(&self) -> u64 {
+        self.0.repeats
+    }
+
     /// The URIs of the extensions that the server says it has activated for the stream (A2A 1.0
     /// §4.6.1), in its order. None over WebSocket.
     pub fn activated_extensions(&self) -> impl Iterator<Item = &str> {
@@ -259,11 +266,13 @@ impl<T: Transport> StreamState<T> {
                 return Ok(None);
             }
         }
+        let is_counted = number.or(self.seen.number()).is_some();
         let seeing = self.seen.note(item.said, number);
         if seeing == Seeing::New {
             // A server that only repeats itself before it breaks has said nothing.
             self.attempts = 0;
         }
+        self.repeats += u64::from(seeing == Seeing::Repeated && is_counted);
         if received.kind() == ReceivedKind::Message {
             // A2A 1.0 §3.1.2: exactly one message, and nothing else.
             self.is_over = true;

@@ -32,6 +32,8 @@ impl From<ClientError> for CallFailure {
                 (None, Some(status)) => Cow::Owned(format!("http_{status}")),
                 (None, None) => Cow::Borrowed("unknown_fault"),
             },
+            // JSON-RPC 2.0 §5: the id of the call.
+            ClientErrorKind::Unreadable(error) if error.path == "id" => Cow::Borrowed("other_id"),
             ClientErrorKind::Unreadable(_) => Cow::Borrowed("unreadable"),
             ClientErrorKind::OtherTask => Cow::Borrowed("other_task"),
             ClientErrorKind::StreamLost => Cow::Borrowed("stream_lost"),

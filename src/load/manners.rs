@@ -1,8 +1,14 @@
 //! What an agent does with the texts of the load generator, found out before load.
 
-use crate::client::{Client, ClientError, EventKind, SendRequest, Transport};
+use crate::{
+    client::{Client, ClientError, EventKind, SendRequest, Transport},
+    model::TaskEvent,
+};
 
-use super::{AgentManners, LoadPlan, operation::has_text};
+use super::{
+    AgentManners, LoadPlan,
+    answer_check::{chunk_number, has_text},
+};
 
 /// Events that are asked for to see whether the agent counts.
 const EVENTS: u64 = 5;
@@ -21,19 +27,36 @@ impl AgentManners {
         let mut manners = AgentManners { echoes: has_text(&answer, TEXT), ..Self::default() };
         let mut calls = plan.calls.iter();
         if calls.any(|call| call.operation.is_streaming() || call.operation.needs_hold()) {
-            manners.counts = events_of(client, &format!("stream:{EVENTS}")).await? == EVENTS;
-            manners.holds = events_of(client, &format!("hold:1:{EVENTS}")).await? == EVENTS;
+            let seen = events_of(client, &format!("stream:{EVENTS}")).await?;
+            manners.counts = seen.changes == EVENTS;
+            manners.numbers = manners.counts && seen.numbered_chunks == EVENTS - 2;
+            manners.holds = events_of(client, &format!("hold:1:{EVENTS}")).await?.changes == EVENTS;
         }
         Ok(manners)
     }
 }
 
-/// How many changes of its task an agent streams for a text.
-async fn events_of<T: Transport>(client: &Client<T>, text: &str) -> Result<u64, ClientError> {
+/// What an agent has streamed for a text.
+#[derive(Default)]
+struct SeenEvents {
+    /// Changes of its task.
+    changes: u64,
+    /// Those of them that were the next chunk by the numbers in the texts.
+    numbered_chunks: u64,
+}
+
+async fn events_of<T: Transport>(
+    client: &Client<T>,
+    text: &str,
+) -> Result<SeenEvents, ClientError> {
     let mut stream = client.follow(&SendRequest::text(text)).await?;
-    let mut changes = 0;
+    let mut seen = SeenEvents::default();
     while let Some(event) = stream.next().await {
-        changes += u64::from(matches!(event?.kind(), EventKind::Change { .. }));
+        let EventKind::Change { change, .. } = event?.kind() else { continue };
+        seen.changes += 1;
+        let TaskEvent::Artifact { artifact, .. } = change else { continue };
+        let number = artifact.parts().next().and_then(chunk_number);
+        seen.numbered_chunks += u64::from(number == Some(seen.numbered_chunks + 1));
     }
-    Ok(changes)
+    Ok(seen)
 }

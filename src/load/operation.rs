@@ -1,17 +1,19 @@
 //! The kinds of calls, and how one of each is made.
 
-use std::pin::pin;
+use std::{cell::Cell, pin::pin};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::{
     client::{Answer, Client, ClientStream, EventKind, ListTasks, SendRequest, Transport},
-    model::{JsonObject, Part, PartBuf, PartsBuf, TaskState},
+    model::{JsonObject, PartBuf, PartsBuf, TaskState},
 };
 
 use super::{
     CallProbe, LoadClock, LoadPlan, PayloadShape, PlannedCall, WebhookReceiver,
-    answer_check::StreamCheck, failure::CallFailure, schedule::DueCall,
+    answer_check::{StreamCheck, has_text, is_of_generation, is_page, is_read_again},
+    failure::CallFailure,
+    schedule::DueCall,
 };
 
 /// Milliseconds for which a task is held that is to be cancelled.
@@ -125,14 +127,24 @@ pub(super) struct OperationContext<'a, T: Transport, C> {
     pub plan: &'a LoadPlan,
     pub call: &'a PlannedCall,
     /// Tasks to read.
-    pub task_ids: &'a [String],
+    pub tasks: &'a [ReadableTask],
     pub webhooks: Option<&'a WebhookReceiver>,
     pub probe: &'a CallProbe,
     pub is_checked: bool,
+    /// True: the stream has ended, and its webhook has not come.
+    pub awaits_webhook: Cell<bool>,
+}
+
+/// A task that was made by a call that ended well, and can be read later.
+#[derive(Clone)]
+pub(super) struct ReadableTask {
+    pub id: String,
+    /// Bytes and bits of the text that it was made for; `None`: it is unknown whether it has it.
+    pub text: Option<(usize, u64)>,
 }
 
 impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
-    /// Makes one call. The id of the task that it made, if that can be read later.
+    /// Makes one call. The task that it made, if that can be read later.
     ///
     /// # Errors
     /// Why it does not count as good.
@@ -140,7 +152,19 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         &self,
         due: DueCall,
         times: &mut CallTimes,
-    ) -> Result<Option<String>, CallFailure> {
+    ) -> Result<Option<ReadableTask>, CallFailure> {
+        let made = self.make_unwatched(due, times).await?;
+        if self.is_checked {
+            self.probe.check_media()?;
+        }
+        Ok(made)
+    }
+
+    async fn make_unwatched(
+        &self,
+        due: DueCall,
+        times: &mut CallTimes,
+    ) -> Result<Option<ReadableTask>, CallFailure> {
         match self.call.operation {
             LoadOperation::Send => return self.send(due).await,
             LoadOperation::Get => self.get().await?,
@@ -155,34 +179,48 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         Ok(None)
     }
 
-    async fn send(&self, due: DueCall) -> Result<Option<String>, CallFailure> {
+    async fn send(&self, due: DueCall) -> Result<Option<ReadableTask>, CallFailure> {
         let text = payload(due.payload_bytes, due.bits);
         let answer = self.client.send(&message(&text, self.call.shape)).await?;
         has_ended_well(&answer)?;
+        if self.is_checked {
+            is_of_generation(&answer)?;
+        }
         let is_echoed = self.plan.agent.echoes && self.call.shape == PayloadShape::Text;
         if self.is_checked && is_echoed && !has_text(&answer, &text) {
             let why = format!("the answer to {text:.40} does not repeat it");
             return Err(CallFailure::wrong("other_answer", why));
         }
         let reads = self.plan.calls.iter().any(|call| call.operation.reads_tasks());
-        Ok(answer.task_id().filter(|_| reads).map(|id| id.to_str().into_owned()))
+        Ok(answer.task_id().filter(|_| reads).map(|id| ReadableTask {
+            id: id.to_str().into_owned(),
+            text: is_echoed.then_some((due.payload_bytes, due.bits)),
+        }))
     }
 
     async fn get(&self) -> Result<(), CallFailure> {
-        let id = self.task_ids.first().map_or("", String::as_str);
-        let answer = self.client.get_task(id, None).await?;
-        match answer.task() {
-            Some(_) => Ok(()),
-            None => Err(CallFailure::wrong("no_task", "the answer has no task")),
+        let Some(task) = self.tasks.first() else {
+            return Err(CallFailure::wrong("no_task", "there is no task to read"));
+        };
+        self.is_read(&self.client.get_task(task.id.as_str(), None).await?, task)
+    }
+
+    /// Whether an answer is this task.
+    fn is_read(&self, answer: &Answer, task: &ReadableTask) -> Result<(), CallFailure> {
+        if answer.task().is_none() {
+            return Err(CallFailure::wrong("no_task", "the answer has no task"));
         }
+        if !self.is_checked {
+            return Ok(());
+        }
+        let text = task.text.map(|(bytes, bits)| payload(bytes, bits));
+        is_read_again(answer, text.as_deref())
     }
 
     async fn batch(&self) -> Result<(), CallFailure> {
-        let ids: Vec<&str> = self.task_ids.iter().map(String::as_str).collect();
-        for answer in self.client.get_tasks(&ids).await? {
-            if answer?.task().is_none() {
-                return Err(CallFailure::wrong("no_task", "an answer of the batch has no task"));
-            }
+        let ids: Vec<&str> = self.tasks.iter().map(|task| task.id.as_str()).collect();
+        for (answer, task) in self.client.get_tasks(&ids).await?.into_iter().zip(self.tasks) {
+            self.is_read(&answer?, task)?;
         }
         Ok(())
     }
@@ -193,11 +231,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         let Some(page) = answer.page() else {
             return Err(CallFailure::wrong("no_page", "the answer is no page of tasks"));
         };
-        if self.is_checked && page.tasks().count() > PAGE_TASKS as usize {
-            let why = format!("the page has more than the {PAGE_TASKS} tasks that were wanted");
-            return Err(CallFailure::wrong("page_too_long", why));
-        }
-        Ok(())
+        if self.is_checked { is_page(page, PAGE_TASKS) } else { Ok(()) }
     }
 
     async fn stream(&self, times: &mut CallTimes) -> Result<(), CallFailure> {
@@ -216,7 +250,9 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
             followers.push(async {
                 let stream = self.client.subscribe(&task_id, None).await?;
                 let mut events_ns = Vec::new();
-                StreamReading::new(self, stream).follow_to_end(&mut events_ns).await?;
+                let mut followed = StreamReading::new(self, stream);
+                followed.check.join();
+                followed.follow_to_end(&mut events_ns).await?;
                 Ok::<Vec<u64>, CallFailure>(events_ns)
             });
         }
@@ -251,10 +287,17 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         let awaited = receiver.expect();
         let request = SendRequest::text(self.trigger("stream:").as_str()).push(awaited.config());
         let stream = self.client.stream(&request).await?;
-        StreamReading::new(self, stream).follow_to_end(&mut times.events_ns).await?;
+        let mut followed = StreamReading::new(self, stream);
+        followed.follow_to_end(&mut times.events_ns).await?;
         let ended_ns = self.clock.now_ns();
-        awaited.arrival().await;
+        self.awaits_webhook.set(true);
+        let post = awaited.arrival().await;
+        self.awaits_webhook.set(false);
         times.delivery_ns = Some(self.clock.now_ns().saturating_sub(ended_ns));
+        let task_id = followed.stream.task_id().unwrap_or_default();
+        if self.is_checked && !post.names(task_id) {
+            return Err(CallFailure::wrong("other_task", "the webhook is of another task"));
+        }
         self.is_uncut(1)
     }
 
@@ -273,6 +316,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         let after = followed.stream.last_number();
         // Dropping a stream closes it.
         followed.stream = self.client.subscribe(&id, after).await?;
+        followed.check.join();
         followed.follow_to_end(&mut times.events_ns).await?;
         self.is_uncut(2)
     }
@@ -318,31 +362,34 @@ struct StreamReading<'a, T: Transport, C> {
     stream: ClientStream<T>,
     check: StreamCheck,
     has_message: bool,
-    /// Changes of the task so far.
-    changes: u64,
 }
 
 impl<'a, T: Transport, C: LoadClock> StreamReading<'a, T, C> {
     fn new(context: &'a OperationContext<'a, T, C>, stream: ClientStream<T>) -> Self {
-        let check = StreamCheck::default();
-        StreamReading { context, stream, check, has_message: false, changes: 0 }
+        let check = StreamCheck::new(context.plan.agent);
+        StreamReading { context, stream, check, has_message: false }
     }
 
     /// Reads the next event and notes when it came; `None`: there is none.
     async fn next(&mut self, events_ns: &mut Vec<u64>) -> Result<Option<()>, CallFailure> {
+        self.has_no_repeats()?;
         let Some(event) = pin!(self.stream.next()).await else { return Ok(None) };
         let event = event?;
         events_ns.push(self.context.clock.now_ns());
         match event.kind() {
             EventKind::Gap { .. } => {
+                self.has_no_repeats()?;
                 return Err(CallFailure::wrong("stream_cut", "the stream broke before its end"));
             }
             EventKind::Message(_) => self.has_message = true,
-            EventKind::Change { .. } => self.changes += 1,
-            EventKind::Task(_) => {}
+            EventKind::Change { .. } | EventKind::Task(_) => {}
         }
-        if self.context.is_checked {
-            self.check.event(&event)?;
+        if self.context.is_checked
+            && let Err(failure) = self.check.event(&event)
+        {
+            // What was left out explains what is missing.
+            self.has_no_repeats()?;
+            return Err(failure);
         }
         Ok(Some(()))
     }
@@ -350,17 +397,22 @@ impl<'a, T: Transport, C: LoadClock> StreamReading<'a, T, C> {
     /// Reads to the end, and checks that it is one.
     async fn follow_to_end(&mut self, events_ns: &mut Vec<u64>) -> Result<(), CallFailure> {
         while self.next(events_ns).await?.is_some() {}
+        self.has_no_repeats()?;
         match self.stream.state() {
             None if self.has_message => return Ok(()),
             Some(state) => is_good_end(state)?,
             None => return Err(CallFailure::wrong("no_event", "the stream had no event")),
         }
-        let wanted = self.context.call.events;
-        if self.context.is_checked && self.context.plan.agent.counts && self.changes != wanted {
-            let why = format!("{} events came, and {wanted} were to come", self.changes);
-            return Err(CallFailure::wrong("events_lost", why));
+        if self.context.is_checked { self.check.end(self.context.call.events) } else { Ok(()) }
+    }
+
+    /// The client leaves out events that a server sends again; here that is an error.
+    fn has_no_repeats(&self) -> Result<(), CallFailure> {
+        match self.stream.repeats() {
+            0 => Ok(()),
+            _ if !self.context.is_checked => Ok(()),
+            _ => Err(CallFailure::wrong("event_repeated", "an event came again, with its number")),
         }
-        Ok(())
     }
 }
 
@@ -415,15 +467,4 @@ fn is_good_end(state: TaskState) -> Result<(), CallFailure> {
             Err(CallFailure::wrong("task_unfinished", why))
         }
     }
-}
-
-/// Whether an answer has this text somewhere: in an artifact, in the status or as its message.
-pub(super) fn has_text(answer: &Answer, text: &str) -> bool {
-    let is_it = |part: Part<'_>| part.as_text().is_some_and(|own| own == text);
-    if let Some(message) = answer.message() {
-        return message.parts().any(is_it);
-    }
-    let Some(task) = answer.task() else { return false };
-    task.artifacts().any(|artifact| artifact.parts().any(is_it))
-        || task.status().message.is_some_and(|message| message.parts().any(is_it))
 }

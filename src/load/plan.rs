@@ -203,6 +203,9 @@ pub struct AgentManners {
     pub echoes: bool,
     /// It answers `stream:N` with N events, which is then checked.
     pub counts: bool,
+    /// The texts of the chunks of `stream:N` begin with `chunk 1`, `chunk 2` and so on, which is
+    /// then checked.
+    pub numbers: bool,
     /// It holds a task for `hold:MS:N`.
     pub holds: bool,
 }

@@ -6,16 +6,18 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll},
     time::Instant,
 };
 
 use crate::{
-    client::{HttpRequest, Tick, Transport, TransportError},
+    client::{HttpRequest, HttpResponse, Tick, Transport, TransportError},
     service::Now,
 };
+
+use super::failure::CallFailure;
 
 thread_local! {
     /// The call that is being polled in this thread.
@@ -30,19 +32,40 @@ pub struct CallProbe {
     first_byte_ns: AtomicU64,
     /// Requests since the call began.
     requests: AtomicU64,
+    /// A response was said to be of another media type than those of A2A.
+    has_other_media: AtomicBool,
 }
 
 impl CallProbe {
     /// A probe whose times count from `start`.
     pub fn new(start: Instant) -> Arc<CallProbe> {
-        let (first_byte_ns, requests) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(CallProbe { start, first_byte_ns, requests })
+        Arc::new(CallProbe {
+            start,
+            first_byte_ns: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            has_other_media: AtomicBool::new(false),
+        })
     }
 
     /// Forgets the call before.
     pub fn clear(&self) {
         self.first_byte_ns.store(0, Relaxed);
         self.requests.store(0, Relaxed);
+        self.has_other_media.store(false, Relaxed);
+    }
+
+    /// Checks that all responses were of a media type of A2A.
+    ///
+    /// # Errors
+    /// One was of another, or of none.
+    pub(super) fn check_media(&self) -> Result<(), CallFailure> {
+        match self.has_other_media.load(Relaxed) {
+            false => Ok(()),
+            true => {
+                let why = "the Content-Type of an answer is none of JSON, a stream and gRPC";
+                Err(CallFailure::wrong("content_type", why))
+            }
+        }
     }
 
     /// Requests since the call began.
@@ -56,7 +79,11 @@ impl CallProbe {
         Some(self.first_byte_ns.load(Relaxed)).filter(|ns| *ns > 0)
     }
 
-    fn note_head(&self) {
+    fn note_head<R: HttpResponse>(&self, response: &R) {
+        // A2A 1.0 §9.1 and §11.1; a WebSocket that opens (101) has none.
+        if response.status() == 200 && !is_media_of_a2a(response.field("content-type")) {
+            self.has_other_media.store(true, Relaxed);
+        }
         let now_ns = self.start.elapsed().as_nanos() as u64;
         // A repetition is not the first one.
         let _ = self.first_byte_ns.compare_exchange(0, now_ns, Relaxed, Relaxed);
@@ -66,6 +93,19 @@ impl CallProbe {
     pub fn over<F: Future>(self: &Arc<Self>, calls: F) -> ProbedCalls<F> {
         ProbedCalls { probe: Some(Arc::clone(self)), calls: Box::pin(calls) }
     }
+}
+
+/// Whether a `Content-Type` is JSON, a stream of events or gRPC.
+fn is_media_of_a2a(field: Option<&[u8]>) -> bool {
+    let media = field.unwrap_or_default().split(|byte| *byte == b';').next().unwrap_or_default();
+    let media = media.trim_ascii();
+    let ends = |end: &[u8]| {
+        let at = media.len().checked_sub(end.len());
+        at.is_some_and(|at| media[at..].eq_ignore_ascii_case(end))
+    };
+    let begins =
+        |begin: &[u8]| media.get(..begin.len()).is_some_and(|own| own.eq_ignore_ascii_case(begin));
+    ends(b"/json") || ends(b"+json") || ends(b"/event-stream") || begins(b"application/grpc")
 }
 
 /// Calls under a probe.
@@ -103,7 +143,7 @@ impl<T: Transport> Transport for ProbedTransport<T> {
             }
         });
         let response = self.inner.request(request).await?;
-        CURRENT.with_borrow(|current| current.iter().for_each(|probe| probe.note_head()));
+        CURRENT.with_borrow(|current| current.iter().for_each(|probe| probe.note_head(&response)));
         Ok(response)
     }
 

@@ -15,7 +15,7 @@ use tokio::{
     sync::Notify,
 };
 
-use crate::model::{PushConfigBuf, TaskState};
+use crate::model::{PushConfigBuf, RawText, TaskState};
 
 /// Bytes of the head of a post, at most.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -33,14 +33,26 @@ pub struct WebhookReceiver {
 }
 
 /// The tasks whose last webhook has not come, by the numbers in their URLs.
-type Awaited = RefCell<HashMap<u64, Rc<Notify>>>;
+type Awaited = RefCell<HashMap<u64, Rc<PostSlot>>>;
+
+/// Where the last webhook of a task is put.
+#[derive(Default)]
+struct PostSlot {
+    arrived: Notify,
+    json: RefCell<Vec<u8>>,
+}
 
 /// One task whose last webhook is waited for.
 pub(super) struct AwaitedWebhook {
     url: String,
     number: u64,
-    arrived: Rc<Notify>,
+    slot: Rc<PostSlot>,
     awaited: Rc<Awaited>,
+}
+
+/// A webhook that says that a task has ended.
+pub(super) struct LastWebhook {
+    json: Vec<u8>,
 }
 
 impl WebhookReceiver {
@@ -86,10 +98,10 @@ impl WebhookReceiver {
     pub(super) fn expect(&self) -> AwaitedWebhook {
         let number = self.next.get();
         self.next.set(number + 1);
-        let (arrived, awaited) = (Rc::new(Notify::new()), Rc::clone(&self.awaited));
-        awaited.borrow_mut().insert(number, Rc::clone(&arrived));
+        let (slot, awaited) = (Rc::<PostSlot>::default(), Rc::clone(&self.awaited));
+        awaited.borrow_mut().insert(number, Rc::clone(&slot));
         let url = format!("{}/{number}", self.url);
-        AwaitedWebhook { url, number, arrived, awaited }
+        AwaitedWebhook { url, number, slot, awaited }
     }
 }
 
@@ -99,9 +111,18 @@ impl AwaitedWebhook {
         PushConfigBuf::new(self.url.as_str())
     }
 
-    /// Waits until the task is known to have ended.
-    pub async fn arrival(&self) {
-        self.arrived.notified().await;
+    /// Waits for the webhook that says that the task has ended.
+    pub async fn arrival(&self) -> LastWebhook {
+        self.slot.arrived.notified().await;
+        LastWebhook { json: self.slot.json.take() }
+    }
+}
+
+impl LastWebhook {
+    /// Whether it is about this task: its JSON has the id as a string.
+    pub fn names(&self, task_id: RawText<'_>) -> bool {
+        let quoted = [b"\"", task_id.raw(), b"\""].concat();
+        memchr::memmem::find(&self.json, &quoted).is_some()
     }
 }
 
@@ -132,11 +153,12 @@ async fn take_posts(mut stream: TcpStream, awaited: &Awaited) -> io::Result<()> 
                 return Ok(());
             }
         }
-        if is_end(&bytes[head_bytes..head_bytes + length])
-            && let Some(arrived) =
-                post.number.and_then(|number| awaited.borrow_mut().remove(&number))
+        let json = &bytes[head_bytes..head_bytes + length];
+        if is_end(json)
+            && let Some(slot) = post.number.and_then(|number| awaited.borrow_mut().remove(&number))
         {
-            arrived.notify_one();
+            slot.json.borrow_mut().extend_from_slice(json);
+            slot.arrived.notify_one();
         }
         stream.write_all(OK).await?;
         bytes.drain(..head_bytes + length);

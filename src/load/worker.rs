@@ -27,7 +27,7 @@ use super::{
     WebhookReceiver,
     failure::CallFailure,
     measures::{OperationMeasures, record},
-    operation::{CallTimes, OperationContext, payload},
+    operation::{CallTimes, OperationContext, ReadableTask, payload},
     schedule::{CallSchedule, DueCall},
 };
 
@@ -37,6 +37,8 @@ const LATE_NS: u64 = 1_000_000;
 const GRACE_NS: u64 = 5_000_000_000;
 /// Tasks that are made before a run that reads tasks.
 const TASKS_PREPARED: u64 = 16;
+/// Bytes of their texts.
+const PREPARED_BYTES: usize = 64;
 /// Tasks that are remembered to be read.
 const TASKS_KEPT_MAX: usize = 256;
 
@@ -87,8 +89,8 @@ pub struct LoadWorker<T: Transport, C> {
     /// What the times inside a call are relative to.
     start: Instant,
     schedule: tokio::sync::Mutex<CallSchedule>,
-    /// Ids of tasks, the newest last.
-    tasks: RefCell<VecDeque<String>>,
+    /// Tasks that can be read, the newest last.
+    tasks: RefCell<VecDeque<ReadableTask>>,
     webhooks: Option<WebhookReceiver>,
     slots: Cell<usize>,
     waiting_slots: Cell<usize>,
@@ -140,7 +142,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         let reads = plan.calls.iter().any(|call| call.operation.reads_tasks());
         let mut tasks = Vec::new();
         for number in 0..if reads { TASKS_PREPARED } else { 0 } {
-            let request = SendRequest::text(payload(64, number).as_str());
+            let request = SendRequest::text(payload(PREPARED_BYTES, number).as_str());
             let answer = client.send(&request).await.map_err(|error| error.to_string())?;
             let Some(id) = answer.task_id() else {
                 return Err("the agent answers with a message, so there is no task to read".into());
@@ -152,6 +154,11 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
 
     /// Makes the calls of the plan, and returns when all are over.
     pub async fn run(&self, prepared: Vec<String>) {
+        let echoes = self.plan.agent.echoes;
+        let prepared = prepared.into_iter().zip(0..).map(|(id, number)| {
+            let text = echoes.then_some((PREPARED_BYTES, number));
+            ReadableTask { id, text }
+        });
         self.tasks.borrow_mut().extend(prepared);
         let mut slots: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + '_>>> =
             FuturesUnordered::new();
@@ -196,7 +203,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             let outcome = self.call(due, &probe, &mut times).await;
             self.shared.in_flight.fetch_sub(1, Relaxed);
             let over_ns = self.clock.now_ns();
-            let made = outcome.map(|made| made.into_iter().for_each(|id| self.know_task(id)));
+            let made = outcome.map(|made| made.into_iter().for_each(|task| self.know_task(task)));
             let ended = EndedCall {
                 due_ns: due.due_ns.unwrap_or(sent_ns),
                 sent_ns,
@@ -239,17 +246,18 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         due: DueCall,
         probe: &CallProbe,
         times: &mut CallTimes,
-    ) -> Result<Option<String>, CallFailure> {
+    ) -> Result<Option<ReadableTask>, CallFailure> {
         let call = &self.plan.calls[due.call];
         let context = OperationContext {
             client: &self.client,
             clock: &self.clock,
             plan: &self.plan,
             call,
-            task_ids: &self.tasks_to_read(call, due.bits),
+            tasks: &self.tasks_to_read(call, due.bits),
             webhooks: self.webhooks.as_ref(),
             probe,
             is_checked: self.plan.check.holds(due.number),
+            awaits_webhook: Cell::new(false),
         };
         let made = context.make(due, times);
         if !call.operation.is_streaming() && !call.operation.needs_hold() {
@@ -262,16 +270,21 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         let mut made = pin!(made);
         poll_fn(|cx| match made.as_mut().poll(cx) {
             Poll::Ready(outcome) => Poll::Ready(outcome),
-            Poll::Pending => late
-                .as_mut()
-                .poll(cx)
-                .map(|()| Err(CallFailure::wrong("timeout", "the stream had not ended in time"))),
+            Poll::Pending => late.as_mut().poll(cx).map(|()| {
+                Err(match context.awaits_webhook.get() {
+                    true => {
+                        let why = "no webhook said in time that the task had ended";
+                        CallFailure::wrong("webhook_missing", why)
+                    }
+                    false => CallFailure::wrong("timeout", "the stream had not ended in time"),
+                })
+            }),
         })
         .await
     }
 
     /// As many tasks as the call reads, beginning with any.
-    fn tasks_to_read(&self, call: &PlannedCall, bits: u64) -> Vec<String> {
+    fn tasks_to_read(&self, call: &PlannedCall, bits: u64) -> Vec<ReadableTask> {
         let wanted = match call.operation {
             LoadOperation::Get => 1,
             LoadOperation::Batch => call.batch,
@@ -320,12 +333,12 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     }
 
     /// Remembers a task to be read.
-    fn know_task(&self, id: String) {
+    fn know_task(&self, task: ReadableTask) {
         let mut tasks = self.tasks.borrow_mut();
         if tasks.len() >= TASKS_KEPT_MAX {
             tasks.pop_front();
         }
-        tasks.push_back(id);
+        tasks.push_back(task);
     }
 }
 

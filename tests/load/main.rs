@@ -6,5 +6,8 @@
 mod support;
 
 mod command;
+mod faults;
+mod faulty_agent;
 mod simulated;
 mod truth;
+mod wrong_answers;

@@ -78,6 +78,7 @@ impl<'i> BenchTarget<'i> {
             manners = AgentManners {
                 echoes: seen.echoes,
                 counts: manners.counts || seen.counts,
+                numbers: manners.numbers || seen.numbers,
                 holds: manners.holds || seen.holds,
             };
         }

@@ -171,6 +171,7 @@ impl<T: Transport> StreamState<T> {
             is_final: false,
             goes_through_logins: false,
             login_reads: 0,
+            repeats: 0,
         })
     }
 

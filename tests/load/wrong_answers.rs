@@ -1,0 +1,265 @@
+//! A server that answers wrongly is caught: no wrong answer counts as a good call, and each is an
+//! error of the kind that names what is wrong.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::{faults::Fault, faulty_agent::FaultyAgent, support::binary::PATH};
+
+/// Calls of a run.
+const CALLS: u64 = 12;
+
+/// A scenario, and the method whose answers have the faults of a test.
+struct Tested {
+    scenario: &'static str,
+    method: &'static str,
+    has_numbers: bool,
+}
+
+impl Tested {
+    const fn new(scenario: &'static str, method: &'static str) -> Tested {
+        Tested { scenario, method, has_numbers: true }
+    }
+
+    /// The report of a run against this agent.
+    fn bench(&self, agent: &FaultyAgent, check: &str) -> Value {
+        let url = format!("http://{}", agent.addr);
+        let calls = CALLS.to_string();
+        let output = Command::new(PATH)
+            .args(["bench", &url, "-o", "json", "--scenario", self.scenario, "--check", check])
+            .args(["--requests", &calls, "--concurrency", "4", "--warmup", "0s"])
+            .args(["--duration", "30s", "--timeout", "2s", "--hold", "300ms"])
+            .args(["--subscribers", "1", "--batch", "4"])
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {stderr}", self.scenario);
+        let mut report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["targets"][0].take()
+    }
+
+    /// Checks that every wrong answer is an error of this kind, and every right one a good call.
+    fn check(&self, fault: Fault, kind: &str) -> Result<(), String> {
+        let agent = FaultyAgent::start(self.method, Some(fault), self.has_numbers);
+        let target = self.bench(&agent, "full");
+        let wrong = agent.wrong();
+        let is_caught = wrong >= 4
+            && target["errors"] == json!({ kind: wrong })
+            && target["requests"] == CALLS
+            && target["latency_us"]["count"] == CALLS - wrong;
+        let (errors, examples) = (&target["errors"], &target["error_examples"]);
+        let told = format!("{fault:?}: {wrong} are {kind}, not {errors} {examples}\n");
+        is_caught.then_some(()).ok_or(told)
+    }
+
+    fn catches(&self, faults: &[(Fault, &str)]) {
+        let missed: String =
+            faults.iter().filter_map(|(fault, kind)| self.check(*fault, kind).err()).collect();
+        assert!(missed.is_empty(), "{}:\n{missed}", self.scenario);
+    }
+}
+
+const SEND: Tested = Tested::new("send", "SendMessage");
+const GET: Tested = Tested::new("get", "GetTask");
+const BATCH: Tested = Tested::new("batch", "Batch");
+const LIST: Tested = Tested::new("list", "ListTasks");
+const CANCEL: Tested = Tested::new("cancel", "CancelTask");
+const STREAM: Tested = Tested::new("stream", "SendStreamingMessage");
+const SUBSCRIBE: Tested = Tested::new("subscribe", "SubscribeToTask");
+const RESUME: Tested = Tested::new("resume", "SubscribeToTask");
+const PUSH: Tested = Tested::new("push", "SendStreamingMessage");
+
+const ALL: [&Tested; 9] =
+    [&SEND, &GET, &BATCH, &LIST, &CANCEL, &STREAM, &SUBSCRIBE, &RESUME, &PUSH];
+
+#[test]
+fn a_server_without_fault_has_no_errors() {
+    for has_numbers in [true, false] {
+        for tested in ALL {
+            let tested = Tested { has_numbers, ..*tested };
+            let agent = FaultyAgent::start(tested.method, None, has_numbers);
+            let target = tested.bench(&agent, "full");
+            let examples = &target["error_examples"];
+            assert_eq!(target["errors"], json!({}), "{}: {examples:#}", tested.scenario);
+            assert_eq!(target["requests"], CALLS, "{}", tested.scenario);
+        }
+    }
+}
+
+#[test]
+fn an_answer_of_another_call_is_caught() {
+    SEND.catches(&[
+        (Fault::ExchangedAnswers, "other_id"),
+        (Fault::ExchangedResults, "other_answer"),
+        (Fault::OldAnswer, "other_id"),
+        (Fault::OldResult, "other_answer"),
+        (Fault::OtherId, "other_id"),
+        (Fault::NoId, "other_id"),
+        (Fault::OtherText, "other_answer"),
+    ]);
+}
+
+#[test]
+fn an_answer_that_is_none_of_its_generation_is_caught() {
+    SEND.catches(&[
+        (Fault::ResultAndError, "internal"),
+        (Fault::NoResult, "unreadable"),
+        (Fault::NoStatus, "unreadable"),
+        (Fault::NoTaskId, "unreadable"),
+        (Fault::UnknownState, "unreadable"),
+        (Fault::StateOf03, "other_generation"),
+        (Fault::StillWorking, "task_unfinished"),
+        (Fault::Failed, "task_failed"),
+    ]);
+}
+
+#[test]
+fn a_response_that_is_none_of_a2a_is_caught() {
+    SEND.catches(&[
+        (Fault::Truncated, "unreadable"),
+        (Fault::OtherMediaType, "content_type"),
+        (Fault::NoMediaType, "content_type"),
+        (Fault::Html, "http_200"),
+        (Fault::Status500, "http_500"),
+        (Fault::Status429, "http_429"),
+        (Fault::EmptyBody, "http_200"),
+        (Fault::ClosedInBody, "closed"),
+        (Fault::TooShortBody, "timeout"),
+        (Fault::TooSlow, "timeout"),
+    ]);
+}
+
+#[test]
+fn a_task_that_is_not_the_one_that_was_made_is_caught() {
+    GET.catches(&[
+        (Fault::TaskOfAnotherId, "other_task"),
+        (Fault::OtherId, "other_id"),
+        (Fault::StillRunning, "illegal_state"),
+        (Fault::OtherText, "other_answer"),
+        (Fault::StateOf03, "other_generation"),
+        (Fault::MessageInstead, "unreadable"),
+        (Fault::NoStatus, "unreadable"),
+    ]);
+}
+
+#[test]
+fn a_page_that_is_wrong_is_caught() {
+    LIST.catches(&[
+        (Fault::RepeatedTask, "task_repeated"),
+        (Fault::TooManyTasks, "page_too_long"),
+        (Fault::TaskWithoutId, "unreadable"),
+        (Fault::TaskWithoutStatus, "unreadable"),
+    ]);
+}
+
+#[test]
+fn a_batch_that_is_wrong_is_caught() {
+    BATCH.catches(&[
+        (Fault::AnswerLeftOut, "unreadable"),
+        (Fault::AnswerDoubled, "unreadable"),
+        (Fault::AnswersExchanged, "other_task"),
+    ]);
+}
+
+#[test]
+fn a_cancelled_task_that_goes_on_is_caught() {
+    CANCEL
+        .catches(&[(Fault::StillRunning, "not_canceled"), (Fault::TaskOfAnotherId, "other_task")]);
+}
+
+/// What is wrong with a stream whether or not its events have numbers.
+const OF_STREAMS: &[(Fault, &str)] = &[
+    (Fault::Html, "http_200"),
+    (Fault::Status500, "http_500"),
+    (Fault::NoEnd, "stream_cut"),
+    (Fault::ClosedInEvent, "stream_cut"),
+    (Fault::NeverOver, "timeout"),
+    (Fault::EventAfterEnd, "event_after_end"),
+    (Fault::WorkingAfterEnd, "event_after_end"),
+    (Fault::SubmittedAgain, "illegal_state"),
+    (Fault::UnknownStateInStream, "unreadable"),
+    (Fault::StateOf03, "other_generation"),
+    (Fault::ChunkLeftOut, "chunk_missing"),
+    (Fault::ChunkRepeated, "chunk_repeated"),
+    (Fault::ChunksExchanged, "chunk_missing"),
+    (Fault::ChunkReplaced, "chunk_repeated"),
+    (Fault::EventOfAnotherTask, "other_task"),
+    (Fault::TwoTasks, "other_task"),
+    (Fault::OtherContext, "other_context"),
+    (Fault::EventOfAnotherCall, "other_id"),
+];
+
+#[test]
+fn a_stream_that_is_wrong_is_caught() {
+    STREAM.catches(OF_STREAMS);
+    Tested { has_numbers: false, ..STREAM }.catches(OF_STREAMS);
+}
+
+#[test]
+fn numbers_of_events_that_are_wrong_are_caught() {
+    STREAM.catches(&[
+        (Fault::NumberLeftOut, "sequence_gap"),
+        (Fault::EventRepeated, "event_repeated"),
+        (Fault::NumbersFromOne, "event_repeated"),
+    ]);
+}
+
+#[test]
+fn a_subscription_that_is_wrong_is_caught() {
+    SUBSCRIBE.catches(&[
+        (Fault::FirstEventLost, "sequence_gap"),
+        (Fault::FirstEventRepeated, "event_repeated"),
+        (Fault::ChunkLeftOut, "chunk_missing"),
+        (Fault::EventOfAnotherTask, "other_task"),
+        (Fault::EventAfterEnd, "event_after_end"),
+    ]);
+}
+
+#[test]
+fn a_subscription_that_begins_late_is_right() {
+    let agent = FaultyAgent::start(SUBSCRIBE.method, Some(Fault::JoinsLate), true);
+    let target = SUBSCRIBE.bench(&agent, "full");
+    assert_eq!(target["errors"], json!({}), "{:#}", target["error_examples"]);
+    assert!(agent.wrong() > 0);
+}
+
+#[test]
+fn a_resumed_stream_that_is_wrong_is_caught() {
+    RESUME.catches(&[
+        (Fault::FirstEventLost, "sequence_gap"),
+        (Fault::FirstEventRepeated, "event_repeated"),
+        (Fault::ChunkLeftOut, "chunk_missing"),
+        (Fault::EventOfAnotherTask, "other_task"),
+    ]);
+    Tested { has_numbers: false, ..RESUME }.catches(&[
+        (Fault::FirstEventLost, "events_lost"),
+        (Fault::ChunkLeftOut, "chunk_missing"),
+        (Fault::ChunkRepeated, "chunk_repeated"),
+    ]);
+}
+
+#[test]
+fn a_webhook_that_is_wrong_is_caught() {
+    PUSH.catches(&[
+        (Fault::NoWebhook, "webhook_missing"),
+        (Fault::WebhookOfAnotherTask, "other_task"),
+    ]);
+}
+
+/// Without checks a run still ends well, and what no client can take is still an error.
+#[test]
+fn a_run_without_checks_counts_what_the_client_takes() {
+    for (tested, fault, errors) in [
+        (&SEND, Fault::OtherText, json!({})),
+        (&SEND, Fault::OtherId, json!({ "other_id": 4 })),
+        (&STREAM, Fault::ChunkReplaced, json!({})),
+        (&STREAM, Fault::NoEnd, json!({ "stream_cut": 4 })),
+        (&LIST, Fault::RepeatedTask, json!({})),
+    ] {
+        let agent = FaultyAgent::start(tested.method, Some(fault), true);
+        let target = tested.bench(&agent, "off");
+        assert_eq!(target["requests"], CALLS, "{fault:?}");
+        assert_eq!(target["errors"], errors, "{fault:?}");
+    }
+}
