@@ -182,6 +182,9 @@ pub struct LoadPlan {
     /// Calls of all workers that are unanswered at one time, at most. Beyond it calls wait, which
     /// is reported, and their latency counts on.
     pub in_flight_max: usize,
+    /// Clients of all workers, each with connections of its own: one connection each where calls
+    /// share it (HTTP/2), else as many as there are calls at once.
+    pub connections: usize,
     /// Time for one call, or for one stream as a whole.
     pub call_timeout: Duration,
     /// Threads, each with connections and a part of the calls of its own.

@@ -99,7 +99,7 @@ impl LoadedTarget {
 }
 
 impl LoadRun {
-    /// Starts the threads of a plan. `client` makes the client of a worker, in the runtime of that
+    /// Starts the threads of a plan. `client` makes a client of a worker, in the runtime of that
     /// worker. `pid`: the process of the server, if it is on this machine. `webhooks`: where the
     /// server posts to; without it no call can `push`.
     ///
@@ -125,8 +125,11 @@ impl LoadRun {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let runtime = runtime.map_err(no_room)?;
                 runtime.block_on(async {
-                    let client = client()?;
-                    let prepared = LoadWorker::<_, SystemClock>::prepare(&client, &plan).await?;
+                    let own = plan.connections.div_ceil(plan.workers.max(1)).max(1);
+                    let clients: Result<Vec<_>, String> = (0..own).map(|_| client()).collect();
+                    let clients = clients?;
+                    let prepared =
+                        LoadWorker::<_, SystemClock>::prepare(&clients[0], &plan).await?;
                     // Without a start there is no run: another worker has failed.
                     let _ = ready.send(());
                     drop(ready);
@@ -139,7 +142,7 @@ impl LoadRun {
                         }
                         None => (None, None),
                     };
-                    let worker = LoadWorker::new(client, clock, start, (&plan, index), measures)
+                    let worker = LoadWorker::new(clients, clock, start, (&plan, index), measures)
                         .webhooks(receiver);
                     let serve = async {
                         match (worker.receiver(), listener) {

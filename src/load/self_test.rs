@@ -139,6 +139,7 @@ fn load(
         duration: Duration::from_secs(seconds),
         requests_max: None,
         in_flight_max: 4_096,
+        connections: 1,
         call_timeout: Duration::from_secs(30),
         workers: 1,
         seed: 1,

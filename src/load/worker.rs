@@ -82,7 +82,8 @@ impl SharedMeasures {
 
 /// A worker: its client, its part of the plan, and its time.
 pub struct LoadWorker<T: Transport, C> {
-    client: Client<T>,
+    /// Each has connections of its own; slots take turns.
+    clients: Vec<Client<T>>,
     clock: C,
     plan: LoadPlan,
     shared: Arc<SharedMeasures>,
@@ -99,16 +100,17 @@ pub struct LoadWorker<T: Transport, C> {
 }
 
 impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
-    /// Worker number `index` of the plan's. `start` is when the time of `clock` began.
+    /// Worker number `index` of the plan's. `clients`: one at least; each slot keeps to one of
+    /// them. `start` is when the time of `clock` began.
     pub fn new(
-        client: Client<T>,
+        clients: Vec<Client<T>>,
         clock: C,
         start: Instant,
         (plan, index): (&LoadPlan, usize),
         shared: Arc<SharedMeasures>,
     ) -> LoadWorker<T, C> {
         LoadWorker {
-            client,
+            clients,
             clock,
             schedule: tokio::sync::Mutex::new(CallSchedule::new(plan, index)),
             plan: plan.clone(),
@@ -186,13 +188,14 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     }
 
     fn new_slot(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
-        self.slots.set(self.slots.get() + 1);
+        let number = self.slots.replace(self.slots.get() + 1);
         let probe = CallProbe::new(self.start);
-        Box::pin(probe.over(self.slot(Arc::clone(&probe))))
+        let client = &self.clients[number % self.clients.len()];
+        Box::pin(probe.over(self.slot(client, Arc::clone(&probe))))
     }
 
     /// Makes one call after the other.
-    async fn slot(&self, probe: Arc<CallProbe>) {
+    async fn slot(&self, client: &Client<T>, probe: Arc<CallProbe>) {
         let mut times = CallTimes::default();
         while let Some((due, had_room)) = self.lead().await {
             let sent_ns = self.clock.now_ns();
@@ -200,7 +203,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             times.clear();
             probe.clear();
             self.shared.in_flight.fetch_add(1, Relaxed);
-            let outcome = self.call(due, &probe, &mut times).await;
+            let outcome = self.call(due, (client, &probe), &mut times).await;
             self.shared.in_flight.fetch_sub(1, Relaxed);
             let over_ns = self.clock.now_ns();
             let made = outcome.map(|made| made.into_iter().for_each(|task| self.know_task(task)));
@@ -244,12 +247,12 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     async fn call(
         &self,
         due: DueCall,
-        probe: &CallProbe,
+        (client, probe): (&Client<T>, &CallProbe),
         times: &mut CallTimes,
     ) -> Result<Option<ReadableTask>, CallFailure> {
         let call = &self.plan.calls[due.call];
         let context = OperationContext {
-            client: &self.client,
+            client,
             clock: &self.clock,
             plan: &self.plan,
             call,
@@ -265,7 +268,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             return made.await;
         }
         let due_ms = self.plan.call_timeout.as_millis() as u64;
-        let transport = self.client.transport();
+        let transport = client.transport();
         let mut late = pin!(transport.sleep_until(transport.mono_ms() + due_ms));
         let mut made = pin!(made);
         poll_fn(|cx| match made.as_mut().poll(cx) {

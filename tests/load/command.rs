@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::Command};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::binary::{Binary, PATH};
 
@@ -48,7 +48,7 @@ fn every_scenario_runs_and_is_reported() {
         let report = bench(&server, &flags);
         let target = &report["targets"][0];
         assert_eq!(target["requests"], 50, "{scenario}: {target:#}");
-        assert_eq!(target["errors"], serde_json::json!({}));
+        assert_eq!(target["errors"], json!({}));
         assert_eq!(target["rate"]["wanted"], 100.0);
         let [p50, max] = ["p50", "max"].map(|name| target["latency_us"][name].as_f64().unwrap());
         assert!(0.0 < p50 && p50 <= max, "{scenario}: {p50} {max}");
@@ -86,7 +86,7 @@ fn webhooks_are_waited_for() {
     let server = Binary::start(&["--push-allow", "localhost"]);
     let report = bench(&server, &["--scenario", "push", "--rate", "50"]);
     let target = &report["targets"][0];
-    assert_eq!((&target["requests"], &target["errors"]), (&25.into(), &serde_json::json!({})));
+    assert_eq!((&target["requests"], &target["errors"]), (&25.into(), &json!({})));
     assert_eq!(target["delivery_us"]["count"], 25);
 }
 
@@ -109,7 +109,7 @@ fn the_standard_workload_runs() {
     let phases = ["unary", "stream", "fan-out", "resume", "mixed"];
     assert!(names.eq(phases.map(|phase| format!("a2a-bench-1: {phase}"))));
     for target in targets {
-        assert_eq!(target["errors"], serde_json::json!({}), "{}", target["plan"]["name"]);
+        assert_eq!(target["errors"], json!({}), "{}", target["plan"]["name"]);
         assert!(target["requests"].as_u64().unwrap() > 0);
     }
     assert_eq!(targets[2]["spread_us"]["count"], targets[2]["requests"]);
@@ -147,7 +147,7 @@ fn agents_are_compared_in_turns_and_with_the_floor() {
     let urls: Vec<&str> = targets.iter().map(|target| target["url"].as_str().unwrap()).collect();
     assert_eq!((urls.len(), urls[1]), (3, url.as_str()));
     for target in targets {
-        assert_eq!(target["errors"], serde_json::json!({}));
+        assert_eq!(target["errors"], json!({}));
         assert!(target["requests"].as_u64().unwrap().abs_diff(100) < 4, "{target:#}");
     }
     // The floor is a process whose CPU time is known.
@@ -178,7 +178,7 @@ fn recorded_calls_are_made_again() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["targets"][0]["requests"], lines.lines().count());
-    assert_eq!(report["targets"][0]["errors"], serde_json::json!({}));
+    assert_eq!(report["targets"][0]["errors"], json!({}));
     assert_eq!(std::fs::read_to_string(&again).unwrap(), lines);
 }
 
@@ -210,6 +210,26 @@ fn an_assertion_that_does_not_hold_is_a_failure() {
     let broken = run("p50<1us");
     assert_eq!(broken.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&broken.stderr).contains("p50<1us does not hold"));
+}
+
+/// What the server has open while six calls are held: a connection of HTTP/2 for each of three
+/// clients, beside what it has without any.
+#[test]
+fn calls_share_the_connections_that_are_asked_for() {
+    let server = Binary::start(&["--interfaces", "jsonrpc,grpc"]);
+    let idle = descriptors(server.pid());
+    let flags = ["--transport", "grpc", "--scenario", "resume", "--hold", "300ms"];
+    let at_once = ["--concurrency", "2", "--connections", "3", "--duration", "2s"];
+    let pid = server.pid().to_string();
+    let report = bench(&server, &[&flags[..], &at_once, &["--pid", &pid]].concat());
+    let target = &report["targets"][0];
+    assert_eq!((&target["plan"]["in_flight_max"], &target["errors"]), (&6.into(), &json!({})));
+    let most = target["server"]["descriptors_max"].as_u64().unwrap();
+    assert_eq!(most - idle, 3 + 2, "three clients, and those of the card and the first calls");
+}
+
+fn descriptors(pid: u32) -> u64 {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() as u64
 }
 
 #[test]

@@ -171,8 +171,13 @@ pub fn measure(plan: &LoadPlan, answered_at: AnsweredAt) -> LoadMeasures {
     let client: Client<SimulatedServer> =
         ClientBuilder::new().connect_over(server, card, None).unwrap();
     let shared = SharedMeasures::new(plan);
-    let worker =
-        LoadWorker::new(client, world.clone(), Instant::now(), (plan, 0), Arc::clone(&shared));
+    let worker = LoadWorker::new(
+        vec![client],
+        world.clone(),
+        Instant::now(),
+        (plan, 0),
+        Arc::clone(&shared),
+    );
     let run: Pin<Box<dyn Future<Output = ()>>> = Box::pin(worker.run(Vec::new()));
     world.run(run);
     shared.lock().clone()

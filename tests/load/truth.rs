@@ -22,6 +22,7 @@ fn plan(pace: LoadPace, seconds: u64) -> LoadPlan {
         duration: Duration::from_secs(seconds),
         requests_max: None,
         in_flight_max: 10_000,
+        connections: 1,
         call_timeout: Duration::from_secs(60),
         workers: 1,
         seed: 7,

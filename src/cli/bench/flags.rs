@@ -84,7 +84,12 @@ pub fn command(command: Command) -> Command {
         .arg(flag("slo", "LIST", "Objectives, as p99<20ms,first_event_p99<50ms,errors=0"))
         .arg(flag("assert", "OBJECTIVE", "Exit with 1 if it does not hold; may be repeated"))
         .arg(flag("in-flight", "N", "Calls unanswered at one time, at most [default: 1000]"))
-        .arg(flag("concurrency", "N", "Closed loop: so many calls at once, instead of a rate"))
+        .arg(flag(
+            "concurrency",
+            "N",
+            "Closed loop: so many calls at once for each of --connections",
+        ))
+        .arg(flag("connections", "N", "Connections of HTTP/2, or clients of HTTP/1.1 [default: 1]"))
         .arg(flag("duration", "TIME", "How long calls are counted [default: 10s]"))
         .arg(flag("warmup", "TIME", "How long before that they are not [default: 1s]"))
         .arg(flag("requests", "N", "Calls that are made, at most"))
@@ -143,6 +148,7 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
         duration: time(on, "duration", "10s")?,
         requests_max: on.flag_number("requests")?,
         in_flight_max: at_least_one(on, "in-flight", 1_000)?,
+        connections: at_least_one(on, "connections", 1)?,
         call_timeout: on.settings.time("timeout")?.unwrap_or(Duration::from_secs(30)),
         workers: at_least_one(on, "workers", 1)?,
         seed: on.flag_number("seed")?.unwrap_or(1),
@@ -289,7 +295,10 @@ fn pace(on: &Invocation<'_>) -> Result<LoadPace, CommandFailure> {
                 let line = format!("--concurrency is a closed loop, where --{name} means nothing");
                 Err(CommandFailure::usage(line))
             }
-            None => Ok(LoadPace::Concurrency(at_least_one(on, "concurrency", 1)?)),
+            None => {
+                let calls = at_least_one(on, "concurrency", 1)?;
+                Ok(LoadPace::Concurrency(calls.saturating_mul(at_least_one(on, "connections", 1)?)))
+            }
         };
     }
     let arrivals = arrivals(on.flag("arrivals"), on.flag_number("burstiness")?);
