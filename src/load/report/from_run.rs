@@ -1,5 +1,7 @@
 //! From what a run has measured to its report.
 
+use std::time::Duration;
+
 use hdrhistogram::serialization::{
     V2DeflateSerializer,
     interval_log::{IntervalLogWriterBuilder, Tag},
@@ -20,6 +22,8 @@ const BUSY_SHARE: f64 = 0.9;
 const LATE_SHARE: f64 = 0.01;
 /// Samples of a process in a report, at most; in a longer run each stands for several.
 const SAMPLES_MAX: usize = 600;
+/// Time between samples of a process, at least.
+const SAMPLE_TIME_MIN: Duration = Duration::from_millis(250);
 
 /// The report of a run against one target.
 pub(super) fn target_report(target: &LoadedTarget) -> TargetReport {
@@ -65,6 +69,7 @@ pub(super) fn target_report(target: &LoadedTarget) -> TargetReport {
             .then(|| process_report(&target.server, target, all_calls)),
         warnings: Vec::new(),
         histograms: histogram_log(&total, measures, target),
+        source: None,
     };
     report.warnings = warnings(&report);
     report
@@ -138,7 +143,11 @@ fn process_report(samples: &[ProcessSample], target: &LoadedTarget, calls: u64) 
     let cpu_ns = last.cpu_ns.saturating_sub(first.cpu_ns);
     let step = samples.len().div_ceil(SAMPLES_MAX);
     let some: Vec<&ProcessSample> = samples.iter().step_by(step).collect();
-    let over_time = some.windows(2).map(|pair| SampleReport {
+    // The last one may be too near to the one before it to say how much was used meanwhile.
+    let is_long = |pair: &&[&ProcessSample]| {
+        pair[1].at.saturating_duration_since(pair[0].at) >= SAMPLE_TIME_MIN
+    };
+    let over_time = some.windows(2).filter(is_long).map(|pair| SampleReport {
         at_s: pair[1].at.saturating_duration_since(target.start).as_secs_f64(),
         cpu_share: share(pair[0], pair[1]),
         rss_bytes: pair[1].rss_bytes,

@@ -1,9 +1,14 @@
 //! What a run is reported as: one document, which is the JSON report, and from which the others are
 //! written.
 
+mod axis;
+mod compare;
+mod csv;
 mod from_run;
 mod html;
+mod join;
 mod plot;
+mod plots;
 mod text;
 
 use std::{
@@ -59,6 +64,21 @@ pub struct ComparisonReport {
     pub high: f64,
     /// Rounds.
     pub rounds: usize,
+}
+
+/// How the run of a target was made, in a report that was joined from several.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SourceReport {
+    /// The file that its report was read from.
+    pub file: String,
+    /// As `peregrine 0.1.0`.
+    pub generator: String,
+    /// When the run began, in RFC 3339.
+    pub started_at: String,
+    /// Its command line, without secrets.
+    pub command: String,
+    /// Where its generator ran.
+    pub machine: MachineReport,
 }
 
 /// Where the generator ran.
@@ -137,6 +157,9 @@ pub struct TargetReport {
     /// The histograms of this target, as a log of HdrHistogram (V2, deflated, base64), in
     /// nanoseconds; each has its name as tag.
     pub histograms: String,
+    /// How its run was made, where that differs from what the report says; `None`: it does not.
+    #[serde(default)]
+    pub source: Option<SourceReport>,
 }
 
 /// What was done.
@@ -310,6 +333,11 @@ impl LoadReport {
     /// As text for a terminal or a file.
     pub fn text(&self) -> String {
         text::text(self)
+    }
+
+    /// As CSV: one line for each slice of time of each target.
+    pub fn csv(&self) -> String {
+        csv::csv(self)
     }
 
     /// As one page of HTML that needs no network.

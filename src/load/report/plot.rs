@@ -1,140 +1,163 @@
-//! Plots as SVG, whose colours the page around them chooses for light and dark.
+//! Plots as SVG, whose colours the page around them chooses for light and dark. Each is drawn in
+//! two widths, of which the page shows one, so that its texts keep their size on a narrow screen.
 
-const WIDTH: f64 = 760.0;
-const HEIGHT: f64 = 300.0;
-const LEFT: f64 = 64.0;
+use super::axis::{Axis, AxisRange};
+
+const LEFT: f64 = 58.0;
 const RIGHT: f64 = 16.0;
-const TOP: f64 = 14.0;
-const BOTTOM: f64 = 44.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 42.0;
 /// Colours of lines that the page has.
-const COLOURS: usize = 6;
+pub(super) const COLOURS: usize = 6;
 
-/// How values are placed on an axis.
+/// The widths that a plot is drawn in, in CSS pixels.
+const WIDE: PlotSize = PlotSize { class: "on-wide", width: 760.0, height: 280.0 };
+const NARROW: PlotSize = PlotSize { class: "on-narrow", width: 370.0, height: 240.0 };
+
+struct PlotSize {
+    class: &'static str,
+    width: f64,
+    height: f64,
+}
+
+/// How a line is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum AxisScale {
-    /// In proportion, from 0 on.
-    Linear,
-    /// By their logarithm.
-    Log,
-    /// Shares of 1, by the number of their nines.
-    Nines,
+pub(super) enum LineStyle {
+    /// In the colour of this number.
+    Solid(usize),
+    /// The same, dashed.
+    Dashed(usize),
+    /// Thin and grey: what was wanted.
+    Wanted,
 }
 
-/// An axis.
-pub(super) struct Axis<'a> {
-    pub label: &'a str,
-    pub scale: AxisScale,
+impl LineStyle {
+    fn class(self) -> String {
+        match self {
+            LineStyle::Solid(number) => format!("s{}", number % COLOURS),
+            LineStyle::Dashed(number) => format!("s{} dashed", number % COLOURS),
+            LineStyle::Wanted => "wanted dashed".to_owned(),
+        }
+    }
 }
 
-/// A line of a plot.
+/// A line of a plot. A value of y that is not finite interrupts it.
 pub(super) struct PlotLine {
     pub name: String,
-    pub points: Vec<(f64, f64)>,
+    pub style: LineStyle,
+    pub points: Vec<DrawnPoint>,
 }
 
 /// A plot of lines over two axes.
 pub(super) struct LinePlot<'a> {
-    /// What it shows, for readers who do not see it.
+    /// What it shows.
     pub title: &'a str,
+    /// One sentence that says what can be seen.
+    pub caption: &'a str,
     pub x: Axis<'a>,
     pub y: Axis<'a>,
     pub lines: Vec<PlotLine>,
+    /// Up to this value of x the plot is shaded: the warm-up; 0: nowhere.
+    pub shaded_to: f64,
+    /// True: a dot marks each point.
+    pub has_dots: bool,
 }
 
-/// The range of an axis, and the values that are marked on it.
-struct AxisRange {
-    scale: AxisScale,
-    from: f64,
-    to: f64,
-    marks: Vec<f64>,
-}
+/// A point, of values or of the drawing.
+pub(super) type DrawnPoint = (f64, f64);
 
-impl AxisRange {
-    fn of(scale: AxisScale, values: impl Iterator<Item = f64>) -> AxisRange {
-        let (least, most) = values
-            .filter(|value| match scale {
-                AxisScale::Linear => value.is_finite(),
-                AxisScale::Log => *value > 0.0 && value.is_finite(),
-                // The slowest of all has no number of nines; it stands at the end.
-                AxisScale::Nines => *value < 1.0,
-            })
-            .fold((f64::MAX, f64::MIN), |(least, most), one| (least.min(one), most.max(one)));
-        let (least, most) = if least > most { (0.0, 1.0) } else { (least, most) };
-        match scale {
-            AxisScale::Linear => {
-                let step = round_step(most.max(1e-9) / 5.0);
-                let to = (most / step).ceil().max(1.0) * step;
-                let marks = (0..=(to / step).round() as u32).map(|n| f64::from(n) * step).collect();
-                AxisRange { scale, from: 0.0, to, marks }
-            }
-            AxisScale::Log => {
-                let from = 10_f64.powf(least.max(1e-9).log10().floor());
-                let to = 10_f64.powf(most.max(1e-9).log10().ceil()).max(from * 10.0);
-                let decades = (to / from).log10().round() as i32;
-                let marks = (0..=decades).map(|power| from * 10_f64.powi(power)).collect();
-                AxisRange { scale, from, to, marks }
-            }
-            AxisScale::Nines => {
-                let nines = (1.0 - most.min(1.0 - 1e-9)).log10().abs().ceil().clamp(1.0, 6.0);
-                let marks = (0..=nines as i32).map(|n| 1.0 - 10_f64.powi(-n));
-                let marks = marks.chain([0.5]).collect();
-                AxisRange { scale, from: 0.0, to: 1.0 - 10_f64.powf(-nines), marks }
-            }
-        }
+impl LinePlot<'_> {
+    /// True: there is something to see.
+    pub fn has_values(&self) -> bool {
+        self.lines.iter().any(|line| line.points.iter().any(|(_, y)| y.is_finite()))
     }
 
-    /// Where a value is, from 0 to 1.
-    fn place(&self, value: f64) -> f64 {
-        let on = |value: f64| match self.scale {
-            AxisScale::Linear => value,
-            AxisScale::Log => value.max(self.from).log10(),
-            AxisScale::Nines => -(1.0 - value.min(self.to)).log10(),
+    /// The plot as a figure of HTML: title, names of the lines, drawing, caption.
+    pub fn figure(&self) -> String {
+        let names: String = if self.lines.len() < 2 {
+            String::new()
+        } else {
+            let name = |line: &PlotLine| {
+                format!("<li><i class=\"{}\"></i>{}</li>", line.style.class(), escaped(&line.name))
+            };
+            format!("<ul class=\"legend\">{}</ul>", self.lines.iter().map(name).collect::<String>())
         };
-        let (from, to) = (on(self.from), on(self.to));
-        ((on(value) - from) / (to - from).max(1e-12)).clamp(0.0, 1.0)
+        format!(
+            "<figure><h3>{}</h3>{names}{}{}<figcaption>{}</figcaption></figure>\n",
+            escaped(self.title),
+            self.svg(&WIDE),
+            self.svg(&NARROW),
+            escaped(self.caption)
+        )
     }
 
-    fn mark(&self, value: f64) -> String {
-        match self.scale {
-            AxisScale::Nines if value == 0.0 => "0".to_owned(),
-            AxisScale::Nines => {
-                let percent = format!("{:.4}", value * 100.0);
-                format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
-            }
-            AxisScale::Linear | AxisScale::Log => number(value),
+    fn svg(&self, size: &PlotSize) -> String {
+        let all = || self.lines.iter().flat_map(|line| line.points.iter().copied());
+        let (right, bottom) = (size.width - RIGHT, size.height - BOTTOM);
+        let x = AxisRange::of(self.x.scale, all().map(|(x, _)| x), (right - LEFT) / 55.0);
+        let y = AxisRange::of(self.y.scale, all().map(|(_, y)| y), 5.0);
+        let left_of = |value: f64| LEFT + x.position(value) * (right - LEFT);
+        let top_of = |value: f64| bottom - y.position(value) * (bottom - TOP);
+        let mut svg = format!(
+            "<svg class=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">",
+            size.class,
+            size.width,
+            size.height,
+            escaped(self.title)
+        );
+        if self.shaded_to > 0.0 {
+            svg.push_str(&format!(
+                "<rect class=\"shade\" x=\"{LEFT}\" y=\"{TOP}\" width=\"{:.1}\" \
+                 height=\"{:.1}\"/>",
+                left_of(self.shaded_to) - LEFT,
+                bottom - TOP
+            ));
         }
+        for mark in &x.marks {
+            let left = left_of(*mark);
+            svg.push_str(&stroke("grid", (left, TOP), (left, bottom)));
+            // Nothing of a text is beyond the edge.
+            let is_last = left > right - 12.0;
+            let (left, anchor) = if is_last { (right + 12.0, "end") } else { (left, "middle") };
+            svg.push_str(&words("tick", (left, bottom + 16.0), anchor, &x.text_of(*mark)));
+        }
+        for mark in &y.marks {
+            let top = top_of(*mark);
+            svg.push_str(&stroke("grid", (LEFT, top), (right, top)));
+            svg.push_str(&words("tick", (LEFT - 6.0, top + 4.0), "end", &y.text_of(*mark)));
+        }
+        let middle = ((LEFT + right) / 2.0, (TOP + bottom) / 2.0);
+        svg.push_str(&words("label", (middle.0, size.height - 8.0), "middle", self.x.label));
+        let turned = words("label", (-middle.1, 13.0), "middle", self.y.label);
+        svg.push_str(&format!("<g transform=\"rotate(-90)\">{turned}</g>"));
+        for line in &self.lines {
+            let class = line.style.class();
+            for piece in line.points.split(|(_, y)| !y.is_finite()) {
+                let drawn: Vec<DrawnPoint> =
+                    piece.iter().map(|(px, py)| (left_of(*px), top_of(*py))).collect();
+                svg.push_str(&drawn_line(&class, &drawn));
+                // A line of one point is invisible.
+                let dots = if self.has_dots || drawn.len() == 1 { &drawn[..] } else { &[] };
+                for (left, top) in dots {
+                    svg.push_str(&format!(
+                        "<circle class=\"dot {class}\" cx=\"{left:.1}\" cy=\"{top:.1}\" r=\"2\"/>"
+                    ));
+                }
+            }
+        }
+        svg.push_str("</svg>");
+        svg
     }
 }
 
-/// 1, 2 or 5 times a power of ten, at least this.
-fn round_step(least: f64) -> f64 {
-    let power = 10_f64.powf(least.log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|step| step * power)
-        .find(|step| *step >= least * 0.999)
-        .unwrap_or(power * 10.0)
-}
-
-/// A number for a mark of an axis.
-fn number(value: f64) -> String {
-    match value.abs() {
-        small if small >= 1e6 => format!("{}M", trimmed(value / 1e6)),
-        small if small >= 1e4 => format!("{}k", trimmed(value / 1e3)),
-        _ => trimmed(value),
+fn drawn_line(class: &str, points: &[DrawnPoint]) -> String {
+    if points.len() < 2 {
+        return String::new();
     }
+    let points: Vec<String> =
+        points.iter().map(|(left, top)| format!("{left:.1},{top:.1}")).collect();
+    format!("<polyline class=\"line {class}\" points=\"{}\"/>", points.join(" "))
 }
-
-fn trimmed(value: f64) -> String {
-    let text = format!("{value:.3}");
-    match text.trim_end_matches('0').trim_end_matches('.') {
-        "" | "-" => "0".to_owned(),
-        text => text.to_owned(),
-    }
-}
-
-/// A point of the drawing.
-type DrawnPoint = (f64, f64);
 
 /// A straight line.
 fn stroke(class: &str, from: DrawnPoint, to: DrawnPoint) -> String {
@@ -152,64 +175,6 @@ fn words(class: &str, at: DrawnPoint, anchor: &str, text: &str) -> String {
         at.1,
         escaped(text)
     )
-}
-
-impl LinePlot<'_> {
-    /// The plot as an SVG element.
-    pub fn svg(&self) -> String {
-        let all = || self.lines.iter().flat_map(|line| line.points.iter().copied());
-        let x = AxisRange::of(self.x.scale, all().map(|(x, _)| x));
-        let y = AxisRange::of(self.y.scale, all().map(|(_, y)| y));
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        let left_of = |value: f64| LEFT + x.place(value) * (right - LEFT);
-        let top_of = |value: f64| bottom - y.place(value) * (bottom - TOP);
-        let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
-            escaped(self.title)
-        );
-        for mark in &x.marks {
-            let left = left_of(*mark);
-            svg.push_str(&stroke("grid", (left, TOP), (left, bottom)));
-            svg.push_str(&words("tick", (left, bottom + 16.0), "middle", &x.mark(*mark)));
-        }
-        for mark in &y.marks {
-            let top = top_of(*mark);
-            svg.push_str(&stroke("grid", (LEFT, top), (right, top)));
-            svg.push_str(&words("tick", (LEFT - 6.0, top + 4.0), "end", &y.mark(*mark)));
-        }
-        let middle = ((LEFT + right) / 2.0, (TOP + bottom) / 2.0);
-        svg.push_str(&words("label", (middle.0, HEIGHT - 8.0), "middle", self.x.label));
-        let turned = words("label", (-middle.1, 14.0), "middle", self.y.label);
-        svg.push_str(&format!("<g transform=\"rotate(-90)\">{turned}</g>"));
-        for (index, line) in self.lines.iter().enumerate() {
-            let points: Vec<String> = line
-                .points
-                .iter()
-                .map(|(px, py)| format!("{:.1},{:.1}", left_of(*px), top_of(*py)))
-                .collect();
-            svg.push_str(&format!(
-                "<polyline class=\"line s{}\" points=\"{}\"><title>{}</title></polyline>",
-                index % COLOURS,
-                points.join(" "),
-                escaped(&line.name)
-            ));
-        }
-        svg.push_str(&self.legend());
-        svg.push_str("</svg>");
-        svg
-    }
-
-    /// The names of the lines, if there are several.
-    fn legend(&self) -> String {
-        let lines = if self.lines.len() < 2 { &[][..] } else { &self.lines };
-        let entries = lines.iter().enumerate().map(|(index, line)| {
-            let (left, top) = (LEFT + 12.0, TOP + 14.0 + 16.0 * index as f64);
-            let sample =
-                stroke(&format!("line s{}", index % COLOURS), (left, top), (left + 18.0, top));
-            sample + &words("tick", (left + 24.0, top + 4.0), "start", &line.name)
-        });
-        entries.collect()
-    }
 }
 
 /// A text for HTML and SVG, in content and in attributes.

@@ -2,13 +2,16 @@
 
 use std::fmt::Write;
 
-use super::{ComparisonReport, LoadReport, Quantiles, TargetReport};
+use super::{ComparisonReport, LoadReport, Quantiles, TargetReport, compare};
 
 /// The report as text, which ends with a line break.
 pub(super) fn text(report: &LoadReport) -> String {
     let mut out = String::new();
     for target in &report.targets {
         write_target(&mut out, target);
+    }
+    if report.targets.len() > 1 {
+        out.push_str(&compare::text(report, &report.names()));
     }
     for one in &report.comparisons {
         let ComparisonReport { url, baseline, figure, ratio, low, high, .. } = one;
@@ -19,14 +22,9 @@ pub(super) fn text(report: &LoadReport) -> String {
 }
 
 fn write_target(out: &mut String, target: &TargetReport) {
-    let TargetReport { rate, seconds, requests, .. } = target;
-    let names: Vec<&str> = target.operations.iter().map(|one| one.name.as_str()).collect();
-    let pace = match rate.wanted {
-        Some(wanted) => format!("{wanted} calls/s, {}", target.plan.arrivals),
-        None => format!("{} calls at once", target.plan.in_flight_max),
-    };
+    let TargetReport { rate, requests, .. } = target;
     line(out, &format!("{} · {}", target.url, target.interface));
-    line(out, &format!("{}: {pace}, for {seconds:.1} s", names.join(", ")));
+    line(out, &plan_line(target));
     line(out, "");
     if let Some(wanted) = rate.wanted {
         line(out, &format!("  wanted   {wanted:>12.1} calls/s"));
@@ -90,6 +88,23 @@ fn write_target(out: &mut String, target: &TargetReport) {
         line(out, &format!("  WARNING  {warning}"));
     }
     line(out, "");
+}
+
+/// What was done, as `send: 100 calls/s, constant, for 10.0 s`.
+pub(super) fn plan_line(target: &TargetReport) -> String {
+    let pace = match target.rate.wanted {
+        Some(wanted) => format!("{wanted} calls/s, {}", target.plan.arrivals),
+        None => format!("{} calls at once", target.plan.in_flight_max),
+    };
+    format!("{}: {pace}, for {:.1} s", target.operations_line(), target.seconds)
+}
+
+impl TargetReport {
+    /// The names of its operations.
+    pub(super) fn operations_line(&self) -> String {
+        let names: Vec<&str> = self.operations.iter().map(|one| one.name.as_str()).collect();
+        names.join(", ")
+    }
 }
 
 /// The times of a target, each with its name, the most important first.
