@@ -147,6 +147,9 @@ fn run(
         say(&settings::show(&settings, format));
         return Ok(());
     }
+    if names == ["bench", "report"] {
+        return bench::run_report(flags, &settings, format);
+    }
     if let ["push", "dead", what] = names {
         return dead_letters::run(what, flags, &settings, format);
     }

@@ -1,34 +1,16 @@
 //! `peregrine bench` against the real server.
 
-use std::{path::PathBuf, process::Command};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::binary::{Binary, PATH};
-
-/// A folder of its own for files of a test, which goes with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("peregrine-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use crate::{
+    files::Folder,
+    support::binary::{Binary, PATH},
+};
 
 /// The report of a run of this scenario with these flags.
-fn bench(server: &Binary, flags: &[&str]) -> Value {
+pub fn bench(server: &Binary, flags: &[&str]) -> Value {
     let url = format!("http://{}", server.addr());
     let output = Command::new(PATH)
         .args(["bench", &url, "-o", "json", "--duration", "500ms", "--warmup", "0s"])

@@ -8,6 +8,8 @@ mod support;
 mod command;
 mod faults;
 mod faulty_agent;
+mod files;
+mod reports;
 mod simulated;
 mod truth;
 mod wrong_answers;

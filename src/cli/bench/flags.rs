@@ -124,7 +124,7 @@ pub fn command(command: Command) -> Command {
         .arg(flag("record", "FILE", "Write the calls, with their times, as lines of JSON"))
         .arg(flag("replay", "FILE", "Make the calls of such a file, instead of a scenario"))
         .arg(switch("self-test", "Measure the generator on this machine; no agent is called"))
-        .arg(flag("out", "FILE", "A report: .html, .json or .txt; may be repeated"))
+        .arg(flag("out", "FILE", "A report: .html, .json, .csv or .txt; may be repeated"))
         .after_help(HELP)
 }
 
@@ -172,7 +172,7 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
         sweep,
         objectives,
         assertions: assertions.map_err(|why| wrong("assert", &why))?,
-        reports: reports(on)?,
+        reports: report_files(on.flag_list("out").into_iter())?,
         pids: pids(on)?,
         compared: on.flag_list("compare"),
         has_floor: on.flags.get_flag("floor"),
@@ -375,15 +375,23 @@ fn webhooks(on: &Invocation<'_>) -> Result<Option<WebhookPlace>, CommandFailure>
     Ok(Some(WebhookPlace { listen, url: on.flag("webhook-url").map(str::to_owned) }))
 }
 
-fn reports<'i>(on: &Invocation<'i>) -> Result<Vec<&'i Path>, CommandFailure> {
+/// The files of reports.
+///
+/// # Errors
+/// A [`CommandFailure`] of usage: a kind of file that there is no report of.
+pub fn report_files<'i>(
+    texts: impl Iterator<Item = &'i str>,
+) -> Result<Vec<&'i Path>, CommandFailure> {
     let file = |text: &'i str| {
         let path = Path::new(text);
         match path.extension().and_then(|end| end.to_str()) {
-            Some("html" | "json" | "txt") => Ok(path),
-            _ => Err(wrong("out", &format!("{text:?} does not end with .html, .json or .txt"))),
+            Some("html" | "json" | "csv" | "txt") => Ok(path),
+            _ => {
+                Err(wrong("out", &format!("{text:?} does not end with .html, .json, .csv or .txt")))
+            }
         }
     };
-    on.flag_list("out").into_iter().map(file).collect()
+    texts.map(file).collect()
 }
 
 /// What a server may take of the client: as many connections as calls at once.

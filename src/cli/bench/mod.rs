@@ -1,6 +1,7 @@
 //! `bench`: load on an agent, and a report of how it held.
 
 mod flags;
+mod merge;
 mod sweep;
 mod target;
 mod turns;
@@ -12,7 +13,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use clap::ArgMatches;
+use clap::{ArgMatches, Command};
 use peregrine::load::{
     FloorServer, LoadPlan, Objective, SelfTestLine,
     report::{LoadReport, TargetReport},
@@ -23,14 +24,19 @@ use super::{
     calls::Invocation,
     failure::{CommandFailure, FailureCode},
     say,
-    settings::OutputFormat,
+    settings::{OutputFormat, Settings},
     tell,
 };
 use flags::BenchPlan;
 use target::BenchTarget;
 
-pub use flags::command;
+pub use merge::run as run_report;
 pub use turns::FLOOR_COMMAND;
+
+/// Adds the options and the inner command to the command.
+pub fn command(command: Command) -> Command {
+    flags::command(command).subcommand(merge::command())
+}
 
 /// Puts load on the agent.
 ///
@@ -56,9 +62,9 @@ pub fn run(on: &Invocation<'_>) -> Result<(), CommandFailure> {
         }
         None => (phases(&target, &asked, &runtime)?, Vec::new()),
     };
-    let mut report = LoadReport::new(reports, started_at, &command_line(on));
+    let mut report = LoadReport::new(reports, started_at, &command_line(&on.settings));
     report.comparisons = comparisons;
-    write(on, &report, &asked.reports)?;
+    write(&report, &asked.reports, on.format)?;
     asserted(&report, &asked.assertions)
 }
 
@@ -135,18 +141,19 @@ fn phases(
     Ok(reports)
 }
 
-/// Writes what was measured to the files and to stdout.
-fn write(on: &Invocation<'_>, report: &LoadReport, files: &[&Path]) -> Result<(), CommandFailure> {
+/// Writes a report to the files and to stdout.
+fn write(report: &LoadReport, files: &[&Path], format: OutputFormat) -> Result<(), CommandFailure> {
     for path in files {
         let text = match path.extension().and_then(|end| end.to_str()) {
             Some("html") => report.html(),
             Some("json") => report.json(),
+            Some("csv") => report.csv(),
             _ => report.text(),
         };
         let mut file = fs::File::create(path).map_err(|error| unwritable(path, &error))?;
         file.write_all(text.as_bytes()).map_err(|error| unwritable(path, &error))?;
     }
-    match on.format {
+    match format {
         OutputFormat::Json => say(&format!("{}\n", report.json())),
         OutputFormat::Text => say(&report.text()),
     }
@@ -167,9 +174,9 @@ fn asserted(report: &LoadReport, assertions: &[Objective]) -> Result<(), Command
 }
 
 /// The command line as a report shows it: without the values of secrets.
-fn command_line(on: &Invocation<'_>) -> String {
+fn command_line(settings: &Settings) -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    on.settings.redaction().clean(&format!("peregrine {}", words.join(" ")))
+    settings.redaction().clean(&format!("peregrine {}", words.join(" ")))
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> CommandFailure {
