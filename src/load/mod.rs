@@ -18,6 +18,7 @@ mod objective;
 mod operation;
 mod plan;
 mod probe;
+mod progress;
 mod recording;
 pub mod report;
 mod run;
@@ -39,6 +40,7 @@ pub use plan::{
     PlannedCall, RecordedCall,
 };
 pub use probe::{CallProbe, ProbedTransport};
+pub use progress::LoadProgress;
 pub use recording::{read_recording, write_recording};
 pub use run::{LoadRun, LoadedTarget, WebhookPlace};
 pub use self_test::{SelfTestLine, self_test};

@@ -238,6 +238,19 @@ impl LoadPlan {
         self.warmup.as_nanos() as u64
     }
 
+    /// Calls a second that are due at this time since the beginning; `None`: as many as possible.
+    pub fn rate_at(&self, since: Duration) -> Option<f64> {
+        match self.pace {
+            LoadPace::Ramp { from, to, .. } if self.replay.is_none() => {
+                let share = since.as_secs_f64() / (self.end_ns() as f64 / 1e9).max(1e-9);
+                Some(from + (to - from) * share.clamp(0.0, 1.0))
+            }
+            LoadPace::Ramp { .. } | LoadPace::Rate { .. } | LoadPace::Concurrency(_) => {
+                self.wanted_rate()
+            }
+        }
+    }
+
     /// Calls a second that are wanted on average while calls count; `None`: as many as possible.
     pub fn wanted_rate(&self) -> Option<f64> {
         let (warmup_s, end_s) = (self.warmup.as_secs_f64(), self.end_ns() as f64 / 1e9);

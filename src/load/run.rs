@@ -16,8 +16,8 @@ use tokio::net::TcpListener;
 use crate::client::{Client, Transport};
 
 use super::{
-    LoadMeasures, LoadPlan, LoadWorker, ProbedTransport, ProcessSample, SharedMeasures,
-    SystemClock, WebhookReceiver,
+    LoadMeasures, LoadPlan, LoadProgress, LoadWorker, ProbedTransport, ProcessSample,
+    SharedMeasures, SystemClock, WebhookReceiver,
 };
 
 /// How often processes are looked at.
@@ -193,6 +193,18 @@ impl LoadRun {
         let mut all = LoadMeasures::new(self.plan.calls.len(), length);
         self.shared.iter().for_each(|shared| all.add(&shared.lock()));
         all
+    }
+
+    /// How it goes, with the slices of time from this one on.
+    pub fn progress(&self, from: usize) -> LoadProgress {
+        let mut all = LoadProgress::default();
+        self.shared.iter().for_each(|shared| all.add(&shared.lock(), from));
+        all
+    }
+
+    /// What it does.
+    pub fn plan(&self) -> &LoadPlan {
+        &self.plan
     }
 
     /// Calls that are unanswered now.

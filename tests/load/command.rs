@@ -244,6 +244,7 @@ fn wrong_options_are_refused_before_a_call_is_made() {
         (&["--check", "some"], "--check"),
         (&["--out", "report.pdf"], "--out"),
         (&["--workers", "0"], "--workers"),
+        (&["--live", "maybe"], "--live"),
     ] {
         let output =
             Command::new(PATH).args(["bench", "http://127.0.0.1:9"]).args(flags).output().unwrap();

@@ -9,6 +9,7 @@ mod command;
 mod faults;
 mod faulty_agent;
 mod files;
+mod live;
 mod reports;
 mod simulated;
 mod truth;

@@ -17,7 +17,7 @@ use super::{
         calls::Invocation,
         command::{flag, switch},
         failure::CommandFailure,
-        settings::milliseconds,
+        settings::{OutputFormat, milliseconds},
     },
     named,
     sweep::Sweep,
@@ -61,6 +61,8 @@ pub struct BenchPlan<'i> {
     pub record: Option<&'i Path>,
     /// Where webhooks come to.
     pub webhooks: Option<WebhookPlace>,
+    /// A terminal shows the live view.
+    pub is_live: bool,
 }
 
 /// Adds the options to the command.
@@ -124,6 +126,7 @@ pub fn command(command: Command) -> Command {
         .arg(flag("record", "FILE", "Write the calls, with their times, as lines of JSON"))
         .arg(flag("replay", "FILE", "Make the calls of such a file, instead of a scenario"))
         .arg(switch("self-test", "Measure the generator on this machine; no agent is called"))
+        .arg(flag("live", "true|false", "A live view on a terminal [default: true]"))
         .arg(flag("out", "FILE", "A report: .html, .json, .csv or .txt; may be repeated"))
         .after_help(HELP)
 }
@@ -179,6 +182,7 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
         rounds: at_least_one(on, "rounds", 5)?,
         record: on.flag("record").map(Path::new),
         webhooks: webhooks(on)?,
+        is_live: is_live(on)?,
     })
 }
 
@@ -364,6 +368,14 @@ fn check(on: &Invocation<'_>) -> Result<CheckLevel, CommandFailure> {
         Some("sample") => Ok(CheckLevel::Sample),
         Some("off") => Ok(CheckLevel::Off),
         Some(text) => Err(wrong("check", &format!("{text:?} is none of full, sample and off"))),
+    }
+}
+
+fn is_live(on: &Invocation<'_>) -> Result<bool, CommandFailure> {
+    match on.flag("live") {
+        None | Some("true") => Ok(on.format == OutputFormat::Text),
+        Some("false") => Ok(false),
+        Some(text) => Err(wrong("live", &format!("{text:?} is neither true nor false"))),
     }
 }
 

@@ -1,7 +1,9 @@
 //! `bench`: load on an agent, and a report of how it held.
 
 mod flags;
+mod live;
 mod merge;
+mod shown;
 mod sweep;
 mod target;
 mod turns;

@@ -24,10 +24,14 @@ use super::{
     },
     flags::{self, BenchPlan},
     internal,
+    live::LiveView,
+    shown::ShownRun,
 };
 
 /// How often a line says how the run goes.
 const LINE_EVERY: Duration = Duration::from_secs(1);
+/// How often the live view is drawn.
+const VIEW_EVERY: Duration = Duration::from_millis(250);
 /// Time for the first calls, which show what the agent does.
 const FIRST_CALLS: Duration = Duration::from_secs(30);
 /// Bytes that JSON-RPC puts around a result.
@@ -42,6 +46,7 @@ pub struct BenchTarget<'i> {
     manners: AgentManners,
     pid: Option<u32>,
     webhooks: Option<WebhookPlace>,
+    is_live: bool,
 }
 
 /// What a run has measured, and whether the user has ended it.
@@ -94,6 +99,7 @@ impl<'i> BenchTarget<'i> {
             manners,
             pid,
             webhooks: asked.webhooks.clone().filter(|_| has_push),
+            is_live: asked.is_live,
         })
     }
 
@@ -131,7 +137,9 @@ impl<'i> BenchTarget<'i> {
         let maker = move || worker_client(&client, &http, &options);
         let mut run =
             LoadRun::start(&plan, maker, self.pid, self.webhooks.clone()).map_err(internal)?;
-        let is_interrupted = watch(&mut run).await;
+        let title = format!("{} · {} · {}", self.url, self.interface, plan.name);
+        let view = if self.is_live { LiveView::open() } else { None };
+        let is_interrupted = watch(&mut run, ShownRun::new(title), view).await;
         let target = run.finish(&self.url, &self.interface).map_err(internal)?;
         Ok(BenchedTarget { target, is_interrupted })
     }
@@ -154,28 +162,60 @@ fn can_do(asked: &BenchPlan<'_>, manners: AgentManners) -> Result<(), CommandFai
     }
 }
 
-/// Waits for the end of a run; true: Ctrl-C has ended it.
-async fn watch(run: &mut LoadRun) -> bool {
-    let mut interrupted = pin!(tokio::signal::ctrl_c());
-    let mut told = Instant::now();
+/// Waits for the end of a run, and shows meanwhile how it goes; true: the user has ended it.
+async fn watch(run: &mut LoadRun, mut shown: ShownRun, mut view: Option<LiveView>) -> bool {
+    let mut interrupted = pin!(end_signal());
+    let mut told: Option<Instant> = None;
     while !run.is_over() {
         let mut pause = pin!(tokio::time::sleep(Duration::from_millis(50)));
         let is_interrupted = poll_fn(|cx| match interrupted.as_mut().poll(cx) {
-            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Ready(()) => Poll::Ready(true),
             Poll::Pending => pause.as_mut().poll(cx).map(|()| false),
         });
-        if is_interrupted.await {
-            warn("interrupted: the report is of what there is");
+        if is_interrupted.await || view.as_ref().is_some_and(LiveView::is_ended_by_user) {
             run.stop();
+            drop(view);
+            warn("interrupted: the report is of what there is");
             return true;
         }
         run.sample_when_due();
-        if told.elapsed() >= LINE_EVERY {
-            told = Instant::now();
-            tell(&progress(run));
+        match &mut view {
+            Some(view) => {
+                if told.is_none_or(|told| told.elapsed() >= VIEW_EVERY) {
+                    told = Some(Instant::now());
+                    shown.update(run);
+                    view.show(&shown);
+                }
+            }
+            None => {
+                if told.get_or_insert_with(Instant::now).elapsed() >= LINE_EVERY {
+                    told = Some(Instant::now());
+                    shown.update(run);
+                    tell(&shown.line());
+                }
+            }
         }
     }
     false
+}
+
+/// Waits for Ctrl-C, or for what else asks a process to end.
+async fn end_signal() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
+        poll_fn(|cx| {
+            let is_sent = signals.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
+            if is_sent { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = tokio::signal::ctrl_c().await;
+    }
 }
 
 /// The client of one worker, with connections of its own.
@@ -186,21 +226,4 @@ fn worker_client<T: Transport>(
 ) -> Result<Client<ProbedTransport<HttpClient>>, String> {
     let inner = HttpClient::new(http.clone()).map_err(|error| error.to_string())?;
     Ok(client.over(ProbedTransport { inner }, options.clone()))
-}
-
-/// One line of how the run goes.
-fn progress(run: &LoadRun) -> String {
-    let measures = run.measures();
-    // The last whole slice: the one before the one that is being filled.
-    let slice = measures.slices.iter().rev().nth(1).cloned().unwrap_or_default();
-    let ms = |quantile: f64| slice.latency.value_at_quantile(quantile) as f64 / 1e6;
-    format!(
-        "{:>5.0} s  {:>8.0} calls/s  p50 {:.3} ms  p99 {:.3} ms  {} unanswered  {} errors\n",
-        run.elapsed().as_secs_f64(),
-        slice.calls as f64 / measures.slice.as_secs_f64(),
-        ms(0.5),
-        ms(0.99),
-        run.in_flight(),
-        measures.total().failed()
-    )
 }

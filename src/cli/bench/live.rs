@@ -1,0 +1,190 @@
+//! The live view of a run at a terminal.
+//!
+//! Invariants: the view is on stderr, in the terminal's other screen, so that stdout has the report
+//! alone and the shell's lines come back. The terminal is restored when the view is dropped, and
+//! before the text of a panic, of any thread; after that nothing is drawn.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal, Stderr},
+    panic,
+    sync::{
+        Once,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use ratatui::{
+    Frame, Terminal,
+    backend::CrosstermBackend,
+    crossterm::{
+        cursor::Show,
+        event::{self, Event, KeyCode, KeyEventKind, KeyModifiers},
+        execute,
+        terminal::{
+            EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
+        },
+    },
+    layout::{Constraint, Layout, Rect},
+    style::{Color, Style, Stylize},
+    text::Line,
+    widgets::{Block, Gauge, Paragraph, Sparkline},
+};
+
+use super::shown::ShownRun;
+
+/// Kinds of errors that have a line of their own, at most.
+const ERROR_LINES_MAX: usize = 6;
+
+/// True: the terminal shows the view, and has to be restored.
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
+static PANIC_HOOK: Once = Once::new();
+
+/// The view, while a run goes on.
+pub struct LiveView {
+    terminal: Terminal<CrosstermBackend<Stderr>>,
+}
+
+impl LiveView {
+    /// Opens the view; `None` where stderr is no terminal in the foreground that can show it.
+    pub fn open() -> Option<LiveView> {
+        if !can_show() {
+            return None;
+        }
+        PANIC_HOOK.call_once(|| {
+            let previous = panic::take_hook();
+            panic::set_hook(Box::new(move |info| {
+                restore();
+                previous(info);
+            }));
+        });
+        enable_raw_mode().ok()?;
+        IS_OPEN.store(true, SeqCst);
+        let terminal = execute!(io::stderr(), EnterAlternateScreen)
+            .and_then(|()| Terminal::new(CrosstermBackend::new(io::stderr())));
+        match terminal {
+            Ok(terminal) => Some(LiveView { terminal }),
+            Err(_) => {
+                restore();
+                None
+            }
+        }
+    }
+
+    /// Shows how a run goes.
+    pub fn show(&mut self, shown: &ShownRun) {
+        if IS_OPEN.load(SeqCst) {
+            // Without a terminal the run goes on unseen.
+            let _ = self.terminal.draw(|frame| draw(shown, frame));
+        }
+    }
+
+    /// Whether the user has pressed `q` or Ctrl-C, which is a key in raw mode.
+    pub fn is_ended_by_user(&self) -> bool {
+        while IS_OPEN.load(SeqCst) && event::poll(Duration::ZERO).unwrap_or(false) {
+            match event::read() {
+                Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => {
+                    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+                    match key.code {
+                        KeyCode::Char('q' | 'Q') => return true,
+                        KeyCode::Char('c') if is_control => return true,
+                        _ => {}
+                    }
+                }
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}
+
+impl Drop for LiveView {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// Gives the terminal back as it was; the second time it does nothing.
+fn restore() {
+    if IS_OPEN.swap(false, SeqCst) {
+        // A terminal that is gone needs nothing.
+        let _ = execute!(io::stderr(), LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
+    }
+}
+
+fn can_show() -> bool {
+    let can_draw = std::env::var_os("TERM").is_none_or(|term| term != "dumb" && !term.is_empty());
+    io::stderr().is_terminal()
+        && can_draw
+        && is_in_foreground()
+        && size().is_ok_and(|(columns, rows)| columns > 0 && rows > 0)
+}
+
+/// A job in the background that changed the terminal would be stopped.
+#[cfg(unix)]
+fn is_in_foreground() -> bool {
+    rustix::termios::tcgetpgrp(io::stderr()).is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
+#[cfg(not(unix))]
+fn is_in_foreground() -> bool {
+    true
+}
+
+fn error_lines(errors: &BTreeMap<String, u64>) -> Vec<Line<'static>> {
+    if errors.is_empty() {
+        return vec![Line::from("none").green()];
+    }
+    let mut errors: Vec<(&String, &u64)> = errors.iter().collect();
+    errors.sort_by(|one, other| other.1.cmp(one.1));
+    let mut lines: Vec<Line<'static>> = errors
+        .iter()
+        .take(ERROR_LINES_MAX)
+        .map(|(kind, count)| Line::from(format!("{count} × {kind}")).red())
+        .collect();
+    if errors.len() > ERROR_LINES_MAX {
+        let rest = errors.len() - ERROR_LINES_MAX;
+        lines.push(Line::from(format!("and {rest} kinds more")).red());
+    }
+    lines
+}
+
+fn draw(shown: &ShownRun, frame: &mut Frame<'_>) {
+    let [title, gauge, rate, latency, errors, keys] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Length(2),
+        Constraint::Max(8),
+        Constraint::Max(8),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(Paragraph::new(shown.title.as_str()).bold(), title);
+    let done = shown.elapsed.as_secs_f64() / shown.length.as_secs_f64().max(1e-9);
+    let bar = Gauge::default()
+        .gauge_style(Style::default().fg(Color::Blue))
+        .ratio(done.clamp(0.0, 1.0))
+        .label(shown.time_line());
+    frame.render_widget(bar, Rect { height: 1.min(gauge.height), ..gauge });
+    let rates: Vec<u64> = shown.rates.iter().map(|rate| rate.round() as u64).collect();
+    chart(frame, rate, &format!("Rate: {}", shown.rate_line()), (&rates, Color::Cyan));
+    let text = format!("Latency: {}", shown.latency_line());
+    chart(frame, latency, &text, (&shown.p99_us, Color::Magenta));
+    let list = Paragraph::new(error_lines(&shown.errors)).block(Block::new().title("Errors"));
+    frame.render_widget(list, errors);
+    frame.render_widget(Paragraph::new("q or Ctrl-C ends the run with its report").dim(), keys);
+}
+
+/// A line of text, and below it the last values as bars.
+fn chart(frame: &mut Frame<'_>, area: Rect, text: &str, (values, color): (&[u64], Color)) {
+    let [line, bars, _] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Max(1)])
+            .areas(area);
+    frame.render_widget(Paragraph::new(text), line);
+    let first = values.len().saturating_sub(usize::from(bars.width));
+    let sparkline = Sparkline::default().data(&values[first..]).style(Style::default().fg(color));
+    frame.render_widget(sparkline, bars);
+}

@@ -1,0 +1,119 @@
+//! How a run goes, in the texts and rows of values that a terminal shows.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use peregrine::load::{LoadRun, LoadSlice};
+
+/// How a run goes, as it is shown.
+#[derive(Default)]
+pub struct ShownRun {
+    /// What is called, and how.
+    pub title: String,
+    /// Time since the beginning.
+    pub elapsed: Duration,
+    /// Time of the whole run, warm-up included.
+    pub length: Duration,
+    warmup: Duration,
+    /// Calls a second that are due now; `None`: a closed loop.
+    wanted: Option<f64>,
+    unanswered: u64,
+    /// Length of a slice.
+    slice: Duration,
+    /// Calls a second of each whole slice.
+    pub rates: Vec<f64>,
+    /// The p99 of each whole slice in microseconds; 0: no call ended well in it.
+    pub p99_us: Vec<u64>,
+    /// The last whole slice.
+    last: Option<LoadSlice>,
+    calls: u64,
+    events: u64,
+    /// Calls that failed, by kind.
+    pub errors: BTreeMap<String, u64>,
+}
+
+impl ShownRun {
+    /// A run of which nothing is known yet.
+    pub fn new(title: String) -> ShownRun {
+        ShownRun { title, ..ShownRun::default() }
+    }
+
+    /// Looks at how the run goes.
+    pub fn update(&mut self, run: &LoadRun) {
+        let plan = run.plan();
+        self.length = plan.warmup + plan.duration;
+        self.warmup = plan.warmup;
+        self.elapsed = run.elapsed();
+        self.wanted = plan.rate_at(self.elapsed);
+        self.unanswered = run.in_flight();
+        let progress = run.progress(self.rates.len());
+        self.slice = progress.slice;
+        (self.calls, self.events, self.errors) = (progress.calls, progress.events, progress.errors);
+        let seconds = progress.slice.as_secs_f64().max(1e-9);
+        let whole = (self.elapsed.as_secs_f64() / seconds) as usize;
+        for slice in progress.slices {
+            // The slice that is being filled would look like a dip.
+            if self.rates.len() < whole {
+                self.rates.push(slice.calls as f64 / seconds);
+                self.p99_us.push(slice.latency.value_at_quantile(0.99) / 1_000);
+                self.last = Some(slice);
+            }
+        }
+    }
+
+    /// How far it is.
+    pub fn time_line(&self) -> String {
+        if self.elapsed > self.length {
+            return "waiting for the last answers".to_owned();
+        }
+        let left = self.length.saturating_sub(self.elapsed).as_secs_f64().ceil();
+        let phase = if self.elapsed < self.warmup { "warm-up, " } else { "" };
+        let (at, length) = (self.elapsed.as_secs(), self.length.as_secs_f64());
+        format!("{phase}{at} s of {length:.0} s, {left:.0} s left")
+    }
+
+    /// Rates and counts.
+    pub fn rate_line(&self) -> String {
+        let reached = self.rates.last().map_or_else(|| "–".to_owned(), |rate| format!("{rate:.0}"));
+        let wanted = match self.wanted {
+            Some(wanted) => format!("wanted {wanted:.0} calls/s, reached {reached}"),
+            None => format!("reached {reached} calls/s"),
+        };
+        let events = match self.events {
+            0 => String::new(),
+            events => format!(", {events} events"),
+        };
+        format!("{wanted}; {} unanswered; {} calls{events}", self.unanswered, self.calls)
+    }
+
+    /// Latencies of the last slice.
+    pub fn latency_line(&self) -> String {
+        let Some(last) = self.last.as_ref().filter(|last| !last.latency.is_empty()) else {
+            return format!("no call ended well in the last {:.0} s", self.slice.as_secs_f64());
+        };
+        let ms = |share: f64| last.latency.value_at_quantile(share) as f64 / 1e6;
+        let max = last.latency.max() as f64 / 1e6;
+        format!(
+            "p50 {:.3} ms, p99 {:.3} ms, p99.9 {:.3} ms, max {max:.3} ms",
+            ms(0.5),
+            ms(0.99),
+            ms(0.999)
+        )
+    }
+
+    /// All of it in one line, for where there is no view.
+    pub fn line(&self) -> String {
+        let ms = |share: f64| {
+            let last = self.last.as_ref().map(|last| last.latency.value_at_quantile(share));
+            last.unwrap_or_default() as f64 / 1e6
+        };
+        format!(
+            "{:>5.0} s  {:>8.0} calls/s  p50 {:.3} ms  p99 {:.3} ms  {} unanswered  {} errors\n",
+            self.elapsed.as_secs_f64(),
+            self.rates.last().copied().unwrap_or_default(),
+            ms(0.5),
+            ms(0.99),
+            self.unanswered,
+            self.errors.values().sum::<u64>()
+        )
+    }
+}
