@@ -6,6 +6,7 @@
 mod support;
 
 mod command;
+mod documented;
 mod faults;
 mod faulty_agent;
 mod files;

@@ -1,0 +1,85 @@
+//! The example agents for the load generator, on the official SDKs, under a little load.
+
+use std::{
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+/// An agent in a process, which ends with it.
+struct ExampleAgent {
+    process: Child,
+    url: String,
+}
+
+impl ExampleAgent {
+    /// Starts a command with a port as its last word, and waits for the port.
+    fn start(mut command: Command) -> ExampleAgent {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let process = command.arg(port.to_string()).stdin(Stdio::null()).spawn().unwrap();
+        let agent = ExampleAgent { process, url: format!("http://127.0.0.1:{port}") };
+        for _ in 0..600 {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return agent;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        panic!("the agent does not listen");
+    }
+
+    /// What a run of two seconds says about it.
+    fn bench(&self) -> Value {
+        let scenario = "send=4,get=2,list=1,stream=2,cancel=1,resume=1,subscribe=1";
+        let output = Command::new(env!("CARGO_BIN_EXE_peregrine"))
+            .args(["bench", &self.url, "-o", "json", "--scenario", scenario, "--rate", "20"])
+            .args(["--duration", "2s", "--warmup", "0s", "--subscribers", "3", "--hold", "1s"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["targets"][0].take()
+    }
+}
+
+impl Drop for ExampleAgent {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn peers() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers")
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/bench").join(name)
+}
+
+fn has_no_errors(target: &Value) {
+    assert_eq!(target["errors"], json!({}), "{:#}", target["error_examples"]);
+    assert_eq!(target["requests"], 40);
+}
+
+#[test]
+#[ignore = "needs the SDKs that tests/peers/run.sh installs"]
+fn the_example_agent_in_python_keeps_the_contract() {
+    let mut command = Command::new(peers().join(".venv-1/bin/python"));
+    command.arg(example("agent.py"));
+    has_no_errors(&ExampleAgent::start(command).bench());
+}
+
+#[test]
+#[ignore = "needs the SDKs that tests/peers/run.sh installs"]
+fn the_example_agent_in_javascript_keeps_the_contract() {
+    // Modules are found beside the program.
+    let program = peers().join("node_modules/.bench-agent.mjs");
+    std::fs::copy(example("agent.mjs"), &program).unwrap();
+    let mut command = Command::new("node");
+    command.arg(program);
+    has_no_errors(&ExampleAgent::start(command).bench());
+}
