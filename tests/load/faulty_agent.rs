@@ -64,6 +64,8 @@ pub struct HeldTask {
     text: String,
     /// Events that its text asks for; 0: it is an echo.
     events: u64,
+    /// It waits for subscribers, those included that come late on a busy machine.
+    is_held: bool,
     due: Instant,
     is_canceled: bool,
 }
@@ -260,6 +262,7 @@ impl AgentShared {
             context_id: format!("context-{number}"),
             text: text.to_owned(),
             events,
+            is_held: hold_ms > 0,
             due: Instant::now() + Duration::from_millis(hold_ms),
             is_canceled: false,
         };
@@ -341,7 +344,7 @@ impl AgentShared {
         };
         let fault = Some(call).filter(|_| method == self.method);
         let fault = fault.and_then(|call| self.fault_of(call));
-        if method == "SubscribeToTask" && Instant::now() > task.due {
+        if method == "SubscribeToTask" && !task.is_held {
             let json = json!({
                 "jsonrpc": "2.0", "id": call["id"],
                 "error": { "code": -32004, "message": "the task has ended" },
