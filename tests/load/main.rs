@@ -11,6 +11,7 @@ mod faults;
 mod faulty_agent;
 mod files;
 mod live;
+mod report_schema;
 mod reports;
 mod simulated;
 mod truth;
