@@ -49,6 +49,10 @@ fn plots_without_values_are_left_out() {
         ["Latency by percentile", "Latency over time", "Calls a second over time", "CPU over time"];
     let shown = page(&folder, &[&sent]);
     assert_eq!(titles(&shown), [&always[..], &["Memory over time"]].concat());
+    let mut short = sent.clone();
+    short["targets"][0]["slices"] = json!([]);
+    let shown = page(&folder, &[&short]);
+    assert_eq!(titles(&shown), ["Latency by percentile", "CPU over time", "Memory over time"]);
     let flags = ["--rate", "50", "--duration", "1500ms", "--scenario", "stream"];
     let mut streamed = bench(&server, &flags);
     let target = &mut streamed["targets"][0];

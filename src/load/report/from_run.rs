@@ -30,7 +30,9 @@ pub(super) fn target_report(target: &LoadedTarget) -> TargetReport {
     let (measures, plan) = (&target.measures, &target.plan);
     let total = measures.total();
     let seconds = target.counted.as_secs_f64().max(1e-9);
-    let all_calls = measures.slices.iter().map(|slice| slice.calls).sum();
+    // Rounds that are shorter than a slice have none.
+    let all_calls: u64 = measures.slices.iter().map(|slice| slice.calls).sum();
+    let all_calls = all_calls.max(total.calls());
     let generator = process_report(&target.own, target, all_calls);
     let names = plan.calls.iter().map(|call| call.operation.name());
     let mut report = TargetReport {

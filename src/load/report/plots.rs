@@ -206,7 +206,8 @@ fn rate_over_time(all: NamedTargets<'_>) -> LinePlot<'static> {
         slices_line(name, LineStyle::Solid(index), target, |slice| slice.rate)
     };
     plot.lines.extend(all.each().map(line));
-    if let [TargetReport { rate, .. }, ..] = all.targets
+    if plot.has_values()
+        && let [TargetReport { rate, .. }, ..] = all.targets
         && let Some(wanted) = rate.wanted
         && all.targets.iter().all(|target| target.rate.wanted == Some(wanted))
         && all.targets.iter().all(|target| target.sweep.is_empty())
