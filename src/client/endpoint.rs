@@ -6,10 +6,11 @@ use crate::{
 };
 
 use super::{
-    Binding, HttpVersion, OutgoingTerms, TraceParent,
+    Binding, HttpVersion, TraceParent,
     card::ChosenInterface,
     credentials::{CredentialPlan, CredentialsError},
     format::{Format, WrittenCall},
+    outgoing_terms::OutgoingTerms,
 };
 
 /// The metadata of gRPC that names the tenant beside the message.
