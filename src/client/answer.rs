@@ -97,7 +97,7 @@ impl Answer {
     }
 
     /// The JSON of the result if it came as that of 1.0; empty otherwise.
-    #[cfg(feature = "gateway")]
+    #[cfg(feature = "load")]
     pub(crate) fn v1_json(&self) -> &[u8] {
         self.raw_json().filter(|_| self.is_v1_json).unwrap_or_default()
     }

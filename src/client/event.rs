@@ -137,7 +137,7 @@ impl<'a> StreamEvent<'a> {
     }
 
     /// Its JSON if it came as that of 1.0; empty otherwise.
-    #[cfg(feature = "gateway")]
+    #[cfg(feature = "load")]
     pub(crate) fn v1_json(&self) -> &'a [u8] {
         self.json
     }
