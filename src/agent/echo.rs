@@ -169,36 +169,47 @@ fn stream(turn: &mut Turn<'_>, wanted: WantedEvents) {
         turn.status(TaskState::Working);
     }
     let chunks = events.saturating_sub(2);
+    match chunk_bytes {
+        0 => push_chunks(turn, chunks, push_numbered),
+        bytes => push_chunks(turn, chunks, |text, chunk| {
+            let end = text.len() + bytes as usize;
+            push_numbered(text, chunk);
+            if text.len() < end {
+                text.push(b' ');
+                text.resize(end.max(text.len()), b'.');
+            }
+        }),
+    }
+    turn.status(TaskState::Completed);
+}
+
+/// Publishes an artifact in chunks of text, which `push` appends.
+#[inline(always)] // Most have one kind of text.
+fn push_chunks(turn: &mut Turn<'_>, chunks: u64, push: impl Fn(&mut Vec<u8>, u64)) {
+    let push_part = |packer: &mut Packer<'_>, chunk| {
+        let text = packer.open(part_tag::TEXT);
+        push(packer.0, chunk);
+        packer.close(text);
+    };
     for chunk in 1..=chunks {
         if chunk == 1 {
             turn.events.push_artifact_with(chunk == chunks, |packer| {
                 packer.put(artifact_tag::ARTIFACT_ID, ARTIFACT_ID.raw());
                 let part = packer.open(artifact_tag::PART);
-                push_numbered(packer, chunk, chunk_bytes);
+                push_part(packer, chunk);
                 packer.close(part);
             });
         } else {
-            turn.events.push_part_with(chunk == chunks, |packer| {
-                push_numbered(packer, chunk, chunk_bytes);
-            });
+            turn.events.push_part_with(chunk == chunks, |packer| push_part(packer, chunk));
         }
     }
-    turn.status(TaskState::Completed);
 }
 
-/// Packs a part of text that says which chunk it is, and is filled up to so many bytes.
+/// Appends text that says which chunk it is.
 #[inline]
-fn push_numbered(packer: &mut Packer<'_>, chunk: u64, bytes: u64) {
-    let text = packer.open(part_tag::TEXT);
-    let from = packer.0.len();
-    packer.0.extend_from_slice(b"chunk ");
-    push_u64(packer.0, chunk);
-    let end = from + bytes as usize;
-    if packer.0.len() < end {
-        packer.0.push(b' ');
-        packer.0.resize(end.max(packer.0.len()), b'.');
-    }
-    packer.close(text);
+fn push_numbered(text: &mut Vec<u8>, chunk: u64) {
+    text.extend_from_slice(b"chunk ");
+    push_u64(text, chunk);
 }
 
 fn reject(turn: &mut Turn<'_>, why: String) {
