@@ -7,7 +7,9 @@ use std::sync::{
 
 use crate::{
     fault::FaultKind,
-    model::{Generation, Get, JsonObject, OutgoingCall, PushCall, PushConfigBuf, RawText, Target},
+    model::{
+        Generation, Get, JsonObject, OutgoingCall, PushCall, PushConfigBuf, RawText, Target, uuid,
+    },
 };
 
 use super::{
@@ -184,7 +186,7 @@ impl<T: Transport> Client<T> {
     /// is repeated only where the server cannot have read it.
     pub async fn send(&self, request: &SendRequest) -> Result<Answer, ClientError> {
         self.inner.check_push(request.has_push())?;
-        let id = request.fresh_id(|| self.inner.transport.random());
+        let id = uuid(self.inner.transport.random());
         let terms = merged(request.terms(), &self.terms);
         let make = |packed: &mut Vec<u8>, write: &mut WriteCall<'_>| {
             write(&request.call(false, &id, packed))

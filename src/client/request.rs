@@ -8,7 +8,6 @@ use crate::{
         Generation, JsonObject, JsonObjectBuf, List, Message, MessageBuf, OutgoingCall, PartsBuf,
         PushConfigBuf, RawText, Role, Send, SendMode, TaskState, Text,
         pack::{Packer, message_tag},
-        uuid,
     },
 };
 
@@ -171,14 +170,6 @@ impl SendRequest {
 
     fn own_terms(&mut self) -> &mut OutgoingTerms {
         Arc::make_mut(self.terms.get_or_insert_default())
-    }
-
-    /// An id for the message, for which bits are drawn unless it has one.
-    pub(super) fn fresh_id(&self, random: impl FnOnce() -> u128) -> [u8; 36] {
-        match self.message.view().message_id().is_empty() {
-            true => uuid(random()),
-            false => [b'0'; 36],
-        }
     }
 
     /// True: events go to a URL, too.

@@ -17,7 +17,7 @@ pub struct HeadFields<'b> {
 
 impl<'b> HeadFields<'b> {
     /// Every value of the fields of this name, in their order.
-    pub(super) fn values(mut self, name: &str) -> impl Iterator<Item = &'b [u8]> {
+    pub fn values(mut self, name: &str) -> impl Iterator<Item = &'b [u8]> {
         std::iter::from_fn(move || {
             loop {
                 let line = self.line()?;
@@ -32,10 +32,14 @@ impl<'b> HeadFields<'b> {
     }
 
     /// The next line. It has no control byte but tabs, and ends at its CRLF.
+    #[inline]
     fn line(&mut self) -> Option<&'b [u8]> {
+        if self.section.is_empty() {
+            return None;
+        }
         let (line, rest) = self.section.split_at(scan::value_len(self.section));
         self.section = rest.get(2..).unwrap_or_default();
-        (!line.is_empty()).then_some(line)
+        Some(line)
     }
 
     /// The fields of lines that were proved valid, each with its CRLF. Other bytes give nonsense,

@@ -140,16 +140,22 @@ impl AnswerPatterns {
         }
         let AnswerPatterns { patterns, latest, last_item, .. } = self;
         let (count, latest) = (patterns.len(), *latest);
-        let first = patterns.get(latest).map_or(0, |pattern| pattern.next);
+        // The answer to a call is the same one again, most often.
+        let first = match is_item {
+            true => patterns.get(latest).map_or(0, |pattern| pattern.next),
+            false => latest,
+        };
         let is_known = |at: &usize| {
             let about = (format, answers, rpc_id);
             // One that comes twice in a row comes again, most often.
-            let last_item = (*at == latest).then_some(&mut *last_item);
+            let last_item = (is_item && *at == latest).then_some(&mut *last_item);
             patterns[*at].read(about, data, values, received, last_item).is_some()
         };
         let found = (first..count).chain(0..first).find(is_known);
         if let Some(found) = found {
-            patterns[latest].next = found;
+            if is_item {
+                patterns[latest].next = found;
+            }
             (self.latest, self.unknown) = (found, 0);
         }
         found.is_some()
@@ -183,7 +189,7 @@ impl AnswerPattern {
         }
         let found = self.find(rpc_id, data, values)?;
         received.fill(&mut self.received, &found.texts, found.at_ms, found.span.clone());
-        if let (Some(text), Some(last_item), Answers::Item) = (self.only_text, last_item, answers) {
+        if let (Some(last_item), Some(text)) = (last_item, self.only_text) {
             last_item.take((format, rpc_id), data, (&self.received, text), &found, received);
         }
         Some(())

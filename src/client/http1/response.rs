@@ -36,8 +36,7 @@ impl ResponseBuf {
 
     /// The first field of this name in the head, else in the trailers; a name in any case.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
-        let mut trailers = self.trailers().filter(|(n, _)| n.eq_ignore_ascii_case(name));
-        self.head().field(name).or_else(|| trailers.next().map(|(_, value)| value))
+        self.head().field(name).or_else(|| self.trailers().values(name).next())
     }
 
     /// Bytes behind pointers: who keeps buffers for the next exchange may drop a large one.

@@ -5,7 +5,7 @@ use std::{pin::pin, sync::Arc};
 use crate::{
     binding::interfaces::Binding,
     fault::FaultKind,
-    model::{Get, Op, OutgoingCall, RawText, Target, TaskView, Text},
+    model::{Get, Op, OutgoingCall, RawText, Target, TaskView, Text, uuid},
 };
 
 use super::{
@@ -32,7 +32,7 @@ impl<T: Transport> Client<T> {
     pub async fn stream(&self, request: &SendRequest) -> Result<ClientStream<T>, ClientError> {
         self.check_streaming()?;
         self.inner.check_push(request.has_push())?;
-        let id = request.fresh_id(|| self.inner.transport.random());
+        let id = uuid(self.inner.transport.random());
         let terms = merged(request.terms(), &self.terms);
         self.open(terms, OpeningCall::Send { request: request.clone(), id }, b"").await
     }
@@ -50,7 +50,7 @@ impl<T: Transport> Client<T> {
         self.inner.check_push(request.has_push())?;
         let request = request.clone().return_immediately();
         let terms = merged(request.terms(), &self.terms);
-        let id = request.fresh_id(|| self.inner.transport.random());
+        let id = uuid(self.inner.transport.random());
         self.open(terms, OpeningCall::SendAndPoll { request, id }, b"").await
     }
 
