@@ -13,11 +13,14 @@ use std::{
 
 use tokio::net::TcpListener;
 
-use crate::client::{Client, Transport};
+use crate::{
+    client::{Client, Transport},
+    net::descriptors,
+};
 
 use super::{
-    LoadMeasures, LoadPlan, LoadProgress, LoadWorker, ProbedTransport, ProcessSample,
-    SharedMeasures, SystemClock, WebhookReceiver,
+    LoadMeasures, LoadOperation, LoadPace, LoadPlan, LoadProgress, LoadWorker, ProbedTransport,
+    ProcessSample, SharedMeasures, SystemClock, WebhookReceiver,
 };
 
 /// How often processes are looked at.
@@ -111,6 +114,7 @@ impl LoadRun {
         pid: Option<u32>,
         webhooks: Option<WebhookPlace>,
     ) -> Result<LoadRun, String> {
+        let plan = &within_descriptors(plan);
         let client = Arc::new(client);
         let (ready, is_ready) = mpsc::channel();
         let (mut shared, mut threads, mut starters) = (Vec::new(), Vec::new(), Vec::new());
@@ -265,6 +269,27 @@ impl LoadRun {
     fn sample(&mut self) {
         self.own.extend(ProcessSample::own());
         self.server.extend(self.pid.and_then(ProcessSample::of));
+    }
+}
+
+/// The plan with no more calls at once than there are descriptors for: each stream may need a
+/// connection of its own. The limit of the process is raised as far as it may be.
+fn within_descriptors(plan: &LoadPlan) -> LoadPlan {
+    let streams = plan.calls.iter().map(|call| match call.operation {
+        LoadOperation::Subscribe => call.subscribers,
+        _ => 1,
+    });
+    let streams = streams.max().unwrap_or(1).max(1);
+    let at_once = plan.worker_in_flight_max().saturating_mul(plan.workers.max(1));
+    let room = descriptors::connections(at_once.saturating_mul(streams), plan.workers.max(1));
+    let room = (room / streams).clamp(1, at_once);
+    match plan.pace {
+        LoadPace::Concurrency(calls) => {
+            LoadPlan { pace: LoadPace::Concurrency(calls.min(room)), ..plan.clone() }
+        }
+        LoadPace::Rate { .. } | LoadPace::Ramp { .. } => {
+            LoadPlan { in_flight_max: plan.in_flight_max.min(room), ..plan.clone() }
+        }
     }
 }
 

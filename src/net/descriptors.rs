@@ -15,7 +15,7 @@ const PROCESS: u64 = 16;
 const OPEN: u64 = 64;
 
 /// How many of `wanted` connections this process can hold; the listeners are open already.
-pub(super) fn connections(wanted: usize, workers: usize) -> usize {
+pub(crate) fn connections(wanted: usize, workers: usize) -> usize {
     // The folder is one of them itself, while it is read.
     let open = std::fs::read_dir("/dev/fd").map_or(OPEN, |files| files.count() as u64);
     let own = open + WORKER * workers as u64 + PROCESS;

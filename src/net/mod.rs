@@ -20,7 +20,7 @@ mod client;
 mod clock;
 #[cfg(feature = "push")]
 mod dead_letters;
-mod descriptors;
+pub(crate) mod descriptors;
 mod detachable;
 mod drive;
 mod entropy;

@@ -253,3 +253,24 @@ fn wrong_options_are_refused_before_a_call_is_made() {
         assert!(stderr.contains(told), "{flags:?}: {stderr}");
     }
 }
+
+/// With a limit of 100 descriptors that nothing can raise, fewer calls are made at once than asked
+/// for, and none of them fails for want of a descriptor.
+#[cfg(target_os = "linux")]
+#[test]
+fn calls_at_once_keep_to_the_descriptors_that_there_are() {
+    let server = Binary::start(&[]);
+    let url = format!("http://{}", server.addr());
+    let command = format!("ulimit -n 100 && exec {PATH:?} \"$@\"");
+    let output = Command::new("sh")
+        .args(["-c", &command, "sh", "bench", &url, "-o", "json", "--concurrency", "400"])
+        .args(["--duration", "500ms", "--warmup", "0s"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let target = &report["targets"][0];
+    assert_eq!(target["errors"], json!({}));
+    let at_once = target["plan"]["in_flight_max"].as_u64().unwrap();
+    assert!((10..100).contains(&at_once), "{at_once} at once");
+}
