@@ -281,7 +281,7 @@ pub(super) fn explained<R: HttpResponse>(
 }
 
 /// What the head of a response says of its body.
-pub(super) fn head_of<R: HttpResponse>(response: &R) -> ReplyHead<'_> {
+pub(crate) fn head_of<R: HttpResponse>(response: &R) -> ReplyHead<'_> {
     ReplyHead { status: response.status(), content_type: response.field("content-type") }
 }
 

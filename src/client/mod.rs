@@ -50,6 +50,8 @@ pub use client::Client;
 pub(crate) use discover::check_field;
 pub use error::{ClientError, ClientErrorKind, ErrorDetails};
 pub use event::{EventKind, StreamEvent};
+#[cfg(feature = "load")]
+pub(crate) use exchange::head_of;
 #[cfg(any(feature = "auth", feature = "otlp"))]
 pub(crate) use exchange::read_all;
 pub use format::{CallError, Format, FormatBuffers, ReplyHead, WrittenCall};

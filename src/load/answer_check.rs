@@ -5,12 +5,12 @@ use crate::{
     model::{Artifact, Part, TaskEvent, TaskState, TaskView, received::TaskPage},
 };
 
-use super::{AgentManners, failure::CallFailure};
+use super::{AgentBehaviour, failure::CallFailure};
 
 /// What was seen of one stream.
 #[derive(Debug, Default)]
 pub(super) struct StreamCheck {
-    agent: AgentManners,
+    agent: AgentBehaviour,
     state: Option<TaskState>,
     number: Option<u64>,
     task_id: Vec<u8>,
@@ -29,7 +29,7 @@ pub(super) struct StreamCheck {
 
 impl StreamCheck {
     /// Nothing yet, of a stream of this agent.
-    pub fn new(agent: AgentManners) -> StreamCheck {
+    pub fn new(agent: AgentBehaviour) -> StreamCheck {
         StreamCheck { agent, ..StreamCheck::default() }
     }
 

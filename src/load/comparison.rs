@@ -1,4 +1,4 @@
-//! Comparing targets that were loaded in turns: ratios with confidence intervals.
+//! Comparing targets that were loaded in rounds: ratios with confidence intervals.
 
 use chacha20::{
     ChaCha8Rng,

@@ -2,9 +2,8 @@
 //! are known, the measure of the generator itself.
 
 use std::{
-    cell::RefCell,
-    cmp::Reverse,
-    collections::BinaryHeap,
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
     future::{Future, poll_fn},
     io,
     net::SocketAddr,
@@ -37,36 +36,11 @@ pub struct FloorServer {
     start: Instant,
 }
 
-/// An answer that waits for its time.
-struct DelayedAnswer {
-    due_ns: u64,
-    ready: Rc<Notify>,
-}
-
-impl PartialEq for DelayedAnswer {
-    fn eq(&self, other: &DelayedAnswer) -> bool {
-        self.due_ns == other.due_ns
-    }
-}
-
-impl Eq for DelayedAnswer {}
-
-impl PartialOrd for DelayedAnswer {
-    fn partial_cmp(&self, other: &DelayedAnswer) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for DelayedAnswer {
-    fn cmp(&self, other: &DelayedAnswer) -> std::cmp::Ordering {
-        self.due_ns.cmp(&other.due_ns)
-    }
-}
-
-/// The answers that wait, the next one first.
+/// The answers that wait, by their times and by numbers that are their own, the next one first.
 #[derive(Default)]
 struct DelayedAnswers {
-    waiting: RefCell<BinaryHeap<Reverse<DelayedAnswer>>>,
+    waiting: RefCell<BTreeMap<(u64, u64), Rc<Notify>>>,
+    count: Cell<u64>,
     changed: Notify,
 }
 
@@ -146,12 +120,12 @@ impl DelayedAnswers {
     /// Lets answers go at their times.
     async fn release(&self, clock: &SystemClock) {
         loop {
-            let next_ns = self.waiting.borrow().peek().map(|Reverse(next)| next.due_ns);
+            let next_ns = self.waiting.borrow().keys().next().map(|(due_ns, _)| *due_ns);
             match next_ns {
                 None => self.changed.notified().await,
                 Some(due_ns) if due_ns <= clock.now_ns() => {
-                    if let Some(Reverse(next)) = self.waiting.borrow_mut().pop() {
-                        next.ready.notify_one();
+                    if let Some((_, ready)) = self.waiting.borrow_mut().pop_first() {
+                        ready.notify_one();
                     }
                 }
                 Some(due_ns) => {
@@ -201,8 +175,8 @@ impl FloorConnection {
         let Some(delay) = self.delay else { return };
         let due_ns = delay(self.start.elapsed().as_nanos() as u64);
         let ready = Rc::new(Notify::new());
-        let answer = DelayedAnswer { due_ns, ready: Rc::clone(&ready) };
-        self.delayed.waiting.borrow_mut().push(Reverse(answer));
+        let number = self.delayed.count.replace(self.delayed.count.get() + 1);
+        self.delayed.waiting.borrow_mut().insert((due_ns, number), Rc::clone(&ready));
         self.delayed.changed.notify_one();
         ready.notified().await;
     }

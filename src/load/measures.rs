@@ -33,7 +33,7 @@ pub(super) fn record(histogram: &mut NsHistogram, ns: u64) {
 }
 
 /// Adds all of `other`.
-pub(super) fn add(histogram: &mut NsHistogram, other: &NsHistogram) {
+fn add(histogram: &mut NsHistogram, other: &NsHistogram) {
     let _ = histogram.add(other);
 }
 
@@ -133,15 +133,7 @@ impl LoadMeasures {
         for (own, other) in self.operations.iter_mut().zip(&other.operations) {
             own.add(other);
         }
-        if self.slices.len() < other.slices.len() {
-            self.slices.resize_with(other.slices.len(), LoadSlice::default);
-        }
-        for (own, other) in self.slices.iter_mut().zip(&other.slices) {
-            own.calls += other.calls;
-            own.errors += other.errors;
-            own.events += other.events;
-            add(&mut own.latency, &other.latency);
-        }
+        add_slices(&mut self.slices, &other.slices);
         self.done_in_time += other.done_in_time;
         self.held_back += other.held_back;
         self.late += other.late;
@@ -206,6 +198,19 @@ impl OperationMeasures {
         add(&mut self.gaps, &other.gaps);
         add(&mut self.spread, &other.spread);
         add(&mut self.delivery, &other.delivery);
+    }
+}
+
+/// Adds slices of the same times.
+pub(super) fn add_slices(slices: &mut Vec<LoadSlice>, others: &[LoadSlice]) {
+    if slices.len() < others.len() {
+        slices.resize_with(others.len(), LoadSlice::default);
+    }
+    for (own, other) in slices.iter_mut().zip(others) {
+        own.calls += other.calls;
+        own.errors += other.errors;
+        own.events += other.events;
+        add(&mut own.latency, &other.latency);
     }
 }
 

@@ -7,12 +7,12 @@
 //! [`Transport`](crate::client::Transport) a run works in simulated time as well as over sockets.
 
 mod answer_check;
+mod behaviour;
 mod clock;
 mod comparison;
 mod failure;
 mod floor;
 mod machine;
-mod manners;
 mod measures;
 mod objective;
 mod operation;
@@ -36,8 +36,8 @@ pub use measures::{LoadMeasures, LoadSlice, OperationMeasures};
 pub use objective::Objective;
 pub use operation::LoadOperation;
 pub use plan::{
-    AgentManners, Arrivals, CallLimits, CheckLevel, LoadPace, LoadPlan, PayloadShape, PayloadSize,
-    PlannedCall, RecordedCall,
+    AgentBehaviour, Arrivals, CallLimits, CheckLevel, LoadPace, LoadPlan, PayloadShape,
+    PayloadSize, PlannedCall, RateSpan, RecordedCall,
 };
 pub use probe::{CallProbe, ProbedTransport};
 pub use progress::LoadProgress;
@@ -45,5 +45,5 @@ pub use recording::{read_recording, write_recording};
 pub use run::{LoadRun, LoadedTarget, WebhookPlace};
 pub use self_test::{SelfTestLine, self_test};
 pub use webhooks::WebhookReceiver;
-pub use worker::{LoadWorker, SharedMeasures};
+pub use worker::{LoadWorker, SharedMeasures, WorkerSetup};
 pub use workload::{Workload, arrivals};

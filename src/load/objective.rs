@@ -80,8 +80,8 @@ const TIMES: [(&str, TimeOf); 8] = [
     ("first_event_", TimeOf::FirstEvent),
     ("second_event_", TimeOf::SecondEvent),
     ("gap_", TimeOf::Gap),
-    ("fan_out_", TimeOf::Spread),
-    ("webhook_", TimeOf::Delivery),
+    ("spread_", TimeOf::Spread),
+    ("delivery_", TimeOf::Delivery),
 ];
 
 impl Objective {

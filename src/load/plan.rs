@@ -8,24 +8,34 @@ use super::LoadOperation;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadPace {
     /// Open loop: calls are due at times that do not depend on the answers.
-    Rate {
-        /// Calls a second, of all workers together; above 0.
-        rate: f64,
-        /// How the times between them vary.
-        arrivals: Arrivals,
-    },
-    /// The same with a rate that grows or falls evenly, from the first call to the last.
-    Ramp {
-        /// Calls a second at the beginning.
-        from: f64,
-        /// Calls a second at the end.
-        to: f64,
-        /// How the times between them vary.
-        arrivals: Arrivals,
-    },
-    /// Closed loop: so many calls at once, each followed by the next one as soon as it is answered.
-    /// Latencies then leave out the time for which a slow server keeps calls from being made.
-    Concurrency(usize),
+    Rate(RateSpan),
+    /// Closed loop: as many calls as may be unanswered are made at once, each followed by the next
+    /// one as soon as it is answered. Latencies then leave out the time for which a slow server
+    /// keeps calls from being made.
+    Closed,
+}
+
+/// Calls a second, of all workers together, which change evenly from the first call to the last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateSpan {
+    /// At the beginning; above 0.
+    pub from: f64,
+    /// At the end.
+    pub to: f64,
+    /// How the times between calls vary.
+    pub arrivals: Arrivals,
+}
+
+impl RateSpan {
+    /// A rate that does not change.
+    pub fn steady(rate: f64, arrivals: Arrivals) -> RateSpan {
+        RateSpan { from: rate, to: rate, arrivals }
+    }
+
+    /// The rate after this share of the time, from 0 to 1.
+    fn at(self, share: f64) -> f64 {
+        self.from + (self.to - self.from) * share.clamp(0.0, 1.0)
+    }
 }
 
 /// How the times between calls vary.
@@ -179,8 +189,8 @@ pub struct LoadPlan {
     pub duration: Duration,
     /// Calls that are made, at most, the warm-up included; `None`: as many as the time allows.
     pub requests_max: Option<u64>,
-    /// Calls of all workers that are unanswered at one time, at most. Beyond it calls wait, which
-    /// is reported, and their latency counts on.
+    /// Calls of all workers that are unanswered at one time: at most in an open loop, where calls
+    /// beyond it wait, which is reported, and their latency counts on; always in a closed one.
     pub in_flight_max: usize,
     /// Clients of all workers, each with connections of its own: one connection each where calls
     /// share it (HTTP/2), else as many as there are calls at once.
@@ -196,12 +206,12 @@ pub struct LoadPlan {
     /// What makes a call goodput.
     pub limits: CallLimits,
     /// What the agent was seen to do with texts.
-    pub agent: AgentManners,
+    pub agent: AgentBehaviour,
 }
 
 /// What an agent does with texts of the load generator (docs/bench.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AgentManners {
+pub struct AgentBehaviour {
     /// It answers any other text with the same text, which is then checked.
     pub echoes: bool,
     /// It answers `stream:N` with N events, which is then checked.
@@ -214,18 +224,50 @@ pub struct AgentManners {
 }
 
 impl LoadPlan {
-    /// The calls at once of one worker, at most.
-    pub(super) fn worker_in_flight_max(&self) -> usize {
-        let all = match self.pace {
-            LoadPace::Rate { .. } | LoadPace::Ramp { .. } => self.in_flight_max,
-            LoadPace::Concurrency(calls) => calls,
+    /// These calls for so long, with the usual numbers: a second of warm-up, 1,000 unanswered calls
+    /// and 30 s for each, one worker, seed 1, every answer checked, of an agent of which nothing is
+    /// known.
+    pub fn new(calls: Vec<PlannedCall>, pace: LoadPace, duration: Duration) -> LoadPlan {
+        let plan = LoadPlan {
+            name: String::new(),
+            calls: Vec::new(),
+            pace,
+            replay: None,
+            warmup: Duration::from_secs(1),
+            duration,
+            requests_max: None,
+            in_flight_max: 1_000,
+            connections: 1,
+            call_timeout: Duration::from_secs(30),
+            workers: 1,
+            seed: 1,
+            check: CheckLevel::Full,
+            limits: CallLimits::default(),
+            agent: AgentBehaviour::default(),
         };
-        all.div_ceil(self.workers.max(1)).max(1)
+        plan.with_calls(calls)
+    }
+
+    /// The same plan of these calls, named by their operations.
+    #[must_use]
+    pub fn with_calls(self, calls: Vec<PlannedCall>) -> LoadPlan {
+        let names: Vec<&str> = calls.iter().map(|call| call.operation.name()).collect();
+        LoadPlan { name: names.join(", "), calls, ..self }
+    }
+
+    /// Threads; one at least.
+    pub(super) fn threads(&self) -> usize {
+        self.workers.max(1)
+    }
+
+    /// The calls at once of one worker.
+    pub(super) fn worker_in_flight_max(&self) -> usize {
+        self.in_flight_max.div_ceil(self.threads()).max(1)
     }
 
     /// Whether calls are due at times.
     pub(super) fn is_open(&self) -> bool {
-        self.replay.is_some() || !matches!(self.pace, LoadPace::Concurrency(_))
+        self.replay.is_some() || self.pace != LoadPace::Closed
     }
 
     /// When the last call is due, in nanoseconds since the beginning.
@@ -240,32 +282,27 @@ impl LoadPlan {
 
     /// Calls a second that are due at this time since the beginning; `None`: as many as possible.
     pub fn rate_at(&self, since: Duration) -> Option<f64> {
-        match self.pace {
-            LoadPace::Ramp { from, to, .. } if self.replay.is_none() => {
-                let share = since.as_secs_f64() / (self.end_ns() as f64 / 1e9).max(1e-9);
-                Some(from + (to - from) * share.clamp(0.0, 1.0))
-            }
-            LoadPace::Ramp { .. } | LoadPace::Rate { .. } | LoadPace::Concurrency(_) => {
-                self.wanted_rate()
-            }
+        match (&self.replay, self.pace) {
+            (None, LoadPace::Rate(span)) => Some(span.at(self.share_at(since))),
+            (Some(_), _) | (None, LoadPace::Closed) => self.wanted_rate(),
         }
     }
 
     /// Calls a second that are wanted on average while calls count; `None`: as many as possible.
     pub fn wanted_rate(&self) -> Option<f64> {
-        let (warmup_s, end_s) = (self.warmup.as_secs_f64(), self.end_ns() as f64 / 1e9);
         if let Some(calls) = &self.replay {
             let warmup_ns = self.warmup_ns();
             let counted = calls.iter().filter(|call| call.due_ns >= warmup_ns).count();
             return Some(counted as f64 / self.duration.as_secs_f64().max(1e-9));
         }
         match self.pace {
-            LoadPace::Rate { rate, .. } => Some(rate),
-            LoadPace::Ramp { from, to, .. } => {
-                let at = |seconds: f64| from + (to - from) * seconds / end_s.max(1e-9);
-                Some((at(warmup_s) + at(end_s)) / 2.0)
-            }
-            LoadPace::Concurrency(_) => None,
+            LoadPace::Rate(span) => Some(span.at(self.share_at(self.warmup)).midpoint(span.to)),
+            LoadPace::Closed => None,
         }
+    }
+
+    /// The share of the whole run that is over at this time since the beginning.
+    fn share_at(&self, since: Duration) -> f64 {
+        since.as_secs_f64() / (self.warmup + self.duration).as_secs_f64().max(1e-9)
     }
 }

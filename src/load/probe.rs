@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    client::{HttpRequest, HttpResponse, Tick, Transport, TransportError},
+    client::{HttpRequest, HttpResponse, Tick, Transport, TransportError, head_of},
     service::Now,
 };
 
@@ -81,7 +81,7 @@ impl CallProbe {
 
     fn note_head<R: HttpResponse>(&self, response: &R) {
         // A2A 1.0 §9.1 and §11.1; a WebSocket that opens (101) has none.
-        if response.status() == 200 && !is_media_of_a2a(response.field("content-type")) {
+        if response.status() == 200 && !head_of(response).is_of_a2a() {
             self.has_other_media.store(true, Relaxed);
         }
         let now_ns = self.start.elapsed().as_nanos() as u64;
@@ -93,19 +93,6 @@ impl CallProbe {
     pub fn over<F: Future>(self: &Arc<Self>, calls: F) -> ProbedCalls<F> {
         ProbedCalls { probe: Some(Arc::clone(self)), calls: Box::pin(calls) }
     }
-}
-
-/// Whether a `Content-Type` is JSON, a stream of events or gRPC.
-fn is_media_of_a2a(field: Option<&[u8]>) -> bool {
-    let media = field.unwrap_or_default().split(|byte| *byte == b';').next().unwrap_or_default();
-    let media = media.trim_ascii();
-    let ends = |end: &[u8]| {
-        let at = media.len().checked_sub(end.len());
-        at.is_some_and(|at| media[at..].eq_ignore_ascii_case(end))
-    };
-    let begins =
-        |begin: &[u8]| media.get(..begin.len()).is_some_and(|own| own.eq_ignore_ascii_case(begin));
-    ends(b"/json") || ends(b"+json") || ends(b"/event-stream") || begins(b"application/grpc")
 }
 
 /// Calls under a probe.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{LoadMeasures, LoadSlice, measures::add};
+use super::{LoadMeasures, LoadSlice, measures::add_slices};
 
 /// What has come of the calls of a run so far.
 #[derive(Clone, Debug, Default)]
@@ -30,15 +30,6 @@ impl LoadProgress {
                 *self.errors.entry(kind.clone()).or_default() += count;
             }
         }
-        let slices = measures.slices.get(from..).unwrap_or_default();
-        if self.slices.len() < slices.len() {
-            self.slices.resize_with(slices.len(), LoadSlice::default);
-        }
-        for (own, other) in self.slices.iter_mut().zip(slices) {
-            own.calls += other.calls;
-            own.errors += other.errors;
-            own.events += other.events;
-            add(&mut own.latency, &other.latency);
-        }
+        add_slices(&mut self.slices, measures.slices.get(from..).unwrap_or_default());
     }
 }

@@ -45,7 +45,7 @@ pub fn write_recording(plan: &LoadPlan) -> Option<String> {
         return None;
     }
     let mut calls = Vec::new();
-    for worker in 0..plan.workers.max(1) {
+    for worker in 0..plan.threads() {
         let mut schedule = CallSchedule::new(plan, worker);
         while let Some(due) = schedule.next(0) {
             calls.push((due.due_ns.unwrap_or_default(), due));
@@ -97,13 +97,13 @@ pub fn read_recording(text: &str, base: &LoadPlan) -> Result<LoadPlan, String> {
     let Some(last) = recorded.last() else { return Err("it has no calls".to_owned()) };
     let whole = Duration::from_nanos(last.due_ns + 1);
     let warmup = base.warmup.min(whole);
-    Ok(LoadPlan {
-        calls,
+    let plan = LoadPlan {
         warmup,
         duration: whole - warmup,
         replay: Some(Arc::from(recorded)),
         ..base.clone()
-    })
+    };
+    Ok(plan.with_calls(calls))
 }
 
 impl RecordedLine {

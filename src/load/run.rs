@@ -19,8 +19,8 @@ use crate::{
 };
 
 use super::{
-    LoadMeasures, LoadOperation, LoadPace, LoadPlan, LoadProgress, LoadWorker, ProbedTransport,
-    ProcessSample, SharedMeasures, SystemClock, WebhookReceiver,
+    LoadMeasures, LoadOperation, LoadPlan, LoadProgress, LoadWorker, ProbedTransport,
+    ProcessSample, SharedMeasures, SystemClock, WebhookReceiver, WorkerSetup,
 };
 
 /// How often processes are looked at.
@@ -118,53 +118,18 @@ impl LoadRun {
         let client = Arc::new(client);
         let (ready, is_ready) = mpsc::channel();
         let (mut shared, mut threads, mut starters) = (Vec::new(), Vec::new(), Vec::new());
-        for index in 0..plan.workers.max(1) {
+        for index in 0..plan.threads() {
             let measures = SharedMeasures::new(plan);
             shared.push(Arc::clone(&measures));
             let (starter, start) = mpsc::channel::<Instant>();
             starters.push(starter);
-            let (plan, client, ready) = (plan.clone(), Arc::clone(&client), ready.clone());
-            let webhooks = webhooks.clone();
-            let work = move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                let runtime = runtime.map_err(no_room)?;
-                runtime.block_on(async {
-                    let own = plan.connections.div_ceil(plan.workers.max(1)).max(1);
-                    let clients: Result<Vec<_>, String> = (0..own).map(|_| client()).collect();
-                    let clients = clients?;
-                    let prepared =
-                        LoadWorker::<_, SystemClock>::prepare(&clients[0], &plan).await?;
-                    // Without a start there is no run: another worker has failed.
-                    let _ = ready.send(());
-                    drop(ready);
-                    let Ok(start) = start.recv() else { return Ok(()) };
-                    let clock = SystemClock::new(start).map_err(no_room)?;
-                    let (receiver, listener) = match webhooks {
-                        Some(target) => {
-                            let bound = target.bind().await.map_err(no_room)?;
-                            (Some(bound.0), Some(bound.1))
-                        }
-                        None => (None, None),
-                    };
-                    let worker = LoadWorker::new(clients, clock, start, (&plan, index), measures)
-                        .webhooks(receiver);
-                    let serve = async {
-                        match (worker.receiver(), listener) {
-                            (Some(receiver), Some(listener)) => receiver.serve(listener).await,
-                            _ => std::future::pending().await,
-                        }
-                    };
-                    let (mut serve, mut run) = (pin!(serve), pin!(worker.run(prepared)));
-                    poll_fn(|cx| {
-                        let _: Poll<()> = serve.as_mut().poll(cx);
-                        run.as_mut().poll(cx)
-                    })
-                    .await;
-                    Ok(())
-                })
-            };
+            let (client, ready) = (Arc::clone(&client), ready.clone());
+            let (plan, webhooks) = (plan.clone(), webhooks.clone());
+            let thread = LoadThread { plan, index, measures, webhooks, ready, start };
             let name = format!("load-{index}");
-            threads.push(thread::Builder::new().name(name).spawn(work).map_err(no_room)?);
+            let thread =
+                thread::Builder::new().name(name).spawn(move || thread.work(client.as_ref()));
+            threads.push(thread.map_err(no_room)?);
         }
         drop(ready);
         if is_ready.iter().take(threads.len()).count() < threads.len() {
@@ -192,7 +157,7 @@ impl LoadRun {
     }
 
     /// What there is so far.
-    pub fn measures(&self) -> LoadMeasures {
+    fn measures(&self) -> LoadMeasures {
         let length = self.plan.warmup + self.plan.duration;
         let mut all = LoadMeasures::new(self.plan.calls.len(), length);
         self.shared.iter().for_each(|shared| all.add(&shared.lock()));
@@ -272,6 +237,59 @@ impl LoadRun {
     }
 }
 
+/// One thread of a run.
+struct LoadThread {
+    plan: LoadPlan,
+    index: usize,
+    measures: Arc<SharedMeasures>,
+    webhooks: Option<WebhookPlace>,
+    /// Hears when the thread could begin.
+    ready: mpsc::Sender<()>,
+    /// Says when it is to begin; without that there is no run, since another thread has failed.
+    start: mpsc::Receiver<Instant>,
+}
+
+impl LoadThread {
+    /// Does its part of the run. `client` makes one of its clients.
+    fn work<T: Transport + 'static>(
+        self,
+        client: &dyn Fn() -> Result<Client<ProbedTransport<T>>, String>,
+    ) -> Result<(), String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(no_room)?.block_on(async {
+            let LoadThread { plan, index, measures: shared, webhooks, ready, start } = self;
+            let own = plan.connections.div_ceil(plan.threads()).max(1);
+            let clients = (0..own).map(|_| client()).collect::<Result<Vec<_>, String>>()?;
+            let prepared = LoadWorker::<_, SystemClock>::prepare(&clients[0], &plan).await?;
+            let _ = ready.send(());
+            drop(ready);
+            let Ok(start) = start.recv() else { return Ok(()) };
+            let clock = SystemClock::new(start).map_err(no_room)?;
+            let (webhooks, listener) = match webhooks {
+                Some(place) => place.bind().await.map(|(one, other)| (Some(one), Some(other))),
+                None => Ok((None, None)),
+            }
+            .map_err(no_room)?;
+            let plan = &plan;
+            let setup = WorkerSetup { clients, clock, start, plan, index, shared, webhooks };
+            let worker = LoadWorker::new(setup);
+            let serve = async {
+                match (worker.receiver(), listener) {
+                    (Some(receiver), Some(listener)) => receiver.serve(listener).await,
+                    _ => std::future::pending().await,
+                }
+            };
+            let (mut serve, mut run) = (pin!(serve), pin!(worker.run(prepared)));
+            poll_fn(|cx| {
+                let _: Poll<()> = serve.as_mut().poll(cx);
+                run.as_mut().poll(cx)
+            })
+            .await;
+            Ok(())
+        })
+    }
+}
+
 /// The plan with no more calls at once than there are descriptors for: each stream may need a
 /// connection of its own. The limit of the process is raised as far as it may be.
 fn within_descriptors(plan: &LoadPlan) -> LoadPlan {
@@ -280,17 +298,9 @@ fn within_descriptors(plan: &LoadPlan) -> LoadPlan {
         _ => 1,
     });
     let streams = streams.max().unwrap_or(1).max(1);
-    let at_once = plan.worker_in_flight_max().saturating_mul(plan.workers.max(1));
-    let room = descriptors::connections(at_once.saturating_mul(streams), plan.workers.max(1));
-    let room = (room / streams).clamp(1, at_once);
-    match plan.pace {
-        LoadPace::Concurrency(calls) => {
-            LoadPlan { pace: LoadPace::Concurrency(calls.min(room)), ..plan.clone() }
-        }
-        LoadPace::Rate { .. } | LoadPace::Ramp { .. } => {
-            LoadPlan { in_flight_max: plan.in_flight_max.min(room), ..plan.clone() }
-        }
-    }
+    let wanted = plan.in_flight_max.max(1);
+    let room = descriptors::connections(wanted.saturating_mul(streams), plan.threads());
+    LoadPlan { in_flight_max: (room / streams).clamp(1, wanted), ..plan.clone() }
 }
 
 fn no_room(error: io::Error) -> String {

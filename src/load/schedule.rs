@@ -9,7 +9,7 @@ use chacha20::{
 };
 use rand_distr::{Distribution, Exp1, Gamma, StandardNormal};
 
-use super::{Arrivals, LoadPace, LoadPlan, PayloadSize, RecordedCall};
+use super::{Arrivals, LoadPace, LoadPlan, PayloadSize, RateSpan, RecordedCall};
 
 /// A call that the schedule wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,20 +65,15 @@ struct WorkerPace {
 impl CallSchedule {
     /// The calls of worker number `worker` of the plan's.
     pub fn new(plan: &LoadPlan, worker: usize) -> CallSchedule {
-        let workers = plan.workers.max(1);
+        let workers = plan.threads();
         let mut random = ChaCha8Rng::seed_from_u64(plan.seed ^ (worker as u64) << 48);
         let source = match (&plan.replay, plan.pace) {
             (Some(calls), _) => {
                 let calls = Arc::clone(calls);
                 CallTimesSource::Recorded { calls, next: worker, step: workers }
             }
-            (None, LoadPace::Concurrency(_)) => CallTimesSource::Answers,
-            (None, LoadPace::Rate { rate, arrivals }) => {
-                by_rate((rate, rate, arrivals), plan, worker, &mut random)
-            }
-            (None, LoadPace::Ramp { from, to, arrivals }) => {
-                by_rate((from, to, arrivals), plan, worker, &mut random)
-            }
+            (None, LoadPace::Closed) => CallTimesSource::Answers,
+            (None, LoadPace::Rate(span)) => by_rate(span, plan, worker, &mut random),
         };
         let total: f64 = plan.calls.iter().map(|call| call.weight).sum();
         let mut sum = 0.0;
@@ -166,7 +161,7 @@ impl CallSchedule {
 }
 
 fn by_rate(
-    (from, to, arrivals): (f64, f64, Arrivals),
+    RateSpan { from, to, arrivals }: RateSpan,
     plan: &LoadPlan,
     worker: usize,
     random: &mut ChaCha8Rng,
@@ -180,7 +175,7 @@ fn by_rate(
             Err(_) => UnitGaps::Exponential,
         },
     };
-    let workers = plan.workers.max(1) as f64;
+    let workers = plan.threads() as f64;
     let length = (plan.warmup + plan.duration).as_secs_f64().max(1e-9);
     let pace = WorkerPace { from: from / workers, growth: (to - from) / workers / length };
     let first = match gaps {

@@ -13,14 +13,16 @@ use crate::{
 };
 
 use super::{
-    AgentManners, AnswerDelay, Arrivals, CallLimits, CheckLevel, FloorServer, LoadOperation,
-    LoadPace, LoadPlan, LoadRun, LoadedTarget, PlannedCall, ProbedTransport,
+    AnswerDelay, Arrivals, CheckLevel, FloorServer, LoadOperation, LoadPace, LoadPlan, LoadRun,
+    LoadedTarget, PlannedCall, ProbedTransport, RateSpan,
 };
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 /// Bytes of an answer.
 const ANSWER_BYTES: usize = 600;
+/// Calls at once in an open loop, at most.
+const CALLS_MAX: usize = 4_096;
 
 /// One figure of a self-test.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +32,7 @@ pub struct SelfTestLine {
     /// What is true, in microseconds; `None`: there is nothing to compare with.
     pub true_us: Option<f64>,
     /// What the generator reports, in microseconds.
-    pub told_us: f64,
+    pub reported_us: f64,
 }
 
 /// The servers: their names, and when they answer.
@@ -53,21 +55,21 @@ fn stalling(at_ns: u64) -> u64 {
     if done % period < open { done } else { done.next_multiple_of(period) + MS }
 }
 
-/// Measures the generator on this machine; it takes about 15 s. `tell` hears each figure at once.
+/// Measures the generator on this machine; it takes about 15 s. `report` hears each figure at once.
 ///
 /// # Errors
 /// A sentence: there is no room for threads or sockets.
-pub fn self_test(tell: &mut dyn FnMut(&SelfTestLine)) -> Result<(), String> {
-    let timer = load(None, LoadPace::Rate { rate: 10_000.0, arrivals: Arrivals::Constant }, 2)?;
+pub fn self_test(report: &mut dyn FnMut(&SelfTestLine)) -> Result<(), String> {
+    let timer = load(None, steady(10_000.0), 2)?;
     for share in [0.5, 0.99, 0.999] {
-        tell(&SelfTestLine {
+        report(&SelfTestLine {
             what: format!("error of the timer at 10,000 calls/s, {}", named(share)),
             true_us: Some(0.0),
-            told_us: timer.0.measures.lag.value_at_quantile(share) as f64 / 1e3,
+            reported_us: timer.0.measures.lag.value_at_quantile(share) as f64 / 1e3,
         });
     }
     for (name, delay) in SERVERS {
-        let pace = LoadPace::Rate { rate: 1_000.0, arrivals: Arrivals::Constant };
+        let pace = steady(1_000.0);
         let (target, began) = load(Some(delay), pace, 4)?;
         let latency = target.measures.total().latency;
         let offset_ns = target.start.saturating_duration_since(began).as_nanos() as u64;
@@ -76,20 +78,24 @@ pub fn self_test(tell: &mut dyn FnMut(&SelfTestLine)) -> Result<(), String> {
         latencies.sort_unstable();
         for share in [0.5, 0.99, 0.999] {
             let rank = (share * latencies.len() as f64).ceil() as usize;
-            tell(&SelfTestLine {
+            report(&SelfTestLine {
                 what: format!("{name}, open loop, {}", named(share)),
                 true_us: Some(latencies[rank.clamp(1, latencies.len()) - 1] as f64 / 1e3),
-                told_us: latency.value_at_quantile(share) as f64 / 1e3,
+                reported_us: latency.value_at_quantile(share) as f64 / 1e3,
             });
         }
     }
-    let (closed, _) = load(Some(stalling), LoadPace::Concurrency(1), 4)?;
-    tell(&SelfTestLine {
+    let (closed, _) = load(Some(stalling), LoadPace::Closed, 4)?;
+    report(&SelfTestLine {
         what: "the same stalls in a closed loop, which hides them, p99".to_owned(),
         true_us: None,
-        told_us: closed.measures.total().latency.value_at_quantile(0.99) as f64 / 1e3,
+        reported_us: closed.measures.total().latency.value_at_quantile(0.99) as f64 / 1e3,
     });
     Ok(())
+}
+
+fn steady(rate: f64) -> LoadPace {
+    LoadPace::Rate(RateSpan::steady(rate, Arrivals::Constant))
 }
 
 fn named(share: f64) -> String {
@@ -120,7 +126,7 @@ fn load(
     let addr = told.recv().map_err(|_| "the server of the self-test cannot start".to_owned())?;
     let card = FloorServer::card(addr);
     let client = move || {
-        let limits = ClientLimits { pool_per_origin_max: 4_096, ..ClientLimits::default() };
+        let limits = ClientLimits { pool_per_origin_max: CALLS_MAX, ..ClientLimits::default() };
         let options = HttpClientOptions { limits, ..HttpClientOptions::default() };
         let inner = HttpClient::new(options).map_err(|error| error.to_string())?;
         let card = AgentCard::read(card.as_bytes()).map_err(|error| error.to_string())?;
@@ -130,22 +136,12 @@ fn load(
             .connect_over(ProbedTransport { inner }, card, None)
             .map_err(|error| error.to_string())
     };
+    let calls = vec![PlannedCall::new(LoadOperation::Send)];
     let plan = LoadPlan {
-        name: "self-test".to_owned(),
-        calls: vec![PlannedCall::new(LoadOperation::Send)],
-        pace,
-        replay: None,
         warmup: Duration::ZERO,
-        duration: Duration::from_secs(seconds),
-        requests_max: None,
-        in_flight_max: 4_096,
-        connections: 1,
-        call_timeout: Duration::from_secs(30),
-        workers: 1,
-        seed: 1,
+        in_flight_max: if pace == LoadPace::Closed { 1 } else { CALLS_MAX },
         check: CheckLevel::Off,
-        limits: CallLimits::default(),
-        agent: AgentManners::default(),
+        ..LoadPlan::new(calls, pace, Duration::from_secs(seconds))
     };
     let run = LoadRun::start(&plan, client, None, None)?;
     Ok((run.finish("", "")?, began))

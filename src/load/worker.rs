@@ -12,7 +12,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::Poll,
     time::Instant,
@@ -47,7 +47,6 @@ const TASKS_KEPT_MAX: usize = 256;
 pub struct SharedMeasures {
     measures: Mutex<LoadMeasures>,
     in_flight: AtomicU64,
-    is_stopped: AtomicBool,
     stop: tokio::sync::Notify,
 }
 
@@ -58,7 +57,6 @@ impl SharedMeasures {
         Arc::new(SharedMeasures {
             measures: Mutex::new(LoadMeasures::new(plan.calls.len(), length)),
             in_flight: AtomicU64::new(0),
-            is_stopped: AtomicBool::new(false),
             stop: tokio::sync::Notify::new(),
         })
     }
@@ -75,14 +73,30 @@ impl SharedMeasures {
 
     /// Ends the run of this worker; calls that are unanswered are not counted.
     pub fn stop(&self) {
-        self.is_stopped.store(true, Relaxed);
         self.stop.notify_one();
     }
 }
 
-/// A worker: its client, its part of the plan, and its time.
+/// What a worker is made of.
+pub struct WorkerSetup<'p, T: Transport, C> {
+    /// One at least, each with connections of its own; each slot keeps to one of them.
+    pub clients: Vec<Client<T>>,
+    /// The time of the run.
+    pub clock: C,
+    /// When that time began.
+    pub start: Instant,
+    /// What all workers do.
+    pub plan: &'p LoadPlan,
+    /// Which of them this is, from 0.
+    pub index: usize,
+    /// What it measures.
+    pub shared: Arc<SharedMeasures>,
+    /// Receives the webhooks of its calls, and is served by somebody else meanwhile.
+    pub webhooks: Option<WebhookReceiver>,
+}
+
+/// A worker: its clients, its part of the plan, and its time.
 pub struct LoadWorker<T: Transport, C> {
-    /// Each has connections of its own; slots take turns.
     clients: Vec<Client<T>>,
     clock: C,
     plan: LoadPlan,
@@ -100,15 +114,9 @@ pub struct LoadWorker<T: Transport, C> {
 }
 
 impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
-    /// Worker number `index` of the plan's. `clients`: one at least; each slot keeps to one of
-    /// them. `start` is when the time of `clock` began.
-    pub fn new(
-        clients: Vec<Client<T>>,
-        clock: C,
-        start: Instant,
-        (plan, index): (&LoadPlan, usize),
-        shared: Arc<SharedMeasures>,
-    ) -> LoadWorker<T, C> {
+    /// A worker that has done nothing yet.
+    pub fn new(setup: WorkerSetup<'_, T, C>) -> LoadWorker<T, C> {
+        let WorkerSetup { clients, clock, start, plan, index, shared, webhooks } = setup;
         LoadWorker {
             clients,
             clock,
@@ -117,18 +125,11 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             shared,
             start,
             tasks: RefCell::default(),
-            webhooks: None,
+            webhooks,
             slots: Cell::new(0),
             waiting_slots: Cell::new(0),
             wants_slot: Cell::new(false),
         }
-    }
-
-    /// With a receiver for the webhooks of its calls, which somebody has to serve meanwhile.
-    #[must_use]
-    pub fn webhooks(mut self, receiver: Option<WebhookReceiver>) -> LoadWorker<T, C> {
-        self.webhooks = receiver;
-        self
     }
 
     /// The receiver of webhooks, if there is one.
@@ -191,26 +192,27 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         let number = self.slots.replace(self.slots.get() + 1);
         let probe = CallProbe::new(self.start);
         let client = &self.clients[number % self.clients.len()];
-        Box::pin(probe.over(self.slot(client, Arc::clone(&probe))))
+        let slot = CallSlot { client, probe: Arc::clone(&probe) };
+        Box::pin(probe.over(self.make_calls(slot)))
     }
 
     /// Makes one call after the other.
-    async fn slot(&self, client: &Client<T>, probe: Arc<CallProbe>) {
+    async fn make_calls(&self, slot: CallSlot<'_, T>) {
         let mut times = CallTimes::default();
         while let Some((due, had_room)) = self.lead().await {
             let sent_ns = self.clock.now_ns();
             self.note_begin(due, sent_ns, had_room);
             times.clear();
-            probe.clear();
+            slot.probe.clear();
             self.shared.in_flight.fetch_add(1, Relaxed);
-            let outcome = self.call(due, (client, &probe), &mut times).await;
+            let outcome = self.call(due, &slot, &mut times).await;
             self.shared.in_flight.fetch_sub(1, Relaxed);
             let over_ns = self.clock.now_ns();
             let made = outcome.map(|made| made.into_iter().for_each(|task| self.know_task(task)));
             let ended = EndedCall {
                 due_ns: due.due_ns.unwrap_or(sent_ns),
                 sent_ns,
-                first_byte_ns: probe.first_byte_ns(),
+                first_byte_ns: slot.probe.first_byte_ns(),
                 over_ns,
                 times: &times,
             };
@@ -247,18 +249,18 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     async fn call(
         &self,
         due: DueCall,
-        (client, probe): (&Client<T>, &CallProbe),
+        slot: &CallSlot<'_, T>,
         times: &mut CallTimes,
     ) -> Result<Option<ReadableTask>, CallFailure> {
         let call = &self.plan.calls[due.call];
         let context = OperationContext {
-            client,
+            client: slot.client,
             clock: &self.clock,
             plan: &self.plan,
             call,
             tasks: &self.tasks_to_read(call, due.bits),
             webhooks: self.webhooks.as_ref(),
-            probe,
+            probe: &slot.probe,
             is_checked: self.plan.check.holds(due.number),
             awaits_webhook: Cell::new(false),
         };
@@ -268,7 +270,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             return made.await;
         }
         let due_ms = self.plan.call_timeout.as_millis() as u64;
-        let transport = client.transport();
+        let transport = slot.client.transport();
         let mut late = pin!(transport.sleep_until(transport.mono_ms() + due_ms));
         let mut made = pin!(made);
         poll_fn(|cx| match made.as_mut().poll(cx) {
@@ -343,6 +345,12 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         }
         tasks.push_back(task);
     }
+}
+
+/// What makes one call at a time.
+struct CallSlot<'w, T: Transport> {
+    client: &'w Client<T>,
+    probe: Arc<CallProbe>,
 }
 
 /// When things happened in a call that is over, in nanoseconds since the beginning.

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Arrivals, LoadOperation, LoadPace, LoadPlan, PayloadShape, PayloadSize, PlannedCall};
+use super::{
+    Arrivals, LoadOperation, LoadPace, LoadPlan, PayloadShape, PayloadSize, PlannedCall, RateSpan,
+};
 
 /// The workloads that come with the program: their names and texts.
 const KNOWN: &[(&str, &str)] = &[("a2a-bench-1", include_str!("a2a-bench-1.toml"))];
@@ -115,9 +117,9 @@ impl WorkloadPhase {
             (Some(_), Some(_)) => {
                 return Err(wrong("a rate and a concurrency exclude each other".to_owned()));
             }
-            (Some(rate), None) if rate > 0.0 => LoadPace::Rate { rate, arrivals },
+            (Some(rate), None) if rate > 0.0 => LoadPace::Rate(RateSpan::steady(rate, arrivals)),
             (Some(_), None) => return Err(wrong("a rate is above 0".to_owned())),
-            (None, Some(calls)) => LoadPace::Concurrency(calls.max(1)),
+            (None, Some(_)) => LoadPace::Closed,
             (None, None) => base.pace,
         };
         let seconds = |seconds: Option<f64>, or: Duration| match seconds {
@@ -131,7 +133,7 @@ impl WorkloadPhase {
             pace,
             warmup: seconds(self.warmup_seconds, base.warmup)?,
             duration: seconds(self.seconds, base.duration)?,
-            in_flight_max: self.in_flight.unwrap_or(base.in_flight_max).max(1),
+            in_flight_max: self.concurrency.or(self.in_flight).unwrap_or(base.in_flight_max).max(1),
             ..base.clone()
         })
     }

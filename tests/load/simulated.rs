@@ -16,7 +16,7 @@ use peregrine::{
         Client, ClientBuilder, HttpRequest, HttpResponse, Transport, TransportError,
         card::AgentCard,
     },
-    load::{LoadClock, LoadMeasures, LoadPlan, LoadWorker, SharedMeasures},
+    load::{LoadClock, LoadMeasures, LoadPlan, LoadWorker, SharedMeasures, WorkerSetup},
     service::Now,
 };
 
@@ -171,13 +171,15 @@ pub fn measure(plan: &LoadPlan, answered_at: AnsweredAt) -> LoadMeasures {
     let client: Client<SimulatedServer> =
         ClientBuilder::new().connect_over(server, card, None).unwrap();
     let shared = SharedMeasures::new(plan);
-    let worker = LoadWorker::new(
-        vec![client],
-        world.clone(),
-        Instant::now(),
-        (plan, 0),
-        Arc::clone(&shared),
-    );
+    let worker = LoadWorker::new(WorkerSetup {
+        clients: vec![client],
+        clock: world.clone(),
+        start: Instant::now(),
+        plan,
+        index: 0,
+        shared: Arc::clone(&shared),
+        webhooks: None,
+    });
     let run: Pin<Box<dyn Future<Output = ()>>> = Box::pin(worker.run(Vec::new()));
     world.run(run);
     shared.lock().clone()

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use peregrine::load::{
-    AgentManners, Arrivals, CallLimits, CheckLevel, LoadMeasures, LoadOperation, LoadPace,
-    LoadPlan, PlannedCall,
+    Arrivals, CallLimits, LoadMeasures, LoadOperation, LoadPace, LoadPlan, PlannedCall, RateSpan,
 };
 
 use crate::simulated::{AnsweredAt, measure};
@@ -13,27 +12,17 @@ const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 
 fn plan(pace: LoadPace, seconds: u64) -> LoadPlan {
+    let calls = vec![PlannedCall::new(LoadOperation::Send)];
     LoadPlan {
-        name: "send".to_owned(),
-        calls: vec![PlannedCall::new(LoadOperation::Send)],
-        pace,
-        replay: None,
         warmup: Duration::ZERO,
-        duration: Duration::from_secs(seconds),
-        requests_max: None,
-        in_flight_max: 10_000,
-        connections: 1,
-        call_timeout: Duration::from_secs(60),
-        workers: 1,
+        in_flight_max: if pace == LoadPace::Closed { 1 } else { 10_000 },
         seed: 7,
-        check: CheckLevel::Full,
-        limits: CallLimits::default(),
-        agent: AgentManners::default(),
+        ..LoadPlan::new(calls, pace, Duration::from_secs(seconds))
     }
 }
 
 fn open(rate: f64, arrivals: Arrivals) -> LoadPace {
-    LoadPace::Rate { rate, arrivals }
+    LoadPace::Rate(RateSpan::steady(rate, arrivals))
 }
 
 /// The time that so many of these calls are at most, by definition.
@@ -49,10 +38,10 @@ fn is_true(measures: &LoadMeasures, calls: u64, answered_at: AnsweredAt) {
     assert_eq!((total.good, total.failed(), measures.never_sent), (calls, 0, 0));
     let latencies: Vec<u64> = (0..calls).map(|n| answered_at(n * MS) - n * MS).collect();
     for share in [0.5, 0.99, 0.999] {
-        let (told, true_ns) =
+        let (reported, true_ns) =
             (total.latency.value_at_quantile(share), exact(latencies.clone(), share));
-        let error = (told as f64 - true_ns as f64).abs() / true_ns as f64;
-        assert!(error < 0.02, "{share}: {told} ns, and {true_ns} ns is right");
+        let error = (reported as f64 - true_ns as f64).abs() / true_ns as f64;
+        assert!(error < 0.02, "{share}: {reported} ns, and {true_ns} ns is right");
     }
 }
 
@@ -120,7 +109,7 @@ fn calls_that_there_was_never_room_for_are_reported() {
 /// The same server in a closed loop: few calls meet a stall, so that the figures hide it.
 #[test]
 fn a_closed_loop_hides_a_stall() {
-    let measures = measure(&plan(LoadPace::Concurrency(1), 60), stalling);
+    let measures = measure(&plan(LoadPace::Closed, 60), stalling);
     let total = measures.total();
     assert!(total.good > 20_000);
     assert!(total.latency.value_at_quantile(0.999) < 3 * MS);
@@ -143,8 +132,8 @@ fn arrivals_have_the_rate_and_the_variation_that_is_asked_for() {
             measures.slices.iter().take(60).map(|slice| slice.calls as f64).collect();
         let mean = counts.iter().sum::<f64>() / counts.len() as f64;
         let spread = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>();
-        let told = (spread / counts.len() as f64).sqrt() / mean.sqrt();
-        assert!((told - variation).abs() < 0.1 + variation * 0.3, "{arrivals:?}: {told}");
+        let reported = (spread / counts.len() as f64).sqrt() / mean.sqrt();
+        assert!((reported - variation).abs() < 0.1 + variation * 0.3, "{arrivals:?}: {reported}");
     }
 }
 
@@ -152,7 +141,7 @@ fn arrivals_have_the_rate_and_the_variation_that_is_asked_for() {
 /// hundred seconds.
 #[test]
 fn a_ramp_grows_evenly() {
-    let pace = LoadPace::Ramp { from: 100.0, to: 300.0, arrivals: Arrivals::Constant };
+    let pace = LoadPace::Rate(RateSpan { from: 100.0, to: 300.0, arrivals: Arrivals::Constant });
     let measures = measure(&plan(pace, 100), fixed);
     assert!(measures.total().good.abs_diff(20_000) < 10);
     for (second, slice) in measures.slices.iter().enumerate().take(100) {
@@ -186,7 +175,7 @@ fn no_more_calls_are_made_than_asked_for() {
     let plan = LoadPlan { requests_max: Some(17), ..plan(open(100.0, Arrivals::Constant), 10) };
     assert_eq!(measure(&plan, fixed).total().good, 17);
     let plan = LoadPlan { requests_max: Some(17), ..plan };
-    let closed = LoadPlan { pace: LoadPace::Concurrency(4), ..plan };
+    let closed = LoadPlan { pace: LoadPace::Closed, in_flight_max: 4, ..plan };
     assert_eq!(measure(&closed, fixed).total().good, 17);
 }
 

@@ -6,8 +6,8 @@ use clap::Command;
 use peregrine::{
     client::ClientLimits,
     load::{
-        AgentManners, Arrivals, CallLimits, CheckLevel, LoadOperation, LoadPace, LoadPlan,
-        Objective, PayloadShape, PayloadSize, PlannedCall, WebhookPlace, Workload, arrivals,
+        Arrivals, CallLimits, CheckLevel, LoadOperation, LoadPace, LoadPlan, Objective,
+        PayloadShape, PayloadSize, PlannedCall, RateSpan, WebhookPlace, Workload, arrivals,
         read_recording,
     },
 };
@@ -19,7 +19,6 @@ use super::{
         failure::CommandFailure,
         settings::{OutputFormat, milliseconds},
     },
-    named,
     sweep::Sweep,
 };
 
@@ -51,11 +50,11 @@ pub struct BenchPlan<'i> {
     pub reports: Vec<&'i Path>,
     /// The processes of the servers, in the order of the targets.
     pub pids: Vec<u32>,
-    /// Agents that the same load is put on, in turns with the first.
+    /// Agents that the same load is put on, in rounds with the first.
     pub compared: Vec<&'i str>,
     /// True: the server that does as little as possible is one of them.
     pub has_floor: bool,
-    /// Turns, if there are several agents.
+    /// Rounds, if there are several agents.
     pub rounds: usize,
     /// Where the calls are written to.
     pub record: Option<&'i Path>,
@@ -120,8 +119,8 @@ pub fn command(command: Command) -> Command {
             "PID",
             "The server's process here, measured too; one for each target, in order",
         ))
-        .arg(flag("compare", "URL", "Put the same load on this agent in turns; may be repeated"))
-        .arg(flag("rounds", "N", "Turns of --compare and --floor [default: 5]"))
+        .arg(flag("compare", "URL", "Put the same load on this agent in rounds; may be repeated"))
+        .arg(flag("rounds", "N", "Rounds of --compare and --floor [default: 5]"))
         .arg(switch("floor", "Compare with a server that does as little as answers need"))
         .arg(flag("record", "FILE", "Write the calls, with their times, as lines of JSON"))
         .arg(flag("replay", "FILE", "Make the calls of such a file, instead of a scenario"))
@@ -142,22 +141,22 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
     };
     let mut limits = CallLimits::default();
     objectives.iter().for_each(|objective| objective.limit_calls(&mut limits));
+    let usual = LoadPlan::new(Vec::new(), pace(on)?, time(on, "duration", "10s")?);
+    let connections = at_least_one(on, "connections", usual.connections)?;
     let base = LoadPlan {
-        name: String::new(),
-        calls: Vec::new(),
-        pace: pace(on)?,
-        replay: None,
         warmup: time(on, "warmup", "1s")?,
-        duration: time(on, "duration", "10s")?,
         requests_max: on.flag_number("requests")?,
-        in_flight_max: at_least_one(on, "in-flight", 1_000)?,
-        connections: at_least_one(on, "connections", 1)?,
-        call_timeout: on.settings.time("timeout")?.unwrap_or(Duration::from_secs(30)),
-        workers: at_least_one(on, "workers", 1)?,
-        seed: on.flag_number("seed")?.unwrap_or(1),
+        in_flight_max: match usual.pace {
+            LoadPace::Rate(_) => at_least_one(on, "in-flight", usual.in_flight_max)?,
+            LoadPace::Closed => at_least_one(on, "concurrency", 1)?.saturating_mul(connections),
+        },
+        connections,
+        call_timeout: on.settings.time("timeout")?.unwrap_or(usual.call_timeout),
+        workers: at_least_one(on, "workers", usual.workers)?,
+        seed: on.flag_number("seed")?.unwrap_or(usual.seed),
         check: check(on)?,
         limits,
-        agent: AgentManners::default(),
+        ..usual
     };
     let phases = phases(on, base)?;
     let sweep = sweep(on, &phases, &objectives)?;
@@ -220,12 +219,12 @@ fn phases(on: &Invocation<'_>, base: LoadPlan) -> Result<Vec<LoadPlan>, CommandF
         if let Some(other) = alone.into_iter().find(|other| on.flag(other).is_some()) {
             return Err(wrong(other, "a --replay says it"));
         }
-        return Ok(vec![named(recorded(name, &base)?)]);
+        return Ok(vec![recorded(name, &base)?]);
     }
     let Some(name) = on.flag("workload") else {
         let text = on.flag("scenario").unwrap_or("send");
         let calls = calls(on, if text == "mixed" { MIXED } else { text })?;
-        return Ok(vec![named(LoadPlan { calls, ..base })]);
+        return Ok(vec![base.with_calls(calls)]);
     };
     let mut alone = ["scenario", "payload", "shape", "events", "chunk-bytes", "hold"].into_iter();
     if let Some(other) = alone.find(|other| on.flag(other).is_some()) {
@@ -244,17 +243,20 @@ fn phases(on: &Invocation<'_>, base: LoadPlan) -> Result<Vec<LoadPlan>, CommandF
     };
     let plans = workload.and_then(|workload| workload.plans(&base));
     let mut plans = plans.map_err(|why| wrong("workload", &format!("{name}: {why}")))?;
-    // A rate that the user names is for all phases.
-    if ["rate", "ramp", "concurrency"].into_iter().any(|name| on.flag(name).is_some()) {
-        plans.iter_mut().for_each(|plan| plan.pace = base.pace);
-    }
-    for (name, set) in [
-        ("duration", (|plan, base| plan.duration = base.duration) as fn(&mut LoadPlan, &LoadPlan)),
-        ("warmup", |plan, base| plan.warmup = base.warmup),
-        ("in-flight", |plan, base| plan.in_flight_max = base.in_flight_max),
-    ] {
-        if on.flag(name).is_some() {
-            plans.iter_mut().for_each(|plan| set(plan, &base));
+    // What the user says is for all phases.
+    let is_said = |name: &str| on.flag(name).is_some();
+    for plan in &mut plans {
+        if ["rate", "ramp", "concurrency"].into_iter().any(is_said) {
+            plan.pace = base.pace;
+        }
+        if ["in-flight", "concurrency"].into_iter().any(is_said) {
+            plan.in_flight_max = base.in_flight_max;
+        }
+        if is_said("duration") {
+            plan.duration = base.duration;
+        }
+        if is_said("warmup") {
+            plan.warmup = base.warmup;
         }
     }
     Ok(plans)
@@ -299,10 +301,7 @@ fn pace(on: &Invocation<'_>) -> Result<LoadPace, CommandFailure> {
                 let line = format!("--concurrency is a closed loop, where --{name} means nothing");
                 Err(CommandFailure::usage(line))
             }
-            None => {
-                let calls = at_least_one(on, "concurrency", 1)?;
-                Ok(LoadPace::Concurrency(calls.saturating_mul(at_least_one(on, "connections", 1)?)))
-            }
+            None => Ok(LoadPace::Closed),
         };
     }
     let arrivals = arrivals(on.flag("arrivals"), on.flag_number("burstiness")?);
@@ -312,7 +311,7 @@ fn pace(on: &Invocation<'_>) -> Result<LoadPace, CommandFailure> {
         let rates = text.split_once(':').and_then(|(from, to)| Some((rate(from)?, rate(to)?)));
         let (from, to) =
             rates.ok_or_else(|| wrong("ramp", &format!("{text:?} is not FROM:TO, two rates")))?;
-        return Ok(LoadPace::Ramp { from, to, arrivals });
+        return Ok(LoadPace::Rate(RateSpan { from, to, arrivals }));
     }
     let rate = match on.flag("rate") {
         None => RATE,
@@ -320,7 +319,7 @@ fn pace(on: &Invocation<'_>) -> Result<LoadPace, CommandFailure> {
             wrong("rate", &format!("{text:?} is no rate above 0 and up to {RATE_MAX:.0}"))
         })?,
     };
-    Ok(LoadPace::Rate { rate, arrivals })
+    Ok(LoadPace::Rate(RateSpan::steady(rate, arrivals)))
 }
 
 fn rate(text: &str) -> Option<f64> {
@@ -408,11 +407,8 @@ pub fn report_files<'i>(
 
 /// What a server may take of the client: as many connections as calls at once.
 pub fn limits(plan: &LoadPlan) -> ClientLimits {
-    let calls = match plan.pace {
-        LoadPace::Rate { .. } | LoadPace::Ramp { .. } => plan.in_flight_max,
-        LoadPace::Concurrency(calls) => calls,
-    };
-    ClientLimits { pool_per_origin_max: calls.max(32), ..ClientLimits::default() }
+    let usual = ClientLimits::default();
+    ClientLimits { pool_per_origin_max: plan.in_flight_max.max(usual.pool_per_origin_max), ..usual }
 }
 
 fn at_least_one(on: &Invocation<'_>, name: &str, default: usize) -> Result<usize, CommandFailure> {

@@ -3,10 +3,10 @@
 mod flags;
 mod live;
 mod merge;
+mod rounds;
 mod shown;
 mod sweep;
 mod target;
-mod turns;
 
 use std::{
     fs,
@@ -17,23 +17,23 @@ use std::{
 
 use clap::{ArgMatches, Command};
 use peregrine::load::{
-    FloorServer, LoadPlan, Objective, SelfTestLine,
+    FloorServer, Objective, SelfTestLine,
     report::{LoadReport, TargetReport},
     self_test, write_recording,
 };
 
 use super::{
-    calls::Invocation,
+    calls::{Invocation, runtime},
     failure::{CommandFailure, FailureCode},
     say,
     settings::{OutputFormat, Settings},
     tell,
 };
 use flags::BenchPlan;
-use target::BenchTarget;
+use target::{BenchTarget, TargetPlace};
 
 pub use merge::run as run_report;
-pub use turns::FLOOR_COMMAND;
+pub use rounds::FLOOR_COMMAND;
 
 /// Adds the options and the inner command to the command.
 pub fn command(command: Command) -> Command {
@@ -47,20 +47,19 @@ pub fn command(command: Command) -> Command {
 /// does not hold.
 pub fn run(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let asked = flags::plan(on)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| internal(format!("the system has no room: {error}")))?;
+    let runtime = runtime()?;
     let url = on.settings.text("agent-card").or_else(|| on.settings.text("endpoint"));
     let url = url.unwrap_or_default();
     if let Some(path) = asked.record {
         record(&asked, path)?;
     }
-    let place = (url, asked.pids.first().copied());
+    let place = TargetPlace { url, pid: asked.pids.first().copied() };
     let target = runtime.block_on(BenchTarget::of(on, place, &asked))?;
     let started_at = SystemTime::now();
     let (reports, comparisons) = match asked.sweep {
         Some(sweep) => (vec![sweep.run(&target, &asked, &runtime)?], Vec::new()),
         None if asked.has_floor || !asked.compared.is_empty() => {
-            turns::take_turns(on, target, &asked, &runtime)?
+            rounds::compare_in_rounds(on, target, &asked, &runtime)?
         }
         None => (phases(&target, &asked, &runtime)?, Vec::new()),
     };
@@ -88,16 +87,16 @@ fn record(asked: &BenchPlan<'_>, path: &Path) -> Result<(), CommandFailure> {
 /// # Errors
 /// A [`CommandFailure`]: there is no room for threads or sockets.
 pub fn run_self_test() -> Result<(), CommandFailure> {
-    let heads = ["what", "true ms", "told ms", "error"];
+    let heads = ["what", "true ms", "reported", "error"];
     say(&format!("{:<58}{:>10}{:>10}{:>10}\n", heads[0], heads[1], heads[2], heads[3]));
     self_test(&mut |line: &SelfTestLine| {
         let truth = line.true_us.map_or("-".to_owned(), |us| format!("{:.3}", us / 1e3));
         let error = match line.true_us {
-            Some(us) if us > 0.0 => format!("{:+.1} %", (line.told_us / us - 1.0) * 100.0),
+            Some(us) if us > 0.0 => format!("{:+.1} %", (line.reported_us / us - 1.0) * 100.0),
             Some(_) | None => String::new(),
         };
-        let told = line.told_us / 1e3;
-        say(&format!("{:<58}{truth:>10}{told:>10.3}{error:>10}\n", line.what));
+        let reported = line.reported_us / 1e3;
+        say(&format!("{:<58}{truth:>10}{reported:>10.3}{error:>10}\n", line.what));
     })
     .map_err(internal)
 }
@@ -108,8 +107,7 @@ pub fn run_self_test() -> Result<(), CommandFailure> {
 /// What is wrong, in one line.
 pub fn run_floor(flags: &ArgMatches) -> Result<(), String> {
     let bytes = flags.get_one::<String>("bytes").and_then(|bytes| bytes.parse().ok());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
+    let runtime = runtime().map_err(|failure| failure.message)?;
     // It ends with the process that has started it.
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -187,10 +185,4 @@ fn unwritable(path: &Path, error: &std::io::Error) -> CommandFailure {
 
 fn internal(line: String) -> CommandFailure {
     CommandFailure::new(FailureCode::Internal, line)
-}
-
-/// What a plan of a phase is made from, where a workload says nothing else.
-fn named(plan: LoadPlan) -> LoadPlan {
-    let names: Vec<&str> = plan.calls.iter().map(|call| call.operation.name()).collect();
-    LoadPlan { name: names.join(", "), ..plan }
 }

@@ -1,7 +1,7 @@
 //! Several rates in one run: from one to another, or up to the most that objectives allow.
 
 use peregrine::load::{
-    LoadPace, LoadPlan, Objective,
+    Arrivals, LoadPace, LoadPlan, Objective, RateSpan,
     report::{SweepPoint, TargetReport},
 };
 
@@ -125,10 +125,10 @@ fn is_better(report: &TargetReport, than: Option<&TargetReport>) -> bool {
 /// The plan at another rate, with the same arrivals.
 fn at_rate(plan: &LoadPlan, rate: f64) -> LoadPlan {
     let arrivals = match plan.pace {
-        LoadPace::Rate { arrivals, .. } | LoadPace::Ramp { arrivals, .. } => arrivals,
-        LoadPace::Concurrency(_) => peregrine::load::Arrivals::Constant,
+        LoadPace::Rate(span) => span.arrivals,
+        LoadPace::Closed => Arrivals::Constant,
     };
-    LoadPlan { pace: LoadPace::Rate { rate, arrivals }, ..plan.clone() }
+    LoadPlan { pace: LoadPace::Rate(RateSpan::steady(rate, arrivals)), ..plan.clone() }
 }
 
 /// The first objective that a run has broken; a rate that was not reached is broken as well.

@@ -1,4 +1,4 @@
-//! An agent that load is put on: its client, its manners, and one run against it.
+//! An agent that load is put on: its client, what it does with texts, and one run against it.
 
 use std::{
     future::{Future, poll_fn},
@@ -10,8 +10,8 @@ use std::{
 use peregrine::{
     client::{CallOptions, Client, SendRequest, Transport, retry::Backoff},
     load::{
-        AgentManners, LoadOperation, LoadPlan, LoadRun, LoadedTarget, PayloadSize, ProbedTransport,
-        WebhookPlace,
+        AgentBehaviour, LoadOperation, LoadPlan, LoadRun, LoadedTarget, PayloadSize, PlannedCall,
+        ProbedTransport, WebhookPlace,
     },
     net::{HttpClient, HttpClientOptions},
 };
@@ -43,10 +43,19 @@ pub struct BenchTarget<'i> {
     agent: CalledAgent,
     url: String,
     interface: String,
-    manners: AgentManners,
+    behaviour: AgentBehaviour,
     pid: Option<u32>,
     webhooks: Option<WebhookPlace>,
     is_live: bool,
+}
+
+/// Where an agent is.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetPlace<'u> {
+    /// Its URL, or any other way to name it.
+    pub url: &'u str,
+    /// Its process, if it is on this machine.
+    pub pid: Option<u32>,
 }
 
 /// What a run has measured, and whether the user has ended it.
@@ -58,45 +67,37 @@ pub struct BenchedTarget {
 }
 
 impl<'i> BenchTarget<'i> {
-    /// Reads the card of the agent at `url`, and calls it a few times before load hides what is
-    /// wrong. `pid`: its process, if it is on this machine.
+    /// Reads the card of the agent, and calls it a few times before load hides what is wrong.
     ///
     /// # Errors
     /// A [`CommandFailure`]: it cannot be called, or does not do what the plan needs.
     pub async fn of(
         on: &'i Invocation<'i>,
-        (url, pid): (&str, Option<u32>),
+        at: TargetPlace<'_>,
         asked: &BenchPlan<'_>,
     ) -> Result<BenchTarget<'i>, CommandFailure> {
+        let TargetPlace { url, pid } = at;
         let agent = match on.settings.text("endpoint") == Some(url) {
             true => CalledAgent::of(on).await?,
             false => CalledAgent::at(on, url).await?,
         };
-        let mut manners = AgentManners::default();
-        for plan in &asked.phases {
-            let seen = AgentManners::of(&agent.client, plan);
-            let seen = tokio::time::timeout(FIRST_CALLS, seen).await.map_err(|_| {
-                let line = format!("the agent has not answered within {FIRST_CALLS:?}");
-                CommandFailure::new(FailureCode::Timeout, line)
-            })?;
-            let seen = seen.map_err(|error| explained(on, error))?;
-            manners = AgentManners {
-                echoes: seen.echoes,
-                counts: manners.counts || seen.counts,
-                numbers: manners.numbers || seen.numbers,
-                holds: manners.holds || seen.holds,
-            };
-        }
-        can_do(asked, manners)?;
+        let calls = || asked.phases.iter().flat_map(|plan| &plan.calls);
+        let seen = AgentBehaviour::of(&agent.client, calls());
+        let seen = tokio::time::timeout(FIRST_CALLS, seen).await.map_err(|_| {
+            let line = format!("the agent has not answered within {FIRST_CALLS:?}");
+            CommandFailure::new(FailureCode::Timeout, line)
+        })?;
+        let behaviour = seen.map_err(|error| explained(on, error))?;
+        can_do(calls(), behaviour)?;
         let interface = agent.client.interface();
         let interface = format!("{} {}", interface.binding.word(), interface.version);
-        let has_push = has_operation(asked, LoadOperation::Push);
+        let has_push = calls().any(|call| call.operation == LoadOperation::Push);
         Ok(BenchTarget {
             on,
             agent,
             url: url.to_owned(),
             interface,
-            manners,
+            behaviour,
             pid,
             webhooks: asked.webhooks.clone().filter(|_| has_push),
             is_live: asked.is_live,
@@ -125,7 +126,7 @@ impl<'i> BenchTarget<'i> {
     /// # Errors
     /// A [`CommandFailure`]: there are no threads, sockets or clients for it.
     pub async fn load(&self, plan: &LoadPlan) -> Result<BenchedTarget, CommandFailure> {
-        let plan = LoadPlan { agent: self.manners, ..plan.clone() };
+        let plan = LoadPlan { agent: self.behaviour, ..plan.clone() };
         let options = CallOptions {
             call_ms: plan.call_timeout.as_millis() as u64,
             backoff: Backoff { attempts_max: 1, ..Backoff::default() },
@@ -145,14 +146,12 @@ impl<'i> BenchTarget<'i> {
     }
 }
 
-fn has_operation(asked: &BenchPlan<'_>, operation: LoadOperation) -> bool {
-    asked.phases.iter().flat_map(|plan| &plan.calls).any(|call| call.operation == operation)
-}
-
-/// Whether an agent can do what the plan needs.
-fn can_do(asked: &BenchPlan<'_>, manners: AgentManners) -> Result<(), CommandFailure> {
-    let mut calls = asked.phases.iter().flat_map(|plan| &plan.calls);
-    match calls.find(|call| call.operation.needs_hold() && !manners.holds) {
+/// Whether an agent can do what these calls need.
+fn can_do<'p>(
+    mut calls: impl Iterator<Item = &'p PlannedCall>,
+    behaviour: AgentBehaviour,
+) -> Result<(), CommandFailure> {
+    match calls.find(|call| call.operation.needs_hold() && !behaviour.holds) {
         None => Ok(()),
         Some(call) => {
             let name = call.operation.name();

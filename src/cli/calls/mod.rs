@@ -83,10 +83,7 @@ pub fn run(
     if path == "bench" {
         return bench::run(&on);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| {
-        CommandFailure::new(FailureCode::Internal, format!("the system has no room: {error}"))
-    })?;
+    let runtime = runtime()?;
     // Who talks takes as long as they like; the time is that of each turn.
     let whole = timeout.filter(|_| path != "chat");
     let ended = runtime.block_on(async { until(pin!(call(form.path, &mut on)), whole).await });
@@ -97,6 +94,17 @@ pub fn run(
         Ended::Late => Err(late(&on, timeout.unwrap_or_default())),
         Ended::Interrupted => Err(interrupted(&on)),
     }
+}
+
+/// A runtime of this thread.
+///
+/// # Errors
+/// A [`CommandFailure`]: the system has no room for one.
+pub fn runtime() -> Result<tokio::runtime::Runtime, CommandFailure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| {
+        CommandFailure::new(FailureCode::Internal, format!("the system has no room: {error}"))
+    })
 }
 
 async fn call(path: &str, on: &mut Invocation<'_>) -> Result<(), CommandFailure> {

@@ -41,6 +41,13 @@ impl ReplyHead<'_> {
         media.is_empty() || start.is_some_and(|start| start.eq_ignore_ascii_case(grpc))
     }
 
+    /// False for what no answer of A2A 1.0 is said to be (§9.1, §11.1), or for nothing said.
+    #[cfg(feature = "load")]
+    pub(crate) fn is_of_a2a(self) -> bool {
+        let is_known = self.is_json() || self.is_event_stream() || self.may_be_grpc();
+        is_known && !self.media().is_empty()
+    }
+
     fn media(&self) -> &[u8] {
         let value = self.content_type.unwrap_or_default();
         value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()

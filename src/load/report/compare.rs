@@ -143,7 +143,7 @@ fn bars_of(one: &ComparedValue, values: &[Option<f64>], names: &[String]) -> Str
     format!("<div class=\"group\"><h3>{}</h3>{bars}</div>", one.name)
 }
 
-/// The table of ratios, where targets were loaded in turns.
+/// The table of ratios, where targets were loaded in rounds.
 fn ratios(report: &LoadReport) -> String {
     if report.comparisons.is_empty() {
         return String::new();
@@ -162,8 +162,8 @@ fn ratios(report: &LoadReport) -> String {
     format!(
         "<h3>Ratios</h3><div class=\"scrolled\"><table><thead><tr><th>figure</th><th>phase</th>\
          <th>of</th><th>to</th><th>ratio</th><th>95 % interval</th><th>rounds</th></tr></thead>\
-         <tbody>{rows}</tbody></table></div><p>The targets were loaded in turns, and each ratio is \
-         the mean of the rounds; where its interval holds 1, the run has shown no difference.</p>"
+         <tbody>{rows}</tbody></table></div><p>The targets were loaded in rounds, and each ratio \
+         is the mean of the rounds; where its interval holds 1, the run has shown no difference.</p>"
     )
 }
 

@@ -81,8 +81,8 @@ fn plan_report(target: &LoadedTarget) -> PlanReport {
     let plan = &target.plan;
     let (pace, arrivals) = match plan.pace {
         _ if plan.replay.is_some() => ("open", "recorded"),
-        LoadPace::Concurrency(_) => ("closed", ""),
-        LoadPace::Rate { arrivals, .. } | LoadPace::Ramp { arrivals, .. } => match arrivals {
+        LoadPace::Closed => ("closed", ""),
+        LoadPace::Rate(span) => match span.arrivals {
             Arrivals::Constant => ("open", "constant"),
             Arrivals::Poisson => ("open", "poisson"),
             Arrivals::Gamma(_) => ("open", "gamma"),
@@ -93,14 +93,10 @@ fn plan_report(target: &LoadedTarget) -> PlanReport {
         CheckLevel::Sample => "sample",
         CheckLevel::Off => "off",
     };
-    let in_flight_max = match plan.pace {
-        LoadPace::Rate { .. } | LoadPace::Ramp { .. } => plan.in_flight_max,
-        LoadPace::Concurrency(calls) => calls,
-    };
     PlanReport {
         pace: pace.to_owned(),
         arrivals: arrivals.to_owned(),
-        in_flight_max,
+        in_flight_max: plan.in_flight_max,
         workers: plan.workers,
         seed: plan.seed,
         check: check.to_owned(),

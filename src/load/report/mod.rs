@@ -40,12 +40,12 @@ pub struct LoadReport {
     pub machine: MachineReport,
     /// What was measured, by target.
     pub targets: Vec<TargetReport>,
-    /// Ratios of targets to the first one, if they were loaded in turns.
+    /// Ratios of targets to the first one, if they were loaded in rounds.
     #[serde(default)]
     pub comparisons: Vec<ComparisonReport>,
 }
 
-/// A figure of one target by that of another, which was loaded in turns with it.
+/// A figure of one target by that of another, which was loaded in rounds with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ComparisonReport {
     /// What was done.

@@ -46,8 +46,8 @@ pub(super) fn plots(report: &LoadReport, names: &[String]) -> Vec<LinePlot<'stat
     plots.extend(sweeps(all));
     plots.extend([latency_over_time(all), rate_over_time(all)]);
     plots.extend([errors_over_time(all), events_over_time(all)]);
-    plots.extend([cpu(all), memory(all), first_events(all), gaps(all)]);
-    plots.extend([fan_out(all), deliveries(all)]);
+    plots.extend([cpu(all), memory(all), first_events(all)]);
+    plots.extend(CURVES.iter().map(|one| one.plot(all)));
     plots.retain(LinePlot::has_values);
     plots
 }
@@ -107,38 +107,44 @@ fn first_events(all: NamedTargets<'_>) -> LinePlot<'static> {
     )
 }
 
-fn gaps(all: NamedTargets<'_>) -> LinePlot<'static> {
-    let lines = all.each().map(|(index, target, name)| {
-        curve(all.line_name(name, "gap"), LineStyle::Solid(index), &target.gap_us)
-    });
-    by_percentile(
-        "Gaps between events by percentile",
-        "How long it took from one event of a stream to the next; a steep end on the right means \
-         that streams stalled now and then.",
-        lines,
-    )
+/// Times of which each target has one curve.
+struct CurvePlot {
+    title: &'static str,
+    caption: &'static str,
+    /// What a line is called.
+    what: &'static str,
+    of: fn(&TargetReport) -> &Quantiles,
 }
 
-fn fan_out(all: NamedTargets<'_>) -> LinePlot<'static> {
-    let lines = all.each().map(|(index, target, name)| {
-        curve(all.line_name(name, "spread"), LineStyle::Solid(index), &target.spread_us)
-    });
-    by_percentile(
-        "Spread of subscribers by percentile",
-        "How long after the first subscriber of a task the last one saw its end.",
-        lines,
-    )
-}
+const CURVES: [CurvePlot; 3] = [
+    CurvePlot {
+        title: "Gaps between events by percentile",
+        caption: "How long it took from one event of a stream to the next; a steep end on the \
+                  right means that streams stalled now and then.",
+        what: "gap",
+        of: |target| &target.gap_us,
+    },
+    CurvePlot {
+        title: "Spread of subscribers by percentile",
+        caption: "How long after the first subscriber of a task the last one saw its end.",
+        what: "spread",
+        of: |target| &target.spread_us,
+    },
+    CurvePlot {
+        title: "Delay of webhooks by percentile",
+        caption: "How long after the last event of a stream its webhook came.",
+        what: "delay",
+        of: |target| &target.delivery_us,
+    },
+];
 
-fn deliveries(all: NamedTargets<'_>) -> LinePlot<'static> {
-    let lines = all.each().map(|(index, target, name)| {
-        curve(all.line_name(name, "delay"), LineStyle::Solid(index), &target.delivery_us)
-    });
-    by_percentile(
-        "Delay of webhooks by percentile",
-        "How long after the last event of a stream its webhook came.",
-        lines,
-    )
+impl CurvePlot {
+    fn plot(&self, all: NamedTargets<'_>) -> LinePlot<'static> {
+        let lines = all.each().map(|(index, target, name)| {
+            curve(all.line_name(name, self.what), LineStyle::Solid(index), (self.of)(target))
+        });
+        by_percentile(self.title, self.caption, lines)
+    }
 }
 
 /// A plot over the time of a run.
@@ -221,35 +227,39 @@ fn rate_over_time(all: NamedTargets<'_>) -> LinePlot<'static> {
 }
 
 fn errors_over_time(all: NamedTargets<'_>) -> LinePlot<'static> {
-    let mut plot = over_time(
+    let plot = over_time(
         all,
         "Errors a second over time",
         "errors/s",
         "Calls that failed, or were answered wrongly, in each slice of time.",
     );
-    for (index, target, name) in all.each() {
-        let seconds = slice_seconds(target);
-        if target.slices.iter().any(|slice| slice.errors > 0) {
-            let name = all.line_name(name, "errors");
-            let value = |slice: &SliceReport| slice.errors as f64 / seconds;
-            plot.lines.push(slices_line(name, LineStyle::Solid(index), target, value));
-        }
-    }
-    plot
+    counted_over_time(plot, all, "errors", |slice| slice.errors)
 }
 
 fn events_over_time(all: NamedTargets<'_>) -> LinePlot<'static> {
-    let mut plot = over_time(
+    let plot = over_time(
         all,
         "Events a second over time",
         "events/s",
         "Events of streams that arrived in each slice of time.",
     );
-    for (index, target, name) in all.each().filter(|(_, target, _)| target.events > 0) {
-        let seconds = slice_seconds(target);
-        let name = all.line_name(name, "events");
-        let value = |slice: &SliceReport| slice.events as f64 / seconds;
-        plot.lines.push(slices_line(name, LineStyle::Solid(index), target, value));
+    counted_over_time(plot, all, "events", |slice| slice.events)
+}
+
+/// The plot with what is counted in each slice, of the targets that have any.
+fn counted_over_time(
+    mut plot: LinePlot<'static>,
+    all: NamedTargets<'_>,
+    what: &str,
+    count: fn(&SliceReport) -> u64,
+) -> LinePlot<'static> {
+    for (index, target, name) in all.each() {
+        if target.slices.iter().any(|slice| count(slice) > 0) {
+            let seconds = slice_seconds(target);
+            let value = |slice: &SliceReport| count(slice) as f64 / seconds;
+            let name = all.line_name(name, what);
+            plot.lines.push(slices_line(name, LineStyle::Solid(index), target, value));
+        }
     }
     plot
 }

@@ -116,8 +116,8 @@ pub(super) fn times(target: &TargetReport) -> [(&'static str, &Quantiles); 8] {
         ("first event", &target.first_event_us),
         ("second event", &target.second_event_us),
         ("event gap", &target.gap_us),
-        ("fan-out", &target.spread_us),
-        ("webhook", &target.delivery_us),
+        ("spread", &target.spread_us),
+        ("delivery", &target.delivery_us),
     ]
 }
 

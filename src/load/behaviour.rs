@@ -6,33 +6,33 @@ use crate::{
 };
 
 use super::{
-    AgentManners, LoadPlan,
+    AgentBehaviour, PlannedCall,
     answer_check::{chunk_number, has_text},
 };
 
 /// Events that are asked for to see whether the agent counts.
 const EVENTS: u64 = 5;
 
-impl AgentManners {
-    /// Sends an agent a few messages, those that the plan needs, and sees what it does.
+impl AgentBehaviour {
+    /// Sends an agent a few messages, those that these calls need to know about, and sees what it
+    /// does.
     ///
     /// # Errors
     /// [`ClientError`]: it does not answer.
-    pub async fn of<T: Transport>(
+    pub async fn of<'p, T: Transport>(
         client: &Client<T>,
-        plan: &LoadPlan,
-    ) -> Result<AgentManners, ClientError> {
+        mut calls: impl Iterator<Item = &'p PlannedCall>,
+    ) -> Result<AgentBehaviour, ClientError> {
         const TEXT: &str = "peregrine bench: first call";
         let answer = client.send(&SendRequest::text(TEXT)).await?;
-        let mut manners = AgentManners { echoes: has_text(&answer, TEXT), ..Self::default() };
-        let mut calls = plan.calls.iter();
+        let mut seen = AgentBehaviour { echoes: has_text(&answer, TEXT), ..Self::default() };
         if calls.any(|call| call.operation.is_streaming() || call.operation.needs_hold()) {
-            let seen = events_of(client, &format!("stream:{EVENTS}")).await?;
-            manners.counts = seen.changes == EVENTS;
-            manners.numbers = manners.counts && seen.numbered_chunks == EVENTS - 2;
-            manners.holds = events_of(client, &format!("hold:1:{EVENTS}")).await?.changes == EVENTS;
+            let events = events_of(client, &format!("stream:{EVENTS}")).await?;
+            seen.counts = events.changes == EVENTS;
+            seen.numbers = seen.counts && events.numbered_chunks == EVENTS - 2;
+            seen.holds = events_of(client, &format!("hold:1:{EVENTS}")).await?.changes == EVENTS;
         }
-        Ok(manners)
+        Ok(seen)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Several agents under the same load, in turns, so that what disturbs one of them disturbs all.
+//! Several agents under the same load, in rounds, so that what disturbs one of them disturbs all.
 
 use std::{
     io::{BufRead, BufReader},
@@ -14,6 +14,7 @@ use peregrine::load::{
 use super::{
     super::{calls::Invocation, failure::CommandFailure, tell},
     BenchPlan, BenchTarget, internal,
+    target::TargetPlace,
 };
 
 /// The hidden command that is the floor.
@@ -55,11 +56,11 @@ impl Drop for FloorProcess {
     }
 }
 
-/// Puts the load of each phase on all agents in turns.
+/// Puts the load of each phase on all agents, one after the other in each round.
 ///
 /// # Errors
 /// A [`CommandFailure`].
-pub fn take_turns(
+pub fn compare_in_rounds(
     on: &Invocation<'_>,
     first: BenchTarget<'_>,
     asked: &BenchPlan<'_>,
@@ -72,11 +73,11 @@ pub fn take_turns(
     };
     let mut targets = vec![first];
     for (index, url) in asked.compared.iter().enumerate() {
-        let place = (*url, asked.pids.get(index + 1).copied());
+        let place = TargetPlace { url, pid: asked.pids.get(index + 1).copied() };
         targets.push(runtime.block_on(BenchTarget::of(on, place, asked))?);
     }
     if let Some(floor) = &floor {
-        let place = (floor.url.as_str(), Some(floor.child.id()));
+        let place = TargetPlace { url: &floor.url, pid: Some(floor.child.id()) };
         targets.push(runtime.block_on(BenchTarget::of(on, place, asked))?);
     }
     let (mut reports, mut comparisons) = (Vec::new(), Vec::new());
