@@ -145,7 +145,8 @@ pub async fn relay<T: Transport, P>(
         let _: Result<(), Closed> = job.fail(&text);
         return;
     }
-    // What has come together is stored with the task, in one step.
+    // The events that have come together are stored with the task in one step. At hand is what the
+    // stream has brought and the task has not; within it `None` is the end of the stream.
     let (mut at_hand, mut is_over) = (Some(Some(Ok(first))), false);
     for _ in 0..EVENTS_AT_ONCE {
         match &at_hand {

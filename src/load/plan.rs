@@ -177,6 +177,8 @@ pub struct RecordedCall {
 pub struct LoadPlan {
     /// What it is called in reports: a phase of a workload, or the names of its operations.
     pub name: String,
+    /// The version of the workload that it is a phase of; 0: of none.
+    pub workload_version: u32,
     /// The kinds of calls.
     pub calls: Vec<PlannedCall>,
     /// When calls begin.
@@ -230,6 +232,7 @@ impl LoadPlan {
     pub fn new(calls: Vec<PlannedCall>, pace: LoadPace, duration: Duration) -> LoadPlan {
         let plan = LoadPlan {
             name: String::new(),
+            workload_version: 0,
             calls: Vec::new(),
             pace,
             replay: None,

@@ -20,9 +20,6 @@ pub struct Workload {
     pub name: String,
     /// Its version; figures of different versions are not comparable.
     pub version: u32,
-    /// What it is, in a sentence.
-    #[serde(default)]
-    pub description: String,
     /// What is done, one after the other.
     #[serde(rename = "phase")]
     phases: Vec<WorkloadPhase>,
@@ -99,7 +96,8 @@ impl Workload {
     /// # Errors
     /// A sentence that says what is wrong, and in which phase.
     pub fn plans(&self, base: &LoadPlan) -> Result<Vec<LoadPlan>, String> {
-        self.phases.iter().map(|phase| phase.plan(&self.name, base)).collect()
+        let base = LoadPlan { workload_version: self.version, ..base.clone() };
+        self.phases.iter().map(|phase| phase.plan(&self.name, &base)).collect()
     }
 }
 

@@ -95,6 +95,7 @@ fn the_standard_workload_runs() {
         assert!(target["requests"].as_u64().unwrap() > 0);
     }
     assert_eq!(targets[2]["spread_us"]["count"], targets[2]["requests"]);
+    assert!(targets.iter().all(|target| target["plan"]["workload_version"] == 1));
 }
 
 #[test]

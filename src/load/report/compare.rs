@@ -162,8 +162,9 @@ fn ratios(report: &LoadReport) -> String {
     format!(
         "<h3>Ratios</h3><div class=\"scrolled\"><table><thead><tr><th>figure</th><th>phase</th>\
          <th>of</th><th>to</th><th>ratio</th><th>95 % interval</th><th>rounds</th></tr></thead>\
-         <tbody>{rows}</tbody></table></div><p>The targets were loaded in rounds, and each ratio \
-         is the mean of the rounds; where its interval holds 1, the run has shown no difference.</p>"
+         <tbody>{rows}</tbody></table></div><p>The targets were loaded in rounds, and each \
+         ratio is the mean of the rounds; where its interval holds 1, the run has shown no \
+         difference.</p>"
     )
 }
 

@@ -102,6 +102,7 @@ fn plan_report(target: &LoadedTarget) -> PlanReport {
         check: check.to_owned(),
         warmup_s: plan.warmup.as_secs_f64(),
         name: plan.name.clone(),
+        workload_version: plan.workload_version,
     }
 }
 

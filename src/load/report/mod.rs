@@ -181,6 +181,10 @@ pub struct PlanReport {
     pub warmup_s: f64,
     /// What it is called: a phase of a workload, or the names of its operations.
     pub name: String,
+    /// The version of that workload; 0: there is none. Figures of different versions are not
+    /// comparable.
+    #[serde(default)]
+    pub workload_version: u32,
 }
 
 /// Calls a second.

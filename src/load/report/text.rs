@@ -96,7 +96,11 @@ pub(super) fn plan_line(target: &TargetReport) -> String {
         Some(wanted) => format!("{wanted} calls/s, {}", target.plan.arrivals),
         None => format!("{} calls at once", target.plan.in_flight_max),
     };
-    format!("{}: {pace}, for {:.1} s", target.operations_line(), target.seconds)
+    let phase = match target.plan.workload_version {
+        0 => String::new(),
+        version => format!("{} (version {version}), ", target.plan.name),
+    };
+    format!("{phase}{}: {pace}, for {:.1} s", target.operations_line(), target.seconds)
 }
 
 impl TargetReport {
