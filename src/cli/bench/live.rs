@@ -170,21 +170,31 @@ fn draw(shown: &ShownRun, frame: &mut Frame<'_>) {
         .label(shown.time_line());
     frame.render_widget(bar, Rect { height: 1.min(gauge.height), ..gauge });
     let rates: Vec<u64> = shown.rates.iter().map(|rate| rate.round() as u64).collect();
-    chart(frame, rate, &format!("Rate: {}", shown.rate_line()), (&rates, Color::Cyan));
+    let text = format!("Rate: {}", shown.rate_line());
+    LineAndBars { text, values: &rates, color: Color::Cyan }.draw(frame, rate);
     let text = format!("Latency: {}", shown.latency_line());
-    chart(frame, latency, &text, (&shown.p99_us, Color::Magenta));
+    LineAndBars { text, values: &shown.p99_us, color: Color::Magenta }.draw(frame, latency);
     let list = Paragraph::new(error_lines(&shown.errors)).block(Block::new().title("Errors"));
     frame.render_widget(list, errors);
     frame.render_widget(Paragraph::new("q or Ctrl-C ends the run with its report").dim(), keys);
 }
 
 /// A line of text, and below it the last values as bars.
-fn chart(frame: &mut Frame<'_>, area: Rect, text: &str, (values, color): (&[u64], Color)) {
-    let [line, bars, _] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Max(1)])
-            .areas(area);
-    frame.render_widget(Paragraph::new(text), line);
-    let first = values.len().saturating_sub(usize::from(bars.width));
-    let sparkline = Sparkline::default().data(&values[first..]).style(Style::default().fg(color));
-    frame.render_widget(sparkline, bars);
+struct LineAndBars<'v> {
+    text: String,
+    values: &'v [u64],
+    color: Color,
+}
+
+impl LineAndBars<'_> {
+    fn draw(self, frame: &mut Frame<'_>, area: Rect) {
+        let [line, bars, _] =
+            Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Max(1)])
+                .areas(area);
+        frame.render_widget(Paragraph::new(self.text), line);
+        let first = self.values.len().saturating_sub(usize::from(bars.width));
+        let style = Style::default().fg(self.color);
+        let sparkline = Sparkline::default().data(&self.values[first..]).style(style);
+        frame.render_widget(sparkline, bars);
+    }
 }

@@ -9,8 +9,8 @@ use hdrhistogram::serialization::{
 
 use super::{
     super::{
-        Arrivals, CallLimits, CheckLevel, LoadMeasures, LoadPace, LoadedTarget, OperationMeasures,
-        ProcessSample, measures::NsHistogram,
+        Arrivals, CallLimits, CheckLevel, LoadMeasures, LoadOperation, LoadPace, LoadedTarget,
+        OperationMeasures, ProcessSample, measures::NsHistogram,
     },
     OperationReport, PlanReport, ProcessReport, Quantiles, RateReport, SampleReport, SliceReport,
     TargetReport,
@@ -34,7 +34,8 @@ pub(super) fn target_report(target: &LoadedTarget) -> TargetReport {
     let all_calls: u64 = measures.slices.iter().map(|slice| slice.calls).sum();
     let all_calls = all_calls.max(total.calls());
     let generator = process_report(&target.own, target, all_calls);
-    let names = plan.calls.iter().map(|call| call.operation.name());
+    let operations = plan.calls.iter().zip(&measures.operations);
+    let operations = operations.map(|(call, of)| operation_report(call.operation, of));
     let mut report = TargetReport {
         url: target.url.clone(),
         interface: target.interface.clone(),
@@ -63,7 +64,7 @@ pub(super) fn target_report(target: &LoadedTarget) -> TargetReport {
         spread_us: quantiles(&total.spread),
         delivery_us: quantiles(&total.delivery),
         lag_us: quantiles(&measures.lag),
-        operations: names.zip(&measures.operations).map(operation_report).collect(),
+        operations: operations.collect(),
         slices: slices(measures),
         sweep: Vec::new(),
         generator,
@@ -106,9 +107,9 @@ fn plan_report(target: &LoadedTarget) -> PlanReport {
     }
 }
 
-fn operation_report((name, of): (&'static str, &OperationMeasures)) -> OperationReport {
+fn operation_report(operation: LoadOperation, of: &OperationMeasures) -> OperationReport {
     OperationReport {
-        name: name.to_owned(),
+        name: operation.name().to_owned(),
         requests: of.calls(),
         errors: of.errors.clone(),
         latency_us: quantiles(&of.latency),
