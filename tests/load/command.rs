@@ -26,7 +26,7 @@ fn every_scenario_runs_and_is_reported() {
     let server = Binary::start(&[]);
     let scenarios = ["send", "get", "stream", "subscribe", "batch", "list", "cancel", "resume"];
     for scenario in scenarios {
-        let flags = ["--scenario", scenario, "--rate", "100", "--hold", "500ms"];
+        let flags = ["--scenario", scenario, "--rate", "100", "--hold", "2s"];
         let report = bench(&server, &flags);
         let target = &report["targets"][0];
         assert_eq!(target["requests"], 50, "{scenario}: {target:#}");
@@ -118,6 +118,15 @@ fn the_highest_rate_is_found() {
     // A machine that has much to do holds less.
     assert!(rate > 0.0 && rate <= 110.0, "{rate}");
     assert!(report["targets"][0]["sweep"].as_array().unwrap().len() > 3);
+}
+
+#[test]
+fn a_search_that_begins_above_the_highest_rate_ends_below_it() {
+    let server = Binary::start(&[]);
+    let flags = ["--rate", "40", "--warmup", "0s", "--find-max", "--slo", "rate<30"];
+    let report = bench(&server, &flags);
+    let rate = report["targets"][0]["rate"]["wanted"].as_f64().unwrap();
+    assert!(rate < 31.0, "{rate}");
 }
 
 #[test]

@@ -60,26 +60,45 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/bench").join(name)
 }
 
-fn has_no_errors(target: &Value) {
-    assert_eq!(target["errors"], json!({}), "{:#}", target["error_examples"]);
-    assert_eq!(target["requests"], 40);
-}
-
-#[test]
-#[ignore = "needs the SDKs that tests/peers/run.sh installs"]
-fn the_example_agent_in_python_keeps_the_contract() {
+fn agent_in_python() -> Command {
     let mut command = Command::new(peers().join(".venv-1/bin/python"));
     command.arg(example("agent.py"));
-    has_no_errors(&ExampleAgent::start(command).bench());
+    command
 }
 
-#[test]
-#[ignore = "needs the SDKs that tests/peers/run.sh installs"]
-fn the_example_agent_in_javascript_keeps_the_contract() {
+fn agent_in_javascript() -> Command {
     // Modules are found beside the program.
     let program = peers().join("node_modules/.bench-agent.mjs");
     std::fs::copy(example("agent.mjs"), &program).unwrap();
     let mut command = Command::new("node");
     command.arg(program);
-    has_no_errors(&ExampleAgent::start(command).bench());
+    command
+}
+
+/// The agents in Rust, which are built first, where run.sh has the SDKs in Rust.
+fn agents_in_rust() -> Vec<Command> {
+    if std::env::var_os("PEERS_RUST").is_none() {
+        return Vec::new();
+    }
+    let target = peers().join("rust/target");
+    let built = Command::new("cargo")
+        .args(["build", "--locked", "--quiet", "--manifest-path"])
+        .arg(example("rust/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target)
+        .status()
+        .unwrap();
+    assert!(built.success());
+    ["official", "protocol"].map(|name| Command::new(target.join("debug").join(name))).into()
+}
+
+#[test]
+#[ignore = "needs the SDKs that tests/peers/run.sh installs"]
+fn the_example_agents_keep_the_contract() {
+    let agents = [agent_in_python(), agent_in_javascript()];
+    for agent in agents.into_iter().chain(agents_in_rust()) {
+        let target = ExampleAgent::start(agent).bench();
+        assert_eq!(target["errors"], json!({}), "{:#}", target["error_examples"]);
+        assert_eq!(target["requests"], 40);
+    }
 }

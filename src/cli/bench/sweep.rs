@@ -80,6 +80,7 @@ impl Sweep {
             return Err(CommandFailure::usage("there is nothing to do"));
         };
         let (mut points, mut best): (Vec<SweepPoint>, Option<TargetReport>) = (Vec::new(), None);
+        let mut best_holds = false;
         let mut search = Search { rate: self.first(), best: None, broken: None };
         let mut rate = Some(search.rate);
         while let Some(wanted) = rate {
@@ -88,15 +89,19 @@ impl Sweep {
             let broken = broken_objective(&report, &asked.objectives);
             points.push(point(wanted, &report));
             tell(&line(wanted, &report, broken.as_deref()));
-            if best.is_none() || (broken.is_none() && is_better(&report, best.as_ref())) {
-                best = Some(report);
+            let holds = broken.is_none();
+            if best.is_none() || (holds && (!best_holds || is_better(&report, best.as_ref()))) {
+                (best, best_holds) = (Some(report), holds);
             }
             rate = match self {
                 _ if loaded.is_interrupted || points.len() >= RUNS_MAX.max(self.steps()) => None,
                 Sweep::Steps { from, to, steps } => (points.len() < steps)
                     .then(|| from + (to - from) * points.len() as f64 / (steps - 1).max(1) as f64),
-                Sweep::FindMax { .. } => search.next(broken.is_none()),
+                Sweep::FindMax { .. } => search.next(holds),
             };
+        }
+        if let (Sweep::FindMax { .. }, Some(best)) = (self, &best) {
+            tell(&found(best, best_holds));
         }
         points.sort_by(|one, other| one.wanted.total_cmp(&other.wanted));
         let mut report = best.ok_or_else(|| CommandFailure::usage("no rate was tried"))?;
@@ -147,6 +152,15 @@ fn point(wanted: f64, report: &TargetReport) -> SweepPoint {
         p50_us: report.latency_us.p50,
         p99_us: report.latency_us.p99,
         errors: report.errors.values().sum(),
+    }
+}
+
+/// What a search has found.
+fn found(best: &TargetReport, holds: bool) -> String {
+    let wanted = best.rate.wanted.unwrap_or_default();
+    match holds {
+        true => format!("the highest rate that keeps to the objectives: {wanted:.1} calls/s\n"),
+        false => format!("no rate keeps to the objectives; the report is of {wanted:.1} calls/s\n"),
     }
 }
 
