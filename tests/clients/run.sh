@@ -18,7 +18,8 @@
 # the server of callers.toml, a new one each time because it counts wrong credentials, with
 # OPENID_ISSUER, ROBOT_KEY and PAGE_ORIGIN in the environment. The issuer is what `--provider`
 # starts, and OPENID_CA and NODE_EXTRA_CA_CERTS are the file of its authority. With
-# CORS_CREDENTIALS=yes `browser` expects `--cors-credentials`.
+# CORS_CREDENTIALS=yes `browser` expects `--cors-credentials`. `report` opens the pages of `peregrine
+# bench` whose paths REPORTS has.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -26,7 +27,7 @@ official="py1 py03 js1 js03"
 only=$official
 for name in $official; do only="$only $name-rest $name-grpc"; done
 only="$only grpc ws fasta2a metrics"
-names="$only adk signed traces browser"
+names="$only adk signed traces browser report"
 for name in callers-{py1,js1,js03}; do names="$names $name $name-rest $name-grpc"; done
 names="$names callers-py03 callers-py03-rest"
 for name in $official; do names="$names webhooks-$name webhooks-$name-rest webhooks-$name-grpc"; done
@@ -155,9 +156,9 @@ for name in ${only//,/ }; do
         name=${name#callers-js}
         A2A_BINDING=$binding client "callers-js$name" node "callers${name%-*}.mjs"
         ;;
-    browser)
+    browser | report)
         stamped node_modules/.stamp package.json modules
-        client "$name" node browser.mjs
+        client "$name" node "$name.mjs"
         ;;
     js1 | js03 | js1-* | js03-*)
         stamped node_modules/.stamp package.json modules
