@@ -22,6 +22,9 @@ pub enum CommandLine {
     Run(Box<ArgMatches>),
 }
 
+/// Every limit, with its default and what a peer sees.
+const LIMITS: &str = include_str!("../../docs/limits.md");
+
 /// All commands. Nothing in it depends on the terminal: help has the same width everywhere.
 pub fn tree() -> Command {
     let version = Arg::new("version").short('v').short_alias('V').long("version");
@@ -33,6 +36,7 @@ pub fn tree() -> Command {
         .disable_version_flag(true)
         .propagate_version(true)
         .term_width(100)
+        .after_help("peregrine help limits prints what is limited, and how.")
         .arg(version.global(true).display_order(1000))
         .subcommands([
             serve::command(),
@@ -89,6 +93,10 @@ fn with_hidden_flags(command: Command) -> Command {
 /// # Errors
 /// [`UsageError`].
 pub fn parse(words: Vec<OsString>) -> Result<CommandLine, UsageError> {
+    // An installed program has no docs/ beside it.
+    if words == ["help", "limits"] {
+        return Ok(CommandLine::Print(LIMITS.to_owned()));
+    }
     let tree = tree().no_binary_name(true);
     match tree.clone().try_get_matches_from(&words) {
         Ok(matches) if matches.subcommand().is_some() => Ok(CommandLine::Run(Box::new(matches))),

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read},
+    os::unix::fs::FileTypeExt,
     path::Path,
 };
 
@@ -31,6 +32,23 @@ enum NamedKind {
     Text,
     File,
     Data,
+}
+
+impl NamedPart {
+    /// The text on the standard input, as the word `-` names it.
+    pub fn standard_input() -> NamedPart {
+        NamedPart { kind: NamedKind::Word, value: "-".to_owned(), media_type: None }
+    }
+
+    fn is_standard_input(&self) -> bool {
+        matches!(self.kind, NamedKind::Word | NamedKind::Data) && self.value == "-"
+    }
+}
+
+/// Whether the standard input is a pipe, a socket or a file: something that a text may come from.
+pub fn is_piped() -> bool {
+    let kind = std::fs::metadata("/dev/stdin").map(|stdin| stdin.file_type());
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file() || kind.is_socket())
 }
 
 /// The parts that the flags and `words` name. `words`: how many of the words before the text are
@@ -74,20 +92,21 @@ pub fn named(flags: &ArgMatches, words_before: usize) -> Result<Vec<NamedPart>, 
     Ok(parts)
 }
 
-/// Reads what the parts name, `-` from `stdin`.
+/// Reads what the parts name, `-` from `stdin`: of a text there, the line end at its end is left out.
 ///
 /// # Errors
-/// A [`CommandFailure`] of usage: a file that cannot be read or is too long, data that are no JSON.
+/// A [`CommandFailure`] of usage: a file that cannot be read or is too long, data that are no JSON,
+/// a standard input without text.
 pub fn read(named: &[NamedPart], stdin: &mut dyn Read) -> Result<PartsBuf, CommandFailure> {
-    if named.iter().filter(|part| part.kind == NamedKind::Data && part.value == "-").count() > 1 {
-        return Err(CommandFailure::usage(
-            "--data - can be said once: there is one standard input",
-        ));
+    if named.iter().filter(|part| part.is_standard_input()).count() > 1 {
+        let line = "- can be said once, as the text or behind --data: there is one standard input";
+        return Err(CommandFailure::usage(line));
     }
     let mut parts = PartsBuf::new();
     for part in named {
         let value = part.value.as_str();
         let mut made = match part.kind {
+            NamedKind::Word if value == "-" => PartBuf::text(text(stdin)?.as_str()),
             NamedKind::Word | NamedKind::Text => PartBuf::text(value),
             NamedKind::File => file(value, part.media_type.is_none())?,
             NamedKind::Data => {
@@ -107,6 +126,27 @@ pub fn read(named: &[NamedPart], stdin: &mut dyn Read) -> Result<PartsBuf, Comma
         parts = parts.part(&made);
     }
     Ok(parts)
+}
+
+/// The text on the standard input.
+fn text(stdin: &mut dyn Read) -> Result<String, CommandFailure> {
+    let mut text = String::from_utf8(bounded(stdin, "the standard input")?).map_err(|_| {
+        let line = "the standard input is no text in UTF-8";
+        CommandFailure::usage(line).hint("send it as a file: --file PATH")
+    })?;
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    match text.is_empty() {
+        true => {
+            let line = "there is nothing to send: the standard input is empty";
+            Err(CommandFailure::usage(line).hint("peregrine send -a REF \"TEXT\""))
+        }
+        false => Ok(text),
+    }
 }
 
 /// A file by value, or a URL by reference.
@@ -219,6 +259,21 @@ mod tests {
     }
 
     #[test]
+    fn a_text_comes_from_the_standard_input() {
+        let said = |stdin: &str| -> Result<String, String> {
+            let message = read_all(&["-"], stdin).map_err(|failure| failure.message)?;
+            let part = message.view().parts().next().unwrap();
+            let Content::Text(text) = part.content() else { panic!("no text") };
+            Ok(text.to_str().into_owned())
+        };
+        assert_eq!(said("one\ntwo\n\n").unwrap(), "one\ntwo\n");
+        assert_eq!(said("hello\r\n").unwrap(), "hello");
+        assert!(said("\n").unwrap_err().contains("is empty"));
+        let part = [NamedPart::standard_input()];
+        assert!(read(&part, &mut &b"\xff"[..]).err().unwrap().message.contains("UTF-8"));
+    }
+
+    #[test]
     fn a_media_type_belongs_to_the_part_before_it() {
         let named = parts(&["--text", "a", "--file", "b", "-o", "json", "--media-type", "x/y"], 0);
         let types: Vec<_> = named.unwrap().into_iter().map(|part| part.media_type).collect();
@@ -237,6 +292,7 @@ mod tests {
         for (words, said) in [
             (&["--data", "-"][..], "no JSON"),
             (&["--data", "-", "--data", "-"], "can be said once"),
+            (&["-", "--data", "-"], "can be said once"),
             (&["--file", "no/such/file"], "cannot read no/such/file"),
             (&["--data", "no/such/file"], "cannot read no/such/file"),
         ] {

@@ -38,6 +38,20 @@ fn user_with(text: &str) -> User {
 }
 
 #[test]
+fn init_prints_the_file_with_every_key() {
+    let said = config(&User::new(), &["init"]);
+    assert_eq!(said, (Some(0), EXAMPLE.to_owned(), String::new()));
+}
+
+#[test]
+fn a_port_alone_is_one_of_this_machine() {
+    for port in ["0", ":0"] {
+        let server = Binary::start_at(port, &[]);
+        assert_eq!(server.addr().ip().to_string(), "127.0.0.1", "{port}");
+    }
+}
+
+#[test]
 fn check_says_ok_or_what_is_wrong_and_where() {
     let good =
         "workers = 1\npublic_url = \"https://${HOST_NAME}/x\"\n[agents.bob]\nkind = \"echo\"\n";

@@ -31,6 +31,31 @@ fn send_just_works() {
 }
 
 #[test]
+fn a_text_comes_through_a_pipe_and_its_answer_goes_on() {
+    let (_server, url) = echo(&[]);
+    let user = User::new();
+    for words in [
+        &["send", &url, "-", "-q"][..],
+        &["send", &url, "--quiet"],
+        &["send", "-a", &url, "-q"],
+        &["send", "-q", "--stream", "-a", &url],
+    ] {
+        let said = user.run_with(words, "two\nlines\n");
+        assert_eq!((said.code, said.out.as_str()), (Some(0), "two\nlines\n"), "{said:?}");
+    }
+    // A message, and what is asked for later.
+    assert_eq!(user.ok(&["send", &url, "ping", "-q"]).out, "pong\n");
+    let task = user.json(&["send", &url, "hello"])["task"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(user.ok(&["task", "get", &url, &task, "-q"]).out, "hello\n");
+    // Parts leave the standard input alone, and JSON goes before -q.
+    assert_eq!(user.run_with(&["send", &url, "--text", "a", "-q"], "b").out, "a\n");
+    assert!(user.json(&["send", &url, "hello", "-q"])["task"].is_object());
+    let said = user.run_with(&["send", &url], "");
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("the standard input is empty"), "{said:?}");
+}
+
+#[test]
 fn one_document_has_the_task_or_the_message() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);

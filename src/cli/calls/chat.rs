@@ -36,7 +36,7 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
         return Err(CommandFailure::usage(line).hint("peregrine send"));
     }
     on.is_streaming = true;
-    on.is_talk = is_asked && on.format == OutputFormat::Text && !on.is_verbose;
+    on.is_talk |= is_asked && on.format == OutputFormat::Text && !on.is_verbose;
     if is_asked {
         let name = one_line(&agent.client.card().name);
         tell(&format!("Talking with {name}; Ctrl-D ends it\n"));

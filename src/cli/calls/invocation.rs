@@ -58,7 +58,7 @@ pub struct Invocation<'a> {
     pub is_streaming: bool,
     /// True: everything is shown.
     pub is_verbose: bool,
-    /// True: a human talks with the agent at a terminal, and its words are shown alone.
+    /// True: the agent's words are shown alone, as in a `chat` at a terminal.
     pub is_talk: bool,
     /// The task, as soon as one is known.
     known: RefCell<Option<KnownTask>>,
@@ -94,9 +94,11 @@ impl<'a> Invocation<'a> {
         let wanted = form.words.len();
         let least = wanted - usize::from(form.may_lack);
         let is_named = ["agent-card", "endpoint"].iter().any(|name| settings.text(name).is_some());
-        // Where flags say what is sent, a lone word can only be the agent.
-        let names_agent = words.len() == wanted && form.may_lack && !is_named;
-        if words.len() > wanted || (names_agent && !parts::named(flags, words.len())?.is_empty()) {
+        // Where flags or the standard input say what is sent, a lone word can only be the agent.
+        let is_lone = words.len() == wanted && form.may_lack && !is_named;
+        let names_agent =
+            is_lone && (!parts::named(flags, words.len())?.is_empty() || form.is_piped());
+        if words.len() > wanted || names_agent {
             let by_flag = |name| *settings.source(name) == SettingSource::Flag;
             let flag = [("agent-card", "-a"), ("endpoint", "-e")];
             if let Some((_, flag)) = flag.into_iter().find(|(name, _)| by_flag(name)) {
@@ -129,6 +131,8 @@ impl<'a> Invocation<'a> {
             return Err(CommandFailure::usage(line).hint(form.usage()));
         }
         let (is_streaming, is_verbose) = (settings.is_on("stream")?, settings.is_on("verbose")?);
+        let is_text = format == OutputFormat::Text && !is_verbose;
+        let is_talk = is_text && settings.is_on("quiet")?;
         let (path, known, card) = (form.path, RefCell::new(None), RefCell::new(None));
         Ok(Invocation {
             path,
@@ -138,7 +142,7 @@ impl<'a> Invocation<'a> {
             format,
             is_streaming,
             is_verbose,
-            is_talk: false,
+            is_talk,
             known,
             card,
         })
@@ -314,6 +318,11 @@ pub struct CommandForm {
 }
 
 impl CommandForm {
+    /// Whether what is sent may come from the standard input.
+    pub fn is_piped(&self) -> bool {
+        self.path == "send" && parts::is_piped()
+    }
+
     fn usage(&self) -> String {
         let behind: String = self.words.iter().map(|word| format!(" {word}")).collect();
         let path = self.path;

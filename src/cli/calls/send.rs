@@ -11,7 +11,7 @@ use peregrine::{
 use super::{
     super::{
         failure::CommandFailure,
-        parts,
+        parts::{self, NamedPart},
         settings::{OutputFormat, SettingSource},
     },
     CalledAgent, Invocation,
@@ -27,7 +27,10 @@ use super::{
 /// A [`CommandFailure`] of usage.
 pub fn request(on: &Invocation<'_>) -> Result<SendRequest, CommandFailure> {
     let all = on.flags.get_many::<String>(parts::WORDS).map_or(0, Iterator::count);
-    let named = parts::named(on.flags, all - on.words.len())?;
+    let mut named = parts::named(on.flags, all - on.words.len())?;
+    if named.is_empty() && parts::is_piped() {
+        named.push(NamedPart::standard_input());
+    }
     if named.is_empty() {
         let line = "there is nothing to send";
         return Err(CommandFailure::usage(line).hint("peregrine send -a REF \"TEXT\""));

@@ -120,7 +120,9 @@ impl FollowedStream {
             on.know(&self.task_id, &self.context_id, state);
         }
         if on.is_talk {
-            say(&self.talk.event(event, is_old));
+            if on.is_streaming || self.is_message {
+                say(&self.talk.event(event, is_old));
+            }
         } else if on.is_streaming || self.is_message {
             self.show(on, event);
         }

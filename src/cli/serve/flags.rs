@@ -14,7 +14,11 @@ const ROWS: &[Row] = &[
         "The configuration, see docs/peregrine.toml; flags go before it [default: the variable \
          PEREGRINE_CONFIG, or none]",
     ),
-    ("listen", "ADDR", "Address and port; may be repeated [default: 127.0.0.1:3000]"),
+    (
+        "listen",
+        "ADDR",
+        "Address and port, or a port of 127.0.0.1; may be repeated [default: 127.0.0.1:3000]",
+    ),
     (
         "agent",
         "[NAME=]KIND[:ARG]",
@@ -148,6 +152,7 @@ fn config() -> Command {
         .about("The server's configuration")
         .subcommand_required(true)
         .subcommand(Command::new("check").about("Say whether it is good, or what is wrong with it"))
+        .subcommand(Command::new("init").about("Print the file with every key, each commented out"))
         .subcommand(Command::new("schema").about("Print the JSON Schema of the file"))
         .subcommand(
             Command::new("show").about(

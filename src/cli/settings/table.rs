@@ -87,6 +87,7 @@ pub const SETTINGS: &[Setting] = &[
         FlagOnly,
         "Follow the agent's events; with -o json one JSON document a line",
     ),
+    row("quiet", "", "false", Plain, "Show the text of the answer alone"),
     row("verbose", "", "false", Plain, "Show all of what was sent and received"),
     row(
         "debug",
@@ -260,6 +261,7 @@ pub fn flag(setting: &Setting) -> Arg {
         "agent-card" => arg.short('a'),
         "endpoint" => arg.short('e'),
         "output" => arg.short('o'),
+        "quiet" => arg.short('q'),
         "async" => arg.aliases(["return-immediately", "no-wait"]),
         "wait" => arg.alias("watch"),
         _ => arg,
@@ -271,7 +273,7 @@ fn heading(name: &str) -> &'static str {
     match name {
         "agent-card" | "endpoint" | "config" | "transport" | "a2a-version" | "tenant"
         | "dialect" | "card-cache" => "The agent",
-        "output" | "stream" | "verbose" | "debug" => "Output",
+        "output" | "quiet" | "stream" | "verbose" | "debug" => "Output",
         "async" | "wait" | "poll-interval" | "timeout" => "Waiting",
         "task-id" | "context-id" | "metadata" | "svc-param" | "extension" | "traceparent" => {
             "The request"

@@ -1,8 +1,11 @@
-//! `peregrine serve config check|schema|show`.
+//! `peregrine serve config check|init|schema|show`.
 
 use clap::ArgMatches;
 
 use super::{ConfigOrigin, UsageError, make, say, schema, show};
+
+/// The file with every key, commented out.
+const COMMENTED_FILE: &str = include_str!("../../../../docs/peregrine.toml");
 
 /// Does what the words behind `serve config` ask for. `flags` are those of `serve`.
 ///
@@ -12,6 +15,10 @@ pub fn run(flags: &ArgMatches, words: &ArgMatches) -> Result<(), UsageError> {
     let word = words.subcommand_name().unwrap_or_default();
     if word == "schema" {
         say(&format!("{:#}\n", schema::schema()));
+        return Ok(());
+    }
+    if word == "init" {
+        say(COMMENTED_FILE);
         return Ok(());
     }
     let origin = ConfigOrigin::new(flags)?;

@@ -94,7 +94,7 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
     quotas::check_names(root)?;
     Ok(Serve {
         setup,
-        listen: root.strings("listen").unwrap_or_default(),
+        listen: server::listen(root),
         agents: agents::read(root)?,
         workers,
         anonymous: root.switch("allow_anonymous").unwrap_or(false),

@@ -29,7 +29,7 @@ pub const KEYS: &[Key] = &[
         "listen",
         Shape::Texts,
         "[\"127.0.0.1:3000\"]",
-        "Addresses and ports; port 0 is any free one",
+        "Addresses and ports, or ports of 127.0.0.1; port 0 is any free one",
     )
     .flag("listen"),
     key(
@@ -223,6 +223,18 @@ pub fn setup(root: &ConfigSection) -> Result<Setup, Wrong> {
         Some(_) | None => CardForm::Hybrid,
     };
     Ok(setup)
+}
+
+/// Where the server listens: a port alone, with or without a colon, is one of 127.0.0.1.
+pub fn listen(root: &ConfigSection) -> Vec<String> {
+    let mut addresses = root.strings("listen").unwrap_or_default();
+    for address in &mut addresses {
+        let port = address.strip_prefix(':').unwrap_or(address);
+        if port.parse::<u16>().is_ok() {
+            *address = format!("127.0.0.1:{port}");
+        }
+    }
+    addresses
 }
 
 /// A list, each of which is something; `else_is` says what one that is not is.
