@@ -325,11 +325,7 @@ pub fn body(
     };
     let security = config.security_of(profile);
     let options = CardOptions {
-        // It needs a caller, and the card of an agent for everybody says not how to be one.
-        extended: config.extended_card
-            && dialect.offers(Op::ExtendedCard)
-            && !(profile.anonymous && config.access.gate.is_some()),
-        skill_modes: dialect.quirks.card_v1,
+        extended: config.extended_card && dialect.offers(Op::ExtendedCard),
         security: Some(&security),
         idempotent_send: config.idempotent_send,
         long_poll_s: config.long_poll.then_some(config.limits.long_poll_ms_max / 1000),

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use crate::{
+    auth::Gate,
     binding::{
         admission::Access,
         card_signer::{CardSigner, SignedCards},
@@ -10,13 +11,14 @@ use crate::{
         catalog::CatalogTimes,
         cors::CorsPolicy,
         hosts::Hosts,
+        ignored_filters::IgnoredFilters,
         interfaces::Interface,
         tenant::Tenants,
     },
     dialect::{self, Dialect, card::CardForm},
     http,
     limits::Limits,
-    model::{CardSecurity, Generation, Profile},
+    model::{CardRequirement, CardSecurity, Generation, Profile},
     permits::Permits,
     service::{
         SharedByCalls,
@@ -112,6 +114,8 @@ pub struct ServerConfig {
     pub card_times: CardTimes,
     /// Since when the agents are those that they are.
     pub catalog_times: CatalogTimes,
+    /// Filters of ListTasks that are not known and were told of.
+    pub ignored_filters: IgnoredFilters,
 }
 
 /// Whether `text` can stand before the paths of a card: `http` or `https`, a host, and a path or
@@ -131,11 +135,20 @@ impl ServerConfig {
     pub fn security_of<'s>(&'s self, profile: &'s Profile) -> Cow<'s, CardSecurity> {
         match (&profile.security, &self.access.gate) {
             (Some(own), _) => Cow::Borrowed(own),
-            (None, _) if profile.anonymous => Cow::Owned(CardSecurity::default()),
-            (None, Some(gate)) if self.security == CardSecurity::default() => {
-                Cow::Owned(gate.security())
+            (None, Some(gate)) if profile.anonymous => {
+                Cow::Owned(or_nothing(self.security_of_server(gate).into_owned()))
             }
-            (None, _) => Cow::Borrowed(&self.security),
+            (None, None) if profile.anonymous => Cow::Owned(CardSecurity::default()),
+            (None, Some(gate)) => self.security_of_server(gate),
+            (None, None) => Cow::Borrowed(&self.security),
+        }
+    }
+
+    /// What the server says of all its agents.
+    fn security_of_server(&self, gate: &Gate) -> Cow<'_, CardSecurity> {
+        match self.security == CardSecurity::default() {
+            true => Cow::Owned(gate.security()),
+            false => Cow::Borrowed(&self.security),
         }
     }
 
@@ -167,6 +180,16 @@ impl ServerConfig {
             observer.limit_hit(&LimitHit { worker, limit, owner });
         }
     }
+}
+
+/// The same, where callers may also show nothing, which is said first: an authenticated caller may
+/// do more, such as read the extended card (A2A 1.0 §13.3).
+fn or_nothing(mut security: CardSecurity) -> CardSecurity {
+    let is_said = security.requirements.iter().any(|one| one.schemes.is_empty());
+    if !is_said && !security.requirements.is_empty() {
+        security.requirements.insert(0, CardRequirement::default());
+    }
+    security
 }
 
 #[cfg(test)]

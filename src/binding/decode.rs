@@ -33,6 +33,9 @@ impl CallContext<'_> {
         let tenant = cx.tenant.get();
         self.renew_id(&decoded);
         self.add_wait(&mut decoded);
+        if method.op == Op::List {
+            self.note_filters(params);
+        }
         let names_tenant = self.named_beside.is_some() || tenant != ValueSlot::default();
         if names_tenant && decoded.is_ok() {
             self.name_tenant(params.and_then(|params| params.at(tenant)))?;

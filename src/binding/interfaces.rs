@@ -13,7 +13,7 @@ use crate::{
     binding::{Endpoint, ServerConfig, card_signer, origin::Origin},
     dialect::{
         self, Dialect,
-        card::{self, AgentInterface},
+        card::{self, AgentInterface, CardForm},
     },
     model::Generation,
 };
@@ -178,7 +178,14 @@ impl<'s> Urls<'s> {
         base: &'s str,
     ) -> Urls<'s> {
         let server = origin.url(config);
-        let listed = config.interfaces.iter().map(|one| (one.binding, url(one, &server, base)));
+        let is_v03 = config.card == CardForm::V03;
+        let listed = config.interfaces.iter().map(|one| {
+            let url = url(one, &server, base);
+            match one.binding {
+                Binding::Grpc if is_v03 => (one.binding, with_scheme(url, &server)),
+                binding => (binding, url),
+            }
+        });
         let listed: SmallVec<[(Binding, String); 4]> = listed.collect();
         let rpc = listed.iter().find(|(binding, _)| *binding == Binding::JsonRpc);
         let rpc = match rpc {
@@ -262,6 +269,14 @@ fn url(interface: &Interface, server: &str, base: &str) -> String {
     }
 }
 
+/// A URL of gRPC as clients of 0.3 alone read it: with a scheme, that of the server unless it has
+/// one (the kit of 0.3 takes the host of a URL, and has none without). 1.0 wants it bare.
+fn with_scheme(url: String, server: &str) -> String {
+    let has_scheme = url.contains("://");
+    let scheme = server.split_once("://").map_or("http", |(scheme, _)| scheme);
+    if has_scheme { url } else { format!("{scheme}://{url}") }
+}
+
 /// The path that is posted to.
 fn posted(server: &str, base: &str) -> String {
     if base.is_empty() { format!("{server}/") } else { format!("{server}{base}") }
@@ -327,6 +342,13 @@ mod tests {
             ("http://[::1]:9/x", "[::1]:9"),
         ] {
             assert_eq!(authority(url), bare);
+        }
+        for (url, server, shown) in [
+            ("h:1", "http://h:1", "http://h:1"),
+            ("h:443", "https://h", "https://h:443"),
+            ("dns:///h:1", "http://h", "dns:///h:1"),
+        ] {
+            assert_eq!(with_scheme(url.to_owned(), server), shown);
         }
     }
 }

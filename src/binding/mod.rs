@@ -27,6 +27,7 @@ pub mod grpc;
 pub mod hosts;
 pub mod http;
 pub mod http_error;
+pub mod ignored_filters;
 pub mod interfaces;
 pub mod jsonrpc;
 pub mod kept_format;

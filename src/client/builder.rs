@@ -1,8 +1,11 @@
 //! Making a client: what its caller wants, the agent's card, the interface that is chosen.
 
-use std::sync::{Arc, Mutex, RwLock, atomic::AtomicU64};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex, RwLock, atomic::AtomicU64},
+};
 
-use crate::{dialect::version::ProtocolVersion, http::FieldLinesBuf};
+use crate::{dialect::version::ProtocolVersion, http::FieldLinesBuf, model::Extension};
 
 use super::{
     Binding, Client, ClientError, ClientErrorKind, ClientLimits, HttpOrigin, HttpUrl, KnownCard,
@@ -320,7 +323,15 @@ impl ClientBuilder {
         if interface.binding == Binding::WebSocket && given.passes_authorization {
             credentials = Err(CredentialsError::WebSocket);
         }
-        AgentEndpoint::new(interface, &self.extensions, &self.fields, credentials)
+        let mut extensions = Cow::Borrowed(&*self.extensions);
+        let declared = card.capabilities.extensions.iter();
+        let mut declared = declared.map(|one| one.uri.as_str());
+        // What is sent again is known again only by servers that hear of it.
+        let is_known = |uri: &str| uri == Extension::IDEMPOTENT_SEND;
+        if declared.any(is_known) && !extensions.iter().any(|uri| is_known(uri)) {
+            extensions.to_mut().push(Extension::IDEMPOTENT_SEND.to_owned());
+        }
+        AgentEndpoint::new(interface, &extensions, &self.fields, credentials)
     }
 }
 

@@ -53,8 +53,6 @@ impl AgentInterface<'_> {
 pub struct CardOptions<'a> {
     /// True: the extended card is served.
     pub extended: bool,
-    /// True: every skill names its media types, if need be those of the agent.
-    pub skill_modes: bool,
     /// What callers have to show; `None`: nothing.
     pub security: Option<&'a CardSecurity>,
     /// Whose sends are known again, in the word of [`Extension::IDEMPOTENT_SEND`].
@@ -74,6 +72,16 @@ pub fn skills<'p>(
 ) -> impl Iterator<Item = &'p Skill> {
     let has = move |scope: &String| scopes.is_some_and(|scopes| scopes.has(scope));
     profile.skills.iter().filter(move |skill| skill.scopes.iter().all(has))
+}
+
+/// The media types that a skill reads and writes: its own, or those of its agent. Cards name them
+/// either way, since some clients refuse a skill without them (Pydantic AI).
+pub fn modes_of<'p>(skill: &'p Skill, profile: &'p Profile) -> [&'p Vec<String>; 2] {
+    let own_or = |own: &'p Vec<String>, agents| if own.is_empty() { agents } else { own };
+    [
+        own_or(&skill.input_modes, &profile.input_modes),
+        own_or(&skill.output_modes, &profile.output_modes),
+    ]
 }
 
 /// Version of an interface for clients of 0.1 alone.
@@ -164,7 +172,7 @@ pub fn render(
     card.open("skills", b'[');
     for skill in skills(profile, options.scopes) {
         let asked = asked_by_skill(skill, options.security);
-        card.skill((skill, &asked), options.skill_modes.then_some(profile), words);
+        card.skill((skill, &asked), profile, words);
     }
     card.0.extend_from_slice(b"]}");
     card.0
@@ -275,7 +283,7 @@ impl CardWriter {
     fn skill<'p>(
         &mut self,
         (skill, asked): (&'p Skill, &[CardRequirement]),
-        modes_of: Option<&'p Profile>,
+        profile: &'p Profile,
         words: SecurityWords,
     ) {
         self.element(b'{');
@@ -283,13 +291,11 @@ impl CardWriter {
         self.text("name", &skill.name);
         self.text("description", &skill.description);
         self.texts("tags", &skill.tags);
-        let or_agents = |own: &'p Vec<String>, agents: fn(&'p Profile) -> &'p Vec<String>| {
-            modes_of.filter(|_| own.is_empty()).map_or(own, agents)
-        };
+        let [input_modes, output_modes] = modes_of(skill, profile);
         let lists = [
             ("examples", &skill.examples),
-            ("inputModes", or_agents(&skill.input_modes, |agent| &agent.input_modes)),
-            ("outputModes", or_agents(&skill.output_modes, |agent| &agent.output_modes)),
+            ("inputModes", input_modes),
+            ("outputModes", output_modes),
         ];
         for (key, texts) in lists.into_iter().filter(|(_, texts)| !texts.is_empty()) {
             self.texts(key, texts);

@@ -43,6 +43,9 @@ use crate::{
 #[cfg(feature = "push")]
 pub use push_body::{push_body, push_head};
 pub use push_name::{push_ids, push_name};
+#[cfg(feature = "grpc")]
+pub use read::NO_GENERATIONS;
+pub use read::is_known_filter;
 #[cfg(feature = "client")]
 pub use read::{ReplyCx, read_fault, read_item, read_reply};
 pub use standard::DIALECT as STANDARD;

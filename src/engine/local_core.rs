@@ -6,7 +6,7 @@ use crate::{
     agent::{Agent, Profile},
     engine::BuildError,
     limits::Limits,
-    model::{CardSecurity, Idempotency, is_agent_name},
+    model::{CardSecurity, RepeatRules, is_agent_name},
     op::{Agents, Core},
     service::{AgentIndex, Service, Start, tap::Tap},
 };
@@ -17,7 +17,8 @@ use crate::{
 ///
 /// Of `start`, `base_url` is of no use here; `workers` is the server's number of them. `tap` keeps
 /// what happens to its tasks. Sends of callers with an owner are known again
-/// ([`Idempotency::Authenticated`]). The agents can be changed while it runs: what is in front
+/// ([`Idempotency::Authenticated`](crate::model::Idempotency::Authenticated)). The agents can be
+/// changed while it runs: what is in front
 /// of it must ask it, or another that has the same, for names ([`Service::agent`]).
 ///
 /// # Errors
@@ -38,7 +39,7 @@ pub fn local_core(
     if let Some(name) = wrong {
         return Err(BuildError::Security(name.to_owned()));
     }
-    let core = Core::new(limits, agents, node, Idempotency::default(), start, tap);
+    let core = Core::new(limits, agents, node, RepeatRules::default(), start, tap);
     Ok((Arc::clone(&core) as Arc<dyn Service>, core.agents()))
 }
 

@@ -29,7 +29,7 @@ use crate::{
         local_core::{check_fields, check_security, indexes},
     },
     limits::Limits,
-    model::{CardSecurity, Idempotency, Profile, is_agent_name},
+    model::{CardSecurity, Idempotency, IdempotentConflict, Profile, RepeatRules, is_agent_name},
     op::Core,
     permits::Permits,
     service::{
@@ -64,6 +64,8 @@ pub struct Setup {
     /// Whose sends are known again when they are repeated. A `service` decides that for itself, and
     /// its cards say nothing of it.
     pub idempotency: Idempotency,
+    /// What a send is whose message id was used for other content.
+    pub idempotent_conflict: IdempotentConflict,
     /// The observer of calls, to count and log them.
     pub observer: Option<Arc<dyn CallObserver>>,
     /// Who keeps the spans of calls that are traced, and of turns: the observer, which is told of
@@ -144,6 +146,7 @@ impl Default for Setup {
             node: None,
             tap: None,
             idempotency: Idempotency::default(),
+            idempotent_conflict: IdempotentConflict::default(),
             observer: None,
             tracer: None,
             pages: None,
@@ -260,7 +263,9 @@ impl Setup {
             Some(service) => (service, None),
             None => {
                 let (limits, node, tap) = (&self.limits, self.node, self.tap.clone());
-                let core = Core::new(limits, self.agents, node, self.idempotency, &start, tap);
+                let (callers, conflict) = (self.idempotency, self.idempotent_conflict);
+                let repeats = RepeatRules { callers, conflict };
+                let core = Core::new(limits, self.agents, node, repeats, &start, tap);
                 self.tracer.iter().for_each(|tracer| core.trace(Arc::clone(tracer)));
                 #[cfg(feature = "push")]
                 self.push.into_iter().for_each(|push| core.serve_push(push));
@@ -309,6 +314,7 @@ impl Setup {
             #[cfg(feature = "grpc")]
             service_streams,
             card_times: CardTimes::default(),
+            ignored_filters: Default::default(),
             catalog_times: CatalogTimes::default(),
         };
         Ok(Arc::new(Engine {

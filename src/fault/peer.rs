@@ -38,6 +38,10 @@ impl fmt::Display for PeerFaultName {
     }
 }
 
+/// Name, `reason` and code of an error of A2A 1.1, which servers of this crate never answer with.
+const GENERATION_MISMATCH: (PeerFaultName, &str, i64) =
+    (PeerFaultName("TaskGenerationMismatchError"), "TASK_GENERATION_MISMATCH", -32010);
+
 impl FaultKind {
     /// The name that the specification of A2A, or of JSON-RPC as A2A cites it, gives the error.
     pub const fn error_name(self) -> &'static str {
@@ -94,6 +98,10 @@ impl PeerFault {
         let by_name = self.name.and_then(|name| FaultKind::of_error_name(name.0));
         let by_code = || self.code.and_then(|code| kind_of_code(code, is_v01));
         self.kind = by_reason.or(by_name).or_else(by_code);
+        if self.kind.is_none() && self.is_generation_mismatch(is_v01) {
+            self.name = Some(GENERATION_MISMATCH.0);
+            self.code = self.code.or(Some(GENERATION_MISMATCH.2));
+        }
         if let Some(kind) = self.kind {
             self.name = Some(PeerFaultName(kind.error_name()));
             self.code = self.code.or_else(|| {
@@ -102,6 +110,17 @@ impl PeerFault {
             });
         }
         self
+    }
+
+    /// Whether a task had another generation than the caller expected (A2A 1.1 §3.2.2).
+    fn is_generation_mismatch(&self, is_v01: bool) -> bool {
+        let (name, reason, code) = GENERATION_MISMATCH;
+        match (self.reason.as_deref(), self.name) {
+            (Some(said), _) => said == reason,
+            (None, Some(said)) => said == name,
+            // 0.1 has the code for another error (wire §2.2).
+            (None, None) => !is_v01 && self.code == Some(code),
+        }
     }
 
     /// The canonical status, where it is one that we answer with as well.
@@ -176,6 +195,21 @@ mod tests {
         for unknown in [0, 1, -32000, -32099, i64::MIN] {
             assert_eq!(coded(unknown, false).kind, None, "{unknown}");
         }
+    }
+
+    #[test]
+    fn an_error_of_1_1_keeps_its_name() {
+        let name = |fault: PeerFault| fault.name.map(|name| name.0);
+        let mismatch = Some("TaskGenerationMismatchError");
+        assert_eq!((name(coded(-32010, false)), coded(-32010, false).kind), (mismatch, None));
+        let reason = Some("TASK_GENERATION_MISMATCH".to_owned());
+        let by_reason = PeerFault { reason, ..PeerFault::default() }.decided(false);
+        assert_eq!((by_reason.code, name(by_reason)), (Some(-32010), mismatch));
+        assert_ne!(name(coded(-32010, true)), mismatch);
+        // A reason says more than a code.
+        let reason = Some("QUOTA".to_owned());
+        let other = PeerFault { code: Some(-32010), reason, ..PeerFault::default() };
+        assert_eq!(name(other.decided(false)), None);
     }
 
     #[test]

@@ -119,8 +119,10 @@ impl Call<'_> {
     }
 }
 
-/// Whose sends are known again when they are repeated: an equal message under the same id, or with
-/// the same `Idempotency-Key`, gets what came of the first (`docs/guide/calls.md`).
+/// Whose sends are known again when they are repeated: an equal message with the same
+/// `Idempotency-Key`, or under the same id where the client activates
+/// [`Extension::IDEMPOTENT_SEND`](super::Extension::IDEMPOTENT_SEND), gets what came of the first
+/// (`docs/guide/calls.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Idempotency {
     /// None: each send is made.
@@ -128,8 +130,29 @@ pub enum Idempotency {
     /// Those of callers that are known: others could take each other's ids.
     #[default]
     Authenticated,
-    /// Everybody's.
+    /// Everybody's, also under their ids where a client does not activate the extension.
     Everybody,
+}
+
+/// What a send is whose `messageId` was used for other content. Under a used `Idempotency-Key`
+/// other content is always refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IdempotentConflict {
+    /// A new message: the official conformance kit, and clients that count their messages, use ids
+    /// again.
+    #[default]
+    New,
+    /// A conflict, which is refused.
+    Refuse,
+}
+
+/// Which sends are known again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepeatRules {
+    /// Those of these callers.
+    pub callers: Idempotency,
+    /// What other content under a used `messageId` is.
+    pub conflict: IdempotentConflict,
 }
 
 impl Idempotency {

@@ -36,7 +36,10 @@ pub mod view;
 pub use crate::json::JsonError;
 pub use build::{ArtifactBuf, MessageBuf, PartBuf, PartsBuf};
 pub(crate) use call::Params;
-pub use call::{Call, Get, Idempotency, List, Op, Send, SendMode, Target, TaskWait};
+pub use call::{
+    Call, Get, Idempotency, IdempotentConflict, List, Op, RepeatRules, Send, SendMode, Target,
+    TaskWait,
+};
 pub(crate) use config_place::ConfigPlace;
 pub use event::TaskEvent;
 pub use event_buf::EventBuf;

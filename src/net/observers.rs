@@ -11,7 +11,11 @@ use crate::service::observe::{AnsweredCall, AuthOutcome, CallObserver, CallRecor
 
 #[cfg(feature = "logs")]
 use super::log::AccessLog;
-use super::{clock::monotonic_ns, metrics::Metrics, report::LimitReports};
+use super::{
+    clock::monotonic_ns,
+    metrics::Metrics,
+    report::{self, LimitReports},
+};
 
 /// What a worker has read last on the clock of [`monotonic_ns`].
 pub(super) type Turned = Arc<CachePadded<AtomicU64>>;
@@ -102,6 +106,12 @@ impl CallObserver for Observers {
             metrics.count_limit(hit);
         }
         self.limits.hit(hit.limit, hit.owner);
+    }
+
+    fn filter_ignored(&self, name: &str) {
+        report::warn(&format_args!(
+            "a client filters tasks by {name:?}, which this server does not know: it is ignored"
+        ));
     }
 
     fn caller_asked(&self, worker: usize, outcome: AuthOutcome) {

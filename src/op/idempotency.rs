@@ -12,7 +12,10 @@ mod table;
 use crate::{
     fault::{Fault, FaultKind},
     limits::Limits,
-    model::{Idempotency, MessageBuf, RawText, Reply, Send, SendMode, Task, TaskEvent},
+    model::{
+        Extension, Idempotency, MessageBuf, RawText, RepeatRules, Reply, Send, SendMode, Task,
+        TaskEvent,
+    },
     op::{Core, defer::AnswerCharge, missing::MISSING, undecided::JOINED_CALL_BYTES},
     service::{
         Answer, CallCx, CallLink, Caller, Cursor, Handle, LateAnswer, LateCall, Outcome, WaitHandle,
@@ -129,9 +132,9 @@ impl SentTask {
 }
 
 impl KnownSends {
-    pub fn new(limits: &Limits, callers: Idempotency, secret: u128) -> KnownSends {
-        let (hash, table) = (SendHash::new(secret), SendTable::new(limits));
-        KnownSends { callers, hash, table }
+    pub fn new(limits: &Limits, rules: RepeatRules, secret: u128) -> KnownSends {
+        let hash = SendHash::new(secret, rules.conflict);
+        KnownSends { callers: rules.callers, hash, table: SendTable::new(limits) }
     }
 
     /// Whether sends of this caller are known again.
@@ -141,6 +144,19 @@ impl KnownSends {
             Idempotency::Off => false,
             Idempotency::Authenticated => caller.owner.is_some(),
             Idempotency::Everybody => true,
+        }
+    }
+
+    /// Whether the id of a message names its send: by default only where the client activates the
+    /// extension that says so (A2A 1.0 §4.6), since others use ids again for equal messages, too.
+    #[inline(always)]
+    fn names_by_id(&self, caller: &Caller<'_>) -> bool {
+        match (self.callers, caller.extensions) {
+            (Idempotency::Everybody, _) => true,
+            (Idempotency::Off | Idempotency::Authenticated, None) => false,
+            (Idempotency::Off | Idempotency::Authenticated, Some(named)) => {
+                named.split(',').any(|uri| uri.trim() == Extension::IDEMPOTENT_SEND)
+            }
         }
     }
 
@@ -162,7 +178,8 @@ impl Core {
         answer: &mut Answer<'_>,
         first: &mut Option<FirstSend<'c>>,
     ) -> Option<Result<Outcome, Fault>> {
-        let named = self.sends.hash.of(&cx.caller, send)?;
+        let by_id = self.sends.names_by_id(&cx.caller);
+        let named = self.sends.hash.of(&cx.caller, send, by_id)?;
         match self.sends.table.enter(named, cx.holder(), cx.now) {
             SendLook::First(key) => {
                 *first = Some(FirstSend { core: self, key, is_open: true });

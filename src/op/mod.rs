@@ -44,7 +44,7 @@ use crate::{
     fault::{Fault, FaultKind},
     json::write::unescape,
     limits::Limits,
-    model::{Call, Idempotency, Profile, TaskState},
+    model::{Call, Profile, RepeatRules, TaskState},
     permits::Permits,
     service::{
         AgentIndex, Answer, CallCx, Cursor, Each, Follow, Handle, Lifecycle, Outcome,
@@ -97,7 +97,7 @@ impl Core {
         limits: &Limits,
         agents: Vec<(Profile, Arc<dyn Agent>)>,
         node: Option<u16>,
-        idempotency: Idempotency,
+        repeats: RepeatRules,
         start: &Start,
         tap: Option<Arc<dyn Tap>>,
     ) -> Arc<Core> {
@@ -115,7 +115,7 @@ impl Core {
             looked_ms: AtomicU64::new(0),
             deferred: Permits::new(limits.deferred_calls_max, start.workers),
             undecided: UndecidedCancels::default(),
-            sends: KnownSends::new(limits, idempotency, start.secret),
+            sends: KnownSends::new(limits, repeats, start.secret),
             #[cfg(feature = "push")]
             push: OnceLock::new(),
             draining: AtomicBool::new(false),

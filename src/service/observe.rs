@@ -58,6 +58,10 @@ pub trait CallObserver: Send + Sync {
     /// call: what is told of a call says so itself ([`CallRefusal::limit`]).
     fn limit_hit(&self, _hit: &LimitHit<'_>) {}
 
+    /// Is told the name of a filter of ListTasks that is not known, and was ignored: once for each
+    /// name, and for few of them.
+    fn filter_ignored(&self, _name: &str) {}
+
     /// Is told what a request has shown, where callers are known: once for each request that may
     /// be a call, and for each that is refused.
     fn caller_asked(&self, _worker: usize, _outcome: AuthOutcome) {}

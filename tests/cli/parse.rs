@@ -18,9 +18,13 @@ struct Reader {
 
 impl Reader {
     fn start(name: &str) -> Reader {
+        Reader::start_with(name, RULE)
+    }
+
+    fn start_with(name: &str, rules: &str) -> Reader {
         let file = format!("peregrine-parse-{name}-{}.toml", std::process::id());
         let script = std::env::temp_dir().join(file);
-        fs::write(&script, RULE).unwrap();
+        fs::write(&script, rules).unwrap();
         let server = Binary::start(&["--agent", &format!("script:{}", script.display())]);
         let user = User::of(&format!("http://{}", server.addr()));
         Reader { _server: server, script, user }
@@ -152,4 +156,67 @@ fn faults_of_each_version_are_read() {
         reader.fails(&words, "{", "JsonError", "");
     }
     reader.fails("tea", "{}", "UnknownWord", "tea");
+}
+
+/// A step `client_response` of the A2A conformance suite, and what it is answered with.
+fn acts(reader: &Reader, operation: &str, wire: &Value) -> Value {
+    let step = json!({"operation": operation, "wire_payload": wire}).to_string();
+    let file = reader.script.with_extension("json");
+    fs::write(&file, step).unwrap();
+    let answer = reader.user.json(&["send", "parse", "--data", &file.display().to_string()]);
+    fs::remove_file(file).unwrap();
+    let task = &answer["task"];
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{answer}");
+    task["artifacts"][0]["parts"][0]["data"].clone()
+}
+
+#[test]
+fn steps_of_the_conformance_suite_are_answered_as_it_reads_them() {
+    let reader = Reader::start_with(
+        "acts",
+        "[[rule]]\ntext = \"parse\"\n[[rule.step]]\nparse = \"result\"\n",
+    );
+    let rpc = |result: Value| json!({"jsonrpc": "2.0", "id": "req-001", "result": result});
+    let task = json!({"id": "t", "contextId": "c",
+        "status": {"state": "TASK_STATE_COMPLETED", "timestamp": "2025-05-25T20:00:00Z"},
+        "artifacts": [{"artifactId": "a", "parts": [{"text": "x"}]}],
+        "history": [{"role": "ROLE_USER", "parts": [{"text": "original request"}]}]});
+    let read = acts(&reader, "send_message", &rpc(json!({"task": task})));
+    assert_eq!((&read["task"]["id"], &read["task"]["contextId"]), (&json!("t"), &json!("c")));
+    assert_eq!(read["task"]["artifacts"][0]["parts"][0]["text"], "x");
+    let read = acts(&reader, "get_task", &rpc(task.clone()));
+    assert_eq!((&read["id"], read["history"].as_array().map(Vec::len)), (&json!("t"), Some(1)));
+    let message = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "yes"}]});
+    let read = acts(&reader, "send_message", &rpc(json!({"message": message})));
+    assert_eq!(
+        (&read["message"]["messageId"], &read["message"]["role"]),
+        (&json!("m"), &json!("ROLE_AGENT"))
+    );
+    let error = json!({"code": -32001, "message": "Task not found", "data": {"taskId": "t"}});
+    let error = json!({"jsonrpc": "2.0", "id": "req-004", "error": error});
+    let read = acts(&reader, "get_task", &error);
+    assert_eq!(
+        (&read["error"]["code"], &read["error"]["message"]),
+        (&json!(-32001), &json!("Task not found"))
+    );
+    let card = json!({"name": "Example Agent", "version": "1.0.0",
+        "capabilities": {"streaming": false, "extendedAgentCard": true},
+        "skills": [{"id": "s", "name": "S"}],
+        "supportedInterfaces": [{"url": "https://example.com/", "protocolBinding": "REST",
+            "protocolVersion": "1.0"}]});
+    for operation in ["get_agent_card", "get_extended_agent_card"] {
+        for wire in [card.clone(), rpc(card.clone())] {
+            let read = acts(&reader, operation, &wire);
+            assert_eq!(read["capabilities"]["extendedAgentCard"], true, "{read}");
+            assert_eq!(read["capabilities"]["streaming"], false, "{read}");
+            assert_eq!(read["skills"].as_array().map(Vec::len), Some(1), "{read}");
+        }
+    }
+    for (operation, wire, name) in [
+        ("no_such_thing", json!({}), "UnknownOperation"),
+        ("get_task", json!({"jsonrpc": "2.0", "id": 1}), "ReadError"),
+        ("get_task", rpc(json!({"id": 7})), "ReadError"),
+    ] {
+        assert_eq!(acts(&reader, operation, &wire)["error"]["name"], name);
+    }
 }

@@ -28,7 +28,7 @@ def sends(found):
     labels = {
         "rpc_method": "SendMessage",
         "rpc_system": "jsonrpc",
-        "generation": "1.0",
+        "version": "1.0",
         "agent": "echo",
         "outcome": "ok",
     }

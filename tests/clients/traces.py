@@ -29,7 +29,7 @@ KNOWN = {
     "http.response.status_code",
     "gen_ai.operation.name",
     "gen_ai.agent.name",
-    "a2a.generation",
+    "a2a.protocol.version",
     "a2a.agent",
     "a2a.outcome",
     "a2a.end",

@@ -227,8 +227,21 @@ fn cards_say_what_callers_have_to_show() {
     assert!(card["securitySchemes"]["key"].is_object());
     assert_eq!(card["supportsAuthenticatedExtendedCard"], true);
     assert_eq!(card["capabilities"]["extendedAgentCard"], true);
+    // An open agent may be called with nothing, which comes first; its extended card may not.
     let open = lab.ask(&get("/agents/open/.well-known/agent-card.json")).json();
-    assert!(open["security"].is_null() && open["securityRequirements"].is_null(), "{open}");
+    assert_eq!(open["securityRequirements"][0], json!({}));
+    assert_eq!(open["security"][0], json!({}));
+    assert_eq!(open["securityRequirements"].as_array().unwrap().len(), 3);
+    assert_eq!(open["securitySchemes"], card["securitySchemes"]);
+    assert_eq!(open["capabilities"]["extendedAgentCard"], true);
+    for (token, status) in [("", 401), ("wrong", 401), ("alice", 200)] {
+        let mut lines = "A2A-Version: 1.0\r\n".to_owned();
+        if !token.is_empty() {
+            lines += &format!("X-API-Key: {token}\r\n");
+        }
+        let reply = lab.ask(&get_with("/agents/open/extendedAgentCard", &lines));
+        assert_eq!(reply.status, status, "{token}: {}", reply.text());
+    }
 }
 
 #[cfg(feature = "auth")]

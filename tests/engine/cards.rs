@@ -209,19 +209,22 @@ fn the_card_promises_what_is_served() {
 }
 
 #[test]
-fn a_skill_names_the_media_types_of_its_agent_where_they_are_asked_for() {
+fn a_skill_names_its_own_media_types_or_those_of_its_agent() {
     let mut profile = profile();
     profile.skills[0].output_modes.clear();
-    for skill_modes in [false, true] {
-        let options = CardOptions { skill_modes, ..CardOptions::default() };
-        let bytes = render(&profile, &[V1], CardForm::V1, options);
-        let card: Value = serde_json::from_slice(&bytes).expect("a card is JSON");
-        each(&card["skills"], |skill| assert_strict(skill, SKILL_V1));
-        let skill = &card["skills"][0];
-        // Its own come before those of the agent.
-        assert_eq!(skill["inputModes"], json!(profile.skills[0].input_modes));
-        let filled_in = skill_modes.then_some(&card["defaultOutputModes"]);
-        assert_eq!(skill.get("outputModes"), filled_in);
+    for is_said in [true, false] {
+        if !is_said {
+            profile.output_modes.clear();
+        }
+        for form in [CardForm::V1, CardForm::V03, CardForm::Hybrid] {
+            let bytes = render(&profile, &[V1], form, CardOptions::default());
+            let card: Value = serde_json::from_slice(&bytes).expect("a card is JSON");
+            each(&card["skills"], |skill| assert_strict(skill, SKILL_V1));
+            let skill = &card["skills"][0];
+            assert_eq!(skill["inputModes"], json!(profile.skills[0].input_modes));
+            let filled_in = is_said.then_some(&card["defaultOutputModes"]);
+            assert_eq!(skill.get("outputModes"), filled_in);
+        }
     }
 }
 
@@ -249,8 +252,8 @@ fn every_form_says_who_provides_the_agent_and_what_each_skill_reads_and_writes()
         for key in ["provider", "documentationUrl", "iconUrl"] {
             assert!(plain.get(key).is_none(), "{key}");
         }
-        assert!(plain["skills"][0].get("inputModes").is_none());
-        assert!(plain["skills"][0].get("outputModes").is_none());
+        assert_eq!(plain["skills"][0]["inputModes"], plain["defaultInputModes"]);
+        assert_eq!(plain["skills"][0]["outputModes"], plain["defaultOutputModes"]);
     }
 }
 

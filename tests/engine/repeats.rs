@@ -13,7 +13,7 @@ use peregrine::{
     engine::Setup,
     fault::{Fault, FaultKind},
     limits::Limits,
-    model::{Idempotency, MessageBuf, PartsBuf, TaskState},
+    model::{Idempotency, IdempotentConflict, MessageBuf, PartsBuf, TaskState},
 };
 use serde_json::{Value, json};
 
@@ -83,6 +83,14 @@ fn lab() -> (Lab, Runs) {
     lab_of(Limits::default())
 }
 
+/// One in which other content under a used message id is a conflict.
+fn refusing_lab(limits: Limits) -> (Lab, Runs) {
+    let runs = Runs::default();
+    let setup = runs.setup(limits, Idempotency::Everybody);
+    let idempotent_conflict = IdempotentConflict::Refuse;
+    (Lab::new(Setup { idempotent_conflict, ..setup }), runs)
+}
+
 /// The binding and generation of a send.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
@@ -149,8 +157,25 @@ fn one_message_is_one_task_whatever_it_is_spelled_in_and_sent_over() {
 }
 
 #[test]
-fn another_message_under_the_same_id_is_a_conflict() {
-    let (mut lab, runs) = lab();
+fn other_content_under_a_used_message_id_is_a_new_message() {
+    for first in WAYS {
+        let (mut lab, runs) = lab();
+        let ids = ["hello", "other", "third"].map(|text| first.send(&mut lab, say(text)).1);
+        let ids = ids.map(|answer| first.task(&answer));
+        assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "{first:?}");
+        for again in WAYS {
+            for (text, id) in ["hello", "other", "third"].iter().zip(&ids) {
+                let (status, answer) = again.send(&mut lab, say(text));
+                assert_eq!((status, &again.task(&answer)), (200, id), "{first:?} {again:?}");
+            }
+        }
+        assert_eq!(runs.count(), 3, "{first:?}");
+    }
+}
+
+#[test]
+fn other_content_under_a_used_message_id_is_refused_where_it_is_a_conflict() {
+    let (mut lab, runs) = refusing_lab(Limits::default());
     Way::Rest.send(&mut lab, say("hello"));
     for way in WAYS {
         let (status, answer) = way.send(&mut lab, say("other"));
@@ -262,8 +287,31 @@ fn unless_everybody_counts_a_caller_must_be_known() {
 }
 
 #[test]
+fn a_message_id_names_a_send_where_the_client_activates_the_extension() {
+    let runs = Runs::default();
+    let mut setup = runs.setup(Limits::default(), Idempotency::Authenticated);
+    setup.authenticator = Some(Arc::<ByName>::default());
+    let mut lab = Lab::new(setup);
+    let body = rpc("SendMessage", &V1.params(say("hello")));
+    let mut send = |more: &[(&str, &str)]| {
+        let fields = [&[("x-api-key", "alice")], more].concat();
+        lab.ask(&post("/", &fields, &body)).json()["result"]["task"]["id"].take()
+    };
+    let uri = "urn:peregrine:idempotent-send:1";
+    let both = format!("urn:other, {uri}");
+    let first = send(&[("A2A-Extensions", uri)]);
+    assert_eq!(send(&[("X-A2A-Extensions", &both)]), first);
+    // Others send equal messages under one id and mean several.
+    let others = [(), ()].map(|()| send(&[]));
+    assert!(others[0] != others[1] && others[0] != first && others[1] != first);
+    assert_ne!(send(&[("A2A-Extensions", "urn:peregrine:idempotent-send:2")]), first);
+    let key = send(&[("Idempotency-Key", "k")]);
+    assert_eq!(send(&[("Idempotency-Key", "k")]), key);
+}
+
+#[test]
 fn json_counts_by_its_value() {
-    let (mut lab, runs) = lab();
+    let (mut lab, runs) = refusing_lab(Limits::default());
     let send = |lab: &mut Lab, data: &str, metadata: &str| {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{{
@@ -327,7 +375,7 @@ fn ask(lab: &mut Lab, method: &str, say: Say<'_>) -> Peer {
 
 #[test]
 fn a_repeat_waits_for_what_is_not_decided() {
-    let (mut lab, runs) = lab();
+    let (mut lab, runs) = refusing_lab(Limits::default());
     let methods = ["SendMessage", "SendMessage", "SendStreamingMessage"];
     let peers = methods.map(|method| ask(&mut lab, method, say("defer")));
     let at_once = ask(&mut lab, "SendMessage", Say { at_once: true, ..say("defer") });
@@ -434,7 +482,7 @@ fn a_repeated_follow_up_gets_what_came_of_its_own_turn() {
 #[test]
 fn idempotency_ttl_ms() {
     let limits = Limits { task_ttl_ms: 1_000, idempotency_ttl_ms: 10_000, ..Limits::default() };
-    let (mut lab, runs) = lab_of(limits);
+    let (mut lab, runs) = refusing_lab(limits);
     let id = Way::Rest.task(&Way::Rest.send(&mut lab, say("hello")).1);
     lab.pass(5_000);
     assert_eq!(lab.ask(&get(&format!("/tasks/{id}"))).status, 404);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Counter, Lab, Peer,
-    ask::{V01, V1, get, get_with, post, rpc, say},
+    ask::{V01, V1, V03, get, get_with, post, rpc, say},
     echo,
     reply::Reply,
     with_push,
@@ -876,4 +876,69 @@ fn message_to(task: &Value, text: &str) -> Value {
     let mut body = message(text);
     body["message"]["taskId"] = task.clone();
     body
+}
+
+#[test]
+fn json_rpc_at_a_path_is_the_call_of_that_path() {
+    let mut lab = Lab::echo();
+    let old = json!({"message": {"kind": "message", "messageId": "m", "role": "user",
+        "parts": [{"kind": "text", "text": "hi"}]}});
+    // As agno's client posts it.
+    for (path, method, params) in [
+        ("/v1/message:send", "message/send", &old),
+        ("/message:send", "message/send", &old),
+        ("/message:send", "SendMessage", &message("hi")),
+        ("/v1/message:send", "SendMessage", &message("hi")),
+    ] {
+        let answer = ok(&lab.ask(&post(path, &[], &rpc(method, params))));
+        assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!(1)), "{answer}");
+        let task = answer["result"].get("task").unwrap_or(&answer["result"]);
+        let id = task["id"].as_str().unwrap().to_owned();
+        // The path names the task, whatever the params say.
+        let path = format!("/tasks/{id}:cancel");
+        let answer = ok(&lab.ask(&post(&path, &[], &rpc("CancelTask", &json!({"id": "x"})))));
+        assert_eq!(answer["error"]["code"], -32002, "{answer}");
+    }
+    let stream = lab.ask(&post("/v1/message:stream", &[], &rpc("message/stream", &old)));
+    assert_eq!(stream.field("content-type"), Some("text/event-stream"));
+    assert_eq!(stream.events()[0].result()["kind"], "task");
+    for (path, method) in [
+        ("/v1/message:send", "message/stream"),
+        ("/message:stream", "SendMessage"),
+        ("/message:send", "tasks/get"),
+        ("/message:send", "nothing"),
+        ("/tasks/t:cancel", "GetTask"),
+    ] {
+        let answer = ok(&lab.ask(&post(path, &[], &rpc(method, &old))));
+        assert_eq!(
+            (&answer["error"]["code"], &answer["id"]),
+            (&json!(-32600), &json!(1)),
+            "{path}"
+        );
+    }
+    // What is no request object is what it was.
+    refused(&lab.ask(&post("/message:send", &[], r#"{"jsonrpc":"2.0"}"#)), 400, "INVALID_PARAMS");
+    refused(&lab.ask(&post("/message:send", &[], "{")), 400, "PARSE_ERROR");
+}
+
+#[test]
+fn a_generation_to_match_is_refused_with_a_task_and_ignored_without() {
+    let mut lab = Lab::echo();
+    let id = task(&mut lab);
+    let mut params = message("hi");
+    for (name, value) in [("ifGenerationMatch", json!(3)), ("if_generation_match", json!("0"))] {
+        params["configuration"] = json!({name: value});
+        params["message"].as_object_mut().unwrap().remove("taskId");
+        assert!(ok(&lab.ask(&post("/message:send", &[], &params.to_string())))["task"].is_object());
+        params["message"]["taskId"] = json!(id);
+        let reply = lab.ask(&post("/message:send", &[], &params.to_string()));
+        let error = refused(&reply, 400, "INVALID_PARAMS");
+        assert_eq!(field(&error), "configuration.ifGenerationMatch");
+        assert_eq!(lab.code("SendMessage", &params), -32602);
+        let mut old = V03.params(say("hi"));
+        (old["configuration"], old["message"]["taskId"]) = (json!({name: value}), json!(id));
+        assert_eq!(lab.code("message/send", &old), -32602);
+    }
+    params["configuration"] = json!({"ifGenerationMatch": null});
+    assert_eq!(lab.code("SendMessage", &params), -32004);
 }

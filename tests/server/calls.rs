@@ -1,13 +1,16 @@
 //! Calls over gRPC that say something beside their message.
 
-use peregrine::model::Idempotency;
+use peregrine::model::{Idempotency, IdempotentConflict};
 use tonic::{Code, Request};
 
 use crate::grpc_client::{Rig, message, reason, run, say, say_v03, state, task, text, v1};
 
 #[test]
 fn a_send_over_grpc_is_known_again_over_json_rpc_and_in_both_generations() {
-    let rig = Rig::with(|setup| setup.idempotency = Idempotency::Everybody);
+    let rig = Rig::with(|setup| {
+        setup.idempotency = Idempotency::Everybody;
+        setup.idempotent_conflict = IdempotentConflict::Refuse;
+    });
     run(async {
         let mut client = rig.v1().await;
         let first = task(client.send_message(say("hello")).await.unwrap().into_inner());

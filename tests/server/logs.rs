@@ -75,6 +75,29 @@ fn a_call_has_a_line_that_says_what_became_of_it() {
 }
 
 #[test]
+fn unknown_filters_of_tasks_are_named_once() {
+    let (path, stderr) = file("filters");
+    let server = Binary::start_with(&[], stderr);
+    let mut tcp = server.connect();
+    for _ in 0..3 {
+        let filters = serde_json::json!({"lastUpdatedAfter": 1, "pageSize": 5, "a\nb": 1});
+        tcp.write(&post("/", &[("A2A-Version", "1.0")], &rpc("ListTasks", &filters)));
+        assert!(tcp.reply().result()["tasks"].is_array());
+        tcp.write(b"GET /tasks?createdAfter=1&status=working HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!(tcp.reply().status, 200);
+    }
+    end(server);
+    let all = lines(path);
+    let warned = all.iter().filter(|line| line["level"] == "WARN");
+    let texts: Vec<String> = warned.map(|line| line["message"].to_string()).collect();
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(
+        texts[0].contains("lastUpdatedAfter") && texts[1].contains("createdAfter"),
+        "{texts:?}"
+    );
+}
+
+#[test]
 fn without_the_flag_no_call_has_a_line_and_with_a_number_one_of_so_many() {
     for (flags, expected) in
         [(&[][..], 0), (&["--access-log=3"][..], 2), (&["--access-log", "--log=warn"], 0)]

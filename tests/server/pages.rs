@@ -41,7 +41,7 @@ fn count(text: &str, line: &str) -> f64 {
 fn calls(method: &str, system: &str, generation: &str, outcome: &str) -> String {
     format!(
         "peregrine_calls_total{{rpc_method=\"{method}\",rpc_system=\"{system}\",\
-         generation=\"{generation}\",agent=\"echo\",outcome=\"{outcome}\"}}"
+         version=\"{generation}\",agent=\"echo\",outcome=\"{outcome}\"}}"
     )
 }
 

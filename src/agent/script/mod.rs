@@ -35,8 +35,11 @@ use std::fmt;
 
 use super::{Agent, Profile, Turn};
 use crate::{
-    json::write::push_u64,
-    model::{Content, Json, Message, MessageBuf, PartsBuf, RawText, TaskState, pack::message_tag},
+    json::{Parser, write::push_u64},
+    model::{
+        ArtifactBuf, Content, JSON_DEPTH_MAX, Json, Message, MessageBuf, PartsBuf, RawText,
+        TaskState, pack::message_tag,
+    },
 };
 use reader::Location;
 use rules::{Act, Rule};
@@ -109,7 +112,7 @@ impl Script {
 
     /// What a `parse` step answers: what is made of the first data part of the message, or of its
     /// second text part, which need not be JSON.
-    fn parsed(&self, rule: &Rule, words: &str, message: Message<'_>) -> PartsBuf {
+    fn parsed(&self, rule: &Rule, words: &str, message: Message<'_>) -> Parsed {
         let mut texts = texts_of(message);
         let first = texts.next().map(|text| text.to_str()).unwrap_or_default();
         let words = format!("{words} {}", rule.words_of(&first));
@@ -124,10 +127,11 @@ impl Script {
             (Some(_), None) => "the message has neither a data part nor a second text".to_owned(),
             (None, _) => "there is no reader".to_owned(),
         };
-        match Json::parse(&said) {
+        let parts = match Json::parse(&said) {
             Ok(json) => PartsBuf::new().data(json),
             Err(_) => PartsBuf::new().text(&said),
-        }
+        };
+        Parsed { parts, is_acts: data.is_some_and(is_acts) }
     }
 
     fn rule_of(&self, message: Message<'_>) -> Option<usize> {
@@ -166,7 +170,11 @@ impl Script {
                 }
                 Act::Parse(words) => {
                     let Some(rule) = self.rules.get(position.rule) else { return };
-                    let parts = self.parsed(rule, words, turn.message);
+                    let Parsed { parts, is_acts } = self.parsed(rule, words, turn.message);
+                    if is_acts {
+                        turn.artifact(&ArtifactBuf::new("parsed", &parts));
+                        return turn.status(TaskState::Completed);
+                    }
                     let message = MessageBuf::agent(&parts).id(&message_id(&turn, seq));
                     return turn.reply(message);
                 }
@@ -222,6 +230,22 @@ impl Position {
         }
         Position { step: self.step + 1, repetition: 0, ..self }
     }
+}
+
+/// What a `parse` step answers.
+struct Parsed {
+    parts: PartsBuf,
+    /// True: the payload came as in the tests of the A2A conformance suite, which look for the
+    /// answer in an artifact.
+    is_acts: bool,
+}
+
+/// Whether a payload is a step `client_response` of ACTS: an operation, and what it was answered
+/// with.
+fn is_acts(payload: &[u8]) -> bool {
+    let mut parser = Parser::new();
+    let value = parser.parse(payload, JSON_DEPTH_MAX);
+    value.is_ok_and(|value| value.get("operation").is_some() && value.get("wire_payload").is_some())
 }
 
 /// The text parts of a message.

@@ -9,8 +9,9 @@ use crate::{
         card_security::asked_by_skill,
     },
     fault::{Fault, FaultKind},
-    model::{Call, CardSecurity, Generation, Op, Profile, Skill},
+    model::{Call, CardSecurity, Generation, Op, Profile},
     pb::Writer,
+    service::principal::ScopeSet,
 };
 
 use super::{
@@ -55,8 +56,7 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
     let urls = Urls::new(config, &origin, (endpoint, &profile.name), &base);
     let interfaces = urls.interfaces(endpoint.dialect);
     let security = config.security_of(&profile);
-    let skills =
-        Skills { shown: card::skills(&profile, cx.scopes()).collect(), security: &security };
+    let skills = Skills { profile: &profile, scopes: cx.scopes(), security: &security };
     let offers = Offers { extended, push: config.push };
     match generation {
         Generation::V1 => v1(out, (&profile, &skills), &interfaces, offers),
@@ -181,7 +181,8 @@ fn extensions(writer: &mut Writer<'_>, profile: &Profile) {
 
 /// The skills of a card, and what the card asks for.
 pub(super) struct Skills<'p> {
-    shown: Vec<&'p Skill>,
+    profile: &'p Profile,
+    scopes: Option<&'p ScopeSet>,
     security: &'p CardSecurity,
 }
 
@@ -189,15 +190,16 @@ impl Skills<'_> {
     fn push(&self, writer: &mut Writer<'_>, number: u32, generation: Generation) {
         // Both generations number these fields alike.
         use v1::agent_skill as field;
-        for skill in &self.shown {
+        for skill in card::skills(self.profile, self.scopes) {
+            let [input_modes, output_modes] = card::modes_of(skill, self.profile);
             let nested = writer.open(number, 64);
             texts(writer, field::ID, [&skill.id]);
             texts(writer, field::NAME, [&skill.name]);
             texts(writer, field::DESCRIPTION, [&skill.description]);
             texts(writer, field::TAGS, &skill.tags);
             texts(writer, field::EXAMPLES, &skill.examples);
-            texts(writer, field::INPUT_MODES, &skill.input_modes);
-            texts(writer, field::OUTPUT_MODES, &skill.output_modes);
+            texts(writer, field::INPUT_MODES, input_modes);
+            texts(writer, field::OUTPUT_MODES, output_modes);
             let asked = asked_by_skill(skill, Some(self.security));
             card_security::push_of_skill(writer.0, &asked, generation);
             writer.close(nested);

@@ -5,7 +5,7 @@
 //! counts, unknown ones are ignored.
 
 use crate::{
-    dialect::ReadCx,
+    dialect::{NO_GENERATIONS, ReadCx},
     fault::{Fault, FaultKind},
     model::{
         Call, Generation, Get, JsonObject, List, Message, Op, Params, PushConfig, RawText, Send,
@@ -107,6 +107,10 @@ fn send<'p>(
     let ids = message::read(cx, generation, said, pack)?;
     let message_end = pack.len();
     let mut options = send_options(cx, generation, configuration, pack)?;
+    if options.has_generation && ids.task_id.is_some() {
+        let (field, detail) = NO_GENERATIONS;
+        return Err(Fault::param(field, detail));
+    }
     if cx.op == Op::Stream {
         options.mode = SendMode::Stream;
     }
@@ -143,7 +147,12 @@ struct SendOptions<'p> {
     /// Where in the pack a JSON array of them is.
     modes: Option<(usize, usize)>,
     push: Option<&'p [u8]>,
+    /// True: it is for a task of one generation (A2A 1.1) alone.
+    has_generation: bool,
 }
+
+/// `if_generation_match` of `SendMessageConfiguration` in the proto of A2A 1.1.
+const IF_GENERATION_MATCH: u32 = 5;
 
 fn send_options<'p>(
     cx: &ReadCx<'_>,
@@ -153,7 +162,13 @@ fn send_options<'p>(
 ) -> Result<SendOptions<'p>, Fault> {
     // The fields are the same in both generations, but the last one means the opposite.
     use v1::send_message_configuration as field;
-    let mut options = SendOptions { mode: SendMode::Wait, history: None, modes: None, push: None };
+    let mut options = SendOptions {
+        mode: SendMode::Wait,
+        history: None,
+        modes: None,
+        push: None,
+        has_generation: false,
+    };
     let Some(configuration) = configuration else { return Ok(options) };
     let (mut last, mut modes) = (false, 0);
     let start = pack.len();
@@ -174,6 +189,7 @@ fn send_options<'p>(
                 let length = value.int32().map_err(malformed)?;
                 options.history = history("configuration.historyLength", generation, length)?;
             }
+            IF_GENERATION_MATCH => options.has_generation = true,
             field::RETURN_IMMEDIATELY => last = value.varint().map_err(malformed)? != 0,
             _ => {}
         }

@@ -52,6 +52,47 @@ pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Sourc
     }
 }
 
+/// Handles a request object that came to a path of HTTP+JSON, which was charged already: it must
+/// be of the operation of that path, and of the task whose raw id the path names.
+#[cold]
+pub fn handle_at_path(
+    cx: &mut CallContext<'_>,
+    buffers: &mut DecodeBuffers,
+    body: Source<'_>,
+    (op, task): (Op, Option<&[u8]>),
+) -> Handled {
+    let version = cx.source.version();
+    let DecodeBuffers { parser, pack, .. } = buffers;
+    let value = match parser.parse_from(body, cx.config.limits.json_depth_max + 2) {
+        Ok(value) => value,
+        Err(error) => return not_read(cx, error),
+    };
+    let request = match rpc::read(value, &cx.config.limits) {
+        Ok(request) => request,
+        Err(invalid) => return refuse(cx, read::invalid(cx.endpoint, &invalid)),
+    };
+    let method = cx.endpoint.dialect.method(&request.method);
+    if method.is_none_or(|method| method.op != op) {
+        return refuse(cx, read::other_method(cx.endpoint, &request));
+    }
+    let heading = match read::heading(cx, version.as_deref(), &request, false) {
+        Ok(heading) => heading,
+        Err(refused) => return refuse(cx, refused),
+    };
+    match cx.decode(heading.method, task, request.params, pack) {
+        Ok(ref call) => cx.answer(call, &heading.format(cx, call)),
+        Err(fault) => refuse(cx, heading.refused(cx, fault)),
+    }
+}
+
+/// Answers a request object at a path that cannot be read.
+#[cold]
+pub fn refuse_at_path(cx: &mut CallContext<'_>, fault: &Fault) -> Handled {
+    let format = unknown(cx.endpoint);
+    cx.refuse_call(None, &format, fault);
+    Handled::Answered
+}
+
 /// Answers a request whose content has a coding that is not read, or is not what its coding says;
 /// `body_bytes`: its length as it came.
 #[cold]

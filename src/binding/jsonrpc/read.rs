@@ -69,6 +69,16 @@ pub(super) fn invalid<'p>(endpoint: Endpoint, invalid: &rpc::Invalid<'p>) -> Rej
     Rejected::With(Box::new((None, format, invalid.fault.clone())))
 }
 
+/// What becomes of a request object at a path of HTTP+JSON that stands for another operation.
+#[cold]
+pub(super) fn other_method<'p>(endpoint: Endpoint, request: &RpcRequest<'p>) -> Rejected<'p> {
+    let encode = endpoint.dialect.fault_encode(&request.method);
+    let format = format(endpoint, id_of(request), encode, Op::Send);
+    let detail = "the method is not the operation of the path";
+    let fault = Fault::because(FaultKind::InvalidRequest, detail);
+    Rejected::With(Box::new((None, format, fault)))
+}
+
 /// Finds the method of a request object, and whether it may be called.
 #[inline(always)]
 pub(super) fn heading<'r, 'p>(

@@ -17,7 +17,7 @@ use crate::{
         coded::CodingRefusal,
         cors,
         envelope::Envelope,
-        jsonrpc::parse_fault,
+        jsonrpc::{self, parse_fault},
         negotiation::{has_type, version_of},
         responder::{Content, retry_after},
         route::RouteTarget,
@@ -57,7 +57,7 @@ pub fn handle(
     head: &Head<'_>,
     target: RestTarget<'_>,
     buffers: &mut DecodeBuffers,
-    body: Source<'_>,
+    mut body: Source<'_>,
 ) -> Handled {
     if head.method() == http::Method::Options {
         cors::options(cx, head, target.resource.allow());
@@ -76,7 +76,11 @@ pub fn handle(
         Ok(row) => row,
         Err(refusal) => return refuse_call(cx, head, None, *refusal),
     };
-    match decode(cx, head, &target, method, buffers, body) {
+    let is_send = matches!(method.op, Op::Send | Op::Stream);
+    if !is_send && is_envelope(cx, head, buffers, body.behind(0)) {
+        return enveloped(cx, &target, method.op, buffers, body);
+    }
+    let fault = match decode(cx, head, &target, method, buffers, body.behind(0)) {
         // It is large, and stays where it was read.
         Ok(ref call) => {
             let format = AnswerFormat {
@@ -90,9 +94,45 @@ pub fn handle(
                 events: EventFraming::Sse,
                 refuses_by_stream: false,
             };
-            cx.answer(call, &format)
+            return cx.answer(call, &format);
         }
-        Err(fault) => refuse_call(cx, head, Some(method.op), plain(form, fault)),
+        Err(fault) => fault,
+    };
+    // As params of a message an envelope has none, so it is looked for only here.
+    if is_send && is_envelope(cx, head, buffers, body.behind(0)) {
+        return enveloped(cx, &target, method.op, buffers, body);
+    }
+    refuse_call(cx, head, Some(method.op), plain(form, fault))
+}
+
+/// Whether a body is a request object of JSON-RPC, which agno's client posts to paths of HTTP+JSON.
+#[cold]
+fn is_envelope(
+    cx: &CallContext<'_>,
+    head: &Head<'_>,
+    buffers: &mut DecodeBuffers,
+    body: Source<'_>,
+) -> bool {
+    if head.method() != http::Method::Post || body.bytes().is_empty() {
+        return false;
+    }
+    // The envelope's levels are not the peer's to spend.
+    let value = buffers.parser.parse_from(body, cx.config.limits.json_depth_max + 2);
+    value.is_ok_and(|value| value.get("jsonrpc").is_some() && value.get("method").is_some())
+}
+
+/// Handles such a body as the call that it is, of the task that the path names.
+#[cold]
+fn enveloped(
+    cx: &mut CallContext<'_>,
+    target: &RestTarget<'_>,
+    op: Op,
+    buffers: &mut DecodeBuffers,
+    body: Source<'_>,
+) -> Handled {
+    match target.resource.task().map(raw_id).transpose() {
+        Ok(task) => jsonrpc::handle_at_path(cx, buffers, body, (op, task.as_deref())),
+        Err(fault) => jsonrpc::refuse_at_path(cx, &fault),
     }
 }
 
@@ -233,6 +273,10 @@ fn decode<'p>(
     }
     let DecodeBuffers { parser, pack, params } = buffers;
     let op = method.op;
+    if op == Op::List {
+        let pairs = http::query::pairs(head.query().unwrap_or_default());
+        pairs.flatten().for_each(|(name, _)| cx.note_filter(name));
+    }
     let is_left_out = body.bytes().is_empty() && matches!(op.params(), Params::Target(_));
     let (text, is_optional) = match head.method() {
         http::Method::Post if !is_left_out => (body, false),

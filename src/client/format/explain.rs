@@ -3,7 +3,7 @@
 use crate::{
     binding::interfaces::Binding,
     client::card::AgentCard,
-    dialect,
+    dialect::{self, ReplyCx},
     fault::PeerFault,
     json::{
         Kind, Value,
@@ -29,6 +29,20 @@ const OPS: [Op; 11] = [
     Op::ExtendedCard,
 ];
 
+/// What ACTS calls the operations that are answered by more than a card.
+const ACTS_OPS: [(Op, &str); 10] = [
+    (Op::Send, "send_message"),
+    (Op::Stream, "send_streaming_message"),
+    (Op::Get, "get_task"),
+    (Op::List, "list_tasks"),
+    (Op::Cancel, "cancel_task"),
+    (Op::Subscribe, "subscribe_to_task"),
+    (Op::PushSet, "create_push_config"),
+    (Op::PushGet, "get_push_config"),
+    (Op::PushList, "list_push_configs"),
+    (Op::PushDelete, "delete_push_config"),
+];
+
 /// What a payload is to be read as.
 #[derive(Clone, Copy)]
 enum PayloadKind {
@@ -44,6 +58,10 @@ enum PayloadKind {
 
 /// Reads a payload as `words` say and answers with one JSON object: the canonical JSON of 1.0 of a
 /// card, result or event; `{"fault":…}`; or `{"error":…}` with a name, where it is not understood.
+///
+/// A payload `{"operation":…,"wire_payload":…}`, as a step `client_response` of the A2A conformance
+/// suite (ACTS) has it, says by itself what it is: the payload has its JSON-RPC envelope, and an
+/// error is answered as the suite reads it, `{"error":{"code":…,"message":…}}`.
 ///
 /// The words are, in any order, the later ones before the earlier: `card`, `result`, `event` or
 /// `fault`; a version such as `0.3` (else 1.0); an operation by its name in 1.0 (else
@@ -86,14 +104,16 @@ fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplaine
     }
     let format = Format::standard(binding, generation);
     let FormatBuffers { mut parser, depth_max, values, .. } = FormatBuffers::default();
+    if let Ok(value) = parser.parse(payload, depth_max)
+        && let (Some(operation), Some(wire)) = (value.get("operation"), value.get("wire_payload"))
+    {
+        return client_response(&format.reply_cx(&values), operation, wire, out);
+    }
     // What the operation for the extended card is answered with is a card.
     let is_card =
         matches!((kind, op), (PayloadKind::Card, _) | (PayloadKind::Result, Op::ExtendedCard));
     if is_card {
-        let card = AgentCard::read(payload);
-        let card = card.map_err(|error| ("CardError", error.member.clone(), error.to_string()))?;
-        out.extend_from_slice(card.to_v1_json().as_bytes());
-        return Ok(());
+        return card(payload, out);
     }
     let value = parser.parse(payload, depth_max);
     let value = value.map_err(|error| ("JsonError", String::new(), error.to_string()))?;
@@ -117,6 +137,59 @@ fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplaine
     };
     read.map_err(|error| ("ReadError", error.path.clone(), error.to_string()))?;
     push_json(out, &received, op);
+    Ok(())
+}
+
+/// What a card is asked for by, in ACTS.
+const CARD_OPERATIONS: [&str; 2] = ["get_agent_card", "get_extended_agent_card"];
+
+/// Reads what the operation of a step of ACTS was answered with.
+fn client_response(
+    cx: &ReplyCx<'_>,
+    operation: Value<'_>,
+    wire: Value<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Unexplained> {
+    let name = operation.as_str().unwrap_or_default();
+    let is_card = CARD_OPERATIONS.contains(&&*name);
+    let op = ACTS_OPS.into_iter().find(|(_, known)| *known == name).map(|(op, _)| op);
+    let Some(op) = op.or(is_card.then_some(Op::ExtendedCard)) else {
+        let message = format!("{name:?} is not an operation of ACTS");
+        return Err(("UnknownOperation", "operation".to_owned(), message));
+    };
+    if let Some(error) = wire.get("error").filter(|error| !error.is_null()) {
+        let fault = dialect::read_fault(error, cx.generation, None);
+        if !says_anything(&fault) {
+            return Err(no_fault(error));
+        }
+        out.extend_from_slice(b"{\"error\":");
+        push_fault_object(out, &fault);
+        out.push(b'}');
+        return Ok(());
+    }
+    // A card over HTTP, and any answer of HTTP+JSON, is without an envelope.
+    let result = match (wire.get("jsonrpc"), wire.get("result")) {
+        (_, Some(result)) => result,
+        (None, None) => wire,
+        (Some(_), None) => {
+            let message = "there is neither a result nor an error".to_owned();
+            return Err(("ReadError", "wire_payload".to_owned(), message));
+        }
+    };
+    if is_card {
+        return card(result.raw(), out);
+    }
+    let mut received = Received::new();
+    let read = dialect::read_reply(cx, op, Some(result), &mut received);
+    read.map_err(|error| ("ReadError", error.path.clone(), error.to_string()))?;
+    push_json(out, &received, op);
+    Ok(())
+}
+
+fn card(payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplained> {
+    let card = AgentCard::read(payload);
+    let card = card.map_err(|error| ("CardError", error.member.clone(), error.to_string()))?;
+    out.extend_from_slice(card.to_v1_json().as_bytes());
     Ok(())
 }
 
@@ -150,7 +223,13 @@ fn no_fault(value: Value<'_>) -> Unexplained {
 }
 
 fn push_fault(out: &mut Vec<u8>, fault: &PeerFault) {
-    out.extend_from_slice(b"{\"fault\":{\"message\":\"");
+    out.extend_from_slice(b"{\"fault\":");
+    push_fault_object(out, fault);
+    out.push(b'}');
+}
+
+fn push_fault_object(out: &mut Vec<u8>, fault: &PeerFault) {
+    out.extend_from_slice(b"{\"message\":\"");
     push_escaped(out, &fault.message);
     out.push(b'"');
     if let Some(code) = fault.code {
@@ -169,7 +248,7 @@ fn push_fault(out: &mut Vec<u8>, fault: &PeerFault) {
         out.extend_from_slice(b",\"data\":");
         out.extend_from_slice(data.as_bytes());
     }
-    out.extend_from_slice(b"}}");
+    out.push(b'}');
 }
 
 #[cfg(test)]

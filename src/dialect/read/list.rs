@@ -23,6 +23,33 @@ slots!(ListSlots {
     tenant: "tenant";
 });
 
+/// What params of ListTasks may hold beside their filters, in any spelling.
+const KNOWN: &[&str] = &[
+    "contextId",
+    "context_id",
+    "sessionId",
+    "session_id",
+    "status",
+    "pageSize",
+    "page_size",
+    "pageToken",
+    "page_token",
+    "historyLength",
+    "history_length",
+    "statusTimestampAfter",
+    "status_timestamp_after",
+    "includeArtifacts",
+    "include_artifacts",
+    "tenant",
+    "metadata",
+];
+
+/// Whether ListTasks reads a member of this name. What it does not read may be a filter of another
+/// version, as `lastUpdatedAfter` of 1.0-rc: then the page shows more than was asked for.
+pub fn is_known_filter(name: &str) -> bool {
+    KNOWN.contains(&name)
+}
+
 /// Wire §1.5: an explicit 0 is an error, absent is the default.
 const PAGE_SIZES: RangeInclusive<u32> = 1..=100;
 

@@ -35,7 +35,16 @@ slots!(ConfigurationSlots {
     push: "taskPushNotificationConfig" | "task_push_notification_config"
         | "pushNotificationConfig" | "push_notification_config"
         | "pushNotification" | "push_notification";
+    if_generation: "ifGenerationMatch" | "if_generation_match";
 });
+
+/// What is wrong with `ifGenerationMatch` here: A2A 1.1 has it, and this server serves 1.0 at most.
+/// Ignored, as A2A 1.0 §5.7 has it for unknown members, it would let a client overwrite what it has
+/// not seen, so a message to a task that has it is refused (`docs/adr/0024`).
+pub const NO_GENERATIONS: (&str, &str) = (
+    "configuration.ifGenerationMatch",
+    "is of A2A 1.1, which is not served here: send the message without it, or to a server of 1.1",
+);
 
 impl Rules {
     /// What `historyLength` means: in 0.1 absent is none, since then it is all.
@@ -70,6 +79,10 @@ pub(super) fn read<'p>(
     // 0.1 has no message ids.
     let has_own_id = ids.has_id && rules.generation != Generation::V01;
     let (task_id, context_id) = targets(rules, cx, (params, &slots), ids)?;
+    if options.has_generation && task_id.is_some() {
+        let (field, detail) = NO_GENERATIONS;
+        return Err(Fault::param(field, detail));
+    }
     let task_id = task_id.map(|id| keep(pack, id));
     let context_id = context_id.map(|id| keep(pack, id));
     let push = match options.push {
@@ -137,6 +150,8 @@ struct SendOptions<'p> {
     history: Option<u32>,
     modes: Option<Value<'p>>,
     push: Option<Value<'p>>,
+    /// True: it is for a task of one generation (A2A 1.1) alone.
+    has_generation: bool,
 }
 
 fn send_options<'p>(
@@ -148,7 +163,7 @@ fn send_options<'p>(
     let mut push = object(params.at(slots.push), "pushNotification")?;
     let mut history = count(params.at(slots.history), "historyLength", 0..=INT32_MAX)?;
     let (mut at_once, mut blocking, mut modes) = (None, None, None);
-    let mut unsaid = false;
+    let (mut unsaid, mut has_generation) = (false, false);
     if let Some(configuration) = object(params.at(slots.configuration), "configuration")? {
         let mut slots = ConfigurationSlots::default();
         slots.fill(configuration);
@@ -159,6 +174,7 @@ fn send_options<'p>(
         at_once = boolean(of(slots.at_once), "configuration.returnImmediately")?;
         blocking = boolean(of(slots.blocking), "configuration.blocking")?;
         modes = of(slots.modes);
+        has_generation = of(slots.if_generation).is_some();
         // ProtoJSON leaves false out, so there is no other way to say it.
         unsaid = rules.proto;
     }
@@ -181,7 +197,7 @@ fn send_options<'p>(
         let field = "configuration.acceptedOutputModes";
         return Err(Fault::param(field, "must be an array of strings"));
     }
-    Ok(SendOptions { mode, history: rules.history(history), modes, push })
+    Ok(SendOptions { mode, history: rules.history(history), modes, push, has_generation })
 }
 
 /// Packs a configuration behind what is packed already, and says where it begins; `None`: one

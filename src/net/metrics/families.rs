@@ -233,13 +233,13 @@ fn calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
     let mut family = Family::new(
         FamilyKind::Counter,
         "peregrine_calls",
-        "Calls that have ended, by operation, binding, generation, agent and outcome",
+        "Calls that have ended, by operation, binding, version, agent and outcome",
     );
     for ((agent, [op, binding, generation], outcome), count) in sums {
         let labels = vec![
             ("rpc_method", OP_NAMES[op].to_owned()),
             ("rpc_system", CallBinding::ALL[binding].word().to_owned()),
-            ("generation", GENERATION_NAMES[generation].to_owned()),
+            ("version", GENERATION_NAMES[generation].to_owned()),
             ("agent", agent),
             ("outcome", outcome.to_owned()),
         ];

@@ -184,7 +184,7 @@ mod tests {
         let text = page(&metrics);
         let line = |agent: &str, count: u64| {
             let labels = format!(
-                "rpc_method=\"GetTask\",rpc_system=\"grpc\",generation=\"1.0\",agent=\"{agent}\",\
+                "rpc_method=\"GetTask\",rpc_system=\"grpc\",version=\"1.0\",agent=\"{agent}\",\
                  outcome=\"ok\""
             );
             let line = format!("peregrine_calls_total{{{labels}}} {count}\n");

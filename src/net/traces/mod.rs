@@ -174,6 +174,10 @@ impl CallObserver for TracedObservers {
         }
     }
 
+    fn filter_ignored(&self, name: &str) {
+        self.others.filter_ignored(name);
+    }
+
     fn limit_hit(&self, hit: &LimitHit<'_>) {
         self.others.limit_hit(hit);
     }

@@ -83,7 +83,7 @@ impl SpanWriter<'_> {
         let mut attributes = vec![
             text("rpc.system.name", system),
             text("rpc.method", method),
-            text("a2a.generation", generation_name(call.generation)),
+            text("a2a.protocol.version", generation_name(call.generation)),
             text("a2a.outcome", call.refusal.map_or("ok", |by| by.kind.row().reason)),
             text("a2a.end", call.end.word()),
         ];
@@ -323,7 +323,7 @@ mod tests {
         for (key, value) in [
             ("rpc.system.name", "jsonrpc"),
             ("rpc.method", "SendStreamingMessage"),
-            ("a2a.generation", "1.0"),
+            ("a2a.protocol.version", "1.0"),
             ("a2a.outcome", "ok"),
             ("a2a.end", "complete"),
             ("http.response.status_code", "200"),

@@ -13,7 +13,7 @@ use siphasher::sip128::SipHasher13;
 use crate::{
     json::write::canonical_raw,
     model::{
-        Message, RawText, Send,
+        IdempotentConflict, Message, RawText, Send,
         pack::{FIELD_HEAD, PackedFields, Packer, message_tag, part_tag},
     },
     service::Caller,
@@ -30,17 +30,19 @@ pub(super) struct SendHash {
     halves: [(SharedSeed, u64); 2],
     /// That of the values of JSON.
     values: SipHasher13,
+    /// What other content under a used message id is.
+    conflict: IdempotentConflict,
 }
 
 impl SendHash {
     /// Hashes that cannot be predicted without the secret.
-    pub fn new(secret: u128) -> SendHash {
+    pub fn new(secret: u128, conflict: IdempotentConflict) -> SendHash {
         let values = SipHasher13::new_with_keys((secret >> 64) as u64, secret as u64);
         let half = |number: u8| {
             let seeds = values.hash(&[b"half", &[number][..]].concat());
             (SharedSeed::from_u64(seeds.h1), seeds.h2)
         };
-        SendHash { halves: [half(0), half(1)], values }
+        SendHash { halves: [half(0), half(1)], values, conflict }
     }
 
     fn hash(&self, bytes: &[u8]) -> u128 {
@@ -54,22 +56,19 @@ impl SendHash {
         FoldHasher::with_seed(start ^ from, seed)
     }
 
-    /// What a send of this caller is known by; `None`: it has no name of the caller's own.
+    /// What a send of this caller is known by; `None`: it has no name of the caller's own. `by_id`:
+    /// the id of its message may be one.
     ///
     /// By the names of tenant and owner: their numbers are given to other names later.
     #[inline(always)]
-    pub fn of(&self, caller: &Caller<'_>, send: &Send<'_>) -> Option<NamedSend> {
+    pub fn of(&self, caller: &Caller<'_>, send: &Send<'_>, by_id: bool) -> Option<NamedSend> {
         // Nothing but its id is before what it says.
         let plain = send.message.as_user_text().map(|(id, _)| id.raw());
         let (is_field, name) = match caller.idempotency_key.and_then(field_key) {
             Some(key) => (true, key.as_bytes()),
-            None if !send.has_own_id => return None,
+            None if !send.has_own_id || !by_id => return None,
             None => (false, plain.unwrap_or_else(|| send.message.message_id().raw())),
         };
-        let space = self.space(caller, send);
-        let mut hasher = self.hasher(1, space ^ ((name.len() as u64) << 1) ^ u64::from(is_field));
-        hasher.write(name);
-        let name = (u128::from(space) << 64) | u128::from(hasher.finish());
         let content = match plain {
             Some(id) => send.message.packed().get(FIELD_HEAD + id.len()..),
             None => None,
@@ -78,6 +77,16 @@ impl SendHash {
             Some(content) => self.bytes(content),
             None => self.content(send.message),
         };
+        let space = self.space(caller, send);
+        // A message id may be used for other content: then both are the name.
+        let by_content = match self.conflict {
+            IdempotentConflict::New if !is_field => content,
+            IdempotentConflict::New | IdempotentConflict::Refuse => 0,
+        };
+        let from = space ^ ((name.len() as u64) << 1) ^ u64::from(is_field) ^ by_content;
+        let mut hasher = self.hasher(1, from);
+        hasher.write(name);
+        let name = (u128::from(space) << 64) | u128::from(hasher.finish());
         Some(NamedSend { name, content, scope: caller.scope.bits() })
     }
 

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use peregrine::{
     engine::{Binding, Tenants},
     limits::{Limits, memory_bytes_default},
-    model::Idempotency,
+    model::{Idempotency, IdempotentConflict},
 };
 
 use super::*;
@@ -370,6 +370,10 @@ fn whose_sends_are_known_again_is_a_key() {
     assert_eq!(of(""), Ok(Idempotency::Authenticated));
     let line = of("idempotent_send = \"every\"").unwrap_err();
     assert!(line.starts_with("p.toml:1: idempotent_send: \"every\" is none of off"), "{line}");
+    let of = |text: &str| of_file(text, &[]).map(|(_, serve)| serve.setup.idempotent_conflict);
+    assert_eq!(of(""), Ok(IdempotentConflict::New));
+    assert_eq!(of("idempotent_conflict = \"new\""), Ok(IdempotentConflict::New));
+    assert_eq!(of("idempotent_conflict = \"refuse\""), Ok(IdempotentConflict::Refuse));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use peregrine::{
     engine::{Binding, CardForm, Cors, CorsError, Interface, Setup, Tenants, is_host, is_origin},
     limits::Unit,
-    model::{Idempotency, is_agent_name},
+    model::{Idempotency, IdempotentConflict, is_agent_name},
 };
 
 use super::{
@@ -20,6 +20,7 @@ const WORKERS_MAX: u64 = 1024;
 
 const WORKERS: Shape = Shape::Whole { min: 1, max: WORKERS_MAX };
 const SECONDS: Shape = Shape::Whole { min: 0, max: u32::MAX as u64 };
+const IDEMPOTENT_CONFLICT: Shape = Shape::Choice(&["new", "refuse"]);
 const IDEMPOTENT_SEND: Shape = Shape::Choice(&["off", "authenticated", "everybody"]);
 const CARD: Shape = Shape::Choice(&["v1", "v03", "hybrid"]);
 
@@ -165,6 +166,13 @@ pub const KEYS: &[Key] = &[
         "Whose sends are known again when they are repeated: off, authenticated (callers that are \
          known) or everybody",
     ),
+    key(
+        "idempotent_conflict",
+        IDEMPOTENT_CONFLICT,
+        "\"new\"",
+        "What a message is whose messageId was used for other content: new, or a conflict, which \
+         is refused",
+    ),
     key("streaming", Shape::Switch, "true", "Streaming operations are served").live(),
     key(
         "trusted_proxies",
@@ -216,6 +224,10 @@ pub fn setup(root: &ConfigSection) -> Result<Setup, Wrong> {
         Some("off") => Idempotency::Off,
         Some("everybody") => Idempotency::Everybody,
         Some(_) | None => Idempotency::Authenticated,
+    };
+    setup.idempotent_conflict = match root.text("idempotent_conflict") {
+        Some("refuse") => IdempotentConflict::Refuse,
+        Some(_) | None => IdempotentConflict::New,
     };
     setup.card = match root.text("card") {
         Some("v1") => CardForm::V1,

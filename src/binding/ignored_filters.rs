@@ -1,0 +1,71 @@
+//! Filters of ListTasks that are not known: each is told to the observer once, by its name.
+
+use std::{
+    borrow::Cow,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::{binding::CallContext, dialect::is_known_filter, json::Value};
+
+/// Names that are told of; a client may make up any number of them.
+const NAMES_MAX: usize = 16;
+/// Bytes of such a name.
+const NAME_BYTES_MAX: usize = 64;
+
+/// The names that were told of.
+#[derive(Default)]
+pub struct IgnoredFilters(Mutex<Vec<Box<str>>>);
+
+impl IgnoredFilters {
+    /// Whether a name is to be told of, which it is once.
+    fn is_new(&self, name: &str) -> bool {
+        let is_plain =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {
+            return false;
+        }
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= NAMES_MAX || names.iter().any(|known| **known == *name) {
+            return false;
+        }
+        names.push(name.into());
+        true
+    }
+}
+
+impl CallContext<'_> {
+    /// Tells the observer of members of params that ListTasks does not know.
+    #[cold]
+    pub(super) fn note_filters(&self, params: Option<Value<'_>>) {
+        let members = params.into_iter().flat_map(|params| params.members());
+        let given = members.filter(|(_, value)| !value.is_null());
+        given.for_each(|(key, _)| self.note_filter(String::from_utf8_lossy(&key.text())));
+    }
+
+    /// Tells the observer of a parameter that ListTasks does not know.
+    #[cold]
+    pub(super) fn note_filter(&self, name: Cow<'_, str>) {
+        if let Some(observer) = &self.config.observer
+            && !is_known_filter(&name)
+            && self.config.ignored_filters.is_new(&name)
+        {
+            observer.filter_ignored(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_told_once_and_few_are() {
+        let names = IgnoredFilters::default();
+        assert!(names.is_new("lastUpdatedAfter") && !names.is_new("lastUpdatedAfter"));
+        for name in ["", "a b", "a\n", &"x".repeat(NAME_BYTES_MAX + 1)] {
+            assert!(!names.is_new(name), "{name}");
+        }
+        let told = (0..100).filter(|number| names.is_new(&format!("n{number}"))).count();
+        assert_eq!(told, NAMES_MAX - 1);
+    }
+}
