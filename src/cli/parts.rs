@@ -92,7 +92,8 @@ pub fn named(flags: &ArgMatches, words_before: usize) -> Result<Vec<NamedPart>, 
     Ok(parts)
 }
 
-/// Reads what the parts name, `-` from `stdin`: of a text there, the line end at its end is left out.
+/// Reads what the parts name, `-` from `stdin`: of a text there, the line end at its end is left
+/// out.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage: a file that cannot be read or is too long, data that are no JSON,

@@ -11,6 +11,8 @@ use super::{AgentBehaviour, failure::CallFailure};
 #[derive(Debug, Default)]
 pub(super) struct StreamCheck {
     agent: AgentBehaviour,
+    /// Changes that were asked for.
+    wanted: u64,
     state: Option<TaskState>,
     number: Option<u64>,
     task_id: Vec<u8>,
@@ -28,9 +30,9 @@ pub(super) struct StreamCheck {
 }
 
 impl StreamCheck {
-    /// Nothing yet, of a stream of this agent.
-    pub fn new(agent: AgentBehaviour) -> StreamCheck {
-        StreamCheck { agent, ..StreamCheck::default() }
+    /// Nothing yet, of a stream of this agent that was asked for so many changes.
+    pub fn new(agent: AgentBehaviour, wanted: u64) -> StreamCheck {
+        StreamCheck { agent, wanted, ..StreamCheck::default() }
     }
 
     /// The next event begins a subscription to a task that is there.
@@ -63,6 +65,10 @@ impl StreamCheck {
             }
             EventKind::Change { change, .. } => {
                 self.changes += 1;
+                // A stream without an end is found here, and not by its end.
+                if self.agent.counts && self.changes > self.wanted {
+                    return self.end();
+                }
                 match change {
                     TaskEvent::Status { state, .. } => {
                         has_words_of(event.v1_json(), "an event")?;
@@ -84,8 +90,8 @@ impl StreamCheck {
     ///
     /// # Errors
     /// There were more or fewer.
-    pub fn end(&self, wanted: u64) -> Result<(), CallFailure> {
-        let changes = self.changes;
+    pub fn end(&self) -> Result<(), CallFailure> {
+        let (changes, wanted) = (self.changes, self.wanted);
         let is_right = changes == wanted || self.may_have_one_more && changes + 1 == wanted;
         if !self.agent.counts || is_right {
             return Ok(());
@@ -216,13 +222,21 @@ pub(super) fn is_of_generation(answer: &Answer) -> Result<(), CallFailure> {
     }
 }
 
-/// Checks that a task whose call has ended well is read as it was left.
+/// Checks that a task whose call has ended well in a state is read as it was left.
 ///
 /// # Errors
-/// It has no task, or one that has not ended.
-pub(super) fn is_read_again(answer: &Answer, text: Option<&str>) -> Result<(), CallFailure> {
+/// It has no task, or one in another state.
+pub(super) fn is_read_again(
+    answer: &Answer,
+    left: TaskState,
+    text: Option<&str>,
+) -> Result<(), CallFailure> {
     is_of_generation(answer)?;
     let state = answer.state().unwrap_or(TaskState::Unspecified);
+    if left.is_terminal() && state != left {
+        let why = format!("a task that had ended as {} is {}", left.word(), state.word());
+        return Err(CallFailure::wrong("illegal_state", why));
+    }
     if matches!(state, TaskState::Submitted | TaskState::Working | TaskState::Unspecified) {
         let why = format!("a task that had ended is {} when it is read", state.word());
         return Err(CallFailure::wrong("illegal_state", why));

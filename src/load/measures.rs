@@ -13,6 +13,9 @@ const NS_MAX: u64 = 3_600_000_000_000;
 /// Slices of a run, at most; longer runs have longer slices.
 const SLICES_MAX: u64 = 600;
 
+/// Characters of an example of an error, at most.
+const EXAMPLE_CHARS_MAX: usize = 300;
+
 /// A histogram of nanoseconds.
 pub type NsHistogram = Histogram<u64>;
 
@@ -57,6 +60,12 @@ pub struct LoadMeasures {
     pub lag: NsHistogram,
     /// Calls that the schedule wanted and that had not begun at the end.
     pub never_sent: u64,
+    /// Calls that were unanswered when the user ended the run.
+    pub unanswered: u64,
+    /// How long the oldest of them had been due then, in nanoseconds.
+    pub oldest_unanswered_ns: u64,
+    /// All calls that were over, those of the warm-up included.
+    pub all_calls: u64,
 }
 
 /// What came of the calls of one operation.
@@ -116,6 +125,9 @@ impl LoadMeasures {
             late: 0,
             lag: ns_histogram(),
             never_sent: 0,
+            unanswered: 0,
+            oldest_unanswered_ns: 0,
+            all_calls: 0,
         }
     }
 
@@ -138,6 +150,9 @@ impl LoadMeasures {
         self.held_back += other.held_back;
         self.late += other.late;
         self.never_sent += other.never_sent;
+        self.unanswered += other.unanswered;
+        self.oldest_unanswered_ns = self.oldest_unanswered_ns.max(other.oldest_unanswered_ns);
+        self.all_calls += other.all_calls;
         add(&mut self.lag, &other.lag);
     }
 
@@ -175,7 +190,7 @@ impl OperationMeasures {
             Some(count) => *count += 1,
             None => {
                 self.errors.insert(kind.to_owned(), 1);
-                self.examples.insert(kind.to_owned(), example());
+                self.examples.insert(kind.to_owned(), shown(&example()));
             }
         }
     }
@@ -199,6 +214,22 @@ impl OperationMeasures {
         add(&mut self.spread, &other.spread);
         add(&mut self.delivery, &other.delivery);
     }
+}
+
+/// A text of the agent, short and without what would steer a terminal.
+pub(super) fn shown(text: &str) -> String {
+    let escaped = |char: char| match char {
+        _ if char.is_control() || "\u{2028}\u{2029}".contains(char) => {
+            char.escape_default().to_string()
+        }
+        _ if ('\u{202a}'..='\u{202e}').contains(&char)
+            || ('\u{2066}'..='\u{2069}').contains(&char) =>
+        {
+            char.escape_default().to_string()
+        }
+        _ => char.to_string(),
+    };
+    text.chars().take(EXAMPLE_CHARS_MAX).map(escaped).collect()
 }
 
 /// Adds slices of the same times.

@@ -121,8 +121,9 @@ impl Objective {
                 let (quantile, of) = named.unwrap_or((name, TimeOf::Latency));
                 let quantile = Quantile::of(quantile).ok_or_else(|| {
                     wrong(
-                        "p50, p90, p99, p99.9, p99.99, max and mean, errors, rate, goodput, \
-                           held_back and never_sent are known",
+                        "p50, p90, p99, p99.9, p99.99, max and mean are known, alone or behind \
+                         latency_, service_, first_byte_, first_event_, second_event_, gap_, \
+                         spread_ or delivery_, and errors, rate, goodput, held_back, never_sent",
                     )
                 })?;
                 Metric::Time(of, quantile)
@@ -147,12 +148,20 @@ impl Objective {
     /// What it says of one call, added to limits of calls.
     pub fn limit_calls(&self, limits: &mut CallLimits) {
         let is_upper = matches!(self.comparison, Comparison::Less | Comparison::AtMost);
-        let Metric::Time(of, _) = self.metric else { return };
+        let Metric::Time(of, quantile) = self.metric else { return };
+        // What half of the calls may exceed is no limit of a call.
+        if matches!(quantile, Quantile::Mean | Quantile::P50) {
+            return;
+        }
         let limit = match of {
             TimeOf::Latency => &mut limits.latency_ns,
+            TimeOf::Service => &mut limits.service_ns,
+            TimeOf::FirstByte => &mut limits.first_byte_ns,
             TimeOf::FirstEvent => &mut limits.first_event_ns,
+            TimeOf::SecondEvent => &mut limits.second_event_ns,
             TimeOf::Gap => &mut limits.gap_ns,
-            _ => return,
+            TimeOf::Spread => &mut limits.spread_ns,
+            TimeOf::Delivery => &mut limits.delivery_ns,
         };
         if is_upper {
             let ns = (self.value * 1e3) as u64;

@@ -80,7 +80,7 @@ impl LoadOperation {
 
     /// True: it reads tasks that were made before.
     pub(super) const fn reads_tasks(self) -> bool {
-        matches!(self, LoadOperation::Get | LoadOperation::Batch)
+        matches!(self, LoadOperation::Get | LoadOperation::Batch | LoadOperation::List)
     }
 
     /// True: it needs an agent that holds a task for `hold:MS:N`.
@@ -141,6 +141,8 @@ pub(super) struct ReadableTask {
     pub id: String,
     /// Bytes and bits of the text that it was made for; `None`: it is unknown whether it has it.
     pub text: Option<(usize, u64)>,
+    /// Its state when it was made.
+    pub state: TaskState,
 }
 
 impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
@@ -187,14 +189,20 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
             is_of_generation(&answer)?;
         }
         let is_echoed = self.plan.agent.echoes && self.call.shape == PayloadShape::Text;
-        if self.is_checked && is_echoed && !has_text(&answer, &text) {
-            let why = format!("the answer to {text:.40} does not repeat it");
-            return Err(CallFailure::wrong("other_answer", why));
+        if self.is_checked && is_echoed {
+            if !has_text(&answer, &text) {
+                let why = format!("the answer to {text:.40} does not repeat it");
+                return Err(CallFailure::wrong("other_answer", why));
+            }
+            if answer.state().is_some_and(|state| state != TaskState::Completed) {
+                return Err(CallFailure::wrong("task_unfinished", "the task is not completed"));
+            }
         }
         let reads = self.plan.calls.iter().any(|call| call.operation.reads_tasks());
         Ok(answer.task_id().filter(|_| reads).map(|id| ReadableTask {
             id: id.to_str().into_owned(),
             text: is_echoed.then_some((due.payload_bytes, due.bits)),
+            state: answer.state().unwrap_or(TaskState::Unspecified),
         }))
     }
 
@@ -214,7 +222,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
             return Ok(());
         }
         let text = task.text.map(|(bytes, bits)| payload(bytes, bits));
-        is_read_again(answer, text.as_deref())
+        is_read_again(answer, task.state, text.as_deref())
     }
 
     async fn batch(&self) -> Result<(), CallFailure> {
@@ -231,6 +239,12 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         let Some(page) = answer.page() else {
             return Err(CallFailure::wrong("no_page", "the answer is no page of tasks"));
         };
+        if self.is_checked && !self.tasks.is_empty() && page.tasks().next().is_none() {
+            return Err(CallFailure::wrong(
+                "tasks_missing",
+                "the page is empty, and tasks were made",
+            ));
+        }
         if self.is_checked { is_page(page, PAGE_TASKS) } else { Ok(()) }
     }
 
@@ -261,7 +275,11 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
             let events_ns = events_ns?;
             let end_ns = events_ns.last().copied().unwrap_or_default();
             ends_ns = (ends_ns.0.min(end_ns), ends_ns.1.max(end_ns));
-            times.more_events += events_ns.len() as u64;
+            // The first one stands for all: its first event, and its gaps.
+            match times.events_ns.is_empty() {
+                true => times.events_ns = events_ns,
+                false => times.more_events += events_ns.len() as u64,
+            }
         }
         times.spread_ns = Some(ends_ns.1.saturating_sub(ends_ns.0));
         self.is_uncut(1 + self.call.subscribers as u64)
@@ -366,7 +384,7 @@ struct StreamReading<'a, T: Transport, C> {
 
 impl<'a, T: Transport, C: LoadClock> StreamReading<'a, T, C> {
     fn new(context: &'a OperationContext<'a, T, C>, stream: ClientStream<T>) -> Self {
-        let check = StreamCheck::new(context.plan.agent);
+        let check = StreamCheck::new(context.plan.agent, context.call.events);
         StreamReading { context, stream, check, has_message: false }
     }
 
@@ -403,7 +421,7 @@ impl<'a, T: Transport, C: LoadClock> StreamReading<'a, T, C> {
             Some(state) => is_good_end(state)?,
             None => return Err(CallFailure::wrong("no_event", "the stream had no event")),
         }
-        if self.context.is_checked { self.check.end(self.context.call.events) } else { Ok(()) }
+        if self.context.is_checked { self.check.end() } else { Ok(()) }
     }
 
     /// The client leaves out events that a server sends again; here that is an error.

@@ -27,6 +27,9 @@ pub struct RateSpan {
 }
 
 impl RateSpan {
+    /// Calls a second, at most.
+    pub const RATE_MAX: f64 = 1e7;
+
     /// A rate that does not change.
     pub fn steady(rate: f64, arrivals: Arrivals) -> RateSpan {
         RateSpan { from: rate, to: rate, arrivals }
@@ -133,6 +136,11 @@ pub struct PlannedCall {
 }
 
 impl PlannedCall {
+    /// Subscribers of a task, at most.
+    pub const SUBSCRIBERS_MAX: usize = 10_000;
+    /// Calls in a batch, at most.
+    pub const BATCH_MAX: usize = 10_000;
+
     /// Calls of this operation with the usual numbers: a text of 64 bytes, streams of 22 events,
     /// 10 subscribers after 200 ms, batches of 10.
     pub fn new(operation: LoadOperation) -> PlannedCall {
@@ -155,10 +163,20 @@ impl PlannedCall {
 pub struct CallLimits {
     /// From due to over, in nanoseconds.
     pub latency_ns: Option<u64>,
+    /// From sent to over, in nanoseconds.
+    pub service_ns: Option<u64>,
+    /// From due to the head of the response, in nanoseconds.
+    pub first_byte_ns: Option<u64>,
     /// From due to the first event, in nanoseconds.
     pub first_event_ns: Option<u64>,
+    /// From due to the second event, in nanoseconds.
+    pub second_event_ns: Option<u64>,
     /// Between two events, in nanoseconds.
     pub gap_ns: Option<u64>,
+    /// Between the ends of the first and of the last stream of a task, in nanoseconds.
+    pub spread_ns: Option<u64>,
+    /// From the end of a stream to its webhook, in nanoseconds.
+    pub delivery_ns: Option<u64>,
 }
 
 /// A call at a time that is known.
@@ -189,7 +207,8 @@ pub struct LoadPlan {
     pub warmup: Duration,
     /// Time in which calls begin and are counted.
     pub duration: Duration,
-    /// Calls that are made, at most, the warm-up included; `None`: as many as the time allows.
+    /// Calls that are made, at most, those of a warm-up included; `None`: as many as there is time
+    /// for.
     pub requests_max: Option<u64>,
     /// Calls of all workers that are unanswered at one time: at most in an open loop, where calls
     /// beyond it wait, which is reported, and their latency counts on; always in a closed one.
@@ -226,6 +245,9 @@ pub struct AgentBehaviour {
 }
 
 impl LoadPlan {
+    /// The longest duration, and the longest warm-up: a year.
+    pub const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
+
     /// These calls for so long, with the usual numbers: a second of warm-up, 1,000 unanswered calls
     /// and 30 s for each, one worker, seed 1, every answer checked, of an agent of which nothing is
     /// known.

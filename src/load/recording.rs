@@ -38,16 +38,27 @@ fn usual_payload() -> usize {
     64
 }
 
-/// The calls of a plan as lines of JSON: those of all workers, in the order of their times; `None`:
-/// the plan is a closed loop, whose times the answers decide.
-pub fn write_recording(plan: &LoadPlan) -> Option<String> {
+/// Calls of a recording, at most.
+const CALLS_MAX: usize = 10_000_000;
+/// Calls of a recording that differ in more than their times and payloads, at most.
+const KINDS_MAX: usize = 1_000;
+
+/// The calls of a plan as lines of JSON: those of all workers, in the order of their times.
+///
+/// # Errors
+/// A sentence: the plan is a closed loop, whose times the answers decide, or has more calls than
+/// a recording takes.
+pub fn write_recording(plan: &LoadPlan) -> Result<String, String> {
     if !plan.is_open() {
-        return None;
+        return Err("in a closed loop the answers decide the times".to_owned());
     }
     let mut calls = Vec::new();
     for worker in 0..plan.threads() {
         let mut schedule = CallSchedule::new(plan, worker);
         while let Some(due) = schedule.next(0) {
+            if calls.len() >= CALLS_MAX {
+                return Err(format!("a recording has {CALLS_MAX} calls at most"));
+            }
             calls.push((due.due_ns.unwrap_or_default(), due));
         }
     }
@@ -68,7 +79,7 @@ pub fn write_recording(plan: &LoadPlan) -> Option<String> {
         // Numbers and texts always can be written.
         serde_json::to_string(&line).unwrap_or_default() + "\n"
     });
-    Some(lines.collect())
+    Ok(lines.collect())
 }
 
 /// The plan that makes the calls of a recording, with everything else as `base` has it. Its
@@ -90,13 +101,17 @@ pub fn read_recording(text: &str, base: &LoadPlan) -> Result<LoadPlan, String> {
             calls.push(planned);
             calls.len() - 1
         });
+        if calls.len() > KINDS_MAX {
+            return Err(wrong(format!("there are more than {KINDS_MAX} kinds of calls")));
+        }
         let due_ns = (line.at_ms * 1e6).round() as u64;
         recorded.push(RecordedCall { due_ns, call, payload_bytes: line.payload });
     }
     recorded.sort_by_key(|call| call.due_ns);
     let Some(last) = recorded.last() else { return Err("it has no calls".to_owned()) };
     let whole = Duration::from_nanos(last.due_ns + 1);
-    let warmup = base.warmup.min(whole);
+    // A recording that is shorter than the warm-up is counted as a whole.
+    let warmup = if base.warmup < whole { base.warmup } else { Duration::ZERO };
     let plan = LoadPlan {
         warmup,
         duration: whole - warmup,
@@ -116,8 +131,9 @@ impl RecordedLine {
             events: self.events.unwrap_or(usual.events).max(1),
             chunk_bytes: self.chunk_bytes.unwrap_or_default(),
             hold: self.hold_ms.map_or(usual.hold, Duration::from_millis),
-            subscribers: self.subscribers.unwrap_or(usual.subscribers).max(1),
-            batch: self.batch.unwrap_or(usual.batch).max(1),
+            subscribers: (self.subscribers.unwrap_or(usual.subscribers))
+                .clamp(1, PlannedCall::SUBSCRIBERS_MAX),
+            batch: self.batch.unwrap_or(usual.batch).clamp(1, PlannedCall::BATCH_MAX),
             ..usual
         })
     }

@@ -51,6 +51,7 @@ pub struct LoadRun {
     pid: Option<u32>,
     own: Vec<ProcessSample>,
     server: Vec<ProcessSample>,
+    is_interrupted: bool,
 }
 
 /// What a run against one target has measured.
@@ -74,6 +75,8 @@ pub struct LoadedTarget {
     pub own: Vec<ProcessSample>,
     /// What the server took, over time; empty: unknown.
     pub server: Vec<ProcessSample>,
+    /// The user has ended it early.
+    pub is_interrupted: bool,
 }
 
 impl LoadedTarget {
@@ -91,12 +94,15 @@ impl LoadedTarget {
         for round in rounds {
             let range = counted(&round);
             all.counted += round.counted;
-            all.own.extend(round.own);
-            all.server.extend(round.server);
+            append_samples(&mut all.own, round.own);
+            append_samples(&mut all.server, round.server);
             all.measures.append(round.measures, range);
         }
-        all.plan.warmup = Duration::ZERO;
-        all.plan.duration = all.counted;
+        // Of a recording each round is the whole, and its times say what was wanted.
+        if all.plan.replay.is_none() {
+            all.plan.warmup = Duration::ZERO;
+            all.plan.duration = all.counted;
+        }
         Some(all)
     }
 }
@@ -151,6 +157,7 @@ impl LoadRun {
             pid,
             own: Vec::new(),
             server: Vec::new(),
+            is_interrupted: false,
         };
         run.sample();
         Ok(run)
@@ -200,7 +207,8 @@ impl LoadRun {
     }
 
     /// Ends it now.
-    pub fn stop(&self) {
+    pub fn stop(&mut self) {
+        self.is_interrupted = true;
         self.shared.iter().for_each(|shared| shared.stop());
     }
 
@@ -214,6 +222,12 @@ impl LoadRun {
             self.sample_when_due();
         }
         let counted = self.start.elapsed().saturating_sub(self.plan.warmup);
+        // Between the last call and the end there may be time in which no call was due.
+        let is_whole = self.plan.is_open() && self.plan.requests_max.is_none();
+        let counted = match is_whole && !self.is_interrupted {
+            true => self.plan.duration,
+            false => counted.min(self.plan.duration),
+        };
         self.sample();
         for thread in std::mem::take(&mut self.threads) {
             thread.join().map_err(|_| "a worker has ended in a panic".to_owned())??;
@@ -222,7 +236,8 @@ impl LoadRun {
             url: url.to_owned(),
             interface: interface.to_owned(),
             measures: self.measures(),
-            counted: counted.min(self.plan.duration),
+            counted,
+            is_interrupted: self.is_interrupted,
             plan: self.plan,
             started_at: self.started_at,
             start: self.start,
@@ -235,6 +250,20 @@ impl LoadRun {
         self.own.extend(ProcessSample::own());
         self.server.extend(self.pid.and_then(ProcessSample::of));
     }
+}
+
+/// Adds the samples of a later round, as if it had followed at once: what the process took between
+/// the rounds is no part of them.
+fn append_samples(samples: &mut Vec<ProcessSample>, later: Vec<ProcessSample>) {
+    let (Some(last), Some(first)) = (samples.last().cloned(), later.first().cloned()) else {
+        samples.extend(later);
+        return;
+    };
+    samples.extend(later.into_iter().map(|sample| ProcessSample {
+        at: last.at + sample.at.saturating_duration_since(first.at),
+        cpu_ns: last.cpu_ns + sample.cpu_ns.saturating_sub(first.cpu_ns),
+        ..sample
+    }));
 }
 
 /// One thread of a run.

@@ -129,6 +129,28 @@ impl CallSchedule {
         Some(DueCall { number, due_ns, call, payload_bytes, bits })
     }
 
+    /// Leaves out all calls that would come, and says how many those are: at random times, how many
+    /// are expected.
+    pub fn skip_all(&mut self) -> u64 {
+        let end_ns = self.end_ns;
+        let left = match &mut self.source {
+            CallTimesSource::Answers => 0,
+            CallTimesSource::Rate { pace, units, .. } => {
+                let left = pace.calls_until(end_ns) - *units;
+                *units = f64::MAX;
+                left.max(0.0).ceil() as u64
+            }
+            CallTimesSource::Recorded { calls, next, step } => {
+                let left = calls.len().saturating_sub(*next).div_ceil(*step);
+                *next = calls.len();
+                left as u64
+            }
+        };
+        let allowed =
+            self.numbers_max.map_or(u64::MAX, |most| most.saturating_sub(self.next_number));
+        left.min(allowed)
+    }
+
     fn draw(&mut self) -> usize {
         match self.shares.len() {
             0 | 1 => 0,
@@ -198,6 +220,12 @@ impl WorkerPace {
             }
         };
         (seconds * 1e9).round() as u64
+    }
+
+    /// How many calls are due until this time.
+    fn calls_until(self, end_ns: u64) -> f64 {
+        let seconds = end_ns as f64 / 1e9;
+        self.from * seconds + self.growth * seconds * seconds / 2.0
     }
 }
 

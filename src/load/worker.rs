@@ -20,7 +20,10 @@ use std::{
 
 use futures_util::stream::{FuturesUnordered, Stream};
 
-use crate::client::{Client, SendRequest, Transport};
+use crate::{
+    client::{Client, SendRequest, Transport},
+    model::TaskState,
+};
 
 use super::{
     CallLimits, CallProbe, LoadClock, LoadMeasures, LoadOperation, LoadPlan, PlannedCall,
@@ -35,6 +38,8 @@ use super::{
 const LATE_NS: u64 = 1_000_000;
 /// Nanoseconds after the end in which calls that were due before still begin.
 const GRACE_NS: u64 = 5_000_000_000;
+/// What a slot without a call is due at.
+const IDLE: u64 = u64::MAX;
 /// Tasks that are made before a run that reads tasks.
 const TASKS_PREPARED: u64 = 16;
 /// Bytes of their texts.
@@ -95,6 +100,13 @@ pub struct WorkerSetup<'p, T: Transport, C> {
     pub webhooks: Option<WebhookReceiver>,
 }
 
+/// A task that was made before the run, to be read in it.
+#[derive(Clone, Debug)]
+pub struct PreparedTask {
+    id: String,
+    state: TaskState,
+}
+
 /// A worker: its clients, its part of the plan, and its time.
 pub struct LoadWorker<T: Transport, C> {
     clients: Vec<Client<T>>,
@@ -109,6 +121,10 @@ pub struct LoadWorker<T: Transport, C> {
     webhooks: Option<WebhookReceiver>,
     slots: Cell<usize>,
     waiting_slots: Cell<usize>,
+    /// By slot, when its call was due; [`IDLE`]: it makes none.
+    due_by_slot: RefCell<Vec<u64>>,
+    /// When there was room again after as many calls as allowed were unanswered.
+    room_since_ns: Cell<u64>,
     /// True: a slot is to be added.
     wants_slot: Cell<bool>,
 }
@@ -128,6 +144,8 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             webhooks,
             slots: Cell::new(0),
             waiting_slots: Cell::new(0),
+            due_by_slot: RefCell::default(),
+            room_since_ns: Cell::new(0),
             wants_slot: Cell::new(false),
         }
     }
@@ -141,7 +159,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     ///
     /// # Errors
     /// Why there are none, in one sentence.
-    pub async fn prepare(client: &Client<T>, plan: &LoadPlan) -> Result<Vec<String>, String> {
+    pub async fn prepare(client: &Client<T>, plan: &LoadPlan) -> Result<Vec<PreparedTask>, String> {
         let reads = plan.calls.iter().any(|call| call.operation.reads_tasks());
         let mut tasks = Vec::new();
         for number in 0..if reads { TASKS_PREPARED } else { 0 } {
@@ -150,17 +168,18 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             let Some(id) = answer.task_id() else {
                 return Err("the agent answers with a message, so there is no task to read".into());
             };
-            tasks.push(id.to_str().into_owned());
+            let state = answer.state().unwrap_or(TaskState::Unspecified);
+            tasks.push(PreparedTask { id: id.to_str().into_owned(), state });
         }
         Ok(tasks)
     }
 
     /// Makes the calls of the plan, and returns when all are over.
-    pub async fn run(&self, prepared: Vec<String>) {
+    pub async fn run(&self, prepared: Vec<PreparedTask>) {
         let echoes = self.plan.agent.echoes;
-        let prepared = prepared.into_iter().zip(0..).map(|(id, number)| {
+        let prepared = prepared.into_iter().zip(0..).map(|(PreparedTask { id, state }, number)| {
             let text = echoes.then_some((PREPARED_BYTES, number));
-            ReadableTask { id, text }
+            ReadableTask { id, text, state }
         });
         self.tasks.borrow_mut().extend(prepared);
         let mut slots: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + '_>>> =
@@ -170,6 +189,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         let mut stop = pin!(self.shared.stop.notified());
         poll_fn(|cx| {
             if stop.as_mut().poll(cx).is_ready() {
+                self.note_unanswered();
                 return Poll::Ready(());
             }
             loop {
@@ -190,9 +210,10 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
 
     fn new_slot(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
         let number = self.slots.replace(self.slots.get() + 1);
+        self.due_by_slot.borrow_mut().push(IDLE);
         let probe = CallProbe::new(self.start);
         let client = &self.clients[number % self.clients.len()];
-        let slot = CallSlot { client, probe: Arc::clone(&probe) };
+        let slot = CallSlot { number, client, probe: Arc::clone(&probe) };
         Box::pin(probe.over(self.make_calls(slot)))
     }
 
@@ -205,9 +226,14 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             times.clear();
             slot.probe.clear();
             self.shared.in_flight.fetch_add(1, Relaxed);
+            self.due_by_slot.borrow_mut()[slot.number] = due.due_ns.unwrap_or(sent_ns);
             let outcome = self.call(due, &slot, &mut times).await;
-            self.shared.in_flight.fetch_sub(1, Relaxed);
+            self.due_by_slot.borrow_mut()[slot.number] = IDLE;
+            let unanswered = self.shared.in_flight.fetch_sub(1, Relaxed);
             let over_ns = self.clock.now_ns();
+            if unanswered >= self.plan.worker_in_flight_max() as u64 {
+                self.room_since_ns.set(over_ns);
+            }
             let made = outcome.map(|made| made.into_iter().for_each(|task| self.know_task(task)));
             let ended = EndedCall {
                 due_ns: due.due_ns.unwrap_or(sent_ns),
@@ -220,8 +246,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         }
     }
 
-    /// Waits for the next call; `None`: there is none. True: the slot waited for it, and not it for
-    /// a slot.
+    /// Waits for the next call; `None`: there is none. True: there was room for it when it was due.
     async fn lead(&self) -> Option<(DueCall, bool)> {
         self.waiting_slots.set(self.waiting_slots.get() + 1);
         let mut schedule = self.schedule.lock().await;
@@ -231,11 +256,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         let Some(due_ns) = next.due_ns else { return Some((next, true)) };
         if now_ns >= self.plan.end_ns() + GRACE_NS {
             // Too late for this one and all others.
-            let mut missed = 1;
-            while schedule.next(now_ns).is_some() {
-                missed += 1;
-            }
-            self.shared.lock().never_sent += missed;
+            self.shared.lock().never_sent += 1 + schedule.skip_all();
             return None;
         }
         self.clock.sleep_until(due_ns).await;
@@ -243,7 +264,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         if self.waiting_slots.get() == 0 && !is_full {
             self.wants_slot.set(true);
         }
-        Some((next, now_ns <= due_ns || !is_full))
+        Some((next, now_ns <= due_ns || due_ns >= self.room_since_ns.get()))
     }
 
     async fn call(
@@ -291,13 +312,24 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     /// As many tasks as the call reads, beginning with any.
     fn tasks_to_read(&self, call: &PlannedCall, bits: u64) -> Vec<ReadableTask> {
         let wanted = match call.operation {
-            LoadOperation::Get => 1,
+            LoadOperation::Get | LoadOperation::List => 1,
             LoadOperation::Batch => call.batch,
             _ => return Vec::new(),
         };
         let tasks = self.tasks.borrow();
         let first = bits as usize % tasks.len().max(1);
         tasks.iter().cycle().skip(first).take(wanted).cloned().collect()
+    }
+
+    /// Counts the calls that the end of the run leaves without an answer.
+    fn note_unanswered(&self) {
+        let counted = |due_ns: &&u64| **due_ns != IDLE && **due_ns >= self.plan.warmup_ns();
+        let due_by_slot = self.due_by_slot.borrow();
+        let mut measures = self.shared.lock();
+        measures.unanswered += due_by_slot.iter().filter(counted).count() as u64;
+        if let Some(oldest_ns) = due_by_slot.iter().filter(counted).min() {
+            measures.oldest_unanswered_ns = self.clock.now_ns().saturating_sub(*oldest_ns);
+        }
     }
 
     fn note_begin(&self, due: DueCall, sent_ns: u64, had_room: bool) {
@@ -317,6 +349,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     fn note_end(&self, call: usize, ended: &EndedCall<'_>, outcome: Result<(), CallFailure>) {
         let events = ended.times.events_ns.len() as u64 + ended.times.more_events;
         let mut measures = self.shared.lock();
+        measures.all_calls += 1;
         let slice = measures.slice_at(ended.over_ns);
         slice.calls += 1;
         slice.events += events;
@@ -349,6 +382,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
 
 /// What makes one call at a time.
 struct CallSlot<'w, T: Transport> {
+    number: usize,
     client: &'w Client<T>,
     probe: Arc<CallProbe>,
 }
@@ -393,11 +427,19 @@ impl EndedCall<'_> {
         if let Some(ns) = self.times.delivery_ns {
             record(&mut of.delivery, ns);
         }
-        let holds = |limit: Option<u64>, ns: u64| limit.is_none_or(|limit| ns <= limit);
+        let service_ns = self.over_ns.saturating_sub(self.sent_ns);
+        let holds = |limit: Option<u64>, ns: Option<u64>| {
+            limit.zip(ns).is_none_or(|(limit, ns)| ns <= limit)
+        };
         of.within_limits += u64::from(
-            holds(limits.latency_ns, latency_ns)
-                && holds(limits.first_event_ns, first_event_ns.unwrap_or_default())
-                && holds(limits.gap_ns, gap_ns_max),
+            holds(limits.latency_ns, Some(latency_ns))
+                && holds(limits.service_ns, Some(service_ns))
+                && holds(limits.first_byte_ns, self.first_byte_ns.map(since_due))
+                && holds(limits.first_event_ns, first_event_ns)
+                && holds(limits.second_event_ns, events_ns.get(1).map(|ns| since_due(*ns)))
+                && holds(limits.gap_ns, Some(gap_ns_max))
+                && holds(limits.spread_ns, self.times.spread_ns)
+                && holds(limits.delivery_ns, self.times.delivery_ns),
         );
     }
 }

@@ -115,15 +115,22 @@ impl WorkloadPhase {
             (Some(_), Some(_)) => {
                 return Err(wrong("a rate and a concurrency exclude each other".to_owned()));
             }
-            (Some(rate), None) if rate > 0.0 => LoadPace::Rate(RateSpan::steady(rate, arrivals)),
-            (Some(_), None) => return Err(wrong("a rate is above 0".to_owned())),
+            (Some(rate), None) if rate > 0.0 && rate <= RateSpan::RATE_MAX => {
+                LoadPace::Rate(RateSpan::steady(rate, arrivals))
+            }
+            (Some(_), None) => {
+                let most = RateSpan::RATE_MAX;
+                return Err(wrong(format!("a rate is above 0 and at most {most:.0}")));
+            }
             (None, Some(_)) => LoadPace::Closed,
             (None, None) => base.pace,
         };
         let seconds = |seconds: Option<f64>, or: Duration| match seconds {
             None => Ok(or),
             Some(seconds) => Duration::try_from_secs_f64(seconds)
-                .map_err(|_| wrong(format!("{seconds} is no number of seconds"))),
+                .ok()
+                .filter(|time| *time <= LoadPlan::TIME_MAX)
+                .ok_or_else(|| wrong(format!("{seconds} is no number of seconds up to a year"))),
         };
         Ok(LoadPlan {
             name: format!("{workload}: {}", self.name),
@@ -155,6 +162,14 @@ impl PhaseCall {
             None => usual.shape,
             Some(text) => PayloadShape::parse(text)?,
         };
+        let within = |name: &str, number: Option<usize>, usual: usize, most: usize| {
+            let number = number.unwrap_or(usual);
+            match (1..=most).contains(&number) {
+                true => Ok(number),
+                false => Err(format!("{name} is {number}, and not from 1 to {most}")),
+            }
+        };
+        let subscribers_max = PlannedCall::SUBSCRIBERS_MAX;
         Ok(PlannedCall {
             weight,
             payload,
@@ -162,8 +177,13 @@ impl PhaseCall {
             events: self.events.unwrap_or(usual.events).max(1),
             chunk_bytes: self.chunk_bytes.unwrap_or(usual.chunk_bytes),
             hold: self.hold_ms.map_or(usual.hold, Duration::from_millis),
-            subscribers: self.subscribers.unwrap_or(usual.subscribers).max(1),
-            batch: self.batch.unwrap_or(usual.batch).max(1),
+            subscribers: within(
+                "subscribers",
+                self.subscribers,
+                usual.subscribers,
+                subscribers_max,
+            )?,
+            batch: within("batch", self.batch, usual.batch, PlannedCall::BATCH_MAX)?,
             ..usual
         })
     }
@@ -234,12 +254,14 @@ impl PayloadShape {
 /// A sentence that says what is wrong.
 pub fn arrivals(name: Option<&str>, burstiness: Option<f64>) -> Result<Arrivals, String> {
     match (name, burstiness) {
-        (None | Some("gamma"), Some(shape)) if shape > 0.0 && shape.is_finite() => {
+        (None | Some("gamma"), Some(shape)) if (0.01..=1_000.0).contains(&shape) => {
             Ok(Arrivals::Gamma(shape))
         }
         (None | Some("constant"), None) => Ok(Arrivals::Constant),
         (Some("poisson"), None) => Ok(Arrivals::Poisson),
-        (_, Some(shape)) => Err(format!("burstiness {shape} is no shape of gamma arrivals")),
+        (_, Some(shape)) => {
+            Err(format!("burstiness {shape} is no shape of gamma arrivals from 0.01 to 1000"))
+        }
         (Some(text), None) => {
             Err(format!("arrivals {text:?} are none of constant, poisson and gamma"))
         }

@@ -1,12 +1,12 @@
 //! `peregrine bench` against the real server.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::{
     files::Folder,
-    support::binary::{Binary, PATH},
+    support::binary::{Binary, PATH, eventually},
 };
 
 /// The report of a run of this scenario with these flags.
@@ -152,6 +152,34 @@ fn agents_are_compared_in_turns_and_with_the_floor() {
     assert!(0.0 < low && low <= ratio && ratio <= high && ratio < 2.0, "{p50:?}");
 }
 
+/// Each round has all calls of the recording.
+#[test]
+fn a_recording_is_made_again_as_a_whole_in_each_round() {
+    let (one, other) = (Binary::start(&[]), Binary::start(&[]));
+    let folder = Folder::new("bench-rounds");
+    let file = folder.file("calls.jsonl");
+    let lines: String = (0..30)
+        .map(|n| {
+            let operation = if n < 20 { "send" } else { "list" };
+            format!("{{\"at_ms\":{},\"operation\":\"{operation}\"}}\n", n * 10)
+        })
+        .collect();
+    std::fs::write(&file, lines).unwrap();
+    let urls = [&one, &other].map(|server| format!("http://{}", server.addr()));
+    let output = Command::new(PATH)
+        .args(["bench", &urls[0], "-o", "json", "--replay", &file, "--warmup", "0s"])
+        .args(["--rounds", "3", "--compare", &urls[1]])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for target in report["targets"].as_array().unwrap() {
+        let made = target["operations"].as_array().unwrap().iter();
+        let made: Vec<_> = made.map(|of| (of["name"].clone(), of["requests"].clone())).collect();
+        assert_eq!(made, [(json!("send"), json!(60)), (json!("list"), json!(30))]);
+    }
+}
+
 #[test]
 fn recorded_calls_are_made_again() {
     let server = Binary::start(&[]);
@@ -204,6 +232,66 @@ fn an_assertion_that_does_not_hold_is_a_failure() {
     assert!(String::from_utf8_lossy(&broken.stderr).contains("p50<1us does not hold"));
 }
 
+/// A user ends a run while calls are held: what has no answer is reported, and nothing is asserted
+/// of such a run.
+#[test]
+fn a_run_that_is_ended_early_names_the_calls_without_an_answer() {
+    let server = Binary::start(&[]);
+    let url = format!("http://{}", server.addr());
+    let flags = ["--scenario", "resume", "--hold", "60s", "--rate", "50", "--duration", "60s"];
+    let child = Command::new(PATH)
+        .args(["bench", &url, "-o", "json", "--warmup", "0s", "--assert", "errors=0"])
+        .args(flags)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let idle = descriptors(server.pid());
+    eventually("calls are held", || descriptors(server.pid()) > idle + 10);
+    let ended = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(ended.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let [report, error] = &documents(&output.stdout)[..] else { panic!("{output:?}") };
+    let told = error["error"]["message"].as_str().unwrap();
+    assert!(told.contains("the run was ended early"), "{told}");
+    let target = &report["targets"][0];
+    assert_eq!(target["interrupted"], true);
+    assert!(target["unanswered"].as_u64().unwrap() > 5, "{target:#}");
+    assert!(target["oldest_unanswered_us"].as_f64().unwrap() > 0.0);
+}
+
+/// The report, and the error where an assertion has failed.
+fn documents(stdout: &[u8]) -> Vec<Value> {
+    serde_json::Deserializer::from_slice(stdout).into_iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn few_calls_are_all_counted() {
+    let server = Binary::start(&[]);
+    let url = format!("http://{}", server.addr());
+    let bench = |flags: &[&str]| {
+        let output = Command::new(PATH).args(["bench", &url, "-o", "json"]).args(flags).output();
+        let output = output.unwrap();
+        let report = documents(&output.stdout).swap_remove(0);
+        (output.status.code(), report["targets"][0]["requests"].as_u64())
+    };
+    assert_eq!(bench(&["--requests", "20", "--rate", "500"]), (Some(0), Some(20)));
+    // Of a run that counts nothing, nothing can be asserted.
+    let none = ["--requests", "2", "--warmup", "5s", "--assert", "errors=0"];
+    assert_eq!(bench(&none), (Some(1), Some(0)));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused_before_the_run() {
+    let url = "http://127.0.0.1:9";
+    let output =
+        Command::new(PATH).args(["bench", url, "--out", "/no/such/folder/r.html"]).output();
+    let output = output.unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("cannot write"), "{stderr}");
+}
+
 /// What the server has open while six calls are held: a connection of HTTP/2 for each of three
 /// clients, beside what it has without any.
 #[test]
@@ -247,6 +335,19 @@ fn wrong_options_are_refused_before_a_call_is_made() {
         (&["--compare", "http://127.0.0.1:9", "--sweep", "5:6:2"], "--compare"),
         (&["--record", "x", "--concurrency", "2"], "--record"),
         (&["--rounds", "0"], "--rounds"),
+        (&["--rounds", "2"], "--rounds"),
+        (&["--rounds", "4294967296"], "--rounds"),
+        (&["--rate", "inf"], "--rate"),
+        (&["--rate", "5", "--ramp", "1:2"], "--ramp"),
+        (&["--in-flight", "5", "--concurrency", "2"], "--concurrency"),
+        (&["--burstiness", "1e-300"], "--burstiness"),
+        (&["--batch", "1000000000"], "--batch"),
+        (&["--subscribers", "1000000000"], "--subscribers"),
+        (&["--connections", "100000000"], "--connections"),
+        (&["--workers", "100000"], "--workers"),
+        (&["--workers", "2", "--webhook-listen", "127.0.0.1:7361"], "--webhook-listen"),
+        (&["--duration", "999999999h"], "--duration"),
+        (&["--pid", "4294967295"], "--pid"),
         (&["--pid", "me"], "--pid"),
         (&["--arrivals", "weekly"], "--arrivals"),
         (&["--burstiness", "-1"], "--burstiness"),

@@ -35,12 +35,14 @@ pub enum Fault {
     StateOf03,
     StillWorking,
     Failed,
+    AuthRequired,
     OtherText,
     TaskOfAnotherId,
     MessageInstead,
     StillRunning,
     RepeatedTask,
     TooManyTasks,
+    EmptyPage,
     TaskWithoutId,
     TaskWithoutStatus,
     AnswerLeftOut,
@@ -139,6 +141,7 @@ impl Fault {
                     tasks.push(task);
                 }
             }
+            Fault::EmptyPage => right["result"]["tasks"] = json!([]),
             Fault::TaskWithoutId => remove(&mut right["result"]["tasks"][0], "id"),
             Fault::TaskWithoutStatus => remove(&mut right["result"]["tasks"][0], "status"),
             Fault::AnswerLeftOut => drop(right.as_array_mut().unwrap().pop()),
@@ -168,6 +171,7 @@ impl Fault {
                 task["status"]["state"] = json!("TASK_STATE_WORKING");
             }
             Fault::Failed => task["status"]["state"] = json!("TASK_STATE_FAILED"),
+            Fault::AuthRequired => task["status"]["state"] = json!("TASK_STATE_AUTH_REQUIRED"),
             Fault::OtherText => task["artifacts"][0]["parts"][0]["text"] = json!("another text"),
             Fault::TaskOfAnotherId => task["id"] = json!("task-x"),
             other => panic!("{other:?} is no fault of a task"),

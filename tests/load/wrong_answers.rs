@@ -111,6 +111,7 @@ fn an_answer_that_is_none_of_its_generation_is_caught() {
         (Fault::StateOf03, "other_generation"),
         (Fault::StillWorking, "task_unfinished"),
         (Fault::Failed, "task_failed"),
+        (Fault::AuthRequired, "task_unfinished"),
     ]);
 }
 
@@ -136,6 +137,7 @@ fn a_task_that_is_not_the_one_that_was_made_is_caught() {
         (Fault::TaskOfAnotherId, "other_task"),
         (Fault::OtherId, "other_id"),
         (Fault::StillRunning, "illegal_state"),
+        (Fault::Failed, "illegal_state"),
         (Fault::OtherText, "other_answer"),
         (Fault::StateOf03, "other_generation"),
         (Fault::MessageInstead, "unreadable"),
@@ -148,6 +150,7 @@ fn a_page_that_is_wrong_is_caught() {
     LIST.catches(&[
         (Fault::RepeatedTask, "task_repeated"),
         (Fault::TooManyTasks, "page_too_long"),
+        (Fault::EmptyPage, "tasks_missing"),
         (Fault::TaskWithoutId, "unreadable"),
         (Fault::TaskWithoutStatus, "unreadable"),
     ]);

@@ -1,14 +1,20 @@
 //! The options of `bench`.
 
-use std::{fs, net::SocketAddr, path::Path, time::Duration};
+use std::{
+    fs,
+    io::{self, Read},
+    net::SocketAddr,
+    path::Path,
+    time::Duration,
+};
 
 use clap::Command;
 use peregrine::{
     client::ClientLimits,
     load::{
         Arrivals, CallLimits, CheckLevel, LoadOperation, LoadPace, LoadPlan, Objective,
-        PayloadShape, PayloadSize, PlannedCall, RateSpan, WebhookPlace, Workload, arrivals,
-        read_recording,
+        PayloadShape, PayloadSize, PlannedCall, ProcessSample, RateSpan, WebhookPlace, Workload,
+        arrivals, read_recording,
     },
 };
 
@@ -25,14 +31,21 @@ use super::{
 const HELP: &str = "\
 Calls are due at --rate, whatever the agent does, and latency counts from then: a slow agent \
 cannot make its own figures better. --concurrency makes calls one after the other instead. \
+A call has 30 s unless --timeout says otherwise. \
 docs/bench.md says how to measure honestly, and what agents do with stream:N and hold:MS:N. Exit \
 codes: 0 done; 1 failure, such as an assertion that does not hold; 2 wrong usage; 3 no answer, or \
 no card; 4 no or wrong credentials.";
 
 /// Calls a second if nothing is said.
 const RATE: f64 = 100.0;
-/// Calls a second, at most.
-const RATE_MAX: f64 = 1e7;
+/// Bytes of a workload or a recording, at most.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+/// Threads, at most.
+const WORKERS_MAX: usize = 1_024;
+/// Clients, calls at once and streams, at most.
+const CALLS_MAX: usize = 1_000_000;
+/// Turns of several agents: fewer say nothing about chance, more are not needed.
+const ROUNDS: std::ops::RangeInclusive<usize> = 3..=1_000;
 /// The calls of `mixed`, by weight.
 const MIXED: &str = "send=50,get=30,stream=10,list=5,cancel=5";
 
@@ -128,6 +141,7 @@ pub fn command(command: Command) -> Command {
         .arg(flag("live", "true|false", "A live view on a terminal [default: true]"))
         .arg(flag("out", "FILE", "A report: .html, .json, .csv or .txt; may be repeated"))
         .after_help(HELP)
+        .after_long_help(HELP)
 }
 
 /// What is to be done.
@@ -142,22 +156,28 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
     let mut limits = CallLimits::default();
     objectives.iter().for_each(|objective| objective.limit_calls(&mut limits));
     let usual = LoadPlan::new(Vec::new(), pace(on)?, time(on, "duration", "10s")?);
-    let connections = at_least_one(on, "connections", usual.connections)?;
+    let connections = up_to(on, "connections", usual.connections, CALLS_MAX)?;
+    // Few calls would all be in the warm-up.
+    let warmup = if on.flag("requests").is_some() { "0s" } else { "1s" };
     let base = LoadPlan {
-        warmup: time(on, "warmup", "1s")?,
+        warmup: time(on, "warmup", warmup)?,
         requests_max: on.flag_number("requests")?,
         in_flight_max: match usual.pace {
-            LoadPace::Rate(_) => at_least_one(on, "in-flight", usual.in_flight_max)?,
-            LoadPace::Closed => at_least_one(on, "concurrency", 1)?.saturating_mul(connections),
+            LoadPace::Rate(_) => up_to(on, "in-flight", usual.in_flight_max, CALLS_MAX)?,
+            LoadPace::Closed => {
+                let each = up_to(on, "concurrency", 1, CALLS_MAX)?;
+                each.saturating_mul(connections).min(CALLS_MAX)
+            }
         },
         connections,
         call_timeout: on.settings.time("timeout")?.unwrap_or(usual.call_timeout),
-        workers: at_least_one(on, "workers", usual.workers)?,
+        workers: up_to(on, "workers", usual.workers, WORKERS_MAX)?,
         seed: on.flag_number("seed")?.unwrap_or(usual.seed),
         check: check(on)?,
         limits,
         ..usual
     };
+    let base_workers = base.workers;
     let phases = phases(on, base)?;
     let sweep = sweep(on, &phases, &objectives)?;
     if on.flags.get_flag("floor") {
@@ -166,6 +186,11 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
     let has_others = on.flag("compare").is_some() || on.flags.get_flag("floor");
     if sweep.is_some() && has_others {
         return Err(wrong("compare", "a sweep is of one agent"));
+    }
+    excluded(on)?;
+    let rounds = up_to(on, "rounds", 5, *ROUNDS.end())?;
+    if !ROUNDS.contains(&rounds) {
+        return Err(wrong("rounds", "it is at least 3: fewer say nothing about chance"));
     }
     let assertions = on.flag_list("assert").into_iter().map(Objective::parse);
     let assertions: Result<Vec<Objective>, String> = assertions.collect();
@@ -178,16 +203,36 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
         pids: pids(on)?,
         compared: on.flag_list("compare"),
         has_floor: on.flags.get_flag("floor"),
-        rounds: at_least_one(on, "rounds", 5)?,
+        rounds,
         record: on.flag("record").map(Path::new),
-        webhooks: webhooks(on)?,
+        webhooks: webhooks(on, base_workers)?,
         is_live: is_live(on)?,
     })
 }
 
+/// Options that would be passed over beside others.
+fn excluded(on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    const PAIRS: [(&str, &str); 5] = [
+        ("rate", "ramp"),
+        ("rate", "sweep"),
+        ("in-flight", "concurrency"),
+        ("concurrency", "find-max"),
+        ("ramp", "find-max"),
+    ];
+    let is_said = |name: &str| match name {
+        "find-max" => on.flags.get_flag(name),
+        _ => on.flag(name).is_some(),
+    };
+    match PAIRS.into_iter().find(|(one, other)| is_said(one) && is_said(other)) {
+        Some((one, other)) => Err(wrong(one, &format!("it means nothing beside --{other}"))),
+        None => Ok(()),
+    }
+}
+
 fn pids(on: &Invocation<'_>) -> Result<Vec<u32>, CommandFailure> {
     let pid = |text: &str| {
-        text.parse().map_err(|_| wrong("pid", &format!("{text:?} is no number of a process")))
+        let pid = text.parse().ok().filter(|pid| ProcessSample::of(*pid).is_some());
+        pid.ok_or_else(|| wrong("pid", &format!("{text:?} is no process of this machine")))
     };
     on.flag_list("pid").into_iter().map(pid).collect()
 }
@@ -207,7 +252,7 @@ fn floor_can(phases: &[LoadPlan]) -> Result<(), CommandFailure> {
 
 /// The calls of a recording.
 fn recorded(name: &str, base: &LoadPlan) -> Result<LoadPlan, CommandFailure> {
-    let text = fs::read_to_string(name);
+    let text = read_text(name);
     let text = text.map_err(|error| wrong("replay", &format!("cannot read {name}: {error}")))?;
     let plan = read_recording(&text, base);
     plan.map_err(|why| wrong("replay", &format!("{name}: {why}")))
@@ -232,7 +277,7 @@ fn phases(on: &Invocation<'_>, base: LoadPlan) -> Result<Vec<LoadPlan>, CommandF
     }
     let workload = match Workload::known(name) {
         Some(known) => known,
-        None => match fs::read_to_string(name) {
+        None => match read_text(name) {
             Ok(text) => Workload::parse(&text),
             Err(error) => {
                 let known: Vec<&str> = Workload::names().collect();
@@ -282,11 +327,13 @@ fn calls(on: &Invocation<'_>, text: &str) -> Result<Vec<PlannedCall>, CommandFai
                 .ok_or_else(|| wrong("scenario", &format!("{text:?} has no weight above 0")))?,
             payload,
             shape,
-            events: at_least_one(on, "events", usual.events as usize)? as u64,
+            events: up_to(on, "events", usual.events as usize, CALLS_MAX)? as u64,
             chunk_bytes: on.flag_number("chunk-bytes")?.unwrap_or(usual.chunk_bytes),
             hold: time(on, "hold", "200ms")?,
-            subscribers: at_least_one(on, "subscribers", usual.subscribers)?,
-            batch: at_least_one(on, "batch", usual.batch)?,
+            subscribers: {
+                up_to(on, "subscribers", usual.subscribers, PlannedCall::SUBSCRIBERS_MAX)?
+            },
+            batch: up_to(on, "batch", usual.batch, PlannedCall::BATCH_MAX)?,
             ..usual
         })
     };
@@ -316,14 +363,17 @@ fn pace(on: &Invocation<'_>) -> Result<LoadPace, CommandFailure> {
     let rate = match on.flag("rate") {
         None => RATE,
         Some(text) => rate(text).ok_or_else(|| {
-            wrong("rate", &format!("{text:?} is no rate above 0 and up to {RATE_MAX:.0}"))
+            wrong(
+                "rate",
+                &format!("{text:?} is no rate above 0 and up to {:.0}", RateSpan::RATE_MAX),
+            )
         })?,
     };
     Ok(LoadPace::Rate(RateSpan::steady(rate, arrivals)))
 }
 
 fn rate(text: &str) -> Option<f64> {
-    text.trim().parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= RATE_MAX)
+    text.trim().parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= RateSpan::RATE_MAX)
 }
 
 fn sweep(
@@ -378,11 +428,15 @@ fn is_live(on: &Invocation<'_>) -> Result<bool, CommandFailure> {
     }
 }
 
-fn webhooks(on: &Invocation<'_>) -> Result<Option<WebhookPlace>, CommandFailure> {
+fn webhooks(on: &Invocation<'_>, workers: usize) -> Result<Option<WebhookPlace>, CommandFailure> {
     let text = on.flag("webhook-listen").unwrap_or("127.0.0.1:0");
     let listen: SocketAddr = text.parse().map_err(|_| {
         wrong("webhook-listen", &format!("{text:?} is no address, as 0.0.0.0:9100"))
     })?;
+    if workers > 1 && listen.port() != 0 {
+        let why = "each of several --workers has a receiver of its own: take port 0";
+        return Err(wrong("webhook-listen", why));
+    }
     Ok(Some(WebhookPlace { listen, url: on.flag("webhook-url").map(str::to_owned) }))
 }
 
@@ -411,18 +465,38 @@ pub fn limits(plan: &LoadPlan) -> ClientLimits {
     ClientLimits { pool_per_origin_max: plan.in_flight_max.max(usual.pool_per_origin_max), ..usual }
 }
 
-fn at_least_one(on: &Invocation<'_>, name: &str, default: usize) -> Result<usize, CommandFailure> {
+/// The number of an option, from 1 to the most that makes sense.
+fn up_to(
+    on: &Invocation<'_>,
+    name: &str,
+    default: usize,
+    most: usize,
+) -> Result<usize, CommandFailure> {
     match on.flag_number(name)?.unwrap_or(default) {
         0 => Err(wrong(name, "it is at least 1")),
+        number if number > most => Err(wrong(name, &format!("it is at most {most}"))),
         number => Ok(number),
+    }
+}
+
+/// The text of a file that is not without end.
+///
+/// # Errors
+/// It cannot be read, is no text, or is longer than 1 GiB.
+pub fn read_text(name: &str) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(name)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(io::Error::other(format!("it is longer than {FILE_BYTES_MAX} bytes"))),
+        false => Ok(text),
     }
 }
 
 fn time(on: &Invocation<'_>, name: &str, default: &str) -> Result<Duration, CommandFailure> {
     let text = on.flag(name).unwrap_or(default);
     let ms = milliseconds(text);
-    let ms = ms.ok_or_else(|| wrong(name, &format!("{text:?} is no time, as 500ms, 30s or 5m")))?;
-    Ok(Duration::from_millis(ms))
+    let time = ms.map(Duration::from_millis).filter(|time| *time <= LoadPlan::TIME_MAX);
+    time.ok_or_else(|| wrong(name, &format!("{text:?} is no time, as 500ms, 30s or 5m")))
 }
 
 fn wrong(name: &str, why: &str) -> CommandFailure {

@@ -1,6 +1,6 @@
 //! `bench report`: reports of earlier runs as one.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use clap::{ArgMatches, Command};
 use peregrine::load::report::LoadReport;
@@ -39,9 +39,9 @@ pub fn run(
     let files = super::flags::report_files(all("out").map(String::as_str))?;
     let mut reports = Vec::new();
     for file in all("file") {
-        let json = fs::read(file)
+        let json = super::flags::read_text(file)
             .map_err(|error| CommandFailure::usage(format!("cannot read {file}: {error}")))?;
-        let report = LoadReport::read(&json)
+        let report = LoadReport::read(json.as_bytes())
             .map_err(|error| CommandFailure::usage(format!("cannot use {file}: {error}")))?;
         reports.push((short_name(file), report));
     }

@@ -10,14 +10,13 @@ mod target;
 
 use std::{
     fs,
-    io::Write,
     path::Path,
     time::{Instant, SystemTime},
 };
 
 use clap::{ArgMatches, Command};
 use peregrine::load::{
-    FloorServer, Objective, SelfTestLine,
+    FloorServer, SelfTestLine,
     report::{LoadReport, TargetReport},
     self_test, write_recording,
 };
@@ -47,6 +46,7 @@ pub fn command(command: Command) -> Command {
 /// does not hold.
 pub fn run(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let asked = flags::plan(on)?;
+    can_be_written(&asked.reports)?;
     let runtime = runtime()?;
     let url = on.settings.text("agent-card").or_else(|| on.settings.text("endpoint"));
     let url = url.unwrap_or_default();
@@ -66,7 +66,7 @@ pub fn run(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let mut report = LoadReport::new(reports, started_at, &command_line(&on.settings));
     report.comparisons = comparisons;
     write(&report, &asked.reports, on.format)?;
-    asserted(&report, &asked.assertions)
+    asserted(&report, &asked)
 }
 
 /// Writes the calls of the one phase to a file.
@@ -75,10 +75,8 @@ fn record(asked: &BenchPlan<'_>, path: &Path) -> Result<(), CommandFailure> {
         let line = "--record is of one phase, and the workload has several";
         return Err(CommandFailure::usage(line));
     };
-    let Some(lines) = write_recording(plan) else {
-        let line = "--record is of calls at a rate; in a closed loop the answers decide the times";
-        return Err(CommandFailure::usage(line));
-    };
+    let lines = write_recording(plan);
+    let lines = lines.map_err(|why| CommandFailure::usage(format!("--record: {why}")))?;
     fs::write(path, lines).map_err(|error| unwritable(path, &error))
 }
 
@@ -132,17 +130,34 @@ fn phases(
         if asked.phases.len() > 1 {
             tell(&format!("{}\n", plan.name));
         }
-        let loaded = runtime.block_on(target.load(plan))?;
-        reports.push(TargetReport::of(&loaded.target));
+        let Some(loaded) = runtime.block_on(target.load(plan))? else { break };
+        reports.push(TargetReport::of(&loaded));
         if loaded.is_interrupted {
             break;
         }
     }
-    Ok(reports)
+    match reports.is_empty() {
+        true => Err(internal("interrupted before the calls began".to_owned())),
+        false => Ok(reports),
+    }
 }
 
-/// Writes a report to the files and to stdout.
+/// Refuses files that cannot be written before the run, and not after it.
+fn can_be_written(files: &[&Path]) -> Result<(), CommandFailure> {
+    for path in files {
+        let opened = fs::OpenOptions::new().create(true).append(true).open(path);
+        opened.map_err(|error| unwritable(path, &error))?;
+    }
+    Ok(())
+}
+
+/// Writes a report to stdout and to the files: to all that can be written.
 fn write(report: &LoadReport, files: &[&Path], format: OutputFormat) -> Result<(), CommandFailure> {
+    match format {
+        OutputFormat::Json => say(&format!("{}\n", report.json())),
+        OutputFormat::Text => say(&report.text()),
+    }
+    let mut failed = Ok(());
     for path in files {
         let text = match path.extension().and_then(|end| end.to_str()) {
             Some("html") => report.html(),
@@ -150,21 +165,32 @@ fn write(report: &LoadReport, files: &[&Path], format: OutputFormat) -> Result<(
             Some("csv") => report.csv(),
             _ => report.text(),
         };
-        let mut file = fs::File::create(path).map_err(|error| unwritable(path, &error))?;
-        file.write_all(text.as_bytes()).map_err(|error| unwritable(path, &error))?;
+        if let Err(error) = fs::write(path, text) {
+            failed = Err(unwritable(path, &error));
+        }
     }
-    match format {
-        OutputFormat::Json => say(&format!("{}\n", report.json())),
-        OutputFormat::Text => say(&report.text()),
-    }
-    Ok(())
+    failed
 }
 
 /// Checks what the user asserts of every target.
-fn asserted(report: &LoadReport, assertions: &[Objective]) -> Result<(), CommandFailure> {
+///
+/// # Errors
+/// A [`CommandFailure`]: something does not hold, or was not measured: no call counted, or the run
+/// was ended early.
+fn asserted(report: &LoadReport, asked: &BenchPlan<'_>) -> Result<(), CommandFailure> {
+    if asked.assertions.is_empty() {
+        return Ok(());
+    }
     let mut broken = Vec::new();
+    let is_whole = asked.sweep.is_some() || report.targets.len() >= asked.phases.len();
+    if !is_whole || report.targets.iter().any(|target| target.interrupted) {
+        broken.push("the run was ended early".to_owned());
+    }
     for target in &report.targets {
-        let failed = assertions.iter().filter_map(|assertion| assertion.check(target).err());
+        if target.requests == 0 {
+            broken.push(format!("{}: no call was counted", target.plan.name));
+        }
+        let failed = asked.assertions.iter().filter_map(|assertion| assertion.check(target).err());
         broken.extend(failed.map(|line| format!("{}: {line}", target.plan.name)));
     }
     match broken.is_empty() {

@@ -90,6 +90,9 @@ pub fn compare_in_rounds(
         }
         let joined = rounds.into_iter().filter_map(LoadedTarget::joined);
         reports.extend(joined.map(|target| TargetReport::of(&target)));
+        if reports.iter().any(|report| report.interrupted) {
+            break;
+        }
     }
     Ok((reports, comparisons))
 }
@@ -101,19 +104,38 @@ fn rounds(
     rounds: usize,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<Vec<Vec<LoadedTarget>>, CommandFailure> {
-    let duration = (plan.duration / rounds as u32).max(Duration::from_millis(100));
+    // A recording is made again as a whole in each round.
+    let duration = match plan.replay {
+        Some(_) => plan.duration,
+        None => plan.duration.div_f64(rounds as f64).max(Duration::from_millis(100)),
+    };
     let mut measured: Vec<Vec<LoadedTarget>> = targets.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
         tell(&format!("{}: round {} of {rounds}\n", plan.name, round + 1));
-        for (target, measured) in targets.iter().zip(&mut measured) {
+        for (target, of_target) in targets.iter().zip(&mut measured) {
             // Each round has calls of its own, the same for all targets.
             let plan = LoadPlan { duration, seed: plan.seed + round as u64, ..plan.clone() };
             let loaded = runtime.block_on(target.load(&plan))?;
-            measured.push(loaded.target);
-            if loaded.is_interrupted {
-                return Err(internal("interrupted: rounds that are not whole say nothing".into()));
-            }
+            let Some(loaded) = loaded.filter(|loaded| !loaded.is_interrupted) else {
+                return whole_rounds(measured, round);
+            };
+            of_target.push(loaded);
         }
+    }
+    Ok(measured)
+}
+
+/// The rounds that all targets had before the user has ended the comparison.
+fn whole_rounds(
+    mut measured: Vec<Vec<LoadedTarget>>,
+    rounds: usize,
+) -> Result<Vec<Vec<LoadedTarget>>, CommandFailure> {
+    if rounds == 0 {
+        return Err(internal("interrupted before all agents had a round".to_owned()));
+    }
+    for of_target in &mut measured {
+        of_target.truncate(rounds);
+        of_target.iter_mut().for_each(|target| target.is_interrupted = true);
     }
     Ok(measured)
 }

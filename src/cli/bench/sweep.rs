@@ -84,8 +84,10 @@ impl Sweep {
         let mut search = Search { rate: self.first(), best: None, broken: None };
         let mut rate = Some(search.rate);
         while let Some(wanted) = rate {
-            let loaded = runtime.block_on(target.load(&at_rate(plan, wanted)))?;
-            let report = TargetReport::of(&loaded.target);
+            let Some(loaded) = runtime.block_on(target.load(&at_rate(plan, wanted)))? else {
+                break;
+            };
+            let report = TargetReport::of(&loaded);
             let broken = broken_objective(&report, &asked.objectives);
             points.push(point(wanted, &report));
             tell(&line(wanted, &report, broken.as_deref()));
@@ -140,7 +142,12 @@ fn at_rate(plan: &LoadPlan, rate: f64) -> LoadPlan {
 fn broken_objective(report: &TargetReport, objectives: &[Objective]) -> Option<String> {
     let wanted = report.rate.wanted.unwrap_or_default();
     if report.never_sent > 0 || report.rate.reached < wanted * REACHED_SHARE {
-        return Some(format!("reached {:.1} of {wanted:.1} calls/s", report.rate.reached));
+        let reached = format!("reached {:.1} of {wanted:.1} calls/s", report.rate.reached);
+        // More late calls than held back ones: the agent was not asked for more.
+        return Some(match report.late > report.held_back {
+            true => format!("{reached}, because the generator was not in time"),
+            false => reached,
+        });
     }
     objectives.iter().find_map(|objective| objective.check(report).err())
 }

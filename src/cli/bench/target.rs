@@ -58,14 +58,6 @@ pub struct TargetPlace<'u> {
     pub pid: Option<u32>,
 }
 
-/// What a run has measured, and whether the user has ended it.
-pub struct BenchedTarget {
-    /// What it has measured.
-    pub target: LoadedTarget,
-    /// True: Ctrl-C has ended it early.
-    pub is_interrupted: bool,
-}
-
 impl<'i> BenchTarget<'i> {
     /// Reads the card of the agent, and calls it a few times before load hides what is wrong.
     ///
@@ -121,11 +113,12 @@ impl<'i> BenchTarget<'i> {
         Ok(answer.raw_json().map_or(0, <[u8]>::len) + ENVELOPE_BYTES)
     }
 
-    /// Runs a plan, and says meanwhile how it goes. Ctrl-C ends it early.
+    /// Runs a plan, and says meanwhile how it goes. Ctrl-C ends it early; `None`: before the calls
+    /// began.
     ///
     /// # Errors
     /// A [`CommandFailure`]: there are no threads, sockets or clients for it.
-    pub async fn load(&self, plan: &LoadPlan) -> Result<BenchedTarget, CommandFailure> {
+    pub async fn load(&self, plan: &LoadPlan) -> Result<Option<LoadedTarget>, CommandFailure> {
         let plan = LoadPlan { agent: self.behaviour, ..plan.clone() };
         let options = CallOptions {
             call_ms: plan.call_timeout.as_millis() as u64,
@@ -136,13 +129,27 @@ impl<'i> BenchTarget<'i> {
         let http = HttpClientOptions { limits: flags::limits(&plan), ..base };
         let client = self.agent.client.clone();
         let maker = move || worker_client(&client, &http, &options);
-        let mut run =
-            LoadRun::start(&plan, maker, self.pid, self.webhooks.clone()).map_err(internal)?;
+        // On a thread of its own, so that Ctrl-C is heard while tasks are made.
+        let (done, started) = tokio::sync::oneshot::channel();
+        let (of_thread, pid, webhooks) = (plan.clone(), self.pid, self.webhooks.clone());
+        let thread = std::thread::Builder::new().name("load-start".to_owned());
+        let spawned = thread.spawn(move || {
+            // The run may not be waited for any more.
+            let _ = done.send(LoadRun::start(&of_thread, maker, pid, webhooks));
+        });
+        spawned.map_err(|error| internal(format!("the system has no room: {error}")))?;
+        let (mut started, mut interrupted) = (pin!(started), pin!(end_signal()));
+        let started = poll_fn(|cx| match interrupted.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => started.as_mut().poll(cx).map(Some),
+        });
+        let Some(started) = started.await else { return Ok(None) };
+        let started = started.map_err(|_| internal("a worker has ended".to_owned()))?;
+        let mut run = started.map_err(internal)?;
         let title = format!("{} · {} · {}", self.url, self.interface, plan.name);
         let view = if self.is_live { LiveView::open() } else { None };
-        let is_interrupted = watch(&mut run, ShownRun::new(title), view).await;
-        let target = run.finish(&self.url, &self.interface).map_err(internal)?;
-        Ok(BenchedTarget { target, is_interrupted })
+        watch(&mut run, ShownRun::new(title), view).await;
+        run.finish(&self.url, &self.interface).map(Some).map_err(internal)
     }
 }
 
@@ -161,8 +168,8 @@ fn can_do<'p>(
     }
 }
 
-/// Waits for the end of a run, and shows meanwhile how it goes; true: the user has ended it.
-async fn watch(run: &mut LoadRun, mut shown: ShownRun, mut view: Option<LiveView>) -> bool {
+/// Waits for the end of a run, and shows meanwhile how it goes.
+async fn watch(run: &mut LoadRun, mut shown: ShownRun, mut view: Option<LiveView>) {
     let mut interrupted = pin!(end_signal());
     let mut told: Option<Instant> = None;
     while !run.is_over() {
@@ -174,8 +181,7 @@ async fn watch(run: &mut LoadRun, mut shown: ShownRun, mut view: Option<LiveView
         if is_interrupted.await || view.as_ref().is_some_and(LiveView::is_ended_by_user) {
             run.stop();
             drop(view);
-            warn("interrupted: the report is of what there is");
-            return true;
+            return warn("interrupted: the report is of what there is");
         }
         run.sample_when_due();
         match &mut view {
@@ -195,7 +201,6 @@ async fn watch(run: &mut LoadRun, mut shown: ShownRun, mut view: Option<LiveView
             }
         }
     }
-    false
 }
 
 /// Waits for Ctrl-C, or for what else asks a process to end.

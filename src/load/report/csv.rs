@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{LoadReport, ProcessReport, SampleReport, plots::is_whole};
+use super::{super::measures::shown, LoadReport, ProcessReport, SampleReport, plots::is_whole};
 
 /// The columns, in their order. `counted` is 1 in slices that count, 0 in the warm-up and after the
 /// end; CPU and memory are empty where they are unknown.
@@ -57,9 +57,6 @@ fn process_cells(process: Option<&ProcessReport>, from: f64, to: f64) -> String 
 
 /// A text as one field.
 fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\r', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
+    let text = shown(text);
+    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }

@@ -30,9 +30,7 @@ pub(super) fn target_report(target: &LoadedTarget) -> TargetReport {
     let (measures, plan) = (&target.measures, &target.plan);
     let total = measures.total();
     let seconds = target.counted.as_secs_f64().max(1e-9);
-    // Rounds that are shorter than a slice have none.
-    let all_calls: u64 = measures.slices.iter().map(|slice| slice.calls).sum();
-    let all_calls = all_calls.max(total.calls());
+    let all_calls = measures.all_calls;
     let generator = process_report(&target.own, target, all_calls);
     let operations = plan.calls.iter().zip(&measures.operations);
     let operations = operations.map(|(call, of)| operation_report(call.operation, of));
@@ -53,6 +51,9 @@ pub(super) fn target_report(target: &LoadedTarget) -> TargetReport {
         held_back: measures.held_back,
         late: measures.late,
         never_sent: measures.never_sent,
+        unanswered: measures.unanswered,
+        oldest_unanswered_us: micros(measures.oldest_unanswered_ns),
+        interrupted: target.is_interrupted,
         events: total.events,
         events_per_s: total.events as f64 / seconds,
         latency_us: quantiles(&total.latency),
@@ -165,7 +166,19 @@ fn process_report(samples: &[ProcessSample], target: &LoadedTarget, calls: u64) 
 /// What makes the figures of a target doubtful.
 fn warnings(report: &TargetReport) -> Vec<String> {
     let mut warnings = Vec::new();
-    let cores = report.plan.workers.max(1) as f64;
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = report.plan.workers.clamp(1, cpus) as f64;
+    if report.interrupted {
+        warnings.push(format!(
+            "the run was ended early: {} calls had no answer then, the oldest of them for {:.1} s; \
+             the latencies leave them out",
+            report.unanswered,
+            report.oldest_unanswered_us / 1e6
+        ));
+    }
+    if report.requests == 0 && !report.interrupted {
+        warnings.push("no call was counted: there was none after the warm-up".to_owned());
+    }
     if report.generator.cpu_share > BUSY_SHARE * cores {
         warnings.push(format!(
             "the generator was the bottleneck: it used {:.0} % of its {cores} core(s); give it \
@@ -187,9 +200,13 @@ fn warnings(report: &TargetReport) -> Vec<String> {
         ));
     }
     if report.never_sent > 0 {
+        let why = match report.late > report.held_back {
+            true => "the generator was not in time",
+            false => "the server did not keep up",
+        };
         warnings.push(format!(
-            "{} calls were due and never sent: the server did not keep up, and the latencies below \
-             are better than what users would have seen",
+            "{} calls were due and never sent: {why}, and the latencies are better than what users \
+             would have seen",
             report.never_sent
         ));
     }

@@ -119,6 +119,12 @@ pub struct TargetReport {
     pub late: u64,
     /// Calls that were due and never began.
     pub never_sent: u64,
+    /// Calls that were unanswered when the user ended the run.
+    pub unanswered: u64,
+    /// How long the oldest of them had been due then.
+    pub oldest_unanswered_us: f64,
+    /// The user has ended the run early.
+    pub interrupted: bool,
     /// Events of streams.
     pub events: u64,
     /// The same by second.

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{ComparisonReport, LoadReport, Quantiles, TargetReport, compare};
+use super::{
+    super::measures::shown, ComparisonReport, LoadReport, Quantiles, TargetReport, compare,
+};
 
 /// The report as text, which ends with a line break.
 pub(super) fn text(report: &LoadReport) -> String {
@@ -23,8 +25,8 @@ pub(super) fn text(report: &LoadReport) -> String {
 
 fn write_target(out: &mut String, target: &TargetReport) {
     let TargetReport { rate, requests, .. } = target;
-    line(out, &format!("{} · {}", target.url, target.interface));
-    line(out, &plan_line(target));
+    line(out, &shown(&format!("{} · {}", target.url, target.interface)));
+    line(out, &shown(&plan_line(target)));
     line(out, "");
     if let Some(wanted) = rate.wanted {
         line(out, &format!("  wanted   {wanted:>12.1} calls/s"));
@@ -59,7 +61,7 @@ fn write_target(out: &mut String, target: &TargetReport) {
     line(out, "");
     for (kind, count) in &target.errors {
         let example = target.error_examples.get(kind).map_or("", String::as_str);
-        line(out, &format!("  error    {count} × {kind}: {example}"));
+        line(out, &shown(&format!("  error    {count} × {kind}: {example}")));
     }
     let generator = &target.generator;
     line(
@@ -85,7 +87,7 @@ fn write_target(out: &mut String, target: &TargetReport) {
         );
     }
     for warning in &target.warnings {
-        line(out, &format!("  WARNING  {warning}"));
+        line(out, &shown(&format!("  WARNING  {warning}")));
     }
     line(out, "");
 }
