@@ -1,8 +1,11 @@
 //! The name a user probably meant.
 
-/// The candidate with the fewest edits from `word`, if they are fewer than half of its letters.
+/// The candidate with the fewest edits from `word`, in either case, if they are fewer than half of
+/// its letters.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let scored = candidates.map(|candidate| (distance(word, candidate), candidate));
+    let word = word.to_ascii_lowercase();
+    let edits = |candidate: &str| distance(&word, &candidate.to_ascii_lowercase());
+    let scored = candidates.map(|candidate| (edits(candidate), candidate));
     let (edits, candidate) = scored.min_by_key(|(edits, _)| *edits)?;
     (edits * 2 < candidate.len().max(word.len())).then_some(candidate)
 }
@@ -49,6 +52,7 @@ mod tests {
     fn a_far_word_is_not_suggested() {
         let names = ["head_bytes_max", "body_bytes_max"];
         assert_eq!(nearest("body_byte_max", names.into_iter()), Some("body_bytes_max"));
+        assert_eq!(nearest("BODY_BYTES_MAX", names.into_iter()), Some("body_bytes_max"));
         assert_eq!(nearest("zebra", names.into_iter()), None);
     }
 }

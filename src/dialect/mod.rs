@@ -141,6 +141,11 @@ impl Dialect {
         self.methods.iter().find(|method| method.name.as_bytes() == name)
     }
 
+    /// The method that a wrong name probably means: the one that differs in the case of letters.
+    pub fn method_of_any_case(&self, name: &[u8]) -> Option<&'static Method> {
+        self.methods.iter().find(|method| method.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
     /// Whether clients of this generation can use the dialect.
     pub fn speaks(&self, generation: Generation) -> bool {
         self.methods.iter().any(|method| method.generation() == generation)

@@ -34,6 +34,19 @@ fn list_of(reply: &Reply) -> Vec<Value> {
     reply.json().as_array().expect("an array").clone()
 }
 
+#[test]
+fn a_method_in_another_case_is_told_the_name_that_was_meant() {
+    let mut lab = Lab::echo();
+    for (method, told) in [
+        ("sendMessage", "Method not found: did you mean SendMessage?"),
+        ("Tasks/Get", "Method not found: did you mean tasks/get?"),
+        ("tasks/make", "Method not found"),
+    ] {
+        let error = lab.ask(&post("/", &[], &rpc(method, &json!({})))).json()["error"].clone();
+        assert_eq!((&error["code"], &error["message"]), (&json!(-32601), &json!(told)));
+    }
+}
+
 // --- Batches, JSON-RPC 2.0 §6
 
 #[test]

@@ -115,7 +115,14 @@ fn unknown_method<'p>(
     }
     let encode = endpoint.dialect.fault_encode(&request.method);
     let format = format(endpoint, id_of(request), encode, Op::Send);
-    Rejected::With(Box::new((None, format, FaultKind::MethodNotFound.into())))
+    let kind = FaultKind::MethodNotFound;
+    let fault = match endpoint.dialect.method_of_any_case(&request.method) {
+        Some(meant) => {
+            Fault::because(kind, ["Method not found: did you mean ", meant.name, "?"].concat())
+        }
+        None => kind.into(),
+    };
+    Rejected::With(Box::new((None, format, fault)))
 }
 
 /// Checks that a method may be called.
