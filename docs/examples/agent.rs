@@ -81,7 +81,7 @@ fn sign(turn: &mut Turn<'_>) {
                 }
                 parts.part(&signed)
             }
-            Content::Url(_) | Content::Data(_) => parts.part(part),
+            Content::Url(_) | Content::Data(_) | Content::Unknown(_) => parts.part(part),
             Content::Text(_) => parts,
         };
     }

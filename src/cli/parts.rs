@@ -115,7 +115,7 @@ pub fn read(named: &[NamedPart], stdin: &mut dyn Read) -> Result<PartsBuf, Comma
                     "-" => bounded(stdin, "the standard input")?,
                     path => open(path)?,
                 };
-                let json = Json::parse(&bytes).map_err(|error| {
+                let json = Json::parse(without_mark(&bytes)).map_err(|error| {
                     CommandFailure::usage(format!("--data {value}: no JSON: {error}"))
                 })?;
                 PartBuf::data(json)
@@ -131,7 +131,8 @@ pub fn read(named: &[NamedPart], stdin: &mut dyn Read) -> Result<PartsBuf, Comma
 
 /// The text on the standard input.
 fn text(stdin: &mut dyn Read) -> Result<String, CommandFailure> {
-    let mut text = String::from_utf8(bounded(stdin, "the standard input")?).map_err(|_| {
+    let bytes = bounded(stdin, "the standard input")?;
+    let mut text = String::from_utf8(without_mark(&bytes).to_vec()).map_err(|_| {
         let line = "the standard input is no text in UTF-8";
         CommandFailure::usage(line).hint("send it as a file: --file PATH")
     })?;
@@ -148,6 +149,11 @@ fn text(stdin: &mut dyn Read) -> Result<String, CommandFailure> {
         }
         false => Ok(text),
     }
+}
+
+/// A document without the byte order mark that an editor has put before it.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
 
 /// A file by value, or a URL by reference.
@@ -251,7 +257,7 @@ mod tests {
                     part.filename().unwrap().to_str(),
                     part.media_type().unwrap().to_str()
                 ),
-                Content::Raw(_) => "raw".to_owned(),
+                Content::Raw(_) | Content::Unknown(_) => "raw".to_owned(),
             })
             .collect();
         let url = "https://a.example/b.pdf?c b.pdf application/pdf";

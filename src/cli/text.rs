@@ -177,6 +177,9 @@ impl TextOutput {
         let (label, size, url) = match content {
             Content::Text(_) => ("Text", None, None),
             Content::Data(_) => ("Data", None, None),
+            Content::Unknown(part) => {
+                return self.field("Unknown part", &unknown_kind(part));
+            }
             Content::Raw(raw) => ("File", raw.decode_base64().map(|bytes| bytes.len()), None),
             Content::Url(url) => ("File", None, Some(url)),
         };
@@ -202,9 +205,18 @@ impl TextOutput {
         match content {
             Content::Text(text) => self.block("Text", &text.to_str()),
             Content::Data(data) => self.block("Data", &indented(Json::as_str(data))),
-            Content::Raw(_) | Content::Url(_) => {}
+            Content::Raw(_) | Content::Url(_) | Content::Unknown(_) => {}
         }
     }
+}
+
+/// What a part whose kind is not known is called: by its `kind` or `type`, or else by its members.
+pub fn unknown_kind(part: JsonObject<'_>) -> String {
+    let members: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(part.as_str()).unwrap_or_default();
+    let named = ["kind", "type"].iter().find_map(|name| members.get(*name)?.as_str());
+    let others = members.keys().filter(|name| *name != "metadata").map(String::as_str);
+    named.map_or_else(|| others.collect::<Vec<_>>().join(", "), str::to_owned)
 }
 
 /// The short name of a state, as the command line's specification has it (§9.1).

@@ -10,7 +10,9 @@ use crate::{dialect::version::ProtocolVersion, http::FieldLinesBuf, model::Exten
 use super::{
     Binding, Client, ClientError, ClientErrorKind, ClientLimits, HttpOrigin, HttpUrl, KnownCard,
     Transport,
-    card::{AgentCard, CardKeys, ChooseError, ChosenInterface, Preferences, check_signed, choose},
+    card::{
+        AgentCard, CardKeys, ChooseError, ChosenInterface, Preferences, check_signed, choose_all,
+    },
     client::SharedClient,
     credentials::{Credentials, CredentialsError, TokenCache, check_fields, plan},
     discover::{self, Discovery},
@@ -33,14 +35,21 @@ pub struct CallOptions {
     pub is_idempotent: bool,
     /// Milliseconds between two looks at a task that cannot be streamed: 2 s.
     pub poll_ms: u64,
+    /// True: an answer without its id, a state, a part or a role that is not known, and an artifact
+    /// without an id are errors. For tools that judge an agent.
+    pub is_strict: bool,
 }
 
 impl Default for CallOptions {
     fn default() -> CallOptions {
         let (call_ms, poll_ms) = (120_000, 2_000);
-        CallOptions { call_ms, backoff: Backoff::default(), is_idempotent: false, poll_ms }
+        let (is_idempotent, is_strict) = (false, false);
+        CallOptions { call_ms, backoff: Backoff::default(), is_idempotent, poll_ms, is_strict }
     }
 }
+
+/// Takes a warning: one sentence for a human, without secrets.
+pub(super) type WarningSink = dyn Fn(&str) + Send + Sync;
 
 /// What a client is made of.
 ///
@@ -63,6 +72,8 @@ pub struct ClientBuilder {
     pub(super) known: Option<KnownCard>,
     /// The tokens that clients of clones share.
     pub(super) tokens: Option<Arc<TokenCache>>,
+    /// Gets what the client makes the best of.
+    pub(super) warnings: Option<Arc<WarningSink>>,
 }
 
 impl ClientBuilder {
@@ -161,6 +172,22 @@ impl ClientBuilder {
         self
     }
 
+    /// Gives warnings to `sink`, each one sentence: an event of a stream that was skipped, another
+    /// interface that is called because the first one cannot be reached, and whatever else the
+    /// client makes the best of. Without a sink they are dropped.
+    #[must_use]
+    pub fn on_warning(mut self, sink: impl Fn(&str) + Send + Sync + 'static) -> ClientBuilder {
+        self.warnings = Some(Arc::new(sink));
+        self
+    }
+
+    #[cold]
+    pub(super) fn warn(&self, sentence: &str) {
+        if let Some(sink) = &self.warnings {
+            sink(sentence);
+        }
+    }
+
     /// What a server may take of the client.
     #[must_use]
     pub fn limits(mut self, limits: ClientLimits) -> ClientBuilder {
@@ -241,7 +268,7 @@ impl ClientBuilder {
     ) -> Result<KnownCard, ClientError> {
         let found = self.discovery(transport).find(url, self.known.as_ref()).await?;
         check_signed(&found.card, self.card_keys.as_ref())?;
-        choose(&found.card, Some(&found.url), &self.wants)?;
+        choose_all(&found.card, Some(&found.url), &self.wants)?;
         Ok(found)
     }
 
@@ -288,17 +315,19 @@ impl ClientBuilder {
     ) -> Result<Client<T>, ClientError> {
         check_signed(&card, self.card_keys.as_ref())?;
         let card_url = known.as_ref().map(|known| &known.url);
-        let mut interface = choose(&card, card_url, &self.wants)?;
+        let mut interfaces = choose_all(&card, card_url, &self.wants)?;
         // A host that answers for the named origin must not choose where credentials go.
-        interface.is_card_origin &= !known.as_ref().is_some_and(|known| known.is_elsewhere);
-        let endpoint = self.endpoint(&card, interface);
-        let stash = Stash::new(self.limits.clone());
+        let is_elsewhere = known.as_ref().is_some_and(|known| known.is_elsewhere);
+        interfaces.iter_mut().for_each(|one| one.is_card_origin &= !is_elsewhere);
+        let endpoint = self.endpoint(&card, interfaces[0].clone());
+        let stash = Stash::new(self.limits.clone(), self.options.is_strict);
         let inner = SharedClient {
             transport,
             sessions: Arc::default(),
             stash,
             rpc_id: AtomicU64::new(1),
             endpoint: RwLock::new(Arc::new(endpoint)),
+            interfaces,
             card: RwLock::new(card),
             known: Mutex::new(known),
             tokens: self.tokens.clone().unwrap_or_default(),

@@ -57,6 +57,8 @@ pub(super) struct SharedClient<T: Transport> {
     pub stash: Arc<Stash>,
     pub rpc_id: AtomicU64,
     pub endpoint: RwLock<Arc<AgentEndpoint>>,
+    /// All that may be called, in the order of preference.
+    pub interfaces: Vec<ChosenInterface>,
     /// The one that calls go by: the extended one since it was fetched.
     pub card: RwLock<Arc<AgentCard>>,
     /// The public card, if it came from a URL.
@@ -106,12 +108,12 @@ impl<T: Transport> SharedClient<T> {
     }
 
     /// Makes a call, over another interface once more if the server says that it does not speak the
-    /// version and names another one.
+    /// version and names another one, or if there is no connection to it.
     async fn run(&self, terms: &CallTerms, make: &MakeCall<'_>) -> Result<Answer, ClientError> {
         let mut scratch = self.stash.take();
         scratch.terms.clone_from(terms);
         let mut endpoint = self.endpoint();
-        let mut has_changed = false;
+        let mut search = InterfaceSearch::default();
         let answered = loop {
             let CallBuffers { packed, written, terms, .. } = &mut *scratch;
             let terms = terms.as_deref();
@@ -120,12 +122,11 @@ impl<T: Transport> SharedClient<T> {
                 Ok(written) => written,
                 Err(error) => break Err(error),
             };
-            match self.call(&endpoint, written, &mut scratch).await {
-                Err(error) if !has_changed => match self.change_version(&endpoint, error) {
-                    Ok(other) => (endpoint, has_changed) = (other, true),
+            match self.call(&endpoint, written, &search, &mut scratch).await {
+                Err(error) => match self.change_endpoint(&endpoint, error, &mut search) {
+                    Ok(other) => endpoint = other,
                     Err(error) => break Err(error),
                 },
-                Err(error) => break Err(error),
                 Ok(()) => break Ok(written.op),
             }
         };
@@ -167,9 +168,10 @@ impl<T: Transport> Client<T> {
         let inner = SharedClient {
             transport,
             sessions: Arc::default(),
-            stash: Stash::new(built.limits.clone()),
+            stash: Stash::new(built.limits.clone(), built.options.is_strict),
             rpc_id: AtomicU64::new(1),
             endpoint: RwLock::new(shared.endpoint()),
+            interfaces: shared.interfaces.clone(),
             card: RwLock::new(shared.card()),
             known: Mutex::new(None),
             tokens: built.tokens.clone().unwrap_or_default(),
@@ -337,13 +339,90 @@ impl<T: Transport> Client<T> {
     }
 }
 
+/// What one call has tried.
+#[derive(Default)]
+pub(super) struct InterfaceSearch {
+    /// The server has named a version, in which it was asked.
+    has_changed_version: bool,
+    /// Interfaces to which there was no connection.
+    failed: Vec<ChosenInterface>,
+    /// No other one is tried: the task is at this one.
+    is_over: bool,
+}
+
+impl InterfaceSearch {
+    /// For a call that stays where it is.
+    pub fn over() -> InterfaceSearch {
+        InterfaceSearch { is_over: true, ..InterfaceSearch::default() }
+    }
+}
+
 impl<T: Transport> SharedClient<T> {
+    /// Where a call is made once more that failed so: in a version that the server named, or, where
+    /// there was no connection, at the next interface of the card. All calls then go there.
+    ///
+    /// # Errors
+    /// The same error, where there is no such place.
+    pub(super) fn change_endpoint(
+        &self,
+        asked: &AgentEndpoint,
+        error: ClientError,
+        search: &mut InterfaceSearch,
+    ) -> Result<Arc<AgentEndpoint>, ClientError> {
+        if let Some(next) = self.next_interface(asked, &error, search) {
+            search.failed.push(asked.interface.clone());
+            let ChosenInterface { url, binding, .. } = &next.interface;
+            let name = binding.name();
+            self.built.warn(&format!("{error}; calling {url} ({name}) instead"));
+            self.use_endpoint(&next);
+            return Ok(next);
+        }
+        if search.has_changed_version {
+            return Err(error);
+        }
+        let other = self.change_version(asked, error)?;
+        search.has_changed_version = true;
+        Ok(other)
+    }
+
+    /// The next interface of the card, where there was no connection to the one that was asked:
+    /// nothing was sent, so nothing can happen twice (A2A 0.3 §5.6.3). Never one without TLS in
+    /// place of one with it, and none to which the credentials may not go.
+    #[cold]
+    pub(super) fn next_interface(
+        &self,
+        asked: &AgentEndpoint,
+        error: &ClientError,
+        search: &InterfaceSearch,
+    ) -> Option<Arc<AgentEndpoint>> {
+        if search.is_over || !error.is_unconnected() {
+            return None;
+        }
+        let failed = || search.failed.iter().chain([&asked.interface]);
+        let needs_tls = failed().any(|one| one.url.origin.is_secure());
+        let is_new = |one: &&ChosenInterface| {
+            let is_known_dead = failed().any(|failed| failed.url.origin == one.url.origin);
+            !is_known_dead && (one.url.origin.is_secure() || !needs_tls)
+        };
+        let card = self.card();
+        let mut endpoints = self.interfaces.iter().filter(is_new).map(|one| {
+            let endpoint = self.built.endpoint(&card, one.clone());
+            endpoint.plan().is_ok().then(|| Arc::new(endpoint))
+        });
+        endpoints.find_map(|endpoint| endpoint)
+    }
+
+    fn use_endpoint(&self, endpoint: &Arc<AgentEndpoint>) {
+        let mut used = self.endpoint.write().unwrap_or_else(PoisonError::into_inner);
+        *used = Arc::clone(endpoint);
+    }
+
     /// The endpoint in a version that the server named when it refused the one that was asked in,
     /// which all calls take from then on.
     ///
     /// # Errors
     /// The same error, if it was another one or named no version above the floor.
-    pub(super) fn change_version(
+    fn change_version(
         &self,
         asked: &AgentEndpoint,
         error: ClientError,
@@ -361,8 +440,7 @@ impl<T: Transport> SharedClient<T> {
         let Some((version, generation)) = next else { return Err(error) };
         let interface = ChosenInterface { version, generation, ..asked.interface.clone() };
         let endpoint = Arc::new(self.built.endpoint(&self.card(), interface));
-        let mut kept = self.endpoint.write().unwrap_or_else(PoisonError::into_inner);
-        *kept = Arc::clone(&endpoint);
+        self.use_endpoint(&endpoint);
         Ok(endpoint)
     }
 

@@ -1,13 +1,13 @@
 //! Reading the card of an agent from its URL (A2A 1.0 §8.2, wire §7.1).
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use super::{
     CallOptions, ClientError, ClientErrorKind, ClientLimits, HttpMethod, HttpOrigin, HttpRequest,
     HttpResponse, HttpUrl, HttpVersion, KnownCard, Transport,
     card::{AgentCard, CardFreshness, card_urls, is_not_there, looks_like_card},
     exchange::read_all,
-    redirect,
+    redirect, retry,
 };
 use crate::http::{FieldLines, FieldLinesBuf, USER_AGENT, field_lines, media};
 
@@ -21,12 +21,22 @@ pub(super) struct FoundDocument {
     pub url: HttpUrl,
     is_elsewhere: bool,
     freshness: CardFreshness,
+    /// Its media type; empty: its server names none.
+    media: String,
 }
 
 impl FoundDocument {
     fn read(self, asked: HttpUrl, limits: &ClientLimits) -> Result<KnownCard, ClientError> {
-        let FoundDocument { json, url, is_elsewhere, freshness } = self;
-        let card = Arc::new(AgentCard::read_within(&json, limits.card_bytes_max)?);
+        let FoundDocument { json, url, is_elsewhere, freshness, media } = self;
+        let card = AgentCard::read_within(&json, limits.card_bytes_max).map_err(|error| {
+            let mut error = ClientError::from(error);
+            if !looks_like_card(&json) {
+                let answer = NoCardAnswer { status: 200, media };
+                error.detail.push_str(&format!(": {url} answers with {answer}"));
+            }
+            error
+        })?;
+        let card = Arc::new(card.in_file(&url.path));
         Ok(KnownCard { asked, url, is_elsewhere, card, freshness })
     }
 }
@@ -50,7 +60,21 @@ enum Got {
         freshness: CardFreshness,
     },
     /// A status other than 200, or 200 with content that was not read.
-    Status(u16),
+    Other(NoCardAnswer),
+}
+
+/// What came in place of a card.
+struct NoCardAnswer {
+    status: u16,
+    /// The media type; empty: there is none.
+    media: String,
+}
+
+impl fmt::Display for NoCardAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HTTP status {}", self.status)?;
+        if self.media.is_empty() { Ok(()) } else { write!(f, ", {}", self.media) }
+    }
 }
 
 impl<T: Transport> Discovery<'_, T> {
@@ -71,31 +95,34 @@ impl<T: Transport> Discovery<'_, T> {
     /// Reads the card of the agent at `asked`. A document that does not look like a card is
     /// returned only if no other URL has one that does.
     pub async fn find_document(&self, asked: &HttpUrl) -> Result<FoundDocument, ClientError> {
-        let (mut other_document, mut refusal) = (None, 404);
+        let mut other_document = None;
+        let mut refusal = NoCardAnswer { status: 404, media: String::new() };
         for url in card_urls(asked) {
+            let is_of_cards = is_place_of_cards(&url);
             match self.get(url, None).await? {
                 Got::Card(found) if looks_like_card(&found.json) => return Ok(*found),
                 Got::Card(found) => {
                     other_document.get_or_insert(found);
                 }
                 Got::Same { .. } => {}
+                // There is a card, for others.
+                Got::Other(refused) if refused.status == 401 && is_of_cards => {
+                    return Err(unauthorized());
+                }
                 // The path of the calls refuses a GET; so may any proxy in front of it. That a
                 // credential is missing explains more than a 404 of another URL.
-                Got::Status(status) if is_not_there(status) => {
-                    if !matches!(refusal, 401 | 403) {
-                        refusal = status;
+                Got::Other(refused) if is_not_there(refused.status) => {
+                    if !matches!(refusal.status, 401 | 403) {
+                        refusal = refused;
                     }
                 }
-                Got::Status(status) => return Err(no_card(asked, status)),
+                Got::Other(refused) => return Err(no_card(asked, &refused)),
             }
         }
-        match (other_document, refusal) {
-            (Some(found), _) => Ok(*found),
-            (None, 401) => {
-                const WHY: &str = "the card is only for callers who say who they are";
-                Err(ClientError::because(ClientErrorKind::Unauthorized, WHY))
-            }
-            (None, status) => Err(no_card(asked, status)),
+        match other_document {
+            Some(found) => Ok(*found),
+            None if refusal.status == 401 => Err(unauthorized()),
+            None => Err(no_card(asked, &refusal)),
         }
     }
 
@@ -114,7 +141,7 @@ impl<T: Transport> Discovery<'_, T> {
             Ok(Got::Same { url, freshness }) => {
                 return Ok(KnownCard { url, freshness, ..known.clone() });
             }
-            Ok(Got::Card(_) | Got::Status(_)) => {}
+            Ok(Got::Card(_) | Got::Other(_)) => {}
             // It leads nowhere; where the caller asked may be led elsewhere by now.
             Err(error) if matches!(error.kind, ClientErrorKind::Redirect(_)) => {}
             Err(error) => return Err(error),
@@ -131,7 +158,8 @@ impl<T: Transport> Discovery<'_, T> {
         fields
     }
 
-    /// One GET, and the redirects that it is answered with. `known` is a card that came from `url`,
+    /// One GET, and the redirects that it is answered with; a server that is not ready and says
+    /// when it will be (RFC 9110 §10.2.3) is asked again. `known` is a card that came from `url`,
     /// to which redirects may have led.
     async fn get(
         &self,
@@ -140,7 +168,7 @@ impl<T: Transport> Discovery<'_, T> {
     ) -> Result<Got, ClientError> {
         let Discovery { transport, limits, options, .. } = *self;
         let due_ms = transport.mono_ms().saturating_add(options.call_ms);
-        let mut redirects = 0;
+        let (mut redirects, mut attempts) = (0, 0);
         // A redirect from another origin is not undone by asking again.
         let mut is_elsewhere = known.is_some_and(|known| known.is_elsewhere);
         let mut fields = self.fields();
@@ -180,28 +208,65 @@ impl<T: Transport> Discovery<'_, T> {
                 let freshness = known.freshness.clone().renewed(|name| response.field(name), now);
                 return Ok(Got::Same { url, freshness });
             }
+            if matches!(status, 429 | 503)
+                && let Some(field) = response.field("retry-after")
+            {
+                let (now, random) = (transport.now(), transport.random());
+                let asked_ms = retry::retry_after_ms(field, now.unix_ms);
+                attempts += 1;
+                let next_ms = asked_ms.and_then(|_| {
+                    options.backoff.next_ms(attempts, asked_ms, random, now, Some(due_ms))
+                });
+                if let Some(next_ms) = next_ms {
+                    drop(response);
+                    transport.sleep_until(next_ms).await;
+                    continue;
+                }
+            }
+            let media = media_of(&response);
             // A stream of events has no end to wait for.
-            let media = response.field("content-type").unwrap_or_default();
-            if status != 200 || media.starts_with(media::EVENT_STREAM.as_bytes()) {
-                return Ok(Got::Status(status));
+            if status != 200 || media == media::EVENT_STREAM {
+                return Ok(Got::Other(NoCardAnswer { status, media }));
             }
             let mut json = Vec::new();
             let limit = (limits.card_bytes_max, "card_bytes_max");
             read_all(transport, &mut response, &mut json, limit, due_ms).await?;
             let freshness = CardFreshness::of(|name| response.field(name), transport.now());
-            return Ok(Got::Card(Box::new(FoundDocument { json, url, is_elsewhere, freshness })));
+            let found = FoundDocument { json, url, is_elsewhere, freshness, media };
+            return Ok(Got::Card(Box::new(found)));
         }
     }
 }
 
+/// The media type of a response, in lower case and cut, without what a terminal would act on.
+fn media_of<R: HttpResponse>(response: &R) -> String {
+    const BYTES_MAX: usize = 64;
+    let field = response.field("content-type").unwrap_or_default();
+    let media = field.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let plain = media.iter().filter(|byte| byte.is_ascii_graphic()).take(BYTES_MAX);
+    plain.map(|byte| char::from(byte.to_ascii_lowercase())).collect()
+}
+
+/// Whether only a card is asked for at a URL, and not an agent's calls.
+fn is_place_of_cards(url: &HttpUrl) -> bool {
+    let path = url.path.split('?').next().unwrap_or_default();
+    path.ends_with(".json")
+}
+
 #[cold]
-fn no_card(asked: &HttpUrl, status: u16) -> ClientError {
-    let detail = match status {
+fn unauthorized() -> ClientError {
+    const WHY: &str = "the card is only for callers who say who they are";
+    ClientError::because(ClientErrorKind::Unauthorized, WHY)
+}
+
+#[cold]
+fn no_card(asked: &HttpUrl, refused: &NoCardAnswer) -> ClientError {
+    let detail = match refused.status {
         200 => format!("there is no card at {asked}: the response is a stream of events"),
-        500.. => format!("the card at {asked} cannot be read for now: HTTP status {status}"),
-        _ => format!("there is no card at {asked}: HTTP status {status}"),
+        500.. => format!("the card at {asked} cannot be read for now: {refused}"),
+        _ => format!("there is no card at {asked}: {refused}"),
     };
-    ClientError::because(ClientErrorKind::NoCard(status), detail)
+    ClientError::because(ClientErrorKind::NoCard(refused.status), detail)
 }
 
 /// True for the same host by TLS, both at the port of their scheme.

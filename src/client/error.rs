@@ -171,6 +171,69 @@ impl ClientError {
         }
     }
 
+    /// True: another look at a task may succeed that failed so while the task is waited for: the
+    /// server is out of reach or refuses for now, has failed itself (-32603, HTTP 500), or is a
+    /// replica that does not know the task yet (-32001).
+    pub fn may_pass(&self) -> bool {
+        let is_of_server = |status: u16| matches!(status, 408 | 429 | 500..=599);
+        let is_passing = match &self.kind {
+            ClientErrorKind::NotA2a(status) => is_of_server(*status),
+            ClientErrorKind::Fault(fault) => match fault.kind {
+                Some(FaultKind::Internal | FaultKind::TaskNotFound) => true,
+                Some(_) => false,
+                None => match fault.http {
+                    Some(status) => is_of_server(status) || status == 404,
+                    None => fault.canonical().is_some_and(|code| {
+                        matches!(code, CanonicalCode::Internal | CanonicalCode::NotFound)
+                    }),
+                },
+            },
+            _ => false,
+        };
+        is_passing || self.is_for_now()
+    }
+
+    /// True: the server has no streams, or not this one, and has done nothing: the same message may
+    /// be sent without one. Servers over HTTP+JSON may lack the path.
+    pub fn refuses_stream(&self) -> bool {
+        let lacks = |status: u16| matches!(status, 404 | 405 | 501);
+        match &self.kind {
+            ClientErrorKind::NotA2a(status) => lacks(*status),
+            ClientErrorKind::Fault(fault) => match fault.kind {
+                Some(kind) => matches!(
+                    kind,
+                    FaultKind::StreamingNotSupported
+                        | FaultKind::UnsupportedOperation
+                        | FaultKind::MethodNotFound
+                ),
+                None => fault.http.is_some_and(lacks),
+            },
+            _ => false,
+        }
+    }
+
+    /// True: there was no connection, so that nothing was sent.
+    pub(super) fn is_unconnected(&self) -> bool {
+        match &self.kind {
+            ClientErrorKind::Transport(error) => match error {
+                TransportError::Resolve(_)
+                | TransportError::Connect(_)
+                | TransportError::Tls(_)
+                | TransportError::NoHttp2 => true,
+                TransportError::Timeout(what) => *what == "connection",
+                TransportError::Refused(_)
+                | TransportError::Proxy(_)
+                | TransportError::Closed { .. }
+                | TransportError::Malformed(_)
+                | TransportError::TooLarge(_)
+                | TransportError::Coding(_)
+                | TransportError::Http2(_)
+                | TransportError::Io(_) => false,
+            },
+            _ => false,
+        }
+    }
+
     /// True: there was no response of the server.
     pub fn is_connection_lost(&self) -> bool {
         match &self.kind {
@@ -190,6 +253,11 @@ impl ClientError {
 }
 
 impl TransportError {
+    /// True: a connection was waited for, for as long as it may take.
+    pub(super) fn is_connect_timeout(&self) -> bool {
+        matches!(self, TransportError::Timeout("connection"))
+    }
+
     /// True: the server did not refuse anything, its connection is gone or was never there.
     pub fn is_connection_lost(&self) -> bool {
         match self {

@@ -24,7 +24,7 @@ pub struct StreamEvent<'a> {
 pub enum EventKind<'a> {
     /// The task as it is; a stream mostly begins with it.
     Task(TaskView<'a>),
-    /// A direct message: the only event of its stream.
+    /// A direct message: the only event of its stream, unless an agent of before 1.0 sends more.
     Message(Message<'a>),
     /// The status or an artifact changed.
     Change {

@@ -15,13 +15,14 @@ use crate::{
 };
 
 use super::{
-    Answer, ClientError, ClientErrorKind, HttpRequest, HttpResponse, TaskAddress, Transport,
-    TransportError,
-    client::SharedClient,
-    credentials::{CredentialsError, HeldToken},
+    Answer, ClientError, ClientErrorKind, HttpRequest, HttpResponse, HttpUrl, TaskAddress,
+    Transport, TransportError,
+    client::{InterfaceSearch, SharedClient},
+    credentials::{CredentialPlan, CredentialsError, HeldToken},
     endpoint::AgentEndpoint,
     format::ReplyHead,
     outgoing_terms::OutgoingTerms,
+    redirect,
     retry::{self, Failure},
     scratch::{CallBuffers, ReplyBuf},
 };
@@ -48,11 +49,13 @@ pub(super) struct Attempts {
 }
 
 impl<T: Transport> SharedClient<T> {
-    /// Sends what was written, again where that is safe, and reads the answer.
+    /// Sends what was written, again where that is safe, and reads the answer. `search`: whether
+    /// another interface may be tried, which goes before trying the same one again.
     pub(super) async fn call(
         &self,
         endpoint: &AgentEndpoint,
         written: Written,
+        search: &InterfaceSearch,
         scratch: &mut CallBuffers,
     ) -> Result<(), ClientError> {
         let kind = (written.op, endpoint.interface.generation);
@@ -62,6 +65,9 @@ impl<T: Transport> SharedClient<T> {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
+            if self.next_interface(endpoint, &error, search).is_some() {
+                return Err(error);
+            }
             match self.next_attempt_ms(kind, &error, &mut attempts, scratch) {
                 Some(next_ms) => self.transport.sleep_until(next_ms).await,
                 None => return Err(error),
@@ -155,7 +161,10 @@ impl<T: Transport> SharedClient<T> {
             body_idle_ms,
             is_repeatable: self.is_repeatable(endpoint, written.op),
         };
-        let response = self.transport.request(request).await?;
+        let mut response = self.transport.request(request).await?;
+        if (300..400).contains(&response.status()) {
+            response = Box::pin(self.redirected(plan, request, response)).await?;
+        }
         let extensions = &mut scratch.said.extensions;
         extensions.clear();
         response.each_field("a2a-extensions", &mut |field| {
@@ -167,6 +176,33 @@ impl<T: Transport> SharedClient<T> {
 }
 
 impl<T: Transport> SharedClient<T> {
+    /// Sends a call that was redirected where the server wants it, within its origin.
+    ///
+    /// # Errors
+    /// `Redirect` where that is not followed, and what the transport says.
+    pub(super) async fn redirected(
+        &self,
+        plan: &CredentialPlan,
+        request: HttpRequest<'_>,
+        mut response: T::Response,
+    ) -> Result<T::Response, ClientError> {
+        let (origin, path) = (request.origin.clone(), request.target.to_owned());
+        let (mut current, redirects_max) =
+            (HttpUrl { origin, path }, self.built.limits.redirects_max);
+        let mut count = 0;
+        while redirect::is_redirect(response.status()) {
+            let (status, location) = (response.status(), response.field("location"));
+            current = redirect::next_of_call(status, &current, location, count, redirects_max)?;
+            if !current.path.contains('?') {
+                plan.add_query(&mut current.path);
+            }
+            count += 1;
+            response =
+                self.transport.request(HttpRequest { target: &current.path, ..request }).await?;
+        }
+        Ok(response)
+    }
+
     /// Whether a call may reach the server twice.
     fn is_repeatable(&self, endpoint: &AgentEndpoint, op: Op) -> bool {
         let generation = endpoint.interface.generation;
@@ -206,6 +242,10 @@ impl<T: Transport> SharedClient<T> {
             // It may have been withdrawn: nothing was done, so a new one is tried once.
             attempts.has_new_token = true;
             return Some(0);
+        }
+        // Nothing has answered for as long as a connection may take.
+        if matches!(&error.kind, ClientErrorKind::Transport(error) if error.is_connect_timeout()) {
+            return None;
         }
         let backoff = &self.built.options.backoff;
         let is_idempotent = self.is_idempotent_send(&self.endpoint(), op);

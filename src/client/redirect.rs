@@ -1,8 +1,9 @@
-//! Which redirects are followed (RFC 9110 §15.4): those of a GET of a card, and no others.
+//! Which redirects are followed (RFC 9110 §15.4): those of a GET of a card, and of calls 307 and
+//! 308 within their origin.
 //!
-//! Law: at most `redirects_max` in a row, and never from `https` to `http`. Nothing that proves who
-//! calls is sent: a card is asked for without credentials. A POST is never sent elsewhere than
-//! where the caller sent it.
+//! Law: at most `redirects_max` in a row, and never from `https` to `http`. A card is asked for
+//! without credentials. A call keeps its method, its content and its credentials, and is never sent
+//! to another origin than the one that the caller sent it to.
 
 use std::fmt;
 
@@ -21,6 +22,15 @@ pub enum RedirectError {
     Insecure,
     /// It leads to what cannot be called.
     Url(UrlError),
+    /// A call is not sent there.
+    Call {
+        /// The status of the response.
+        status: u16,
+        /// Where it leads: the URL, or else what the server says, cut.
+        to: String,
+        /// Why not.
+        why: &'static str,
+    },
 }
 
 impl fmt::Display for RedirectError {
@@ -32,6 +42,11 @@ impl fmt::Display for RedirectError {
             RedirectError::TooMany(max) => write!(f, "more than {max} redirects in a row"),
             RedirectError::Insecure => f.write_str("the redirect leads from https to http"),
             RedirectError::Url(error) => write!(f, "the redirect cannot be followed: {error}"),
+            RedirectError::Call { status, to, why } => write!(
+                f,
+                "the agent redirects the call to {to} (HTTP status {status}), which is not \
+                 followed: {why}"
+            ),
         }
     }
 }
@@ -81,6 +96,36 @@ pub fn next(
     Ok(Redirect { url, is_other_origin })
 }
 
+/// Follows one redirect of a call, within its origin. The arguments are those of [`next`]; `status`
+/// is that of the response.
+///
+/// # Errors
+/// [`RedirectError::Call`] names where it leads.
+pub fn next_of_call(
+    status: u16,
+    current: &HttpUrl,
+    location: Option<&[u8]>,
+    before: usize,
+    redirects_max: usize,
+) -> Result<HttpUrl, RedirectError> {
+    const SHOWN_MAX: usize = 256;
+    let said = String::from_utf8_lossy(location.unwrap_or_default().trim_ascii()).into_owned();
+    let url = if said.is_empty() { None } else { current.join(&said).ok() };
+    let why = match &url {
+        _ if said.is_empty() => "it does not say where to",
+        None => "it leads to what cannot be called",
+        Some(url) if url.origin != current.origin => "it is another origin",
+        // RFC 9110 §15.4.3, §15.4.4: clients may make a GET of it.
+        Some(_) if !matches!(status, 307 | 308) => "only 307 and 308 keep the call as it is",
+        Some(_) if redirects_max == 0 => "calls are not redirected here",
+        Some(_) if before >= redirects_max => "there are too many in a row",
+        Some(url) => return Ok(url.clone()),
+    };
+    let to = url.map_or_else(|| said.chars().take(SHOWN_MAX).collect(), |url| url.to_string());
+    let to = if to.is_empty() { "nowhere".to_owned() } else { to };
+    Err(RedirectError::Call { status, to, why })
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -102,6 +147,30 @@ mod tests {
             let followed = follow(location);
             assert_eq!(followed.url.to_string(), url, "{location}");
             assert_eq!(followed.is_other_origin, is_other_origin, "{location}");
+        }
+    }
+
+    #[test]
+    fn a_call_is_redirected_within_its_origin() {
+        let current = HttpOrigin::parse("https://a/rpc").unwrap();
+        let next = |status, location: &str, before, max| {
+            next_of_call(status, &current, Some(location.as_bytes()), before, max)
+        };
+        for (status, location) in [(307, "/rpc/"), (308, "https://A:443/rpc/"), (307, "rpc/")] {
+            let url = next(status, location, 4, 5).unwrap();
+            assert_eq!(url.to_string(), "https://a/rpc/", "{location}");
+        }
+        for (status, location, before, max, to) in [
+            (307, "https://b/rpc", 0, 5, "https://b/rpc"),
+            (307, "http://a/rpc", 0, 5, "http://a/rpc"),
+            (302, "/login", 0, 5, "https://a/login"),
+            (307, "/rpc/", 5, 5, "https://a/rpc/"),
+            (307, "/rpc/", 0, 0, "https://a/rpc/"),
+            (307, "file:///etc", 0, 5, "file:///etc"),
+            (308, "", 0, 5, "nowhere"),
+        ] {
+            let error = next(status, location, before, max).unwrap_err();
+            assert!(error.to_string().contains(&format!(" to {to} (")), "{error}");
         }
     }
 

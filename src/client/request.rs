@@ -55,8 +55,9 @@ impl SendRequest {
     }
 
     /// The task to go on with. Servers make the ids of tasks; one that does not exist is refused
-    /// (but in 0.1, where it makes the task). What is answered about another task is an error
-    /// (but by LangSmith and Pydantic AI, where each message makes a task of its own).
+    /// (but in 0.1, where it makes the task: without one, the id of the message does). What is
+    /// answered about another task is an error (but by LangSmith and Pydantic AI, where each
+    /// message makes a task of its own).
     #[must_use]
     pub fn task_id<'t>(mut self, id: impl Into<Text<'t>>) -> SendRequest {
         self.message = self.message.task_id(id);

@@ -104,6 +104,7 @@ impl ReplyBuf {
 /// Where memory waits for the next call.
 pub(super) struct Stash {
     limits: ClientLimits,
+    is_strict: bool,
     #[allow(clippy::vec_box, reason = "they are large, and moved twice a call")]
     idle: Mutex<Vec<Box<CallBuffers>>>,
     #[allow(clippy::vec_box, reason = "an answer takes one with it through all who wait for it")]
@@ -111,8 +112,8 @@ pub(super) struct Stash {
 }
 
 impl Stash {
-    pub fn new(limits: ClientLimits) -> Arc<Stash> {
-        Arc::new(Stash { limits, idle: Mutex::default(), said: Mutex::default() })
+    pub fn new(limits: ClientLimits, is_strict: bool) -> Arc<Stash> {
+        Arc::new(Stash { limits, is_strict, idle: Mutex::default(), said: Mutex::default() })
     }
 
     pub fn take(&self) -> Box<CallBuffers> {
@@ -130,6 +131,10 @@ impl Stash {
         LentBuffers { buffers: Some(self.take()), stash: Arc::clone(self) }
     }
 
+    fn fresh_buffers(&self) -> FormatBuffers {
+        FormatBuffers::new(&self.limits).strict(self.is_strict)
+    }
+
     fn fresh(&self) -> Box<CallBuffers> {
         Box::new(CallBuffers {
             packed: Vec::new(),
@@ -138,7 +143,7 @@ impl Stash {
             fields: FieldLinesBuf::default(),
             token: None,
             terms: None,
-            buffers: FormatBuffers::new(&self.limits),
+            buffers: self.fresh_buffers(),
             input: Vec::new(),
             said: Box::default(),
         })
@@ -151,7 +156,7 @@ impl Stash {
             buffer.shrink_to(KEPT_BYTES_MAX);
         }
         if !scratch.buffers.is_within(KEPT_BYTES_MAX) {
-            scratch.buffers = FormatBuffers::new(&self.limits);
+            scratch.buffers = self.fresh_buffers();
         }
         (scratch.token, scratch.terms) = (None, None);
         scratch.said.clear();
@@ -187,7 +192,7 @@ mod tests {
     /// What the parser takes for a document is some times the document.
     #[test]
     fn memory_for_a_long_document_is_not_kept() {
-        let stash = Stash::new(ClientLimits::default());
+        let stash = Stash::new(ClientLimits::default(), false);
         let format = Format::standard(Binding::HttpJson, Generation::V1);
         for (bytes, is_kept) in [(1_000, true), (KEPT_BYTES_MAX + 1, false)] {
             let mut scratch = stash.take();

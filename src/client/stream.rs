@@ -11,13 +11,14 @@ mod source;
 
 use std::{pin::pin, sync::Arc};
 
-use crate::model::{EventBuf, RawText, ReceivedKind, TaskState};
+use crate::model::{EventBuf, Generation, RawText, ReadError, ReceivedKind, TaskState};
 
 use super::{
-    Client, ClientError, StreamEvent, Transport,
+    CallError, Client, ClientError, StreamEvent, Transport,
     answer::extension_list,
     endpoint::AgentEndpoint,
     exchange::{Written, within},
+    format::StrayEvent,
     scratch::LentBuffers,
     seen::{SaidItem, Seeing, Seen},
 };
@@ -63,6 +64,10 @@ struct StreamState<T: Transport> {
     login_reads: u32,
     /// Events of a server that counts which came again.
     repeats: u64,
+    /// A direct message was given, and nothing of a task.
+    has_message: bool,
+    /// The reader was warned of an event that was skipped.
+    has_warned: bool,
 }
 
 /// The task that a stream is about, in its raw spelling.
@@ -214,6 +219,7 @@ impl<T: Transport> StreamState<T> {
                         return Ok(Some(shown));
                     }
                 }
+                Ok(SourceRead::Stray(stray)) => self.skip(stray),
                 Ok(SourceRead::End) if self.is_complete() => return Ok(None),
                 Ok(SourceRead::Poll) => Box::pin(self.poll_task()).await?,
                 Ok(SourceRead::End) => self.resume(None)?,
@@ -229,15 +235,18 @@ impl<T: Transport> StreamState<T> {
     }
 
     /// Reads on. A task that has ended has nothing more to say: its server is given a moment to end
-    /// the stream, so that the connection can be used again, and is not waited for after that.
+    /// the stream, so that the connection can be used again, and is not waited for after that. So
+    /// it is after the one message of 1.0; before 1.0 another one is waited for longer.
     async fn read(&mut self) -> Result<SourceRead, ClientError> {
         let inner = &self.client.inner;
-        let has_ended = self.seen.state().is_some_and(TaskState::is_terminal);
+        let is_one_message = self.has_message && self.is_v1();
+        let has_ended = self.seen.state().is_some_and(TaskState::is_terminal) || is_one_message;
+        let end_ms = if has_ended { END_MS } else { inner.built.limits.idle_ms };
         let read = self.source.next(inner, &self.endpoint, self.written, &mut self.scratch);
-        if !has_ended {
+        if !has_ended && !self.has_message {
             return read.await;
         }
-        let due_ms = inner.transport.mono_ms().saturating_add(END_MS);
+        let due_ms = inner.transport.mono_ms().saturating_add(end_ms);
         let due_ms = *self.pause_due_ms.get_or_insert(due_ms);
         within(&inner.transport, due_ms, pin!(read)).await.unwrap_or(Ok(SourceRead::End))
     }
@@ -274,23 +283,69 @@ impl<T: Transport> StreamState<T> {
         }
         self.repeats += u64::from(seeing == Seeing::Repeated && is_counted);
         if received.kind() == ReceivedKind::Message {
-            // A2A 1.0 §3.1.2: exactly one message, and nothing else.
-            self.is_over = true;
-            self.source = EventOrigin::Nowhere;
+            return self.take_message(number);
         }
+        self.has_message = false;
         Ok((seeing != Seeing::Repeated).then_some(Shown::Received(number)))
     }
 
-    /// True: the task has ended, or the server said that its stream has.
+    /// Takes a direct message. A2A 1.0 §3.1.2: exactly one, and nothing else; more are not given.
+    /// Before 1.0 some agents stream the words of their model as one message each.
+    #[cold]
+    fn take_message(&mut self, number: Option<u64>) -> Result<Option<Shown>, ClientError> {
+        if self.seen.state().is_some() {
+            return Ok(Some(Shown::Received(number)));
+        }
+        self.pause_due_ms = None;
+        let was_message = std::mem::replace(&mut self.has_message, true);
+        if !self.is_v1() {
+            return Ok(Some(Shown::Received(number)));
+        }
+        if was_message {
+            const MORE: &str = "the agent has streamed more than one message, of which A2A 1.0 \
+                                allows one; only the first is taken";
+            self.client.inner.built.warn(MORE);
+            self.is_over = true;
+            self.source = EventOrigin::Nowhere;
+            return Ok(None);
+        }
+        let message = self.scratch.said.received.message();
+        match message.is_some_and(|message| message.parts().next().is_some()) {
+            true => Ok(Some(Shown::Received(number))),
+            false => {
+                Err(CallError::from(ReadError::at("message.parts", "must have a part")).into())
+            }
+        }
+    }
+
+    fn is_v1(&self) -> bool {
+        self.endpoint.interface.generation == Generation::V1
+    }
+
+    /// Skips an event that is none of A2A's. What it says is lost, so the first one that is no
+    /// keep-alive is warned of.
+    #[cold]
+    fn skip(&mut self, stray: StrayEvent) {
+        if stray == StrayEvent::Unknown && !std::mem::replace(&mut self.has_warned, true) {
+            const SHOWN_MAX: usize = 80;
+            let said = String::from_utf8_lossy(&self.scratch.said.body);
+            let shown: String = said.chars().take(SHOWN_MAX).collect();
+            let sentence = format!("the stream has an event that is not known, skipped: {shown:?}");
+            self.client.inner.built.warn(&sentence);
+        }
+    }
+
+    /// True: the task has ended, or the server said that its stream has, or a message was all.
     fn has_ended(&self) -> bool {
-        let is_final = self.is_final && !self.waits_for_login();
+        let is_final = (self.is_final && !self.waits_for_login()) || self.has_message;
         is_final || self.seen.state().is_some_and(TaskState::is_terminal)
     }
 
     /// True: an end of the connection is one of the stream.
     fn is_complete(&self) -> bool {
         let has_ended = |state: TaskState| state.is_terminal() || state.is_interrupted();
-        (self.is_final || self.seen.state().is_some_and(has_ended)) && !self.waits_for_login()
+        let is_said = self.is_final || self.seen.state().is_some_and(has_ended);
+        (is_said && !self.waits_for_login()) || self.has_message
     }
 
     /// True: the task waits for a login, and is followed on.

@@ -313,6 +313,9 @@ impl<T: Transport> SharedClient<T> {
             is_repeatable: true,
         };
         let mut response = self.transport.request(request).await?;
+        if (300..400).contains(&response.status()) {
+            response = self.redirected(endpoint.plan()?, request, response).await?;
+        }
         if response.status() != 101 {
             let written = Written { op: Op::Get, rpc_id: 0, after: None };
             let read = self.read_answer(endpoint, written, &mut response, scratch, due_ms).await;

@@ -47,7 +47,7 @@ pub use push_name::{push_ids, push_name};
 pub use read::NO_GENERATIONS;
 pub use read::is_known_filter;
 #[cfg(feature = "client")]
-pub use read::{ReplyCx, read_fault, read_item, read_reply};
+pub use read::{ReplyCx, looks_like_item, read_fault, read_item, read_reply};
 pub use standard::DIALECT as STANDARD;
 pub use v1::WIRE as V1;
 

@@ -259,6 +259,7 @@ fn any_part(out: &mut Vec<u8>, spelling: &Spelling, part: Part<'_>) {
             }
             out.extend_from_slice(data);
         }
+        Content::Unknown(part) => return out.extend_from_slice(part.raw()),
     }
     json_out::object_some(out, b",\"metadata\":", metadata);
     out.push(b'}');

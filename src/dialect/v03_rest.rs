@@ -214,6 +214,7 @@ fn part(out: &mut Vec<u8>, part: Part<'_>) {
             out.push(b'}');
             return;
         }
+        Content::Unknown(part) => return out.extend_from_slice(part.raw()),
     }
     json_out::object_some(out, b",\"metadata\":", metadata);
     out.push(b'}');

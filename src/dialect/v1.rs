@@ -314,6 +314,7 @@ pub(super) fn any_part(out: &mut Vec<u8>, part: Part<'_>) {
         Content::Raw(raw) => json_out::text(out, b"{\"raw\":\"", raw.raw()),
         Content::Url(url) => json_out::text(out, b"{\"url\":\"", url.raw()),
         Content::Data(data) => json_out::json(out, b"{\"data\":", data.raw()),
+        Content::Unknown(part) => return out.extend_from_slice(part.raw()),
     }
     for (tag, bytes) in part.fields() {
         match tag {

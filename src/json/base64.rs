@@ -1,8 +1,9 @@
 //! Base64 as text: what came in is checked and brought to one spelling, rarely decoded.
 //!
 //! Accepted is what proto3 JSON accepts for `bytes`: the standard or the URL-safe alphabet
-//! (RFC 4648 §4, §5; one of them, not both), with all of its padding or with none. Written is
-//! always the standard alphabet, padded, unused bits zero. White space is not base64.
+//! (RFC 4648 §4, §5; one of them, not both), with all of its padding or with none. Line ends are
+//! skipped, as the parsers of Go and Python do (RFC 2045 §6.8 has one after 76 digits); other white
+//! space is not base64. Written is always the standard alphabet, padded, unused bits zero.
 
 use std::borrow::Cow;
 
@@ -32,7 +33,10 @@ const SEXTETS: [u8; 256] = {
 #[must_use]
 pub fn normalise(raw: &str) -> Option<Cow<'_, str>> {
     let text = unescape(raw);
-    let digits = checked_digits(&text)?;
+    let Some(digits) = checked_digits(&text) else {
+        let joined = without_line_ends(&text)?;
+        return normalise(&joined).map(|text| Cow::Owned(text.into_owned()));
+    };
     let last = digits.last().map_or(0, |&b| SEXTETS[b as usize]);
     let unused = last & unused_bits(digits.len());
     let padded = digits.len().next_multiple_of(4) == text.len();
@@ -54,7 +58,9 @@ pub fn normalise(raw: &str) -> Option<Cow<'_, str>> {
 /// The bytes of unescaped base64 in any accepted spelling; `None` when it is not base64.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
-    let digits = checked_digits(text)?;
+    let Some(digits) = checked_digits(text) else {
+        return decode(&without_line_ends(text)?);
+    };
     let mut out = Vec::with_capacity(digits.len() / 4 * 3 + 2);
     push_digits(&mut out, digits);
     Some(out)
@@ -63,13 +69,28 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
 /// How many bytes the base64 between the quotes of a JSON string stands for, if it is that.
 #[must_use]
 pub fn decoded_len(raw: &str) -> usize {
-    unescape(raw).trim_end_matches('=').len() * 3 / 4
+    let text = unescape(raw);
+    let digits = text.trim_end_matches(['=', '\r', '\n']);
+    let line_ends = digits.bytes().filter(|byte| is_line_end(*byte)).count();
+    (digits.len() - line_ends) * 3 / 4
+}
+
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
+}
+
+/// The text without its line ends; `None`: it has none.
+#[cold]
+fn without_line_ends(text: &str) -> Option<String> {
+    text.bytes().any(is_line_end).then(|| text.replace(['\r', '\n'], ""))
 }
 
 /// Appends the bytes of unescaped base64 in any accepted spelling; nothing when it is not base64.
 pub fn push_decoded(out: &mut Vec<u8>, text: &[u8]) {
     let text = std::str::from_utf8(text).unwrap_or_default();
-    let digits = checked_digits(text).unwrap_or_default();
+    let Some(digits) = checked_digits(text) else {
+        return out.extend(decode(text).unwrap_or_default());
+    };
     out.reserve(digits.len() / 4 * 3 + 2);
     push_digits(out, digits);
 }
@@ -177,10 +198,19 @@ mod tests {
     }
 
     #[test]
+    fn line_ends_are_skipped() {
+        for raw in ["Zm9v\\nYmE=\\n", "Zm9v\\r\\nYmE", "\\nZm9vYmE=", "Zm9\\u000avYm\\nE="] {
+            assert_eq!(normalise(raw).as_deref(), Some("Zm9vYmE="), "{raw}");
+            assert_eq!(decode(&unescape(raw)).as_deref(), Some(&b"fooba"[..]), "{raw}");
+            assert_eq!(decoded_len(raw), 5, "{raw}");
+        }
+    }
+
+    #[test]
     fn what_is_not_base64() {
         for bad in [
-            "Z", "Zg=", "Zg===", "Zm9v=", "=", "====", "Zg==Zg==", "Zm9 v", "Zm\\n9v", "Zm9v\\n",
-            "Z\u{e9}", "+_+_", "Zm9*", "Zm9vY",
+            "Z", "Zg=", "Zg===", "Zm9v=", "=", "====", "Zg==Zg==", "Zm9 v", "Zm\\t9v", "Zm9v\\nY",
+            "Z\u{e9}", "+_+_", "Zm9*", "Zm9vY", "\\n=",
         ] {
             assert_eq!(normalise(bad), None, "{bad}");
         }

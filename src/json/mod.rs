@@ -25,7 +25,7 @@ pub mod write;
 
 #[cfg(feature = "internals")]
 pub use members::MemberKey;
-pub use parse::{DEPTH_CAP, PADDING, Parser, SIZE_MAX};
+pub use parse::{BYTE_ORDER_MARK, DEPTH_CAP, PADDING, Parser, SIZE_MAX};
 pub use source::Source;
 pub use value::{Kind, Value, ValueSlot};
 
@@ -73,7 +73,25 @@ impl fmt::Display for JsonError {
 
 impl std::error::Error for JsonError {}
 
-/// Whether `text` is one document of at most `depth_max` levels, as [`Parser::parse`] decides.
+impl JsonError {
+    /// The same for a document that begins `skipped` bytes later.
+    fn behind(self, skipped: usize) -> JsonError {
+        match self {
+            Self::Syntax { offset } => Self::Syntax { offset: offset + skipped },
+            Self::Range { offset } => Self::Range { offset: offset + skipped },
+            Self::Empty | Self::Utf8 | Self::Depth | Self::Tokens { .. } | Self::TooLarge => self,
+        }
+    }
+}
+
+/// A document without the byte order mark before it, for readers that refuse one (RFC 8259 §8.1).
+#[cfg(feature = "client")]
+pub fn without_mark(json: &[u8]) -> &[u8] {
+    json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json)
+}
+
+/// Whether `text` is one document of at most `depth_max` levels, as [`Parser::parse`] decides, but
+/// for a byte order mark, which is refused: the text is to be part of another one.
 ///
 /// For texts that come one by one and are not read afterwards: it needs no parser, and no memory
 /// for documents of up to 64 levels but one word.

@@ -29,6 +29,9 @@ pub const DEPTH_CAP: usize = 1024;
 /// simd-json reads whole SIMD blocks; its largest is 64 bytes.
 pub const PADDING: usize = 64;
 
+/// The byte order mark with which editors and PowerShell begin a file.
+pub const BYTE_ORDER_MARK: &[u8; 3] = b"\xef\xbb\xbf";
+
 /// A reusable JSON parser; it owns all scratch memory of parsing.
 ///
 /// ```
@@ -74,7 +77,8 @@ impl Parser {
         }
     }
 
-    /// Parses one document of `src`, which may be surrounded by white space.
+    /// Parses one document of `src`, which may be surrounded by white space. A byte order mark
+    /// before it is skipped (RFC 8259 §8.1).
     ///
     /// `depth_max` counts nested arrays and objects (`[]` is 1, a scalar 0); above
     /// [`DEPTH_CAP`] it counts as [`DEPTH_CAP`]. Duplicate keys are kept. The value borrows
@@ -170,12 +174,27 @@ impl Parser {
     #[inline(never)]
     fn judge(&mut self, src: &[u8], depth_max: usize) -> Result<usize, JsonError> {
         str::from_utf8(src).map_err(|_| JsonError::Utf8)?;
-        let depth = slow::survey(src)?;
+        let marked = if src.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        let document = src.get(marked..).unwrap_or_default();
+        let depth = slow::survey(document).map_err(|error| error.behind(marked))?;
         if depth > depth_max {
             return Err(JsonError::Depth);
         }
+        if marked > 0 {
+            let mut copy = self.copied(src);
+            copy[..marked].fill(b' ');
+            let is_marked = self.mark(&mut copy, src.len());
+            self.copy = copy;
+            let marks = self.buffers.structural_indexes();
+            let doc = Marked { src, marks, escapes: true };
+            let count = is_marked.then(|| build(&mut self.nodes, &doc, depth_max)).flatten();
+            if let Some(count) = count {
+                return Ok(count);
+            }
+        }
         // Nothing is, if it is one number that fits no machine type.
-        let start = src.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(0) as u32;
+        let start = document.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(0);
+        let start = (marked + start) as u32;
         let doc = Marked { src, marks: &[start], escapes: true };
         build(&mut self.nodes, &doc, 0).ok_or(JsonError::Syntax { offset: 0 })
     }
@@ -244,7 +263,9 @@ mod tests {
     #[test]
     fn leniencies_of_other_parsers_are_errors() {
         for bad in [
-            "\u{feff}[]",
+            "\u{feff}\u{feff}[]",
+            "[\u{feff}]",
+            "[]\u{feff}",
             "[] x",
             "[]]",
             "01",
@@ -285,6 +306,21 @@ mod tests {
         for good in ["-0", "0", "\"\\ud83d\\ude00\"", "{\"a\":1,\"a\":2}", "\"\u{7f}\u{2028}\""] {
             assert_eq!(outcome(good, 4), Ok(()), "{good:?}");
         }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped() {
+        let mut parser = Parser::new();
+        for document in ["[1,\"\\u0041\"]", " {\"a\":[]} ", "\"x\"", "1e400", "null"] {
+            let text = format!("\u{feff}{document}");
+            let value = parser.parse(text.as_bytes(), 2).unwrap();
+            assert_eq!(value.raw_str(), document.trim(), "{document}");
+            assert_eq!(&text[value.span()], document.trim(), "{document}");
+        }
+        assert_eq!(outcome("\u{feff}[[1]]", 1), Err(JsonError::Depth));
+        assert_eq!(outcome("\u{feff}[1,]", 4), Err(JsonError::Syntax { offset: 6 }));
+        assert_eq!(outcome("\u{feff} ", 4), Err(JsonError::Empty));
+        assert_eq!(outcome(b"\xef\xbb[]", 4), Err(JsonError::Utf8));
     }
 
     #[test]

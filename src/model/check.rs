@@ -51,10 +51,12 @@ const PART: &[FieldRule] = &[
     (part_tag::METADATA, FieldKind::Object, false),
     (part_tag::FILENAME, FieldKind::Text, false),
     (part_tag::MEDIA_TYPE, FieldKind::Text, false),
+    (part_tag::UNKNOWN, FieldKind::Object, false),
 ];
 
-/// Tags of a part up to here are its content, of which there is one.
-const CONTENT_END: u8 = part_tag::DATA;
+/// The tags of a part's content, of which there is one.
+const CONTENTS: [u8; 5] =
+    [part_tag::TEXT, part_tag::RAW, part_tag::URL, part_tag::DATA, part_tag::UNKNOWN];
 
 impl<'a> Message<'a> {
     /// The message that [`Message::packed`] gave, for instance to another thread. Linear in its
@@ -134,6 +136,6 @@ fn json(bytes: &[u8]) -> Result<Json<'_>, ValueError> {
 
 fn part(packed: &[u8]) -> Result<(), ValueError> {
     fields(packed, PART)?;
-    let contents = PackedFields(packed).filter(|(tag, _)| *tag <= CONTENT_END).count();
+    let contents = PackedFields(packed).filter(|(tag, _)| CONTENTS.contains(tag)).count();
     if contents == 1 { Ok(()) } else { Err(ValueError::NotPacked) }
 }

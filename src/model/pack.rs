@@ -45,6 +45,8 @@ pub mod part_tag {
     pub const FILENAME: u8 = 6;
     /// Raw string.
     pub const MEDIA_TYPE: u8 = 7;
+    /// Raw JSON object: all of a part whose kind is not known. Of ours, no field number.
+    pub const UNKNOWN: u8 = 8;
 }
 
 /// Field numbers of a packed artifact (`lf.a2a.v1.Artifact`).

@@ -10,7 +10,7 @@ use super::{
 #[derive(Clone, Copy)]
 pub struct Part<'a>(pub(crate) &'a [u8]);
 
-/// What a part holds: exactly one of four.
+/// What a part holds: exactly one of four, or what a server says that is none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
     /// Text.
@@ -21,6 +21,8 @@ pub enum Content<'a> {
     Url(RawText<'a>),
     /// Any JSON.
     Data(Json<'a>),
+    /// The whole part, of a kind that is not known here; metadata and names are inside.
+    Unknown(JsonObject<'a>),
 }
 
 impl<'a> Part<'a> {
@@ -53,6 +55,7 @@ impl<'a> Part<'a> {
                 part_tag::RAW => return Content::Raw(RawText::known(bytes)),
                 part_tag::URL => return Content::Url(RawText::known(bytes)),
                 part_tag::DATA => return Content::Data(Json::known(bytes)),
+                part_tag::UNKNOWN => return Content::Unknown(JsonObject::known(bytes)),
                 _ => {}
             }
         }

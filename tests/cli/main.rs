@@ -16,6 +16,7 @@ mod conformance;
 mod credentials;
 mod endpoint;
 mod fake;
+mod foreign;
 mod interrupts;
 mod matrix;
 mod nameless;

@@ -37,10 +37,11 @@ pub enum Expected {
     NotA2a(u16),
     Unreadable,
     OtherTask,
+    Redirect,
     Fault,
 }
 
-use Expected::{Fault, Http2, Lost, NotA2a, OtherTask, Transport, Unreadable};
+use Expected::{Fault, Http2, Lost, NotA2a, OtherTask, Redirect, Transport, Unreadable};
 
 const BAD: Expected = Transport(TransportError::Malformed(""));
 
@@ -59,6 +60,7 @@ impl Expected {
             | (Lost, Kind::StreamLost | Kind::Transport(Why::Closed { .. }))
             | (Unreadable, Kind::Unreadable(_))
             | (OtherTask, Kind::OtherTask)
+            | (Redirect, Kind::Redirect(_))
             | (Fault, Kind::Fault(_)) => true,
             (Transport(expected), Kind::Transport(found)) => expected == found,
             (NotA2a(expected), Kind::NotA2a(found)) => expected == found,
@@ -171,7 +173,7 @@ fn answers(over: Over) -> Vec<Behaviour> {
         behaviour("a page", true, &[NotA2a(200)], |_| {
             response("200 OK", "Content-Type: text/html\r\n", b"<html>")
         }),
-        behaviour("a redirect", true, &[NotA2a(307)], |_| {
+        behaviour("a redirect", true, &[Redirect], |_| {
             response("307 Temporary Redirect", "Location: /again\r\n", b"")
         }),
         behaviour("a gateway", true, &[NotA2a(503)], |_| response("503 No", "", b"")),
@@ -289,7 +291,7 @@ fn frames_of_http2() -> Vec<Behaviour> {
 fn wrong_answers() -> Vec<Behaviour> {
     let coding = Transport(TransportError::Coding(""));
     vec![
-        behaviour("a redirect", true, &[NotA2a(307)], |stream| {
+        behaviour("a redirect", true, &[Redirect], |stream| {
             let fields = [(":status", "307"), ("location", "/again")];
             headers(stream, END_STREAM, &fields)
         }),

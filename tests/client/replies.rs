@@ -215,7 +215,7 @@ fn what_is_not_understood_is_named() {
         (Op::Send, r#"{"task":{"id":"t"}}"#.to_owned(), "result.task.status is required"),
         (
             Op::Get,
-            r#"{"id":"t","status":{"state":"DONE"}}"#.to_owned(),
+            r#"{"id":"t","status":{"state":[]}}"#.to_owned(),
             "result.status.state must be a task state",
         ),
         (
@@ -225,18 +225,18 @@ fn what_is_not_understood_is_named() {
         ),
         (
             Op::Get,
-            format!(r#"{{"id":"t",{status},"history":[{{"role":"x"}}]}}"#),
-            "result.history[0].role must be a role: ROLE_USER or ROLE_AGENT, user or agent",
+            format!(r#"{{"id":"t",{status},"history":[{{"parts":7}}]}}"#),
+            "result.history[0].parts must be an array",
         ),
         (
             Op::Get,
-            format!(r#"{{"id":"t",{status},"artifacts":[{{"artifactId":"a"}},{{}}]}}"#),
-            "result.artifacts[1].artifactId is required",
+            format!(r#"{{"id":"t",{status},"artifacts":[{{"artifactId":7}}]}}"#),
+            "result.artifacts[0].artifactId must be a string",
         ),
         (
             Op::Get,
-            format!(r#"{{"id":"t",{status},"artifacts":[{{"artifactId":"a","parts":[{{}}]}}]}}"#),
-            "result.artifacts[0].parts[0] must hold exactly one of text, raw, url (or file) and data",
+            format!(r#"{{"id":"t",{status},"artifacts":[{{"artifactId":"a","parts":[7]}}]}}"#),
+            "result.artifacts[0].parts[0] must be an object",
         ),
         (
             Op::List,
@@ -253,6 +253,41 @@ fn what_is_not_understood_is_named() {
     ] {
         let expected = format!("the answer is not understood: {error}");
         assert_eq!(read(V1, op, &result), Err(expected), "{result}");
+    }
+}
+
+#[test]
+fn what_is_not_known_makes_no_answer_unreadable() {
+    let of = |members: &str| {
+        let read = read(V1, Op::Get, &format!(r#"{{"id":"t",{members}}}"#)).unwrap();
+        read.strip_prefix(r#"{"id":"t","contextId":"","#).unwrap().to_owned()
+    };
+    for (said, expected) in [
+        (r#""status":{"state":"PONDERING"}"#, r#""status":{"state":"TASK_STATE_WORKING"}}"#),
+        (r#""status":{"state":99}"#, r#""status":{"state":"TASK_STATE_WORKING"}}"#),
+        (
+            r#""status":{"state":"completed"},"artifacts":[{},{"parts":[{"new":[1]}]}]"#,
+            concat!(
+                r#""status":{"state":"TASK_STATE_COMPLETED"},"artifacts":[{"artifactId":"0","#,
+                r#""parts":[]},{"artifactId":"1","parts":[{"new":[1]}]}]}"#
+            ),
+        ),
+        (
+            r#""status":{"message":{"role":"assistant","parts":[{"kind":"text","text":"x","data":null}]}}"#,
+            concat!(
+                r#""status":{"state":"TASK_STATE_UNSPECIFIED","message":{"messageId":"","#,
+                r#""taskId":"t","role":"ROLE_AGENT","parts":[{"text":"x"}]}}}"#
+            ),
+        ),
+        (
+            r#""status":{"message":"hm"}"#,
+            concat!(
+                r#""status":{"state":"TASK_STATE_UNSPECIFIED","message":{"messageId":"","#,
+                r#""taskId":"t","role":"ROLE_AGENT","parts":[{"text":"hm"}]}}}"#
+            ),
+        ),
+    ] {
+        assert_eq!(of(said), expected, "{said}");
     }
 }
 
@@ -327,10 +362,11 @@ fn an_answer_to_another_call_is_an_error() {
         let text = format!(r#"{{"jsonrpc":"2.0",{id}"result":{task}}}"#);
         format.read_item(&mut buffers, 7, text.as_bytes(), false, &mut received)
     };
-    assert_eq!(of(r#""id":"7","#), Ok(()));
-    for other in
-        ["", r#""id":null,"#, r#""id":7,"#, r#""id":"07","#, r#""id":"+7","#, r#""id":"8","#]
-    {
+    // The exchange over HTTP says what is answered.
+    for ours in [r#""id":"7","#, "", r#""id":null,"#] {
+        assert_eq!(of(ours), Ok(()), "{ours}");
+    }
+    for other in [r#""id":7,"#, r#""id":"07","#, r#""id":"+7","#, r#""id":"8","#] {
         let Err(CallError::Unreadable(error)) = of(other) else { panic!("{other}") };
         assert_eq!(error.path, "id", "{other}");
     }

@@ -139,6 +139,7 @@ fn part(part: Part<'_>) -> String {
         Content::Raw(raw) => format!("raw={}", text(raw)),
         Content::Url(raw) => format!("url={}", text(raw)),
         Content::Data(json) => format!("data={}", json.as_str()),
+        Content::Unknown(part) => format!("unknown={}", part.as_str()),
     };
     let named = part.filename().map_or(String::new(), |raw| format!(" name={}", text(raw)));
     let typed = part.media_type().map_or(String::new(), |raw| format!(" type={}", text(raw)));

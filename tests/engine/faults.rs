@@ -260,7 +260,7 @@ fn the_statuses_of_http_json_are_those_of_the_specifications() {
 #[test]
 fn what_is_no_call_is_answered_as_far_as_it_was_understood() {
     let mut lab = Lab::echo();
-    for body in ["", "{", "[", "{\"id\":1}x", "\u{feff}{}"] {
+    for body in ["", "{", "[", "{\"id\":1}x", "\u{feff}{", "{}\u{feff}"] {
         let error = lab.ask(&post("/", &[], body)).json();
         assert_eq!(error["id"], Value::Null);
         assert_form(&error["error"], Parse, V1, body);

@@ -470,6 +470,7 @@ fn describe_part(words: &mut Words, part: Part<'_>) {
         Content::Raw(raw) => words.raw("raw", Some(raw.raw())),
         Content::Url(raw) => words.raw("url", Some(raw.raw())),
         Content::Data(raw) => words.raw("data", Some(raw.raw())),
+        Content::Unknown(part) => words.raw("unknown", Some(part.raw())),
     }
     words.raw("metadata", part.metadata().map(JsonObject::raw));
     words.raw("filename", part.filename().map(RawText::raw));

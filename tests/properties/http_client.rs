@@ -271,7 +271,8 @@ fn naive_head(bytes: &[u8]) -> Option<(SeenHead, u8, usize)> {
     let rest = first.strip_prefix(b"HTTP/1.")?;
     let [minor @ (b'0' | b'1'), b' ', digits @ ..] = rest else { return None };
     let (status, reason) = digits.split_at_checked(3)?;
-    if !reason.starts_with(b" ") || !status.iter().all(u8::is_ascii_digit) {
+    let is_apart = reason.is_empty() || reason.starts_with(b" ");
+    if !is_apart || !status.iter().all(u8::is_ascii_digit) {
         return None;
     }
     let status: u16 = str::from_utf8(status).ok()?.parse().ok()?;

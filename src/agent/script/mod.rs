@@ -118,7 +118,7 @@ impl Script {
         let words = format!("{words} {}", rule.words_of(&first));
         let data = message.parts().find_map(|part| match part.content() {
             Content::Data(json) => Some(json.raw()),
-            Content::Text(_) | Content::Raw(_) | Content::Url(_) => None,
+            Content::Text(_) | Content::Raw(_) | Content::Url(_) | Content::Unknown(_) => None,
         });
         let text = texts.next().map(|text| text.to_str());
         let payload = data.or(text.as_ref().map(|text| text.as_bytes()));
@@ -252,7 +252,7 @@ fn is_acts(payload: &[u8]) -> bool {
 fn texts_of(message: Message<'_>) -> impl Iterator<Item = RawText<'_>> {
     message.parts().filter_map(|part| match part.content() {
         Content::Text(text) => Some(text),
-        Content::Raw(_) | Content::Url(_) | Content::Data(_) => None,
+        Content::Raw(_) | Content::Url(_) | Content::Data(_) | Content::Unknown(_) => None,
     })
 }
 

@@ -25,6 +25,8 @@ pub(super) fn part_v1(writer: &mut Writer<'_>, part: Part<'_>) {
         Content::Raw(base64) => raw_field(writer, field::RAW, base64.raw()),
         Content::Url(url) => text_field(writer, field::URL, url.raw()),
         Content::Data(json) => value_field(writer.0, field::DATA, json.raw()),
+        // The proto has no place for a part that it does not know: it goes as data.
+        Content::Unknown(part) => value_field(writer.0, field::DATA, part.raw()),
     }
     for (tag, bytes) in part.fields() {
         match tag {
@@ -68,6 +70,11 @@ pub(super) fn part_v03(writer: &mut Writer<'_>, part: Part<'_>) {
                 [member, wrapped, data].into_iter().for_each(|nested| writer.close(nested));
                 return marked(writer, field::METADATA, metadata);
             }
+        }
+        Content::Unknown(part) => {
+            let data = writer.open(field::DATA, part.raw().len());
+            struct_field(writer.0, data_part::DATA, part.raw());
+            writer.close(data);
         }
     }
     some_struct(writer, field::METADATA, metadata);

@@ -121,6 +121,7 @@ impl<'i> BenchTarget<'i> {
     pub async fn load(&self, plan: &LoadPlan) -> Result<Option<LoadedTarget>, CommandFailure> {
         let plan = LoadPlan { agent: self.behaviour, ..plan.clone() };
         let options = CallOptions {
+            is_strict: true,
             call_ms: plan.call_timeout.as_millis() as u64,
             backoff: Backoff { attempts_max: 1, ..Backoff::default() },
             ..CallOptions::default()

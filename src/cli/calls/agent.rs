@@ -4,10 +4,11 @@ use std::{fs, io::Read, path::Path};
 
 use peregrine::{
     client::{
-        Binding, Client, ClientBuilder, ClientError, ClientStream, HttpUrl, ProtocolVersion,
-        TraceParent,
+        Binding, CallOptions, Client, ClientBuilder, ClientError, ClientStream, HttpUrl,
+        ProtocolVersion, TraceParent,
         card::AgentCard,
         credentials::{Credentials, Secret},
+        retry::Backoff,
     },
     engine::first_call,
     net::{ClientTls, HttpClient, HttpClientOptions},
@@ -36,6 +37,11 @@ pub type AgentStream = ClientStream<AgentTransport>;
 
 /// The bytes of a card in a file, at most.
 const CARD_BYTES_MAX: u64 = 1 << 20;
+
+/// Milliseconds for a connection: a user who waits is told of a dead server within 10 s.
+const CONNECT_MS: u64 = 5_000;
+/// The longest pause between two attempts, in milliseconds, for the same reason.
+const PAUSE_MS_MAX: u64 = 1_000;
 
 /// The agent of a call.
 pub struct CalledAgent {
@@ -92,13 +98,14 @@ impl CalledAgent {
         } else if credentials.bearer.is_none() && credentials.oauth.is_none() {
             credentials.bearer = login::kept(settings, &reference, &transport).await?;
         }
-        let builder = builder(settings)?.credentials(credentials.clone());
+        let builder = builder(settings, judges(on))?.credentials(credentials.clone());
         let client = match reference {
             CardReference::Origin(url) | CardReference::Url(url) => {
                 builder.discover_over(transport, &url).await
             }
             CardReference::File(path) => {
                 let card = AgentCard::read(&file(&path)?).map_err(ClientError::from);
+                let card = card.map(|card| card.in_file(&path.to_string_lossy()));
                 card.and_then(|card| builder.connect_over(transport, card, None))
             }
         };
@@ -110,7 +117,8 @@ impl CalledAgent {
 
     /// The agent of `--endpoint`, for which `card` stands.
     fn at_endpoint(on: &Invocation<'_>, card: AgentCard) -> Result<CalledAgent, CommandFailure> {
-        let builder = builder(&on.settings)?.credentials(credentials(&on.settings)?);
+        let builder = builder(&on.settings, judges(on))?;
+        let builder = builder.credentials(credentials(&on.settings)?);
         // The version that is called without a word about it.
         let builder = builder.floor(ProtocolVersion::V0_1);
         let client = builder.connect_over(transport(&on.settings, None)?, card, None);
@@ -142,7 +150,7 @@ pub async fn card_json(on: &Invocation<'_>) -> Result<(Vec<u8>, Option<HttpUrl>)
     match CardReference::parse(settings.text("agent-card").unwrap_or_default())? {
         CardReference::Origin(url) | CardReference::Url(url) => {
             let transport = transport(settings, KeptCards::of(on)?)?;
-            let found = builder(settings)?.find_card_json(&transport, &url).await;
+            let found = builder(settings, false)?.find_card_json(&transport, &url).await;
             found.map(|(json, url)| (json, Some(url))).map_err(|error| failure(on, error))
         }
         CardReference::File(path) => Ok((file(&path)?, None)),
@@ -157,7 +165,9 @@ pub fn transport(
     settings: &Settings,
     cache: Option<KeptCards>,
 ) -> Result<AgentTransport, CommandFailure> {
-    let inner = HttpClient::new(http_options(settings)?);
+    let mut options = http_options(settings)?;
+    options.limits.connect_ms = CONNECT_MS;
+    let inner = HttpClient::new(options);
     let inner = inner.map_err(|error| CommandFailure::usage(error.to_string()))?;
     let inner = TracedTransport::new(inner, settings.redaction(), settings.is_on("debug")?);
     Ok(CachingTransport::new(inner, cache))
@@ -214,12 +224,19 @@ fn warn_insecure(settings: &Settings) {
     }
 }
 
-fn builder(settings: &Settings) -> Result<ClientBuilder, CommandFailure> {
+/// Whether the command judges the agent, and does not make the best of what it says.
+fn judges(on: &Invocation<'_>) -> bool {
+    matches!(on.path, "conformance" | "bench")
+}
+
+fn builder(settings: &Settings, is_strict: bool) -> Result<ClientBuilder, CommandFailure> {
     let bindings = settings
         .transports()?
         .into_iter()
         .filter_map(|word| Binding::ALL.into_iter().find(|binding| binding.word() == word));
-    let mut builder = ClientBuilder::new().transports(bindings);
+    let backoff = Backoff { pause_ms_max: PAUSE_MS_MAX, ..Backoff::default() };
+    let options = CallOptions { backoff, is_strict, ..CallOptions::default() };
+    let mut builder = ClientBuilder::new().transports(bindings).options(options).on_warning(warn);
     if let Some(text) = settings.text("a2a-version") {
         let wrong = || settings.wrong("a2a-version", text, "none of 1.0, 0.3, 0.2 and 0.1");
         let version = ProtocolVersion::parse(text).filter(|one| one.generation().is_some());

@@ -143,6 +143,7 @@ fn contents<'p>(
             }
             Content::Data(json) => (Some(json.as_str().as_bytes().to_vec()), ".json"),
             Content::Raw(raw) => (raw.decode_base64(), ".bin"),
+            Content::Unknown(part) => (Some(part.as_str().as_bytes().to_vec()), ".json"),
             Content::Url(_) => (None, ""),
         };
         all.push((part, bytes, ending));

@@ -31,7 +31,7 @@ use super::{
 use transport::{transport_code, transport_hint};
 
 /// Where the protocol is shown.
-const DEBUG: &str = "see --debug for what the agent said";
+pub const DEBUG: &str = "see --debug for what the agent said";
 
 /// The command that shows the card, where the agent has one.
 fn shows_card(on: &Invocation<'_>) -> Option<String> {

@@ -1,7 +1,7 @@
 //! One call of the command line: its settings, its words, and what is known of its task.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     io::{self, IsTerminal, Write},
     sync::Arc,
 };
@@ -60,6 +60,8 @@ pub struct Invocation<'a> {
     pub is_verbose: bool,
     /// True: the agent's words are shown alone, as in a `chat` at a terminal.
     pub is_talk: bool,
+    /// True: the agent has named the task that is waited for.
+    waits: Cell<bool>,
     /// The task, as soon as one is known.
     known: RefCell<Option<KnownTask>>,
     /// The card of the agent, once it was read.
@@ -134,6 +136,7 @@ impl<'a> Invocation<'a> {
         let is_text = format == OutputFormat::Text && !is_verbose;
         let is_talk = is_text && settings.is_on("quiet")?;
         let (path, known, card) = (form.path, RefCell::new(None), RefCell::new(None));
+        let waits = Cell::new(false);
         Ok(Invocation {
             path,
             settings,
@@ -143,6 +146,7 @@ impl<'a> Invocation<'a> {
             is_streaming,
             is_verbose,
             is_talk,
+            waits,
             known,
             card,
         })
@@ -195,6 +199,16 @@ impl<'a> Invocation<'a> {
             // Who watches and leaves has seen enough.
             let _ = io::stderr().write_all(line.as_bytes());
         }
+    }
+
+    /// The agent has named the task: whatever ends the wait for it says how to go on.
+    pub fn begin_wait(&self) {
+        self.waits.set(true);
+    }
+
+    /// Whether a task that the agent has named is waited for.
+    pub fn is_waiting(&self) -> bool {
+        self.waits.get()
     }
 
     /// The task, if one is known.

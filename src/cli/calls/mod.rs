@@ -183,13 +183,17 @@ async fn until(
     .await
 }
 
-/// A task whose agent cannot be reached any more may still go on: it is named.
+/// A task may go on although the wait for it has failed, or its agent cannot be reached any more:
+/// it is named.
 fn lost(on: &Invocation<'_>, failed: CommandFailure) -> CommandFailure {
     let is_gone = failed.code == FailureCode::Unreachable && failed.hint.is_none();
-    match on.known().filter(|task| is_gone && !task.state.is_terminal()) {
+    let is_left = is_gone || on.is_waiting();
+    match on.known().filter(|task| is_left && !task.state.is_terminal()) {
         Some(task) if !task.id.is_empty() => {
             on.say_known();
-            failed.hint(on.command("task get", &format!("--wait {}", last_word(&task.id))))
+            let next = on.command("task get", &format!("--wait {}", last_word(&task.id)));
+            let first = failed.hint.clone().filter(|hint| hint != explain::DEBUG);
+            failed.hint(first.map_or(next.clone(), |first| format!("{first}; then {next}")))
         }
         Some(_) | None => failed,
     }

@@ -1,10 +1,9 @@
 //! `send`: a message to an agent, and what comes of it.
 
-use std::io;
+use std::{io, time::Duration};
 
 use peregrine::{
-    client::SendRequest,
-    fault::FaultKind,
+    client::{ClientError, SendRequest},
     model::{MessageBuf, TaskState},
 };
 
@@ -13,6 +12,7 @@ use super::{
         failure::CommandFailure,
         parts::{self, NamedPart},
         settings::{OutputFormat, SettingSource},
+        warn,
     },
     CalledAgent, Invocation,
     agent::uri_list,
@@ -100,21 +100,44 @@ pub async fn send(
     let mut followed = FollowedStream::after_message(on);
     let mut stream = match agent.client.stream(request).await {
         Ok(stream) => stream,
-        Err(error) if refuses_streams(error.fault_kind()) => {
+        Err(error) if error.refuses_stream() => {
             return send_and_poll(agent, on, request).await;
         }
         Err(error) => return Err(failure(on, error)),
     };
-    match wait::follow(on, &mut stream, &mut followed).await {
-        Err(error) if refuses_streams(error.fault_kind()) && followed.task_id.is_empty() => {
-            return send_and_poll(agent, on, request).await;
-        }
-        Err(error) if followed.task_id.is_empty() || error.fault().is_some() => {
-            return Err(failure(on, error));
-        }
-        Ok(()) | Err(_) => {}
+    let ended = wait::follow(on, &mut stream, &mut followed).await;
+    if let Err(error) = &ended
+        && error.refuses_stream()
+        && followed.task_id.is_empty()
+    {
+        return send_and_poll(agent, on, request).await;
     }
+    followed.has_lost = left(on, ended, &followed.task_id)?;
     finish(agent, on, &mut followed, AnswerShape::Wrapped).await
+}
+
+/// What is left of a stream that has ended: true, its server could not be reached for long enough.
+/// The task is asked for where that may help, with a word about it.
+///
+/// # Errors
+/// What the stream has ended with, otherwise.
+pub fn left(
+    on: &Invocation<'_>,
+    ended: Result<(), ClientError>,
+    task_id: &str,
+) -> Result<bool, CommandFailure> {
+    match ended {
+        Ok(()) => Ok(false),
+        Err(error) if task_id.is_empty() || (error.fault().is_some() && !error.may_pass()) => {
+            Err(failure(on, error))
+        }
+        Err(error) if error.is_connection_lost() => Ok(true),
+        Err(error) => {
+            let line = on.settings.redaction().without_secrets(&error.to_string());
+            warn(&format!("the stream cannot be followed on: {line}; the task is asked for"));
+            Ok(false)
+        }
+    }
 }
 
 /// Shows the end of a stream that was followed; of one that broke, the task as asking shows it.
@@ -131,8 +154,9 @@ pub async fn finish(
         followed.end(on);
         return Ok(());
     }
-    let history = on.flag_number("history")?;
-    let answer = wait::poll(agent, on, &followed.task_id, history).await?;
+    let history = on.flag_number::<u32>("history")?;
+    let lost_max = if followed.has_lost { Duration::ZERO } else { wait::LOST_MAX };
+    let answer = wait::poll(agent, on, &followed.task_id, lost_max).await?;
     let shape = if on.is_streaming { AnswerShape::Wrapped } else { shape };
     show::answer(on, &answer, shape, history.is_some());
     Ok(())
@@ -150,10 +174,10 @@ async fn send_and_poll(
             on.know(id, "", TaskState::Unspecified);
             agent.client.send(request).await
         }
-        None => agent.client.send(&request.clone().return_immediately()).await,
+        None => agent.client.send(&agent.client.early(request)).await,
     };
     let mut answer = answer.map_err(|error| failure(on, error))?;
-    let history = on.flag_number("history")?;
+    let history = on.flag_number::<u32>("history")?;
     let mut shape = AnswerShape::AsItIs;
     if !wait::know(on, &answer) {
         if on.is_streaming && on.format == OutputFormat::Json {
@@ -162,20 +186,9 @@ async fn send_and_poll(
             on.say_json(&json);
         }
         let id = answer.task_id().map(|id| id.to_str().into_owned()).unwrap_or_default();
-        answer = wait::poll(agent, on, &id, history).await?;
+        answer = wait::poll(agent, on, &id, wait::LOST_MAX).await?;
         shape = AnswerShape::Wrapped;
     }
     show::answer(on, &answer, shape, history.is_some());
     Ok(())
-}
-
-fn refuses_streams(kind: Option<FaultKind>) -> bool {
-    matches!(
-        kind,
-        Some(
-            FaultKind::StreamingNotSupported
-                | FaultKind::UnsupportedOperation
-                | FaultKind::MethodNotFound
-        )
-    )
 }

@@ -4,6 +4,7 @@ use peregrine::{
     client::{Answer, EventKind, StreamEvent},
     model::{TaskEvent, TaskState},
 };
+use serde_json::Value;
 
 use super::{
     super::{say, settings::OutputFormat, text::ShownStatus, warn},
@@ -80,7 +81,11 @@ pub struct FollowedStream {
     goes_on: bool,
     /// True: there is nothing more to wait for.
     pub is_settled: bool,
+    /// True: the stream broke, and its server could not be reached again.
+    pub has_lost: bool,
     talk: Talk,
+    /// The direct message that is to be the one document.
+    message: Option<Vec<u8>>,
 }
 
 impl FollowedStream {
@@ -105,7 +110,7 @@ impl FollowedStream {
             EventKind::Change { context_id, .. } if !context_id.is_empty() => {
                 self.context_id = context_id.to_str().into_owned();
             }
-            EventKind::Message(_) => self.is_message = true,
+            EventKind::Message(_) => self.is_message = self.state.is_none(),
             EventKind::Change { .. } | EventKind::Gap { .. } => {}
         }
         let mut is_old = false;
@@ -114,7 +119,7 @@ impl FollowedStream {
             is_old = is_first && self.goes_on && matches!(event.kind(), EventKind::Task(_));
             self.is_settled = state.is_terminal() || (state.is_interrupted() && !is_old);
         }
-        self.is_settled |= self.is_message;
+        self.is_message &= self.state.is_none();
         if !self.task_id.is_empty() && !self.is_message {
             let state = self.state.unwrap_or(TaskState::Unspecified);
             on.know(&self.task_id, &self.context_id, state);
@@ -123,6 +128,9 @@ impl FollowedStream {
             if on.is_streaming || self.is_message {
                 say(&self.talk.event(event, is_old));
             }
+        } else if self.is_message && !on.is_streaming && on.format == OutputFormat::Json {
+            // One document, however many messages it takes.
+            self.add_message(event);
         } else if on.is_streaming || self.is_message {
             self.show(on, event);
         }
@@ -165,10 +173,33 @@ impl FollowedStream {
         say(&output.text);
     }
 
+    /// Adds the parts of a direct message to those of the ones before it.
+    fn add_message(&mut self, event: &StreamEvent<'_>) {
+        let mut json = Vec::new();
+        if !event.write_json(&mut json) {
+            return;
+        }
+        let Some(before) = &mut self.message else {
+            self.message = Some(json);
+            return;
+        };
+        let read = |json: &[u8]| serde_json::from_slice::<Value>(json).unwrap_or_default();
+        let (mut all, mut next) = (read(before), read(&json));
+        let more = next.pointer_mut("/message/parts").and_then(Value::as_array_mut);
+        let parts = all.pointer_mut("/message/parts").and_then(Value::as_array_mut);
+        if let (Some(parts), Some(more)) = (parts, more) {
+            parts.append(more);
+        }
+        *before = all.to_string().into_bytes();
+    }
+
     /// Ends the events that were shown: the last one alone tells the task and its state.
     pub fn end(&mut self, on: &Invocation<'_>) {
         if on.is_talk {
             say(&self.talk.end());
+        }
+        if let Some(json) = self.message.take() {
+            on.say_json(&json);
         }
         if self.is_message || self.task_id.is_empty() {
             return;

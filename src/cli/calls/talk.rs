@@ -8,7 +8,7 @@ use peregrine::{
     model::{Content, Json, Message, Part, TaskEvent, TaskView},
 };
 
-use super::super::text::{indented, one_line, several_lines};
+use super::super::text::{indented, one_line, several_lines, unknown_kind};
 
 /// The words of a turn, as they come.
 #[derive(Default)]
@@ -85,6 +85,10 @@ impl Talk {
             match part.content() {
                 Content::Text(_) => {}
                 Content::Data(data) => text.push_str(&several_lines(&indented(Json::as_str(data)))),
+                Content::Unknown(part) => {
+                    let kind = one_line(&unknown_kind(part));
+                    text.push_str(&format!("[a part that is not known here: {kind}]"));
+                }
                 Content::Url(url) => text.push_str(&format!("[{}]", one_line(&url.to_str()))),
                 Content::Raw(raw) => {
                     let name = part.filename().map(|name| name.to_str().into_owned());

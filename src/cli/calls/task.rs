@@ -23,10 +23,10 @@ use super::{
 /// # Errors
 /// A [`CommandFailure`].
 pub async fn get(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
-    let history = on.flag_number("history")?;
+    let history = on.flag_number::<u32>("history")?;
     let id = &on.words[0];
     let answer = match on.settings.is_on("wait")? {
-        true => wait::poll(agent, on, id, history).await?,
+        true => wait::poll(agent, on, id, wait::LOST_MAX).await?,
         false => {
             let answer = wait::get(agent, on, id, history).await;
             answer.map_err(|error| failure(on, error))?
@@ -59,12 +59,9 @@ pub async fn subscribe(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), C
         Err(error) => return Err(failure(on, error)),
     };
     let mut followed = FollowedStream::of(&on.words[0]);
-    match wait::follow(on, &mut stream, &mut followed).await {
-        Err(error) if followed.state.is_none() || error.fault().is_some() => {
-            return Err(failure(on, error));
-        }
-        Ok(()) | Err(_) => {}
-    }
+    let ended = wait::follow(on, &mut stream, &mut followed).await;
+    let known = if followed.state.is_some() { followed.task_id.as_str() } else { "" };
+    followed.has_lost = send::left(on, ended, known)?;
     send::finish(agent, on, &mut followed, AnswerShape::AsItIs).await
 }
 

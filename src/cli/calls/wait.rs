@@ -2,11 +2,15 @@
 //!
 //! Law: a wait ends when the task has ended or wants something of its client, and nowhere else: an
 //! unspecified state is neither. A stream that fails is no reason to give up while the task can be
-//! asked for. Ctrl-C and `--timeout` end the wait and never the task.
+//! asked for, and one error is none while the next answer may be another. Ctrl-C and `--timeout`
+//! end the wait and never the task.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use peregrine::client::{Answer, ClientError, TaskAddress};
+use peregrine::{
+    client::{Answer, ClientError, TaskAddress},
+    model::TaskState,
+};
 
 use super::{
     super::{
@@ -22,12 +26,14 @@ use super::{
 
 /// The first pause of a wait without a set interval.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause of a wait whose server cannot be reached.
-const LOST_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How often in a row a server may be out of reach before a wait gives up.
-const LOST_MAX: u32 = 5;
+/// The longest pause of a wait that meets errors.
+const LOST_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long a wait goes on that meets nothing but errors, so that a dead server is reported within
+/// 10 s.
+pub const LOST_MAX: Duration = Duration::from_secs(8);
 
-/// Asks for a task until it has ended or wants something.
+/// Asks for a task until it has ended or wants something. Errors that may pass are waited out for
+/// `lost_max`; of a task that the agent has not named yet, only those of the connection.
 ///
 /// # Errors
 /// A [`CommandFailure`]; `TaskNotFoundError` among them.
@@ -35,29 +41,42 @@ pub async fn poll(
     agent: &CalledAgent,
     on: &Invocation<'_>,
     id: &str,
-    history: Option<u32>,
+    lost_max: Duration,
 ) -> Result<Answer, CommandFailure> {
+    let history = on.flag_number("history")?;
+    let is_named =
+        |task: super::invocation::KnownTask| task.id == id && task.state != TaskState::Unspecified;
+    if on.known().is_some_and(is_named) {
+        on.begin_wait();
+    }
     let interval = on.settings.time("poll-interval")?.unwrap_or(Duration::from_secs(2));
     let is_given = *on.settings.source("poll-interval") != SettingSource::BuiltIn;
     let mut pause = if is_given { interval } else { FIRST_PAUSE.min(interval) };
-    let mut lost = 0;
+    // Since when there was nothing but errors, and the pause after the last of them.
+    let mut lost: Option<(Instant, Duration)> = None;
     loop {
+        let begun = Instant::now();
         match get(agent, on, id, history).await {
             Ok(answer) => {
-                lost = 0;
+                lost = None;
                 if know(on, &answer) {
                     return Ok(answer);
                 }
+                on.begin_wait();
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(interval);
             }
-            Err(error) if error.is_connection_lost() && lost < LOST_MAX => {
-                lost += 1;
-                pause = (pause * 2).min(LOST_PAUSE_MAX);
+            Err(error) => {
+                let may_pass = error.is_connection_lost() || (on.is_waiting() && error.may_pass());
+                let (since, before) = lost.unwrap_or((begun, FIRST_PAUSE));
+                let asked = Duration::from_millis(error.retry_after_ms.unwrap_or(0));
+                let next = (before * 2).min(LOST_PAUSE_MAX).max(asked);
+                if !may_pass || since.elapsed() + next > lost_max {
+                    return Err(failure(on, error));
+                }
+                lost = Some((since, next.min(LOST_PAUSE_MAX)));
+                tokio::time::sleep(next).await;
             }
-            Err(error) => return Err(failure(on, error)),
-        }
-        tokio::time::sleep(pause).await;
-        if lost == 0 {
-            pause = (pause * 2).min(interval);
         }
     }
 }
@@ -106,6 +125,9 @@ pub async fn follow(
     while let Some(event) = stream.next().await {
         let event = event?;
         followed.take(on, &event);
+        if !followed.task_id.is_empty() && !followed.is_message {
+            on.begin_wait();
+        }
         if followed.is_settled {
             break;
         }

@@ -37,8 +37,10 @@ pub fn read(path: &Path) -> Result<EnvFile, String> {
         return Err(format!("{} is longer than {FILE_BYTES_MAX} bytes", path.display()));
     }
     let text = fs::read_to_string(path).map_err(said)?;
+    // PowerShell writes a byte order mark.
+    let text = text.trim_start_matches('\u{feff}');
     let values =
-        parse(&text).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))?;
+        parse(text).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))?;
     Ok(EnvFile { path: path.to_owned(), values, is_open: is_open(&metadata) })
 }
 

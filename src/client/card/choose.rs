@@ -151,6 +151,20 @@ pub fn choose(
     card_url: Option<&HttpUrl>,
     wants: &Preferences,
 ) -> Result<ChosenInterface, ChooseError> {
+    let all = choose_all(card, card_url, wants)?;
+    Ok(all.into_iter().next().unwrap_or_else(|| unreachable!("there is one at least")))
+}
+
+/// Those that can be called, the one to call first: [`choose`] gives that. Where the transports are
+/// named and the card has one of them, those alone.
+///
+/// # Errors
+/// [`ChooseError`]; otherwise there is one at least.
+pub(in crate::client) fn choose_all(
+    card: &AgentCard,
+    card_url: Option<&HttpUrl>,
+    wants: &Preferences,
+) -> Result<Vec<ChosenInterface>, ChooseError> {
     if let Some(wanted) = wants.version.filter(|wanted| wanted.generation().is_none()) {
         return Err(ChooseError::UnknownVersion(wanted));
     }
@@ -163,17 +177,13 @@ pub fn choose(
         let preferred = wants.transports.iter().position(|binding| *binding == one.binding);
         preferred.unwrap_or(usize::MAX)
     };
-    let mut best: Option<ChosenInterface> = None;
-    for one in callable().filter(is_allowed) {
-        let is_better = best.as_ref().is_none_or(|best| match rank(&one).cmp(&rank(best)) {
-            std::cmp::Ordering::Less => true,
-            std::cmp::Ordering::Equal => one.version > best.version,
-            std::cmp::Ordering::Greater => false,
-        });
-        if is_better {
-            best = Some(one);
-        }
+    let mut all: Vec<ChosenInterface> = callable().filter(is_allowed).collect();
+    // Stable: of equal ones what the card lists first.
+    all.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.version.cmp(&a.version)));
+    if all.first().is_some_and(|first| rank(first) < usize::MAX) {
+        all.retain(|one| rank(one) < usize::MAX);
     }
+    let best = all.first();
     if best.is_none() && wants.tenant.is_some() {
         // Without the tenant there is an interface, or the reason why there is none.
         let ChosenInterface { version, url, .. } =
@@ -185,7 +195,10 @@ pub fn choose(
             choose(card, card_url, &Preferences { origins: None, ..wants.clone() })?;
         return Err(ChooseError::OtherOrigin(url.to_string()));
     }
-    best.ok_or_else(|| match callable().map(|one| one.version).max() {
+    if best.is_some() {
+        return Ok(all);
+    }
+    Err(match callable().map(|one| one.version).max() {
         Some(newest) if wants.version.is_none() => {
             ChooseError::BelowFloor { newest, floor: wants.floor }
         }

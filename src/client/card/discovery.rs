@@ -11,6 +11,7 @@ use serde::de::IgnoredAny;
 
 use crate::{
     http::{FieldLinesBuf, date},
+    json::without_mark,
     service::Now,
 };
 
@@ -48,8 +49,7 @@ pub fn is_not_there(status: u16) -> bool {
 /// only cards have. A page for browsers is none, nor is the `{"status":"ok"}` of a health check.
 pub fn looks_like_card(json: &[u8]) -> bool {
     const MEMBERS: [&str; 4] = ["capabilities", "skills", "supportedInterfaces", "url"];
-    let json = json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(json);
-    serde_json::from_slice::<HashMap<String, IgnoredAny>>(json)
+    serde_json::from_slice::<HashMap<String, IgnoredAny>>(without_mark(json))
         .is_ok_and(|card| MEMBERS.iter().any(|name| card.contains_key(*name)))
 }
 

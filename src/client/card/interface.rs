@@ -52,6 +52,13 @@ pub fn binding_of(name: &str) -> Option<Binding> {
     of_list.map(|(_, binding)| *binding).or(is_websocket.then_some(Binding::WebSocket))
 }
 
+/// The version of this name on a card: also as `v1.0`, and `1` for 1.0.
+pub(super) fn version_of(text: &str) -> Option<ProtocolVersion> {
+    let text = text.trim();
+    let number = text.strip_prefix(['v', 'V']).unwrap_or(text);
+    ProtocolVersion::parse(number).or((number == "1").then_some(ProtocolVersion::V1_0))
+}
+
 impl CardInterface {
     /// The binding; `None`: it is not known here.
     pub fn binding(&self) -> Option<Binding> {
@@ -63,13 +70,13 @@ impl CardInterface {
         match self.version_text.is_empty() {
             // Only interfaces of 1.0 are without one.
             true => Some(ProtocolVersion::V1_0),
-            false => ProtocolVersion::parse(&self.version_text),
+            false => version_of(&self.version_text),
         }
     }
 
     /// What is called. `card` is where the card came from, if it came from a URL.
     ///
-    /// A reference that begins with a slash or a dot (RFC 3986 §4.2) is meant at the card's URL.
+    /// A relative reference (RFC 3986 §4.2) is meant at the card's URL, unless it could be a host.
     /// `ws` and `wss` are `http` and `https`. gRPC may name a bare `host:port` (wire §4.1): it is
     /// as secure as the card's URL was, or without one, when its host is not this machine.
     ///
@@ -113,9 +120,11 @@ fn absolute(text: &str, card: Option<&HttpUrl>) -> Result<HttpUrl, UrlError> {
     }
 }
 
-/// A reference that cannot be taken for a host: `/a2a`, `//host/a2a`, `./a2a`.
+/// A reference that cannot be taken for a host: `/a2a`, `//host/a2a`, `./a2a`, `a2a/v1`.
 fn is_relative(text: &str) -> bool {
-    ["/", "./", "../"].iter().any(|start| text.starts_with(start))
+    let first = text.split(['/', '?', '#']).next().unwrap_or_default();
+    let is_name = !first.is_empty() && !first.contains(['.', ':', '@']) && first != "localhost";
+    is_name || ["/", "./", "../"].iter().any(|start| text.starts_with(start))
 }
 
 fn grpc_target(text: &str, card: Option<&HttpUrl>) -> Result<HttpUrl, UrlError> {

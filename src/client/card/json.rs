@@ -9,6 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Number, Value};
 
 use super::{CardError, CardProblem};
+use crate::json::without_mark;
 
 /// Reads one JSON value.
 ///
@@ -21,6 +22,7 @@ pub(super) fn read(json: &[u8], bytes_max: usize, depth_max: usize) -> Result<Va
     if json.len() > bytes_max {
         return Err(CardError::of("", CardProblem::TooLarge(bytes_max)));
     }
+    let json = without_mark(json);
     let found = Cell::new(None);
     let seed = BoundedValue { depth_left: depth_max, found: &found };
     let mut reader = serde_json::Deserializer::from_slice(json);

@@ -19,6 +19,7 @@ mod signature;
 pub use agent_card::{
     AgentCard, CardCapabilities, CardExtension, CardProvider, CardSignature, CardSkill,
 };
+pub(in crate::client) use choose::choose_all;
 pub use choose::{ChooseError, ChosenInterface, Preferences, choose, next_version};
 pub use discovery::{
     CardFreshness, FRESH_MS_MAX, WELL_KNOWN, card_urls, is_not_there, looks_like_card,

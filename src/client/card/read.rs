@@ -6,7 +6,7 @@
 //! one of 1.0, and nothing of its older members adds an interface, because no signature covers
 //! them. Names of members are those of JSON or those of the proto, `null` is absent.
 
-use crate::model::Generation;
+use crate::{json::without_mark, model::Generation};
 
 use super::{
     super::limits::{CARD_BYTES_MAX, CARD_DEPTH_MAX, CARD_ENTRIES_MAX, CARD_INTERFACES_MAX},
@@ -37,7 +37,7 @@ impl AgentCard {
     pub fn read_within(json: &[u8], bytes_max: usize) -> Result<AgentCard, CardError> {
         let tree = json::read(json, bytes_max, CARD_DEPTH_MAX)?;
         // serde_json has read it, so it is UTF-8 but for its strings, and those are checked, too.
-        let raw = String::from_utf8_lossy(json).into_owned().into_boxed_str();
+        let raw = String::from_utf8_lossy(without_mark(json)).into_owned().into_boxed_str();
         let card = CardObject::of("", &tree).ok_or_else(|| not_an_object(""))?;
         let name = card.text("name");
         let name = name.filter(|name| !name.trim().is_empty());
@@ -67,6 +67,21 @@ impl AgentCard {
             generation,
             raw,
         })
+    }
+}
+
+impl AgentCard {
+    /// What the name of its file says of it: `authentication` alone makes a card one of 0.1, but
+    /// not in `agent-card.json`, where only clients of 0.3 and later look (wire §7.1).
+    #[must_use]
+    pub fn in_file(mut self, path: &str) -> AgentCard {
+        let name = path.split('?').next().unwrap_or_default().rsplit(['/', '\\']).next();
+        if self.generation == Generation::V01 && name == Some("agent-card.json") {
+            self.generation = Generation::V03;
+            let assumed = self.interfaces.iter_mut().filter(|one| one.is_version_assumed);
+            assumed.for_each(|one| one.version_text = V0_VERSION.to_owned());
+        }
+        self
     }
 }
 

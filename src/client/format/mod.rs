@@ -28,6 +28,7 @@ pub use error::CallError;
 pub use explain::explain;
 pub use grpc_status::GrpcEnd;
 pub use read::ReplyHead;
+pub(super) use read::StrayEvent;
 pub(super) use rest::push_encoded;
 pub use write::WrittenCall;
 
@@ -82,6 +83,7 @@ impl Format {
             limits: &values.limits,
             artifacts_max: values.artifacts_max,
             tasks_max: values.tasks_max,
+            is_strict: values.is_strict,
         }
     }
 }
@@ -97,6 +99,7 @@ struct ValueLimits {
     limits: Limits,
     artifacts_max: usize,
     tasks_max: usize,
+    is_strict: bool,
 }
 
 /// What readers use again from call to call: memory, and the client's limits.
@@ -128,11 +131,24 @@ impl FormatBuffers {
                 limits: values,
                 artifacts_max: limits.artifacts_max,
                 tasks_max: limits.page_tasks_max,
+                is_strict: false,
             },
             patterns: AnswerPatterns::default(),
             json: Vec::new(),
             longest: 0,
         }
+    }
+
+    /// The same for readers that judge what a server says; see
+    /// [`CallOptions::is_strict`](super::CallOptions::is_strict).
+    pub(super) fn strict(mut self, is_strict: bool) -> FormatBuffers {
+        self.values.is_strict = is_strict;
+        self
+    }
+
+    /// Whether the message of gRPC that was read last has no field that is known.
+    pub(super) fn is_empty_message(&self) -> bool {
+        self.json == b"{}"
     }
 
     /// Whether no document was longer than this, so that its memory is worth keeping.

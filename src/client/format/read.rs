@@ -149,6 +149,49 @@ impl Format {
         Ok(())
     }
 
+    /// What an event is whose data could not be read as an item of a stream; `None`: an item that
+    /// is broken, or another call's. `name` is that of the event, empty where it has none.
+    #[cold]
+    pub(in crate::client) fn stray_event(
+        &self,
+        buffers: &mut FormatBuffers,
+        name: &str,
+        data: &[u8],
+    ) -> Option<StrayEvent> {
+        let data = data.trim_ascii();
+        // WHATWG HTML §9.2.6: a listener for messages gets no event of another name.
+        if !matches!(name, "" | "message" | "error") || data.is_empty() {
+            return Some(StrayEvent::KeepAlive);
+        }
+        let FormatBuffers { parser, depth_max, values, .. } = buffers;
+        let Ok(value) = parser.parse(data, *depth_max) else {
+            return match data[0] {
+                b'{' => None,
+                b'[' if !is_keep_alive(data) => None,
+                _ if is_keep_alive(data) => Some(StrayEvent::KeepAlive),
+                _ => (!values.is_strict).then_some(StrayEvent::Unknown),
+            };
+        };
+        let inner = match self.binding {
+            Binding::HttpJson => value,
+            Binding::JsonRpc | Binding::WebSocket | Binding::Grpc => {
+                value.get("result").unwrap_or(value)
+            }
+        };
+        if dialect::looks_like_item(inner) {
+            return None;
+        }
+        let is_named = value.members().chain(inner.members()).any(|(key, member)| {
+            is_keep_alive(&key.text()) || member.text().is_some_and(|text| is_keep_alive(&text))
+        });
+        let is_text = inner.text().is_some_and(|text| is_keep_alive(&text));
+        let is_empty = inner.is_null() || (inner.kind() == Kind::Object && inner.is_empty());
+        match is_named || is_text || is_empty {
+            true => Some(StrayEvent::KeepAlive),
+            false => (!values.is_strict).then_some(StrayEvent::Unknown),
+        }
+    }
+
     fn whole_item(
         &self,
         values: &ValueLimits,
@@ -215,8 +258,11 @@ impl Format {
         }
         let id = value.at(id);
         let is_ours = id.is_some_and(|id| is_id(id, rpc_id));
-        // JSON-RPC 2.0 §5: null where the request's could not be read.
-        let is_known = is_ours || (error.is_some() && id.is_none_or(|id| id.is_null()));
+        // JSON-RPC 2.0 §5: null where the request's could not be read. Over HTTP the exchange says
+        // what is answered, so that a server which leaves the id out is understood.
+        let is_exchange = self.binding == Binding::JsonRpc && !values.is_strict;
+        let may_lack = error.is_some() || is_exchange;
+        let is_known = is_ours || (may_lack && id.is_none_or(|id| id.is_null()));
         if !is_known {
             return Err(ReadError::at("id", "must be the id of the call").into());
         }
@@ -232,6 +278,24 @@ impl Format {
         let http = Some(head.status).filter(|_| !head.is_success());
         dialect::read_fault(value, self.generation, http).into()
     }
+}
+
+/// An event of a stream that is none of A2A's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::client) enum StrayEvent {
+    /// It says no more than that the connection lives, or that the stream ends.
+    KeepAlive,
+    /// It says something that is not known here.
+    Unknown,
+}
+
+/// Whether a word is one with which servers keep a stream alive, or end it.
+fn is_keep_alive(word: &[u8]) -> bool {
+    const WORDS: [&str; 8] =
+        ["ping", "pong", "heartbeat", "keepalive", "noop", "done", "connected", "endofstream"];
+    let letters = word.iter().filter(|byte| byte.is_ascii_alphabetic());
+    let letters = letters.map(u8::to_ascii_lowercase);
+    word.len() <= 32 && WORDS.iter().any(|known| letters.clone().eq(known.bytes()))
 }
 
 /// Whether an id is the one that a call was written with: a string of its digits.

@@ -4,14 +4,13 @@ use std::{pin::pin, sync::Arc};
 
 use crate::{
     binding::interfaces::Binding,
-    fault::FaultKind,
-    model::{Get, Op, OutgoingCall, RawText, Target, TaskView, Text, uuid},
+    model::{Generation, Get, Op, OutgoingCall, RawText, Target, TaskView, Text, uuid},
 };
 
 use super::{
     super::{
         Client, ClientError, HttpResponse, SendRequest, Transport,
-        client::{not_declared, target},
+        client::{InterfaceSearch, not_declared, target},
         endpoint::AgentEndpoint,
         exchange::{Attempts, Written, explained, head_of, within},
         grpc::{self, GrpcStream},
@@ -38,20 +37,32 @@ impl<T: Transport> Client<T> {
     }
 
     /// Sends a message and follows what comes of it, whether or not the agent streams: where its
-    /// card declares no streams, the task is read again and again
+    /// card declares no streams, or it refuses one, the task is read again and again
     /// ([`CallOptions::poll_ms`](crate::client::CallOptions::poll_ms)).
     ///
     /// # Errors
     /// As [`Client::stream`], but never `NotDeclared` for streaming.
     pub async fn follow(&self, request: &SendRequest) -> Result<ClientStream<T>, ClientError> {
         if self.check_streaming().is_ok() {
-            return self.stream(request).await;
+            match self.stream(request).await {
+                Err(error) if error.refuses_stream() => {}
+                stream => return stream,
+            }
         }
         self.inner.check_push(request.has_push())?;
-        let request = request.clone().return_immediately();
+        let request = self.early(request);
         let terms = merged(request.terms(), &self.terms);
         let id = uuid(self.inner.transport.random());
         self.open(terms, OpeningCall::SendAndPoll { request, id }, b"").await
+    }
+
+    /// The request, to be answered as soon as there is a task. 0.1 has no word for that: its
+    /// servers answer when they like.
+    pub fn early(&self, request: &SendRequest) -> SendRequest {
+        match self.generation() {
+            Generation::V01 => request.clone(),
+            Generation::V03 | Generation::V1 => request.clone().return_immediately(),
+        }
     }
 
     /// Follows a task that is there (A2A 1.0 §3.1.6), from the event behind number `after` where
@@ -116,7 +127,7 @@ impl<T: Transport> Client<T> {
         // They stay there for all calls of the stream.
         scratch.terms = terms;
         let opening =
-            OpeningStream { call, attempts, has_changed_version: false, next_ms: Some(0) };
+            OpeningStream { call, attempts, search: InterfaceSearch::default(), next_ms: Some(0) };
         let written = Written { op, rpc_id: 0, after: None };
         let mut stream = StreamState::closed(self, scratch, written);
         stream.task.id.extend_from_slice(id);
@@ -131,8 +142,8 @@ impl<T: Transport> Client<T> {
 pub(super) struct OpeningStream {
     call: OpeningCall,
     attempts: Attempts,
-    /// True: the server has named a version, which it is asked in.
-    has_changed_version: bool,
+    /// Where it was tried.
+    search: InterfaceSearch,
     /// When it is opened; `None`: it is open, or its opener was dropped.
     next_ms: Option<u64>,
 }
@@ -172,6 +183,8 @@ impl<T: Transport> StreamState<T> {
             goes_through_logins: false,
             login_reads: 0,
             repeats: 0,
+            has_message: false,
+            has_warned: false,
         })
     }
 
@@ -227,7 +240,7 @@ impl<T: Transport> StreamState<T> {
         let due_ms = opening.attempts.due_ms;
         let scratch = &mut self.scratch;
         if self.written.op == Op::Send {
-            inner.call(&self.endpoint, self.written, scratch).await?;
+            inner.call(&self.endpoint, self.written, &opening.search, scratch).await?;
             self.source = EventOrigin::Answered;
             return Ok(());
         }
@@ -250,12 +263,13 @@ impl<T: Transport> StreamState<T> {
             opening.attempts.due_ms = inner.due_ms(self.scratch.terms.as_deref());
             self.source = EventOrigin::Nowhere;
         }
-        let is_version = error.fault_kind() == Some(FaultKind::VersionNotSupported);
-        if is_version && !opening.has_changed_version {
-            self.endpoint = inner.change_version(&self.endpoint, error)?;
-            (opening.has_changed_version, opening.next_ms) = (true, Some(0));
-            return Ok(());
-        }
+        let error = match inner.change_endpoint(&self.endpoint, error, &mut opening.search) {
+            Ok(other) => {
+                (self.endpoint, opening.next_ms) = (other, Some(0));
+                return Ok(());
+            }
+            Err(error) => error,
+        };
         let kind = (self.written.op, self.endpoint.interface.generation);
         let scratch = &mut self.scratch;
         match inner.next_attempt_ms(kind, &error, &mut opening.attempts, scratch) {
@@ -333,7 +347,8 @@ impl<T: Transport> StreamState<T> {
         let inner = &self.client.inner;
         let CallBuffers { written, terms, .. } = &mut *self.scratch;
         self.written = inner.write(&self.endpoint, terms.as_deref(), &call, written)?;
-        inner.call(&self.endpoint, self.written, &mut self.scratch).await
+        let search = InterfaceSearch::over();
+        inner.call(&self.endpoint, self.written, &search, &mut self.scratch).await
     }
 }
 

@@ -22,6 +22,9 @@ use super::{
 /// pauses between them are 22.6 s together, at most.
 pub(super) const ATTEMPTS_MAX: u32 = 8;
 
+/// Attempts in which the server may not know the task.
+const LAGS_MAX: u32 = 2;
+
 /// Milliseconds after which a subscription has lasted: it has said more than looks at the task
 /// would have, if only that nothing happens.
 const LASTED_MS: u64 = 5_000;
@@ -145,7 +148,8 @@ impl<T: Transport> StreamState<T> {
         }
         match first {
             Ok(SourceRead::Item(number)) => self.go_on(number).await,
-            Ok(SourceRead::End | SourceRead::Poll) => self.read_task().await,
+            // What is stray was skipped.
+            Ok(SourceRead::End | SourceRead::Poll | SourceRead::Stray(_)) => self.read_task().await,
             // Python's SDK of 0.3 refuses so over HTTP+JSON: the task says why.
             Err(error)
                 if is_open && error.is_connection_lost() && error.retry_after_ms.is_none() =>
@@ -170,8 +174,13 @@ impl<T: Transport> StreamState<T> {
             }
             self.set_open(true);
         }
-        let StreamState { client, endpoint, written, scratch, source, .. } = self;
-        (source.next(&client.inner, endpoint, *written, scratch).await, true)
+        loop {
+            let StreamState { client, endpoint, written, scratch, source, .. } = self;
+            match source.next(&client.inner, endpoint, *written, scratch).await {
+                Ok(SourceRead::Stray(stray)) => self.skip(stray),
+                first => return (first, true),
+            }
+        }
     }
 
     /// Forgets the token that was refused, whether at once or by the first item: it may have been
@@ -240,7 +249,15 @@ impl<T: Transport> StreamState<T> {
         }
         match self.get_task().await {
             Ok(()) => {}
-            Err(error) if error.is_for_now() => return Ok(Taken::NotNow(error)),
+            // A replica may lag behind, but not for long.
+            Err(error) if error.fault_kind() == Some(FaultKind::TaskNotFound) => {
+                return if self.seen.state().is_some() && self.attempts < LAGS_MAX {
+                    Ok(Taken::NotNow(error))
+                } else {
+                    Err(error)
+                };
+            }
+            Err(error) if error.may_pass() => return Ok(Taken::NotNow(error)),
             Err(error) => return Err(error),
         }
         self.catch_up(None, false)?;

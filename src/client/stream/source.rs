@@ -12,6 +12,7 @@ use super::super::{
     client::SharedClient,
     endpoint::AgentEndpoint,
     exchange::{READ_BYTES, Written},
+    format::StrayEvent,
     grpc::{GrpcRead, GrpcStream},
     scratch::{CallBuffers, ReplyBuf},
     websocket::{WsRead, WsSession, event_number},
@@ -41,14 +42,46 @@ pub(super) enum SourceRead {
     End,
     /// The task is to be read.
     Poll,
+    /// An event that is none of A2A's.
+    Stray(StrayEvent),
 }
 
 /// An event, whose data was copied.
 struct CopiedEvent {
     number: Option<u64>,
-    is_error: bool,
+    name: EventName,
     /// The response ended before the event did.
     is_unclosed: bool,
+}
+
+/// What matters of the name of an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EventName {
+    /// There is none, or it is `message`.
+    Message,
+    /// `error` (wire §3.5).
+    Error,
+    /// Any other.
+    Other,
+}
+
+impl EventName {
+    #[inline]
+    fn of(name: &str) -> EventName {
+        match name {
+            "" | "message" => EventName::Message,
+            "error" => EventName::Error,
+            _ => EventName::Other,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            EventName::Message => "",
+            EventName::Error => "error",
+            EventName::Other => "other",
+        }
+    }
 }
 
 /// Server-sent events on their way.
@@ -114,9 +147,9 @@ impl<R: HttpResponse> EventSource<R> {
         }
         data.clear();
         data.extend_from_slice(event.data);
-        let is_error = event.kind == "error";
+        let name = EventName::of(event.kind);
         let is_unclosed = self.all.is_some_and(|all| self.at > all);
-        Ok(Some(CopiedEvent { number, is_error, is_unclosed }))
+        Ok(Some(CopiedEvent { number, name, is_unclosed }))
     }
 }
 
@@ -164,8 +197,10 @@ impl<T: Transport> EventOrigin<T> {
                     }
                     WsRead::Message => {
                         let format = &endpoint.format;
-                        format.read_item(buffers, written.rpc_id, body, false, received)?;
-                        Ok(SourceRead::Item(event_number(body)))
+                        match format.read_item(buffers, written.rpc_id, body, false, received) {
+                            Ok(()) => Ok(SourceRead::Item(event_number(body))),
+                            Err(error) => stray(error, endpoint, "", scratch),
+                        }
                     }
                 }
             }
@@ -179,8 +214,15 @@ impl<T: Transport> EventOrigin<T> {
                         Ok(SourceRead::End)
                     }
                     GrpcRead::Message(number) => {
-                        endpoint.format.read_message(buffers, written.op, body, received)?;
-                        Ok(SourceRead::Item(number))
+                        let format = &endpoint.format;
+                        match format.read_message(buffers, written.op, body, received) {
+                            Ok(()) => Ok(SourceRead::Item(number)),
+                            // A field of a later proto, which is not read: nothing is left.
+                            Err(CallError::Unreadable(_)) if buffers.is_empty_message() => {
+                                Ok(SourceRead::Stray(StrayEvent::Unknown))
+                            }
+                            Err(error) => Err(error.into()),
+                        }
                     }
                 }
             }
@@ -225,10 +267,30 @@ fn read_event(
 ) -> Result<SourceRead, ClientError> {
     let CallBuffers { buffers, said, .. } = scratch;
     let ReplyBuf { body, received, .. } = &mut **said;
-    match endpoint.format.read_item(buffers, written.rpc_id, body, event.is_error, received) {
+    let is_error = event.name == EventName::Error;
+    match endpoint.format.read_item(buffers, written.rpc_id, body, is_error, received) {
         Ok(()) => Ok(SourceRead::Item(event.number)),
         // Half an event, at the end of the stream.
         Err(CallError::Unreadable(_)) if event.is_unclosed => Ok(SourceRead::End),
-        Err(error) => Err(error.into()),
+        Err(error) => stray(error, endpoint, event.name.as_str(), scratch),
     }
+}
+
+/// What an event is that could not be read, where it is none of A2A's.
+///
+/// # Errors
+/// The same error, where it is a fault, or an item that is broken.
+#[cold]
+fn stray(
+    error: CallError,
+    endpoint: &AgentEndpoint,
+    name: &str,
+    scratch: &mut CallBuffers,
+) -> Result<SourceRead, ClientError> {
+    let CallBuffers { buffers, said, .. } = scratch;
+    let stray = match error {
+        CallError::Unreadable(_) => endpoint.format.stray_event(buffers, name, &said.body),
+        CallError::Fault(_) | CallError::NotA2a { .. } => None,
+    };
+    stray.map_or_else(|| Err(error.into()), |stray| Ok(SourceRead::Stray(stray)))
 }

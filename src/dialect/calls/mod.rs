@@ -172,7 +172,7 @@ fn plain_parts(message: Message<'_>, by: &'static str) -> Result<(), NotExpressi
     for part in message.parts() {
         let is_file = match part.content() {
             Content::Raw(_) | Content::Url(_) => true,
-            Content::Text(_) | Content::Data(_) => false,
+            Content::Text(_) | Content::Data(_) | Content::Unknown(_) => false,
         };
         if !is_file && part.filename().is_some() {
             return Err(NotExpressible { what: "filename of a part that is no file", by });

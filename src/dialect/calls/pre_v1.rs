@@ -116,8 +116,10 @@ fn send_v01(
     if send.mode == SendMode::Return {
         return Err(NotExpressible { what: "returnImmediately", by });
     }
-    // The client makes the id of a task.
-    let task_id = send.task_id.or(send.message.task_id());
+    // The client makes the id of a task: the one that it has made for the message, which 0.1 does
+    // not send, so that the same message is for the same task whenever it is sent again.
+    let own = Some(send.message.message_id()).filter(|id| !id.is_empty());
+    let task_id = send.task_id.or(send.message.task_id()).or(own);
     let task_id = task_id.ok_or(NotExpressible { what: "a message without taskId", by })?;
     params.raw("id", task_id.raw());
     params.raw_some("sessionId", send.context_id.or(send.message.context_id()));

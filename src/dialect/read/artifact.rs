@@ -35,7 +35,7 @@ pub(super) struct ChunkFlags {
     pub last_chunk: bool,
 }
 
-/// Packs an artifact; `in_task` is its place in its task, by which 0.1 may know it.
+/// Packs an artifact; `in_task` is its place in its task, by which it is known without an id.
 pub(super) fn read(
     cx: &ReplyCx<'_>,
     value: Value<'_>,
@@ -53,20 +53,24 @@ pub(super) fn read(
     match id {
         Some(id) => packer.put(artifact_tag::ARTIFACT_ID, &id),
         // Wire §1.9: index n is artifact id `"n"`. Servers of both show tasks of 0.1 in its form to
-        // clients of 0.3, too: the names of their methods are the same.
-        None if cx.generation != Generation::V1 => {
+        // clients of 0.3, too: the names of their methods are the same. One that has neither is
+        // known by its place.
+        None => {
             let index = count(value.at(slots.index), "index", 0..=INT32_MAX).map_err(wrong)?;
-            let index = match (index, cx.generation) {
-                (Some(index), _) => index as usize,
-                (None, Generation::V01) => in_task,
-                (None, _) => return Err(ReadError::at("artifactId", "is required")),
+            let is_known = match cx.generation {
+                Generation::V01 => true,
+                Generation::V03 => index.is_some(),
+                Generation::V1 => false,
             };
+            if cx.is_strict && !is_known {
+                return Err(ReadError::at("artifactId", "is required"));
+            }
+            let index = index.map_or(in_task, |index| index as usize);
             let open = packer.open(artifact_tag::ARTIFACT_ID);
             // Writing to memory does not fail.
             let _ = write!(packer.0, "{index}");
             packer.close(open);
         }
-        None => return Err(ReadError::at("artifactId", "is required")),
     }
     for (slot, field, tag) in [
         (slots.name, "name", artifact_tag::NAME),

@@ -2,7 +2,7 @@
 
 use crate::{
     fault::Fault,
-    json::{Kind, Value, ValueSlot},
+    json::{Value, ValueSlot},
     model::{
         Role,
         pack::{Packer, message_tag},
@@ -10,7 +10,8 @@ use crate::{
 };
 
 use super::{
-    RawString, ReadCx, Rules, canonical, identifier, missing, object, part, proto_slot, slots,
+    RawString, ReadCx, Rules, canonical, identifier, is_list, missing, object, part, proto_slot,
+    slots,
 };
 
 slots!(MessageSlots {
@@ -32,8 +33,9 @@ pub(super) struct MessageIds<'p> {
     pub task_id: Option<RawString<'p>>,
 }
 
-/// Appends the packed message to `pack`; where `REPLY`, as servers say it: it may be without an id
-/// and without parts. A reader of its own each, as they have other things to look at.
+/// Appends the packed message to `pack`; where `REPLY`, as servers say it: it may be without an id,
+/// without a role that is known, and without parts. A reader of its own each, as they have other
+/// things to look at.
 pub(super) fn read<'p, const REPLY: bool>(
     rules: &Rules,
     cx: &ReadCx<'_>,
@@ -49,7 +51,11 @@ pub(super) fn read<'p, const REPLY: bool>(
     }
     let context_id = identifier(message.at(slots.context_id), "message.contextId", cx)?;
     let task_id = identifier(message.at(slots.task_id), "message.taskId", cx)?;
-    let role = role(message.at(slots.role))?;
+    let role = match role(message.at(slots.role)) {
+        // What a server says is an agent's, whatever it calls itself.
+        Err(_) if REPLY && !rules.judges => Role::Agent,
+        role => role?,
+    };
     let metadata = object(message.at(slots.metadata), "message.metadata")?;
     let mut packer = Packer(pack);
     packer.put(message_tag::MESSAGE_ID, message_id.as_deref().unwrap_or(cx.fresh_id));
@@ -101,7 +107,7 @@ fn parts<const REPLY: bool>(
     let Some(value) = value else {
         return if REPLY { Ok(()) } else { Err(missing(FIELD)) };
     };
-    if value.kind() != Kind::Array {
+    if !is_list(value) {
         return Err(Fault::param(FIELD, "must be an array"));
     }
     // A2A 1.0 §5.7: a required array has at least one element.
@@ -130,7 +136,7 @@ pub(super) fn strings(
     tag: u8,
     packer: &mut Packer<'_>,
 ) -> Result<(), Fault> {
-    if value.kind() != Kind::Array {
+    if !is_list(value) {
         return Err(Fault::param(field, "must be an array"));
     }
     for (index, value) in value.elements().enumerate() {

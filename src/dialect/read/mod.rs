@@ -43,7 +43,7 @@ pub use send::NO_GENERATIONS;
 #[cfg(feature = "client")]
 pub use fault::read as read_fault;
 #[cfg(feature = "client")]
-pub use reply::{ReplyCx, item as read_item, read as read_reply};
+pub use reply::{ReplyCx, item as read_item, looks_like_item, read as read_reply};
 
 /// `historyLength` is an int32.
 const INT32_MAX: u32 = i32::MAX as u32;
@@ -67,6 +67,8 @@ pub(super) struct Rules {
     pub strict: bool,
     /// True: push configurations have header fields of their own, also those of messages.
     pub push_headers: bool,
+    /// True: parts and roles of replies that are not known are errors.
+    pub judges: bool,
 }
 
 impl Rules {
@@ -80,6 +82,7 @@ impl Rules {
             proto: false,
             strict: false,
             push_headers: false,
+            judges: false,
         }
     }
 }
@@ -206,14 +209,28 @@ fn canonical<'p>(
     if text.len() > bytes_max { Err(too_long(field, bytes_max)) } else { Ok(text) }
 }
 
-/// The verbatim text of an object.
+/// The verbatim text of an object. An empty list stands for none: PHP writes an empty map so.
 #[inline]
 fn object<'p>(value: Option<Value<'p>>, field: &'static str) -> Result<Option<Value<'p>>, Fault> {
     match value {
-        Some(value) if value.kind() != Kind::Object => {
-            Err(Fault::param(field, "must be an object"))
-        }
+        Some(value) if value.kind() != Kind::Object => match is_empty_list(value) {
+            true => Ok(None),
+            false => Err(Fault::param(field, "must be an object")),
+        },
         value => Ok(value),
+    }
+}
+
+fn is_empty_list(value: Value<'_>) -> bool {
+    value.kind() == Kind::Array && value.is_empty()
+}
+
+/// An empty object stands for an empty list: Lua writes an empty table so.
+fn is_list(value: Value<'_>) -> bool {
+    match value.kind() {
+        Kind::Array => true,
+        Kind::Object => value.is_empty(),
+        Kind::Null | Kind::Bool(_) | Kind::Number | Kind::String => false,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-use super::{ReadCx, Rules, set, slots};
+use super::{ReadCx, Rules, is_empty_list, set, slots};
 
 slots!(PartSlots {
     kind: "kind";
@@ -69,28 +69,29 @@ pub(super) fn read<const REPLY: bool>(
     if rules.strict && !rules.proto && named.is_none() && is_named(slots.type_) {
         return Err("type must be text, file or data".into());
     }
-    // ProtoJSON: `null` is a value for `data`; beside `kind: "text"` it is a model's empty field.
-    let data = match named {
-        Some(Named::Text | Named::File) => value.at(slots.data).and_then(set),
-        Some(Named::Data) | None => value.at(slots.data),
-    };
-    let (text, raw, url, file) =
-        (value.at(slots.text), value.at(slots.raw), value.at(slots.url), value.at(slots.file));
-    let is_file = raw.is_some() || url.is_some() || file.is_some();
-    let fits = match named {
-        Some(Named::Text) => text.is_some(),
-        Some(Named::File) => is_file,
-        Some(Named::Data) => data.is_some(),
-        None => true,
-    };
-    let contents = [text, raw, url, file, data].map(|content| u32::from(content.is_some()));
-    if contents.iter().sum::<u32>() != 1 || !fits {
-        return Err("must hold exactly one of text, raw, url (or file) and data".into());
+    let mut all = [slots.text, slots.raw, slots.url, slots.file, slots.data].map(|at| value.at(at));
+    if !is_one_of(named, all) {
+        // ProtoJSON: `null` is a value for `data`; beside another content it is a model's empty
+        // field.
+        all[4] = all[4].and_then(set);
+        if REPLY && !is_one_of(named, all) {
+            // Servers fill in what ProtoJSON leaves out (wire §1.5).
+            all = all.map(|content| content.filter(|content| !content.str_eq("")));
+        }
+        if !is_one_of(named, all) {
+            return if REPLY && !rules.judges {
+                put_unknown(value, packer)
+            } else {
+                Err(ONE_OF.into())
+            };
+        }
     }
+    let [text, raw, url, file, data] = all;
+    let is_file = raw.is_some() || url.is_some() || file.is_some();
     if is_file && !rules.files {
         return Err("only text and data are accepted here".into());
     }
-    let metadata = value.at(slots.metadata);
+    let metadata = value.at(slots.metadata).filter(|value| !is_empty_list(*value));
     if metadata.is_some_and(|value| value.kind() != Kind::Object) {
         return Err("metadata must be an object".into());
     }
@@ -113,6 +114,29 @@ pub(super) fn read<const REPLY: bool>(
     put_file(rules, cx, [file.at(slots.bytes), file.at(slots.uri)], packer)?;
     packer.put_some(part_tag::METADATA, metadata);
     put_names::<REPLY>(cx, file.at(slots.name), file.at(slots.media), packer)
+}
+
+const ONE_OF: &str = "must hold exactly one of text, raw, url (or file) and data";
+
+/// Whether there is one content, and of the named kind. In the order of [`ONE_OF`].
+#[inline]
+fn is_one_of(named: Option<Named>, [text, raw, url, file, data]: [Option<Value<'_>>; 5]) -> bool {
+    let is_file = raw.is_some() || url.is_some() || file.is_some();
+    let fits = match named {
+        Some(Named::Text) => text.is_some(),
+        Some(Named::File) => is_file,
+        Some(Named::Data) => data.is_some(),
+        None => true,
+    };
+    let contents = [text, raw, url, file, data].map(|content| u32::from(content.is_some()));
+    contents.iter().sum::<u32>() == 1 && fits
+}
+
+/// A part of a kind that is not known here (A2A 1.0 §5.7: a later minor version may have more).
+#[cold]
+fn put_unknown(value: Value<'_>, packer: &mut Packer<'_>) -> Result<(), PartError> {
+    packer.put(part_tag::UNKNOWN, value.raw());
+    Ok(())
 }
 
 /// What of a part can be the base64 of a file, in any spelling.

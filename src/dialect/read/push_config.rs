@@ -10,8 +10,8 @@ use crate::{
 };
 
 use super::{
-    super::push_ids, RawString, ReadCx, boolean, canonical, identifier, missing, object, set,
-    slots, too_long,
+    super::push_ids, RawString, ReadCx, boolean, canonical, identifier, is_list, missing, object,
+    set, slots, too_long,
 };
 
 slots!(ConfigSlots {
@@ -186,7 +186,7 @@ fn filter(
         filter = PushFilter::ALL;
         let must = "must be a list of status, artifacts and final";
         let wrong = || Fault::param(place.path("events"), must);
-        if events.kind() != Kind::Array {
+        if !is_list(events) {
             return Err(wrong());
         }
         for event in events.elements() {

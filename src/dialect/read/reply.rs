@@ -12,7 +12,9 @@ use crate::{
     json::{Kind, Value, ValueSlot},
     limits::Limits,
     model::{
-        Generation, JsonObject, Op, ReadError, Received, ReceivedKind, Refusal, received::Shapes,
+        Generation, JsonObject, Op, ReadError, Received, ReceivedKind, Refusal, Role,
+        pack::{Packer, message_tag, part_tag},
+        received::Shapes,
     },
 };
 
@@ -30,12 +32,14 @@ pub struct ReplyCx<'a> {
     pub artifacts_max: usize,
     /// Tasks that a page may have.
     pub tasks_max: usize,
+    /// True: what is not known is an error.
+    pub is_strict: bool,
 }
 
 impl ReplyCx<'_> {
     /// How its messages and parts are read.
     pub(super) fn rules(&self) -> Rules {
-        Rules { proto: self.proto, ..Rules::of(self.generation) }
+        Rules { proto: self.proto, judges: self.is_strict, ..Rules::of(self.generation) }
     }
 
     /// What the readers of messages and parts, which those of requests share, need.
@@ -109,6 +113,27 @@ pub fn read(
 /// [`ReadError`]; what was received is then nothing.
 pub fn item(cx: &ReplyCx<'_>, item: Value<'_>, received: &mut Received) -> Result<(), ReadError> {
     read(cx, Op::Stream, Some(item), received)
+}
+
+/// Whether a value has the shape of an item of a stream, good or broken.
+#[cold]
+pub fn looks_like_item(value: Value<'_>) -> bool {
+    let mut slots = ResultSlots::default();
+    slots.fill(value);
+    let is_object =
+        |slot| value.at(slot).is_some_and(|value: Value<'_>| value.kind() == Kind::Object);
+    let members = [
+        slots.task,
+        slots.message,
+        slots.status_update,
+        slots.artifact_update,
+        slots.status,
+        slots.artifact,
+    ];
+    let kinds = ["task", "message", "status-update", "artifact-update"];
+    let is_named =
+        value.at(slots.kind).is_some_and(|kind| kinds.iter().any(|name| kind.str_eq(name)));
+    is_named || value.at(slots.role).is_some() || members.into_iter().any(is_object)
 }
 
 /// Reads what is known by its shape: a task, a message, an event.
@@ -227,10 +252,25 @@ pub(super) fn said(
     value: Value<'_>,
     pack: &mut Vec<u8>,
 ) -> Result<(), ReadError> {
+    if let Some(text) = value.string_raw() {
+        words(text, pack);
+        return Ok(());
+    }
     if value.kind() != Kind::Object {
         return Err(ReadError::new("must be an object"));
     }
     message::read::<true>(&cx.rules(), &cx.read_cx(), value, pack).map(drop).map_err(wrong)
+}
+
+/// Packs the message of a server that says no more than its text.
+#[cold]
+fn words(text: &[u8], pack: &mut Vec<u8>) {
+    let mut packer = Packer(pack);
+    packer.put(message_tag::MESSAGE_ID, b"");
+    packer.put(message_tag::ROLE, &[Role::Agent as u8]);
+    let part = packer.open(message_tag::PART);
+    packer.put(part_tag::TEXT, text);
+    packer.close(part);
 }
 
 /// Keeps a card as it is.

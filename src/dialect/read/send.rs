@@ -10,8 +10,8 @@ use crate::{
 };
 
 use super::{
-    INT32_MAX, Kept, RawString, ReadCx, Rules, boolean, count, identifier, keep, message, missing,
-    object, proto_slot, push_config, slots, target::split_thread,
+    INT32_MAX, Kept, RawString, ReadCx, Rules, boolean, count, identifier, is_list, keep, message,
+    missing, object, proto_slot, push_config, slots, target::split_thread,
 };
 
 slots!(SendSlots {
@@ -191,6 +191,7 @@ fn send_options<'p>(
     } else {
         SendMode::Wait
     };
+    let modes = modes.filter(|modes: &Value<'_>| modes.kind() == Kind::Array || !is_list(*modes));
     if modes.is_some_and(|modes| modes.kind() != Kind::Array)
         || modes.is_some_and(|modes| modes.elements().any(|mode| !mode.is_string()))
     {

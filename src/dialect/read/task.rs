@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    artifact, count, identifier, list, object,
+    artifact, count, identifier, is_list, list, object,
     reply::{ReplyCx, refused, said, wrong},
     slots,
 };
@@ -98,7 +98,7 @@ pub(super) fn each(
     mut each: impl FnMut(Value<'_>) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
     let Some(list) = list else { return Ok(()) };
-    if list.kind() != Kind::Array {
+    if !is_list(list) {
         return Err(ReadError::at(member, "must be an array"));
     }
     for (index, element) in list.elements().enumerate() {
@@ -118,23 +118,32 @@ pub(super) fn status(
     }
     let mut slots = StatusSlots::default();
     slots.fill(value);
-    let state = state(value.at(slots.state))?;
+    let state = state(cx, value.at(slots.state))?;
     let at_ms = timestamp(value.at(slots.timestamp))?;
-    let message = value.at(slots.message);
+    // Some servers write a message that says nothing: an empty text, object or list.
+    let is_said = |said: &Value<'_>| !(said.str_eq("") || is_list(*said) && said.is_empty());
+    let message = value.at(slots.message).filter(is_said);
     if let Some(message) = message {
         said(cx, message, pack).map_err(|error| error.within("message"))?;
     }
     Ok(ReadStatus { state, at_ms, has_message: message.is_some() })
 }
 
-/// A state by any of its names or by its number; ProtoJSON leaves the unspecified out.
-fn state(value: Option<Value<'_>>) -> Result<TaskState, ReadError> {
+/// A state by any of its names or by its number; ProtoJSON leaves the unspecified out. The task of
+/// a state that is not known here goes on: what is not known to end it is not taken for its end.
+fn state(cx: &ReplyCx<'_>, value: Option<Value<'_>>) -> Result<TaskState, ReadError> {
     let Some(value) = value else { return Ok(TaskState::Unspecified) };
     let state = match value.text() {
         Some(name) => list::state_by_name(&name).or_else(|| state_by_other_name(&name)),
-        None => value.as_i64().and_then(|n| u8::try_from(n).ok()).and_then(TaskState::from_number),
+        None => match value.as_i64() {
+            Some(number) => u8::try_from(number).ok().and_then(TaskState::from_number),
+            None => return Err(ReadError::at("state", "must be a task state")),
+        },
     };
-    state.ok_or_else(|| ReadError::at("state", "must be a task state"))
+    match state {
+        None if cx.is_strict => Err(ReadError::at("state", "must be a task state")),
+        state => Ok(state.unwrap_or(TaskState::Working)),
+    }
 }
 
 /// Names in another case, and the British spelling in any (wire §8, §10 trap 16).

@@ -48,8 +48,8 @@ pub struct ReceivedHead<'b> {
 /// What every status line that is taken begins with.
 const HTTP_1: &[u8; 7] = b"HTTP/1.";
 
-/// Bytes of `HTTP/1.1 200 `, behind which the reason stands.
-const BEFORE_REASON: usize = 13;
+/// Bytes of `HTTP/1.1 200`. After a space the reason follows.
+const BEFORE_REASON: usize = 12;
 
 impl Default for ResponseLayout {
     fn default() -> ResponseLayout {
@@ -338,14 +338,18 @@ fn is_name<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
 }
 
 /// RFC 9112 §4: HTTP-version SP status-code SP [ reason-phrase ]. The reason is free of control
-/// bytes, and means nothing.
+/// bytes, and means nothing. Some servers omit the last space together with the reason; curl,
+/// browsers and the clients of Go, Python and Node read that, too.
 fn status_line(line: &[u8]) -> Result<(Version, u16), ResponseReject> {
-    let Some((start, _)) = line.split_first_chunk::<BEFORE_REASON>() else {
+    let Some((start, reason)) = line.split_first_chunk::<BEFORE_REASON>() else {
         return Err(ResponseReject::StatusLine);
     };
-    let [_, _, _, _, _, _, _, minor, b' ', a, b, c, b' '] = *start else {
+    let [_, _, _, _, _, _, _, minor, b' ', a, b, c] = *start else {
         return Err(not_http_1(line));
     };
+    if !matches!(reason, [] | [b' ', ..]) {
+        return Err(not_http_1(line));
+    }
     let version = match minor {
         b'0' => Version::Http10,
         b'1' => Version::Http11,
@@ -485,13 +489,20 @@ mod tests {
 
     #[test]
     fn rfc9112_4_status_lines() {
-        for line in ["HTTP/1.1 200 ", "HTTP/1.1 200 OK", "HTTP/1.0 999 a b", "HTTP/1.1 100  x"] {
+        for line in [
+            "HTTP/1.1 200",
+            "HTTP/1.1 200 ",
+            "HTTP/1.1 200 OK",
+            "HTTP/1.0 999 a b",
+            "HTTP/1.1 100  x",
+        ] {
             let head = read(&format!("{line}\r\n\r\n"), |head| head.status());
             let status = line[9..12].parse().unwrap();
             assert_eq!(head, Ok(Some((line.len() + 4, status))), "{line}");
         }
         for line in [
-            "HTTP/1.1 200",
+            "HTTP/1.1 200\tOK",
+            "HTTP/1.1 200OK",
             "HTTP/1.1  200 OK",
             "HTTP/1.1\t200 OK",
             "HTTP/1.1 20 OK",

@@ -22,6 +22,8 @@ use std::{collections::BTreeSet, fmt};
 
 use serde_json::Value;
 
+use crate::json::without_mark;
+
 use super::{
     super::{
         HttpUrl,
@@ -162,6 +164,10 @@ const FINDINGS_MAX: usize = 1_000;
 /// if it came from a URL.
 pub fn lint(json: &[u8], card_url: Option<&HttpUrl>) -> Vec<CardFinding> {
     let mut findings = Findings::default();
+    if without_mark(json).len() < json.len() {
+        const MARK: &str = "a byte order mark (EF BB BF) is before it, which some clients refuse";
+        findings.warn("", "RFC 8259 §8.1", MARK);
+    }
     match json::read(json, CARD_BYTES_MAX, CARD_DEPTH_MAX) {
         Err(error) => findings.schema(&error.member, JSON_CLAUSE, error.to_string()),
         Ok(card) => lint_card(&card, json, card_url, &mut findings),

@@ -10,6 +10,7 @@ use super::{
     super::{
         super::{HttpOrigin, HttpUrl},
         CardInterface, WELL_KNOWN, binding_of,
+        interface::version_of,
     },
     Findings, LintForm,
     check::path,
@@ -73,6 +74,10 @@ fn interfaces_v1(card: &Map<String, Value>, card_url: Option<&HttpUrl>, findings
         if !version.is_empty() {
             let member = path(&at, "protocolVersion");
             match ProtocolVersion::parse(version) {
+                None if version_of(version).is_some() => {
+                    let message = format!("{version:?} should be Major.Minor, as \"1.0\"");
+                    findings.warn(&member, "A2A 1.0 §3.6", message);
+                }
                 None => findings.error(&member, "A2A 1.0 §3.6", "it is no version"),
                 // A2A 1.0 §3.6: patch numbers are not used.
                 Some(_) if version.split('.').count() > 2 => {
@@ -177,7 +182,7 @@ fn interface(
         binding_name: binding.to_owned(),
         ..CardInterface::default()
     };
-    let target = match (known, said.target(None)) {
+    let target = match (known, said.target(card_url)) {
         (_, Ok(target)) => target,
         // An unknown binding may have URLs of its own.
         (None, Err(_)) => return,
@@ -185,6 +190,17 @@ fn interface(
             return findings.error(url_member, clause, format!("it {}", problem(&error)));
         }
     };
+    if known != Some(Binding::Grpc) && said.target(None).is_err() {
+        let message = "it is relative: clients that do not resolve it against the card's URL fail";
+        findings.warn(url_member, clause, message);
+    }
+    if let Some(operation) = known.and_then(|binding| operation_of(&target, binding)) {
+        let message = format!(
+            "its path ends with {operation}, which is an operation's: clients append such paths \
+             to the url"
+        );
+        findings.warn(url_member, clause, message);
+    }
     let origin = &target.origin;
     if !origin.is_secure() && !origin.is_loopback() {
         let message = "it is not secured by TLS, and not on this machine";
@@ -199,6 +215,23 @@ fn interface(
     if known.is_some() && is_ws != (known == Some(Binding::WebSocket)) {
         findings.warn(url_member, clause, format!("{binding} has no such URLs"));
     }
+}
+
+/// The end of a path that is no interface's but that of one operation (A2A 1.0 §11.3).
+fn operation_of(url: &HttpUrl, binding: Binding) -> Option<&'static str> {
+    const OPERATIONS: [&str; 6] = [
+        "/message:send",
+        "/message:stream",
+        "/message/send",
+        "/message/stream",
+        "/tasks",
+        "/extendedAgentCard",
+    ];
+    let path = url.path.split('?').next().unwrap_or_default().trim_end_matches('/');
+    let is_rest = binding == Binding::HttpJson;
+    let mut found = OPERATIONS.into_iter().filter(|end| is_rest || end.starts_with("/message"));
+    let well_known = WELL_KNOWN.into_iter().find(|end| path.ends_with(end));
+    found.find(|end| path.ends_with(end)).or(well_known)
 }
 
 fn problem(error: &super::super::CardError) -> String {

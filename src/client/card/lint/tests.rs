@@ -107,7 +107,8 @@ fn each_rule_has_a_card_that_breaks_it() {
         (changed("JSONRPC", "MQTT"), "error supportedInterfaces[0].protocolBinding"),
         (changed("JSONRPC", "rest"), "error supportedInterfaces[0].protocolBinding"),
         (changed("\"1.0\"", "\"1.0.1\""), "warning supportedInterfaces[0].protocolVersion"),
-        (changed("\"1.0\"", "\"v1\""), "error supportedInterfaces[0].protocolVersion"),
+        (changed("\"1.0\"", "\"v1\""), "warning supportedInterfaces[0].protocolVersion"),
+        (changed("\"1.0\"", "\"one\""), "error supportedInterfaces[0].protocolVersion"),
         (changed("*/*", "text"), "warning defaultOutputModes[0]"),
         (changed("[\"t\"]", "[]"), "warning skills[0].tags"),
         (

@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::client::{HttpOrigin, HttpUrl};
+use crate::{
+    client::{HttpOrigin, HttpUrl},
+    json::without_mark,
+};
 
 use super::{AuthorizationServer, OAuthError};
 
@@ -23,7 +26,7 @@ pub fn metadata_urls(issuer: &HttpUrl) -> [HttpUrl; 2] {
 /// [`OAuthError::Issuer`] when it is another's (RFC 8414 §3.3), [`OAuthError::PlainHttp`] when it
 /// leads from `https` to `http`, [`OAuthError::Unreadable`].
 pub fn read_metadata(body: &[u8], issuer: &HttpUrl) -> Result<AuthorizationServer, OAuthError> {
-    let said = serde_json::from_slice::<Value>(body).ok().filter(Value::is_object);
+    let said = serde_json::from_slice::<Value>(without_mark(body)).ok().filter(Value::is_object);
     let said = said.ok_or(OAuthError::Unreadable("the metadata is no JSON object"))?;
     let text = |name: &str| said.get(name).and_then(Value::as_str);
     let named = text("issuer").ok_or(OAuthError::Unreadable("issuer is missing"))?;

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::{client::HttpOrigin, service::Now};
+use crate::{client::HttpOrigin, json::without_mark, service::Now};
 
 use super::{OAuthError, Secret};
 
@@ -142,7 +142,7 @@ impl DevicePoll {
 
 /// The object of a success.
 fn read(status: u16, body: &[u8]) -> Result<Value, OAuthError> {
-    let said = serde_json::from_slice::<Value>(body).ok().filter(Value::is_object);
+    let said = serde_json::from_slice::<Value>(without_mark(body)).ok().filter(Value::is_object);
     let code = said.as_ref().and_then(|said| said.get("error")).and_then(Value::as_str);
     match (said.as_ref(), code, status) {
         (Some(said), Some(code), _) => Err(refused(code, said)),

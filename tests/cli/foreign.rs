@@ -1,0 +1,476 @@
+//! Agents as they are in the field: what is not quite A2A is read where its meaning is plain, and
+//! named where it is not.
+
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
+use crate::{
+    fake::{Fake, Heard, card, ok, status},
+    run::User,
+};
+
+const CARD: &str = "/.well-known/agent-card.json";
+
+fn task(state: &str) -> Value {
+    json!({ "id": "t-1", "contextId": "c-1", "status": { "state": format!("TASK_STATE_{state}") } })
+}
+
+fn message(text: &str) -> Value {
+    json!({ "message": { "messageId": "a-1", "role": "ROLE_AGENT", "parts": [{ "text": text }] } })
+}
+
+/// An agent that answers its calls so; its card has these members beside.
+fn agent(more: Value, answer: impl Fn(&Heard, usize) -> Vec<u8> + Send + 'static) -> Fake {
+    Fake::start(move |heard, number, url| match heard.method.as_str() {
+        "GET" => ok("application/json", &card(&format!("{url}/rpc"), &more)),
+        _ => answer(heard, number),
+    })
+}
+
+fn streaming() -> Value {
+    json!({ "capabilities": { "streaming": true } })
+}
+
+/// An agent of 0.3, whose interface may be of another version.
+fn old_card(url: &str, version: &str, streams: bool) -> String {
+    json!({
+        "name": "old", "version": "1", "url": format!("{url}/rpc"), "protocolVersion": version,
+        "capabilities": { "streaming": streams }, "skills": [],
+    })
+    .to_string()
+}
+
+/// The events of a stream that ends as it should.
+fn stream(events: &[String]) -> Vec<u8> {
+    ok("text/event-stream", &events.concat())
+}
+
+fn event(heard: &Heard, result: &Value) -> String {
+    let id = &heard.body["id"];
+    format!("data: {}\n\n", json!({ "jsonrpc": "2.0", "id": id, "result": result }))
+}
+
+fn status_update(state: &str) -> Value {
+    let status = json!({ "state": format!("TASK_STATE_{state}") });
+    json!({ "statusUpdate": { "taskId": "t-1", "contextId": "c-1", "status": status } })
+}
+
+#[test]
+fn keep_alive_events_are_skipped() {
+    for ping in [
+        "event: ping\ndata: {}\n\n",
+        "event: heartbeat\ndata: {\"status\":\"ok\"}\n\n",
+        "data:\n\n",
+        "data: [DONE]\n\n",
+        "data: ping\n\n",
+        "data: {\"type\":\"keep-alive\"}\n\n",
+        "data: {\"jsonrpc\":\"2.0\",\"id\":null,\"result\":null}\n\n",
+        "data: {\"jsonrpc\":\"2.0\",\"method\":\"ping\"}\n\n",
+    ] {
+        for at in 0..3 {
+            let fake = agent(streaming(), move |heard, _| {
+                let mut events = vec![
+                    event(heard, &json!({ "task": task("WORKING") })),
+                    event(heard, &status_update("COMPLETED")),
+                ];
+                events.insert(at, ping.to_owned());
+                stream(&events)
+            });
+            let said = User::of(&fake.url).ok(&["send", "hi", "--stream", "-o", "json"]);
+            assert_eq!((said.lines().len(), &*said.err), (2, ""), "{ping:?} at {at}");
+        }
+    }
+}
+
+#[test]
+fn unknown_stream_kinds_are_skipped_with_a_warning() {
+    let fake = agent(streaming(), |heard, _| {
+        let unknown = event(heard, &json!({ "progressUpdate": { "percent": 7 } }));
+        stream(&[
+            event(heard, &json!({ "task": task("WORKING") })),
+            unknown.clone(),
+            unknown,
+            event(heard, &status_update("COMPLETED")),
+        ])
+    });
+    let said = User::of(&fake.url).ok(&["send", "hi", "--stream", "-o", "json"]);
+    assert_eq!(said.lines().len(), 2, "{said:?}");
+    assert_eq!(said.err.matches("progressUpdate").count(), 1, "{said:?}");
+}
+
+#[test]
+fn an_agent_of_0_1_is_sent_a_task_id() {
+    for (streams, words) in [
+        (false, &["send", "hi"][..]),
+        (false, &["send", "hi", "--stream"]),
+        (true, &["send", "hi"]),
+        (true, &["send", "hi", "--stream"]),
+    ] {
+        let fake = Fake::start(move |heard, _, url| {
+            let id = &heard.body["params"]["id"];
+            match heard.rpc() {
+                "" => ok("application/json", &old_card(url, "0.1", streams)),
+                "tasks/sendSubscribe" => {
+                    let artifact =
+                        json!({ "index": 0, "parts": [{ "type": "text", "text": "fine" }] });
+                    let done =
+                        json!({ "id": id, "status": { "state": "completed" }, "final": true });
+                    stream(&[
+                        event(heard, &json!({ "id": id, "artifact": artifact })),
+                        event(heard, &done),
+                    ])
+                }
+                "tasks/send" => {
+                    heard.result(&json!({ "id": id, "status": { "state": "working" } }))
+                }
+                _ => heard.result(&json!({
+                    "id": id, "status": { "state": "completed" },
+                    "artifacts": [{ "index": 0, "parts": [{ "type": "text", "text": "fine" }] }],
+                })),
+            }
+        });
+        let user = User::of(&fake.url).with("A2ACLI_A2A_VERSION", "0.1");
+        let said = user.ok(words);
+        assert!(said.out.contains("fine"), "{words:?}: {said:?}");
+        let heard = fake.heard();
+        let sent = heard.iter().find(|heard| heard.rpc().starts_with("tasks/send")).unwrap();
+        assert_eq!(sent.body["params"]["id"].as_str().unwrap().len(), 36, "{sent:?}");
+    }
+}
+
+#[test]
+fn authentication_alone_is_no_proof_of_0_1_in_agent_card_json() {
+    let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
+        "GET" => {
+            let mut card: Value = serde_json::from_str(&old_card(url, "", false)).unwrap();
+            card["authentication"] = json!({ "schemes": [] });
+            ok("application/json", &card.to_string())
+        }
+        _ => heard.result(&json!({
+            "kind": "message", "messageId": "m", "role": "agent",
+            "parts": [{ "kind": "text", "text": "fine" }],
+        })),
+    });
+    let user = User::of(&fake.url).with("A2ACLI_A2A_VERSION", "0.3");
+    assert!(user.ok(&["send", "hi"]).out.contains("fine"));
+    assert_eq!(fake.heard().last().unwrap().rpc(), "message/send");
+    // Where only clients of 0.1 and 0.2 look, it is one.
+    let error = User::of(&format!("{}/.well-known/agent.json", fake.url)).failure(
+        &["send", "hi"],
+        "VersionNotSupportedError",
+        1,
+    );
+    assert!(error["message"].as_str().unwrap().contains("0.1"), "{error}");
+}
+
+#[test]
+fn several_messages_are_all_read_before_1_0() {
+    let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
+        "GET" => ok("application/json", &old_card(url, "0.3.0", true)),
+        _ => {
+            let word = |text: &str| {
+                let parts = json!([{ "kind": "text", "text": text }]);
+                let said =
+                    json!({ "kind": "message", "messageId": "m", "role": "agent", "parts": parts });
+                event(heard, &said)
+            };
+            stream(&[word("one "), word("two "), word("three")])
+        }
+    });
+    let user = User::of(&fake.url).with("A2ACLI_A2A_VERSION", "0.3");
+    let said = user.ok(&["send", "hi"]);
+    for word in ["one", "two", "three"] {
+        assert!(said.out.contains(word), "{said:?}");
+    }
+    let parts = user.json(&["send", "hi"])["message"]["parts"].clone();
+    assert_eq!(parts, json!([{ "text": "one " }, { "text": "two " }, { "text": "three" }]));
+    let lines = user.ok(&["send", "hi", "--stream", "-o", "json"]).lines();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+}
+
+#[test]
+fn several_messages_of_1_0_are_warned_of() {
+    let fake = agent(streaming(), |heard, _| {
+        stream(&[event(heard, &message("one")), event(heard, &message("two"))])
+    });
+    let said = User::of(&fake.url).ok(&["send", "hi"]);
+    assert!(said.out.contains("one") && said.err.contains("more than one message"), "{said:?}");
+    let empty = agent(streaming(), |heard, _| {
+        let nothing = json!({ "message": { "messageId": "m", "role": "ROLE_AGENT", "parts": [] } });
+        stream(&[event(heard, &nothing), event(heard, &message("two"))])
+    });
+    let error = User::of(&empty.url).failure(&["send", "hi"], "InvalidAgentResponseError", 1);
+    assert!(error["message"].as_str().unwrap().contains("message.parts"), "{error}");
+}
+
+#[test]
+fn unknown_parts_and_states_are_passed_on() {
+    let fake = agent(json!({}), |heard, number| {
+        let parts =
+            json!([{ "text": "fine" }, { "table": { "rows": 2 } }, { "kind": "chart", "x": 1 }]);
+        let mut said = task(if number < 3 { "PONDERING" } else { "COMPLETED" });
+        said["artifacts"] = json!([{ "artifactId": "a", "parts": parts }]);
+        said["novel"] = json!([1]);
+        match heard.rpc() {
+            "SendMessage" => heard.result(&json!({ "task": said })),
+            _ => heard.result(&said),
+        }
+    });
+    let words = ["send", "hi", "--poll-interval", "10ms"];
+    let said = User::of(&fake.url).ok(&words);
+    for part in ["fine", "Unknown part: table", "Unknown part: chart"] {
+        assert!(said.out.contains(part), "{said:?}");
+    }
+    let said = User::of(&fake.url).json(&words);
+    assert_eq!(said["task"]["artifacts"][0]["parts"][1], json!({ "table": { "rows": 2 } }));
+}
+
+#[test]
+fn a_redirected_call_is_followed_within_its_origin() {
+    for (line, to, is_followed) in [
+        ("307 Temporary Redirect", "/rpc/", true),
+        ("308 Permanent Redirect", "rpc/", true),
+        ("302 Found", "/rpc/", false),
+        ("307 Temporary Redirect", "https://agents.example/rpc", false),
+        ("302 Found", "https://agents.example/rpc", false),
+    ] {
+        let fake = agent(json!({}), move |heard, _| match heard.target.as_str() {
+            "/rpc/" => heard.result(&message("fine")),
+            _ => {
+                let head = format!("HTTP/1.1 {line}\r\nLocation: {to}\r\n");
+                format!("{head}Content-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
+            }
+        });
+        let said = User::of(&fake.url).run(&["send", "hi"]);
+        assert_eq!(said.code == Some(0), is_followed, "{line} {to}: {said:?}");
+        let is_named =
+            said.err.contains("https://agents.example/rpc") || said.err.contains("/rpc/");
+        assert!(is_followed || is_named, "{line} {to}: {said:?}");
+    }
+}
+
+#[test]
+fn the_next_interface_is_called_where_the_first_is_down() {
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for streams in [false, true] {
+        let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
+            CARD => {
+                let at = |url: &str, binding: &str| json!({ "url": url, "protocolBinding": binding, "protocolVersion": "1.0" });
+                let all = [
+                    at(&format!("http://{dead}/rpc"), "JSONRPC"),
+                    at(&format!("http://{dead}"), "GRPC"),
+                    at(&format!("{url}/rest"), "HTTP+JSON"),
+                ];
+                let capabilities = json!({ "streaming": streams });
+                let more = json!({ "supportedInterfaces": all, "capabilities": capabilities });
+                ok("application/json", &card(url, &more))
+            }
+            "/rest/message:stream" => stream(&[format!("data: {}\n\n", message("fine"))]),
+            _ => ok("application/json", &message("fine").to_string()),
+        });
+        let said = User::of(&fake.url).ok(&["send", "hi"]);
+        assert!(said.out.contains("fine"), "{said:?}");
+        assert!(said.err.contains("/rest") && said.err.contains("instead"), "{said:?}");
+        // Who names a binding means it.
+        let words = ["send", "hi", "--transport", "jsonrpc"];
+        User::of(&fake.url).failure(&words, "A2ACLI_ERR_UNREACHABLE", 3);
+    }
+}
+
+#[test]
+fn a_card_is_looked_for_beyond_what_is_none() {
+    for line in ["403 Forbidden", "404 Not Found", "405 Method Not Allowed", "410 Gone", "200 OK"] {
+        let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
+            CARD => status(line, "text/html", "<h1>hello</h1>"),
+            "/.well-known/agent.json" => ok("application/json", &card(url, &json!({}))),
+            _ => heard.result(&message("fine")),
+        });
+        assert!(User::of(&fake.url).ok(&["send", "hi"]).out.contains("fine"), "{line}");
+        let none = Fake::start(move |_, _, _| status(line, "text/html", "<h1>hello</h1>"));
+        let said = User::of(&none.url).run(&["send", "hi"]);
+        assert!(said.err.contains(&line[..3]) && said.err.contains("text/html"), "{said:?}");
+    }
+    let fake = Fake::start(|_, _, _| status("401 Unauthorized", "text/plain", ""));
+    assert_eq!(User::of(&fake.url).run(&["send", "hi"]).code, Some(4));
+    assert_eq!(fake.heard().len(), 1, "{:?}", fake.heard());
+}
+
+#[test]
+fn a_card_that_comes_later_is_waited_for() {
+    let fake = Fake::start(|heard, number, url| match (heard.method.as_str(), number) {
+        ("GET", 0) => {
+            let head = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n";
+            format!("{head}Content-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
+        }
+        ("GET", _) => ok("application/json", &card(url, &json!({}))),
+        _ => heard.result(&message("fine")),
+    });
+    assert!(User::of(&fake.url).ok(&["send", "hi"]).out.contains("fine"));
+}
+
+#[test]
+fn an_answer_may_lack_its_reason_and_its_id() {
+    for id in ["", "\"id\":null,"] {
+        let fake = agent(json!({}), move |_, _| {
+            let body = format!("{{\"jsonrpc\":\"2.0\",{id}\"result\":{}}}", message("fine"));
+            let answer = String::from_utf8(ok("application/json", &body)).unwrap();
+            answer.replacen("200 OK", "200", 1).into_bytes()
+        });
+        assert!(User::of(&fake.url).ok(&["send", "hi"]).out.contains("fine"), "{id:?}");
+    }
+    let other = agent(json!({}), |_, _| {
+        ok(
+            "application/json",
+            &format!("{{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":{}}}", message("fine")),
+        )
+    });
+    User::of(&other.url).failure(&["send", "hi"], "InvalidAgentResponseError", 1);
+}
+
+#[test]
+fn byte_order_marks_are_skipped() {
+    let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
+        "GET" => ok("application/json", &format!("\u{feff}{}", card(url, &json!({})))),
+        _ => {
+            let result = heard.result(&message("fine"));
+            let result = String::from_utf8(result).unwrap();
+            let body = result.split_once("\r\n\r\n").unwrap().1;
+            ok("application/json", &format!("\u{feff}{body}"))
+        }
+    });
+    let user = User::of(&fake.url);
+    assert_eq!(user.json(&["send", "hi"]), message("fine"));
+    let said = user.run_with(&["send", "--data", "-"], "\u{feff}{\"n\":1}");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let sent = fake.heard().last().unwrap().body["params"]["message"]["parts"].clone();
+    assert_eq!(sent, json!([{ "data": { "n": 1 } }]));
+    let lint = user.run(&["card", "lint", "-o", "json"]).out;
+    assert!(lint.contains("byte order mark"), "{lint}");
+}
+
+#[test]
+fn what_serializers_write_for_nothing_is_nothing() {
+    for (members, is_read) in [
+        (json!({ "metadata": [], "artifacts": {}, "history": {} }), true),
+        (json!({ "status": { "state": "TASK_STATE_COMPLETED", "message": {} } }), true),
+        (json!({ "status": { "state": "TASK_STATE_COMPLETED", "message": "" } }), true),
+        (
+            json!({ "status": { "state": "TASK_STATE_COMPLETED", "message": { "parts": [] } } }),
+            true,
+        ),
+        (json!({ "artifacts": [{ "parts": [{ "text": "x", "raw": null, "url": "" }] }] }), true),
+        (json!({ "artifacts": [{ "parts": {} }, { "parts": [{ "raw": "AA\nA=\n" }] }] }), true),
+        (json!({ "metadata": [1] }), false),
+        (json!({ "artifacts": { "a": 1 } }), false),
+    ] {
+        let shown = members.to_string();
+        let fake = agent(json!({}), move |heard, _| {
+            let mut said = task("COMPLETED");
+            for (name, value) in members.as_object().unwrap() {
+                said[name] = value.clone();
+            }
+            heard.result(&json!({ "task": said }))
+        });
+        let said = User::of(&fake.url).run(&["send", "hi"]);
+        assert_eq!(said.code == Some(0), is_read, "{shown}: {said:?}");
+    }
+}
+
+#[test]
+fn versions_and_relative_urls_are_read_as_they_are_meant() {
+    for (version, path) in [("v1.0", "/rpc"), ("v1", "rpc"), ("1", "./rpc"), ("1.0.0", "../rpc")] {
+        let fake = Fake::start(move |heard, _, url| match heard.method.as_str() {
+            "GET" => {
+                let one = json!({ "url": path, "protocolBinding": "JSONRPC", "protocolVersion": version });
+                ok("application/json", &card(url, &json!({ "supportedInterfaces": [one] })))
+            }
+            _ => heard.result(&message("fine")),
+        });
+        let user = User::of(&fake.url);
+        assert!(user.ok(&["send", "hi"]).out.contains("fine"), "{version} {path}");
+        let lint = user.run(&["card", "lint"]).out;
+        assert!(lint.contains("it is relative") && !lint.contains("cannot be called"), "{lint}");
+    }
+    let fake = agent(json!({}), |heard, _| heard.result(&message("fine")));
+    let of = |path: &'static str, binding: &'static str| {
+        Fake::start(move |_, _, url| {
+            let one = json!({
+                "url": format!("{url}{path}"), "protocolBinding": binding, "protocolVersion": "1.0",
+            });
+            ok("application/json", &card(url, &json!({ "supportedInterfaces": [one] })))
+        })
+    };
+    for (path, binding) in [
+        ("/v1/message:send", "HTTP+JSON"),
+        ("/a/message:stream", "JSONRPC"),
+        ("/.well-known/agent-card.json", "JSONRPC"),
+    ] {
+        let said = User::of(&of(path, binding).url).run(&["card", "lint"]).out;
+        assert!(said.contains("is an operation's") || said.contains("a card's"), "{path}: {said}");
+    }
+    let said = User::of(&fake.url).run(&["card", "lint"]).out;
+    assert!(!said.contains("operation's"), "{said}");
+}
+
+#[test]
+fn a_stream_that_is_refused_by_its_path_is_asked_for() {
+    for line in ["404 Not Found", "405 Method Not Allowed", "501 Not Implemented"] {
+        let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
+            CARD => {
+                let one =
+                    json!({ "url": url, "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0" });
+                let mut more = streaming();
+                more["supportedInterfaces"] = json!([one]);
+                ok("application/json", &card(url, &more))
+            }
+            "/message:send" => {
+                ok("application/json", &json!({ "task": task("WORKING") }).to_string())
+            }
+            "/tasks/t-1" => ok("application/json", &task("COMPLETED").to_string()),
+            _ => status(line, "text/plain", "no"),
+        });
+        for words in [&["send", "hi"][..], &["send", "hi", "--stream"]] {
+            let said = User::of(&fake.url).ok(words);
+            assert!(said.out.contains("COMPLETED"), "{line}: {said:?}");
+        }
+    }
+}
+
+/// An error of the agent, by its code.
+fn error(heard: &Heard, code: i64) -> Vec<u8> {
+    let error = json!({ "code": code, "message": "try again" });
+    let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+    ok("application/json", &body.to_string())
+}
+
+#[test]
+fn a_wait_that_meets_an_error_goes_on() {
+    for bad in ["-32603", "-32001", "500"] {
+        let fake = agent(json!({}), move |heard, number| match heard.rpc() {
+            "SendMessage" => heard.result(&json!({ "task": task("WORKING") })),
+            _ if number > 3 => heard.result(&task("COMPLETED")),
+            _ if bad == "500" => status("500 Internal Server Error", "text/plain", "oops"),
+            _ => error(heard, bad.parse().unwrap()),
+        });
+        assert_eq!(User::of(&fake.url).ok(&["send", "hi"]).field("State"), "COMPLETED", "{bad}");
+    }
+}
+
+#[test]
+fn what_ends_a_wait_names_the_task() {
+    let fake = agent(json!({}), |heard, _| match heard.rpc() {
+        "SendMessage" => heard.result(&json!({ "task": task("WORKING") })),
+        _ => error(heard, -32602),
+    });
+    let said = User::of(&fake.url).run(&["send", "hi"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("task get") && said.err.contains("--wait t-1"), "{said:?}");
+    let user = User::of(&fake.url);
+    let failure = user.failure(&["send", "hi"], "InvalidParamsError", 1);
+    assert!(failure["hint"].as_str().unwrap().contains("--wait t-1"), "{failure}");
+    // A task that is not there is reported at once.
+    let fake = agent(json!({}), |heard, _| error(heard, -32001));
+    User::of(&fake.url).failure(&["task", "get", "t-9", "--wait"], "TaskNotFoundError", 1);
+    assert_eq!(fake.heard().len(), 2);
+}
