@@ -32,7 +32,7 @@ use items::{number, push_item, push_last, push_message};
 pub(super) use items::{push_fault, push_only_fault, push_only_item};
 
 /// What a subscriber hears when the server ends before its task.
-const SUBSCRIBE_AGAIN: &str = "the server is shutting down; subscribe again to go on";
+const TASK_ENDS: &str = "the server is shutting down, and the task ends with it";
 
 /// What a subscriber hears whose credential has ended before its stream.
 const EXPIRED: &str = "the credential has ended; subscribe again with another to go on";
@@ -241,7 +241,7 @@ impl EventStream {
     /// Ends the stream before its task does, because the server ends, with the error that calls
     /// get which still wait.
     pub fn cut(&mut self, writer: &mut ResponseWriter<'_>) {
-        let fault = Fault::because(FaultKind::ShuttingDown, SUBSCRIBE_AGAIN);
+        let fault = Fault::because(FaultKind::ShuttingDown, TASK_ENDS);
         self.give_up(writer, &fault, CallEnd::Cut);
     }
 

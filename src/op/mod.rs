@@ -147,7 +147,10 @@ impl Core {
         let name = id.as_deref().and_then(|id| std::str::from_utf8(id).ok()).map(unescape);
         let detail = match name {
             Some(name) => {
-                format!("the server shuts down before the task {name} is done; ask for it later")
+                format!(
+                    "the server shuts down before the task {name} is done, and keeps no tasks: \
+                     send the message again"
+                )
             }
             None => "the server shuts down before the agent has answered".to_owned(),
         };

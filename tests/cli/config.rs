@@ -37,6 +37,26 @@ fn user_with(text: &str) -> User {
     user
 }
 
+/// From there and not from where the command runs.
+#[test]
+fn keys_are_in_the_folder_of_the_configuration() {
+    let user = User::new();
+    user.write("work/inner/p.toml", "card_keys = [\"no.pem=k\"]\nallow_hosts = [\"a.example\"]\n");
+    let (code, _, err) = config(&user, &["check", "--config", "inner/p.toml"]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("cannot read inner/no.pem: "), "{err}");
+}
+
+#[test]
+fn a_file_without_an_end_is_refused() {
+    let user = user_with("[agents.a]\nkind = \"script\"\nscript = \"/dev/zero\"\n");
+    for words in [&["check", "--config", "/dev/zero"][..], &["check", "--config", "p.toml"]] {
+        let (code, _, err) = config(&user, words);
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains("it is longer than 1 MiB"), "{err}");
+    }
+}
+
 #[test]
 fn init_prints_the_file_with_every_key() {
     let said = config(&User::new(), &["init"]);

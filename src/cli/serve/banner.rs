@@ -51,6 +51,7 @@ impl Banner {
                 limits.connections_max,
             );
         }
+        text.push_str("  tasks   are in memory alone: those of an earlier run are gone\n");
         let (workers, is_secure) = (running.workers(), scheme == "https");
         text.push_str(&memory(limits, workers, is_secure, self.shows_memory));
         text.push_str(&glance(limits));

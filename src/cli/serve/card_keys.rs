@@ -1,12 +1,14 @@
 //! The keys that cards are signed with.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use peregrine::{
     client::card::SigningKeys,
     engine::{CardSigner, Setup},
 };
 use zeroize::Zeroizing;
+
+use super::file;
 
 /// Reads the keys, and has cards signed with them; gives them back.
 ///
@@ -20,9 +22,9 @@ pub fn sign(
         return Ok(Arc::default());
     }
     let mut keys = SigningKeys::default();
-    for (file, kid) in files {
-        let shown = file.display();
-        let pem = fs::read(file).map(Zeroizing::new);
+    for (path, kid) in files {
+        let shown = path.display();
+        let pem = file::read(path).map(Zeroizing::new);
         let pem = pem.map_err(|error| format!("cannot read {shown}: {error}"))?;
         keys.add(&pem, kid.as_deref()).map_err(|error| format!("{shown}: {error}"))?;
     }

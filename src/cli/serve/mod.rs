@@ -4,6 +4,7 @@ mod agents;
 mod banner;
 mod card_keys;
 mod config;
+mod file;
 mod flags;
 mod gateway_command;
 mod places;

@@ -1,12 +1,14 @@
 //! The keys that posts to webhooks are signed with.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use peregrine::{
     client::{WebhookKeys, card::SigningKeys},
     engine::Setup,
 };
 use zeroize::Zeroizing;
+
+use super::file;
 
 /// Reads the keys, and has posts signed with them, if there are any.
 ///
@@ -17,9 +19,9 @@ pub fn sign(setup: &mut Setup, files: &[PathBuf], card_keys: &SigningKeys) -> Re
         return Ok(());
     }
     let mut keys = WebhookKeys::default();
-    for file in files {
-        let shown = file.display();
-        let pem = fs::read(file).map(Zeroizing::new);
+    for path in files {
+        let shown = path.display();
+        let pem = file::read(path).map(Zeroizing::new);
         let pem = pem.map_err(|error| format!("cannot read {shown}: {error}"))?;
         keys.add(&pem).map_err(|error| format!("{shown}: {error}"))?;
         if keys.kids().last().is_some_and(|kid| card_keys.has_key(kid)) {

@@ -77,7 +77,7 @@ fn value(key: &Key, flags: &ArgMatches) -> Result<Option<ConfigValue>, UsageErro
             text if text == *word => ConfigValue::Text(text.to_owned()),
             text => split(text),
         })),
-        Shape::Texts | Shape::Sections(_) | Shape::Named(_) => {
+        Shape::Texts | Shape::Paths | Shape::Sections(_) | Shape::Named(_) => {
             let items: Vec<Item> = all(flags, key.flag).map(Item::from).collect();
             Ok((!items.is_empty()).then_some(ConfigValue::Texts(items)))
         }

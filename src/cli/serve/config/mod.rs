@@ -13,8 +13,6 @@ mod tree;
 
 use std::{
     ffi::OsString,
-    fs::File,
-    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -24,7 +22,7 @@ use peregrine::net::{self, ServerError};
 use super::{
     UsageError,
     agents::{self, Loaded, ServedRemote},
-    make, nearest, say,
+    file, make, nearest, say,
 };
 use tree::{ConfigSection, Variables, Wrong};
 
@@ -34,9 +32,6 @@ pub use sections::{
     AgentSpec, CardOverrides, FunctionSpec, ProcessSpec, Program, RemoteSpec, Serve, TlsFiles,
     blame,
 };
-
-/// No file is longer.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Where a configuration comes from; it can be read again and again.
 #[derive(Clone)]
@@ -158,16 +153,9 @@ impl ConfigOrigin {
 /// The text of a file.
 ///
 /// # Errors
-/// One line: it cannot be read, or is longer than 1 MiB.
-pub fn text(file: &Path) -> Result<String, String> {
-    let said = |error: io::Error| format!("cannot read {}: {error}", file.display());
-    let mut text = String::new();
-    let opened = File::open(file).map_err(said)?;
-    opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(said)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("{} is longer than {FILE_BYTES_MAX} bytes", file.display()));
-    }
-    Ok(text)
+/// One line: it cannot be read, is longer than 1 MiB, or has no end.
+pub fn text(path: &Path) -> Result<String, String> {
+    file::read_text(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 #[cfg(test)]

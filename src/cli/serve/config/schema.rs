@@ -34,7 +34,7 @@ fn property(key: &Key) -> Value {
         Shape::Text | Shape::Path => json!({"type": "string"}),
         // A variable may stand for any of them.
         Shape::Choice(words) => json!({"type": "string", "anyOf": [{"enum": words}, variable()]}),
-        Shape::Texts => texts(),
+        Shape::Texts | Shape::Paths => texts(),
         Shape::Numbers => {
             json!({"type": "array", "items": {"anyOf": [{"type": "integer"}, {"type": "string"}]}})
         }

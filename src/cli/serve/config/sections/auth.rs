@@ -3,8 +3,6 @@
 //!
 //! Law: a secret is hashed when it is read, and dropped.
 
-use std::fs;
-
 use peregrine::auth::{
     AuthRules, AuthRulesError, CertificateRule, IssuerRule, JwsAlgorithm, KeyPlace, KeyRule,
     KeySource, KnownCaller, Network, ProxyRule, ScopeSet, SecretDigest, TenantGrant, TokenKeys,
@@ -13,7 +11,10 @@ use peregrine::auth::{
 use peregrine::{limits::callers::PLAIN_KEY_BYTES_MIN, model::time::parse_rfc3339};
 use zeroize::Zeroizing;
 
-use super::super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, key};
+use super::super::{
+    super::file,
+    tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, key},
+};
 
 /// Milliseconds after which the keys of an issuer are fetched again that does not say when.
 const REFRESH_MS: u64 = 600_000;
@@ -284,11 +285,11 @@ fn issuer(section: &ConfigSection) -> Result<IssuerRule, Wrong> {
     if said.iter().filter(|is_said| **is_said).count() > 1 {
         return Err(section.wrong("issuer", "it has one of keys_file, keys_url and secret"));
     }
-    let keys = if let Some(file) = section.path("keys_file") {
+    let keys = if let Some(path) = section.path("keys_file") {
         let wrong = |error: String| {
-            section.wrong("keys_file", format!("cannot use {}: {error}", file.display()))
+            section.wrong("keys_file", format!("cannot use {}: {error}", path.display()))
         };
-        let document = fs::read(&file).map_err(|error| wrong(error.to_string()))?;
+        let document = file::read(&path).map_err(|error| wrong(error.to_string()))?;
         KeySource::Local(TokenKeys::read(&document).map_err(|error| wrong(error.to_string()))?)
     } else if let Some(secret) = section.text("secret") {
         let secret = Zeroizing::new(secret.as_bytes().to_vec());

@@ -66,7 +66,7 @@ const KEYS: &[Key] = &[
     ),
     key(
         "sign_keys",
-        Shape::Texts,
+        Shape::Paths,
         "[]",
         "Files of private keys that sign posts to webhooks (PEM, PKCS#8), up to four: RSA of 2048 \
          to 4096 bits and P-256 make JWTs, Ed25519 signatures of Standard Webhooks; of each kind \

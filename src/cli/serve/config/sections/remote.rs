@@ -1,7 +1,7 @@
 //! `[agents.NAME.upstream]`: the remote A2A agent, or the HTTP function, that answers for an agent.
 
 use std::{
-    fmt, fs,
+    fmt,
     hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
 };
@@ -16,7 +16,10 @@ use peregrine::{
 };
 
 use super::{
-    super::tree::{ConfigSection, Key, Shape, Wrong, key},
+    super::{
+        super::file,
+        tree::{ConfigSection, Key, Shape, Wrong, key},
+    },
     upstream_credentials::UpstreamCredentials,
 };
 
@@ -222,7 +225,7 @@ impl RemoteSpec {
     pub fn made_of(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
-        self.card_keys.as_ref().map(fs::read).and_then(Result::ok).hash(&mut hasher);
+        self.card_keys.as_deref().map(file::read).and_then(Result::ok).hash(&mut hasher);
         format!("a2a {} {:x}", self.url, hasher.finish())
     }
 
@@ -270,9 +273,9 @@ impl RemoteSpec {
         if let Some(tenant) = &self.tenant {
             builder = builder.tenant(tenant.as_str());
         }
-        if let Some(file) = &self.card_keys {
-            let wrong = |reason: String| format!("cannot use {}: {reason}", file.display());
-            let document = fs::read(file).map_err(|error| wrong(error.to_string()))?;
+        if let Some(path) = &self.card_keys {
+            let wrong = |reason: String| format!("cannot use {}: {reason}", path.display());
+            let document = file::read(path).map_err(|error| wrong(error.to_string()))?;
             let keys = CardKeys::read(&document).map_err(|error| wrong(error.to_string()))?;
             builder = builder.card_keys(keys);
         }

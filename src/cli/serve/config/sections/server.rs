@@ -139,7 +139,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "card_keys",
-        Shape::Texts,
+        Shape::Paths,
         "[]",
         "Private keys that sign cards, each FILE or FILE=KID (PEM, PKCS#8: P-256 or Ed25519); the \
          name of a key is its thumbprint unless it is said",

@@ -1,7 +1,6 @@
 //! The keys of `[agents.NAME.upstream]` by which the server authenticates itself there.
 
 use std::{
-    fs,
     hash::{Hash, Hasher},
     path::PathBuf,
 };
@@ -14,7 +13,10 @@ use peregrine::{
     net::ClientTls,
 };
 
-use super::super::tree::{ConfigSection, Wrong};
+use super::super::{
+    super::file,
+    tree::{ConfigSection, Wrong},
+};
 
 /// What authenticates the server at an upstream, and the authorities that it trusts there.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -41,8 +43,8 @@ impl Hash for UpstreamCredentials {
             (id, text(secret), scopes, format!("{source:?}")).hash(state);
         }
         let pair = identity.iter().flat_map(|(cert, key)| [cert, key]);
-        for file in ca.iter().chain(pair) {
-            (file, fs::read(file).ok()).hash(state);
+        for path in ca.iter().chain(pair) {
+            (path, file::read(path).ok()).hash(state);
         }
         (ca.is_some(), identity.is_some(), self.passes_authorization).hash(state);
     }

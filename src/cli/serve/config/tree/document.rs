@@ -185,6 +185,13 @@ impl FileReader<'_> {
                 text if text == *word => Ok(ConfigValue::Text(text)),
                 _ => Err(at.wrong(format!("must be {word:?} or an array of strings"))),
             },
+            (Shape::Paths, _) => {
+                let mut items = self.items(at, false, "must be an array of strings")?;
+                for item in &mut items {
+                    item.text = self.folder.join(&item.text).display().to_string();
+                }
+                Ok(ConfigValue::Texts(items))
+            }
             (Shape::Texts | Shape::TextsOr(_), _) => {
                 self.items(at, false, "must be an array of strings").map(ConfigValue::Texts)
             }

@@ -76,6 +76,9 @@ pub enum Shape {
     Choice(&'static [&'static str]),
     /// An array of strings.
     Texts,
+    /// An array of paths of files, each of which may have more behind it; one in the file is from
+    /// the folder of the file.
+    Paths,
     /// An array of whole numbers, or of strings that are numbers.
     Numbers,
     /// This word, or an array of strings.
@@ -111,7 +114,7 @@ impl Shape {
             }
             Shape::Measure(_) | Shape::Text | Shape::Path => Ok(ConfigValue::Text(text.to_owned())),
             Shape::Choice(words) => choice(words, text),
-            Shape::Texts | Shape::Numbers => Ok(list()),
+            Shape::Texts | Shape::Paths | Shape::Numbers => Ok(list()),
             Shape::TextsOr(word) if text == *word => Ok(ConfigValue::Text(text.to_owned())),
             Shape::TextsOr(_) => Ok(list()),
             Shape::Section(_) | Shape::Sections(_) | Shape::Named(_) => {

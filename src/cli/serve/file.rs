@@ -1,0 +1,61 @@
+//! Files that the configuration names.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+/// Bytes of a file, at most.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Time for reading one: a pipe that has no writer, or a device, has no end.
+const READ_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The content of a file.
+///
+/// # Errors
+/// It cannot be read, is longer than 1 MiB, or has not ended after 5 s.
+pub fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let (done, is_done) = mpsc::channel();
+    let path = file.to_owned();
+    // A thread that waits for a pipe ends with the process.
+    thread::Builder::new().name("file".to_owned()).spawn(move || {
+        let mut bytes = Vec::new();
+        let opened = File::open(path);
+        let read = opened.and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+        // The reader may have given up.
+        let _ = done.send(read.map(|_| bytes));
+    })?;
+    let bytes = is_done.recv_timeout(READ_TIME_MAX).map_err(|error| match error {
+        RecvTimeoutError::Timeout => io::Error::other("it has not ended after 5 s"),
+        RecvTimeoutError::Disconnected => io::Error::other("it could not be read"),
+    })??;
+    match bytes.len() as u64 > FILE_BYTES_MAX {
+        true => Err(io::Error::other("it is longer than 1 MiB")),
+        false => Ok(bytes),
+    }
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// Those of [`read`], and that it is no text in UTF-8.
+pub fn read_text(file: &Path) -> io::Result<String> {
+    String::from_utf8(read(file)?).map_err(|_| io::Error::other("it is no text in UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let error = read(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(error.to_string(), "it is longer than 1 MiB");
+        assert_eq!(read(Path::new("/dev/null")).unwrap(), b"");
+        assert!(read(Path::new("/no/such/file")).is_err());
+    }
+}
