@@ -379,6 +379,9 @@ limits! {
     idempotency_ttl_ms: u64 = 86_400_000;
     /// Push configurations of one task.
     push_configs_task_max: usize = 100;
+    /// Push configurations of one task at one host, whatever its ports, unless `push.allow` names
+    /// the host.
+    push_configs_task_host_max: usize = 8;
     /// Push configurations of the tasks of one owner.
     push_configs_owner_max: usize = 10_000;
     /// Push configurations with URLs of one host, whatever its ports.

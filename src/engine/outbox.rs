@@ -25,7 +25,8 @@ use crate::{
     model::{PushConfig, PushForm, uuid, uuid_digits},
     op::{Core, ShownPost},
     push::{
-        FailedPost, FailureKind, NextPost, Post, PostPlace, TargetError, Webhooks, fields,
+        FailedPost, FailureKind, NextPost, Post, PostPlace, PushChallenge, TargetError, Webhooks,
+        fields,
         large::LargePosts,
         outbox::{NextRequest, Outbox, PostOutcome, PostRequest},
         signature::{self, PostSigner, SignedPost},
@@ -172,8 +173,8 @@ impl CoreOutbox {
     /// Makes the request of a post; `None`: there is nothing to post.
     fn make(&self, post: &Post, now: Now, request: &mut PostRequest) -> Option<ShownPost> {
         request.clear();
-        let is_challenged = self.core.push_settings().is_some_and(|settings| settings.challenge);
-        if is_challenged && !post.is_proven {
+        if !post.is_proven && self.is_challenged(post) {
+            self.core.registry()?.challenged(post.place, now);
             return self.challenge(post, request);
         }
         let (mut task_id, mut is_task) = (String::new(), false);
@@ -213,6 +214,19 @@ impl CoreOutbox {
             signature::put(&mut request.fields, config, &signed, signer);
         }
         Some(shown)
+    }
+
+    /// Whether the URL of a post is asked first whether it wants any, or more.
+    fn is_challenged(&self, post: &Post) -> bool {
+        match self.challenges() {
+            PushChallenge::Never => false,
+            PushChallenge::Always => true,
+            PushChallenge::Auto => post.may_challenge,
+        }
+    }
+
+    fn challenges(&self) -> PushChallenge {
+        self.core.push_settings().map_or(PushChallenge::Never, |settings| settings.challenge)
     }
 
     /// Makes the challenge of a webhook (wire §6, the sample of 0.1): a receiver that answers it
@@ -303,6 +317,10 @@ impl Outbox for CoreOutbox {
         match outcome {
             PostOutcome::Delivered if !request.expects.is_empty() => {
                 webhooks.proven(place, now);
+            }
+            // A challenge that only asks for a higher rate says nothing about posts.
+            _ if !request.expects.is_empty() && self.challenges() == PushChallenge::Auto => {
+                webhooks.unanswered(place, now);
             }
             PostOutcome::Delivered => {
                 webhooks.delivered(place, upto, now, has_more);

@@ -23,8 +23,8 @@ use crate::{
     },
     op::Core,
     push::{
-        DEFAULT_ID, NewWebhook, PostPlace, PushBounds, PushRefused, PushSettings, PushStart,
-        WebhookUrl, Webhooks, fields,
+        DEFAULT_ID, NewWebhook, PostPlace, PushBounds, PushChallenge, PushRefused, PushSettings,
+        PushStart, WebhookUrl, Webhooks, fields,
     },
     service::{Answer, CallCx, Outcome, trace::ParentSpan},
     store::TaskKey,
@@ -48,6 +48,7 @@ impl CorePush {
     pub fn new(limits: &Limits, settings: PushSettings) -> CorePush {
         let bounds = PushBounds {
             per_task: limits.push_configs_task_max,
+            per_task_host: limits.push_configs_task_host_max,
             per_owner: limits.push_configs_owner_max,
             per_host: limits.push_configs_host_max,
             bytes_max: limits.push_bytes_max,
@@ -138,7 +139,7 @@ impl Core {
         let (seq, task_id) = found.ok_or(FaultKind::TaskNotFound)?;
         let start = PushStart { seq, snapshot: false };
         self.watch(push, cx, (key, &task_id), start, webhook)?;
-        if push.settings.challenge {
+        if push.settings.challenge == PushChallenge::Always {
             // It is asked at once, whether or not there is something new.
             push.webhooks.note(key.handle().key);
         }
@@ -244,6 +245,9 @@ impl CorePush {
         let url = url.map_err(|why| Fault::param(place.path("url"), why.to_string()))?;
         fields::check(config)
             .map_err(|wrong| Fault::param(place.path(wrong.member), wrong.must))?;
+        if config.id().is_some_and(|id| id.to_str().chars().any(char::is_control)) {
+            return Err(Fault::param(place.path("id"), "must have no control characters"));
+        }
         let id = match (config.id().filter(|id| !id.is_empty()), form) {
             (Some(id), _) => Cow::Borrowed(id.raw()),
             // What comes again with each message of a task is one webhook, and not many.
@@ -317,6 +321,10 @@ fn refusal(refused: PushRefused) -> Fault {
         PushRefused::TaskFull => {
             full("the task has too many push configurations", "push_configs_task_max")
         }
+        PushRefused::TaskHostFull => full(
+            "the task has too many push configurations at the host of the URL",
+            "push_configs_task_host_max",
+        ),
         PushRefused::OwnerFull => owner_full("push_configs_owner_max", "push_configs_owner_max"),
         PushRefused::OwnerBytesFull => owner_full("a share of push_bytes_max", "push_bytes_max"),
         PushRefused::HostFull => {

@@ -20,6 +20,6 @@ pub use self::registry::{
     PushOutcomes, PushRefused, PushStart, PushStats, ReplayOutcome, Webhooks, WithdrawnWebhook,
 };
 pub use self::schedule::{FailureKind, Fate, Pace, PostPlace, Schedule};
-pub use self::settings::PushSettings;
+pub use self::settings::{PushChallenge, PushSettings};
 pub use self::target::{HostRule, NoHostRule, PortRule, PushTargets, TargetError, WebhookUrl};
 pub use self::webhook::url_origin;

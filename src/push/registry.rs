@@ -52,6 +52,8 @@ pub const CONFIG_BYTES: usize = 300;
 pub struct PushBounds {
     /// Of one task.
     pub per_task: usize,
+    /// Of one task at one host, unless the operator allows that.
+    pub per_task_host: usize,
     /// Of one owner.
     pub per_owner: usize,
     /// Of one host, whatever its ports.
@@ -72,6 +74,8 @@ pub struct PushBounds {
 pub enum PushRefused {
     /// The task has as many as it may have.
     TaskFull,
+    /// The task has as many at this host as it may have.
+    TaskHostFull,
     /// Its owner has as many as it may have.
     OwnerFull,
     /// Its owner has as many bytes as it may have.
@@ -133,6 +137,11 @@ pub struct Post {
     pub form: PushForm,
     /// Whether its URL has answered its challenge.
     pub is_proven: bool,
+    /// Whether it had to wait for the rate of its owner at its host: then what there is of its task
+    /// is one post.
+    pub is_limited: bool,
+    /// Whether its URL may be asked now whether it wants more than the usual rate.
+    pub may_challenge: bool,
     /// Where to, and with what: a copy, as it may be replaced meanwhile.
     pub config: Box<[u8]>,
     /// As it is connected to, where that is not how it was written.
@@ -162,6 +171,8 @@ struct PushState {
     outcomes: PushOutcomes,
     aside: Aside,
     changes: Arc<Changes>,
+    /// For hashes of URLs, which owners could otherwise make equal.
+    urls: RandomState,
 }
 
 /// The webhooks of all tasks of a service.
@@ -189,6 +200,7 @@ impl Webhooks {
             outcomes,
             aside,
             changes: Arc::clone(&changes),
+            urls: RandomState::default(),
         };
         Webhooks { state: Mutex::new(state), changes }
     }
@@ -312,7 +324,11 @@ impl Webhooks {
             if let Some(place) = state.schedule.next(now.mono_ms)
                 && let Some(webhook) = state.schedule.get(place)
             {
-                return NextPost::Post(Box::new(webhook.post(place)));
+                let mut post = Box::new(webhook.post(place));
+                post.is_limited = state.schedule.is_limited(place);
+                post.may_challenge =
+                    post.is_limited && state.schedule.may_challenge(place, now.mono_ms);
+                return NextPost::Post(post);
             }
             if changed.is_empty() {
                 return state.schedule.due_ms().map_or(NextPost::Never, NextPost::At);
@@ -343,7 +359,9 @@ impl PushState {
         let (origin, bytes) = (new.url.origin(), Webhook::new(new).bytes());
         loop {
             match self.check(new, &origin, bytes) {
-                Err(refused) if refused == PushRefused::TaskFull => return Err(refused),
+                Err(refused @ (PushRefused::TaskFull | PushRefused::TaskHostFull)) => {
+                    return Err(refused);
+                }
                 Err(_) if self.free_dead(new.holder) => {}
                 Err(PushRefused::Full) if self.forget_owners(new.holder) => {}
                 done => return done,
@@ -400,6 +418,7 @@ mod tests {
 
     pub const BOUNDS: PushBounds = PushBounds {
         per_task: 3,
+        per_task_host: 3,
         per_owner: 5,
         per_host: 7,
         bytes_max: 10_000,

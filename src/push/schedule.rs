@@ -16,6 +16,7 @@ mod outcome;
 mod owners;
 mod pace;
 mod pending;
+mod shares;
 mod turns;
 mod upkeep;
 
@@ -92,6 +93,12 @@ struct Scheduled<T> {
     since_ms: u64,
     /// When its pause is over.
     due_ms: u64,
+    /// A hash of its URL, whose posts have a rate; 0: they have none.
+    url: u32,
+    /// True: its next post was taken out of its rate.
+    is_paid: bool,
+    /// True: a post had to wait for its rate since the last that arrived.
+    is_limited: bool,
 }
 
 impl<T> Scheduled<T> {
@@ -130,6 +137,8 @@ pub struct Schedule<T> {
     tickets: u32,
     under_way: HashMap<PostPlace, OpenPost, RandomState>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
+    /// Places that are taken, of all owners.
+    granted: u32,
 }
 
 impl<T> Schedule<T> {
@@ -150,7 +159,58 @@ impl<T> Schedule<T> {
             tickets: 0,
             under_way: HashMap::default(),
             timers: BinaryHeap::new(),
+            granted: 0,
         }
+    }
+
+    /// The hash of the URL of one whose posts have a rate; 0: they have none.
+    pub fn limit_of(&self, place: PostPlace) -> u32 {
+        let entry = self.entries.get(place.index as usize).and_then(Option::as_ref);
+        entry.filter(|entry| entry.check == place.check).map_or(0, |entry| entry.url)
+    }
+
+    /// Posts of one have a rate from now on, that of its URL, of which this is a hash; 0: none.
+    pub fn limit(&mut self, place: PostPlace, url: u32) {
+        if let Some(entry) = self.entry(place) {
+            entry.url = url;
+        }
+    }
+
+    /// Whether a post of one had to wait for its rate since the last that arrived.
+    pub fn is_limited(&self, place: PostPlace) -> bool {
+        let entry = self.entries.get(place.index as usize).and_then(Option::as_ref);
+        entry.is_some_and(|entry| entry.check == place.check && entry.is_limited)
+    }
+
+    /// Whether one has a rate, whose URL has not answered a challenge and may be sent one.
+    pub fn may_challenge(&mut self, place: PostPlace, now_ms: u64) -> bool {
+        let Some((url, lane)) = self.limited(place) else { return false };
+        let share = self.origins.share(lane);
+        share.is_some_and(|share| !share.is_confirmed(url) && share.may_challenge(now_ms))
+    }
+
+    /// A challenge is sent to the URL of one.
+    pub fn challenged(&mut self, place: PostPlace, now_ms: u64) {
+        let pace = self.pace;
+        if let Some((_, lane)) = self.limited(place)
+            && let Some(share) = self.origins.share(lane)
+        {
+            share.challenged(&pace, now_ms);
+        }
+    }
+
+    /// The URL of one has answered its challenge.
+    pub fn confirm(&mut self, place: PostPlace) {
+        if let Some((url, lane)) = self.limited(place)
+            && let Some(share) = self.origins.share(lane)
+        {
+            share.confirm(url);
+        }
+    }
+
+    fn limited(&mut self, place: PostPlace) -> Option<(u32, LaneKey)> {
+        let entry = self.entry(place).filter(|entry| entry.url != 0)?;
+        Some((entry.url, entry.lane()))
     }
 
     /// The origin of one; `None`: it is gone.
@@ -202,6 +262,9 @@ impl<T> Schedule<T> {
             failures: 0,
             since_ms: 0,
             due_ms: 0,
+            url: 0,
+            is_paid: false,
+            is_limited: false,
         });
         let index = match self.free.pop() {
             Some(index) => {

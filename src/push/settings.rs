@@ -12,12 +12,25 @@ pub struct PushSettings {
     /// True: anonymous callers may configure them, too. A server that does not authenticate callers
     /// has no others.
     pub anonymous: bool,
-    /// True: a webhook is posted nothing until its URL has answered a token that it was asked for
-    /// (wire §6, the sample of 0.1).
-    pub challenge: bool,
+    /// Which URLs have to answer a token that they are asked for (wire §6, the sample of 0.1).
+    pub challenge: PushChallenge,
     /// Which events webhooks get, and whether they are coalesced, as far as they do not say so
     /// themselves.
     pub filter: PushFilter,
     /// How posts are repeated, and how many there are at a time.
     pub pace: Pace,
+}
+
+/// Which URLs of webhooks are asked, by GET, whether they want posts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PushChallenge {
+    /// None.
+    Never,
+    /// All: one is posted nothing until it has answered.
+    Always,
+    /// Those to which more is to be posted than [`Pace::posts_per_s`] lets through: one that has
+    /// answered has [`Pace::confirmed_posts_per_s`], and one that does not answer has what it had.
+    /// Hosts that the operator allows are asked nothing.
+    #[default]
+    Auto,
 }

@@ -197,9 +197,15 @@ impl std::error::Error for TargetError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookUrl {
     url: Url,
+    is_allowed: bool,
 }
 
 impl WebhookUrl {
+    /// Whether the operator allows its host by name or address: then posts to it have no rate.
+    pub fn is_allowed(&self) -> bool {
+        self.is_allowed
+    }
+
     /// The whole of it, in the parser's spelling and without a fragment.
     pub fn as_str(&self) -> &str {
         self.url.as_str()
@@ -266,7 +272,7 @@ impl PushTargets {
         if url.as_str().len() > 2 * PUSH_URL_BYTES_MAX {
             return Err(TargetError::Long);
         }
-        let url = WebhookUrl { url };
+        let url = WebhookUrl { url, is_allowed: false };
         let host = url.host().ok_or(TargetError::NoUrl("must have a host"))?;
         if !self.ports.allows(url.port()) {
             return Err(TargetError::Port(url.port()));
@@ -275,7 +281,7 @@ impl PushTargets {
         if !url.is_https() && !self.plain_http && !is_allowed {
             return Err(TargetError::PlainHttp);
         }
-        Ok(url)
+        Ok(WebhookUrl { is_allowed, ..url })
     }
 
     /// Whether the host is among those that are allowed.

@@ -130,7 +130,9 @@ impl Webhook {
         let start = PushStart { seq: self.seq, snapshot: self.snapshot };
         let (task, form, is_proven) = (self.task, self.form, self.is_proven);
         let (config, url) = (self.config.clone(), self.url().map(Into::into));
-        Post { place, owner: self.holder.number(), task, start, form, is_proven, config, url }
+        let owner = self.holder.number();
+        let (is_limited, may_challenge) = (false, false);
+        Post { place, owner, task, start, form, is_proven, is_limited, may_challenge, config, url }
     }
 
     /// The last event that was posted: none of a task that is yet to be posted as it was first.

@@ -10,7 +10,8 @@ use peregrine::{
     agent::{Agent, Deferred, Job, Profile, Turn, echo::Echo},
     auth::{AuthRules, Authenticator, Callers, KeyRule, KnownCaller, SecretDigest},
     engine::{
-        NextRequest, Outbox, Pace, PostOutcome, PostRequest, PushSettings, PushTargets, Setup,
+        NextRequest, Outbox, Pace, PostOutcome, PostRequest, PushChallenge, PushSettings,
+        PushTargets, Setup,
     },
     limits::Limits,
     model::{ArtifactBuf, MessageBuf, PartsBuf, PushFilter, TaskState},
@@ -608,7 +609,7 @@ fn one_that_takes_the_place_of_another_gets_what_was_not_posted_to_that() {
 
 #[test]
 fn what_is_challenged_is_asked_at_once_and_posted_when_it_has_answered() {
-    let settings = PushSettings { challenge: true, ..PushSettings::default() };
+    let settings = PushSettings { challenge: PushChallenge::Always, ..PushSettings::default() };
     let mut lab = Lab::new(Setup { push: Some(settings), ..Setup::default() });
     let task = long_task(&mut lab);
     let courier = Courier::of(&lab);
@@ -1526,4 +1527,109 @@ fn push_bytes_max() {
     assert!(beyond["error"]["message"].as_str().unwrap().contains("push_bytes_max"), "{beyond}");
     lab.result("DeleteTaskPushNotificationConfig", &json!({"taskId": task, "id": "a"}));
     assert!(set_v1(&mut lab, &task, "c")["result"].is_object());
+}
+
+#[test]
+fn push_configs_task_host_max() {
+    let allow = vec!["allowed.example".parse().unwrap()];
+    let targets = PushTargets { allow, ..PushTargets::default() };
+    let push = Some(PushSettings { targets, ..PushSettings::default() });
+    let mut lab = Lab::new(Setup { push, ..Setup::default() });
+    let task = long_task(&mut lab);
+    let mut set = |id: String, url: String| {
+        let params = json!({"taskId": task, "id": id, "url": url});
+        lab.call("CreateTaskPushNotificationConfig", &params)
+    };
+    for number in 0..8 {
+        let url = format!("https://one.example:{}/{number}", 8443 + number);
+        assert!(set(number.to_string(), url)["result"].is_object());
+    }
+    let beyond = set("8".to_owned(), "https://ONE.example/x".to_owned());
+    assert_eq!(beyond["error"]["code"], -32000, "{beyond}");
+    assert!(beyond["error"].to_string().contains("push_configs_task_host_max"), "{beyond}");
+    // In place of one of its own, and at another host, there is room.
+    assert!(set("7".to_owned(), "https://one.example/x".to_owned())["result"].is_object());
+    assert!(set("8".to_owned(), "https://two.example/".to_owned())["result"].is_object());
+    for number in 10..30 {
+        let url = format!("https://allowed.example/{number}");
+        assert!(set(number.to_string(), url)["result"].is_object());
+    }
+}
+
+#[test]
+fn ids_with_control_characters_are_refused() {
+    let mut lab = lab();
+    let task = long_task(&mut lab);
+    for id in ["a\nb", "\u{0}", "a\u{7f}", "\u{85}"] {
+        let answer = set_v1(&mut lab, &task, id);
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().starts_with("id: "), "{answer}");
+    }
+    assert!(set_v1(&mut lab, &task, "é b")["result"].is_object());
+}
+
+/// A server whose webhooks are challenged so, and a webhook of a task with 1,000 events.
+fn flooded(challenge: PushChallenge, url: &str) -> (Lab, Courier) {
+    let allow = vec!["allowed.example".parse().unwrap()];
+    let targets = PushTargets { allow, ..PushTargets::default() };
+    let push = Some(PushSettings { challenge, targets, ..PushSettings::default() });
+    let mut lab = Lab::new(Setup { push, ..Setup::default() });
+    lab.result(V1.send(), &with_webhook(V1, "stream:1000", json!({"url": url})));
+    let courier = Courier::of(&lab);
+    (lab, courier)
+}
+
+#[test]
+fn posts_beyond_the_rate_are_joined_and_end_with_the_final_state() {
+    let (mut lab, courier) = flooded(PushChallenge::Never, URL);
+    let burst = courier.deliver(&lab);
+    assert_eq!(burst.len(), 200);
+    assert!(courier.deliver(&lab).is_empty());
+    lab.pass(20);
+    let joined = courier.deliver(&lab);
+    assert_eq!(joined.len(), 1);
+    assert!(joined[0].body["task"].is_object());
+    assert_eq!(state_of(&joined[0].body), "TASK_STATE_COMPLETED");
+    lab.pass(10_000);
+    assert!(courier.deliver(&lab).is_empty());
+    // Hosts that the operator allows have no rate.
+    let (lab, courier) = flooded(PushChallenge::Auto, "https://allowed.example/");
+    let posts = courier.deliver(&lab);
+    assert!(posts.len() > 1_000, "{}", posts.len());
+}
+
+#[test]
+fn a_url_is_challenged_only_when_more_is_to_be_posted_than_the_usual_rate() {
+    let (mut lab, courier) = flooded(PushChallenge::Auto, URL);
+    assert_eq!(courier.deliver(&lab).len(), 200);
+    let ask = |lab: &Lab| {
+        let mut request = PostRequest::default();
+        let next = courier.0.next(lab.now, Waker::noop(), &mut request);
+        (next == NextRequest::Post).then_some(request)
+    };
+    lab.pass(20);
+    let challenge = ask(&lab).unwrap();
+    assert!(!challenge.expects.is_empty() && challenge.body.is_empty());
+    // One that is not answered counts as a post, and what there is goes on at the usual rate.
+    courier.0.done(&challenge, failed("wrong"), lab.now, 0);
+    assert!(ask(&lab).is_none());
+    lab.pass(20);
+    let joined = courier.next(&lab).unwrap();
+    assert_eq!(state_of(&joined.body), "TASK_STATE_COMPLETED");
+    courier.done(&lab, &joined, PostOutcome::Delivered);
+    // Other tasks of the caller share the rate; the next question waits for a second.
+    let more = with_webhook(V1, "stream:1000", json!({"url": URL}));
+    lab.result(V1.send(), &Value::clone(&more).take());
+    lab.pass(2_000);
+    let (mut posts, mut challenges) = (0, 0);
+    while let Some(request) = ask(&lab) {
+        let is_challenge = !request.expects.is_empty();
+        (posts, challenges) =
+            (posts + usize::from(!is_challenge), challenges + usize::from(is_challenge));
+        courier.0.done(&request, PostOutcome::Delivered, lab.now, 0);
+        lab.pass(1);
+    }
+    // Once it is confirmed the rate is another one.
+    assert!(challenges <= 1, "{challenges}");
+    assert!(posts <= 1_003, "{posts}");
 }

@@ -97,7 +97,9 @@ fn show(
     let newest = task.seq();
     let mut is_news = false;
     let mut cursor = Cursor { handle, seq, snapshot, ..Cursor::default() };
-    let is_coalesced = filter.coalesces() == Some(true) && newest > seq + 1 && !snapshot;
+    // Where posts are more than their rate lets through, several events are one post.
+    let coalesces = filter.coalesces() == Some(true) || post.is_limited;
+    let is_coalesced = coalesces && newest > seq + 1 && !snapshot;
     match post.form {
         PushForm::StreamResponse if !is_coalesced => {
             cursor.show_new(task, &mut |item| {

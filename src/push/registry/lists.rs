@@ -1,6 +1,6 @@
 //! The webhooks of a task: a list, the oldest first.
 
-use std::{sync::Arc, task::Wake};
+use std::{hash::BuildHasher, sync::Arc, task::Wake};
 
 use super::{DEFAULT_ID, NewWebhook, PushRefused, PushState};
 use crate::{
@@ -68,9 +68,11 @@ impl PushState {
     /// Has a webhook stop wherever it waits; returns its place from now on.
     pub(super) fn stop(&mut self, key: u64, place: PostPlace) -> Option<PostPlace> {
         let origin = self.schedule.origin(place)?.to_owned();
+        let limit = self.schedule.limit_of(place);
         let mut webhook = self.take(key, place)?;
         webhook.set_next(None);
         let stopped = self.schedule.add(&origin, webhook.holder, webhook);
+        self.schedule.limit(stopped, limit);
         self.schedule.stop(stopped);
         self.append(key, stopped);
         Some(stopped)
@@ -110,6 +112,15 @@ impl PushState {
         if freed.is_none() && of_task >= self.bounds.per_task {
             return Err(PushRefused::TaskFull);
         }
+        let host = host_name(origin);
+        let before_host = before.and_then(|before| self.schedule.origin(before)).map(host_name);
+        if !new.url.is_allowed() && before_host != Some(host) {
+            let places = self.places(new.task);
+            let hosts = places.iter().filter_map(|place| self.schedule.origin(*place));
+            if hosts.filter(|other| host_name(other) == host).count() >= self.bounds.per_task_host {
+                return Err(PushRefused::TaskHostFull);
+            }
+        }
         let freed_bytes = freed.map_or(0, Webhook::bytes);
         let holder = new.holder;
         let held = self.counted.of(holder);
@@ -132,8 +143,6 @@ impl PushState {
                 return Err(PushRefused::OwnerBytesFull);
             }
         }
-        let host = host_name(origin);
-        let before_host = before.and_then(|before| self.schedule.origin(before)).map(host_name);
         let of_host = self.schedule.entries_of_host(host);
         if before_host != Some(host) && of_host >= self.bounds.per_host {
             return Err(PushRefused::HostFull);
@@ -166,6 +175,11 @@ impl PushState {
             }
             None => self.schedule.add(&origin, new.holder, webhook),
         };
+        if !new.url.is_allowed() {
+            // 0 would be no rate.
+            let url = self.urls.hash_one(new.url.as_str()) as u32;
+            self.schedule.limit(place, url.max(1));
+        }
         self.append(new.task, place);
         // A task that is about to be made has nothing to post yet.
         if before.is_some() && !new.start.snapshot {

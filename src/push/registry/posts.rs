@@ -46,8 +46,24 @@ impl Webhooks {
         if let Some(webhook) = state.schedule.get_mut(place) {
             webhook.prove();
         }
+        state.schedule.confirm(place);
         let settled = state.schedule.successor(place).unwrap_or(place);
         state.schedule.delivered(place, now.mono_ms, true);
+        state.settle_place(settled, now);
+        drop(state);
+        self.changes.wake();
+    }
+
+    /// Its URL is sent a challenge: the next one waits.
+    pub fn challenged(&self, place: PostPlace, now: Now) {
+        self.lock().schedule.challenged(place, now.mono_ms);
+    }
+
+    /// Its receiver has not answered the challenge: it goes on as before.
+    pub fn unanswered(&self, place: PostPlace, now: Now) {
+        let mut state = self.lock();
+        let settled = state.schedule.successor(place).unwrap_or(place);
+        state.schedule.unanswered(place, now.mono_ms);
         state.settle_place(settled, now);
         drop(state);
         self.changes.wake();

@@ -1,10 +1,10 @@
 //! The hosts of origins, whatever their schemes and ports: how many posts are under way to each.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::RandomState;
 
-use super::{host_line::HostLine, turns::LaneKey};
+use super::{host_line::HostLine, shares::HostShare, turns::LaneKey};
 
 /// A host.
 #[derive(Default)]
@@ -17,6 +17,8 @@ pub(super) struct PostHost {
     pub posting: u32,
     /// Who waits for a place.
     pub line: HostLine,
+    /// What owners have of it, by their numbers.
+    pub shares: BTreeMap<u32, HostShare>,
     /// For whom one of its places is kept until its owner has one, too.
     pub reserved: Option<LaneKey>,
 }
@@ -73,6 +75,13 @@ impl PostHosts {
             *host = PostHost::default();
             self.by_name.remove(name);
             self.free.push(number);
+        }
+    }
+
+    /// Forgets shares that say nothing any more.
+    pub fn tidy_shares(&mut self, now_ms: u64) {
+        for host in &mut self.hosts {
+            host.shares.retain(|_, share| !share.is_idle(now_ms));
         }
     }
 

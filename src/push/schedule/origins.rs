@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use super::{
     Pace, PostPlace,
     hosts::{PostHost, PostHosts, host_name},
+    shares::HostShare,
     turns::{LaneKey, LaneLine, LaneTurn, Lanes},
 };
 use crate::shares::Holder;
@@ -246,16 +247,45 @@ impl PostOrigins {
         })
     }
 
-    /// Takes a place at an origin and its host, for a post that is kept until its turn among those
-    /// of all.
-    pub fn take(&mut self, number: u32, place: PostPlace) {
-        self.count_post(number, 1);
-        self.grant(number, place);
+    /// Whether an owner that has no post at the host of an origin may have one there, though the
+    /// places of the host are taken: posts of others that hang hold up no owner's first.
+    pub fn has_first_place(&self, lane: LaneKey, pace: &Pace) -> bool {
+        let origin = self.get(lane.origin).filter(|at| at.circuit == Circuit::Closed);
+        let Some(origin) = origin.filter(|_| pace.first_posts > 0) else { return false };
+        let host = self.hosts.get(origin.host);
+        host.is_some_and(|host| {
+            let posting = host.shares.get(&lane.owner).map_or(0, |share| share.posting);
+            posting == 0 && host.posting < pace.per_host.saturating_add(pace.first_posts)
+        })
+    }
+
+    /// Takes a place at an origin and its host for an owner, for a post that is kept until its turn
+    /// among those of all.
+    pub fn take(&mut self, lane: LaneKey, place: PostPlace) {
+        self.count_post(lane.origin, 1);
+        if let Some(share) = self.share(lane) {
+            share.posting += 1;
+        }
+        self.grant(lane.origin, place);
     }
 
     /// Gives one back.
-    pub fn give_back(&mut self, number: u32) {
-        self.count_post(number, -1);
+    pub fn give_back(&mut self, lane: LaneKey) {
+        self.count_post(lane.origin, -1);
+        if let Some(share) = self.share(lane) {
+            share.posting = share.posting.saturating_sub(1);
+        }
+    }
+
+    /// What an owner has of the host of an origin.
+    pub fn share(&mut self, lane: LaneKey) -> Option<&mut HostShare> {
+        let number = self.get(lane.origin)?.host;
+        Some(self.hosts.get_mut(number)?.shares.entry(lane.owner).or_default())
+    }
+
+    /// Forgets shares that say nothing any more.
+    pub fn tidy_shares(&mut self, now_ms: u64) {
+        self.hosts.tidy_shares(now_ms);
     }
 
     fn count_post(&mut self, number: u32, change: i32) {

@@ -12,6 +12,9 @@ impl<T> Schedule<T> {
     pub fn delivered(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
         let Some(post) = self.under_way.remove(&place) else { return };
         self.note_life(post.lane);
+        if let Some(entry) = self.entry(place) {
+            entry.is_limited = false;
+        }
         self.go_on(place, now_ms, has_more);
         self.end(post, now_ms);
     }
@@ -19,7 +22,25 @@ impl<T> Schedule<T> {
     /// There was nothing to post; whether its origin is there is as unknown as before.
     pub fn passed_over(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
         let Some(post) = self.under_way.remove(&place) else { return };
+        self.give_back_rate(place);
         self.go_on(place, now_ms, has_more);
+        self.end(post, now_ms);
+    }
+
+    /// What was taken out of a rate is for the next post: this one was not sent.
+    fn give_back_rate(&mut self, place: PostPlace) {
+        if let Some(entry) = self.entry(place) {
+            entry.is_paid = entry.url != 0;
+        }
+    }
+
+    /// A challenge was not answered: what there is is posted as before.
+    pub fn unanswered(&mut self, place: PostPlace, now_ms: u64) {
+        let Some(post) = self.under_way.remove(&place) else { return };
+        if let Some(entry) = self.entry(place) {
+            entry.since_ms = now_ms;
+            self.make_ready(place);
+        }
         self.end(post, now_ms);
     }
 
@@ -27,6 +48,7 @@ impl<T> Schedule<T> {
     /// as unknown as before.
     pub fn set_aside(&mut self, place: PostPlace, now_ms: u64) -> bool {
         let Some(post) = self.under_way.remove(&place) else { return false };
+        self.give_back_rate(place);
         let entry = self.entry(place).map(|entry| entry.stage = PostStage::Aside);
         self.end(post, now_ms);
         entry.is_some()
@@ -147,7 +169,7 @@ impl<T> Schedule<T> {
     }
 
     /// Has one wait until then.
-    fn pause(&mut self, place: PostPlace, due_ms: u64) {
+    pub(super) fn pause(&mut self, place: PostPlace, due_ms: u64) {
         let Some(entry) = self.entry(place) else { return };
         (entry.due_ms, entry.stage) = (due_ms, PostStage::Paused);
         self.timers.push(Reverse((due_ms, Timer::Pause(place.index, place.check))));

@@ -6,6 +6,10 @@ pub struct Pace {
     /// Posts of one host at a time, whatever its schemes and ports. Of its origins, where there are
     /// several, each leaves a quarter to others.
     pub per_host: u32,
+    /// Posts that a host has in addition, for owners that have none there: posts of others that hang
+    /// hold up no owner's first. 0: there are none, and an owner may have places that it does not
+    /// leave to others.
+    pub first_posts: u32,
     /// Posts for one owner at a time, whatever origins they go to. All anonymous callers may have
     /// three quarters of all.
     pub per_owner: u32,
@@ -27,12 +31,20 @@ pub struct Pace {
     /// The longest pause of an origin that answers and says that it is not well: of another path
     /// it may say something else.
     pub rest_ms_max: u64,
+    /// Posts a second of one owner to one host, challenges included; beyond it several events are
+    /// one post. Hosts that the operator allows have no rate.
+    pub posts_per_s: u32,
+    /// Posts of one owner to one host that may go at once.
+    pub posts_burst: u32,
+    /// Posts a second to URLs that have answered their challenge.
+    pub confirmed_posts_per_s: u32,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
         Pace {
             per_host: 8,
+            first_posts: 24,
             per_owner: 64,
             posts_max: 256,
             pause_ms_min: 1_000,
@@ -40,6 +52,9 @@ impl Default for Pace {
             give_up_ms: 24 * 60 * 60 * 1_000,
             rest_after: 8,
             rest_ms_max: 60 * 1_000,
+            posts_per_s: 50,
+            posts_burst: 200,
+            confirmed_posts_per_s: 1_000,
         }
     }
 }
@@ -53,11 +68,13 @@ impl Pace {
         }
     }
 
-    /// Posts for an owner at a time; 0: all anonymous callers.
-    pub(super) fn posts_of_owner(&self, owner: u32) -> u32 {
+    /// Posts for an owner at a time where so many places are taken; 0: all anonymous callers. An
+    /// owner has no more than it leaves to others, so a few whose posts hang leave some.
+    pub(super) fn posts_of_owner(&self, owner: u32, taken: u32) -> u32 {
         let most = match owner {
             0 => self.posts_max - self.posts_max / 4,
-            _ => self.per_owner,
+            _ if self.first_posts == 0 => self.per_owner,
+            _ => self.per_owner.min(self.posts_max.saturating_sub(taken)),
         };
         most.max(1)
     }

@@ -65,7 +65,7 @@ fn what_is_new_is_posted_once_and_what_came_meanwhile_after_it() {
 
 #[test]
 fn origins_take_turns_and_have_so_many_posts_at_a_time() {
-    let mut schedule = Schedule::new(Pace { posts_max: 11, ..Pace::default() });
+    let mut schedule = Schedule::new(Pace { posts_max: 11, first_posts: 0, ..Pace::default() });
     let slow: Vec<_> = (0..20).map(|_| schedule.add_owned("https://slow", 1, ())).collect();
     slow.iter().for_each(|place| schedule.note(*place, 0));
     let quick: Vec<_> = (0..20).map(|_| schedule.add_owned("https://quick", 2, ())).collect();
@@ -476,7 +476,7 @@ fn who_takes_the_place_of_another_waits_until_the_post_of_that_has_ended() {
 
 #[test]
 fn owners_take_turns_at_an_origin_also_when_it_is_asked_whether_it_is_back() {
-    let mut schedule = Schedule::new(Pace { per_host: 2, ..Pace::default() });
+    let mut schedule = Schedule::new(Pace { per_host: 2, first_posts: 0, ..Pace::default() });
     let many: Vec<_> = (0..1_000).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     many.iter().for_each(|place| schedule.note(*place, 0));
     let few = [schedule.add_owned("https://a", 2, ()), schedule.add_owned("https://a", 3, ())];
@@ -576,7 +576,7 @@ fn one_that_is_told_to_go_on_asks_an_origin_that_has_a_rest() {
 
 #[test]
 fn what_was_granted_is_taken_back_when_its_origin_fails() {
-    let mut schedule = Schedule::new(Pace { posts_max: 8, ..Pace::default() });
+    let mut schedule = Schedule::new(Pace { posts_max: 8, first_posts: 0, ..Pace::default() });
     let places: Vec<_> = (0..30).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     places[..8].iter().for_each(|place| schedule.note(*place, 0));
     let first = all(&mut schedule, 0);

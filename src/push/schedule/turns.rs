@@ -89,16 +89,18 @@ impl<T> Schedule<T> {
     fn grant_at_once(&mut self, place: PostPlace) -> Option<()> {
         let entry = self.entries.get_mut(place.index as usize)?.as_mut()?;
         let entry = Some(entry).filter(|entry| entry.check == place.check)?;
-        let pace = &self.pace;
+        let (pace, lane) = (&self.pace, entry.lane());
+        let most = pace.posts_of_owner(entry.owner, self.granted);
         let owner = self.owners.entry(entry.owner).or_default();
-        if owner.posting >= pace.posts_of_owner(entry.owner)
-            || !self.origins.has_place(entry.origin, pace)
-        {
+        let has_place =
+            self.origins.has_place(entry.origin, pace) || self.origins.has_first_place(lane, pace);
+        if owner.posting >= most || !has_place {
             return None;
         }
         entry.stage = PostStage::Granted;
         owner.posting += 1;
-        self.origins.take(entry.origin, place);
+        self.granted += 1;
+        self.origins.take(lane, place);
         Some(())
     }
 
@@ -252,7 +254,7 @@ impl<T> Schedule<T> {
     /// The same for an owner.
     fn open_owner(&mut self, number: u32) {
         loop {
-            let most = self.pace.posts_of_owner(number);
+            let most = self.pace.posts_of_owner(number, self.granted);
             let Some(owner) = self.owners.get_mut(&number) else { return };
             if owner.posting >= most {
                 return;
@@ -275,7 +277,7 @@ impl<T> Schedule<T> {
 
     /// The turn of a lane, whose origin has a place.
     fn serve(&mut self, key: LaneKey) {
-        let most = self.pace.posts_of_owner(key.owner);
+        let most = self.pace.posts_of_owner(key.owner, self.granted);
         let owner = self.owners.entry(key.owner).or_default();
         self.origins.unreserve(key);
         if owner.posting >= most {
@@ -292,7 +294,8 @@ impl<T> Schedule<T> {
             entry.stage = PostStage::Granted;
             lane.ready -= 1;
             owner.posting += 1;
-            self.origins.take(key.origin, place);
+            self.granted += 1;
+            self.origins.take(key, place);
         }
         if lane.ready == 0 {
             self.lanes.remove(&key);
@@ -306,9 +309,10 @@ impl<T> Schedule<T> {
 
     /// An origin and an owner have a place again.
     pub(super) fn release(&mut self, key: LaneKey) {
-        self.origins.give_back(key.origin);
+        self.origins.give_back(key);
         if let Some(owner) = self.owners.get_mut(&key.owner) {
             owner.posting -= 1;
+            self.granted -= 1;
         }
         self.open_owner(key.owner);
         self.open_origin(key.origin);
@@ -323,6 +327,11 @@ impl<T> Schedule<T> {
             let Some(entry) = self.entry(place) else { continue };
             entry.stage = PostStage::Posting(false);
             let lane = entry.lane();
+            if let Some(due_ms) = self.wait_for_rate(place, now_ms) {
+                self.pause(place, due_ms);
+                self.release(lane);
+                continue;
+            }
             if self.origins.get(lane.origin).is_some_and(PostOrigin::lets_through) {
                 self.under_way.insert(place, OpenPost { lane, successor: None });
                 return Some(place);
@@ -331,6 +340,21 @@ impl<T> Schedule<T> {
             self.release(lane);
         }
         None
+    }
+
+    /// Takes a post out of the rate of its owner at its host; when it may go, unless that is now.
+    /// One that has waited for its time goes then.
+    fn wait_for_rate(&mut self, place: PostPlace, now_ms: u64) -> Option<u64> {
+        let entry = self.entry(place).filter(|entry| entry.url != 0)?;
+        let (url, lane) = (entry.url, entry.lane());
+        if std::mem::take(&mut entry.is_paid) {
+            return None;
+        }
+        let pace = self.pace;
+        let due_ms = self.origins.share(lane)?.take(url, &pace, now_ms)?;
+        let entry = self.entry(place)?;
+        (entry.is_paid, entry.is_limited) = (true, true);
+        Some(due_ms)
     }
 
     /// Webhooks whose time has come go into line.

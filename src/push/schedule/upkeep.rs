@@ -27,6 +27,7 @@ impl<T> Schedule<T> {
     /// they stop. It looks at all that wait there, and forgets owners for whom nothing is posted.
     pub fn give_up(&mut self, now_ms: u64) -> Vec<PostPlace> {
         self.owners.retain(|_, owner| !owner.is_idle());
+        self.origins.tidy_shares(now_ms);
         let (mut given_up, give_up_ms) = (Vec::new(), self.pace.give_up_ms);
         let (entries, origins) = (&mut self.entries, &self.origins);
         self.lanes.retain(|key, lane| {

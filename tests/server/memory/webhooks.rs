@@ -68,7 +68,9 @@ fn assert_configurations_within(watched: &Watched) {
 
 #[test]
 fn webhook_configurations_with_the_longest_text() {
-    let mut watched = Watched::new(&["push_bytes_max=12_000_000", "push_scopes_max=1"]);
+    // All of them have one host.
+    let rows = ["push_bytes_max=12_000_000", "push_scopes_max=1", "push_configs_task_host_max=100"];
+    let mut watched = Watched::new(&rows);
     let mut caller = BatchCaller::anonymous(&watched.server);
     let tasks = quiet_tasks(&mut caller, 20);
     watched.begin();

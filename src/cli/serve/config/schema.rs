@@ -29,6 +29,9 @@ fn object(keys: &[Key]) -> Value {
 fn property(key: &Key) -> Value {
     let mut schema = match &key.shape {
         Shape::Switch => json!({"type": "boolean"}),
+        Shape::SwitchOr(word) => {
+            json!({"anyOf": [{"type": "boolean"}, {"enum": [word]}, variable()]})
+        }
         Shape::Whole { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
         Shape::Measure(unit) => measure(*unit),
         Shape::Text | Shape::Path => json!({"type": "string"}),

@@ -120,7 +120,7 @@ fn what_fails_holds_up_no_newcomer_of_its_own_owner() {
 
 #[test]
 fn whoever_is_at_a_port_that_is_full_has_a_turn_when_it_has_a_place() {
-    let mut run = ScheduleRun::new(Pace::default());
+    let mut run = ScheduleRun::new(Pace { first_posts: 0, ..Pace::default() });
     // With another port at its host it may have six.
     run.schedule.add_owned("https://h:2", 3, ());
     run.put(40, "https://h:1", 1);
@@ -228,5 +228,31 @@ fn nobody_waits_for_ever_whatever_happens() {
             }
             since.insert(ended, ends);
         }
+    }
+}
+
+#[test]
+fn posts_of_others_that_hang_do_not_hold_up_the_first_of_an_owner() {
+    for is_one_host in [true, false] {
+        let mut schedule = Schedule::new(Pace::default());
+        for owner in 1..=5 {
+            for number in 0..300 {
+                let host = if is_one_host { 0 } else { owner * 1_000 + number };
+                let origin = format!("https://h{host}.example:{}", 1_024 + owner);
+                let place = schedule.add_owned(&origin, owner, ());
+                schedule.note(place, 0);
+            }
+        }
+        let hanging = all(&mut schedule, 0);
+        assert!(hanging.len() < 256, "{}", hanging.len());
+        let origin = if is_one_host { "https://h0.example:443" } else { "https://v.example:443" };
+        let victim = schedule.add_owned(origin, 9, ());
+        schedule.note(victim, 1);
+        assert_eq!(all(&mut schedule, 1), [victim]);
+        // When all have failed nothing is left of them.
+        hanging.iter().for_each(|place| {
+            fail(&mut schedule, *place, 10_000);
+        });
+        schedule.delivered(victim, 10_000, false);
     }
 }

@@ -3,7 +3,7 @@
 use std::{num::NonZero, path::PathBuf, str::FromStr};
 
 use peregrine::{
-    engine::{HostRule, PortRule, PushSettings, PushTargets},
+    engine::{HostRule, PortRule, PushChallenge, PushSettings, PushTargets},
     model::PushFilter,
 };
 
@@ -45,10 +45,11 @@ const KEYS: &[Key] = &[
     ),
     key(
         "challenge",
-        Shape::Switch,
-        "false",
-        "They are posted nothing until their URL, asked by GET with ?validationToken=T, has \
-         answered T",
+        Shape::SwitchOr("auto"),
+        "\"auto\"",
+        "Whether their URL, asked by GET with ?validationToken=T, has to answer T: true (nothing is \
+         posted before), false, or \"auto\" (before it gets more posts than a URL that was not \
+         asked)",
     ),
     key(
         "events",
@@ -100,7 +101,11 @@ pub fn read(root: &ConfigSection) -> Result<Option<PushSettings>, Wrong> {
     let settings = PushSettings {
         targets,
         anonymous: is_on("anonymous"),
-        challenge: is_on("challenge"),
+        challenge: match section.switch("challenge") {
+            Some(true) => PushChallenge::Always,
+            Some(false) => PushChallenge::Never,
+            None => PushChallenge::Auto,
+        },
         filter: events(section)?.coalesced(is_on("coalesce")),
         ..PushSettings::default()
     };

@@ -157,6 +157,12 @@ impl FileReader<'_> {
         match (shape, at.value.get_ref()) {
             (Shape::Switch, DeValue::Boolean(is_on)) => Ok(ConfigValue::Switch(*is_on)),
             (Shape::Switch, _) => Err(at.wrong("must be true or false")),
+            (Shape::SwitchOr(_), DeValue::Boolean(is_on)) => Ok(ConfigValue::Switch(*is_on)),
+            (Shape::SwitchOr(_), DeValue::String(_)) => {
+                let text = self.text(at)?;
+                shape.read(&text).map_err(|message| at.wrong(message))
+            }
+            (Shape::SwitchOr(word), _) => Err(at.wrong(format!("must be true, false or {word:?}"))),
             (Shape::Whole { .. } | Shape::Measure(_), DeValue::Integer(number)) => {
                 let digits = number.as_str().replace('_', "");
                 let whole = u64::from_str_radix(&digits, number.radix()).ok();

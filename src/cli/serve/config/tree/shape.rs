@@ -59,6 +59,8 @@ impl Key {
 pub enum Shape {
     /// True or false.
     Switch,
+    /// True, false, or this word.
+    SwitchOr(&'static str),
     /// A whole number of these.
     Whole {
         /// The least.
@@ -107,6 +109,11 @@ impl Shape {
                 "false" | "0" | "no" | "off" => Ok(ConfigValue::Switch(false)),
                 _ => Err(format!("{text:?} is neither true nor false")),
             },
+            Shape::SwitchOr(word) if text == *word => Ok(ConfigValue::Text(text.to_owned())),
+            Shape::SwitchOr(word) => {
+                let wrong = |_| format!("{text:?} is neither true, false nor {word}");
+                Shape::Switch.read(text).map_err(wrong)
+            }
             Shape::Whole { min, max } => {
                 let number = text.parse().ok().filter(|number| (*min..=*max).contains(number));
                 let wrong = || format!("{text:?} is not a number from {min} to {max}");
