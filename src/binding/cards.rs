@@ -326,6 +326,10 @@ pub fn body(
     let security = config.security_of(profile);
     let options = CardOptions {
         extended: config.extended_card && dialect.offers(Op::ExtendedCard),
+        extended_v1_alone: !dialect
+            .methods
+            .iter()
+            .any(|method| method.op == Op::ExtendedCard && method.generation() != Generation::V1),
         security: Some(&security),
         idempotent_send: config.idempotent_send,
         long_poll_s: config.long_poll.then_some(config.limits.long_poll_ms_max / 1000),

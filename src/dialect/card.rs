@@ -53,6 +53,8 @@ impl AgentInterface<'_> {
 pub struct CardOptions<'a> {
     /// True: the extended card is served.
     pub extended: bool,
+    /// True: only a method of 1.0 answers with it.
+    pub extended_v1_alone: bool,
     /// What callers have to show; `None`: nothing.
     pub security: Option<&'a CardSecurity>,
     /// Whose sends are known again, in the word of [`Extension::IDEMPOTENT_SEND`].
@@ -153,7 +155,7 @@ pub fn render(
     }
     card.extensions(&profile.extensions, options);
     card.0.push(b'}');
-    if is_v03 && options.extended {
+    if is_v03 && options.extended && !options.extended_v1_alone {
         card.flag("supportsAuthenticatedExtendedCard", true);
     }
     // A client of 0.1 alone reads the hybrid, too.

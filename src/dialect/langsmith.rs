@@ -1,7 +1,8 @@
-//! LangSmith (LangGraph): 0.3 with threads, text and data parts, and strict HTTP (wire §8).
+//! LangSmith (LangGraph, langgraph-api 0.16): methods of 1.0 beside four of 0.3 with threads, each
+//! answered in the family of its name, and strict HTTP (wire §8).
 //!
-//! `contextId` is the thread and is demanded on get and cancel; `thread:run` is accepted as a task
-//! id (see `read::target::split_thread`). Resuming needs nothing of its own: a text part, or a
+//! Over 0.3 `contextId` is the thread, which get and cancel may name; `thread:run` is accepted as a
+//! task id (see `read::target::split_thread`). Resuming needs nothing of its own: a text part, or a
 //! data part `{"resume":[{"id","value"}]}`, reaches the agent as it came. Cancel works here.
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
 
 #[cfg(feature = "client")]
 use super::calls::{CallRules, Calls};
-use super::{Dialect, Method, Quirks, ReadCx, Routes, Wire, method, read, v03};
+use super::{Dialect, Method, Quirks, ReadCx, Routes, Wire, method, read, v1, v03};
 
 /// LangSmith.
 pub static DIALECT: Dialect = Dialect {
@@ -28,7 +29,6 @@ static WIRE: Wire = Wire {
     #[cfg(feature = "client")]
     calls: Calls::PreV1(&CallRules {
         configuration: false,
-        files: false,
         threads: true,
         history_max: 10,
         ..CallRules::of(&v03::SPELLING, "langsmith")
@@ -40,10 +40,15 @@ const METHODS: &[Method] = &[
     method("message/stream", Op::Stream, &WIRE),
     method("tasks/get", Op::Get, &WIRE),
     method("tasks/cancel", Op::Cancel, &WIRE),
+    method("SendMessage", Op::Send, &v1::WIRE),
+    method("SendStreamingMessage", Op::Stream, &v1::WIRE),
+    method("GetTask", Op::Get, &v1::WIRE),
+    method("ListTasks", Op::List, &v1::WIRE),
+    method("CancelTask", Op::Cancel, &v1::WIRE),
+    method("GetExtendedAgentCard", Op::ExtendedCard, &v1::WIRE),
 ];
 
 const RULES: read::Rules = read::Rules {
-    files: false,
     threads: true,
     history_max: 10,
     proto: false,
@@ -58,7 +63,7 @@ fn read<'p>(
     read::call(&RULES, cx, params, pack)
 }
 
-/// Errors of the client are 400, ours 500.
+/// Errors of the client are 400, ours 500; those of 1.0 are 200 (`Dialect::fault_http`).
 fn fault_http(fault: &Fault) -> u16 {
     match fault.kind {
         FaultKind::Internal | FaultKind::InvalidAgentResponse => 500,

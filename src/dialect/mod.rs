@@ -156,6 +156,16 @@ impl Dialect {
         self.speaks(generation) && (generation == Generation::V1 || !self.quirks.card_v1)
     }
 
+    /// HTTP status of a JSON-RPC error that is answered alone, in the words of this generation:
+    /// platforms have statuses of their own before 1.0.
+    #[inline]
+    pub fn fault_http(&self, generation: Generation) -> fn(&Fault) -> u16 {
+        match generation {
+            Generation::V1 => Quirks::NONE.fault_http,
+            Generation::V01 | Generation::V03 => self.quirks.fault_http,
+        }
+    }
+
     /// Whether it has a method for this operation.
     pub fn offers(&self, op: Op) -> bool {
         self.methods.iter().any(|method| method.op == op)

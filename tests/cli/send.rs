@@ -320,7 +320,7 @@ fn a_dialect_that_is_named_is_spoken() {
     }
     // What the dialect cannot say is not sent.
     let words = ["task", "get", &format!("{url}/m/langsmith"), "t-1", "--dialect", "langsmith"];
-    let words = [&words[..], &["--a2a-version", "0.3"]].concat();
+    let words = [&words[..], &["--a2a-version", "0.3", "--history", "11"]].concat();
     User::new().failure(&words, "UnsupportedOperationError", 1);
 }
 

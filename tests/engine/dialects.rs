@@ -81,7 +81,7 @@ fn a_dialect_knows_its_own_methods_and_no_others() {
         (
             "/a2a/echo",
             "tasks/get",
-            "SendMessage tasks/resubscribe tasks/pushNotificationConfig/set",
+            "SubscribeToTask tasks/resubscribe tasks/pushNotificationConfig/set",
         ),
         ("/api/v1/a2a/echo", "tasks/get", "GetTask tasks/send tasks/pushNotificationConfig/list"),
         ("/rabbithole", "tasks/get", "message/send tasks/resubscribe tasks/pushNotification/set"),
@@ -133,18 +133,19 @@ fn langsmith_asks_for_the_accept_of_the_answer() {
 }
 
 #[test]
-fn langsmith_demands_the_thread_on_get_and_cancel() {
+fn langsmith_may_name_the_thread_on_get_and_cancel() {
     let mut lab = lab();
     let result = ask(&mut lab, "/a2a/asks", "message/send", &V03.params(say("hi"))).result();
     assert_eq!(result["kind"], "task");
     let (id, thread) = (result["id"].as_str().unwrap(), result["contextId"].as_str().unwrap());
     let compound = format!("{thread}:{id}");
     for method in ["tasks/get", "tasks/cancel"] {
-        let reply = ask(&mut lab, "/a2a/asks", method, &json!({"id": id}));
-        assert_eq!((reply.status, reply.code()), (400, -32602), "{method}");
-        assert_eq!(reply.json()["error"]["data"]["field"], "contextId");
         let reply = ask(&mut lab, "/a2a/asks", method, &json!({"id": id, "contextId": "other"}));
         assert_eq!((reply.status, reply.code()), (400, -32001), "{method}");
+    }
+    for id_alone in [id, compound.as_str()] {
+        let result = ask(&mut lab, "/a2a/asks", "tasks/get", &json!({"id": id_alone})).result();
+        assert_eq!(result["id"], id);
     }
     let params = json!({"id": compound, "contextId": thread, "historyLength": 10});
     assert_eq!(ask(&mut lab, "/a2a/asks", "tasks/get", &params).result()["id"], id);
@@ -184,17 +185,16 @@ fn langsmith_resumes_by_text_and_by_data_under_a_compound_id() {
 }
 
 #[test]
-fn langsmith_takes_no_files_and_has_statuses_for_its_errors() {
+fn langsmith_takes_files_and_has_statuses_for_its_errors() {
     let mut lab = lab();
     for part in [
         json!({"kind": "file", "file": {"bytes": "AAAA"}}),
         json!({"kind": "file", "file": {"uri": "http://a"}}),
-        json!({"url": "http://a"}),
     ] {
         let mut params = V03.params(say("hi"));
         params["message"]["parts"] = json!([part]);
-        let reply = ask(&mut lab, "/a2a/echo", "message/send", &params);
-        assert_eq!((reply.status, reply.code()), (400, -32602));
+        let result = ask(&mut lab, "/a2a/echo", "message/send", &params).result();
+        assert_eq!(result["history"][0]["parts"][0], part);
     }
     let reply = lab.ask(&post("/a2a/echo", &[], "{"));
     assert_eq!((reply.status, reply.code()), (400, -32700));
@@ -203,6 +203,90 @@ fn langsmith_takes_no_files_and_has_statuses_for_its_errors() {
     // Its card is asked for by assistant.
     let card = lab.ask(&get("/.well-known/agent-card.json?assistant_id=asks")).json();
     assert_eq!(card["url"], "http://a.example/a2a/asks");
+    let interface = &card["supportedInterfaces"][0];
+    assert_eq!(
+        (&interface["protocolVersion"], &interface["url"]),
+        (&json!("1.0"), &json!("http://a.example/a2a/asks"))
+    );
+}
+
+#[test]
+fn langsmith_answers_methods_of_1_0_in_the_family_of_their_names() {
+    let mut lab = lab();
+    let result = ask(&mut lab, "/a2a/asks", "SendMessage", &V1.params(say("hi"))).result();
+    let task = &result["task"];
+    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{result}");
+    let id = task["id"].clone();
+    let got = ask(&mut lab, "/a2a/asks", "GetTask", &json!({"id": id})).result();
+    assert_eq!((&got["id"], &got["status"]["state"]), (&id, &task["status"]["state"]));
+    // The task is one, whatever it is called by.
+    let old = ask(&mut lab, "/a2a/asks", "tasks/get", &json!({"id": id})).result();
+    assert_eq!((&old["kind"], &old["status"]["state"]), (&json!("task"), &json!("input-required")));
+    let page = ask(&mut lab, "/a2a/asks", "ListTasks", &json!({})).result();
+    assert_eq!(page["tasks"][0]["id"], id);
+    let canceled = ask(&mut lab, "/a2a/asks", "CancelTask", &json!({"id": id})).result();
+    assert_eq!(canceled["status"]["state"], "TASK_STATE_CANCELED");
+    let peer = open(&mut lab, "/a2a/echo", "SendStreamingMessage", &V1.params(say("stream:3")));
+    let events = lab.reply(peer).events();
+    assert!(events[0].result()["task"].is_object());
+    assert!(events[1].result()["statusUpdate"].is_object());
+    // Its errors have HTTP status 200, those of 0.3 their own.
+    for (method, params, code) in [
+        ("GetTask", json!({"id": "none"}), -32001),
+        ("SendMessage", json!({}), -32602),
+        ("SubscribeToTask", json!({"id": id}), -32601),
+        ("GetExtendedAgentCard", json!({}), -32004),
+    ] {
+        let reply = ask(&mut lab, "/a2a/asks", method, &params);
+        assert_eq!((reply.status, reply.code()), (200, code), "{method}: {}", reply.text());
+    }
+    let reply = ask(&mut lab, "/a2a/asks", "tasks/get", &json!({"id": "none"}));
+    assert_eq!((reply.status, reply.code()), (400, -32001));
+}
+
+/// What langgraph-api 0.16.7 (`langgraph dev`) answered to calls of both families: our readers
+/// understand the calls as that server does, and our client's readers its answers.
+#[cfg(feature = "client")]
+#[test]
+fn langgraph_is_understood_in_both_directions() {
+    use peregrine::client::format::explain;
+
+    let path = "tests/data/langsmith/langgraph-api-0.16.7.json";
+    let text = std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let recorded: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let mut read = 0;
+    for exchange in &recorded {
+        let name = &exchange["name"];
+        let body: Value = serde_json::from_str(exchange["response"]["body"].as_str().unwrap())
+            .unwrap_or_default();
+        let Some(method) = exchange["request"]["body"]["method"].as_str() else { continue };
+        let version = if method.contains('/') { "0.3" } else { "1.0" };
+        let kind = match () {
+            () if body.get("result").is_some() => "result",
+            () if body["error"]["code"].is_i64() => "fault",
+            () => continue,
+        };
+        let operation = match method {
+            "tasks/get" | "GetTask" => "GetTask",
+            "tasks/cancel" | "CancelTask" => "CancelTask",
+            "ListTasks" | "GetExtendedAgentCard" => method,
+            _ => "SendMessage",
+        };
+        let payload = body.get("result").unwrap_or(&body["error"]).to_string();
+        let said = explain(&format!("{kind} {operation} {version}"), payload.as_bytes());
+        assert!(!said.starts_with("{\"error\":{\"name\""), "{name}: {said}");
+        read += 1;
+        let is_foreign = ["no such agent", "push", "subscribe", "resubscribe", "unknown"];
+        if exchange["request"]["params_are_ours"] == true
+            && !is_foreign.iter().any(|word| name.as_str().unwrap_or_default().contains(word))
+        {
+            let mut lab = lab();
+            let params = &exchange["request"]["body"]["params"];
+            let answer = ask(&mut lab, "/a2a/echo", method, params).json();
+            assert_eq!(answer.get("result").is_some(), kind == "result", "{name}: {answer}");
+        }
+    }
+    assert!(read > 30, "{read}");
 }
 
 #[test]

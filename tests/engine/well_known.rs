@@ -191,9 +191,10 @@ fn a_card_lists_what_a_url_can_name_and_no_other_binding() {
         assert_eq!(lab.ask(&get(&format!("{path}/v1/tasks"))).status, 200);
     }
     // The platforms have JSON-RPC alone.
-    for base in ["/a2a/bob", "/api/v1/a2a/bob"] {
-        let card = card(&mut lab, base);
-        assert_eq!(interfaces(&card), [("JSONRPC", "0.3", &*format!("http://a.example{base}"))]);
+    for (base, versions) in [("/a2a/bob", &["1.0", "0.3"][..]), ("/api/v1/a2a/bob", &["0.3"])] {
+        let (card, url) = (card(&mut lab, base), format!("http://a.example{base}"));
+        let rows: Vec<_> = versions.iter().map(|version| ("JSONRPC", *version, &*url)).collect();
+        assert_eq!(interfaces(&card), rows);
         assert_eq!(card["additionalInterfaces"].as_array().unwrap().len(), 1);
     }
 }
@@ -254,8 +255,9 @@ fn no_generation_is_left_without_an_interface() {
     let rows = [("GRPC", "1.0", "a.example:80"), ("JSONRPC", "0.3", bob)];
     assert_eq!(interfaces(&card(&mut lab, "/agents/bob")), rows);
     // The platforms have no gRPC.
-    let row = [("JSONRPC", "0.3", "http://a.example/a2a/bob")];
-    assert_eq!(interfaces(&card(&mut lab, "/a2a/bob")), row);
+    let url = "http://a.example/a2a/bob";
+    let rows = [("JSONRPC", "1.0", url), ("JSONRPC", "0.3", url)];
+    assert_eq!(interfaces(&card(&mut lab, "/a2a/bob")), rows);
     let tenant = "http://a.example/tenants/t";
     let rows = [("GRPC", "1.0", "a.example:80"), ("JSONRPC", "0.3", tenant)];
     assert_eq!(interfaces(&card(&mut lab, "/tenants/t")), rows);
@@ -445,13 +447,14 @@ fn an_extended_card_that_is_off_is_neither_served_nor_announced() {
 fn an_extended_card_is_announced_only_where_a_method_answers_with_it() {
     let setup = Setup { agents: vec![echo()], extended_card: true, ..Setup::default() };
     let mut lab = Lab::new(setup);
-    for (base, announced) in
+    // LangSmith has the method of 1.0 alone.
+    for (base, has_old) in
         [("", true), ("/api/v1/a2a/echo", true), ("/tenants/t", true), ("/a2a/echo", false)]
     {
         let card = lab.ask(&get(&format!("{base}{}", PATHS[0]))).json();
-        assert_eq!(card["capabilities"]["extendedAgentCard"], announced, "{base}");
+        assert_eq!(card["capabilities"]["extendedAgentCard"], true, "{base}");
         let old = card.get("supportsAuthenticatedExtendedCard").is_some();
-        assert_eq!(old, announced && card.get("url").is_some(), "{base}");
+        assert_eq!(old, has_old && card.get("url").is_some(), "{base}");
     }
 }
 

@@ -190,7 +190,7 @@ fn format<'p>(
         write: WriteCx::new(op),
         media: media::JSON,
         fields: &FieldLines::NONE,
-        status: endpoint.dialect.quirks.fault_http,
+        status: endpoint.dialect.fault_http(encode.generation),
         events: EventFraming::Sse,
         refuses_by_stream: false,
     }

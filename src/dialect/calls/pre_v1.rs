@@ -1,8 +1,8 @@
 //! Params before 1.0 over JSON-RPC (wire §1.5, §8); [`CallRules`] are what platforms differ in.
 
 use crate::model::{
-    Content, Generation, Get, JsonObject, List, Message, NotExpressible, OutgoingCall, PushCall,
-    PushConfig, RawText, Send, SendMode, Target,
+    Generation, Get, JsonObject, List, Message, NotExpressible, OutgoingCall, PushCall, PushConfig,
+    RawText, Send, SendMode, Target,
 };
 
 use super::{
@@ -24,11 +24,9 @@ pub struct CallRules {
     pub by: &'static str,
     /// True: there is a `configuration` of a send, with `blocking` and all.
     pub configuration: bool,
-    /// False: text and data parts only.
-    pub files: bool,
     /// True: the conversation is part of the params, beside the message, and not inside it.
     pub context_beside: bool,
-    /// True: get and cancel name the conversation, too.
+    /// True: get and cancel name the conversation, too, where it is known.
     pub threads: bool,
     /// Largest `historyLength` of a get.
     pub history_max: u32,
@@ -43,7 +41,6 @@ impl CallRules {
             spelling,
             by,
             configuration: true,
-            files: true,
             context_beside: false,
             threads: false,
             history_max: i32::MAX as u32,
@@ -91,10 +88,6 @@ pub(super) fn params(
 fn check(message: Message<'_>, rules: &CallRules) -> Result<(), NotExpressible> {
     if !rules.spelling.parts_v1 {
         plain_parts(message, rules.by)?;
-    }
-    let is_file = |content| matches!(content, Content::Raw(_) | Content::Url(_));
-    if !rules.files && message.parts().any(|part| is_file(part.content())) {
-        return Err(NotExpressible { what: "a file", by: rules.by });
     }
     if rules.is_v01() {
         without_references(message, rules.by)?;
@@ -175,7 +168,7 @@ fn send_v03(
 
 fn get(params: &mut ObjectOut<'_>, get: &Get<'_>, rules: &CallRules) -> Result<(), NotExpressible> {
     params.raw("id", get.id.raw());
-    thread(params, get.context_id, rules)?;
+    thread(params, get.context_id, rules);
     if get.history.is_some_and(|history| history > rules.history_max) {
         return Err(NotExpressible { what: "so large a historyLength", by: rules.by });
     }
@@ -183,19 +176,11 @@ fn get(params: &mut ObjectOut<'_>, get: &Get<'_>, rules: &CallRules) -> Result<(
     Ok(())
 }
 
-/// Names the conversation where it is demanded.
-fn thread(
-    params: &mut ObjectOut<'_>,
-    context_id: Option<RawText<'_>>,
-    rules: &CallRules,
-) -> Result<(), NotExpressible> {
-    if !rules.threads {
-        return Ok(());
+/// Names the conversation where that is part of the call.
+fn thread(params: &mut ObjectOut<'_>, context_id: Option<RawText<'_>>, rules: &CallRules) {
+    if let Some(context_id) = context_id.filter(|_| rules.threads) {
+        params.raw("contextId", context_id.raw());
     }
-    let what = "a task without contextId";
-    let context_id = context_id.ok_or(NotExpressible { what, by: rules.by })?;
-    params.raw("contextId", context_id.raw());
-    Ok(())
 }
 
 /// Pydantic AI alone lists tasks: as in 1.0, with the names of its own states.
@@ -212,7 +197,7 @@ fn target(
     rules: &CallRules,
 ) -> Result<(), NotExpressible> {
     params.raw("id", target.id.raw());
-    thread(params, target.context_id, rules)?;
+    thread(params, target.context_id, rules);
     params.json_some("metadata", target.metadata.map(JsonObject::raw));
     Ok(())
 }

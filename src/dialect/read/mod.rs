@@ -53,9 +53,7 @@ const INT32_MAX: u32 = i32::MAX as u32;
 pub(super) struct Rules {
     /// The family; 0.1 lets the client choose the task id and asks for history explicitly.
     pub generation: Generation,
-    /// False: text and data parts only.
-    pub files: bool,
-    /// True: `context:task` is a task id, and get and cancel demand `contextId`.
+    /// True: `context:task` is a task id, and get and cancel may name the `contextId`.
     pub threads: bool,
     /// Largest `historyLength` of a get.
     pub history_max: u32,
@@ -76,7 +74,6 @@ impl Rules {
     pub const fn of(generation: Generation) -> Rules {
         Rules {
             generation,
-            files: true,
             threads: false,
             history_max: INT32_MAX,
             proto: false,

@@ -87,10 +87,6 @@ pub(super) fn read<const REPLY: bool>(
         }
     }
     let [text, raw, url, file, data] = all;
-    let is_file = raw.is_some() || url.is_some() || file.is_some();
-    if is_file && !rules.files {
-        return Err("only text and data are accepted here".into());
-    }
     let metadata = value.at(slots.metadata).filter(|value| !is_empty_list(*value));
     if metadata.is_some_and(|value| value.kind() != Kind::Object) {
         return Err("metadata must be an object".into());

@@ -149,9 +149,8 @@ fn ids<'p>(
     if !rules.threads {
         return Ok(TargetIds { id: keep(pack, id), context_id: None });
     }
-    let context_id = identifier(params.at(slots.context_id), "contextId", cx)?
-        .ok_or_else(|| missing("contextId"))?;
-    let (id, context_id) = split_thread(id, Some(context_id));
+    let context_id = identifier(params.at(slots.context_id), "contextId", cx)?;
+    let (id, context_id) = split_thread(id, context_id);
     Ok(TargetIds { id: keep(pack, id), context_id: context_id.map(|id| keep(pack, id)) })
 }
 

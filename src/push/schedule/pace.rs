@@ -6,9 +6,9 @@ pub struct Pace {
     /// Posts of one host at a time, whatever its schemes and ports. Of its origins, where there are
     /// several, each leaves a quarter to others.
     pub per_host: u32,
-    /// Posts that a host has in addition, for owners that have none there: posts of others that hang
-    /// hold up no owner's first. 0: there are none, and an owner may have places that it does not
-    /// leave to others.
+    /// Posts that a host has in addition, for owners that have none there: posts of others that
+    /// hang hold up no owner's first. 0: there are none, and an owner may have places that it does
+    /// not leave to others.
     pub first_posts: u32,
     /// Posts for one owner at a time, whatever origins they go to. All anonymous callers may have
     /// three quarters of all.

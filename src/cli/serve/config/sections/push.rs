@@ -47,8 +47,8 @@ const KEYS: &[Key] = &[
         "challenge",
         Shape::SwitchOr("auto"),
         "\"auto\"",
-        "Whether their URL, asked by GET with ?validationToken=T, has to answer T: true (nothing is \
-         posted before), false, or \"auto\" (before it gets more posts than a URL that was not \
+        "Whether their URL, asked by GET with ?validationToken=T, has to answer T: true (nothing \
+         is posted before), false, or \"auto\" (before it gets more posts than a URL that was not \
          asked)",
     ),
     key(
