@@ -4,6 +4,9 @@
 
 use std::path::Path;
 
+#[allow(dead_code)]
+#[path = "../../src/cli/serve/config/file.rs"]
+mod file;
 #[path = "../../src/cli/nearest.rs"]
 mod nearest;
 #[allow(dead_code, unused_imports)]

@@ -256,7 +256,7 @@ fn script(_file: &Path) -> Result<Loaded, String> {
 fn script(file: &Path) -> Result<Loaded, String> {
     use peregrine::agent::script::Script;
 
-    let text = super::file::read_text(file)
+    let text = super::config::file::read_text(file)
         .map_err(|error| format!("cannot read the script {}: {error}", file.display()))?;
     let script = Script::parse(&text)
         // TOML errors may show the source below the message.

@@ -8,7 +8,7 @@ use peregrine::{
 };
 use zeroize::Zeroizing;
 
-use super::file;
+use super::config::file;
 
 /// Reads the keys, and has cards signed with them; gives them back.
 ///

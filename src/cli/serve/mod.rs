@@ -4,7 +4,6 @@ mod agents;
 mod banner;
 mod card_keys;
 mod config;
-mod file;
 mod flags;
 mod gateway_command;
 mod places;

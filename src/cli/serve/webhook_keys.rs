@@ -8,7 +8,7 @@ use peregrine::{
 };
 use zeroize::Zeroizing;
 
-use super::file;
+use super::config::file;
 
 /// Reads the keys, and has posts signed with them, if there are any.
 ///

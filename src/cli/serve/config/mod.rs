@@ -4,6 +4,7 @@
 //! key it is. A list that is said takes the place of the whole list.
 
 mod command;
+pub mod file;
 mod flags;
 mod reload;
 mod schema;
@@ -22,7 +23,7 @@ use peregrine::net::{self, ServerError};
 use super::{
     UsageError,
     agents::{self, Loaded, ServedRemote},
-    file, make, nearest, say,
+    make, nearest, say,
 };
 use tree::{ConfigSection, Variables, Wrong};
 

@@ -12,7 +12,7 @@ use peregrine::{limits::callers::PLAIN_KEY_BYTES_MIN, model::time::parse_rfc3339
 use zeroize::Zeroizing;
 
 use super::super::{
-    super::file,
+    file,
     tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, key},
 };
 

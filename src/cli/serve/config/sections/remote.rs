@@ -17,7 +17,7 @@ use peregrine::{
 
 use super::{
     super::{
-        super::file,
+        file,
         tree::{ConfigSection, Key, Shape, Wrong, key},
     },
     upstream_credentials::UpstreamCredentials,

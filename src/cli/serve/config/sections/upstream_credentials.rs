@@ -14,7 +14,7 @@ use peregrine::{
 };
 
 use super::super::{
-    super::file,
+    file,
     tree::{ConfigSection, Wrong},
 };
 
