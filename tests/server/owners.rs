@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use peregrine::{limits::Limits, net::Running};
+use peregrine::{agent::Extension, limits::Limits, net::Running};
 use serde_json::{Value, json};
 
 use crate::{
@@ -26,7 +26,8 @@ struct Callers(Running);
 impl Callers {
     fn call(&self, name: &str, method: &str, params: &Value) -> Value {
         let mut tcp = Tcp::to(self.0.addrs()[0]);
-        tcp.write(&post("/", &[("x-api-key", name)], &rpc(method, params)));
+        let head = [("x-api-key", name), ("a2a-extensions", Extension::IDEMPOTENT_SEND)];
+        tcp.write(&post("/", &head, &rpc(method, params)));
         tcp.reply().json()
     }
 

@@ -19,7 +19,8 @@ fn repeat_is_known_under_a_flood_of_another_caller() {
     let keys = ["victim", "attacker"].map(|name| {
         format!("[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-of-{name}-0123456789\"\n")
     });
-    let limits = "[limits]\nidempotency_entries_max = 2_048\ntasks_max = 100_000\n";
+    // No call activates the extension.
+    let limits = "idempotent_send = \"everybody\"\n[limits]\nidempotency_entries_max = 2_048\ntasks_max = 100_000\n";
     std::fs::write(&config, format!("{limits}{}", keys.concat())).unwrap();
     let server = Binary::start(&["--config", config.to_str().unwrap()]);
     let mut tcp = server.connect();

@@ -134,7 +134,11 @@ fn calls_that_wait_for_their_agents() {
     all[0].read_until("deferred_calls_max");
 }
 
-/// A caller's key, whose sends are recognized when they are repeated.
+/// Sends are recognized when they are repeated, though no call activates the extension.
+#[cfg(feature = "auth")]
+const ALL_REPEATS: &str = "idempotent_send = \"everybody\"\n";
+
+/// A caller's key.
 #[cfg(feature = "auth")]
 const ONE_KEY: &str = "[[auth.api_keys]]\nname = \"a\"\nkey = \"key-a-0123456789\"\n";
 
@@ -143,7 +147,8 @@ const ONE_KEY: &str = "[[auth.api_keys]]\nname = \"a\"\nkey = \"key-a-0123456789
 fn sends_that_are_repeated() {
     let count = 24_000;
     let rows = [&*format!("idempotency_entries_max={count}"), "idempotency_bytes_max=4_000_000"];
-    let mut watched = Watched::configured("memory_repeated.toml", ONE_KEY, &rows);
+    let config = [ALL_REPEATS, ONE_KEY].concat();
+    let mut watched = Watched::configured("memory_repeated.toml", &config, &rows);
     let mut caller = BatchCaller::of_key(&watched.server, "/", "key-a-0123456789");
     let ping = |id: &str| rpc(V1.send(), &V1.params(Say { id, ..say("ping") }));
     let calls =
@@ -170,7 +175,7 @@ fn large_answers() -> String {
 fn large_messages_for_sends_that_are_repeated() {
     let script = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("memory_large.toml");
     std::fs::write(&script, large_answers()).unwrap();
-    let agent = format!("[agents.a]\nscript = {:?}\n{ONE_KEY}", script.display());
+    let agent = format!("{ALL_REPEATS}[agents.a]\nscript = {:?}\n{ONE_KEY}", script.display());
     let rows = ["idempotency_entries_max=65_536", "idempotency_bytes_max=16_000_000"];
     let mut watched = Watched::configured("memory_large_answers.toml", &agent, &rows);
     let mut caller = BatchCaller::of_key(&watched.server, "/", "key-a-0123456789");
