@@ -43,9 +43,7 @@ use crate::{
 #[cfg(feature = "push")]
 pub use push_body::{push_body, push_head};
 pub use push_name::{push_ids, push_name};
-#[cfg(feature = "grpc")]
-pub use read::NO_GENERATIONS;
-pub use read::is_known_filter;
+pub use read::{NO_GENERATIONS, is_known_filter};
 #[cfg(feature = "client")]
 pub use read::{ReplyCx, looks_like_item, read_fault, read_item, read_reply};
 pub use standard::DIALECT as STANDARD;

@@ -6,7 +6,9 @@ use std::{
 };
 
 use peregrine::{
-    agent::{Adopted, Agent, CancelRequest, Job, Profile, RequestInfo, Turn, echo::Echo},
+    agent::{
+        Adopted, Agent, CancelRequest, Extension, Job, Profile, RequestInfo, Turn, echo::Echo,
+    },
     engine::{Setup, Start, local_core},
     fault::Fault,
     limits::Limits,
@@ -28,7 +30,7 @@ use crate::{
     },
 };
 
-/// Whoever has shown a certificate owns the tasks that it makes, and sees no others.
+/// Each caller with a certificate owns the tasks that it makes, and sees no others.
 struct Owned(Arc<dyn Service>);
 
 impl Lifecycle for Owned {
@@ -256,13 +258,14 @@ fn agents_and_taps_hear_tenants_and_owners_by_name() {
                 params["tenant"] = json!(tenant);
             }
             let peer = lab.open_to(Peer { identity: owner, ..Peer::default() });
-            lab.write(peer, &post("/", &[], &rpc(method, &params)));
+            let by_id = [("a2a-extensions", Extension::IDEMPOTENT_SEND)];
+            lab.write(peer, &post("/", &by_id, &rpc(method, &params)));
             lab.pass(10);
             lab.reply(peer).json()
         };
         let made = call("SendMessage", V1.params(say("hi")));
         assert_eq!(asks.taken(), heard(&["start", "created", "resume"]));
-        // Who has an owner is known again by default.
+        // A repeat is known by its owner; callers without one have no repeats.
         call("SendMessage", V1.params(say("hi")));
         let again = if owner.is_some() { vec![] } else { heard(&["start", "created", "resume"]) };
         assert_eq!(asks.taken(), again);

@@ -37,7 +37,6 @@ use super::ReadCx;
 pub(super) use push::read_headers as push_headers;
 
 pub use list::is_known_filter;
-#[cfg(feature = "grpc")]
 pub use send::NO_GENERATIONS;
 
 #[cfg(feature = "client")]
