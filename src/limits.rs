@@ -162,6 +162,10 @@ pub const UPSTREAM_CARD_MS_MIN: u64 = 60_000;
 /// Lines of a log that wait for their reader; those beyond are counted, and lost.
 pub const LOG_LINES_MAX: usize = 8_192;
 
+/// Lines of the access log that refused requests have in a second, all workers together; the others
+/// are counted.
+pub const REFUSED_LINES_MAX: u32 = 100;
+
 /// Spans that wait until they are sent, as of OpenTelemetry's own SDKs (maxQueueSize); more are
 /// counted and lost.
 pub const SPANS_QUEUED_MAX: usize = 2_048;

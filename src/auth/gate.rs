@@ -153,11 +153,13 @@ pub struct NotAdmitted {
     pub refusal: AuthRefusal,
     /// `Some`: the answer waits, and the connection closes behind it.
     pub delay: Option<RefusalDelay>,
+    /// `Some`: by this wrong credential the address has failed too often, so it is slowed.
+    pub slowed: Option<IpAddr>,
 }
 
 impl From<AuthRefusal> for NotAdmitted {
     fn from(refusal: AuthRefusal) -> NotAdmitted {
-        NotAdmitted { refusal, delay: None }
+        NotAdmitted { refusal, delay: None, slowed: None }
     }
 }
 
@@ -366,12 +368,12 @@ impl Gate {
         now: Now,
     ) -> NotAdmitted {
         let has_failed = self.peers.has_failed(address, now);
-        self.peers.count_failure(address, now);
+        let slowed = self.peers.count_failure(address, now).then_some(address);
         if kind == CredentialKind::Jwt || !has_failed {
-            return refusal.into();
+            return NotAdmitted { refusal, delay: None, slowed };
         }
         match RefusalDelay::new(&self.waiting, now) {
-            Some(delay) => NotAdmitted { refusal, delay: Some(delay) },
+            Some(delay) => NotAdmitted { refusal, delay: Some(delay), slowed },
             None => AuthRefusal::TooMany { retry_s: 1 }.into(),
         }
     }

@@ -67,11 +67,13 @@ impl PeerFailures {
         self.checks = self.checks.saturating_add(1);
     }
 
-    fn fail(&mut self, now: Now) {
+    /// Says whether that is the failure from which on the peer has failed.
+    fn fail(&mut self, now: Now) -> bool {
         if !self.is_young(now) {
             *self = PeerFailures::new(now, self.checks_max);
         }
         self.failures = self.failures.saturating_add(1);
+        self.failures == PEER_FAILURES_MAX
     }
 }
 
@@ -104,15 +106,18 @@ impl FailingPeers {
         self.look(address, now, draw);
     }
 
-    /// Counts a wrong credential of the peer.
-    pub fn count_failure(&self, address: IpAddr, now: Now) {
+    /// Counts a wrong credential of the peer. True: from this one on it has failed in the current
+    /// window.
+    pub fn count_failure(&self, address: IpAddr, now: Now) -> bool {
         let key = self.key(address);
         if self.is_unnoted(key, now) {
             return self.unnoted().fail(now);
         }
         let make = || PeerFailures::new(now, PEER_CHECKS_MAX);
         let worth = |peer: &PeerFailures| peer.since_ms.saturating_add(1);
-        self.table.change(key, make, worth, |peer| peer.fail(now));
+        let mut has_just_failed = false;
+        self.table.change(key, make, worth, |peer| has_just_failed = peer.fail(now));
+        has_just_failed
     }
 
     /// Looks at the entry that counts for a peer; `None`: the peer has not failed.
@@ -167,8 +172,9 @@ mod tests {
         let peers = peers();
         for n in 0..PEER_FAILURES_MAX {
             assert!(!peers.has_failed(peer(1), at(5)), "{n}");
-            peers.count_failure(peer(1), at(5));
+            assert_eq!(peers.count_failure(peer(1), at(5)), n + 1 == PEER_FAILURES_MAX);
         }
+        assert!(!peers.count_failure(peer(1), at(5)));
         assert!(peers.has_failed(peer(1), at(5)) && !peers.has_failed(peer(2), at(5)));
         // PEER_FAILURE_WINDOW_MS
         assert!(peers.has_failed(peer(1), at(4 + PEER_FAILURE_WINDOW_MS)));
@@ -190,7 +196,7 @@ mod tests {
                 .count()
         };
         assert_eq!(checks(0), 1_000);
-        (0..PEER_FAILURES_MAX).for_each(|_| peers.count_failure(peer(1), at(1)));
+        (0..PEER_FAILURES_MAX).for_each(|_| _ = peers.count_failure(peer(1), at(1)));
         assert_eq!(checks(1), PEER_CHECKS_MAX as usize);
         assert_eq!((checks(999), checks(1_001)), (0, PEER_CHECKS_MAX as usize));
     }
@@ -198,7 +204,7 @@ mod tests {
     #[test]
     fn a_young_entry_is_not_flushed_by_other_failing_peers() {
         let peers = peers();
-        (0..PEER_FAILURES_MAX).for_each(|_| peers.count_failure(peer(0), at(0)));
+        (0..PEER_FAILURES_MAX).for_each(|_| _ = peers.count_failure(peer(0), at(0)));
         for n in 1..100_000 {
             peers.count_failure(peer(n), at(1));
         }
@@ -215,7 +221,7 @@ mod tests {
         // Old entries give way.
         let later = 2 + PEER_FAILURE_WINDOW_MS;
         assert!(!peers.has_failed(peer(200_000), at(later)));
-        (0..PEER_FAILURES_MAX).for_each(|_| peers.count_failure(peer(300_000), at(later)));
+        (0..PEER_FAILURES_MAX).for_each(|_| _ = peers.count_failure(peer(300_000), at(later)));
         assert!(peers.has_failed(peer(300_000), at(later)));
         assert!(!peers.has_failed(peer(300_001), at(later)));
     }

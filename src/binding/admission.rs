@@ -116,7 +116,12 @@ impl<'x> AdmissionCx<'x> {
             ..self.source(head)
         };
         let (source, service) = (&source, self.service);
-        match gate.admit(recent, GateRequest { source, service, now, wake }) {
+        let asked = gate.admit(recent, GateRequest { source, service, now, wake });
+        if let Poll::Ready(Err(NotAdmitted { slowed: Some(address), .. })) = &asked {
+            let observer = self.config.observer.iter();
+            observer.for_each(|observer| observer.peer_slowed(*address));
+        }
+        match asked {
             Poll::Ready(Ok(Some(admission))) => Poll::Ready(Ok(Some(admission))),
             Poll::Ready(Ok(None)) if self.lets_anybody(head) => Poll::Ready(Ok(None)),
             Poll::Ready(Ok(None)) => Poll::Ready(Err(AuthRefusal::Missing.into())),
@@ -281,7 +286,7 @@ pub fn refuse<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, refusal: &AuthRe
     cx.tell_not_admitted(refusal);
     cx.challenge(refusal);
     if cx.peer.is_admin {
-        http_error::refuse(&mut cx.writer, &fault);
+        http_error::write_fault(&mut cx.writer, &fault);
         return Handled::Answered;
     }
     if cx.writer.responder.has_trailers() && grpc::is_request(head) {
@@ -293,7 +298,7 @@ pub fn refuse<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, refusal: &AuthRe
             jsonrpc::refuse_unread(cx, &fault);
         }
         Route::HttpJson(target) => return rest::refuse_unread(cx, head, target, fault),
-        _ => http_error::refuse(&mut cx.writer, &fault),
+        _ => http_error::write_fault(&mut cx.writer, &fault),
     }
     Handled::Answered
 }

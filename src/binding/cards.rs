@@ -113,7 +113,7 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, by_query: bool) 
             cx.endpoint = Endpoint::own(dialect, agent);
             send(cx, head, &format!("{prefix}{name}"), form);
         }
-        None => http_error::answer(&mut cx.writer, 404, "there is no agent of this name"),
+        None => http_error::answer(cx, 404, "there is no agent of this name"),
     }
 }
 
@@ -134,7 +134,7 @@ fn send(cx: &mut CallContext<'_>, head: &Head<'_>, base: &str, form: CardForm) {
     let endpoint = cx.endpoint;
     let origin = Origin::of(cx.config, cx.peer, head);
     let Some(profile) = cx.service.profile(endpoint.agent) else {
-        return http_error::answer(&mut cx.writer, 404, "there is no such agent");
+        return http_error::answer(cx, 404, "there is no such agent");
     };
     let source = CardSource::of(cx.config, profile);
     let cards = &cx.scratch.cards;

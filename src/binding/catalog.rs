@@ -92,7 +92,7 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, catalog: Catalog) {
     match head.method() {
         Method::Get | Method::Head => {}
         Method::Options => return cors::options(cx, head, METHODS),
-        _ => return http_error::not_allowed(&mut cx.writer, METHODS),
+        _ => return http_error::not_allowed(cx, METHODS),
     }
     if catalog == Catalog::Keys {
         return keys(cx, head);

@@ -22,7 +22,7 @@ use crate::{
     permits::Permits,
     service::{
         SharedByCalls,
-        observe::{CallObserver, LimitHit},
+        observe::{CallObserver, LimitHit, RefusedRequest},
         pages::PageSource,
         trace::Tracer,
     },
@@ -179,6 +179,13 @@ impl ServerConfig {
         if let (Some(observer), Some(limit)) = (&self.observer, limit) {
             observer.limit_hit(&LimitHit { worker, limit, owner });
         }
+    }
+
+    /// Tells the observer that a request was refused which is no call.
+    #[cold]
+    pub fn tell_refused(&self, refused: &RefusedRequest<'_>) {
+        let observer = self.observer.iter().filter(|observer| observer.wants_refusals());
+        observer.for_each(|observer| observer.request_refused(refused));
     }
 }
 

@@ -46,7 +46,7 @@ pub fn answer(
 fn stream(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
     let mut methods = STANDARD.methods.iter();
     let Some(method) = methods.find(|method| method.op == Op::Stream) else {
-        http_error::answer(&mut cx.writer, 404, "there is no stream");
+        http_error::answer(cx, 404, "there is no stream");
         return Handled::Answered;
     };
     let message = MessageBuf::agent(&PartsBuf::new().text("stream:5")).id("echo-stream");

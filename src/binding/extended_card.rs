@@ -20,22 +20,22 @@ use crate::{
 /// the call.
 pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
     if !cx.config.extended_card {
-        return http_error::answer(&mut cx.writer, 404, cards::NO_EXTENDED);
+        return http_error::answer(cx, 404, cards::NO_EXTENDED);
     }
     let (config, endpoint) = (cx.config, cx.endpoint);
     cx.agent = endpoint.agent;
     // No call is decoded here: whom the last one meant was another's.
     cx.scratch.tenant.clear();
     if let Err(fault) = cx.address(None) {
-        return http_error::refuse(&mut cx.writer, &fault);
+        return http_error::refuse(cx, &fault);
     }
     let checked = if cx.is_asked() { cx.check_call(Op::ExtendedCard) } else { Ok(()) };
     cx.name_share();
     if let Err(fault) = checked {
-        return http_error::refuse(&mut cx.writer, &fault);
+        return http_error::refuse(cx, &fault);
     }
     let Some(profile) = cx.service.profile(endpoint.agent) else {
-        return http_error::answer(&mut cx.writer, 404, "there is no such agent");
+        return http_error::answer(cx, 404, "there is no such agent");
     };
     let origin = Origin::of(config, cx.peer, head);
     let shown = (&*profile, cx.scopes());

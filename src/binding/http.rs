@@ -61,7 +61,7 @@ pub fn handle<'x>(
                     Some(slot) if method == Method::Get && ws::is_upgrade(head) => {
                         *slot = ws::upgrade(cx, head);
                     }
-                    Some(_) | None => http_error::not_allowed(&mut cx.writer, RPC_METHODS),
+                    Some(_) | None => http_error::not_allowed(cx, RPC_METHODS),
                 },
             }
         }
@@ -101,8 +101,8 @@ pub fn handle<'x>(
         Route::NoResource(..) | Route::NoAgent | Route::NotFound
             if cors::is_answered_at_nothing(cx, head) => {}
         Route::NoResource(form, detail) => return rest::not_found(cx, head, form, detail),
-        Route::NoAgent => http_error::answer(&mut cx.writer, 404, NO_AGENT),
-        Route::NotFound => http_error::answer(&mut cx.writer, 404, NOTHING),
+        Route::NoAgent => http_error::answer(cx, 404, NO_AGENT),
+        Route::NotFound => http_error::answer(cx, 404, NOTHING),
         #[cfg(feature = "test-echo")]
         Route::Echo => {
             return crate::binding::echo::answer(cx, head, body.bytes(), upgrade);
@@ -131,11 +131,11 @@ fn offers_card(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
                     return true;
                 }
                 // As any path with nothing: which tenants there are is not told.
-                Err(_) => http_error::answer(&mut cx.writer, 404, NOTHING),
+                Err(_) => http_error::answer(cx, 404, NOTHING),
             }
         }
         Method::Options => cors::options(cx, head, CARD_METHODS),
-        _ => http_error::not_allowed(&mut cx.writer, CARD_METHODS),
+        _ => http_error::not_allowed(cx, CARD_METHODS),
     }
     false
 }

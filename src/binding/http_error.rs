@@ -6,6 +6,7 @@
 
 use crate::{
     binding::{
+        CallContext,
         answer::ResponseWriter,
         responder::{Content, retry_after},
     },
@@ -15,18 +16,36 @@ use crate::{
     rpc,
 };
 
-/// Answers a request with an error about its path.
-pub fn answer(writer: &mut ResponseWriter<'_>, status: u16, detail: &'static str) {
-    write(writer, status, detail, FieldLines::NONE);
+/// Answers a request with an error about its path, and tells it.
+pub fn answer(cx: &mut CallContext<'_>, status: u16, detail: &'static str) {
+    refuse_under(cx, status, detail, FieldLines::NONE);
 }
 
 /// RFC 9110 §15.5.6: 405 names the methods that would do; `allow` is that field.
-pub fn not_allowed(writer: &mut ResponseWriter<'_>, allow: FieldLines<'_>) {
-    write(writer, 405, "the method is not allowed here", allow);
+pub fn not_allowed(cx: &mut CallContext<'_>, allow: FieldLines<'_>) {
+    refuse_under(cx, 405, "the method is not allowed here", allow);
 }
 
-/// Answers a request that is refused for what it shows, not for its path.
-pub fn refuse(writer: &mut ResponseWriter<'_>, fault: &Fault) {
+/// Answers a request that is refused for what it shows, not for its path, and tells it.
+pub fn refuse(cx: &mut CallContext<'_>, fault: &Fault) {
+    cx.tell_request_refused(fault.kind.row().status.http(), fault.message(), fault.limit_hit());
+    write_fault(&mut cx.writer, fault);
+}
+
+/// Answers a request with an error that has fields of its own, and tells it.
+#[cold]
+pub fn refuse_under(
+    cx: &mut CallContext<'_>,
+    status: u16,
+    detail: &'static str,
+    fields: FieldLines<'_>,
+) {
+    cx.tell_request_refused(status, detail, None);
+    write(&mut cx.writer, status, detail, fields);
+}
+
+/// Writes the error of a fault.
+pub fn write_fault(writer: &mut ResponseWriter<'_>, fault: &Fault) {
     let status = fault.kind.row().status.http();
     write(writer, status, fault.message(), retry_after(status, fault.retry_s).get());
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::{
+    binding::observed::note_reason,
     fault::Fault,
     model::{Call, Reply},
     service::{
@@ -54,6 +55,9 @@ fn make_detailed(
         }
     };
     details.upstream = logged.upstream.into_inner();
+    if let Err(fault) = &outcome {
+        note_reason(details, fault);
+    }
     outcome
 }
 

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use crate::{
     auth::{AuthRefusal, OVER_BUDGET},
     binding::{
-        CallContext, RequestSource, admission::Admitted, answer::AnswerFormat, envelope::Envelope,
+        CallContext, RequestSource,
+        admission::{Admitted, fault},
+        answer::AnswerFormat,
+        envelope::Envelope,
     },
     fault::{Fault, FaultKind},
     model::{Call, Generation, Op},
@@ -16,7 +19,7 @@ use crate::{
         Follow, Outcome, Principal,
         observe::{
             AnsweredCall, AuthOutcome, CallBinding, CallDetails, CallEnd, CallObserver, CallRecord,
-            CallRefusal, StreamRecord,
+            CallRefusal, RefusedRequest, StreamRecord,
         },
         trace::CallSpan,
         upstream::LoggedUpstream,
@@ -176,6 +179,7 @@ impl CallContext<'_> {
     fn plain_details(&mut self) -> Box<CallDetails> {
         let mut details = Box::<CallDetails>::default();
         details.principal = self.admission.as_ref().map(|by| Arc::clone(&by.principal));
+        details.peer = self.origin_address();
         let fields = self.source.fields();
         if let Some(traceparent) = fields.value("traceparent") {
             details.note_trace(&traceparent);
@@ -227,6 +231,7 @@ impl CallContext<'_> {
         details: Option<Box<CallDetails>>,
     ) {
         let Some(observer) = &self.config.observer else { return };
+        let details = details.or_else(|| self.details_of_refused(refusal));
         let mut record = self.record(op, self.way(format), details);
         if let Some(refusal) = refusal {
             record.status = status(format, refusal);
@@ -234,6 +239,22 @@ impl CallContext<'_> {
             record.refused = self.refused_caller(refusal);
         }
         observer.call_ended(&record);
+    }
+
+    /// What a log wants to know of a call that is refused, where it wanted nothing before.
+    fn details_of_refused(&mut self, refusal: Option<CallRefusal>) -> Option<Box<CallDetails>> {
+        let observer = self.config.observer.as_ref()?;
+        (refusal.is_some() && observer.wants_refusals()).then(|| self.plain_details())
+    }
+
+    /// The same of a call that is answered with this fault.
+    fn details_of_fault(&mut self, fault: &Fault) -> Option<Box<CallDetails>> {
+        let is_wanted = self.wants_details() || self.config.observer.as_ref()?.wants_refusals();
+        is_wanted.then(|| {
+            let mut details = self.plain_details();
+            note_reason(&mut details, fault);
+            details
+        })
     }
 
     /// The caller of a call that was refused because of a limit.
@@ -264,10 +285,10 @@ impl CallContext<'_> {
         &mut self,
         op: Option<Op>,
         generation: Generation,
-        (status, refusal): (u16, CallRefusal),
+        (status, fault): (u16, &Fault),
     ) {
         let Some(observer) = &self.config.observer else { return };
-        let details = self.wants_details().then(|| self.plain_details());
+        let (details, refusal) = (self.details_of_fault(fault), CallRefusal::from(fault));
         let record = self.record(op, (CallBinding::HttpJson, generation), details);
         let refused = self.refused_caller(refusal);
         observer.call_ended(&CallRecord { status, refusal: Some(refusal), refused, ..record });
@@ -276,8 +297,20 @@ impl CallContext<'_> {
     /// Tells that a call was answered with a fault.
     #[cold]
     pub fn tell_refused(&mut self, op: Option<Op>, format: &AnswerFormat<'_>, fault: &Fault) {
-        let details = self.wants_details().then(|| self.plain_details());
+        let details = self.details_of_fault(fault);
         self.ended(op, format, Some(fault.into()), details);
+    }
+
+    /// Tells that a request was refused that is no call.
+    #[cold]
+    pub fn tell_request_refused(&self, status: u16, reason: &str, limit: Option<&'static str>) {
+        let Some(observer) = &self.config.observer else { return };
+        if observer.wants_refusals() {
+            let principal = self.admission.as_ref().map(|by| &*by.principal);
+            let peer = self.origin_address();
+            let refused = RefusedRequest { peer, principal, status, reason, limit };
+            observer.request_refused(&refused);
+        }
     }
 
     /// Tells that a call of a batch was answered with a fault. One that was made before that has
@@ -291,7 +324,10 @@ impl CallContext<'_> {
     ) {
         match self.scratch.refused.take() {
             None => self.tell_refused(op, format, fault),
-            details => self.ended(op, format, Some(fault.into()), details),
+            Some(mut details) => {
+                note_reason(&mut details, fault);
+                self.ended(op, format, Some(fault.into()), Some(details));
+            }
         }
     }
 
@@ -391,5 +427,20 @@ impl CallContext<'_> {
         let is_limit = matches!(refusal, AuthRefusal::TooMany { .. }) || *refusal == OVER_BUDGET;
         let limit = is_limit.then_some("wrong_credentials");
         self.config.tell_limit(self.scratch.worker, limit, None);
+        let fault = fault(refusal);
+        self.tell_request_refused(fault.kind.row().status.http(), fault.message(), limit);
+    }
+}
+
+/// Notes why a call is refused that asks for more than it may have. What is said of its params may
+/// repeat them, which no log shows.
+pub(super) fn note_reason(details: &mut CallDetails, fault: &Fault) {
+    match fault.kind {
+        FaultKind::Unauthenticated
+        | FaultKind::PermissionDenied
+        | FaultKind::RateLimited
+        | FaultKind::Overloaded
+        | FaultKind::ShuttingDown => fault.message().clone_into(&mut details.reason),
+        _ => {}
     }
 }

@@ -70,7 +70,7 @@ fn administer(cx: &mut CallContext<'_>, head: &Head<'_>, content: &[u8]) {
         Method::Get | Method::Head => ask(AdminMethod::Get),
         Method::Post | Method::Delete if is_of_a_page(head) => {
             let fault = Fault::because(FaultKind::PermissionDenied, NO_PAGES);
-            return http_error::refuse(&mut cx.writer, &fault);
+            return http_error::refuse(cx, &fault);
         }
         Method::Post => ask(AdminMethod::Post),
         Method::Delete => ask(AdminMethod::Delete),
@@ -84,9 +84,9 @@ fn administer(cx: &mut CallContext<'_>, head: &Head<'_>, content: &[u8]) {
     match found {
         AdminAnswer::Page(answer) => page(cx, answer, &mut body),
         AdminAnswer::Allows(methods) => {
-            http_error::not_allowed(&mut cx.writer, allow(methods).get());
+            http_error::not_allowed(cx, allow(methods).get());
         }
-        AdminAnswer::Nowhere => http_error::answer(&mut cx.writer, 404, NOTHING),
+        AdminAnswer::Nowhere => http_error::answer(cx, 404, NOTHING),
     }
 }
 
@@ -116,7 +116,7 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, page: ServerPage) {
     match head.method() {
         Method::Get | Method::Head => {}
         Method::Options => return cx.writer.empty(204, METHODS),
-        _ => return http_error::not_allowed(&mut cx.writer, METHODS),
+        _ => return http_error::not_allowed(cx, METHODS),
     }
     let is_trusted = is_trusted(cx, head);
     if page == ServerPage::Metrics && !is_trusted {
@@ -126,7 +126,7 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, page: ServerPage) {
     let pages = cx.config.pages.as_ref();
     match pages.and_then(|pages| pages.write(page, is_trusted, &mut body)) {
         Some(answer) => self::page(cx, answer, &mut body),
-        None => http_error::answer(&mut cx.writer, 404, NOTHING),
+        None => http_error::answer(cx, 404, NOTHING),
     }
 }
 
@@ -137,7 +137,7 @@ fn refuse(cx: &mut CallContext<'_>, why: &'static str) {
     if is_unknown {
         cx.challenge(&AuthRefusal::Missing);
     }
-    http_error::refuse(&mut cx.writer, &Fault::because(kind, why));
+    http_error::refuse(cx, &Fault::because(kind, why));
 }
 
 fn is_trusted(cx: &CallContext<'_>, head: &Head<'_>) -> bool {

@@ -18,8 +18,8 @@ use crate::{
 
 /// A chunked body on its way.
 pub(super) struct Chunks {
-    head: SecretBytes,
-    layout: HeadLayout,
+    pub(super) head: SecretBytes,
+    pub(super) layout: HeadLayout,
     body: Vec<u8>,
     decoder: Chunked,
     /// How large it may become.

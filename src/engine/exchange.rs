@@ -9,7 +9,7 @@ mod body;
 mod delivery;
 mod refusal;
 
-use std::task::Poll;
+use std::{net::IpAddr, task::Poll};
 
 use crate::binding::body_limit::RequestRefusal;
 use crate::{
@@ -61,6 +61,8 @@ pub struct Exchange {
     is_grpc: bool,
     /// What is said to the page of a browser if its request is refused.
     cors: CorsAnswer,
+    /// The client that trusted proxies name.
+    forwarded: Option<IpAddr>,
     /// When its client no longer wants the answer (`grpc-timeout`).
     due_ms: Option<u64>,
     /// True: the sink has the head of the answer.
@@ -116,6 +118,12 @@ impl Exchange {
             Err(refused) => refused.content_type.as_deref(),
         };
         let cors = refusal::page(config, peer, &read);
+        let forwarded = match &read {
+            Ok(head) if !config.access.trusted_proxies.is_empty() => {
+                request::asking(cx.engine, peer, takes_trailers).forwarded(&head.head())
+            }
+            Ok(_) | Err(_) => None,
+        };
         let is_grpc = may_be_grpc && media.is_some_and(grpc::is_media);
         let mut limit = BodyLimit::ordinary(cx.engine.limits());
         let state = match read {
@@ -150,6 +158,7 @@ impl Exchange {
             parts,
             is_grpc,
             cors,
+            forwarded,
             due_ms: timeout_ms.map(|ms| since_ms + ms),
             has_begun: false,
             closes: false,

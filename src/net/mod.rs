@@ -101,7 +101,7 @@ pub use function_agent::{FunctionAgent, FunctionAgentError, FunctionOptions};
 #[cfg(feature = "auth")]
 pub use key_fetch::KeyFetcher;
 #[cfg(feature = "logs")]
-pub use log::LogLevel;
+pub use log::{LogLevel, LoggedPrincipal};
 #[cfg(all(feature = "internals", feature = "metrics"))]
 pub use observers::counting;
 pub use owned_turn::OwnedTurn;

@@ -1,13 +1,18 @@
 //! The observers of calls: metrics and logs.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use crossbeam_utils::CachePadded;
 
-use crate::service::observe::{AnsweredCall, AuthOutcome, CallObserver, CallRecord, LimitHit};
+use crate::service::observe::{
+    AnsweredCall, AuthOutcome, CallObserver, CallRecord, LimitHit, RefusedRequest,
+};
 
 #[cfg(feature = "logs")]
 use super::log::AccessLog;
@@ -97,6 +102,14 @@ impl CallObserver for Observers {
         self.wants_line()
     }
 
+    fn wants_refusals(&self) -> bool {
+        self.logs_refusals()
+    }
+
+    fn request_refused(&self, refused: &RefusedRequest<'_>) {
+        self.tell_refused(refused);
+    }
+
     fn call_ended(&self, call: &CallRecord) {
         self.tell(call, call.details.is_some());
     }
@@ -112,6 +125,10 @@ impl CallObserver for Observers {
         report::warn(&format_args!(
             "a client filters tasks by {name:?}, which this server does not know: it is ignored"
         ));
+    }
+
+    fn peer_slowed(&self, address: IpAddr) {
+        report::peer_slowed(address);
     }
 
     fn caller_asked(&self, worker: usize, outcome: AuthOutcome) {
@@ -132,19 +149,51 @@ impl Observers {
         wants
     }
 
-    /// Counts a call that has ended, and writes a line of it if it is to have one.
+    /// Whether a request that is refused may have a line in the log.
+    pub(super) fn logs_refusals(&self) -> bool {
+        #[cfg(feature = "logs")]
+        let logs = self.log.as_ref().is_some_and(|log| log.is_on());
+        #[cfg(not(feature = "logs"))]
+        let logs = false;
+        logs
+    }
+
+    /// Writes a line of a request that was refused and is no call.
+    pub(super) fn tell_refused(&self, refused: &RefusedRequest<'_>) {
+        #[cfg(feature = "logs")]
+        if let Some(log) = &self.log {
+            log.write_refused(refused);
+        }
+        #[cfg(not(feature = "logs"))]
+        let _ = refused;
+    }
+
+    /// Writes how many refused requests had no line, once their second is over, or `at_end`.
+    pub(super) fn tell_unlogged(&self, at_end: bool) {
+        #[cfg(feature = "logs")]
+        if let Some(log) = &self.log {
+            log.write_unlogged(at_end);
+        }
+        #[cfg(not(feature = "logs"))]
+        let _ = at_end;
+    }
+
+    /// Counts a call that has ended, and writes a line of it if it is to have one: `is_sampled`, or
+    /// it was refused.
     #[inline(always)]
-    pub(super) fn tell(&self, call: &CallRecord, has_line: bool) {
+    pub(super) fn tell(&self, call: &CallRecord, is_sampled: bool) {
         let now_ns = self.read(call.worker);
         if let Some(metrics) = &self.metrics {
             metrics.count(call, now_ns);
         }
         #[cfg(feature = "logs")]
-        if has_line && let Some(log) = &self.log {
+        if (is_sampled || call.refusal.is_some())
+            && let Some(log) = &self.log
+        {
             log.write(call, now_ns);
         }
         #[cfg(not(feature = "logs"))]
-        let _ = has_line;
+        let _ = is_sampled;
         if let Some(limit) = call.refusal.and_then(|refusal| refusal.limit) {
             let of_log = || call.details.as_ref()?.principal.as_ref();
             let caller = call.refused.as_ref().or_else(of_log);

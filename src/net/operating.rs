@@ -9,7 +9,7 @@ use super::{Server, pages::ReadyCheck};
 #[cfg(feature = "logs")]
 use super::{
     entropy::Chacha,
-    log::{self, AccessLog, LogLevel},
+    log::{self, AccessLog, LogLevel, LoggedPrincipal},
 };
 #[cfg(feature = "metrics")]
 use super::{error::ServerError, metrics::Metrics, observers::Observers};
@@ -58,6 +58,15 @@ impl Server {
         self
     }
 
+    /// Sets what the lines of calls show of callers; without this each process has hashes of its
+    /// own.
+    #[cfg(feature = "logs")]
+    #[must_use]
+    pub fn logged_principal(mut self, shown: LoggedPrincipal) -> Server {
+        self.logged_principal = shown;
+        self
+    }
+
     /// Counts calls, for `/metrics`. Another [`Setup::observer`] is then not told of them.
     ///
     /// [`Setup::observer`]: crate::engine::Setup::observer
@@ -89,7 +98,10 @@ impl Server {
         let observers = Observers {
             metrics,
             #[cfg(feature = "logs")]
-            log: self.log.map(|(level, one_of)| open_log(level, one_of)).transpose()?,
+            log: self
+                .log
+                .map(|(level, one_of)| open_log(level, one_of, self.logged_principal))
+                .transpose()?,
             ..Observers::new(workers)
         };
         #[cfg(feature = "otlp")]
@@ -133,8 +145,16 @@ pub(super) struct Observing {
 
 /// Has the process write its log, and makes the one of calls.
 #[cfg(feature = "logs")]
-fn open_log(level: LogLevel, one_of: u32) -> Result<Arc<AccessLog>, ServerError> {
+fn open_log(
+    level: LogLevel,
+    one_of: u32,
+    shown: LoggedPrincipal,
+) -> Result<Arc<AccessLog>, ServerError> {
     log::install(level);
-    let key = Chacha::new().map_err(ServerError::System)?.bits();
+    let key = match shown {
+        LoggedPrincipal::Hash => Some(Chacha::new().map_err(ServerError::System)?.bits()),
+        LoggedPrincipal::HashUnder(key) => Some(key),
+        LoggedPrincipal::Name => None,
+    };
     Ok(Arc::new(AccessLog::new(one_of, key)))
 }

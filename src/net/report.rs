@@ -1,6 +1,8 @@
 //! What the operator of a server is told on stderr while it runs and when it ends: one line each,
 //! and only under `Server::run`.
 
+#[cfg(feature = "metrics")]
+use std::net::IpAddr;
 use std::{
     collections::BTreeMap,
     fmt::Display,
@@ -10,6 +12,8 @@ use std::{
 };
 
 use crate::engine::Waiting;
+#[cfg(feature = "metrics")]
+use crate::limits::callers::{PEER_FAILURE_WINDOW_MS, PEER_FAILURES_MAX};
 
 use super::{server_state::ServerState, slow_turn::SlowTurn};
 
@@ -91,10 +95,10 @@ impl LimitReports {
 }
 
 /// Lets one line of a kind into the log in a second.
-#[cfg(any(feature = "tls", feature = "otlp", feature = "client"))]
+#[cfg(any(feature = "tls", feature = "otlp", feature = "client", feature = "metrics"))]
 struct LineGate(Mutex<OncePerSecond>);
 
-#[cfg(any(feature = "tls", feature = "otlp", feature = "client"))]
+#[cfg(any(feature = "tls", feature = "otlp", feature = "client", feature = "metrics"))]
 impl LineGate {
     const fn new() -> LineGate {
         LineGate(Mutex::new(OncePerSecond::NEVER))
@@ -114,6 +118,17 @@ impl LineGate {
 pub(super) fn handshake(error: &dyn Display) {
     static HANDSHAKES: LineGate = LineGate::new();
     HANDSHAKES.note(&format_args!("a TLS handshake has failed: {error}"));
+}
+
+/// Says that an address is slowed for its wrong credentials, at most once a second.
+#[cfg(feature = "metrics")]
+pub(super) fn peer_slowed(address: IpAddr) {
+    static SLOWED: LineGate = LineGate::new();
+    let (address, seconds) = (address.to_canonical(), PEER_FAILURE_WINDOW_MS / 1_000);
+    SLOWED.note(&format_args!(
+        "the address {address} is slowed: it has shown {PEER_FAILURES_MAX} wrong credentials \
+         within {seconds} s"
+    ));
 }
 
 /// Says that the keys of an issuer could not be fetched, at most once a second.

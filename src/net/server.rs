@@ -18,7 +18,7 @@ use crate::{
 };
 
 #[cfg(feature = "logs")]
-use super::log::LogLevel;
+use super::log::{LogLevel, LoggedPrincipal};
 use super::{
     clock::unix_ms,
     entropy::Chacha,
@@ -74,6 +74,8 @@ pub struct Server {
     pub(super) counts_calls: bool,
     #[cfg(feature = "logs")]
     pub(super) log: Option<(LogLevel, u32)>,
+    #[cfg(feature = "logs")]
+    pub(super) logged_principal: LoggedPrincipal,
     #[cfg(feature = "otlp")]
     pub(super) traces: Option<super::TraceCollector>,
     #[cfg(feature = "push")]
@@ -307,6 +309,10 @@ impl Server {
         started?;
         let server = Arc::clone(&running.server);
         running.join();
+        #[cfg(feature = "metrics")]
+        if let Some(observers) = &server.observers {
+            observers.tell_unlogged(true);
+        }
         report::drained(&server);
         report::flush();
         Ok(())

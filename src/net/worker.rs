@@ -145,6 +145,10 @@ async fn tick(index: usize, local: Rc<WorkerState>, drain: Rc<RefCell<Drain>>) {
             let Some(latest_ms) = drain.borrow_mut().advance(&local, now) else {
                 return Poll::Ready(());
             };
+            #[cfg(feature = "metrics")]
+            if let Some(observers) = &local.server.observers {
+                observers.tell_unlogged(false);
+            }
             local.wheel.borrow_mut().expire(now.mono_ms);
             let worker = &mut local.scratch.borrow_mut().worker;
             let agents_ms = local.server.engine.tick(worker, now, cx.waker());

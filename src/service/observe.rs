@@ -7,7 +7,7 @@
 //! own. It is read when a call ends; that one begins costs no reading
 //! ([`CallObserver::turned_ns`]).
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use super::{
     AgentIndex, Principal, StreamResponse, principal::CredentialKind, trace::CallSpan,
@@ -41,6 +41,15 @@ pub trait CallObserver: Send + Sync {
         false
     }
 
+    /// Whether it wants [`CallRecord::details`] of a call that is refused, also where
+    /// [`CallObserver::wants_details`] was false, and [`CallObserver::request_refused`].
+    fn wants_refusals(&self) -> bool {
+        false
+    }
+
+    /// Is told of a request that was answered with a status of 400 or above, and that is no call.
+    fn request_refused(&self, _refused: &RefusedRequest<'_>) {}
+
     /// Is told how a call has ended.
     fn call_ended(&self, call: &CallRecord);
 
@@ -61,6 +70,10 @@ pub trait CallObserver: Send + Sync {
     /// Is told the name of a filter of ListTasks that is not known, and was ignored: once for each
     /// name, and for few of them.
     fn filter_ignored(&self, _name: &str) {}
+
+    /// Is told that an address has shown too many wrong credentials, and is slowed from now on: once
+    /// each time.
+    fn peer_slowed(&self, _address: IpAddr) {}
 
     /// Is told what a request has shown, where callers are known: once for each request that may
     /// be a call, and for each that is refused.
@@ -154,6 +167,22 @@ pub struct LimitHit<'a> {
     pub limit: &'static str,
     /// Whose request it was, where that is known.
     pub owner: Option<&'a str>,
+}
+
+/// A request that was refused and that is no call: its caller is not admitted, its path names
+/// nothing, or it is refused by its head or its body.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedRequest<'a> {
+    /// The address that it came from; `None`: unknown, as over a Unix socket.
+    pub peer: Option<IpAddr>,
+    /// Its caller, where that is known.
+    pub principal: Option<&'a Principal>,
+    /// The status of HTTP that stands for the refusal, over gRPC as well.
+    pub status: u16,
+    /// The reason, in one sentence.
+    pub reason: &'a str,
+    /// The limit that was reached, where it was one.
+    pub limit: Option<&'static str>,
 }
 
 /// Why a call was refused.
@@ -287,6 +316,10 @@ pub struct CallDetails {
     pub task: Vec<u8>,
     /// Its caller.
     pub principal: Option<Arc<Principal>>,
+    /// The address that it came from; `None`: unknown, as over a Unix socket.
+    pub peer: Option<IpAddr>,
+    /// Why it was refused, in one sentence; empty: its [`CallRefusal::kind`] is all that is known.
+    pub reason: String,
     /// The trace that it belongs to (W3C Trace Context §3.2.2.3), in lower-case hex.
     pub trace_id: Option<[u8; 32]>,
     /// Its span, if it is traced.

@@ -59,7 +59,8 @@ fn a_call_has_a_line_that_says_what_became_of_it() {
     for (name, value) in [
         ("method", Value::from("SendMessage")),
         ("binding", "jsonrpc".into()),
-        ("generation", "1.0".into()),
+        ("version", "1.0".into()),
+        ("peer", "127.0.0.1".into()),
         ("agent", "echo".into()),
         ("task", reply.result()["task"]["id"].clone()),
         ("status", 200.into()),
@@ -71,7 +72,149 @@ fn a_call_has_a_line_that_says_what_became_of_it() {
     }
     assert!(sent["us"].is_u64() && sent["bytes_out"].as_u64() > Some(100), "{sent}");
     assert_eq!(nothing["outcome"], "METHOD_NOT_FOUND");
+    assert_eq!(nothing["reason"], "Method not found");
+    assert_eq!(nothing["peer"], "127.0.0.1");
     assert_eq!(nothing["method"], "_OTHER");
+}
+
+/// A configuration in a file of its own.
+fn config(name: &str, text: &str) -> std::path::PathBuf {
+    let path = std::env::temp_dir().join(format!("peregrine-{name}-{}.toml", id()));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+const KEY: &str = "0123456789abcdef0123456789abcdef";
+
+/// Callers that may read alone, one of them one stream at a time; a second agent.
+fn callers(logs: &str) -> String {
+    format!(
+        "[logs]\n{logs}\n[auth]\nask_scopes = true\n[[auth.api_keys]]\nname = \"alice\"\n\
+         key = \"{KEY}\"\nscopes = [\"a2a:read\"]\nquota = \"few\"\n\
+         [quotas.named.few]\ncalls_per_minute = 4\ncall_burst = 4\n"
+    )
+}
+
+/// Starts a server with this configuration, has `ask` talk to it, and reads its access lines.
+#[cfg(feature = "auth")]
+fn access_lines(name: &str, text: &str, ask: impl FnOnce(&Binary)) -> Vec<Value> {
+    let (path, stderr) = file(name);
+    let config = config(name, text);
+    let server = Binary::start_with(&["--config", config.to_str().unwrap()], stderr);
+    ask(&server);
+    end(server);
+    std::fs::remove_file(config).unwrap();
+    let all = lines(path);
+    all.into_iter().filter(|line| line["target"] == "peregrine::access").collect()
+}
+
+#[cfg(feature = "auth")]
+#[test]
+fn a_refused_request_has_a_line_whatever_the_sample() {
+    let key = [("A2A-Version", "1.0"), ("X-API-Key", KEY)];
+    let wrong = [("A2A-Version", "1.0"), ("X-API-Key", "hush-hush")];
+    let list = rpc("ListTasks", &Value::Null);
+    let send = rpc(V1.send(), &V1.params(say("hi")));
+    let text = callers("access = 1000000");
+    let said = access_lines("refused", &text, |server| {
+        let ask = |bytes: &[u8], status| {
+            let mut tcp = server.connect();
+            tcp.write(bytes);
+            assert_eq!(tcp.reply().status, status);
+        };
+        // The first of a million has a line.
+        ask(&post("/", &key, &list), 200);
+        ask(&post("/", &[("A2A-Version", "1.0")], &list), 401);
+        ask(&post("/", &wrong, &list), 401);
+        ask(b"GET /nowhere?hush-hush HTTP/1.1\r\nHost: localhost\r\n\r\n", 404);
+        ask(b"GET /agents/hush-hush HTTP/1.1\r\nHost: localhost\r\n\r\n", 404);
+        ask(b"PUT / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405);
+        ask(b"GET / HTTP/1.1\r\nHost: hush-hush.example\r\n\r\n", 421);
+        let long = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000000\r\n\r\n";
+        ask(long.as_bytes(), 413);
+        // Three calls are left.
+        ask(&post("/", &key, &send), 403);
+        ask(&post("/", &key, &list), 200);
+        ask(&post("/", &key, &list), 200);
+        ask(&post("/", &key, &list), 429);
+    });
+    let statuses: Vec<_> = said.iter().map(|line| line["status"].as_u64().unwrap()).collect();
+    assert_eq!(statuses, [200, 401, 401, 404, 404, 405, 421, 413, 403, 429], "{said:?}");
+    assert!(said.iter().all(|line| line["peer"] == "127.0.0.1"), "{said:?}");
+    let refused = &said[1..];
+    assert!(refused.iter().all(|line| line["reason"].as_str().unwrap().len() > 9), "{said:?}");
+    assert!(!format!("{said:?}").contains("hush-hush"), "{said:?}");
+    assert_eq!(said[2]["reason"], "the API key is unknown");
+    assert_eq!(said[8]["reason"], "missing scope \"a2a:send\"");
+    assert_eq!(said[9]["limit"], "quotas.calls");
+    assert!(said[9]["principal"].is_string() && said[9]["principal"] == said[8]["principal"]);
+}
+
+#[cfg(feature = "auth")]
+#[test]
+fn refused_requests_have_a_hundred_lines_a_second() {
+    let text = callers("access = 1");
+    let said = access_lines("flood", &text, |server| {
+        for _ in 0..3 {
+            let mut tcp = server.connect();
+            let one = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            tcp.write(&one.repeat(400));
+            for _ in 0..400 {
+                assert_eq!(tcp.reply().status, 404);
+            }
+        }
+    });
+    let count = |line: &Value| line["unlogged"].as_u64();
+    let unlogged: u64 = said.iter().filter_map(count).sum();
+    let lines = said.iter().filter(|line| line["status"] == 404).count() as u64;
+    assert_eq!((lines + unlogged, lines >= 100), (1_200, true), "{lines} {unlogged}");
+}
+
+#[cfg(feature = "auth")]
+#[test]
+fn lines_show_hashes_under_the_operators_key_or_names() {
+    let key = [("A2A-Version", "1.0"), ("X-API-Key", KEY)];
+    let list = post("/", &key, &rpc("ListTasks", &Value::Null));
+    let shown = |name: &str, logs: &str| {
+        let said = access_lines(name, &callers(&format!("access = 1\n{logs}")), |server| {
+            let mut tcp = server.connect();
+            tcp.write(&list);
+            assert_eq!(tcp.reply().status, 200);
+        });
+        said[0]["principal"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(shown("names", "principal = \"name\""), "alice");
+    let (one, other) = (shown("key", "hash_key = \"one\""), shown("key", "hash_key = \"two\""));
+    assert!(one != other && one.len() == 16, "{one} {other}");
+    assert_eq!(shown("key", "hash_key = \"one\""), one);
+    let secret = config("hash-key", "one\n");
+    assert_eq!(shown("key", &format!("hash_key_file = {secret:?}")), one);
+    std::fs::remove_file(secret).unwrap();
+    let (first, second) = (shown("own", ""), shown("own", ""));
+    assert!(first != second && first != one && first.len() == 16, "{first} {second}");
+}
+
+#[cfg(feature = "auth")]
+#[test]
+fn an_address_that_is_slowed_has_one_line() {
+    let (path, stderr) = file("slowed");
+    let config = config("slowed", &callers(""));
+    let server = Binary::start_with(&["--config", config.to_str().unwrap()], stderr);
+    let wrong = [("A2A-Version", "1.0"), ("X-API-Key", "hush-hush")];
+    for _ in 0..12 {
+        let mut tcp = server.connect();
+        tcp.write(&post("/", &wrong, &rpc("ListTasks", &Value::Null)));
+        assert_eq!(tcp.reply().status, 401);
+    }
+    end(server);
+    std::fs::remove_file(config).unwrap();
+    let all = lines(path);
+    let text = |line: &Value| line["message"].as_str().unwrap_or_default().to_owned();
+    let slowed: Vec<_> = all.iter().map(text).filter(|text| text.contains("slowed")).collect();
+    let expected =
+        "the address 127.0.0.1 is slowed: it has shown 10 wrong credentials within 300 s";
+    assert_eq!(slowed, [expected], "{all:?}");
+    assert_eq!(all.iter().filter(|line| line["target"] == "peregrine::access").count(), 0);
 }
 
 #[test]

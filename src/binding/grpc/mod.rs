@@ -118,7 +118,7 @@ pub fn handle<'x>(
 ) -> Handled {
     // A path with a query is the name of no rpc.
     let path = if head.query().is_none() { head.path() } else { "" };
-    let Some(rpc) = rpc(path) else { return refuse(&mut cx.writer, &no_rpc()) };
+    let Some(rpc) = rpc(path) else { return refuse_request(cx, 404, &no_rpc()) };
     if let Rpc::A2a(method) = rpc
         && let Err(fault) = cx.take_request(body.len())
     {
@@ -141,14 +141,12 @@ pub fn handle<'x>(
                     &inflated
                 }
                 Err(status) => {
-                    tell_too_large(cx, &status);
-                    return refuse(&mut cx.writer, &status);
+                    return refuse_message(cx, &status);
                 }
             }
         }
         Err(status) => {
-            tell_too_large(cx, &status);
-            return refuse(&mut cx.writer, &status);
+            return refuse_message(cx, &status);
         }
     };
     let last_event_id = head.value(Field::A2aLastEventId).and_then(number);
@@ -168,15 +166,24 @@ pub fn handle<'x>(
         Rpc::HealthCheck => check_health(cx, message),
         Rpc::HealthWatch | Rpc::Reflection => {
             let why = "this rpc is not served here";
-            refuse(&mut cx.writer, &Status::new(Code::Unimplemented, why))
+            refuse_request(cx, 404, &Status::new(Code::Unimplemented, why))
         }
     }
 }
 
-/// Tells that a message was refused for its size, where that is why.
-fn tell_too_large(cx: &CallContext<'_>, status: &Status) {
-    let limit = (status.code == Code::ResourceExhausted).then_some("body_bytes_max");
+/// Refuses a message: it is too large, or no message.
+fn refuse_message(cx: &mut CallContext<'_>, status: &Status) -> Handled {
+    let is_too_large = status.code == Code::ResourceExhausted;
+    let limit = is_too_large.then_some("body_bytes_max");
     cx.config.tell_limit(cx.scratch.worker, limit, None);
+    cx.tell_request_refused(if is_too_large { 413 } else { 400 }, &status.message, limit);
+    refuse(&mut cx.writer, status)
+}
+
+/// Refuses a request that is no call, and tells it under the status that HTTP has for that.
+fn refuse_request(cx: &mut CallContext<'_>, http: u16, status: &Status) -> Handled {
+    cx.tell_request_refused(http, &status.message, None);
+    refuse(&mut cx.writer, status)
 }
 
 fn number(value: &[u8]) -> Option<u64> {

@@ -67,9 +67,8 @@ pub fn handle(
     cx.begin_call(body.bytes().len());
     cx.writer.is_head = head.method() == http::Method::Head;
     if let Err(fault) = cx.take_request(body.bytes().len()) {
-        let told = ((&fault).into(), target.form.generation);
-        let handled = refuse_unread(cx, head, target, fault);
-        cx.tell_refused_rest(None, told.1, (429, told.0));
+        let handled = refuse_unread(cx, head, target, fault.clone());
+        cx.tell_refused_rest(None, target.form.generation, (429, &fault));
         return handled;
     }
     let (form, method) = match row(cx, head, &target, body.bytes().is_empty()) {
@@ -144,9 +143,9 @@ fn refuse_call(
     op: Option<Op>,
     refusal: RestRefusal,
 ) -> Handled {
-    let (form, status, refused) = (refusal.0, refusal.2, (&refusal.1).into());
+    let (form, status, fault) = (refusal.0, refusal.2, refusal.1.clone());
     let handled = refuse(cx, head, media::media(head), refusal);
-    cx.tell_refused_rest(op, form.generation, (status, refused));
+    cx.tell_refused_rest(op, form.generation, (status, &fault));
     handled
 }
 

@@ -45,7 +45,7 @@ pub fn upgrade(cx: &mut CallContext<'_>, head: &Head<'_>) -> Option<Box<Session>
             Some(Box::new(Session::new(Upgrade::of(cx, head))))
         }
         Err((status, detail, fields)) => {
-            http_error::write(&mut cx.writer, status, detail, fields);
+            http_error::refuse_under(cx, status, detail, fields);
             None
         }
     }

@@ -160,6 +160,7 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
     let has_push = setup.push.is_some();
     let banner = Banner { places, connections_max, has_push, shows_memory };
     let mut server = Server::with(setup).workers(workers).logs(logs.level, logs.access);
+    server = server.logged_principal(logs.principal);
     if counts_calls {
         server = server.metrics();
     }

@@ -30,11 +30,11 @@ impl Conn {
     ) -> Step {
         let since_ms = asked_ms.unwrap_or(cx.now.mono_ms);
         match asked {
-            Poll::Ready(Err(NotAdmitted { refusal, delay: Some(delay) })) => {
+            Poll::Ready(Err(NotAdmitted { refusal, delay: Some(delay), .. })) => {
                 self.state = State::Refusing(Box::new(LateRefusal { refusal, delay }));
                 Step::Wait
             }
-            Poll::Ready(Err(NotAdmitted { refusal, delay: None })) => {
+            Poll::Ready(Err(NotAdmitted { refusal, delay: None, .. })) => {
                 self.refuse_caller(cx, head, &refusal)
             }
             Poll::Pending | Poll::Ready(Ok(_)) if cx.now.mono_ms < since_ms + ADMISSION_MS_MAX => {

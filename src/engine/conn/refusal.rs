@@ -1,6 +1,8 @@
 //! Requests that are refused before they are handled, and the page that may read why.
 
-use super::{Conn, Cx, Next, Step};
+use std::net::IpAddr;
+
+use super::{Conn, Cx, Next, State, Step};
 use crate::{
     binding::{
         ServerConfig,
@@ -11,8 +13,8 @@ use crate::{
         responder::{Http1, Http1Kept, Transport},
     },
     engine::{Engine, request},
-    http::{Head, Method, Reject},
-    service::Peer,
+    http::{FieldLines, Head, Method, Reject},
+    service::{Peer, observe::RefusedRequest},
 };
 
 /// What the last request of a connection is told.
@@ -20,6 +22,8 @@ pub(super) struct HeadRefusal {
     refusal: RequestRefusal,
     /// True: it asks for a head alone.
     to_head: bool,
+    /// The address that it came from, where its head says so.
+    from: Option<IpAddr>,
 }
 
 impl Conn {
@@ -51,11 +55,13 @@ impl Conn {
             self.cors = CorsAnswer::NONE;
             let to_head = head.method() == Method::Head;
             let refusal = RequestRefusal::new(hosts::MISDIRECTED, hosts::REFUSAL);
-            return Some(HeadRefusal { refusal, to_head });
+            let from = request::asking(engine, peer, false).address(head);
+            return Some(HeadRefusal { refusal, to_head, from });
         }
         let refusal = request::refused_length(engine, head)?;
         self.note_page(&engine.config, head);
-        Some(HeadRefusal { refusal, to_head: false })
+        let from = request::asking(engine, peer, false).address(head);
+        Some(HeadRefusal { refusal, to_head: false, from })
     }
 
     pub(in crate::engine) fn reject(&mut self, cx: &mut Cx<'_>, reject: Reject) -> Step {
@@ -68,19 +74,28 @@ impl Conn {
         cx: &mut Cx<'_>,
         refusal: RequestRefusal,
     ) -> Step {
-        self.refuse(cx, HeadRefusal { refusal, to_head: false })
+        let from = match &self.state {
+            State::Chunks(chunks) => {
+                let head = chunks.layout.head(&chunks.head);
+                request::asking(cx.engine, cx.peer, false).address(&head)
+            }
+            _ => cx.peer.remote,
+        };
+        self.refuse(cx, HeadRefusal { refusal, to_head: false, from })
     }
 
     /// Writes the last answer of the connection.
     #[cold]
     pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, refusal: HeadRefusal) -> Step {
-        let HeadRefusal { refusal: RequestRefusal { status, why, limit }, to_head } = refusal;
+        let HeadRefusal { refusal: RequestRefusal { status, why, limit }, to_head, from } = refusal;
         cx.engine.config.tell_limit(cx.worker.scratch.call.worker, limit, None);
+        let refused = RefusedRequest { peer: from, principal: None, status, reason: why, limit };
+        cx.engine.config.tell_refused(&refused);
         let kept = Http1Kept { closes: true, head_only: to_head, ..Http1Kept::default() };
         let http = Http1::resume(kept, cx.worker.scratch.date.at(cx.now));
         let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
         writer.fields = cx.engine.config.cors.fields(self.cors);
-        http_error::answer(&mut writer, status, why);
+        http_error::write(&mut writer, status, why, FieldLines::NONE);
         Step::Over(Next::Close)
     }
 }

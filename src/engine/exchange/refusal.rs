@@ -12,8 +12,8 @@ use crate::{
         responder::Transport,
     },
     engine::Cx,
-    http::{HeadBuf, PartsReject},
-    service::Peer,
+    http::{FieldLines, HeadBuf, PartsReject},
+    service::{Peer, observe::RefusedRequest},
 };
 
 /// What is said to the page of a request: nothing if its host is not known.
@@ -40,11 +40,14 @@ impl Exchange {
     pub(super) fn answer_refused(&mut self, cx: &mut Cx<'_>, refusal: RequestRefusal) {
         let RequestRefusal { status, why, limit } = refusal;
         cx.engine.config.tell_limit(cx.worker.scratch.call.worker, limit, None);
+        let peer = self.forwarded.or(cx.peer.remote);
+        let refused = RefusedRequest { peer, principal: None, status, reason: why, limit };
+        cx.engine.config.tell_refused(&refused);
         let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
         writer.fields = cx.engine.config.cors.fields(self.cors);
         match self.is_grpc {
             true => _ = grpc::refuse(&mut writer, &Status::of_http(status, why)),
-            false => http_error::answer(&mut writer, status, why),
+            false => http_error::write(&mut writer, status, why, FieldLines::NONE),
         }
         self.state = ExchangeState::Written;
     }

@@ -1,10 +1,15 @@
-//! The access log: one line a call, when it has ended.
+//! The access log: one line a call, when it has ended, and one a refused request.
+//!
+//! Invariant: refused requests, calls or not, have at most [`REFUSED_LINES_MAX`] lines in a second,
+//! whatever the sample; those that have none are counted, and the count has a line.
 
 use std::{
+    fmt,
     hash::Hasher,
+    net::IpAddr,
     sync::{
-        OnceLock, Weak,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -12,30 +17,76 @@ use siphasher::sip::SipHasher13;
 
 use crate::{
     engine::Engine,
+    limits::REFUSED_LINES_MAX,
     service::{
         Principal,
-        observe::{CallDetails, CallRecord},
+        observe::{CallDetails, CallRecord, RefusedRequest},
         upstream::LoggedUpstream,
     },
 };
 
-use super::super::metrics::{generation_name, op_name};
+use super::super::{
+    clock::monotonic_ns,
+    metrics::{generation_name, op_name},
+};
+
+/// The time in which they are counted.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What the lines of calls have of their callers.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum LoggedPrincipal {
+    /// A hash under a key that each process makes for itself.
+    #[default]
+    Hash,
+    /// A hash under this key: it is the same after a restart, and on each server with the key.
+    HashUnder(u128),
+    /// The name, behind the issuer where the caller has one.
+    Name,
+}
+
+impl fmt::Debug for LoggedPrincipal {
+    /// The key is a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LoggedPrincipal::Hash => "Hash",
+            LoggedPrincipal::HashUnder(_) => "HashUnder",
+            LoggedPrincipal::Name => "Name",
+        })
+    }
+}
+
+/// The second in which lines of refused requests are counted.
+#[derive(Default)]
+struct RefusedSecond {
+    began_ns: u64,
+    lines: u32,
+}
 
 /// What writes a line a call.
 pub(in crate::net) struct AccessLog {
     /// One call of so many has a line; 0: none.
     one_of: AtomicU32,
     seen: AtomicU32,
-    /// Without it the name behind the hash in a line cannot be found.
-    key: u128,
+    /// Without it the name behind the hash in a line cannot be found. `None`: names are shown.
+    key: Option<u128>,
+    refused: Mutex<RefusedSecond>,
+    /// Refused requests without a line that are not told yet.
+    unlogged: AtomicU64,
     engine: OnceLock<Weak<Engine>>,
 }
 
 impl AccessLog {
-    /// A log of one call of so many, under a secret key.
-    pub(in crate::net) fn new(one_of: u32, key: u128) -> AccessLog {
+    /// A log of one call of so many, under a secret key; without one it shows names.
+    pub(in crate::net) fn new(one_of: u32, key: Option<u128>) -> AccessLog {
         let (one_of, seen) = (AtomicU32::new(one_of), AtomicU32::new(0));
-        AccessLog { one_of, seen, key, engine: OnceLock::new() }
+        let (refused, unlogged, engine) = Default::default();
+        AccessLog { one_of, seen, key, refused, unlogged, engine }
+    }
+
+    /// Whether any call has a line.
+    pub(in crate::net) fn is_on(&self) -> bool {
+        self.one_of.load(Relaxed) > 0
     }
 
     /// Says whose agents are meant.
@@ -60,21 +111,31 @@ impl AccessLog {
     /// Writes the line of a call, if it is to have one.
     pub(in crate::net) fn write(&self, call: &CallRecord, now_ns: u64) {
         let Some(details) = call.details.as_deref() else { return };
-        let CallDetails { task, principal, trace_id, upstream, .. } = details;
+        if call.refusal.is_some() && !self.admits_refused(now_ns) {
+            return;
+        }
+        let CallDetails { task, principal, peer, reason, trace_id, upstream, .. } = details;
         let engine = self.engine.get().and_then(Weak::upgrade);
         let agent = engine.and_then(|engine| engine.agent_name(call.agent)).unwrap_or_default();
         let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
         let outcome = call.refusal.map_or("ok", |refusal| refusal.kind.row().reason);
+        let reason = call.refusal.map(|refusal| match reason.is_empty() {
+            true => refusal.kind.row().message,
+            false => reason,
+        });
         tracing::info!(
             target: "peregrine::access",
             method = op_name(call.op),
             binding = call.binding.word(),
-            generation = generation_name(call.generation),
+            version = generation_name(call.generation),
             agent,
             task = text(task),
-            principal = principal.as_deref().map(|by| self.hash(by)),
+            peer = peer.map(shown),
+            principal = principal.as_deref().map(|by| self.name(by)),
             status = call.status,
             outcome,
+            reason,
+            limit = call.refusal.and_then(|refusal| refusal.limit),
             end = call.end.word(),
             bytes_in = call.bytes_in,
             bytes_out = call.bytes_out,
@@ -85,11 +146,88 @@ impl AccessLog {
         );
     }
 
-    fn hash(&self, principal: &Principal) -> String {
-        let mut hasher = SipHasher13::new_with_keys(self.key as u64, (self.key >> 64) as u64);
+    /// Writes the line of a refused request that is no call, unless it is one too many.
+    pub(in crate::net) fn write_refused(&self, refused: &RefusedRequest<'_>) {
+        if !self.is_on() || !self.admits_refused(monotonic_ns()) {
+            return;
+        }
+        let RefusedRequest { peer, principal, status, reason, limit } = *refused;
+        tracing::info!(
+            target: "peregrine::access",
+            peer = peer.map(shown),
+            principal = principal.map(|by| self.name(by)),
+            status,
+            outcome = "refused",
+            reason,
+            limit,
+        );
+    }
+
+    /// Whether a refused request has a line in the second that runs now; otherwise it is counted.
+    fn admits_refused(&self, now_ns: u64) -> bool {
+        let mut second = self.second();
+        if now_ns >= second.began_ns.saturating_add(SECOND_NS) {
+            *second = RefusedSecond { began_ns: now_ns, lines: 0 };
+            let unlogged = self.unlogged.swap(0, Relaxed);
+            drop(second);
+            tell_unlogged(unlogged);
+            second = self.second();
+        }
+        second.lines += 1;
+        let is_admitted = second.lines <= REFUSED_LINES_MAX;
+        if !is_admitted {
+            self.unlogged.fetch_add(1, Relaxed);
+        }
+        is_admitted
+    }
+
+    /// Writes how many refused requests had no line, once their second is over, or `at_end`.
+    pub(in crate::net) fn write_unlogged(&self, at_end: bool) {
+        if self.unlogged.load(Relaxed) == 0 {
+            return;
+        }
+        let second = self.second();
+        if at_end || monotonic_ns() >= second.began_ns.saturating_add(SECOND_NS) {
+            let unlogged = self.unlogged.swap(0, Relaxed);
+            drop(second);
+            tell_unlogged(unlogged);
+        }
+    }
+
+    fn second(&self) -> MutexGuard<'_, RefusedSecond> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a line says of a caller.
+    fn name(&self, principal: &Principal) -> String {
+        let Some(key) = self.key else {
+            return match principal.issuer() {
+                "" => principal.name().to_owned(),
+                issuer => format!("{issuer} {}", principal.name()),
+            };
+        };
+        let mut hasher = SipHasher13::new_with_keys(key as u64, (key >> 64) as u64);
         hasher.write(principal.owner().as_bytes());
         format!("{:016x}", hasher.finish())
     }
+}
+
+/// Writes how many refused requests had no line within their second.
+fn tell_unlogged(unlogged: u64) {
+    if unlogged > 0 {
+        tracing::info!(
+            target: "peregrine::access",
+            outcome = "refused",
+            unlogged,
+            "refused requests have at most {REFUSED_LINES_MAX} lines a second; the others are \
+             counted",
+        );
+    }
+}
+
+/// An address as it is written: one of IPv4 as such, also where a socket of IPv6 took it.
+fn shown(peer: IpAddr) -> tracing::field::DisplayValue<IpAddr> {
+    tracing::field::display(peer.to_canonical())
 }
 
 #[cfg(test)]
@@ -99,8 +237,22 @@ mod tests {
     #[test]
     fn one_call_of_so_many_has_a_line() {
         for (one_of, lines) in [(0, 0), (1, 12), (4, 3), (5, 3)] {
-            let log = AccessLog::new(one_of, 7);
+            let log = AccessLog::new(one_of, Some(7));
             assert_eq!((0..12).filter(|_| log.takes_next()).count(), lines, "{one_of}");
         }
+    }
+
+    #[test]
+    fn refused_requests_beyond_a_hundred_a_second_are_counted() {
+        let (log, begin_ns) = (AccessLog::new(1, None), 5 * SECOND_NS);
+        let admitted = |at_ns: u64| (0..250).filter(|_| log.admits_refused(at_ns)).count();
+        assert_eq!(admitted(begin_ns), REFUSED_LINES_MAX as usize);
+        assert_eq!(log.unlogged.load(Relaxed), 150);
+        assert_eq!(admitted(begin_ns + SECOND_NS - 1), 0);
+        assert_eq!(admitted(begin_ns + SECOND_NS), REFUSED_LINES_MAX as usize);
+        // Those of the second before had their line.
+        assert_eq!(log.unlogged.load(Relaxed), 150);
+        log.write_unlogged(true);
+        assert_eq!(log.unlogged.load(Relaxed), 0);
     }
 }

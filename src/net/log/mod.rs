@@ -1,7 +1,7 @@
 //! The log of a process, through `tracing`: text where stderr is a terminal, JSON otherwise.
 //!
 //! Law: workers never wait for the reader of the log; what the sink cannot take is counted.
-//! No line has a secret, a query or a name of a caller.
+//! No line has a secret or a query; names of callers stand there where the operator wants them.
 
 mod access;
 mod sink;
@@ -18,6 +18,7 @@ use tracing_subscriber::{
 };
 
 pub(super) use access::AccessLog;
+pub use access::LoggedPrincipal;
 pub(super) use sink::{flush, lost_lines};
 
 /// Which lines a log has.

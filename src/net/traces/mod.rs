@@ -12,6 +12,7 @@ mod spans;
 
 use std::{
     io,
+    net::IpAddr,
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::Ordering::Relaxed,
@@ -25,7 +26,7 @@ use crate::{
     engine::Engine,
     limits::{SPANS_FLUSH_MS, SPANS_QUEUED_MAX},
     service::{
-        observe::{AuthOutcome, CallObserver, CallRecord, LimitHit},
+        observe::{AuthOutcome, CallObserver, CallRecord, LimitHit, RefusedRequest},
         trace::{Tracer, TurnRecord},
     },
 };
@@ -167,6 +168,14 @@ impl CallObserver for TracedObservers {
         true
     }
 
+    fn wants_refusals(&self) -> bool {
+        self.others.wants_refusals()
+    }
+
+    fn request_refused(&self, refused: &RefusedRequest<'_>) {
+        self.others.request_refused(refused);
+    }
+
     fn call_ended(&self, call: &CallRecord) {
         self.others.tell(call, self.others.wants_line());
         if call.details.as_deref().is_some_and(|details| details.span.is_some()) {
@@ -180,6 +189,10 @@ impl CallObserver for TracedObservers {
 
     fn limit_hit(&self, hit: &LimitHit<'_>) {
         self.others.limit_hit(hit);
+    }
+
+    fn peer_slowed(&self, address: IpAddr) {
+        self.others.peer_slowed(address);
     }
 
     fn caller_asked(&self, worker: usize, outcome: AuthOutcome) {

@@ -1,8 +1,12 @@
 //! `[logs]` and `[metrics]`: what a server writes of what happens, and what it counts.
 
-use peregrine::net::LogLevel;
+use peregrine::net::{LogLevel, LoggedPrincipal};
+use ring::digest;
 
-use super::super::tree::{ConfigSection, Key, Shape, key};
+use super::super::{
+    file,
+    tree::{ConfigSection, Key, Shape, Wrong, key},
+};
 
 const LEVEL: Shape = Shape::Choice(&["off", "error", "warn", "info", "debug"]);
 const ONE_OF: Shape = Shape::Whole { min: 0, max: u32::MAX as u64 };
@@ -12,6 +16,15 @@ const LOGS: &[Key] = &[
     key("access", ONE_OF, "0", "One call of so many has a line: 1 each, 0 none")
         .flag("access-log")
         .live(),
+    key(
+        "principal",
+        Shape::Choice(&["hash", "name"]),
+        "\"hash\"",
+        "What the lines of calls show of callers",
+    ),
+    key("hash_key", Shape::Text, "", "Under it names are hashed; better ${VARIABLE} than itself")
+        .secret(),
+    key("hash_key_file", Shape::Path, "", "A file with that key, in place of itself"),
 ];
 
 const METRICS: &[Key] =
@@ -34,17 +47,52 @@ pub struct Logs {
     pub level: LogLevel,
     /// One call of so many has one; 0: none.
     pub access: u32,
+    /// What they show of callers.
+    pub principal: LoggedPrincipal,
 }
 
 /// The log.
-pub fn logs(root: &ConfigSection) -> Logs {
+///
+/// # Errors
+/// [`Wrong`]: about the key under which names are hashed.
+pub fn logs(root: &ConfigSection) -> Result<Logs, Wrong> {
     let section = root.section("logs");
     let level = section.and_then(|logs| logs.text("level")).and_then(LogLevel::of);
     let access = section.and_then(|logs| logs.whole("access"));
-    Logs {
+    Ok(Logs {
         level: level.unwrap_or(LogLevel::Info),
         // The shape has seen to it that it fits.
         access: access.and_then(|one_of| u32::try_from(one_of).ok()).unwrap_or(0),
+        principal: section.map_or(Ok(LoggedPrincipal::Hash), logged_principal)?,
+    })
+}
+
+fn logged_principal(logs: &ConfigSection) -> Result<LoggedPrincipal, Wrong> {
+    let key = match (logs.text("hash_key"), logs.path("hash_key_file")) {
+        (Some(_), Some(_)) => {
+            return Err(logs.wrong("hash_key_file", "hash_key is set, too: one of them is enough"));
+        }
+        (Some(key), None) => Some(("hash_key", key.as_bytes().to_vec())),
+        (None, Some(path)) => {
+            let content = file::read(&path).map_err(|error| {
+                logs.wrong("hash_key_file", format!("cannot use {}: {error}", path.display()))
+            })?;
+            Some(("hash_key_file", content.trim_ascii().to_vec()))
+        }
+        (None, None) => None,
+    };
+    match (logs.text("principal"), key) {
+        (Some("name"), Some((name, _))) => {
+            Err(logs.wrong(name, "it has no use where principal = \"name\""))
+        }
+        (Some("name"), None) => Ok(LoggedPrincipal::Name),
+        (_, None) => Ok(LoggedPrincipal::Hash),
+        (_, Some((name, key))) if key.is_empty() => Err(logs.wrong(name, "it is empty")),
+        (_, Some((_, key))) => {
+            let digest = digest::digest(&digest::SHA256, &key);
+            let (half, _) = digest.as_ref().split_first_chunk().unwrap_or((&[0; 16], &[]));
+            Ok(LoggedPrincipal::HashUnder(u128::from_be_bytes(*half)))
+        }
     }
 }
 

@@ -101,7 +101,7 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
         streaming: root.switch("streaming").unwrap_or(true),
         shows_memory: root.switch("show_memory").unwrap_or(false),
         admin: root.text("admin").map(str::to_owned),
-        logs: logs::logs(root),
+        logs: logs::logs(root)?,
         counts_calls: logs::counts_calls(root),
         traces: traces::read(root)?,
         card_keys: server::card_keys(root),
