@@ -25,6 +25,8 @@ pub mod write;
 
 #[cfg(feature = "internals")]
 pub use members::MemberKey;
+#[cfg(any(feature = "internals", feature = "client"))]
+pub use parse::BYTE_ORDER_MARK;
 pub use parse::{DEPTH_CAP, PADDING, Parser, SIZE_MAX};
 pub use source::Source;
 pub use value::{Kind, Value, ValueSlot};
@@ -87,7 +89,7 @@ impl JsonError {
 /// A document without the byte order mark before it, for readers that refuse one (RFC 8259 §8.1).
 #[cfg(feature = "client")]
 pub fn without_mark(json: &[u8]) -> &[u8] {
-    json.strip_prefix(parse::BYTE_ORDER_MARK).unwrap_or(json)
+    json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json)
 }
 
 /// Whether `text` is one document of at most `depth_max` levels, as [`Parser::parse`] decides, but

@@ -71,8 +71,8 @@ pub trait CallObserver: Send + Sync {
     /// name, and for few of them.
     fn filter_ignored(&self, _name: &str) {}
 
-    /// Is told that an address has shown too many wrong credentials, and is slowed from now on: once
-    /// each time.
+    /// Is told that an address has shown too many wrong credentials, and is slowed from now on:
+    /// once each time.
     fn peer_slowed(&self, _address: IpAddr) {}
 
     /// Is told what a request has shown, where callers are known: once for each request that may
