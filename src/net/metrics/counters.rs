@@ -23,6 +23,10 @@ use super::{BINDINGS, GENERATIONS, OPS, generation_number, op_number};
 /// that has a name.
 pub(super) const REFUSALS_MAX: usize = 4_096;
 
+/// Agents of which durations are told apart; those of the others are counted together. A histogram
+/// is many lines of a page, and 9 KiB of each worker that has answered the agent.
+pub(super) const TIMED_AGENTS_MAX: usize = 64;
+
 /// Who is meant by refusals beyond [`REFUSALS_MAX`], and by calls of an agent that has no place.
 pub(super) const NO_AGENT: AgentIndex = AgentIndex(u16::MAX);
 
@@ -34,16 +38,35 @@ pub(super) struct RefusalKey {
     pub(super) numbers: [u8; 4],
 }
 
-type Durations = [[Histogram<21>; BINDINGS]; OPS];
+pub(super) type Durations = [[Histogram<21>; BINDINGS]; OPS];
 type Answered = [[[AtomicU64; GENERATIONS]; BINDINGS]; OPS];
+
+/// What one worker counts of an agent.
+struct AgentCounters {
+    answered: Answered,
+    durations: Durations,
+}
+
+impl Default for AgentCounters {
+    fn default() -> AgentCounters {
+        AgentCounters { answered: Answered::default(), durations: durations() }
+    }
+}
+
+fn durations() -> Durations {
+    std::array::from_fn(|_| std::array::from_fn(|_| Histogram::new(&TIMES_NS)))
+}
 
 /// What one worker counts.
 pub(super) struct WorkerCounters {
-    /// Calls that were answered, by agent; the last one stands for all that have no place.
+    /// Calls of the first [`TIMED_AGENTS_MAX`] agents.
+    timed: Box<[OnceLock<Box<AgentCounters>>]>,
+    /// Calls that were answered by the others; the last one stands for all that have no place.
     answered: Box<[OnceLock<Box<Answered>>]>,
+    /// Calls of the others.
+    durations: Box<Durations>,
     refused: Mutex<BTreeMap<RefusalKey, u64>>,
     limits: Mutex<BTreeMap<&'static str, u64>>,
-    pub(super) durations: Box<Durations>,
     pub(super) first_event: Histogram<21>,
     pub(super) behind: Histogram<7>,
     pub(super) events: AtomicU64,
@@ -57,13 +80,13 @@ pub(super) struct WorkerCounters {
 
 impl WorkerCounters {
     pub(super) fn new(agents_max: usize) -> WorkerCounters {
-        let of_binding = |_| Histogram::new(&TIMES_NS);
-        let of_op = |_| std::array::from_fn(of_binding);
+        let timed = agents_max.min(TIMED_AGENTS_MAX);
         WorkerCounters {
-            answered: (0..=agents_max).map(|_| OnceLock::new()).collect(),
+            timed: (0..timed).map(|_| OnceLock::new()).collect(),
+            answered: (timed..=agents_max).map(|_| OnceLock::new()).collect(),
+            durations: Box::new(durations()),
             refused: Mutex::default(),
             limits: Mutex::default(),
-            durations: Box::new(std::array::from_fn(of_op)),
             first_event: Histogram::new(&TIMES_NS),
             behind: Histogram::new(&EVENTS),
             events: AtomicU64::default(),
@@ -80,9 +103,19 @@ impl WorkerCounters {
     #[inline]
     pub(super) fn count_answered(&self, call: &AnsweredCall, took_ns: u64) {
         let numbers = [call.op as usize, call.binding as usize, generation_number(call.generation)];
-        self.add_answered(call.agent, numbers);
-        let [op, binding, _] = numbers;
-        self.add_ended([op, binding], [call.bytes_in, call.bytes_out, took_ns]);
+        self.add_bytes(call.bytes_in, call.bytes_out);
+        let [op, binding, generation] = numbers;
+        match self.timed.get(usize::from(call.agent.0)) {
+            Some(of_agent) => {
+                let of_agent = of_agent.get_or_init(Default::default);
+                of_agent.answered[op][binding][generation].fetch_add(1, Relaxed);
+                of_agent.durations[op][binding].count(took_ns);
+            }
+            None => {
+                self.add_untimed(call.agent, numbers);
+                self.durations[op][binding].count(took_ns);
+            }
+        }
     }
 
     /// Counts a call that has ended now.
@@ -90,29 +123,50 @@ impl WorkerCounters {
         let (op, binding) = (op_number(call.op), call.binding as usize);
         match call.refusal {
             None => {
-                self.add_answered(call.agent, [op, binding, generation_number(call.generation)]);
+                let numbers = [op, binding, generation_number(call.generation)];
+                match self.timed.get(usize::from(call.agent.0)) {
+                    Some(of_agent) => {
+                        let of_agent = of_agent.get_or_init(Default::default);
+                        let [op, binding, generation] = numbers;
+                        of_agent.answered[op][binding][generation].fetch_add(1, Relaxed);
+                    }
+                    None => self.add_untimed(call.agent, numbers),
+                }
             }
             Some(refusal) => self.count_refused(call, refusal),
         }
-        let ns = now_ns.saturating_sub(call.began_ns);
-        self.add_ended([op, binding], [call.bytes_in, call.bytes_out, ns]);
+        self.add_bytes(call.bytes_in, call.bytes_out);
+        let durations = match self.timed.get(usize::from(call.agent.0)) {
+            Some(of_agent) => &of_agent.get_or_init(Default::default).durations,
+            None => &*self.durations,
+        };
+        durations[op][binding].count(now_ns.saturating_sub(call.began_ns));
         if call.waited {
             self.count_waited(call);
         }
     }
 
     #[inline(always)]
-    fn add_answered(&self, agent: AgentIndex, [op, binding, generation]: [usize; 3]) {
-        let at = usize::from(agent.0).min(self.answered.len() - 1);
-        let of_agent = self.answered[at].get_or_init(Default::default);
+    fn add_bytes(&self, bytes_in: u64, bytes_out: u64) {
+        self.bytes_in.fetch_add(bytes_in, Relaxed);
+        self.bytes_out.fetch_add(bytes_out, Relaxed);
+    }
+
+    /// Counts a call of an agent beyond the first.
+    fn add_untimed(&self, agent: AgentIndex, [op, binding, generation]: [usize; 3]) {
+        let at = usize::from(agent.0).saturating_sub(self.timed.len());
+        let of_agent = self.answered[at.min(self.answered.len() - 1)].get_or_init(Default::default);
         of_agent[op][binding][generation].fetch_add(1, Relaxed);
     }
 
-    #[inline(always)]
-    fn add_ended(&self, [op, binding]: [usize; 2], [bytes_in, bytes_out, ns]: [u64; 3]) {
-        self.bytes_in.fetch_add(bytes_in, Relaxed);
-        self.bytes_out.fetch_add(bytes_out, Relaxed);
-        self.durations[op][binding].count(ns);
+    /// Gives the durations of each operation and binding, with their agent.
+    pub(super) fn each_duration(&self, mut each: impl FnMut(AgentIndex, &Durations)) {
+        for (agent, of_agent) in (0..).zip(&self.timed) {
+            if let Some(of_agent) = of_agent.get() {
+                each(AgentIndex(agent), &of_agent.durations);
+            }
+        }
+        each(NO_AGENT, &self.durations);
     }
 
     #[inline(never)]
@@ -173,10 +227,13 @@ impl WorkerCounters {
     /// Gives each number of calls that were answered, with its agent, its operation, its binding
     /// and its generation.
     pub(super) fn each_answered(&self, mut each: impl FnMut(AgentIndex, [usize; 3], u64)) {
-        for (agent, of_agent) in self.answered.iter().enumerate() {
-            let Some(of_agent) = of_agent.get() else { continue };
+        let timed = self.timed.iter().map(|of_agent| Some(&of_agent.get()?.answered));
+        let others = self.answered.iter().map(|answered| answered.get().map(|all| &**all));
+        let last = self.timed.len() + self.answered.len() - 1;
+        for (agent, of_agent) in timed.chain(others).enumerate() {
+            let Some(of_agent) = of_agent else { continue };
             let agent = match u16::try_from(agent) {
-                Ok(index) if agent + 1 < self.answered.len() => AgentIndex(index),
+                Ok(index) if agent < last => AgentIndex(index),
                 Ok(_) | Err(_) => NO_AGENT,
             };
             let cells = (0..OPS)

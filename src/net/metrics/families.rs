@@ -23,7 +23,7 @@ use crate::{
 };
 
 use super::{
-    BINDINGS, GENERATION_NAMES, OP_NAMES, OPS, OTHER,
+    GENERATION_NAMES, OP_NAMES, OTHER,
     counters::{RefusalKey, WorkerCounters},
 };
 
@@ -154,7 +154,7 @@ pub(super) fn of_calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
     };
     let mut families = vec![
         calls(&workers, name),
-        durations(&workers),
+        durations(&workers, name),
         Family::one(
             FamilyKind::Counter,
             "peregrine_calls_waited",
@@ -248,19 +248,31 @@ fn calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
     family
 }
 
-fn durations<'m, I: Iterator<Item = &'m WorkerCounters>>(workers: &impl Fn() -> I) -> Family {
+fn durations<'m, I: Iterator<Item = &'m WorkerCounters>>(
+    workers: &impl Fn() -> I,
+    name: &impl Fn(AgentIndex) -> Option<String>,
+) -> Family {
+    // By names, so that what has none, or no longer, is one.
+    let mut sums: BTreeMap<(usize, usize, String), Sums> = BTreeMap::new();
+    for worker in workers() {
+        worker.each_duration(|agent, durations| {
+            let name = name(agent).unwrap_or_else(|| OTHER.to_owned());
+            for (op, of_op) in durations.iter().enumerate() {
+                for (binding, durations) in of_op.iter().enumerate() {
+                    sums.entry((op, binding, name.clone())).or_default().add(durations);
+                }
+            }
+        });
+    }
     let help = "From the decoding of a call to its end; streams count to their last event";
     let mut family = Family::new(FamilyKind::Times, "rpc_server_call_duration_seconds", help);
-    for (op, method) in OP_NAMES.iter().enumerate().take(OPS) {
-        for (binding, system) in CallBinding::ALL.iter().enumerate().take(BINDINGS) {
-            let mut sums = Sums::default();
-            workers().for_each(|worker| sums.add(&worker.durations[op][binding]));
-            let labels = vec![
-                ("rpc_method", (*method).to_owned()),
-                ("rpc_system", system.word().to_owned()),
-            ];
-            family = family.with_sums(labels, sums);
-        }
+    for ((op, binding, agent), sums) in sums {
+        let labels = vec![
+            ("rpc_method", OP_NAMES[op].to_owned()),
+            ("rpc_system", CallBinding::ALL[binding].word().to_owned()),
+            ("agent", agent),
+        ];
+        family = family.with_sums(labels, sums);
     }
     family
 }

@@ -193,7 +193,48 @@ mod tests {
         line("agent 0", 2);
         line("agent 1", 1);
         line(OTHER, 3);
-        assert!(text.contains("rpc_server_call_duration_seconds_count"), "{text}");
+        let line = |agent: &str, count: u64| {
+            let labels = format!("rpc_method=\"GetTask\",rpc_system=\"grpc\",agent=\"{agent}\"");
+            let line = format!("rpc_server_call_duration_seconds_count{{{labels}}} {count}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        };
+        line("agent 0", 2);
+        line("agent 1", 1);
+        line(OTHER, 3);
+    }
+
+    #[test]
+    fn durations_are_told_apart_for_64_agents() {
+        let metrics = Metrics::new(1, 100);
+        for agent in 0..101 {
+            metrics.count(&call(agent, Some(Op::Get)), 1);
+            let answered = AnsweredCall {
+                worker: 0,
+                binding: CallBinding::Grpc,
+                op: Op::Get,
+                generation: Generation::V1,
+                agent: AgentIndex(agent),
+                began_ns: 0,
+                bytes_in: 1,
+                bytes_out: 1,
+            };
+            metrics.count_answered(&answered, 1);
+        }
+        let text = text(metrics.families(|agent| (agent.0 < 100).then(|| agent.0.to_string())));
+        let counts = |name: &str| -> Vec<(bool, u64)> {
+            let lines = text.lines().filter(|line| line.starts_with(name));
+            let of_other = |line: &str| line.contains("agent=\"_OTHER\"");
+            let count = |line: &str| line.rsplit(' ').next().unwrap().parse().unwrap();
+            lines.map(|line| (of_other(line), count(line))).collect()
+        };
+        let mut durations = counts("rpc_server_call_duration_seconds_count");
+        durations.sort_unstable();
+        let expected = [vec![(false, 2); counters::TIMED_AGENTS_MAX], vec![(true, 74)]].concat();
+        assert_eq!(durations, expected);
+        // Calls are still told apart for all of them.
+        let calls = counts("peregrine_calls_total");
+        assert_eq!(calls.len(), 101);
+        assert!(calls.iter().all(|(_, count)| *count == 2), "{calls:?}");
     }
 
     #[test]
