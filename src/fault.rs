@@ -3,7 +3,7 @@
 #[cfg(feature = "client")]
 mod peer;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, num::NonZeroU32};
 
 #[cfg(feature = "client")]
 pub use peer::{PeerFault, PeerFaultName};
@@ -287,13 +287,15 @@ pub struct Fault {
     pub retry_s: Option<u32>,
     /// The limit that is reached, where it is one.
     pub limit: Option<&'static str>,
+    /// How many the caller may have of it at a time, or how many KiB, where the limit is its share.
+    pub share: Option<NonZeroU32>,
 }
 
 impl Fault {
     /// A fault that says only what its row says.
     pub const fn new(kind: FaultKind) -> Fault {
         let detail = Cow::Borrowed("");
-        Fault { kind, detail, field: None, task: None, retry_s: None, limit: None }
+        Fault { kind, detail, field: None, task: None, retry_s: None, limit: None, share: None }
     }
 
     /// A fault with a sentence of its own.
@@ -312,6 +314,13 @@ impl Fault {
     #[must_use]
     pub fn of_limit(self, name: &'static str) -> Fault {
         Fault { limit: Some(name), ..self }
+    }
+
+    /// The caller has taken its share of what this limit counts: so many at a time, or KiB.
+    #[cold]
+    pub fn share_taken(limit: &'static str, share: u32, detail: String) -> Fault {
+        let share = NonZeroU32::new(share);
+        Fault { share, ..Fault::because(FaultKind::RateLimited, detail).of_limit(limit) }
     }
 
     /// The limit that was hit, if it was one: the metric of refusals counts each by this name.

@@ -9,6 +9,7 @@ use crate::{
         envelope::Envelope,
         grpc::{self, Status},
         responder::{Content, Responder, ResponseHead, STREAM_FIELDS, Transport, retry_after},
+        share,
         stream::{self, EventFraming},
     },
     dialect::{Encode, Method, WriteCx},
@@ -253,6 +254,7 @@ impl<'x> ResponseWriter<'x> {
     /// Answers with a fault under this HTTP status.
     #[cold]
     pub fn refuse_under(&mut self, status: u16, format: &AnswerFormat<'_>, fault: &Fault) {
+        share::name_taken(&mut self.fields, fault);
         if let Some(status) = format.status(Err(fault)) {
             grpc::refuse(self, &status);
             return;

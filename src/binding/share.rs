@@ -326,6 +326,19 @@ fn places_fields(fields: &mut FieldLinesBuf, name: &str, most: Option<u32>) {
     fields.push("RateLimit", &format!("\"{name}\";r=0"));
 }
 
+/// The same for a fault that says itself how large the share is.
+pub(super) fn name_taken(fields: &mut FieldLinesBuf, fault: &Fault) {
+    let Some((limit, share)) = fault.limit.zip(fault.share) else { return };
+    let name = limit.trim_start_matches("quotas.").replace('_', "-");
+    if name.ends_with("bytes") {
+        let bytes = u64::from(share.get()) * 1024;
+        fields.push("RateLimit-Policy", &format!("\"{name}\";q={bytes};qu=\"content-bytes\""));
+        fields.push("RateLimit", &format!("\"{name}\";r=0"));
+    } else {
+        places_fields(fields, &name, Some(share.get()));
+    }
+}
+
 #[cold]
 fn too_much(used_up: UsedUp) -> Fault {
     let fault = Fault::new(FaultKind::RateLimited).of_limit("quotas.calls");

@@ -84,17 +84,17 @@ impl DeferredPlace {
 /// A place on the account of a share, if it has one.
 fn asked_place(share: &RunningShare, bytes: usize) -> Result<Option<AskedPlace>, Fault> {
     let Some(account) = &share.account else { return Ok(None) };
-    let refused =
-        |detail: String| Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.deferred");
     let place = AskedPlace::take(account, share).ok_or_else(|| {
         let most = share.most;
         let said = "the caller has too many calls that wait for agents";
-        refused(format!("{said} ({most}); retry when one has been answered"))
+        let detail = format!("{said} ({most}); retry when one has been answered");
+        Fault::share_taken("quotas.deferred", most, detail)
     })?;
     let place = place.with_bytes(bytes, share).ok_or_else(|| {
         let most = share.kib_max;
         let said = "calls of the caller that wait for agents may hold no more bytes";
-        refused(format!("{said} ({most} KiB); retry when one has been answered"))
+        let detail = format!("{said} ({most} KiB); retry when one has been answered");
+        Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.deferred")
     })?;
     Ok(Some(place))
 }

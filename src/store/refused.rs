@@ -45,13 +45,13 @@ impl From<Refused> for Fault {
             Refused::ShareTaken(most) => {
                 let why = "the caller has too many running tasks";
                 let detail = format!("{why} ({most}); retry when one has ended or waits for input");
-                Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.running_tasks")
+                Fault::share_taken("quotas.running_tasks", most, detail)
             }
             Refused::ShareBytesTaken(kib_max) => {
                 let why = "running tasks of the caller may hold no more bytes";
                 let retry = "retry when one has ended or waits for input";
                 let detail = format!("{why} ({kib_max} KiB); {retry}");
-                Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.running_bytes")
+                Fault::share_taken("quotas.running_bytes", kib_max, detail)
             }
         }
     }

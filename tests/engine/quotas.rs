@@ -235,8 +235,19 @@ fn open_streams_and_running_tasks_have_places() {
     lab.end(peer);
     let send = || call("alice", "/agents/works", "SendMessage", &at_once());
     let reply = lab.ask(&send());
-    assert_eq!(reply.status, 429);
+    assert_eq!((reply.status, reply.field("retry-after")), (429, Some("1")));
     assert!(reply.text().contains("tasks"), "{}", reply.text());
+    let policy = "\"running-tasks\";q=3;qu=\"concurrent-requests\"";
+    assert_eq!(reply.field("ratelimit-policy"), Some(policy));
+    assert_eq!(reply.field("ratelimit"), Some("\"running-tasks\";r=0"));
+    let message = json!({ "message": fresh(false)["message"] });
+    let rest = post(
+        "/agents/works/message:send",
+        &[("A2A-Version", "1.0"), ("Authorization", "Bearer alice")],
+        &message.to_string(),
+    );
+    let reply = lab.ask(&rest);
+    assert_eq!((reply.status, reply.field("ratelimit-policy")), (429, Some(policy)));
     // An agent that is done at once is refused as well: it is not known before.
     assert_eq!(lab.ask(&call("alice", "/", "SendMessage", &at_once())).status, 429);
     assert_eq!(lab.ask(&call("bob", "/agents/works", "SendMessage", &at_once())).status, 200);

@@ -396,6 +396,8 @@ fn two_tasks_fill_the_bytes_of_their_caller(
     let refused = |lab: &mut Lab, peer: Peer| {
         let reply = lab.reply(peer);
         assert_eq!((reply.status, reply.code()), (429, -32000), "{}", reply.text());
+        let policy = "\"running-bytes\";q=65536;qu=\"content-bytes\"";
+        assert_eq!(reply.field("ratelimit-policy"), Some(policy));
         assert!(reply.text().contains("RATE_LIMIT_EXCEEDED"), "{}", reply.text());
         assert!(reply.text().contains("bytes (64 KiB)"), "{}", reply.text());
         assert!(reply.field("retry-after").is_some());

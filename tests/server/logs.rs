@@ -2,9 +2,9 @@
 
 use std::{
     fs::File,
-    io::Read,
+    io::{Read, Write},
     os::fd::OwnedFd,
-    process::{Stdio, id},
+    process::{Command, Stdio, id},
 };
 
 use serde_json::Value;
@@ -148,6 +148,44 @@ fn a_refused_request_has_a_line_whatever_the_sample() {
     assert_eq!(said[8]["reason"], "missing scope \"a2a:send\"");
     assert_eq!(said[9]["limit"], "quotas.calls");
     assert!(said[9]["principal"].is_string() && said[9]["principal"] == said[8]["principal"]);
+}
+
+#[cfg(feature = "auth")]
+#[test]
+fn the_peer_of_a_refused_request_is_what_trusted_proxies_say() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        return;
+    }
+    let text = format!("trusted_proxies = [\"127.0.0.1\"]\n{}", callers("access = 1"));
+    let forwarded = "X-Forwarded-For: 192.0.2.9, 127.0.0.1";
+    let said = access_lines("forwarded", &text, |server| {
+        let url = |path: &str| format!("http://{}{path}", server.addr());
+        let large = "x".repeat(17 * 1024 * 1024);
+        for version in ["--http1.1", "--http2-prior-knowledge"] {
+            let ask = |path: &str, more: &[&str], status: &str| {
+                let mut curl = Command::new("curl");
+                curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", version]);
+                curl.args(["-H", forwarded, "-H", "Expect:"]).args(more).arg(url(path));
+                let mut curl = curl.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+                // The server may refuse it before all of it came.
+                let _ = curl.stdin.take().unwrap().write_all(large.as_bytes());
+                let said = curl.wait_with_output().unwrap().stdout;
+                assert_eq!(String::from_utf8_lossy(&said), status, "{path} {more:?}");
+            };
+            let key = format!("X-API-Key: {KEY}");
+            ask("/", &["-d", "{}"], "401");
+            ask("/nowhere", &[], "404");
+            ask("/", &["-H", "Host: other.example"], "421");
+            ask(
+                "/",
+                &["-H", &key, "-H", "Transfer-Encoding: chunked", "-T", "-", "-X", "POST"],
+                "413",
+            );
+        }
+    });
+    let statuses: Vec<_> = said.iter().map(|line| line["status"].as_u64().unwrap()).collect();
+    assert_eq!(statuses, [[401, 404, 421, 413]; 2].concat(), "{said:?}");
+    assert!(said.iter().all(|line| line["peer"] == "192.0.2.9"), "{said:?}");
 }
 
 #[cfg(feature = "auth")]
