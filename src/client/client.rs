@@ -344,8 +344,10 @@ impl<T: Transport> Client<T> {
 pub(super) struct InterfaceSearch {
     /// The server has named a version, in which it was asked.
     has_changed_version: bool,
-    /// Interfaces to which there was no connection.
-    failed: Vec<ChosenInterface>,
+    /// Of the first 64 interfaces those, a bit each, to whose origins there was no connection.
+    failed: u64,
+    /// One of those has TLS.
+    needs_tls: bool,
     /// No other one is tried: the task is at this one.
     is_over: bool,
 }
@@ -370,7 +372,11 @@ impl<T: Transport> SharedClient<T> {
         search: &mut InterfaceSearch,
     ) -> Result<Arc<AgentEndpoint>, ClientError> {
         if let Some(next) = self.next_interface(asked, &error, search) {
-            search.failed.push(asked.interface.clone());
+            let origin = &asked.interface.url.origin;
+            let interfaces = self.interfaces.iter().take(u64::BITS as usize).enumerate();
+            let failed = interfaces.filter(|(_, one)| one.url.origin == *origin);
+            search.failed |= failed.fold(0, |failed, (at, _)| failed | 1 << at);
+            search.needs_tls |= origin.is_secure();
             let ChosenInterface { url, binding, .. } = &next.interface;
             let name = binding.name();
             self.built.warn(&format!("{error}; calling {url} ({name}) instead"));
@@ -398,14 +404,15 @@ impl<T: Transport> SharedClient<T> {
         if search.is_over || !error.is_unconnected() {
             return None;
         }
-        let failed = || search.failed.iter().chain([&asked.interface]);
-        let needs_tls = failed().any(|one| one.url.origin.is_secure());
-        let is_new = |one: &&ChosenInterface| {
-            let is_known_dead = failed().any(|failed| failed.url.origin == one.url.origin);
+        let failed = &asked.interface.url.origin;
+        let needs_tls = search.needs_tls || failed.is_secure();
+        let is_new = |(at, one): &(usize, &ChosenInterface)| {
+            let is_known_dead = one.url.origin == *failed || search.failed & 1 << at != 0;
             !is_known_dead && (one.url.origin.is_secure() || !needs_tls)
         };
+        let interfaces = self.interfaces.iter().take(u64::BITS as usize).enumerate();
         let card = self.card();
-        let mut endpoints = self.interfaces.iter().filter(is_new).map(|one| {
+        let mut endpoints = interfaces.filter(is_new).map(|(_, one)| {
             let endpoint = self.built.endpoint(&card, one.clone());
             endpoint.plan().is_ok().then(|| Arc::new(endpoint))
         });

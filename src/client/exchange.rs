@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     binding::interfaces::Binding,
-    http::FieldLinesBuf,
+    http::{FieldLines, FieldLinesBuf},
     model::{Generation, Op},
     service::Now,
 };
@@ -20,7 +20,7 @@ use super::{
     client::{InterfaceSearch, SharedClient},
     credentials::{CredentialPlan, CredentialsError, HeldToken},
     endpoint::AgentEndpoint,
-    format::ReplyHead,
+    format::{ReplyHead, WrittenCall},
     outgoing_terms::OutgoingTerms,
     redirect,
     retry::{self, Failure},
@@ -119,15 +119,16 @@ impl<T: Transport> SharedClient<T> {
         scratch: &mut CallBuffers,
         due_ms: u64,
     ) -> Result<T::Response, ClientError> {
+        let plan = endpoint.plan()?;
+        let known = known_fields(endpoint, plan, written, scratch);
         let CallBuffers { written: call, target, fields, token, terms, .. } = scratch;
         *token = None;
         let terms = terms.as_deref();
-        let plan = endpoint.plan()?;
         endpoint.write_target(call, target);
         plan.add_query(target);
-        let fields = match endpoint.known_fields(call, written.after) {
-            Some(known) if !plan.needs_token() && terms.is_none() => known,
-            Some(_) | None => {
+        let fields = match known {
+            Some(known) => known,
+            None => {
                 endpoint.write_fields(call, written.after, terms, plan, fields);
                 let is_grpc = endpoint.interface.binding == Binding::Grpc;
                 if let Some(terms) = terms {
@@ -146,23 +147,16 @@ impl<T: Transport> SharedClient<T> {
                 fields.get()
             }
         };
-        let body_idle_ms = match written.op.is_streaming() {
-            true => self.built.limits.stream_idle_ms,
-            false => self.built.limits.idle_ms,
-        };
-        let request = HttpRequest {
-            method: call.method,
-            origin: &endpoint.interface.url.origin,
-            target,
-            fields,
-            body: &call.body,
-            version: endpoint.http_version(),
-            head_due_ms: due_ms,
-            body_idle_ms,
-            is_repeatable: self.is_repeatable(endpoint, written.op),
-        };
+        let content = RequestContent { call, target, fields };
+        let request = self.http_request(endpoint, written, content, due_ms);
         let mut response = self.transport.request(request).await?;
         if (300..400).contains(&response.status()) {
+            // It is made again here, so that a call keeps none while it waits.
+            let fields = known_fields(endpoint, plan, written, scratch);
+            let fields = fields.unwrap_or_else(|| scratch.fields.get());
+            let CallBuffers { written: call, target, .. } = &*scratch;
+            let content = RequestContent { call, target, fields };
+            let request = self.http_request(endpoint, written, content, due_ms);
             response = Box::pin(self.redirected(plan, request, response)).await?;
         }
         let extensions = &mut scratch.said.extensions;
@@ -175,7 +169,50 @@ impl<T: Transport> SharedClient<T> {
     }
 }
 
+/// The fields of a request that are the same for all its kind; `None`: it has fields of its own.
+fn known_fields<'e>(
+    endpoint: &'e AgentEndpoint,
+    plan: &CredentialPlan,
+    written: Written,
+    scratch: &CallBuffers,
+) -> Option<FieldLines<'e>> {
+    let known = endpoint.known_fields(&scratch.written, written.after);
+    known.filter(|_| !plan.needs_token() && scratch.terms.is_none())
+}
+
+/// What differs between requests to one endpoint.
+struct RequestContent<'a> {
+    call: &'a WrittenCall,
+    target: &'a str,
+    fields: FieldLines<'a>,
+}
+
 impl<T: Transport> SharedClient<T> {
+    #[inline]
+    fn http_request<'a>(
+        &self,
+        endpoint: &'a AgentEndpoint,
+        written: Written,
+        RequestContent { call, target, fields }: RequestContent<'a>,
+        due_ms: u64,
+    ) -> HttpRequest<'a> {
+        let body_idle_ms = match written.op.is_streaming() {
+            true => self.built.limits.stream_idle_ms,
+            false => self.built.limits.idle_ms,
+        };
+        HttpRequest {
+            method: call.method,
+            origin: &endpoint.interface.url.origin,
+            target,
+            fields,
+            body: &call.body,
+            version: endpoint.http_version(),
+            head_due_ms: due_ms,
+            body_idle_ms,
+            is_repeatable: self.is_repeatable(endpoint, written.op),
+        }
+    }
+
     /// Sends a call that was redirected where the server wants it, within its origin.
     ///
     /// # Errors

@@ -5,9 +5,12 @@
 //! was seen becomes events, each part of an artifact once. Only statuses in between can have been
 //! lost.
 
-use std::hash::Hasher;
+use std::hash::{BuildHasher, Hasher};
 
-use siphasher::sip::SipHasher13;
+use foldhash::{
+    SharedSeed,
+    quality::{FoldHasher, SeedableRandomState},
+};
 
 use crate::model::{
     Artifact, EventBuf, Message, Part, RawText, Received, ReceivedKind, TaskEvent, TaskState,
@@ -35,8 +38,9 @@ pub(super) struct Seen {
     /// The field of the id of the artifact that was added to last, and its place: mostly it grows
     /// on.
     last: (Vec<u8>, usize),
-    /// Keyed, because what is hashed is chosen by the server.
-    hasher: SipHasher13,
+    /// Keyed, because what is hashed is chosen by the server; one that finds two texts of one hash
+    /// has its own stream read wrong, and no other.
+    hashes: SeedableRandomState,
     packed: Vec<u8>,
 }
 
@@ -52,7 +56,7 @@ struct SeenArtifact {
     id: u64,
     parts: usize,
     /// Of its parts, in their order.
-    hasher: SipHasher13,
+    hasher: FoldHasher<'static>,
 }
 
 /// What an item of a stream says of its task.
@@ -137,9 +141,9 @@ pub(super) enum Seeing {
 }
 
 impl Seen {
-    /// Nothing yet. `random`: 128 bits that no server can know.
-    pub fn new(random: u128, artifacts_max: usize) -> Seen {
-        let hasher = SipHasher13::new_with_keys((random >> 64) as u64, random as u64);
+    /// Nothing yet. `random`: 64 bits that no server can know.
+    pub fn new(random: u64, artifacts_max: usize) -> Seen {
+        let hashes = SeedableRandomState::with_seed(random, SharedSeed::global_fixed());
         let (artifacts, last, packed) = (Vec::new(), (Vec::new(), usize::MAX), Vec::new());
         Seen {
             artifacts_max,
@@ -151,7 +155,7 @@ impl Seen {
             status: None,
             artifacts,
             last,
-            hasher,
+            hashes,
             packed,
         }
     }
@@ -263,7 +267,7 @@ impl Seen {
         self.last.1 = usize::MAX;
         for whole in view.artifacts().take(self.artifacts_max) {
             let id = self.id_of(whole.head());
-            let mut artifact = SeenArtifact { id, parts: 0, hasher: self.hasher };
+            let mut artifact = SeenArtifact { id, parts: 0, hasher: self.hashes.build_hasher() };
             whole.parts().for_each(|part| artifact.add(part));
             self.artifacts.push(artifact);
         }
@@ -276,7 +280,7 @@ impl Seen {
         for whole in view.artifacts() {
             let id = self.id_of(whole.head());
             let seen = self.artifacts.iter().find(|seen| seen.id == id);
-            let known = seen.filter(|seen| seen.begins(whole.parts(), self.hasher));
+            let known = seen.filter(|seen| seen.begins(whole.parts(), self.hashes.build_hasher()));
             let known_parts = known.map(|seen| seen.parts);
             let append = known_parts.is_some();
             let mut rest = whole.parts().skip(known_parts.unwrap_or(0)).peekable();
@@ -308,13 +312,13 @@ impl Seen {
             && id_field == self.last.0
             && let Some(seen) = self.artifacts.get_mut(self.last.1)
         {
-            return match artifact.lone_part_field(id_field) {
-                Some(field) => seen.add_field(field),
+            return match artifact.lone_part(id_field) {
+                Some(part) => seen.add(part),
                 None => artifact.parts().for_each(|part| seen.add(part)),
             };
         }
         let id = self.id_of(artifact);
-        let fresh = SeenArtifact { id, parts: 0, hasher: self.hasher };
+        let fresh = SeenArtifact { id, parts: 0, hasher: self.hashes.build_hasher() };
         let at = match self.artifacts.iter().position(|seen| seen.id == id) {
             Some(at) if append => at,
             Some(at) => {
@@ -334,13 +338,13 @@ impl Seen {
     }
 
     fn id_of(&self, artifact: Artifact<'_>) -> u64 {
-        let mut hasher = self.hasher;
+        let mut hasher = self.hashes.build_hasher();
         hasher.write(artifact.artifact_id().raw());
         hasher.finish()
     }
 
     fn status_of(&self, state: TaskState, at_ms: u64, said: Option<Message<'_>>) -> SeenStatus {
-        let mut hasher = self.hasher;
+        let mut hasher = self.hashes.build_hasher();
         hasher.write_u64(at_ms);
         hasher.write(said.map_or(&[][..], Message::packed));
         SeenStatus { state, hash: hasher.finish() }
@@ -349,19 +353,16 @@ impl Seen {
 
 impl SeenArtifact {
     fn add(&mut self, part: Part<'_>) {
-        let [a, b, c, d] = (part.packed().len() as u32).to_le_bytes();
-        self.add_field(&[artifact_tag::PART, a, b, c, d]);
+        self.parts += 1;
         self.hasher.write(part.packed());
     }
 
-    /// The same for a part as a field of an artifact, tag and length included.
-    fn add_field(&mut self, field: &[u8]) {
-        self.parts += 1;
-        self.hasher.write(field);
-    }
-
     /// True when the first of these parts are the ones that were seen.
-    fn begins<'a>(&self, parts: impl Iterator<Item = Part<'a>>, hasher: SipHasher13) -> bool {
+    fn begins<'a>(
+        &self,
+        parts: impl Iterator<Item = Part<'a>>,
+        hasher: FoldHasher<'static>,
+    ) -> bool {
         let mut first = SeenArtifact { id: self.id, parts: 0, hasher };
         parts.take(self.parts).for_each(|part| first.add(part));
         first.parts == self.parts && first.hasher.finish() == self.hasher.finish()

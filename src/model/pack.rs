@@ -314,20 +314,9 @@ impl<'a> Artifact<'a> {
         b""
     }
 
-    /// The field of its part, tag and length included, when it is nothing but this field of an id
-    /// and that.
-    #[inline]
-    #[cfg(feature = "client")]
-    pub(crate) fn lone_part_field(self, id_field: &[u8]) -> Option<&'a [u8]> {
-        let field = self.packed.strip_prefix(id_field)?;
-        let mut rest = PackedFields(field);
-        let is_lone = matches!(rest.next(), Some((artifact_tag::PART, _))) && rest.is_empty();
-        (is_lone && matches!(self.more, MoreParts::None)).then_some(field)
-    }
-
     /// Its part when it is nothing but this field of an id and one part.
     #[inline]
-    pub(super) fn lone_part(self, id_field: &[u8]) -> Option<Part<'a>> {
+    pub(crate) fn lone_part(self, id_field: &[u8]) -> Option<Part<'a>> {
         let mut rest = PackedFields(self.packed.strip_prefix(id_field)?);
         match (rest.next(), self.more) {
             (None, MoreParts::One(part)) => Some(part),

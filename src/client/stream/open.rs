@@ -169,7 +169,7 @@ impl<T: Transport> StreamState<T> {
             written,
             scratch,
             source: EventOrigin::Nowhere,
-            seen: Seen::new(inner.transport.random(), inner.built.limits.artifacts_max),
+            seen: Seen::new(inner.transport.random() as u64, inner.built.limits.artifacts_max),
             task: FollowedTask::default(),
             caught: Caught::default(),
             opening: None,

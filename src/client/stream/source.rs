@@ -68,8 +68,13 @@ enum EventName {
 impl EventName {
     #[inline]
     fn of(name: &str) -> EventName {
+        if name.is_empty() { EventName::Message } else { EventName::named(name) }
+    }
+
+    #[cold]
+    fn named(name: &str) -> EventName {
         match name {
-            "" | "message" => EventName::Message,
+            "message" => EventName::Message,
             "error" => EventName::Error,
             _ => EventName::Other,
         }

@@ -80,6 +80,7 @@ pub(super) fn read<'p, const REPLY: bool>(
 }
 
 /// Wire §1.6, Role: by any of its names or by its number.
+#[inline(always)]
 fn role(value: Option<Value<'_>>) -> Result<Role, Fault> {
     const ROLES: &str = "must be a role: ROLE_USER or ROLE_AGENT, user or agent";
     let value = value.ok_or_else(|| missing("message.role"))?;

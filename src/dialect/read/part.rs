@@ -69,24 +69,17 @@ pub(super) fn read<const REPLY: bool>(
     if rules.strict && !rules.proto && named.is_none() && is_named(slots.type_) {
         return Err("type must be text, file or data".into());
     }
-    let mut all = [slots.text, slots.raw, slots.url, slots.file, slots.data].map(|at| value.at(at));
-    if !is_one_of(named, all) {
-        // ProtoJSON: `null` is a value for `data`; beside another content it is a model's empty
-        // field.
-        all[4] = all[4].and_then(set);
-        if REPLY && !is_one_of(named, all) {
-            // Servers fill in what ProtoJSON leaves out (wire §1.5).
-            all = all.map(|content| content.filter(|content| !content.str_eq("")));
+    let at = |slot| value.at(slot);
+    let all = [at(slots.text), at(slots.raw), at(slots.url), at(slots.file), at(slots.data)];
+    let [text, raw, url, file, data] = if is_one_of(named, all) {
+        all
+    } else {
+        match without_empty::<REPLY>(named, all) {
+            Some(all) => all,
+            None if REPLY && !rules.judges => return put_unknown(value, packer),
+            None => return Err(ONE_OF.into()),
         }
-        if !is_one_of(named, all) {
-            return if REPLY && !rules.judges {
-                put_unknown(value, packer)
-            } else {
-                Err(ONE_OF.into())
-            };
-        }
-    }
-    let [text, raw, url, file, data] = all;
+    };
     let metadata = value.at(slots.metadata).filter(|value| !is_empty_list(*value));
     if metadata.is_some_and(|value| value.kind() != Kind::Object) {
         return Err("metadata must be an object".into());
@@ -114,9 +107,27 @@ pub(super) fn read<const REPLY: bool>(
 
 const ONE_OF: &str = "must hold exactly one of text, raw, url (or file) and data";
 
-/// Whether there is one content, and of the named kind. In the order of [`ONE_OF`].
+/// What may be the content of a part, in the order of [`ONE_OF`].
+type Contents<'p> = [Option<Value<'p>>; 5];
+
+/// The one content among others that are empty; `None`: there is none, or more than one.
+#[cold]
+fn without_empty<const REPLY: bool>(
+    named: Option<Named>,
+    mut all: Contents<'_>,
+) -> Option<Contents<'_>> {
+    // ProtoJSON: `null` is a value for `data`; beside another content it is a model's empty field.
+    all[4] = all[4].and_then(set);
+    if REPLY && !is_one_of(named, all) {
+        // Servers fill in what ProtoJSON leaves out (wire §1.5).
+        all = all.map(|content| content.filter(|content| content.raw() != b"\"\""));
+    }
+    is_one_of(named, all).then_some(all)
+}
+
+/// Whether there is one content, and of the named kind.
 #[inline]
-fn is_one_of(named: Option<Named>, [text, raw, url, file, data]: [Option<Value<'_>>; 5]) -> bool {
+fn is_one_of(named: Option<Named>, [text, raw, url, file, data]: Contents<'_>) -> bool {
     let is_file = raw.is_some() || url.is_some() || file.is_some();
     let fits = match named {
         Some(Named::Text) => text.is_some(),

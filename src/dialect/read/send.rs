@@ -191,12 +191,13 @@ fn send_options<'p>(
     } else {
         SendMode::Wait
     };
-    let modes = modes.filter(|modes: &Value<'_>| modes.kind() == Kind::Array || !is_list(*modes));
-    if modes.is_some_and(|modes| modes.kind() != Kind::Array)
-        || modes.is_some_and(|modes| modes.elements().any(|mode| !mode.is_string()))
-    {
-        let field = "configuration.acceptedOutputModes";
-        return Err(Fault::param(field, "must be an array of strings"));
+    if let Some(given) = modes {
+        let is_array = given.kind() == Kind::Array;
+        if !is_list(given) || given.elements().any(|mode| !mode.is_string()) {
+            let field = "configuration.acceptedOutputModes";
+            return Err(Fault::param(field, "must be an array of strings"));
+        }
+        modes = Some(given).filter(|_| is_array);
     }
     Ok(SendOptions { mode, history: rules.history(history), modes, push, has_generation })
 }

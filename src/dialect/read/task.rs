@@ -121,7 +121,7 @@ pub(super) fn status(
     let state = state(cx, value.at(slots.state))?;
     let at_ms = timestamp(value.at(slots.timestamp))?;
     // Some servers write a message that says nothing: an empty text, object or list.
-    let is_said = |said: &Value<'_>| !(said.str_eq("") || is_list(*said) && said.is_empty());
+    let is_said = |said: &Value<'_>| !(said.raw() == b"\"\"" || is_list(*said) && said.is_empty());
     let message = value.at(slots.message).filter(is_said);
     if let Some(message) = message {
         said(cx, message, pack).map_err(|error| error.within("message"))?;

@@ -78,6 +78,21 @@ impl PostOrigin {
         }
     }
 
+    /// Whether lanes wait for it, or have waited and are not taken out yet.
+    pub fn has_turns(&self) -> bool {
+        self.lines.iter().any(|line| !line.turns.is_empty())
+    }
+
+    /// Whether an owner without posts at the host may have one, though all places are taken.
+    #[cold]
+    fn has_first_place(&self, host: &PostHost, owner: u32, pace: &Pace) -> bool {
+        let posting = host.shares.get(&owner).map_or(0, |share| share.posting);
+        self.circuit == Circuit::Closed
+            && pace.first_posts > 0
+            && posting == 0
+            && host.posting < pace.per_host.saturating_add(pace.first_posts)
+    }
+
     /// The next turn, of either line in turns, of those that `is_its` knows.
     pub fn next_turn(&mut self, is_its: impl Fn(&LaneTurn) -> bool) -> Option<LaneTurn> {
         let first = self.is_tried_next;
@@ -114,6 +129,24 @@ impl PostOrigin {
             Circuit::HalfOpen => self.posting <= 1,
         }
     }
+}
+
+/// Takes a place at an origin and its host; the number of the origin, if it has no other post that
+/// waits for its turn among those of all origins.
+#[inline]
+fn take_of(
+    origin: &mut PostOrigin,
+    host: &mut PostHost,
+    lane: LaneKey,
+    place: PostPlace,
+) -> Option<u32> {
+    (origin.posting, host.posting) = (origin.posting + 1, host.posting + 1);
+    match host.shares.get_mut(&lane.owner) {
+        Some(share) => share.posting += 1,
+        None => drop(host.shares.insert(lane.owner, HostShare::of_one_post())),
+    }
+    origin.granted.push_back(place);
+    (origin.granted.len() == 1).then_some(lane.origin)
 }
 
 /// What an origin takes beside its text: its entry and that of its host, their shares of maps, and
@@ -247,40 +280,45 @@ impl PostOrigins {
         })
     }
 
-    /// Whether an owner that has no post at the host of an origin may have one there, though the
-    /// places of the host are taken: posts of others that hang hold up no owner's first.
-    pub fn has_first_place(&self, lane: LaneKey, pace: &Pace) -> bool {
-        let origin = self.get(lane.origin).filter(|at| at.circuit == Circuit::Closed);
-        let Some(origin) = origin.filter(|_| pace.first_posts > 0) else { return false };
-        let host = self.hosts.get(origin.host);
-        host.is_some_and(|host| {
-            let posting = host.shares.get(&lane.owner).map_or(0, |share| share.posting);
-            posting == 0 && host.posting < pace.per_host.saturating_add(pace.first_posts)
-        })
+    /// Takes a place for a post as [`PostOrigins::take`] does, if its origin and host have one.
+    /// Beyond the places of the host there are some for owners that have none there: posts of
+    /// others that hang hold up no owner's first.
+    pub fn take_if_free(&mut self, lane: LaneKey, place: PostPlace, pace: &Pace) -> bool {
+        let Some(Some(origin)) = self.origins.get_mut(lane.origin as usize) else { return false };
+        let Some(host) = self.hosts.get_mut(origin.host) else { return false };
+        let has_place = host.posting < pace.per_host && origin.has_place(pace, host.origins);
+        if !has_place && !origin.has_first_place(host, lane.owner, pace) {
+            return false;
+        }
+        self.line.extend(take_of(origin, host, lane, place));
+        true
     }
 
     /// Takes a place at an origin and its host for an owner, for a post that is kept until its turn
     /// among those of all.
     pub fn take(&mut self, lane: LaneKey, place: PostPlace) {
-        self.count_post(lane.origin, 1);
-        if let Some(share) = self.share(lane) {
-            share.posting += 1;
+        let Some(Some(origin)) = self.origins.get_mut(lane.origin as usize) else { return };
+        if let Some(host) = self.hosts.get_mut(origin.host) {
+            self.line.extend(take_of(origin, host, lane, place));
         }
-        self.grant(lane.origin, place);
     }
 
     /// Gives one back.
     pub fn give_back(&mut self, lane: LaneKey) {
-        self.count_post(lane.origin, -1);
-        if let Some(share) = self.share(lane) {
-            share.posting = share.posting.saturating_sub(1);
+        let Some(Some(origin)) = self.origins.get_mut(lane.origin as usize) else { return };
+        origin.posting -= 1;
+        let Some(host) = self.hosts.get_mut(origin.host) else { return };
+        host.posting -= 1;
+        if let Some(share) = host.shares.get_mut(&lane.owner) {
+            share.posting -= 1;
         }
     }
 
-    /// What an owner has of the host of an origin.
+    /// What an owner has of the host of an origin. It is there while a post of the owner is granted
+    /// or under way.
     pub fn share(&mut self, lane: LaneKey) -> Option<&mut HostShare> {
         let number = self.get(lane.origin)?.host;
-        Some(self.hosts.get_mut(number)?.shares.entry(lane.owner).or_default())
+        self.hosts.get_mut(number)?.shares.get_mut(&lane.owner)
     }
 
     /// Forgets shares that say nothing any more.
@@ -351,16 +389,7 @@ impl PostOrigins {
         host.line.next()
     }
 
-    /// Keeps a post of an origin until its turn among those of all origins.
-    fn grant(&mut self, number: u32, place: PostPlace) {
-        let Some(origin) = self.get_mut(number) else { return };
-        origin.granted.push_back(place);
-        if origin.granted.len() == 1 {
-            self.line.push_back(number);
-        }
-    }
-
-    /// One of those has left.
+    /// A granted post has left.
     pub fn withdraw(&mut self, number: u32, place: PostPlace) {
         let Some(origin) = self.get_mut(number) else { return };
         origin.granted.retain(|granted| *granted != place);
@@ -369,7 +398,7 @@ impl PostOrigins {
         }
     }
 
-    /// The next one of those.
+    /// The next granted post.
     pub fn next_granted(&mut self) -> Option<PostPlace> {
         let number = self.line.pop_front()?;
         let origin = self.get_mut(number)?;

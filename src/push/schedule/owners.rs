@@ -17,7 +17,12 @@ pub(super) struct OwnerPosts {
 impl OwnerPosts {
     /// Whether nothing is posted for it and nothing waits.
     pub fn is_idle(&self) -> bool {
-        self.posting == 0 && self.lines.iter().all(|line| line.turns.is_empty())
+        self.posting == 0 && !self.has_turns()
+    }
+
+    /// Whether lanes wait for it, or have waited and are not taken out yet.
+    pub fn has_turns(&self) -> bool {
+        self.lines.iter().any(|line| !line.turns.is_empty())
     }
 
     /// Puts a lane into its line.

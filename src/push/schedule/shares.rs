@@ -25,6 +25,11 @@ pub(super) struct HostShare {
 }
 
 impl HostShare {
+    /// One post, and nothing else yet.
+    pub fn of_one_post() -> HostShare {
+        HostShare { posting: 1, ..HostShare::default() }
+    }
+
     /// Takes a post to a URL out of its rate; the time from which it may go, unless that is now.
     pub fn take(&mut self, url: u32, pace: &Pace, now_ms: u64) -> Option<u64> {
         let is_confirmed = self.is_confirmed(url);

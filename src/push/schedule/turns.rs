@@ -89,18 +89,14 @@ impl<T> Schedule<T> {
     fn grant_at_once(&mut self, place: PostPlace) -> Option<()> {
         let entry = self.entries.get_mut(place.index as usize)?.as_mut()?;
         let entry = Some(entry).filter(|entry| entry.check == place.check)?;
-        let (pace, lane) = (&self.pace, entry.lane());
-        let most = pace.posts_of_owner(entry.owner, self.granted);
+        let most = self.pace.posts_of_owner(entry.owner, self.granted);
         let owner = self.owners.entry(entry.owner).or_default();
-        let has_place =
-            self.origins.has_place(entry.origin, pace) || self.origins.has_first_place(lane, pace);
-        if owner.posting >= most || !has_place {
+        if owner.posting >= most || !self.origins.take_if_free(entry.lane(), place, &self.pace) {
             return None;
         }
         entry.stage = PostStage::Granted;
         owner.posting += 1;
         self.granted += 1;
-        self.origins.take(lane, place);
         Some(())
     }
 
@@ -203,7 +199,8 @@ impl<T> Schedule<T> {
     /// Puts those who are next at an origin, of either kind, into the line of its host, if the
     /// origin has a place: a lane that had none at its turn there has left that line.
     fn list(&mut self, number: u32) {
-        if !self.origins.is_open(number, &self.pace) {
+        let waits = self.origins.get(number).is_some_and(PostOrigin::has_turns);
+        if !waits || !self.origins.is_open(number, &self.pace) {
             return;
         }
         let lanes = &self.lanes;
@@ -313,8 +310,10 @@ impl<T> Schedule<T> {
         if let Some(owner) = self.owners.get_mut(&key.owner) {
             owner.posting -= 1;
             self.granted -= 1;
+            if owner.has_turns() {
+                self.open_owner(key.owner);
+            }
         }
-        self.open_owner(key.owner);
         self.open_origin(key.origin);
         self.origins.forget_unused(key.origin);
     }
