@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 use super::{
     calls::file,
     failure::{CommandFailure, FailureCode},
+    json_line::json_lines,
     say,
 };
 
@@ -41,7 +42,7 @@ pub fn sign(flags: &ArgMatches) -> Result<(), CommandFailure> {
     );
     card["signatures"] = signatures.into();
     let text = serde_json::to_string_pretty(&card).map_err(|error| invalid(error.to_string()))?;
-    say(&format!("{text}\n"));
+    say(&json_lines(&text));
     Ok(())
 }
 

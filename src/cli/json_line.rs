@@ -2,16 +2,26 @@
 
 use std::fmt::Write;
 
-use super::text::turns;
+use peregrine::model::steers;
 
 /// Valid JSON on one line, which says the same and has nothing in it that would steer a terminal.
 pub fn json_line(json: &str) -> String {
+    escaped(json, false)
+}
+
+/// The same on the lines that it has.
+pub fn json_lines(json: &str) -> String {
+    escaped(json, true)
+}
+
+fn escaped(json: &str, keeps_lines: bool) -> String {
     let mut line = String::with_capacity(json.len() + 1);
     for letter in json.chars() {
         match letter {
+            '\n' if keeps_lines => line.push('\n'),
             // Outside of texts: these stand in none as they are (RFC 8259 §7).
             '\n' | '\r' | '\t' => line.push(' '),
-            _ if letter.is_control() || turns(letter) => {
+            _ if steers(letter) => {
                 // All of them are below U+10000. Writing to a String never fails.
                 let _ = write!(line, "\\u{:04x}", u32::from(letter));
             }
@@ -28,13 +38,13 @@ mod tests {
 
     #[test]
     fn a_document_says_the_same_and_steers_nothing() {
-        let said =
-            "{\"a\":\t\"\u{9b}31m\u{7f}\u{85}\u{202e}\u{e9}\u{1f600}\",\r\n\"b\":\"\\u001b\\\\\"}";
+        let said = "{\"a\":\t\"\u{9b}31m\u{7f}\u{85}\u{202e}\u{2028}\u{2029}\u{e9}\u{1f600}\",\r\n\
+             \"b\":\"\\u001b\\\\\"}";
         let line = json_line(said);
         let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(read(&line), read(said));
-        assert!(line.contains("\\u009b31m\\u007f\\u0085\\u202e\u{e9}"), "{line:?}");
+        assert!(line.contains("\\u009b31m\\u007f\\u0085\\u202e\\u2028\\u2029\u{e9}"), "{line:?}");
         let ended = line.strip_suffix('\n').unwrap();
-        assert!(!ended.chars().any(|letter| letter.is_control() || turns(letter)), "{line:?}");
+        assert!(!ended.chars().any(steers), "{line:?}");
     }
 }

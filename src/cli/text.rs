@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use peregrine::model::{
     Artifact, ArtifactView, Content, Json, JsonObject, Message, Part, Role, TaskState, TaskView,
-    time::rfc3339,
+    steers, time::rfc3339,
 };
 
 /// The text of one thing, as it grows.
@@ -250,19 +250,11 @@ fn printable(text: &str, with_tabs: bool) -> String {
     for letter in text.chars() {
         match letter {
             '\t' if with_tabs => line.push(letter),
-            _ if letter.is_control() || turns(letter) => {
-                line.extend(letter.escape_default());
-            }
+            _ if steers(letter) => line.extend(letter.escape_default()),
             _ => line.push(letter),
         }
     }
     line
-}
-
-/// True for what has a terminal show the letters behind it in another order (UAX #9 §2).
-pub fn turns(letter: char) -> bool {
-    matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
-        || ('\u{2066}'..='\u{2069}').contains(&letter)
 }
 
 /// Valid JSON with a member a line. Every number and string stays as it is written.
@@ -384,7 +376,7 @@ mod tests {
     #[test]
     fn no_field_is_more_than_a_line() {
         let mut output = TextOutput::new(false);
-        output.field("Error", "a\nState: COMPLETED\r\u{9b}2J\u{202e}\u{2066}");
+        output.field("Error", "a\nState: COMPLETED\r\u{9b}2J\u{202e}\u{2066}\u{2028}\u{7f}");
         assert_eq!(output.text.lines().count(), 1);
         assert!(output.text.starts_with("Error: a\\nState"), "{}", output.text);
         assert!(output.text.trim_end().chars().all(|letter| !letter.is_control()));

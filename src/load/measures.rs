@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use hdrhistogram::Histogram;
 
+use crate::model::steers;
+
 /// Of each value, so many decimal digits are kept.
 const DIGITS: u8 = 3;
 /// The same in slices of time, of which there are many.
@@ -218,16 +220,9 @@ impl OperationMeasures {
 
 /// A text of the agent, short and without what would steer a terminal.
 pub(super) fn shown(text: &str) -> String {
-    let escaped = |char: char| match char {
-        _ if char.is_control() || "\u{2028}\u{2029}".contains(char) => {
-            char.escape_default().to_string()
-        }
-        _ if ('\u{202a}'..='\u{202e}').contains(&char)
-            || ('\u{2066}'..='\u{2069}').contains(&char) =>
-        {
-            char.escape_default().to_string()
-        }
-        _ => char.to_string(),
+    let escaped = |char: char| match steers(char) {
+        true => char.escape_default().to_string(),
+        false => char.to_string(),
     };
     text.chars().take(EXAMPLE_CHARS_MAX).map(escaped).collect()
 }

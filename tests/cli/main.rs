@@ -17,6 +17,7 @@ mod credentials;
 mod endpoint;
 mod fake;
 mod foreign;
+mod hostile;
 mod interrupts;
 mod matrix;
 mod nameless;

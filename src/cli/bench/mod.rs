@@ -24,6 +24,7 @@ use peregrine::load::{
 use super::{
     calls::{Invocation, runtime},
     failure::{CommandFailure, FailureCode},
+    json_line::json_lines,
     say,
     settings::{OutputFormat, Settings},
     tell,
@@ -154,7 +155,7 @@ fn can_be_written(files: &[&Path]) -> Result<(), CommandFailure> {
 /// Writes a report to stdout and to the files: to all that can be written.
 fn write(report: &LoadReport, files: &[&Path], format: OutputFormat) -> Result<(), CommandFailure> {
     match format {
-        OutputFormat::Json => say(&format!("{}\n", report.json())),
+        OutputFormat::Json => say(&json_lines(&report.json())),
         OutputFormat::Text => say(&report.text()),
     }
     let mut failed = Ok(());

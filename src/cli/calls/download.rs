@@ -12,7 +12,7 @@ use std::{
 
 use peregrine::{
     client::Answer,
-    model::{Content, Part, TaskView},
+    model::{Content, Part, TaskView, steers},
 };
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
         say,
         settings::OutputFormat,
         tell,
-        text::{TextOutput, one_line, turns},
+        text::{TextOutput, one_line},
     },
     CalledAgent, Invocation,
     explain::failure,
@@ -155,12 +155,11 @@ fn contents<'p>(
 fn safe_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     // What turns the letters behind it would show another ending than the file has.
-    let is_plain = |c: &char| {
-        !c.is_control() && !turns(*c) && !matches!(c, ':' | '*' | '?' | '"' | '<' | '>' | '|')
-    };
+    let is_plain = |c: &char| !steers(*c) && !matches!(c, ':' | '*' | '?' | '"' | '<' | '>' | '|');
     let plain: String = last.chars().filter(is_plain).collect();
-    // After the others are gone: one of them may stand before the dot that hides.
-    let plain = plain.trim_start_matches(|c: char| c == '.' || c.is_whitespace());
+    // After the others are gone: one of them may stand before the dot that hides, or before the
+    // hyphen that makes a name an option of the command that is given it (`rm *`).
+    let plain = plain.trim_start_matches(|c: char| matches!(c, '.' | '-') || c.is_whitespace());
     let mut end = plain.len().min(NAME_BYTES_MAX);
     while !plain.is_char_boundary(end) {
         end -= 1;
@@ -238,6 +237,10 @@ mod tests {
             ("\0..", "artifact"),
             ("a\u{202e}gnp.exe", "agnp.exe"),
             ("\u{2066}.env", "env"),
+            ("-rf", "rf"),
+            ("--", "artifact"),
+            ("./-x", "x"),
+            (".-\u{2028} --checkpoint=1", "checkpoint=1"),
         ] {
             assert_eq!(safe_name(name), safe, "{name:?}");
         }

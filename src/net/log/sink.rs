@@ -1,6 +1,7 @@
 //! Where lines go: a queue that never waits, and a thread that writes what is in it.
 
 use std::{
+    fmt::Write as _,
     io::{self, Write},
     sync::{
         OnceLock,
@@ -13,7 +14,7 @@ use std::{
 
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::limits::LOG_LINES_MAX;
+use crate::{limits::LOG_LINES_MAX, model::steers};
 
 /// How long the end of the process waits for the last lines.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -36,7 +37,7 @@ pub(super) struct Sink(SyncSender<LogEntry>);
 
 impl Write for Sink {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.0.try_send(LogEntry::Line(line.to_vec())).is_err() {
+        if self.0.try_send(LogEntry::Line(plain(line))).is_err() {
             LOST.fetch_add(1, Relaxed);
         }
         Ok(line.len())
@@ -53,6 +54,24 @@ impl<'a> MakeWriter<'a> for Sink {
     fn make_writer(&'a self) -> Sink {
         self.clone()
     }
+}
+
+/// The line without characters of a peer that would steer what shows it. Escapes of JSON are read
+/// in a line of JSON, and understood in one of text. Controls of ASCII but DEL stay: the formatter
+/// has escaped those of values, and writes its own.
+fn plain(line: &[u8]) -> Vec<u8> {
+    if line.iter().all(|&byte| byte < 0x7f) {
+        return line.to_vec();
+    }
+    let mut plain = String::with_capacity(line.len());
+    for letter in String::from_utf8_lossy(line).chars() {
+        match letter > '\u{7e}' && steers(letter) {
+            // All of them are below U+10000. Writing to a String never fails.
+            true => _ = write!(plain, "\\u{:04x}", u32::from(letter)),
+            false => plain.push(letter),
+        }
+    }
+    plain.into_bytes()
 }
 
 /// The sink of stderr; `None`: the system gives no thread for it.
@@ -116,6 +135,16 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_line_of_json_says_the_same_and_steers_nothing() {
+        let said = "{\"message\":\"\u{7f}\u{85}\u{202e}\u{2028}\u{e9}\u{1f600}\"}\n";
+        let line = String::from_utf8(plain(said.as_bytes())).unwrap();
+        assert!(line.contains("\\u007f\\u0085\\u202e\\u2028\u{e9}\u{1f600}"), "{line}");
+        let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(read(&line), read(said));
+        assert_eq!(plain(b"\x1b[2mINFO\x1b[0m x\n"), b"\x1b[2mINFO\x1b[0m x\n");
     }
 
     #[test]

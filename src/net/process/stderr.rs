@@ -12,6 +12,8 @@ use tokio::{
     process::ChildStderr,
 };
 
+use crate::model::steers;
+
 use super::super::report;
 
 /// Lines of one agent that are logged in a second; those beyond are counted, and lost.
@@ -55,7 +57,7 @@ impl ProcessLog {
         }
         second.lines += 1;
         drop(second);
-        let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let plain: String = text.chars().map(|c| if steers(c) { ' ' } else { c }).collect();
         report::say(&format_args!("agent {}: {plain}", self.agent));
     }
 }

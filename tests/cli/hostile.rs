@@ -1,0 +1,89 @@
+//! What a hostile agent does to the terminal and the folder of its caller.
+
+use serde_json::json;
+
+use crate::{
+    fake::{Fake, card, ok},
+    run::{Said, User, files},
+};
+
+/// All that steers a terminal or a viewer of logs.
+const STEERING: &str = "\u{1b}[31m\u{7f}\u{85}\u{9b}\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\
+                        \u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
+
+/// Panics where a character of [`STEERING`] is in what was said as it is.
+fn assert_plain(said: &Said) {
+    let steers = |c: char| c != '\n' && (c.is_control() || STEERING.contains(c) && !c.is_ascii());
+    for text in [&said.out, &said.err] {
+        let found: Vec<char> = text.chars().filter(|c| steers(*c)).collect();
+        assert!(found.is_empty(), "{found:?} in {said:?}");
+    }
+}
+
+#[test]
+fn text_of_an_agent_steers_nothing() {
+    let fake = Fake::start(|heard, _, url| {
+        let text = format!("a{STEERING}b");
+        let more = json!({ "name": text, "description": text });
+        let part = |kind: &str| json!({ kind: text, "mediaType": text, "filename": text });
+        let data = json!({ "data": { &text: text }, "metadata": { &text: text } });
+        let parts = json!([part("text"), part("url"), data, { &text: text }]);
+        let status = json!({ "state": "TASK_STATE_COMPLETED", "message": {
+            "messageId": "m", "role": "ROLE_AGENT", "parts": parts, "metadata": { &text: text } } });
+        let artifact = json!({ "artifactId": text, "name": text, "parts": parts });
+        let task = json!({ "id": text, "contextId": text, "status": status,
+            "artifacts": [artifact] });
+        match heard.rpc() {
+            "" => ok("application/json", &card(url, &more)),
+            "SendMessage" => heard.result(&json!({ "task": task })),
+            _ => {
+                let error = json!({ "code": -32001, "message": text, "data": [{ &text: text }] });
+                let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+                ok("application/json", &body.to_string())
+            }
+        }
+    });
+    let user = User::of(&fake.url);
+    for format in ["text", "json"] {
+        for words in [
+            &["send", "hi"][..],
+            &["send", "hi", "--verbose"],
+            &["send", "hi", "--debug"],
+            &["card", "get"],
+            &["task", "get", "t"],
+        ] {
+            let words: Vec<&str> = words.iter().copied().chain(["-o", format]).collect();
+            let said = user.run(&words);
+            assert!(said.out.contains("2028") || said.err.contains("2028"), "{words:?} {said:?}");
+            assert_plain(&said);
+        }
+    }
+    assert_plain(&user.ok(&["send", "hi", "--quiet"]));
+    assert_plain(&user.run_with(&["chat"], "hi\n"));
+    let read = user.json(&["send", "hi"]);
+    let text = read["task"]["artifacts"][0]["name"].as_str().unwrap();
+    assert_eq!(text, format!("a{STEERING}b"));
+}
+
+#[test]
+fn downloaded_names_are_no_options_and_hide_nothing() {
+    let names = ["-rf", "--", "-", ".-x", "\u{2028}-e", " -\u{202e}.bashrc", ".", "a/-b", "-.env"];
+    let fake = Fake::start(move |heard, _, url| {
+        let part = |name: &&str| json!({ "raw": "eA==", "filename": name });
+        let parts: Vec<_> = names.iter().map(part).collect();
+        let mut artifacts = vec![json!({ "artifactId": "1", "parts": parts })];
+        artifacts.push(json!({ "artifactId": "-2", "parts": [{ "text": "x" }] }));
+        artifacts.push(json!({ "artifactId": "3", "name": "-n", "parts": [{ "text": "x" }] }));
+        let status = json!({ "state": "TASK_STATE_COMPLETED" });
+        match heard.rpc() {
+            "" => ok("application/json", &card(url, &json!({}))),
+            _ => heard.result(&json!({ "id": "t", "contextId": "c", "status": status,
+                "artifacts": artifacts })),
+        }
+    });
+    let user = User::of(&fake.url);
+    user.ok(&["task", "download", "t", "--dir", "got"]);
+    let saved = files(&user.path("work/got"));
+    assert_eq!(saved.len(), names.len() + 2, "{saved:?}");
+    assert!(saved.iter().all(|name| !name.starts_with(['-', '.'])), "{saved:?}");
+}
