@@ -8,7 +8,7 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
 };
@@ -44,6 +44,23 @@ impl Drop for SocketFile {
         // Another process may have removed it.
         let _ = std::fs::remove_file(&self.0);
     }
+}
+
+/// Says what [`listen`] would refuse whatever else runs on this machine.
+///
+/// # Errors
+/// [`ServerError::Address`], [`ServerError::Admin`]: the path of the socket is none, or its folder
+/// is not there.
+pub(super) fn check(text: &str) -> Result<(), ServerError> {
+    let Some(path) = text.strip_prefix(UNIX) else { return resolve(text).map(drop) };
+    let fail = |source| ServerError::Admin { address: text.to_owned(), source };
+    SockAddr::unix(path).map_err(fail)?;
+    let folder = match Path::new(path).parent() {
+        Some(folder) if folder == Path::new("") => Path::new("."),
+        Some(folder) => folder,
+        None => return Err(fail(io::ErrorKind::InvalidFilename.into())),
+    };
+    std::fs::read_dir(folder).map(drop).map_err(fail)
 }
 
 /// Listens on an address and a port, or on `unix:PATH`; also says where that is.

@@ -48,6 +48,41 @@ fn keys_are_in_the_folder_of_the_configuration() {
 }
 
 #[test]
+fn a_check_refuses_what_serve_refuses() {
+    let caller = "[[auth.api_keys]]\nname = \"a\"\nkey = \"0123456789abcdef\"\n";
+    let issuer = "[[auth.issuers]]\nissuer = \"https://a.example\"\n";
+    let long = "x".repeat(200);
+    for text in [
+        "admin = \"x\"\n",
+        "admin = \"\"\n",
+        "admin = \"127.0.0.1\"\n",
+        "admin = \"unix:\"\n",
+        "admin = \"unix:none/x\"\n",
+        &format!("admin = \"unix:{long}\"\n"),
+        "listen = [\"127.0.0.1:0\", \"x\"]\n",
+        "listen = [\"0.0.0.0:0\"]\n",
+        "memory = \"1KiB\"\n",
+        "[tls]\ncert = \"none\"\nkey = \"none\"\n",
+        "[[auth.bearer_tokens]]\nname = \"a\"\ntoken = \"with spaces in its text\"\n",
+        &format!("{caller}tenants = [\"a/b\"]\n"),
+        &format!("{caller}tenants = [\"a\", \"*\"]\n"),
+        &format!("{caller}scopes = [\"a2a:read a2a:send\"]\n"),
+        &format!("{issuer}algorithms = [\"HS256\"]\n"),
+        &format!("{issuer}secret = \"{}\"\nalgorithms = [\"ES256\"]\n", "s".repeat(64)),
+        "[agents.a]\nkind = \"echo\"\nscopes = [\"a b\"]\n",
+        "[agents.a]\nkind = \"echo\"\nfields = [\"a b\"]\n",
+        "public_url = \"x\"\n",
+    ] {
+        let text = format!("{text}\n");
+        let user = user_with(&text);
+        let (code, _, err) = config(&user, &["check", "--config", "p.toml"]);
+        assert!(code == Some(2) && err.lines().count() == 1, "{text}: {err}");
+        let said = user.run(&["serve", "--config", "p.toml", "--workers", "1"]);
+        assert!(said.code.is_some_and(|code| code != 0) && said.out.is_empty(), "{text}: {said:?}");
+    }
+}
+
+#[test]
 fn a_file_without_an_end_is_refused() {
     let user = user_with("[agents.a]\nkind = \"script\"\nscript = \"/dev/zero\"\n");
     for words in [&["check", "--config", "/dev/zero"][..], &["check", "--config", "p.toml"]] {
@@ -503,6 +538,8 @@ fn a_bad_file_changes_nothing_and_is_one_line() {
             "cannot use ",
         ),
         ("[agents.first]\nscript = \"none.toml\"\n", ":2: agents.first.script: cannot read"),
+        ("[agents.first]\nkind = \"echo\"\n[auth]\nproxi = 1\n", "did you mean proxy?"),
+        ("", "it is empty and was not before; restart to run without it; nothing has changed"),
     ];
     for (index, (text, said)) in bad.into_iter().enumerate() {
         server.replace(text);

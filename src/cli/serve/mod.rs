@@ -131,7 +131,7 @@ struct Made {
 /// # Errors
 /// [`UsageError`]: what is wrong, and who said it.
 fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Made, UsageError> {
-    let Config { root, serve } = config;
+    let Config { root, serve, .. } = config;
     let Serve { mut setup, listen, workers, anonymous, tls, shows_memory, admin, .. } = serve;
     let (card_keys, auth, logs) = (serve.card_keys, serve.auth, serve.logs);
     let (counts_calls, traces) = (serve.counts_calls, serve.traces);

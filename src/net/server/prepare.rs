@@ -8,6 +8,7 @@ use std::{
 use super::{LISTEN_DEFAULT, Server, start, workers_default};
 use crate::{
     auth::CertificateCallers,
+    limits::Limits,
     net::{
         admin,
         bind::{bind, resolve, take_over},
@@ -16,10 +17,19 @@ use crate::{
         pages::Pages,
         running::Running,
         server_state::ServerState,
-        tls::Tls,
+        tls::{Current as LoadedTls, Tls},
     },
     service::pages::PageSource,
 };
+
+/// A server that is not bound yet.
+struct Checked {
+    /// The addresses to listen on.
+    listen: Vec<SocketAddr>,
+    /// The certificates, read.
+    tls: Option<LoadedTls>,
+    limits: Limits,
+}
 
 impl Server {
     /// The addresses to listen on. They and those of the sockets that are there already are meant
@@ -73,28 +83,37 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError::Build`], [`ServerError::Address`], [`ServerError::Public`],
-    /// [`ServerError::Tls`].
+    /// [`ServerError::Memory`], [`ServerError::Admin`], [`ServerError::Tls`].
     pub fn check(&self) -> Result<(), ServerError> {
+        let workers = self.workers.unwrap_or_else(workers_default);
+        self.checked(workers).map(drop)
+    }
+
+    /// What a start and a check have in common: all that can be refused before sockets are bound.
+    fn checked(&self, workers: usize) -> Result<Checked, ServerError> {
         self.setup.check()?;
-        self.addresses()?;
-        self.tls.clone().map_or(Ok(()), |tls| tls.load().map(drop))
+        let listen = self.addresses()?;
+        if let Some(text) = &self.admin {
+            admin::check(text)?;
+        }
+        let tls = self.tls.clone().map(Tls::load).transpose()?;
+        let limits = match self.memory {
+            Some(bytes) => self.setup.limits.for_memory(bytes, workers, tls.is_some(), &[]),
+            None => Ok(self.setup.limits.clone()),
+        };
+        Ok(Checked { listen, tls, limits: limits.map_err(ServerError::Memory)? })
     }
 
     /// Checks, binds and builds; the sockets are those of each worker.
     pub(super) fn prepare(mut self) -> Result<(Running, Vec<Vec<TcpListener>>), ServerError> {
-        self.setup.check()?;
-        let listen = self.addresses()?;
+        let workers = self.workers.unwrap_or_else(workers_default);
+        self.ask_clients();
+        let Checked { listen, tls, limits } = self.checked(workers)?;
+        self.setup.limits = limits;
         #[cfg(feature = "push")]
         self.bound_push(&listen);
-        self.ask_clients();
-        let workers = self.workers.unwrap_or_else(workers_default);
         #[cfg(feature = "metrics")]
         let observing = self.observe(workers)?;
-        let tls = self.tls.map(Tls::load).transpose()?;
-        if let Some(bytes) = self.memory {
-            let divided = self.setup.limits.for_memory(bytes, workers, tls.is_some(), &[]);
-            self.setup.limits = divided.map_err(ServerError::Memory)?;
-        }
         let (mut addrs, mut sockets) = (Vec::new(), Vec::new());
         sockets.resize_with(workers, Vec::new);
         let stall_ms = self.setup.limits.write_stall_ms;

@@ -49,6 +49,8 @@ pub struct Config {
     pub root: ConfigSection,
     /// What it means.
     pub serve: Serve,
+    /// True: there is no file, or it sets nothing.
+    pub is_blank: bool,
 }
 
 impl ConfigOrigin {
@@ -93,6 +95,7 @@ impl ConfigOrigin {
                 root.map_err(|wrong| self.line(&wrong))?
             }
         };
+        let is_blank = root.is_empty();
         tree::with_variables(&mut root, &self.variables).map_err(|wrong| self.line(&wrong))?;
         flags::with_flags(&mut root, &self.flags)?;
         let serve = sections::read(&root, net::workers_default());
@@ -104,7 +107,7 @@ impl ConfigOrigin {
             let path = self.flags.get_many::<String>("test-echo");
             serve.setup.test_echo = path.and_then(|mut all| all.next_back()).cloned();
         }
-        Ok(Config { root, serve })
+        Ok(Config { root, serve, is_blank })
     }
 
     /// Reads all of it for a server that is to start.

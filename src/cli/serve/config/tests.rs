@@ -239,7 +239,34 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
         ("\n[limits]\ntask_max = 1", "p.toml:3: limits: unknown key \"task_max\"; did you mean"),
         ("[limit]", "p.toml:1: unknown key \"limit\"; did you mean limits?"),
         ("[tls]\nworkers = 1", "p.toml:2: tls: unknown key \"workers\"; it stands above"),
-        ("client_ca = 1", "p.toml:1: unknown key \"client_ca\"; it belongs to [tls]"),
+        ("client_ca = \"a\"", "p.toml:1: unknown key \"client_ca\"; it belongs to [tls]"),
+        ("push_allow = [\"a\"]", "p.toml:1: unknown key \"push_allow\"; it is allow of [push]"),
+        ("[agents.x]\ntls = {}", "p.toml:2: agents.x: unknown key \"tls\"; it is a section of its"),
+        (
+            "[[auth.bearer_tokens]]\nname = \"a\"\ntoken = \"has spaces in its text\"",
+            "p.toml:3: auth.bearer_tokens.1.token: holds spaces",
+        ),
+        (
+            "[[auth.api_keys]]\nname = \"a\"\nkey = \" has-a-space-first\"",
+            "p.toml:3: auth.api_keys.1.key: holds spaces",
+        ),
+        (
+            "[[auth.api_keys]]\nname = \"a\"\nkey = \"has-no-spaces-in\"\ntenants = [\"a/b\"]",
+            "p.toml:4: auth.api_keys.1.tenants: \"a/b\" is not made of letters",
+        ),
+        (
+            "[auth.proxy]\nnetworks = [\"::1/128\"]\nname_header = \"x-a\"\nscopes = [\"a b\"]",
+            "p.toml:4: auth.proxy.scopes: \"a b\" is no scope",
+        ),
+        (
+            "[[auth.issuers]]\nissuer = \"https://a.example\"\nsecret = \"0123456789012345678901\
+             2345678901\"\nalgorithms = [\"HS256\", \"ES256\"]",
+            "p.toml:4: auth.issuers.1.algorithms: ES256 does not fit a secret",
+        ),
+        (
+            "[[auth.issuers]]\nissuer = \"https://a.example\"\nalgorithms = [\"HS256\"]",
+            "p.toml:3: auth.issuers.1.algorithms: HS256 needs a secret",
+        ),
         ("workers = ", "p.toml:1: "),
         ("workers = 1\nworkers = 2", "p.toml:2: "),
         ("workers = \"2\"", "p.toml:1: workers: must be a whole number from 1 to 1024"),
@@ -571,4 +598,92 @@ fn a_renewed_file_of_an_upstream_agent_is_noticed() {
         assert_ne!(made_of("two"), first, "{key}");
     }
     std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_place_that_is_named_for_a_key_takes_its_value() {
+    for text in ["[agents.x]\nkind = \"echo\"\nproxy = \"x\"", "networks = 1", "client_ca = 1"] {
+        let line = of_file(text, &[]).err().unwrap();
+        assert!(line.contains("unknown key") && !line.contains("; "), "{text}: {line}");
+    }
+}
+
+/// The literals of a source that are not of its tests, without its comments.
+fn literals(source: &str) -> Vec<String> {
+    let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let source = lines.collect::<Vec<_>>().join("\n");
+    let source = source.replace("\\\\", "").replace("'\"'", "").replace("\\\"", "'");
+    source.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn sources(folder: &Path, all: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            sources(&path, all);
+        } else if !["tests.rs", "schema.rs"].iter().any(|name| path.ends_with(name))
+            && path.extension().is_some_and(|end| end == "rs")
+        {
+            all.push(path);
+        }
+    }
+}
+
+fn long_flags(command: &clap::Command, all: &mut Vec<String>) {
+    all.extend(command.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned));
+    command.get_subcommands().for_each(|inner| long_flags(inner, all));
+}
+
+/// Whether this is the path of a key or of a section, from these keys on.
+fn is_key(keys: &'static [tree::Key], path: &[&str]) -> bool {
+    let Some((first, rest)) = path.split_first() else { return true };
+    let Some(key) = keys.iter().find(|key| key.name == *first) else { return false };
+    match key.shape {
+        tree::Shape::Section(keys) | tree::Shape::Sections(keys) => is_key(keys(), rest),
+        // The next one is a name.
+        tree::Shape::Named(keys) => is_key(keys(), rest.get(1..).unwrap_or_default()),
+        _ => rest.is_empty(),
+    }
+}
+
+#[test]
+fn every_flag_and_key_that_a_text_names_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = vec![root.join("net/error.rs"), root.join("auth/rules.rs")];
+    for folder in ["cli/serve", "engine", "net/server", "push"] {
+        sources(&root.join(folder), &mut files);
+    }
+    let mut flags = Vec::new();
+    long_flags(&crate::cli::command::tree(), &mut flags);
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.[]-".contains(c);
+    // `--tls-*` are several.
+    let is_flag =
+        |known: &str, flag: &str| known == flag || flag.ends_with('-') && known.starts_with(flag);
+    let mut count = 0;
+    for file in files {
+        for text in literals(&std::fs::read_to_string(&file).unwrap()) {
+            for word in text.split(|c: char| !is_name(c)) {
+                let word = word.trim_end_matches('.');
+                let is_table = word.starts_with('[') && word.ends_with(']') && word.len() > 2;
+                let path: Vec<&str> = word.trim_matches(['[', ']']).split('.').collect();
+                let is_dotted = path.len() > 1
+                    && sections::KEYS.iter().any(|key| key.name == path[0])
+                    && path.iter().all(|step| !step.is_empty())
+                    && !word.ends_with(".md")
+                    && !word.ends_with(".toml");
+                if let Some(flag) = word.strip_prefix("--").filter(|flag| !flag.is_empty()) {
+                    assert!(
+                        flags.iter().any(|known| is_flag(known, flag)),
+                        "--{flag}: {file:?}: {text}"
+                    );
+                    count += 1;
+                } else if is_dotted || is_table {
+                    assert!(is_key(sections::KEYS, &path), "{word}: {file:?}: {text}");
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 40, "{count}");
 }

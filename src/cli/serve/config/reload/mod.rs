@@ -53,6 +53,8 @@ pub struct Reloader {
     live: LiveParts,
     /// Whom it believes where requests come from.
     trusted_proxies: Vec<Network>,
+    /// True: the file sets nothing.
+    is_blank: bool,
     agents: AgentChanges,
     cards: Arc<RemoteCards>,
     watch: watch::Watch,
@@ -74,6 +76,7 @@ impl Reloader {
             started: config.root.clone(),
             live: LiveParts::of(&config.root),
             trusted_proxies: config.serve.setup.trusted_proxies.clone(),
+            is_blank: config.is_blank,
             agents: AgentChanges::of(agents),
             cards: Arc::clone(cards),
             watch: watch::Watch::new(stamp),
@@ -83,6 +86,13 @@ impl Reloader {
 
     fn apply(&mut self, server: &Controls) -> Result<Vec<String>, UsageError> {
         let config = self.origin.read()?;
+        let is_blank = config.is_blank;
+        // A file that is written anew is empty for a moment, and one on a full disk stays so.
+        if is_blank && !self.is_blank {
+            let name = self.origin.name();
+            let line = format!("{name}: it is empty and was not before; restart to run without it");
+            return Err(UsageError(line));
+        }
         let agents = self.origin.agents(&config, &self.cards.remotes())?;
         let commits = APPLIERS.iter().map(|applier| applier(&self.origin, &config, server));
         let commits = commits.collect::<Result<Vec<Commit>, _>>()?;
@@ -135,7 +145,7 @@ impl Reloader {
             true => said,
             false => format!("{} changed; {said}", parts::list(&changed)),
         };
-        self.live = live;
+        (self.live, self.is_blank) = (live, is_blank);
         let name = self.origin.name();
         let mut lines = vec![format!("{name} was read again: {said}")];
         if !held.is_empty() {

@@ -9,6 +9,7 @@ use peregrine::{
 
 use super::{
     super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, hint, key},
+    auth::check_scopes,
     cards::{self, CardOverrides},
     functions::{self, FunctionSpec},
     processes::{self, ProcessSpec},
@@ -227,6 +228,7 @@ fn of_file(name: &str, section: &ConfigSection) -> Result<AgentSpec, Wrong> {
         Program::Remote(_) | Program::Function(_) => section.wrong("upstream", ""),
     };
     let is_enabled = section.switch("enabled").unwrap_or(true);
+    check_scopes(section)?;
     let (name, card) = (Some(name.to_owned()), cards::read(section)?);
     Ok(AgentSpec { name, program, card, is_enabled, at })
 }

@@ -8,7 +8,10 @@ use peregrine::auth::{
     KeySource, KnownCaller, Network, ProxyRule, ScopeSet, SecretDigest, TenantGrant, TokenKeys,
     TokenRules,
 };
-use peregrine::{limits::callers::PLAIN_KEY_BYTES_MIN, model::time::parse_rfc3339};
+use peregrine::{
+    limits::callers::PLAIN_KEY_BYTES_MIN,
+    model::{is_agent_name, time::parse_rfc3339},
+};
 use zeroize::Zeroizing;
 
 use super::super::{
@@ -132,16 +135,19 @@ pub fn read(root: &ConfigSection, asks_clients: bool) -> Result<Option<AuthRules
     }
     let asks = names_callers(auth);
     let certificates = certificates.filter(|_| asks && asks_clients);
+    let certificates = certificates.map(|section| {
+        Ok(CertificateRule {
+            tenants: tenants(section)?,
+            scopes: scopes(section)?,
+            quota: text(section, "quota"),
+        })
+    });
     let mut rules = AuthRules {
         api_keys: keys("api_keys", "key").collect::<Result<_, _>>()?,
         bearer_tokens: keys("bearer_tokens", "token").collect::<Result<_, _>>()?,
         issuers: auth.sections("issuers").iter().map(issuer).collect::<Result<_, _>>()?,
         proxy: proxy(auth)?,
-        certificates: certificates.map(|section| CertificateRule {
-            tenants: tenants(section),
-            scopes: scopes(section),
-            quota: text(section, "quota"),
-        }),
+        certificates: certificates.transpose()?,
         ..AuthRules::default()
     };
     rules.api_key_field = field.unwrap_or(rules.api_key_field);
@@ -213,17 +219,70 @@ fn required(section: &ConfigSection, name: &str) -> Result<String, Wrong> {
     text.ok_or_else(|| section.wrong(name, "must be a string that is not empty"))
 }
 
-fn tenants(section: &ConfigSection) -> TenantGrant {
+/// The tenants that a caller may name: names that a path can have, or `*` first.
+fn tenants(section: &ConfigSection) -> Result<TenantGrant, Wrong> {
     let names = section.strings("tenants").unwrap_or_default();
-    match names.first().map(String::as_str) {
-        None => TenantGrant::None,
-        Some("*") => TenantGrant::Any,
-        Some(_) => TenantGrant::Named(names.into_iter().map(Into::into).collect()),
+    let is_any = names.first().is_some_and(|first| first == "*");
+    if let Some(at) = names.iter().skip(usize::from(is_any)).position(|one| !is_agent_name(one)) {
+        let at = at + usize::from(is_any);
+        let line = format!("{:?} is not made of letters, digits, '-', '_', '.'", names[at]);
+        let line = if names[at] == "*" { "* stands first, or not at all".to_owned() } else { line };
+        return Err(section.wrong_item("tenants", at, line));
+    }
+    Ok(match names.is_empty() {
+        true => TenantGrant::None,
+        false if is_any => TenantGrant::Any,
+        false => TenantGrant::Named(names.into_iter().map(Into::into).collect()),
+    })
+}
+
+/// The scopes of a section.
+///
+/// # Errors
+/// [`Wrong`]: one that no caller can have.
+fn scopes(section: &ConfigSection) -> Result<ScopeSet, Wrong> {
+    check_scopes(section)?;
+    Ok(ScopeSet::new(section.strings("scopes").unwrap_or_default()))
+}
+
+/// Whether each scope of a section is one by RFC 6749 §3.3: a list of them is parted by spaces.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn check_scopes(section: &ConfigSection) -> Result<(), Wrong> {
+    let is_scope = |text: &String| {
+        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+        !text.is_empty() && text.bytes().all(plain)
+    };
+    let scopes = section.strings("scopes").unwrap_or_default();
+    match scopes.iter().position(|scope| !is_scope(scope)) {
+        None => Ok(()),
+        Some(at) => {
+            let line = format!("{:?} is no scope: a scope has no spaces, as a2a:read", scopes[at]);
+            Err(section.wrong_item("scopes", at, line))
+        }
     }
 }
 
-fn scopes(section: &ConfigSection) -> ScopeSet {
-    ScopeSet::new(section.strings("scopes").unwrap_or_default())
+/// Whether a header field can carry a credential as it is: what cannot be sent is never let in.
+///
+/// # Errors
+/// [`Wrong`].
+fn check_sendable(section: &ConfigSection, secret: &str) -> Result<(), Wrong> {
+    let text = section.text(secret).unwrap_or_default();
+    // RFC 9110 §5.5: spaces around a value are not of it; §11.2: a token of Bearer has none.
+    let is_sent = match secret {
+        "token" => text.bytes().all(|byte| byte.is_ascii_graphic()),
+        _ => text.trim() == text && !text.chars().any(char::is_control),
+    };
+    match is_sent {
+        true => Ok(()),
+        false => {
+            let line = "holds spaces or characters that no client can send: make one with \
+                        `openssl rand -hex 32`";
+            Err(section.wrong(secret, line))
+        }
+    }
 }
 
 /// A key or a token: itself, or its digest.
@@ -247,10 +306,11 @@ fn key_rule(section: &ConfigSection, secret: &str) -> Result<KeyRule, Wrong> {
             return Err(section.wrong("name", format!("it needs {secret} or sha256, one of them")));
         }
     };
+    check_sendable(section, secret)?;
     let caller = KnownCaller {
         name: required(section, "name")?,
-        tenants: tenants(section),
-        scopes: scopes(section),
+        tenants: tenants(section)?,
+        scopes: scopes(section)?,
         quota: text(section, "quota"),
     };
     let expires = section.text("expires").map(|text| {
@@ -277,10 +337,11 @@ fn issuer(section: &ConfigSection) -> Result<IssuerRule, Wrong> {
         tenants_claim: text(section, "tenants_claim"),
         scope_claims: section.strings("scope_claims").unwrap_or(default.scope_claims),
         quota_claim: text(section, "quota_claim"),
-        tenants: tenants(section),
+        tenants: tenants(section)?,
         quota: text(section, "quota"),
         issuer: default.issuer,
     };
+    check_algorithms(section, &tokens.algorithms)?;
     let said = ["keys_file", "keys_url", "secret"].map(|name| section.said(name).is_some());
     if said.iter().filter(|is_said| **is_said).count() > 1 {
         return Err(section.wrong("issuer", "it has one of keys_file, keys_url and secret"));
@@ -303,6 +364,26 @@ fn issuer(section: &ConfigSection) -> Result<IssuerRule, Wrong> {
     Ok(IssuerRule { tokens, keys })
 }
 
+/// Whether the keys of an issuer can be of these algorithms: a secret is for HS256 to HS512 alone,
+/// and they are for nothing else.
+///
+/// # Errors
+/// [`Wrong`].
+fn check_algorithms(section: &ConfigSection, algorithms: &[JwsAlgorithm]) -> Result<(), Wrong> {
+    let is_secret = section.text("secret").is_some();
+    match algorithms.iter().position(|algorithm| algorithm.is_symmetric() != is_secret) {
+        None => Ok(()),
+        Some(at) => {
+            let name = algorithms[at].name();
+            let line = match is_secret {
+                true => format!("{name} does not fit a secret: HS256, HS384 and HS512 do"),
+                false => format!("{name} needs a secret: keys that are public are for others"),
+            };
+            Err(section.wrong_item("algorithms", at, line))
+        }
+    }
+}
+
 fn proxy(auth: &ConfigSection) -> Result<Option<ProxyRule>, Wrong> {
     let Some(section) = auth.section("proxy").filter(|section| section.is_said()) else {
         return Ok(None);
@@ -312,8 +393,8 @@ fn proxy(auth: &ConfigSection) -> Result<Option<ProxyRule>, Wrong> {
         name_field: required(section, "name_header")?,
         scopes_field: text(section, "scopes_header"),
         tenants_field: text(section, "tenants_header"),
-        scopes: scopes(section),
-        tenants: tenants(section),
+        scopes: scopes(section)?,
+        tenants: tenants(section)?,
         quota: text(section, "quota"),
     }))
 }

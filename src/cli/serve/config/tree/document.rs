@@ -81,6 +81,29 @@ impl At<'_, '_> {
     }
 }
 
+/// Whether a value may be one of this shape, by its type in TOML.
+fn may_take(shape: &Shape, value: &DeValue<'_>) -> bool {
+    match (shape, value) {
+        (Shape::Switch | Shape::SwitchOr(_), DeValue::Boolean(_))
+        | (Shape::Whole { .. } | Shape::Measure(_), DeValue::Integer(_))
+        | (
+            Shape::Text
+            | Shape::Path
+            | Shape::Choice(_)
+            | Shape::Measure(_)
+            | Shape::SwitchOr(_)
+            | Shape::TextsOr(_),
+            DeValue::String(_),
+        )
+        | (Shape::Section(_) | Shape::Named(_), DeValue::Table(_)) => true,
+        (
+            Shape::Texts | Shape::Paths | Shape::Numbers | Shape::TextsOr(_) | Shape::Sections(_),
+            DeValue::Array(_),
+        ) => true,
+        (_, _) => false,
+    }
+}
+
 /// A table's keys and values as they stand in the file: the parser sorts them.
 fn in_order<'v, 't>(table: &'v DeTable<'t>) -> Vec<(&'v str, usize, &'v Spanned<DeValue<'t>>)> {
     let pairs = table.iter().map(|(key, value)| (key.get_ref().as_ref(), key.span().start, value));
@@ -94,7 +117,7 @@ impl FileReader<'_> {
         for (name, start, value) in in_order(table) {
             let line = self.lines.number(start);
             let Some(index) = section.keys.iter().position(|key| key.name == name) else {
-                return Err(self.unknown(section, name, line));
+                return Err(self.unknown(section, name, &At { value, line, path: String::new() }));
             };
             let path = format!("{}{name}", section.path);
             let entry = self.entry(&section.keys[index], &At { value, line, path })?;
@@ -236,22 +259,47 @@ impl FileReader<'_> {
         items.collect()
     }
 
-    /// A key that the section does not have; it may be one of another section.
-    fn unknown(&self, section: &ConfigSection, name: &str, line: usize) -> Wrong {
-        let mut hint = hint(name, section.keys.iter().map(|key| key.name));
-        let is_root = section.path.is_empty();
-        if hint.is_empty() && !is_root && self.root.iter().any(|key| key.name == name) {
-            hint = "; it stands above the first section".to_owned();
-        } else if hint.is_empty() {
-            let inner = self.root.iter().filter_map(|key| match key.shape {
-                Shape::Section(keys) => Some((key.name, keys())),
+    /// A key that the section does not have. Another place is named only where it takes the value.
+    fn unknown(&self, section: &ConfigSection, name: &str, at: &At<'_, '_>) -> Wrong {
+        let value = at.value.get_ref();
+        let takes = |keys: &[Key], name: &str| {
+            keys.iter().any(|key| key.name == name && may_take(&key.shape, value))
+        };
+        let sections = |keys: &'static [Key], path: &str| -> Vec<(String, &'static [Key])> {
+            let inner = keys.iter().filter_map(|key| match key.shape {
+                Shape::Section(keys) => Some((format!("{path}{}", key.name), keys())),
                 _ => None,
             });
-            let mut inner = inner.filter(|(_, keys)| keys.iter().any(|key| key.name == name));
-            if let Some((place, _)) = inner.next() {
-                hint = format!("; it belongs to [{place}]");
-            }
-        }
+            inner.collect()
+        };
+        let near = hint(name, section.keys.iter().map(|key| key.name));
+        let is_root = section.path.is_empty();
+        // The sections of this one first: they are what it is about.
+        let own = sections(section.keys, &section.path);
+        let others = if is_root { Vec::new() } else { sections(self.root, "") };
+        let is_of = |all: &[(String, &'static [Key])]| -> Vec<String> {
+            let having = all.iter().filter(|(_, keys)| takes(keys, name));
+            having.map(|(place, _)| format!("[{place}]")).collect()
+        };
+        let joined = own.iter().chain(&others).find_map(|(place, keys)| {
+            let last = place.rsplit('.').next().unwrap_or_default();
+            let key = name.strip_prefix(last)?.strip_prefix(['_', '-', '.'])?;
+            takes(keys, key).then(|| format!("; it is {key} of [{place}]"))
+        });
+        let places = [is_of(&own), is_of(&others)].into_iter().find(|found| !found.is_empty());
+        let is_value = !matches!(value, DeValue::Table(_));
+        let hint = if !near.is_empty() {
+            near
+        } else if !is_root && is_value && takes(self.root, name) {
+            "; it stands above the first section".to_owned()
+        } else if !is_root && takes(self.root, name) {
+            format!("; it is a section of its own: [{name}]")
+        } else if let Some(joined) = joined {
+            joined
+        } else {
+            places.map_or(String::new(), |all| format!("; it belongs to {}", all.join(" or ")))
+        };
+        let line = at.line;
         let place = section.path.trim_end_matches('.').to_owned();
         let message = format!("unknown key {name:?}{hint}");
         Wrong { source: ConfigSource::File(line), key: place, message }
