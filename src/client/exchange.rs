@@ -30,6 +30,9 @@ use super::{
 /// Bytes of a response that are asked for at once.
 pub(super) const READ_BYTES: usize = 64 * 1024;
 
+/// Bytes of a response above which its buffer grows to its limit in one step: 1 MiB.
+const LARGE_BYTES: usize = 1024 * 1024;
+
 /// A call that was written, on its way.
 #[derive(Clone, Copy)]
 pub(super) struct Written {
@@ -387,6 +390,11 @@ pub(crate) async fn read_all<T: Transport>(
         }
         if out.len() > bytes_max {
             return Err(TransportError::TooLarge(limit));
+        }
+        if out.len() > LARGE_BYTES {
+            // Once, for all that may come: doubling would hold up to twice the limit, and both
+            // copies while it moves. Pages that nothing was written to take no memory.
+            out.reserve_exact(bytes_max + 1 - out.len());
         }
         if transport.mono_ms() >= due_ms {
             return Err(LATE);

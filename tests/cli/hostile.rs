@@ -1,10 +1,10 @@
-//! What a hostile agent does to the terminal and the folder of its caller.
+//! What a hostile agent does to the terminal, the folder and the memory of its caller.
 
 use serde_json::json;
 
 use crate::{
     fake::{Fake, card, ok},
-    run::{Said, User, files},
+    run::{PATH, Said, User, files},
 };
 
 /// All that steers a terminal or a viewer of logs.
@@ -86,4 +86,43 @@ fn downloaded_names_are_no_options_and_hide_nothing() {
     let saved = files(&user.path("work/got"));
     assert_eq!(saved.len(), names.len() + 2, "{saved:?}");
     assert!(saved.iter().all(|name| !name.starts_with(['-', '.'])), "{saved:?}");
+}
+
+/// Kilobytes of the most memory that a run has held, and what it said.
+#[cfg(target_os = "linux")]
+fn peak(user: &User, words: &[&str]) -> (u64, Said) {
+    let mut child = user.command(words).spawn().unwrap();
+    let path = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    while child.try_wait().unwrap().is_none() {
+        let status = std::fs::read_to_string(&path).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let now = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+        peak = peak.max(now.unwrap_or_default());
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    (peak, Said::of(child))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_endless_body_takes_its_limit_once() {
+    /// What a run takes beside the content, and how far content may be ahead of its check.
+    const REST_KB: u64 = 40 * 1024;
+    let fake = Fake::start(|heard, number, url| match (heard.rpc(), number) {
+        ("", _) => ok("application/json", &card(url, &json!({}))),
+        _ => {
+            let status = if heard.rpc() == "GetTask" { "500 Oops" } else { "200 OK" };
+            let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\n\r\n{{");
+            [head.into_bytes(), vec![b' '; 80 << 20]].concat()
+        }
+    });
+    let user = User::of(&fake.url);
+    for words in [&["send", "hi"][..], &["task", "get", "t"]] {
+        let (kilobytes, said) = peak(&user, words);
+        assert_eq!(said.code, Some(1), "{words:?}: {}", said.out);
+        assert!(said.err.contains("body_bytes_max"), "{words:?}: {}", said.err);
+        assert!(kilobytes > 64 * 1024, "it was not seen to the end: {kilobytes}");
+        assert!(kilobytes < 64 * 1024 + REST_KB, "{words:?}: {kilobytes} kB of {PATH}");
+    }
 }
