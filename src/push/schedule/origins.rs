@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use super::{
     Pace, PostPlace,
     hosts::{PostHost, PostHosts, host_name},
+    owners::OwnerPosts,
     shares::HostShare,
     turns::{LaneKey, LaneLine, LaneTurn, Lanes},
 };
@@ -83,16 +84,6 @@ impl PostOrigin {
         self.lines.iter().any(|line| !line.turns.is_empty())
     }
 
-    /// Whether an owner without posts at the host may have one, though all places are taken.
-    #[cold]
-    fn has_first_place(&self, host: &PostHost, owner: u32, pace: &Pace) -> bool {
-        let posting = host.shares.get(&owner).map_or(0, |share| share.posting);
-        self.circuit == Circuit::Closed
-            && pace.first_posts > 0
-            && posting == 0
-            && host.posting < pace.per_host.saturating_add(pace.first_posts)
-    }
-
     /// The next turn, of either line in turns, of those that `is_its` knows.
     pub fn next_turn(&mut self, is_its: impl Fn(&LaneTurn) -> bool) -> Option<LaneTurn> {
         let first = self.is_tried_next;
@@ -129,24 +120,6 @@ impl PostOrigin {
             Circuit::HalfOpen => self.posting <= 1,
         }
     }
-}
-
-/// Takes a place at an origin and its host; the number of the origin, if it has no other post that
-/// waits for its turn among those of all origins.
-#[inline]
-fn take_of(
-    origin: &mut PostOrigin,
-    host: &mut PostHost,
-    lane: LaneKey,
-    place: PostPlace,
-) -> Option<u32> {
-    (origin.posting, host.posting) = (origin.posting + 1, host.posting + 1);
-    match host.shares.get_mut(&lane.owner) {
-        Some(share) => share.posting += 1,
-        None => drop(host.shares.insert(lane.owner, HostShare::of_one_post())),
-    }
-    origin.granted.push_back(place);
-    (origin.granted.len() == 1).then_some(lane.origin)
 }
 
 /// What an origin takes beside its text: its entry and that of its host, their shares of maps, and
@@ -283,42 +256,59 @@ impl PostOrigins {
     /// Takes a place for a post as [`PostOrigins::take`] does, if its origin and host have one.
     /// Beyond the places of the host there are some for owners that have none there: posts of
     /// others that hang hold up no owner's first.
-    pub fn take_if_free(&mut self, lane: LaneKey, place: PostPlace, pace: &Pace) -> bool {
-        let Some(Some(origin)) = self.origins.get_mut(lane.origin as usize) else { return false };
-        let Some(host) = self.hosts.get_mut(origin.host) else { return false };
+    pub fn take_if_free(
+        &mut self,
+        lane: LaneKey,
+        place: PostPlace,
+        pace: &Pace,
+        owner: &mut OwnerPosts,
+    ) -> bool {
+        let Some(origin) = self.get(lane.origin) else { return false };
+        let Some(host) = self.hosts.get(origin.host) else { return false };
         let has_place = host.posting < pace.per_host && origin.has_place(pace, host.origins);
-        if !has_place && !origin.has_first_place(host, lane.owner, pace) {
-            return false;
+        let has_first_place = || {
+            pace.first_posts > 0
+                && origin.circuit == Circuit::Closed
+                && host.posting < pace.per_host.saturating_add(pace.first_posts)
+                && !owner.posts_to(origin.host)
+        };
+        let is_free = has_place || has_first_place();
+        if is_free {
+            self.take(lane, place, owner);
         }
-        self.line.extend(take_of(origin, host, lane, place));
-        true
+        is_free
     }
 
     /// Takes a place at an origin and its host for an owner, for a post that is kept until its turn
     /// among those of all.
-    pub fn take(&mut self, lane: LaneKey, place: PostPlace) {
+    #[inline]
+    pub fn take(&mut self, lane: LaneKey, place: PostPlace, owner: &mut OwnerPosts) {
         let Some(Some(origin)) = self.origins.get_mut(lane.origin as usize) else { return };
+        owner.begin(origin.host);
+        origin.posting += 1;
         if let Some(host) = self.hosts.get_mut(origin.host) {
-            self.line.extend(take_of(origin, host, lane, place));
+            host.posting += 1;
+        }
+        origin.granted.push_back(place);
+        if origin.granted.len() == 1 {
+            self.line.push_back(lane.origin);
         }
     }
 
     /// Gives one back.
-    pub fn give_back(&mut self, lane: LaneKey) {
+    pub fn give_back(&mut self, lane: LaneKey, owner: &mut OwnerPosts) {
         let Some(Some(origin)) = self.origins.get_mut(lane.origin as usize) else { return };
+        owner.end(origin.host);
         origin.posting -= 1;
-        let Some(host) = self.hosts.get_mut(origin.host) else { return };
-        host.posting -= 1;
-        if let Some(share) = host.shares.get_mut(&lane.owner) {
-            share.posting -= 1;
+        if let Some(host) = self.hosts.get_mut(origin.host) {
+            host.posting -= 1;
         }
     }
 
-    /// What an owner has of the host of an origin. It is there while a post of the owner is granted
-    /// or under way.
+    /// What an owner has of the host of an origin.
     pub fn share(&mut self, lane: LaneKey) -> Option<&mut HostShare> {
         let number = self.get(lane.origin)?.host;
-        self.hosts.get_mut(number)?.shares.get_mut(&lane.owner)
+        Some(self.hosts.get_mut(number)?.shares.entry(lane.owner).or_default())
     }
 
     /// Forgets shares that say nothing any more.

@@ -7,6 +7,8 @@ use super::turns::{LaneLine, LaneTurn, Lanes};
 pub(super) struct OwnerPosts {
     /// Posts that are under way or granted.
     pub posting: u32,
+    /// The same by the numbers of hosts: few, as an owner has few posts at a time.
+    by_host: Vec<HostPosts>,
     /// Lanes that wait for the owner, in turns: those for which a place is kept meanwhile, and the
     /// others.
     lines: [LaneLine; 2],
@@ -14,7 +16,38 @@ pub(super) struct OwnerPosts {
     is_other_next: bool,
 }
 
+/// Posts of one owner to one host.
+struct HostPosts {
+    host: u32,
+    posting: u32,
+}
+
 impl OwnerPosts {
+    /// Counts a post to a host.
+    pub fn begin(&mut self, host: u32) {
+        self.posting += 1;
+        match self.by_host.iter_mut().find(|at| at.host == host) {
+            Some(at) => at.posting += 1,
+            None => self.by_host.push(HostPosts { host, posting: 1 }),
+        }
+    }
+
+    /// Counts it no more.
+    pub fn end(&mut self, host: u32) {
+        self.posting -= 1;
+        if let Some(index) = self.by_host.iter().position(|at| at.host == host) {
+            self.by_host[index].posting -= 1;
+            if self.by_host[index].posting == 0 {
+                self.by_host.swap_remove(index);
+            }
+        }
+    }
+
+    /// Whether a post to a host is under way or granted.
+    pub fn posts_to(&self, host: u32) -> bool {
+        self.by_host.iter().any(|at| at.host == host)
+    }
+
     /// Whether nothing is posted for it and nothing waits.
     pub fn is_idle(&self) -> bool {
         self.posting == 0 && !self.has_turns()

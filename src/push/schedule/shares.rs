@@ -1,4 +1,4 @@
-//! What one owner has of one host: posts at a time, posts in a second, and URLs that want them.
+//! What one owner has of one host: posts in a second, and URLs that want more.
 //!
 //! Invariants: posts have two rates, one for URLs that have answered a challenge of this owner, and
 //! one for all others. A post beyond its rate gets a time at which it may go, once, so each waits
@@ -12,8 +12,6 @@ const CONFIRMED_MAX: usize = 32;
 /// See the module.
 #[derive(Default)]
 pub(super) struct HostShare {
-    /// Posts that are under way or granted.
-    pub posting: u32,
     /// When the next post of each rate would be due, if all came evenly, in µs.
     due_us: [u64; 2],
     /// Hashes of URLs that have answered their challenge.
@@ -25,11 +23,6 @@ pub(super) struct HostShare {
 }
 
 impl HostShare {
-    /// One post, and nothing else yet.
-    pub fn of_one_post() -> HostShare {
-        HostShare { posting: 1, ..HostShare::default() }
-    }
-
     /// Takes a post to a URL out of its rate; the time from which it may go, unless that is now.
     pub fn take(&mut self, url: u32, pace: &Pace, now_ms: u64) -> Option<u64> {
         let is_confirmed = self.is_confirmed(url);
@@ -76,9 +69,7 @@ impl HostShare {
     /// Whether nothing would be different without it.
     pub fn is_idle(&self, now_ms: u64) -> bool {
         let now_us = now_ms.saturating_mul(1_000);
-        self.posting == 0
-            && self.due_us.iter().all(|due_us| *due_us <= now_us)
-            && self.challenge_ms <= now_ms
+        self.due_us.iter().all(|due_us| *due_us <= now_us) && self.challenge_ms <= now_ms
     }
 }
 

@@ -91,11 +91,13 @@ impl<T> Schedule<T> {
         let entry = Some(entry).filter(|entry| entry.check == place.check)?;
         let most = self.pace.posts_of_owner(entry.owner, self.granted);
         let owner = self.owners.entry(entry.owner).or_default();
-        if owner.posting >= most || !self.origins.take_if_free(entry.lane(), place, &self.pace) {
+        if owner.posting >= most {
+            return None;
+        }
+        if !self.origins.take_if_free(entry.lane(), place, &self.pace, owner) {
             return None;
         }
         entry.stage = PostStage::Granted;
-        owner.posting += 1;
         self.granted += 1;
         Some(())
     }
@@ -290,9 +292,8 @@ impl<T> Schedule<T> {
         {
             entry.stage = PostStage::Granted;
             lane.ready -= 1;
-            owner.posting += 1;
             self.granted += 1;
-            self.origins.take(key, place);
+            self.origins.take(key, place, owner);
         }
         if lane.ready == 0 {
             self.lanes.remove(&key);
@@ -306,9 +307,8 @@ impl<T> Schedule<T> {
 
     /// An origin and an owner have a place again.
     pub(super) fn release(&mut self, key: LaneKey) {
-        self.origins.give_back(key);
         if let Some(owner) = self.owners.get_mut(&key.owner) {
-            owner.posting -= 1;
+            self.origins.give_back(key, owner);
             self.granted -= 1;
             if owner.has_turns() {
                 self.open_owner(key.owner);
@@ -325,8 +325,8 @@ impl<T> Schedule<T> {
             let place = self.origins.next_granted()?;
             let Some(entry) = self.entry(place) else { continue };
             entry.stage = PostStage::Posting(false);
-            let lane = entry.lane();
-            if let Some(due_ms) = self.wait_for_rate(place, now_ms) {
+            let (lane, has_rate) = (entry.lane(), entry.url != 0);
+            if has_rate && let Some(due_ms) = self.wait_for_rate(place, now_ms) {
                 self.pause(place, due_ms);
                 self.release(lane);
                 continue;
@@ -344,7 +344,7 @@ impl<T> Schedule<T> {
     /// Takes a post out of the rate of its owner at its host; when it may go, unless that is now.
     /// One that has waited for its time goes then.
     fn wait_for_rate(&mut self, place: PostPlace, now_ms: u64) -> Option<u64> {
-        let entry = self.entry(place).filter(|entry| entry.url != 0)?;
+        let entry = self.entry(place)?;
         let (url, lane) = (entry.url, entry.lane());
         if std::mem::take(&mut entry.is_paid) {
             return None;
