@@ -2,6 +2,7 @@
 //! take.
 
 use std::{
+    collections::BTreeMap,
     hash::Hasher,
     net::{IpAddr, Ipv6Addr},
     ops::Deref,
@@ -39,6 +40,9 @@ pub struct Accounts {
     share: Quota,
     /// What all anonymous callers have together.
     strangers: Arc<CallerAccount>,
+    /// What all callers of each tenant with a quota have together. They are as many as the quotas,
+    /// and other callers never take their room.
+    tenants: ShardedLock<BTreeMap<String, Arc<CallerAccount>>>,
     /// False: no caller has a quota.
     are_asked: AtomicBool,
     /// False: no quota has a rate.
@@ -79,6 +83,7 @@ impl Accounts {
             quotas: ShardedLock::default(),
             share,
             strangers: Arc::default(),
+            tenants: ShardedLock::default(),
             are_asked: AtomicBool::new(false),
             have_rates: AtomicBool::new(false),
             key: secret,
@@ -107,6 +112,12 @@ impl Accounts {
     /// From now on these are the quotas; what was taken stays taken.
     pub fn set_quotas(&self, quotas: Quotas) {
         let quotas = quotas.or(self.share);
+        let mut tenants = self.tenants.write().unwrap_or_else(PoisonError::into_inner);
+        tenants.retain(|name, _| quotas.tenants.contains_key(name));
+        for name in quotas.tenants.keys() {
+            tenants.entry(name.clone()).or_default();
+        }
+        drop(tenants);
         self.have_rates.store(quotas.has_rate(), Ordering::Relaxed);
         self.are_asked.store(quotas != Quotas::default(), Ordering::Relaxed);
         *self.quotas.write().unwrap_or_else(PoisonError::into_inner) = quotas;
@@ -121,6 +132,12 @@ impl Accounts {
     /// known: half of what the shares are of.
     pub(crate) fn of_strangers(&self) -> (&Arc<CallerAccount>, Quota) {
         (&self.strangers, self.share.of_strangers())
+    }
+
+    /// The account of all callers of a tenant together, if it has a quota.
+    pub(crate) fn of_tenant(&self, name: &str) -> Option<Arc<CallerAccount>> {
+        let tenants = self.tenants.read().unwrap_or_else(PoisonError::into_inner);
+        tenants.get(name).map(Arc::clone)
     }
 
     /// The account of callers from an address.

@@ -21,6 +21,7 @@ use crate::{
 
 /// The subject of a fault: it has all its places.
 const CALLER: &str = "the caller has";
+const TENANT: &str = "the callers of the tenant together have";
 const STRANGERS: &str = "anonymous callers together have";
 
 /// What a caller with a quota may take.
@@ -33,6 +34,10 @@ pub struct CallerShare {
     /// count all workers would write.
     of_address: Option<Arc<CallerAccount>>,
     running: Option<RunningShare>,
+    /// What all callers of the tenant together may take, and have taken.
+    tenant: Option<(Quota, Arc<CallerAccount>)>,
+    /// KiB of the request that were not taken of the tenant yet.
+    tenant_kib: u32,
     /// What is left of its calls at this rate, once one was taken or refused.
     left: Option<(Rate, Result<RateLeft, UsedUp>)>,
     /// The rate of bytes by which the last call was refused, and when there are some again.
@@ -59,6 +64,23 @@ impl CallerShare {
     /// # Errors
     /// `RateLimited`.
     fn place(
+        &self,
+        kind: PlaceKind,
+        caller: &Admitted,
+        accounts: &Accounts,
+    ) -> Result<Option<CallerPlace>, Fault> {
+        let own = self.own_place(kind, caller, accounts)?;
+        let Some((quota, account)) = &self.tenant else { return Ok(own) };
+        let Some(most) = kind.most(quota) else { return Ok(own) };
+        let place = match own {
+            Some(place) => place.of_tenant(account, most),
+            None => CallerPlace::take(kind, account, most),
+        };
+        place.map(Some).ok_or_else(|| places_taken(kind, TENANT, most))
+    }
+
+    /// A place of the caller alone.
+    fn own_place(
         &self,
         kind: PlaceKind,
         caller: &Admitted,
@@ -114,10 +136,29 @@ impl CallerShare {
         taken.map(drop)
     }
 
+    /// Takes a call of the tenant, and the bytes of the request, which count once.
+    fn take_of_tenant(&mut self, now: Now) -> Result<(), UsedUp> {
+        let Some((quota, account)) = &self.tenant else { return Ok(()) };
+        let taken = account.take_kib(quota, self.tenant_kib, now);
+        self.kib_used_up = quota.request_kib.zip(taken.err());
+        taken?;
+        self.tenant_kib = 0;
+        let taken = account.take_call(quota, now);
+        if let (Some(rate), Err(used_up)) = (quota.calls, taken) {
+            self.left = Some((rate, Err(used_up)));
+        }
+        taken.map(drop)
+    }
+
     /// From now on these are its places with the agent that is called.
     fn set_here(&mut self, here: Quota) {
         self.here = here;
         self.running = self.quota.running(&here);
+        if let Some((Quota { running_tasks: Some(most), .. }, account)) = &self.tenant {
+            let any = || RunningShare::of_owner(RunningShare::ANY);
+            let running = self.running.get_or_insert_with(any);
+            running.tenant = Some((Arc::clone(account), *most));
+        }
         if let (Some(running), Some(account)) = (&mut self.running, &self.of_address) {
             // Its tasks have no owner, so they are counted on its account.
             running.account = Some(Arc::clone(account));
@@ -176,9 +217,9 @@ impl CallContext<'_> {
         let bytes = body_bytes.saturating_add(self.source.head_bytes());
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
         let quotas = self.config.access.accounts.quotas();
-        self.share = self.find_share(&quotas, self.agent_quota(&quotas).as_ref());
+        self.share = self.find_share(&quotas, self.agent_quota(&quotas).as_ref(), None);
         let Some(share) = &mut self.share else { return Ok(()) };
-        share.kib = kib;
+        (share.kib, share.tenant_kib) = (kib, kib);
         if let Err(used_up) = share.take_kib(&self.admission, self.now) {
             share.rate_fields(&mut self.writer.fields);
             return Err(too_much(used_up));
@@ -195,9 +236,13 @@ impl CallContext<'_> {
     pub(super) fn take_share(&mut self) -> Result<(), Fault> {
         let quotas = self.config.access.accounts.quotas();
         let of_agent = self.agent_quota(&quotas);
+        let tenant = self.tenant_share(&quotas);
         match &mut self.share {
-            Some(share) => share.set_here(share.quota),
-            None => self.share = self.find_share(&quotas, of_agent.as_ref()),
+            Some(share) => {
+                share.tenant = tenant;
+                share.set_here(share.quota);
+            }
+            None => self.share = self.find_share(&quotas, of_agent.as_ref(), tenant),
         }
         drop(quotas);
         let with_agent = of_agent.map(|quota| (quota, self.account_with_agent()));
@@ -206,6 +251,7 @@ impl CallContext<'_> {
             share.take_call(&self.admission, self.now).map_err(too_much)?;
         }
         share.kib_used_up = None;
+        share.take_of_tenant(self.now).map_err(too_much)?;
         match with_agent {
             None => Ok(()),
             Some((quota, account)) => {
@@ -223,6 +269,15 @@ impl CallContext<'_> {
         quotas.named.get(profile.quota.as_deref()?).copied()
     }
 
+    /// What all callers of the tenant that the call means may take together.
+    fn tenant_share(&self, quotas: &Quotas) -> Option<(Quota, Arc<CallerAccount>)> {
+        if quotas.tenants.is_empty() || self.scratch.tenant.is_empty() {
+            return None;
+        }
+        let quota = *quotas.tenants.get(&self.scratch.tenant)?;
+        Some((quota, self.config.access.accounts.of_tenant(&self.scratch.tenant)?))
+    }
+
     fn account_with_agent(&self) -> Arc<CallerAccount> {
         let caller = match &self.admission {
             Some(caller) => AccountOf::Owner(caller.principal.owner()),
@@ -237,11 +292,7 @@ impl CallContext<'_> {
     /// `RateLimited`.
     pub(super) fn stream_place(&mut self) -> Result<Option<CallerPlace>, Fault> {
         let Some(share) = &self.share else { return Ok(None) };
-        share.place(PlaceKind::Stream, &self.admission, &self.config.access.accounts).inspect_err(
-            |_| {
-                places_fields(&mut self.writer.fields, "streams", share.here.streams);
-            },
-        )
+        share.place(PlaceKind::Stream, &self.admission, &self.config.access.accounts)
     }
 
     /// A place among the waiting calls of the caller. Most calls do not wait, so no share is
@@ -252,26 +303,30 @@ impl CallContext<'_> {
     pub(super) fn waiting_place(&mut self) -> Result<Option<CallerPlace>, Fault> {
         if self.share.is_none() && self.config.access.accounts.are_asked() {
             let quotas = self.config.access.accounts.quotas();
-            self.share = self.find_share(&quotas, self.agent_quota(&quotas).as_ref());
+            let (of_agent, tenant) = (self.agent_quota(&quotas), self.tenant_share(&quotas));
+            self.share = self.find_share(&quotas, of_agent.as_ref(), tenant);
         }
         let Some(share) = &self.share else { return Ok(None) };
-        share
-            .place(PlaceKind::WaitingCall, &self.admission, &self.config.access.accounts)
-            .inspect_err(|_| {
-                places_fields(&mut self.writer.fields, "waiting-calls", share.quota.waiting_calls);
-            })
+        share.place(PlaceKind::WaitingCall, &self.admission, &self.config.access.accounts)
     }
 
     /// Who takes, and how much may be taken: by what the principal names, else by the defaults; and
     /// no more than the platform's documentation says.
-    fn find_share(&self, quotas: &Quotas, of_agent: Option<&Quota>) -> Option<CallerShare> {
+    fn find_share(
+        &self,
+        quotas: &Quotas,
+        of_agent: Option<&Quota>,
+        tenant: Option<(Quota, Arc<CallerAccount>)>,
+    ) -> Option<CallerShare> {
         let accounts = &self.config.access.accounts;
-        let of = |quota: Quota, of_address| {
+        let of = move |quota: Quota, of_address| {
             let mut share = CallerShare {
                 quota,
                 here: quota,
                 of_address,
                 running: None,
+                tenant,
+                tenant_kib: 0,
                 left: None,
                 kib_used_up: None,
                 kib: 0,
@@ -281,7 +336,8 @@ impl CallContext<'_> {
             share
         };
         let Some(caller) = &self.admission else {
-            if quotas.anonymous == Quota::default() && of_agent.is_none() {
+            let is_asked = of_agent.is_some() || !quotas.tenants.is_empty();
+            if quotas.anonymous == Quota::default() && !is_asked {
                 return None;
             }
             // Those without an address, as one that has left already, share.
@@ -320,8 +376,7 @@ impl CallContext<'_> {
 /// What a caller whose places are all taken is told beside the fault. One comes back when a call is
 /// over, so there is no window, and no time (`w` and `t` are OPTIONAL, in the same draft).
 #[cold]
-fn places_fields(fields: &mut FieldLinesBuf, name: &str, most: Option<u32>) {
-    let most = most.unwrap_or_default();
+fn places_fields(fields: &mut FieldLinesBuf, name: &str, most: u32) {
     fields.push("RateLimit-Policy", &format!("\"{name}\";q={most};qu=\"concurrent-requests\""));
     fields.push("RateLimit", &format!("\"{name}\";r=0"));
 }
@@ -335,7 +390,7 @@ pub(super) fn name_taken(fields: &mut FieldLinesBuf, fault: &Fault) {
         fields.push("RateLimit-Policy", &format!("\"{name}\";q={bytes};qu=\"content-bytes\""));
         fields.push("RateLimit", &format!("\"{name}\";r=0"));
     } else {
-        places_fields(fields, &name, Some(share.get()));
+        places_fields(fields, &name, share.get());
     }
 }
 
@@ -351,6 +406,5 @@ fn places_taken(kind: PlaceKind, who: &str, most: u32) -> Fault {
         PlaceKind::Stream => ("open streams", "quotas.streams"),
         PlaceKind::WaitingCall => ("waiting calls", "quotas.waiting_calls"),
     };
-    let detail = format!("{who} too many {places} ({most})");
-    Fault::because(FaultKind::RateLimited, detail).of_limit(limit)
+    Fault::share_taken(limit, most, format!("{who} too many {places} ({most})"))
 }

@@ -316,9 +316,11 @@ impl JobHost for Core {
             | Refused::OutOfBytes
             | Refused::OwnShareFull { .. }
             | Refused::ShareBytesTaken(_) => NotKept::NoRoom,
-            Refused::TooLarge | Refused::Taken | Refused::Terminal | Refused::ShareTaken(_) => {
-                NotKept::Closed
-            }
+            Refused::TooLarge
+            | Refused::Taken
+            | Refused::Terminal
+            | Refused::ShareTaken(_)
+            | Refused::TenantShareTaken(_) => NotKept::Closed,
         })
     }
 

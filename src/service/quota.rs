@@ -115,6 +115,9 @@ pub struct Quotas {
     pub anonymous: Quota,
     /// By the names that principals have ([`Principal::quota`](super::Principal::quota)).
     pub named: BTreeMap<String, Quota>,
+    /// Of all callers of a tenant together, by its name, beside their own. `running_kib` has no
+    /// effect there.
+    pub tenants: BTreeMap<String, Quota>,
 }
 
 impl Quotas {
@@ -125,6 +128,7 @@ impl Quotas {
             known: self.known.or(other),
             anonymous: self.anonymous.or(other),
             named: named.collect(),
+            tenants: self.tenants,
         }
     }
 
@@ -132,7 +136,7 @@ impl Quotas {
     pub(crate) fn has_rate(&self) -> bool {
         self.known.has_rate()
             || self.anonymous.has_rate()
-            || self.named.values().any(Quota::has_rate)
+            || self.named.values().chain(self.tenants.values()).any(Quota::has_rate)
     }
 
     /// That of a name; one that is not there is that of the known.
@@ -306,13 +310,15 @@ pub struct CallerPlace {
     kind: PlaceKind,
     account: Arc<CallerAccount>,
     strangers: Option<Arc<CallerAccount>>,
+    tenant: Option<Arc<CallerAccount>>,
 }
 
 impl CallerPlace {
     /// A place, of which there are so many; `None`: all are taken.
     pub fn take(kind: PlaceKind, account: &Arc<CallerAccount>, most: u32) -> Option<CallerPlace> {
         let is_taken = take_one(kind.taken(account), most);
-        is_taken.then(|| CallerPlace { kind, account: Arc::clone(account), strangers: None })
+        let (strangers, tenant) = (None, None);
+        is_taken.then(|| CallerPlace { kind, account: Arc::clone(account), strangers, tenant })
     }
 
     /// The same place, which is also one of those that all strangers have together.
@@ -324,11 +330,17 @@ impl CallerPlace {
         self.strangers = take_one(self.kind.taken(all), most).then(|| Arc::clone(all));
         self.strangers.is_some().then_some(self)
     }
+
+    /// The same place, which is also one of those of the tenant.
+    pub(crate) fn of_tenant(mut self, all: &Arc<CallerAccount>, most: u32) -> Option<CallerPlace> {
+        self.tenant = take_one(self.kind.taken(all), most).then(|| Arc::clone(all));
+        self.tenant.is_some().then_some(self)
+    }
 }
 
 impl Drop for CallerPlace {
     fn drop(&mut self) {
-        for account in std::iter::once(&self.account).chain(&self.strangers) {
+        for account in std::iter::once(&self.account).chain(&self.strangers).chain(&self.tenant) {
             self.kind.taken(account).fetch_sub(1, Relaxed);
         }
     }

@@ -254,7 +254,9 @@ impl<'e> Edit<'e> {
                 self.fail(&self.store.last_words[1]);
             }
             Refused::ShareBytesTaken(_) => self.fail(&self.store.last_words[2]),
-            Refused::ShareTaken(_) => self.fail(&self.store.last_words[3]),
+            Refused::ShareTaken(_) | Refused::TenantShareTaken(_) => {
+                self.fail(&self.store.last_words[3])
+            }
         }
     }
 
@@ -345,9 +347,31 @@ impl<'e> Edit<'e> {
     /// `None`: its agent continues it without a message.
     #[cold]
     fn take_place(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
-        let (running, group) = (&self.store.spaces.running, group_of(self.at));
         let slot = &mut self.shard.slab[self.index];
         let held = slot.task.get().map_or(0, Task::heap_bytes) + slot.kept_bytes();
+        let of_tenant = slot.waiters.as_mut().and_then(|waiters| waiters.of_tenant.as_deref_mut());
+        of_tenant.map_or(Ok(()), RunningPlace::unpark).map_err(Refused::TenantShareTaken)?;
+        let own = self.take_own_place(by);
+        if own.is_err() {
+            self.park_of_tenant();
+        }
+        own?;
+        self.has_place = true;
+        // Without room for the bytes the task still waits, and gives the place back with the edit.
+        self.take_share(held)
+    }
+
+    /// Gives the place among the running tasks of the tenant back.
+    fn park_of_tenant(&mut self) {
+        let waiters = self.slot().waiters.as_mut();
+        let place = waiters.and_then(|waiters| waiters.of_tenant.as_deref_mut());
+        place.into_iter().for_each(RunningPlace::park);
+    }
+
+    /// Takes a place for the task of the share of the caller.
+    fn take_own_place(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
+        let (running, group) = (&self.store.spaces.running, group_of(self.at));
+        let slot = &mut self.shard.slab[self.index];
         match (slot.scope.owner, by) {
             (OwnerIndex(0), _) => {
                 let place = slot.waiters.as_mut().and_then(|waiters| waiters.running.as_mut());
@@ -356,9 +380,7 @@ impl<'e> Edit<'e> {
             (owner, Some(share)) => running.take(group, owner, share)?,
             (owner, None) => running.take_again(group, owner)?,
         }
-        self.has_place = true;
-        // Without room for the bytes the task still waits, and gives the place back with the edit.
-        self.take_share(held)
+        Ok(())
     }
 
     /// Takes bytes of the store's budget that are free; false: there are not as many, or strangers
@@ -529,14 +551,14 @@ impl Edit<'_> {
         if task.is_some() {
             return;
         }
-        match counted_for {
-            CountedFor::Owner(owner) => running.give_back(group_of(self.at), owner),
-            CountedFor::Place(_) => {
-                let waiters = self.slot().waiters.as_mut();
-                let place = waiters.and_then(|waiters| waiters.running.as_mut());
-                place.into_iter().for_each(RunningPlace::park);
-            }
+        if let CountedFor::Owner(owner) = counted_for {
+            running.give_back(group_of(self.at), owner);
+        } else {
+            let waiters = self.slot().waiters.as_mut();
+            let place = waiters.and_then(|waiters| waiters.running.as_mut());
+            place.into_iter().for_each(RunningPlace::park);
         }
+        self.park_of_tenant();
     }
 
     fn close(&mut self) {

@@ -22,6 +22,8 @@ pub enum Refused {
     Terminal,
     /// The caller has as many running tasks as it may: this number.
     ShareTaken(u32),
+    /// The callers of the tenant together have as many running tasks as they may: this number.
+    TenantShareTaken(u32),
     /// The running tasks of the caller hold all the KiB that they may, which are so many, or
     /// would hold more.
     ShareBytesTaken(u32),
@@ -42,8 +44,11 @@ impl From<Refused> for Fault {
                 .of_limit("task_bytes_max"),
             Refused::Taken => Fault::param("id", "a task with this id is being made"),
             Refused::Terminal => Fault::new(FaultKind::TaskTerminal),
-            Refused::ShareTaken(most) => {
-                let why = "the caller has too many running tasks";
+            Refused::ShareTaken(most) | Refused::TenantShareTaken(most) => {
+                let why = match refused {
+                    Refused::TenantShareTaken(_) => "the tenant has too many running tasks",
+                    _ => "the caller has too many running tasks",
+                };
                 let detail = format!("{why} ({most}); retry when one has ended or waits for input");
                 Fault::share_taken("quotas.running_tasks", most, detail)
             }

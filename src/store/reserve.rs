@@ -220,6 +220,8 @@ impl Store {
         now: Now,
     ) -> Result<Reserved<'a>, Refused> {
         let (owner, running) = (new.scope.owner, &self.spaces.running);
+        let of_tenant = new.share.map_or(Ok(None), RunningShare::tenant_place);
+        let of_tenant = of_tenant.map_err(Refused::TenantShareTaken)?;
         if owner.0 != 0 {
             let group = group_of(at);
             running.take(group, owner, new.share)?;
@@ -227,6 +229,11 @@ impl Store {
             let reserved = reserved.inspect_err(|_| running.give_back(group, owner));
             return reserved.map(|mut reserved| {
                 reserved.is_counted = true;
+                if of_tenant.is_some() {
+                    let SlotAt { at, index } = self.sharding.split(reserved.key.place);
+                    let mut shard = self.lock(at);
+                    shard.slab[index].waiters.get_or_insert_default().of_tenant = of_tenant;
+                }
                 reserved
             });
         }
@@ -240,7 +247,10 @@ impl Store {
         let place = RunningPlace::take(account, share).ok_or(Refused::ShareTaken(share.most))?;
         let mut reserved = self.reserve_slot(new, at, named, now)?;
         let SlotAt { at, index } = self.sharding.split(reserved.key.place);
-        self.lock(at).slab[index].waiters.get_or_insert_default().running = Some(place);
+        let mut shard = self.lock(at);
+        let waiters = shard.slab[index].waiters.get_or_insert_default();
+        (waiters.running, waiters.of_tenant) = (Some(place), of_tenant);
+        drop(shard);
         reserved.is_counted = true;
         Ok(reserved)
     }

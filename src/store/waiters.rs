@@ -28,6 +28,8 @@ pub(super) struct Waiters {
     /// A place among the running tasks of a caller that owns none: it is given back when the task
     /// ends, or the room for it is.
     pub running: Option<RunningPlace>,
+    /// A place among the running tasks of the tenant, given back at the same time.
+    pub of_tenant: Option<Box<RunningPlace>>,
 }
 
 impl Waiters {
@@ -48,7 +50,8 @@ impl Waiters {
 
     /// The task has ended: only what its agent keeps with it is needed on.
     pub fn end(&mut self) {
-        (self.wakers, self.awaited, self.running) = (SmallVec::new(), 0, None);
+        (self.wakers, self.awaited) = (SmallVec::new(), 0);
+        (self.running, self.of_tenant) = (None, None);
     }
 
     /// Moves the armed wakers to `wakes`.

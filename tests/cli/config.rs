@@ -298,7 +298,8 @@ fn keys_of(document: &Value, path: &str, keys: &mut BTreeSet<String>) {
     match document {
         Value::Object(members) => {
             for (name, value) in members {
-                let name = if matches!(path, "agents" | "quotas.named") { "*" } else { name };
+                let is_of_names = matches!(path, "agents" | "quotas.named" | "quotas.tenants");
+                let name = if is_of_names { "*" } else { name };
                 let path = format!("{path}.{name}");
                 keys_of(value, path.trim_start_matches('.'), keys);
             }

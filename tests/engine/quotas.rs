@@ -11,7 +11,7 @@ use std::{
 use peregrine::{
     agent::{Agent, Profile, Turn, echo::Echo},
     auth::{Authenticator, Quota, Quotas, Rate},
-    engine::{Mount, Setup},
+    engine::{Mount, Setup, Tenants},
     model::TaskState,
     service,
 };
@@ -259,6 +259,127 @@ fn open_streams_and_running_tasks_have_places() {
     assert_eq!(lab.ask(&send()).status, 429);
 }
 
+/// A server where all callers of the tenant `acme` together have this quota.
+fn lab_of_tenant(acme: Quota) -> Lab {
+    let tenants = BTreeMap::from([("acme".to_owned(), acme)]);
+    let setup = setup(Quotas { tenants, ..Quotas::default() });
+    let mut setup = Setup { tenants: Tenants::Any, ..setup };
+    setup.agents.push((Profile::new("asks", "Asks."), Arc::new(Asks)));
+    Lab::new(setup)
+}
+
+/// Waits for its client after each message.
+struct Asks;
+
+impl Agent for Asks {
+    fn start(&self, mut turn: Turn<'_>) {
+        turn.status(TaskState::InputRequired);
+    }
+}
+
+#[test]
+fn callers_of_a_tenant_share_its_rates() {
+    let calls = Some(Rate { per_minute: 60, burst: 3 });
+    let mut lab = lab_of_tenant(Quota { calls, ..Quota::default() });
+    for token in ["alice - acme", "bob - acme", "alice - acme,other"] {
+        assert_eq!(list(&mut lab, token).status, 200, "{token}");
+    }
+    let reply = list(&mut lab, "carol - acme");
+    assert_eq!((reply.status, reply.code()), (429, -32000));
+    assert_eq!(reply.field("ratelimit-policy"), Some("\"calls\";q=60;w=60"));
+    assert_eq!(reply.field("ratelimit"), Some("\"calls\";r=0;t=1"));
+    // Those of other tenants, and of none, have their own.
+    for token in ["alice - other,acme", "alice", "carol"] {
+        assert_eq!(list(&mut lab, token).status, 200, "{token}");
+    }
+    lab.pass(1_000);
+    assert_eq!(list(&mut lab, "carol - acme").status, 200);
+
+    let request_kib = Some(Rate::per_minute(8));
+    let mut lab = lab_of_tenant(Quota { request_kib, ..Quota::default() });
+    let large = V1.params(say(&"x".repeat(7 * 1024)));
+    let send = |lab: &mut Lab, token| lab.ask(&call(token, "/", "SendMessage", &large)).status;
+    assert_eq!(send(&mut lab, "alice - acme"), 200);
+    assert_eq!(send(&mut lab, "bob - acme"), 429);
+    assert_eq!(send(&mut lab, "bob"), 200);
+}
+
+#[test]
+fn callers_of_a_tenant_share_its_streams() {
+    let mut lab = lab_of_tenant(Quota { streams: Some(1), ..Quota::default() });
+    let stream = |token: &str| call(token, "/agents/works", "SendStreamingMessage", &fresh(false));
+    let peer = lab.open();
+    lab.write(peer, &stream("alice - acme"));
+    assert_eq!(lab.peek(peer).status, 200);
+    let reply = lab.ask(&stream("bob - acme"));
+    assert_eq!(reply.status, 429);
+    assert!(reply.text().contains("tenant together"), "{}", reply.text());
+    let policy = "\"streams\";q=1;qu=\"concurrent-requests\"";
+    assert_eq!(reply.field("ratelimit-policy"), Some(policy));
+    let other = lab.open();
+    lab.write(other, &stream("bob - other"));
+    assert_eq!(lab.peek(other).status, 200);
+    lab.end(peer);
+    let peer = lab.open();
+    lab.write(peer, &stream("bob - acme"));
+    assert_eq!(lab.peek(peer).status, 200);
+}
+
+#[test]
+fn callers_of_a_tenant_share_its_running_tasks() {
+    let mut lab = lab_of_tenant(Quota { running_tasks: Some(2), ..Quota::default() });
+    let send = |lab: &mut Lab, token: &str, agent: &str| {
+        lab.ask(&call(token, &format!("/agents/{agent}"), "SendMessage", &at_once()))
+    };
+    let one = send(&mut lab, "alice - acme", "works").result()["task"]["id"].clone();
+    assert_eq!(send(&mut lab, "bob - acme", "works").status, 200);
+    let reply = send(&mut lab, "carol - acme", "works");
+    assert_eq!((reply.status, reply.code()), (429, -32000));
+    assert!(reply.text().contains("the tenant has too many running tasks"), "{}", reply.text());
+    let policy = "\"running-tasks\";q=2;qu=\"concurrent-requests\"";
+    assert_eq!(reply.field("ratelimit-policy"), Some(policy));
+    assert_eq!(send(&mut lab, "carol", "works").status, 200);
+    let cancel = json!({ "id": one });
+    let cancel = call("alice - acme", "/agents/works", "CancelTask", &cancel);
+    assert_eq!(lab.ask(&cancel).status, 200);
+    // A task that waits for its client is no running one, and becomes one by its message.
+    let asks: Vec<_> = (0..3).map(|_| send(&mut lab, "carol - acme", "asks")).collect();
+    assert!(asks.iter().all(|reply| reply.status == 200));
+    assert_eq!(send(&mut lab, "carol - acme", "works").status, 200);
+    let mut params = at_once();
+    params["message"]["taskId"] = asks[0].result()["task"]["id"].clone();
+    let answer = call("carol - acme", "/agents/asks", "SendMessage", &params);
+    assert_eq!(lab.ask(&answer).status, 429);
+    // Those of one that ends are given back.
+    let page = call("carol - acme", "/agents/works", "ListTasks", &json!({}));
+    let last = lab.ask(&page).result()["tasks"][0]["id"].clone();
+    let cancel = call("carol - acme", "/agents/works", "CancelTask", &json!({ "id": last }));
+    assert_eq!(lab.ask(&cancel).status, 200);
+    for _ in 0..3 {
+        assert_eq!(lab.ask(&answer).status, 200);
+    }
+}
+
+#[test]
+fn anonymous_callers_of_a_tenant_share_its_quota() {
+    let acme = Quota { calls: Some(Rate::per_minute(5)), ..Quota::default() };
+    let acme = Quota { running_tasks: Some(1), streams: Some(1), ..acme };
+    let tenants = BTreeMap::from([("acme".to_owned(), acme)]);
+    let setup = setup(Quotas { tenants, ..Quotas::default() });
+    let setup = Setup { authenticator: None, tenants: Tenants::Any, ..setup };
+    let mut lab = Lab::new(setup);
+    let mut ask = |tenant: &str, method: &str| {
+        let mut params = if method == "ListTasks" { json!({}) } else { at_once() };
+        params["tenant"] = json!(tenant);
+        lab.ask(&call("", "/agents/works", method, &params)).status
+    };
+    assert_eq!([ask("acme", "SendMessage"), ask("acme", "SendMessage")], [200, 429]);
+    assert_eq!([ask("other", "SendMessage"), ask("other", "SendMessage")], [200, 200]);
+    let listed = [0; 4].map(|_| ask("acme", "ListTasks"));
+    assert_eq!(listed, [200, 200, 200, 429]);
+    assert_eq!(ask("other", "ListTasks"), 200);
+}
+
 #[test]
 fn a_principal_has_the_quota_that_it_names() {
     let one = Quota { calls: Some(Rate { per_minute: 60, burst: 1 }), ..Quota::default() };
@@ -420,7 +541,7 @@ fn an_agent_with_a_quota_gives_each_caller_no_more_than_that() {
     let known = Quota { calls: calls(600), running_tasks: Some(9), ..Quota::default() };
     let named = BTreeMap::from([("few".to_owned(), few)]);
     for knows_callers in [true, false] {
-        let quotas = Quotas { known, anonymous: Quota::default(), named: named.clone() };
+        let quotas = Quotas { known, named: named.clone(), ..Quotas::default() };
         let mut setup = setup(quotas);
         if !knows_callers {
             setup.authenticator = None;

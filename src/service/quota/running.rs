@@ -25,6 +25,8 @@ pub struct RunningShare {
     pub kib_max: u32,
     /// Where the tasks of a caller are counted that owns none.
     pub(crate) account: Option<Arc<CallerAccount>>,
+    /// Where the tasks of all callers of the tenant are counted, and how many there may be.
+    pub(crate) tenant: Option<(Arc<CallerAccount>, u32)>,
 }
 
 impl RunningShare {
@@ -34,7 +36,17 @@ impl RunningShare {
     /// So many tasks of an owner, whatever they hold.
     pub const fn of_owner(most: u32) -> RunningShare {
         let (begin_kib_max, kib_max) = (RunningShare::ANY, RunningShare::ANY);
-        RunningShare { most, own_most: most, begin_kib_max, kib_max, account: None }
+        RunningShare { most, own_most: most, begin_kib_max, kib_max, account: None, tenant: None }
+    }
+
+    /// A place among the running tasks of the tenant, if those are counted.
+    ///
+    /// # Errors
+    /// The number of places, which are all taken.
+    pub(crate) fn tenant_place(&self) -> Result<Option<Box<RunningPlace>>, u32> {
+        let Some((account, most)) = &self.tenant else { return Ok(None) };
+        let place = RunningPlace::take(account, &RunningShare::of_owner(*most));
+        place.map(|place| Some(Box::new(place))).ok_or(*most)
     }
 }
 
@@ -171,6 +183,7 @@ impl Quota {
             begin_kib_max: or_any(here.running_kib),
             kib_max: or_any(self.running_kib),
             account: None,
+            tenant: None,
         })
     }
 }

@@ -35,6 +35,21 @@ const QUOTA: &[Key] = &[
     key("waiting_calls", COUNT, "", "Calls that wait; the rest of a batch is one").live(),
 ];
 
+const TENANT_QUOTA: &[Key] = &[
+    key("calls_per_minute", COUNT, "", "Calls a minute; each of a batch counts").live(),
+    key("call_burst", COUNT, "", "Calls at once; those of a minute unless it is said").live(),
+    key(
+        "request_bytes_per_minute",
+        Shape::Measure(Unit::Bytes),
+        "",
+        "Bytes of requests a minute, in steps of 1KiB; as many at once",
+    )
+    .live(),
+    key("streams", COUNT, "", "Open streams").live(),
+    key("running_tasks", COUNT, "", "Tasks that have not ended").live(),
+    key("waiting_calls", COUNT, "", "Calls that wait; the rest of a batch is one").live(),
+];
+
 const KEYS: &[Key] = &[
     key("known", Shape::Section(|| QUOTA), "", "Callers that are known and name no other").live(),
     key(
@@ -45,6 +60,13 @@ const KEYS: &[Key] = &[
     )
     .live(),
     key("named", Shape::Named(|| QUOTA), "", "Quotas that keys and claims name").live(),
+    key(
+        "tenants",
+        Shape::Named(|| TENANT_QUOTA),
+        "",
+        "All callers of a tenant together, beside what each of them may take",
+    )
+    .live(),
 ];
 
 /// The keys of the section.
@@ -59,12 +81,15 @@ pub fn keys() -> &'static [Key] {
 pub fn read(root: &ConfigSection) -> Result<Quotas, Wrong> {
     let Some(quotas) = root.section("quotas") else { return Ok(Quotas::default()) };
     let of = |name| quotas.section(name).map_or(Ok(Quota::default()), quota);
-    let named = quotas.named("named").iter();
-    let named = named.map(|(name, section)| Ok((name.clone(), quota(section)?)));
+    let by_name = |key| -> Result<BTreeMap<String, Quota>, Wrong> {
+        let named = quotas.named(key).iter();
+        named.map(|(name, section)| Ok((name.clone(), quota(section)?))).collect()
+    };
     Ok(Quotas {
         known: of("known")?,
         anonymous: of("anonymous")?,
-        named: named.collect::<Result<BTreeMap<_, _>, Wrong>>()?,
+        named: by_name("named")?,
+        tenants: by_name("tenants")?,
     })
 }
 
