@@ -5,12 +5,18 @@
 //! is no telling it without a handshake. When the system runs out of descriptors or memory,
 //! accepting pauses: what waits in the backlog is served afterwards.
 
-use std::{io, net::IpAddr, rc::Rc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr},
+    rc::Rc,
+    time::Duration,
+};
 
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::{
+    admin::AdminListener,
     drive::Drive,
     local_addr::LocalAddr,
     worker_state::{ConnectionPermit, WorkerState},
@@ -29,6 +35,28 @@ pub(super) async fn accept(listener: TcpListener, local: Rc<WorkerState>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => admit(stream, peer.ip(), local_addr, &local),
+            Err(error) if concerns_one_connection(&error) => {}
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Accepts on a socket that has a path, until it is dropped; the file goes with it. Its clients run
+/// as the user of this process: they are one peer, that of the loopback interface, and speak no
+/// TLS.
+pub(super) async fn accept_local(listener: AdminListener, local: Rc<WorkerState>) {
+    let AdminListener::Unix(listener, _file) = listener else { return };
+    let (address, _listening) = (IpAddr::V4(Ipv4Addr::LOCALHOST), local.server.listens());
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let Some(permit) = ConnectionPermit::take(&local, address) else {
+                    let _ = SockRef::from(&stream).send(REFUSAL);
+                    continue;
+                };
+                let local_addr = local.local_addrs.place(LocalAddr::of_machine());
+                drop(tokio::task::spawn_local(Drive::new(stream, permit, local_addr)));
+            }
             Err(error) if concerns_one_connection(&error) => {}
             Err(_) => tokio::time::sleep(PAUSE).await,
         }

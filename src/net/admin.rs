@@ -25,7 +25,7 @@ use super::{
 };
 
 /// How an address begins that is the path of a socket.
-const UNIX: &str = "unix:";
+pub(super) const UNIX: &str = "unix:";
 
 /// How long accepting pauses when the system has no more to give.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -72,16 +72,24 @@ pub(super) fn listen(
     stall_ms: u64,
     has_tls: bool,
 ) -> Result<(AdminSocket, String), ServerError> {
-    if let Some(path) = text.strip_prefix(UNIX) {
-        let fail = |source| ServerError::Admin { address: text.to_owned(), source };
-        let socket = unix(PathBuf::from(path)).map_err(fail)?;
-        return Ok((socket, text.to_owned()));
+    if text.starts_with(UNIX) {
+        return Ok((listen_unix(text)?, text.to_owned()));
     }
     let addr: SocketAddr = resolve(text)?;
     let mut listeners = bind::bind(addr, 1, stall_ms)?;
     let scheme = if has_tls && !listeners.addr.ip().is_loopback() { "https" } else { "http" };
     let at = format!("{scheme}://{}", listeners.addr);
     Ok((AdminSocket::Tcp(listeners.sockets.remove(0)), at))
+}
+
+/// Listens on `unix:PATH`.
+///
+/// # Errors
+/// [`ServerError::Admin`], also where another process listens there.
+pub(super) fn listen_unix(text: &str) -> Result<AdminSocket, ServerError> {
+    let path = text.strip_prefix(UNIX).unwrap_or(text);
+    let fail = |source| ServerError::Admin { address: text.to_owned(), source };
+    unix(PathBuf::from(path)).map_err(fail)
 }
 
 /// A socket that only the user of this process may connect to. Until it listens no client can,

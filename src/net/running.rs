@@ -21,6 +21,7 @@ use super::{
 /// A server that runs. Dropping it ends it at once; [`Running::join`] waits instead.
 pub struct Running {
     pub(super) addrs: Vec<SocketAddr>,
+    pub(super) paths: Vec<String>,
     pub(super) base_url: String,
     pub(super) workers: usize,
     pub(super) server: Arc<ServerState>,
@@ -32,6 +33,11 @@ impl Running {
     /// Where it listens, with the ports that were chosen.
     pub fn addrs(&self) -> &[SocketAddr] {
         &self.addrs
+    }
+
+    /// The sockets with a path that it listens on as well, each as `unix:PATH`.
+    pub fn paths(&self) -> &[String] {
+        &self.paths
     }
 
     /// A URL under which this machine reaches it, without a slash at the end.

@@ -129,7 +129,8 @@ impl Server {
         self
     }
 
-    /// Adds an address to listen on: IP address or host name, and port; port 0: any free one.
+    /// Adds an address to listen on: IP address or host name, and port; port 0: any free one. Or
+    /// `unix:PATH`: a socket that the user of this process alone may connect to, without TLS.
     #[must_use]
     pub fn listen(mut self, address: impl Into<String>) -> Server {
         self.listen.push(address.into());

@@ -70,6 +70,8 @@ pub(super) struct ServerState {
     pub(super) traces: Option<Arc<super::traces::Traces>>,
     /// The listener for the operator, until a worker serves it.
     pub(super) admin: Mutex<Option<AdminSocket>>,
+    /// The sockets with a path that agents are served on, until the first worker takes them.
+    pub(super) paths: Mutex<Vec<AdminSocket>>,
     listening: AtomicUsize,
     /// Open connections that speak HTTP/2.
     #[cfg(feature = "grpc")]
@@ -127,6 +129,7 @@ impl ServerState {
             #[cfg(feature = "otlp")]
             traces: None,
             admin: Mutex::new(None),
+            paths: Mutex::default(),
             listening: AtomicUsize::new(0),
             #[cfg(feature = "grpc")]
             http2,
@@ -200,6 +203,11 @@ impl ServerState {
     #[cfg(feature = "push")]
     pub(super) fn mono_ms(&self) -> u64 {
         self.epoch.elapsed().as_millis() as u64
+    }
+
+    /// The sockets with a path, for the worker that serves them.
+    pub(super) fn take_paths(&self) -> Vec<AdminSocket> {
+        std::mem::take(&mut *self.paths.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The listener for the operator, for the worker that serves it.

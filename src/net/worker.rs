@@ -26,7 +26,7 @@ use tokio::{
 use crate::{engine::Worker, service::Now};
 
 use super::{
-    accept::accept,
+    accept::{accept, accept_local},
     admin::{self, AdminListener},
     async_agent,
     clock::Clock,
@@ -74,10 +74,15 @@ pub(super) fn run(
             WorkerThread::Own(_) => None,
         };
         let admin = admin.map(AdminListener::new).transpose()?;
+        let paths = match thread {
+            WorkerThread::Main | WorkerThread::Own(0) => server.take_paths(),
+            WorkerThread::Own(_) => Vec::new(),
+        };
+        let paths = paths.into_iter().map(AdminListener::new).collect::<io::Result<Vec<_>>>()?;
         drop(context);
-        Ok((runtime, listeners, admin, signals, Chacha::new()?))
+        Ok((runtime, listeners, (admin, paths), signals, Chacha::new()?))
     });
-    let (runtime, listeners, admin, signals, entropy) = match prepared {
+    let (runtime, listeners, (admin, paths), signals, entropy) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return ready(Err(error)),
     };
@@ -103,7 +108,9 @@ pub(super) fn run(
         };
         let local = Rc::new(WorkerState::new(server, clock, worker));
         let accepting = |socket| tokio::task::spawn_local(accept(socket, Rc::clone(&local)));
-        let accepting = listeners.into_iter().map(accepting).collect();
+        let at_path = |socket| tokio::task::spawn_local(accept_local(socket, Rc::clone(&local)));
+        let accepting = listeners.into_iter().map(accepting);
+        let accepting = accepting.chain(paths.into_iter().map(at_path)).collect();
         let has_admin = admin.is_some();
         if let Some(admin) = admin {
             tokio::task::spawn_local(admin::accept(admin, Rc::clone(&local)));

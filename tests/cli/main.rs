@@ -34,5 +34,6 @@ mod tasks;
 mod tenants;
 mod terminal;
 mod types;
+mod unix_socket;
 mod usage;
 mod waits;

@@ -39,6 +39,9 @@ impl Banner {
         for addr in running.addrs().iter().skip(1) {
             let _ = writeln!(text, "  also    {scheme}://{addr}/");
         }
+        for path in running.paths() {
+            let _ = writeln!(text, "  also    {path}");
+        }
         if let Some(admin) = running.admin() {
             let _ = writeln!(text, "  admin   {admin}");
         }

@@ -17,7 +17,8 @@ const ROWS: &[Row] = &[
     (
         "listen",
         "ADDR",
-        "Address and port, or a port of 127.0.0.1; may be repeated [default: 127.0.0.1:3000]",
+        "Address and port, a port of 127.0.0.1, or unix:PATH; may be repeated [default: \
+         127.0.0.1:3000]",
     ),
     (
         "agent",

@@ -48,7 +48,8 @@ impl Server {
             let addr = socket.local_addr().map_err(ServerError::System)?;
             check(addr, &addr.to_string())?;
         }
-        texts.iter().map(|text| check(resolve(text)?, text)).collect()
+        let texts = texts.iter().filter(|text| !text.starts_with(admin::UNIX));
+        texts.map(|text| check(resolve(text)?, text)).collect()
     }
 
     /// Whether every client must show a certificate.
@@ -93,9 +94,8 @@ impl Server {
     fn checked(&self, workers: usize) -> Result<Checked, ServerError> {
         self.setup.check()?;
         let listen = self.addresses()?;
-        if let Some(text) = &self.admin {
-            admin::check(text)?;
-        }
+        let paths = self.listen.iter().filter(|text| text.starts_with(admin::UNIX));
+        paths.chain(&self.admin).try_for_each(|text| admin::check(text))?;
         let tls = self.tls.clone().map(Tls::load).transpose()?;
         let limits = match self.memory {
             Some(bytes) => self.setup.limits.for_memory(bytes, workers, tls.is_some(), &[]),
@@ -128,7 +128,11 @@ impl Server {
         let connections_max = &mut self.setup.limits.connections_max;
         *connections_max = descriptors::connections(*connections_max, workers);
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let base_url = format!("{scheme}://{}", reachable(addrs[0]));
+        let base_url = match addrs.first() {
+            Some(addr) => format!("{scheme}://{}", reachable(*addr)),
+            // The client says where: `curl --unix-socket PATH http://localhost/`.
+            None => "http://localhost".to_owned(),
+        };
         let mut start = start(workers)?;
         start.base_url.clone_from(&base_url);
         start.secret = self.secret.unwrap_or(start.secret);
@@ -137,9 +141,14 @@ impl Server {
         let admin = self.admin.map(|text| admin::listen(&text, stall_ms, tls.is_some()));
         let admin = admin.transpose()?;
         let (socket, admin) = admin.unzip();
+        let paths: Vec<String> =
+            self.listen.into_iter().filter(|text| text.starts_with(admin::UNIX)).collect();
+        let sockets_of_paths = paths.iter().map(|text| admin::listen_unix(text));
+        let sockets_of_paths = sockets_of_paths.collect::<Result<Vec<_>, _>>()?;
         let engine = self.setup.build(start)?;
         let mut server = ServerState::new(engine, tls, workers, self.slow_turns);
         server.admin = Mutex::new(socket);
+        server.paths = Mutex::new(sockets_of_paths);
         #[cfg(feature = "metrics")]
         server.observed_by(observing).map_err(ServerError::System)?;
         #[cfg(feature = "push")]
@@ -148,7 +157,8 @@ impl Server {
             .map_err(|error| ServerError::System(std::io::Error::other(error.to_string())))?;
         let server = Arc::new(server);
         pages.belong_to(&server);
-        Ok((Running { addrs, base_url, workers, server, admin, threads: Vec::new() }, sockets))
+        let threads = Vec::new();
+        Ok((Running { addrs, paths, base_url, workers, server, admin, threads }, sockets))
     }
 }
 
