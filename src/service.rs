@@ -46,6 +46,7 @@ pub use late::{CallLink, LateAnswer, LateCall};
 pub use peer::{Peer, PeerCertificate};
 pub use principal::{Principal, ScopesAskedFor};
 pub use quota::RunningShare;
+pub(crate) use quota::TenantPlaces;
 pub use scope::{AgentIndex, NumberHint, OwnerIndex, Scope, TenantIndex};
 pub use shared::{CallerShares, SharedByCalls};
 pub use stats::ServiceStats;

@@ -16,7 +16,7 @@ use crate::{
     binding::{CallContext, admission::Admitted},
     fault::{Fault, FaultKind},
     http::FieldLinesBuf,
-    service::{Now, RunningShare},
+    service::{Now, RunningShare, TenantPlaces},
 };
 
 /// The subject of a fault: it has all its places.
@@ -28,14 +28,15 @@ const STRANGERS: &str = "anonymous callers together have";
 pub struct CallerShare {
     /// Its own.
     quota: Quota,
-    /// With the agent that is called, which may have fewer places.
-    here: Quota,
+    /// Its places with the agent that is called, which may have fewer.
+    places: CallPlaces,
     /// The account of its address; `None`: that of the call's authenticated caller, whose reference
     /// count all workers would write.
     of_address: Option<Arc<CallerAccount>>,
     running: Option<RunningShare>,
-    /// What all callers of the tenant together may take, and have taken.
-    tenant: Option<(Quota, Arc<CallerAccount>)>,
+    /// What all callers of the tenant together may take, and have taken. Boxed: few have one, and
+    /// the rest is moved with each call.
+    tenant: Option<Box<TenantShare>>,
     /// KiB of the request that were not taken of the tenant yet.
     tenant_kib: u32,
     /// What is left of its calls at this rate, once one was taken or refused.
@@ -46,6 +47,32 @@ pub struct CallerShare {
     kib: u32,
     /// True: a call was taken that is not known yet.
     is_ahead: bool,
+}
+
+/// Places with an agent, as [`Quota`] has them: `None` is any number.
+#[derive(Clone, Copy)]
+struct CallPlaces {
+    streams: Option<u32>,
+    waiting_calls: Option<u32>,
+}
+
+impl CallPlaces {
+    fn of(&Quota { streams, waiting_calls, .. }: &Quota) -> CallPlaces {
+        CallPlaces { streams, waiting_calls }
+    }
+
+    fn most(self, kind: PlaceKind) -> Option<u32> {
+        match kind {
+            PlaceKind::Stream => self.streams,
+            PlaceKind::WaitingCall => self.waiting_calls,
+        }
+    }
+}
+
+/// What all callers of a tenant may take together, and have taken.
+struct TenantShare {
+    quota: Quota,
+    account: Arc<CallerAccount>,
 }
 
 impl CallerShare {
@@ -70,7 +97,7 @@ impl CallerShare {
         accounts: &Accounts,
     ) -> Result<Option<CallerPlace>, Fault> {
         let own = self.own_place(kind, caller, accounts)?;
-        let Some((quota, account)) = &self.tenant else { return Ok(own) };
+        let Some(TenantShare { quota, account }) = self.tenant.as_deref() else { return Ok(own) };
         let Some(most) = kind.most(quota) else { return Ok(own) };
         let place = match own {
             Some(place) => place.of_tenant(account, most),
@@ -87,7 +114,7 @@ impl CallerShare {
         accounts: &Accounts,
     ) -> Result<Option<CallerPlace>, Fault> {
         let account = self.account(caller);
-        let Some((account, most)) = account.zip(kind.most(&self.here)) else { return Ok(None) };
+        let Some((account, most)) = account.zip(self.places.most(kind)) else { return Ok(None) };
         let place = CallerPlace::take(kind, account, most)
             .ok_or_else(|| places_taken(kind, CALLER, most))?;
         let (all, of_all) = accounts.of_strangers();
@@ -138,7 +165,7 @@ impl CallerShare {
 
     /// Takes a call of the tenant, and the bytes of the request, which count once.
     fn take_of_tenant(&mut self, now: Now) -> Result<(), UsedUp> {
-        let Some((quota, account)) = &self.tenant else { return Ok(()) };
+        let Some(TenantShare { quota, account }) = self.tenant.as_deref() else { return Ok(()) };
         let taken = account.take_kib(quota, self.tenant_kib, now);
         self.kib_used_up = quota.request_kib.zip(taken.err());
         taken?;
@@ -151,17 +178,28 @@ impl CallerShare {
     }
 
     /// From now on these are its places with the agent that is called.
+    #[inline]
     fn set_here(&mut self, here: Quota) {
-        self.here = here;
+        self.places = CallPlaces::of(&here);
         self.running = self.quota.running(&here);
-        if let Some((Quota { running_tasks: Some(most), .. }, account)) = &self.tenant {
-            let any = || RunningShare::of_owner(RunningShare::ANY);
-            let running = self.running.get_or_insert_with(any);
-            running.tenant = Some((Arc::clone(account), *most));
+        if self.tenant.is_some() {
+            self.set_tenant_places();
         }
         if let (Some(running), Some(account)) = (&mut self.running, &self.of_address) {
             // Its tasks have no owner, so they are counted on its account.
             running.account = Some(Arc::clone(account));
+        }
+    }
+
+    /// Running tasks are counted for the tenant as well, if it has a quota of them.
+    #[cold]
+    fn set_tenant_places(&mut self) {
+        if let Some(TenantShare { quota, account }) = self.tenant.as_deref()
+            && let Some(most) = quota.running_tasks
+        {
+            let any = || RunningShare::of_owner(RunningShare::ANY);
+            let running = self.running.get_or_insert_with(any);
+            running.tenant = Some(Box::new(TenantPlaces { account: Arc::clone(account), most }));
         }
     }
 
@@ -217,7 +255,8 @@ impl CallContext<'_> {
         let bytes = body_bytes.saturating_add(self.source.head_bytes());
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
         let quotas = self.config.access.accounts.quotas();
-        self.share = self.find_share(&quotas, self.agent_quota(&quotas).as_ref(), None);
+        let is_asked = !quotas.tenants.is_empty() || self.agent_quota(&quotas).is_some();
+        self.share = self.find_share(&quotas, is_asked);
         let Some(share) = &mut self.share else { return Ok(()) };
         (share.kib, share.tenant_kib) = (kib, kib);
         if let Err(used_up) = share.take_kib(&self.admission, self.now) {
@@ -237,16 +276,14 @@ impl CallContext<'_> {
         let quotas = self.config.access.accounts.quotas();
         let of_agent = self.agent_quota(&quotas);
         let tenant = self.tenant_share(&quotas);
-        match &mut self.share {
-            Some(share) => {
-                share.tenant = tenant;
-                share.set_here(share.quota);
-            }
-            None => self.share = self.find_share(&quotas, of_agent.as_ref(), tenant),
+        if self.share.is_none() {
+            self.share = self.find_share(&quotas, of_agent.is_some() || tenant.is_some());
         }
         drop(quotas);
         let with_agent = of_agent.map(|quota| (quota, self.account_with_agent()));
         let Some(share) = &mut self.share else { return Ok(()) };
+        share.tenant = tenant;
+        share.set_here(share.quota);
         if !std::mem::take(&mut share.is_ahead) {
             share.take_call(&self.admission, self.now).map_err(too_much)?;
         }
@@ -270,12 +307,16 @@ impl CallContext<'_> {
     }
 
     /// What all callers of the tenant that the call means may take together.
-    fn tenant_share(&self, quotas: &Quotas) -> Option<(Quota, Arc<CallerAccount>)> {
-        if quotas.tenants.is_empty() || self.scratch.tenant.is_empty() {
-            return None;
-        }
+    #[inline]
+    fn tenant_share(&self, quotas: &Quotas) -> Option<Box<TenantShare>> {
+        if quotas.tenants.is_empty() { None } else { self.named_tenant_share(quotas) }
+    }
+
+    #[cold]
+    fn named_tenant_share(&self, quotas: &Quotas) -> Option<Box<TenantShare>> {
         let quota = *quotas.tenants.get(&self.scratch.tenant)?;
-        Some((quota, self.config.access.accounts.of_tenant(&self.scratch.tenant)?))
+        let account = self.config.access.accounts.of_tenant(&self.scratch.tenant)?;
+        Some(Box::new(TenantShare { quota, account }))
     }
 
     fn account_with_agent(&self) -> Arc<CallerAccount> {
@@ -304,7 +345,11 @@ impl CallContext<'_> {
         if self.share.is_none() && self.config.access.accounts.are_asked() {
             let quotas = self.config.access.accounts.quotas();
             let (of_agent, tenant) = (self.agent_quota(&quotas), self.tenant_share(&quotas));
-            self.share = self.find_share(&quotas, of_agent.as_ref(), tenant);
+            self.share = self.find_share(&quotas, of_agent.is_some() || tenant.is_some());
+            if let Some(share) = &mut self.share {
+                share.tenant = tenant;
+                share.set_here(share.quota.places_of(of_agent.unwrap_or_default()));
+            }
         }
         let Some(share) = &self.share else { return Ok(None) };
         share.place(PlaceKind::WaitingCall, &self.admission, &self.config.access.accounts)
@@ -312,31 +357,23 @@ impl CallContext<'_> {
 
     /// Who takes, and how much may be taken: by what the principal names, else by the defaults; and
     /// no more than the platform's documentation says.
-    fn find_share(
-        &self,
-        quotas: &Quotas,
-        of_agent: Option<&Quota>,
-        tenant: Option<(Quota, Arc<CallerAccount>)>,
-    ) -> Option<CallerShare> {
+    /// Its places are those of [`CallerShare::set_here`], which is asked before they are taken.
+    /// `is_asked`: the agent or the tenant has a quota, so that anonymous callers are counted.
+    fn find_share(&self, quotas: &Quotas, is_asked: bool) -> Option<CallerShare> {
         let accounts = &self.config.access.accounts;
-        let of = move |quota: Quota, of_address| {
-            let mut share = CallerShare {
-                quota,
-                here: quota,
-                of_address,
-                running: None,
-                tenant,
-                tenant_kib: 0,
-                left: None,
-                kib_used_up: None,
-                kib: 0,
-                is_ahead: false,
-            };
-            share.set_here(quota.places_of(of_agent.copied().unwrap_or_default()));
-            share
+        let of = |quota: Quota, of_address| CallerShare {
+            quota,
+            places: CallPlaces::of(&quota),
+            of_address,
+            running: None,
+            tenant: None,
+            tenant_kib: 0,
+            left: None,
+            kib_used_up: None,
+            kib: 0,
+            is_ahead: false,
         };
         let Some(caller) = &self.admission else {
-            let is_asked = of_agent.is_some() || !quotas.tenants.is_empty();
             if quotas.anonymous == Quota::default() && !is_asked {
                 return None;
             }

@@ -19,6 +19,7 @@ use crate::{
     service::Now,
 };
 
+pub(crate) use running::TenantPlaces;
 pub use running::{AskedPlace, RunningBytes, RunningPlace, RunningShare};
 
 /// The time in which rates are counted, in ns.

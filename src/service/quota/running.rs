@@ -26,7 +26,15 @@ pub struct RunningShare {
     /// Where the tasks of a caller are counted that owns none.
     pub(crate) account: Option<Arc<CallerAccount>>,
     /// Where the tasks of all callers of the tenant are counted, and how many there may be.
-    pub(crate) tenant: Option<(Arc<CallerAccount>, u32)>,
+    pub(crate) tenant: Option<Box<TenantPlaces>>,
+}
+
+/// Places among the running tasks that all callers of a tenant have together.
+#[derive(Clone, Debug)]
+pub(crate) struct TenantPlaces {
+    pub account: Arc<CallerAccount>,
+    /// How many there are.
+    pub most: u32,
 }
 
 impl RunningShare {
@@ -44,7 +52,7 @@ impl RunningShare {
     /// # Errors
     /// The number of places, which are all taken.
     pub(crate) fn tenant_place(&self) -> Result<Option<Box<RunningPlace>>, u32> {
-        let Some((account, most)) = &self.tenant else { return Ok(None) };
+        let Some(TenantPlaces { account, most }) = self.tenant.as_deref() else { return Ok(None) };
         let place = RunningPlace::take(account, &RunningShare::of_owner(*most));
         place.map(|place| Some(Box::new(place))).ok_or(*most)
     }
