@@ -535,8 +535,10 @@ fn a_configuration_that_is_read_again_brings_new_files() {
     server.signal("-HUP");
     eventually("the old certificate", || cert_now() == shown.cert);
     // Without TLS there would have to be other sockets.
-    fs::write(&file, "").unwrap();
-    eventually("a line on stderr", || text().contains("need a restart: tls"));
+    fs::write(&file, "[limits]\nbody_bytes_max = 4_194_304\n").unwrap();
+    eventually("a line on stderr", || {
+        text().contains("need a restart: limits.body_bytes_max, tls")
+    });
     assert_eq!(cert_now(), shown.cert);
 }
 
