@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use peregrine::model::steers;
+use peregrine::model::must_escape;
 
 /// Valid JSON on one line, which says the same and has nothing in it that would steer a terminal.
 pub fn json_line(json: &str) -> String {
@@ -21,7 +21,7 @@ fn escaped(json: &str, keeps_lines: bool) -> String {
             '\n' if keeps_lines => line.push('\n'),
             // Outside of texts: these stand in none as they are (RFC 8259 §7).
             '\n' | '\r' | '\t' => line.push(' '),
-            _ if steers(letter) => {
+            _ if must_escape(letter) => {
                 // All of them are below U+10000. Writing to a String never fails.
                 let _ = write!(line, "\\u{:04x}", u32::from(letter));
             }
@@ -45,6 +45,6 @@ mod tests {
         assert_eq!(read(&line), read(said));
         assert!(line.contains("\\u009b31m\\u007f\\u0085\\u202e\\u2028\\u2029\u{e9}"), "{line:?}");
         let ended = line.strip_suffix('\n').unwrap();
-        assert!(!ended.chars().any(steers), "{line:?}");
+        assert!(!ended.chars().any(must_escape), "{line:?}");
     }
 }

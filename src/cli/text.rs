@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use peregrine::model::{
     Artifact, ArtifactView, Content, Json, JsonObject, Message, Part, Role, TaskState, TaskView,
-    steers, time::rfc3339,
+    must_escape, time::rfc3339,
 };
 
 /// The text of one thing, as it grows.
@@ -250,7 +250,7 @@ fn printable(text: &str, with_tabs: bool) -> String {
     for letter in text.chars() {
         match letter {
             '\t' if with_tabs => line.push(letter),
-            _ if steers(letter) => line.extend(letter.escape_default()),
+            _ if must_escape(letter) => line.extend(letter.escape_default()),
             _ => line.push(letter),
         }
     }

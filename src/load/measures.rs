@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use hdrhistogram::Histogram;
 
-use crate::model::steers;
+use crate::model::must_escape;
 
 /// Of each value, so many decimal digits are kept.
 const DIGITS: u8 = 3;
@@ -220,7 +220,7 @@ impl OperationMeasures {
 
 /// A text of the agent, short and without what would steer a terminal.
 pub(super) fn shown(text: &str) -> String {
-    let escaped = |char: char| match steers(char) {
+    let escaped = |char: char| match must_escape(char) {
         true => char.escape_default().to_string(),
         false => char.to_string(),
     };

@@ -13,12 +13,12 @@ use std::{
 };
 
 use socket2::SockRef;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 use super::{
-    admin::AdminListener,
     drive::Drive,
     local_addr::LocalAddr,
+    unix_socket::SocketFile,
     worker_state::{ConnectionPermit, WorkerState},
 };
 
@@ -41,11 +41,10 @@ pub(super) async fn accept(listener: TcpListener, local: Rc<WorkerState>) {
     }
 }
 
-/// Accepts on a socket that has a path, until it is dropped; the file goes with it. Its clients run
+/// Accepts on a socket that has a path, until it is dropped; `_file` goes with it. Its clients run
 /// as the user of this process: they are one peer, that of the loopback interface, and speak no
 /// TLS.
-pub(super) async fn accept_local(listener: AdminListener, local: Rc<WorkerState>) {
-    let AdminListener::Unix(listener, _file) = listener else { return };
+pub(super) async fn accept_unix(listener: UnixListener, _file: SocketFile, local: Rc<WorkerState>) {
     let (address, _listening) = (IpAddr::V4(Ipv4Addr::LOCALHOST), local.server.listens());
     loop {
         match listener.accept().await {

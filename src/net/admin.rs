@@ -8,12 +8,10 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
 };
 
-use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{TcpListener, UnixListener};
 
 use super::{
@@ -21,11 +19,9 @@ use super::{
     drive::Drive,
     error::ServerError,
     local_addr::LocalAddr,
+    unix_socket::{SocketFile, UnixSocket, is_path},
     worker_state::{ConnectionPermit, WorkerState},
 };
-
-/// How an address begins that is the path of a socket.
-pub(super) const UNIX: &str = "unix:";
 
 /// How long accepting pauses when the system has no more to give.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -33,82 +29,34 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A socket that listens, and is not served yet.
 pub(super) enum AdminSocket {
     Tcp(std::net::TcpListener),
-    Unix(std::os::unix::net::UnixListener, SocketFile),
-}
-
-/// The file of a socket, which goes with it.
-pub(super) struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // Another process may have removed it.
-        let _ = std::fs::remove_file(&self.0);
-    }
+    Unix(UnixSocket),
 }
 
 /// Says what [`listen`] would refuse whatever else runs on this machine.
 ///
 /// # Errors
-/// [`ServerError::Address`], [`ServerError::Admin`]: the path of the socket is none, or its folder
-/// is not there.
+/// [`ServerError::Address`], [`ServerError::UnixSocket`].
 pub(super) fn check(text: &str) -> Result<(), ServerError> {
-    let Some(path) = text.strip_prefix(UNIX) else { return resolve(text).map(drop) };
-    let fail = |source| ServerError::Admin { address: text.to_owned(), source };
-    SockAddr::unix(path).map_err(fail)?;
-    let folder = match Path::new(path).parent() {
-        Some(folder) if folder == Path::new("") => Path::new("."),
-        Some(folder) => folder,
-        None => return Err(fail(io::ErrorKind::InvalidFilename.into())),
-    };
-    std::fs::read_dir(folder).map(drop).map_err(fail)
+    if is_path(text) { UnixSocket::check(text) } else { resolve(text).map(drop) }
 }
 
 /// Listens on an address and a port, or on `unix:PATH`; also says where that is.
 ///
 /// # Errors
-/// [`ServerError::Address`], [`ServerError::Bind`], [`ServerError::Admin`].
+/// [`ServerError::Address`], [`ServerError::Bind`], [`ServerError::UnixSocket`].
 pub(super) fn listen(
     text: &str,
     stall_ms: u64,
     has_tls: bool,
 ) -> Result<(AdminSocket, String), ServerError> {
-    if text.starts_with(UNIX) {
-        return Ok((listen_unix(text)?, text.to_owned()));
+    if is_path(text) {
+        return Ok((AdminSocket::Unix(UnixSocket::listen(text)?), text.to_owned()));
     }
     let addr: SocketAddr = resolve(text)?;
     let mut listeners = bind::bind(addr, 1, stall_ms)?;
     let scheme = if has_tls && !listeners.addr.ip().is_loopback() { "https" } else { "http" };
     let at = format!("{scheme}://{}", listeners.addr);
     Ok((AdminSocket::Tcp(listeners.sockets.remove(0)), at))
-}
-
-/// Listens on `unix:PATH`.
-///
-/// # Errors
-/// [`ServerError::Admin`], also where another process listens there.
-pub(super) fn listen_unix(text: &str) -> Result<AdminSocket, ServerError> {
-    let path = text.strip_prefix(UNIX).unwrap_or(text);
-    let fail = |source| ServerError::Admin { address: text.to_owned(), source };
-    unix(PathBuf::from(path)).map_err(fail)
-}
-
-/// A socket that only the user of this process may connect to. Until it listens no client can,
-/// so there is no moment in which others could.
-fn unix(path: PathBuf) -> io::Result<AdminSocket> {
-    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-    let address = SockAddr::unix(&path)?;
-    let is_socket = std::fs::symlink_metadata(&path).is_ok_and(|file| file.file_type().is_socket());
-    // One without a listener was left by a server that had no time to remove it.
-    if is_socket && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_err() {
-        std::fs::remove_file(&path)?;
-    }
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.bind(&address)?;
-    let file = SocketFile(path);
-    std::fs::set_permissions(&file.0, std::fs::Permissions::from_mode(0o600))?;
-    socket.set_nonblocking(true)?;
-    socket.listen(128)?;
-    Ok(AdminSocket::Unix(socket.into(), file))
 }
 
 /// The same, within a runtime.
@@ -125,8 +73,9 @@ impl AdminListener {
     pub(super) fn new(socket: AdminSocket) -> io::Result<AdminListener> {
         Ok(match socket {
             AdminSocket::Tcp(socket) => AdminListener::Tcp(TcpListener::from_std(socket)?),
-            AdminSocket::Unix(socket, file) => {
-                AdminListener::Unix(UnixListener::from_std(socket)?, file)
+            AdminSocket::Unix(socket) => {
+                let (listener, file) = socket.into_listener()?;
+                AdminListener::Unix(listener, file)
             }
         })
     }

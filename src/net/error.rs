@@ -15,9 +15,9 @@ pub enum ServerError {
         /// What the system says.
         source: io::Error,
     },
-    /// The address for the operator cannot be listened on.
-    Admin {
-        /// The address, as it was given.
+    /// A socket with a path cannot be listened on.
+    UnixSocket {
+        /// `unix:PATH`, as it was given.
         address: String,
         /// What the system says.
         source: io::Error,
@@ -66,7 +66,7 @@ impl fmt::Display for ServerError {
                 )
             }
             ServerError::Bind { addr, source } => write!(f, "cannot listen on {addr}: {source}"),
-            ServerError::Admin { address, source } => {
+            ServerError::UnixSocket { address, source } => {
                 write!(f, "cannot listen on {address}: {source}")
             }
             ServerError::Tls { file, reason } => {

@@ -37,6 +37,8 @@ mod http2;
 mod input_buffer;
 #[cfg(feature = "auth")]
 mod key_fetch;
+#[cfg(any(feature = "exec", feature = "logs"))]
+mod line_rate;
 #[cfg(feature = "gateway")]
 mod line_turn;
 mod local_addr;
@@ -77,6 +79,7 @@ mod traces;
 mod transport;
 #[cfg(feature = "gateway")]
 mod turn_queue;
+mod unix_socket;
 #[cfg(feature = "gateway")]
 mod upstream_card;
 #[cfg(feature = "push")]

@@ -20,6 +20,7 @@ use super::{
     share::AllBuffers,
     slow_turn::{SlowTurnListener, SlowTurns},
     tls::Current,
+    unix_socket::UnixSocket,
 };
 #[cfg(feature = "metrics")]
 use super::{observers::Observers, operating::Observing};
@@ -71,7 +72,7 @@ pub(super) struct ServerState {
     /// The listener for the operator, until a worker serves it.
     pub(super) admin: Mutex<Option<AdminSocket>>,
     /// The sockets with a path that agents are served on, until the first worker takes them.
-    pub(super) paths: Mutex<Vec<AdminSocket>>,
+    pub(super) unix_sockets: Mutex<Vec<UnixSocket>>,
     listening: AtomicUsize,
     /// Open connections that speak HTTP/2.
     #[cfg(feature = "grpc")]
@@ -129,7 +130,7 @@ impl ServerState {
             #[cfg(feature = "otlp")]
             traces: None,
             admin: Mutex::new(None),
-            paths: Mutex::default(),
+            unix_sockets: Mutex::default(),
             listening: AtomicUsize::new(0),
             #[cfg(feature = "grpc")]
             http2,
@@ -206,8 +207,8 @@ impl ServerState {
     }
 
     /// The sockets with a path, for the worker that serves them.
-    pub(super) fn take_paths(&self) -> Vec<AdminSocket> {
-        std::mem::take(&mut *self.paths.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn take_unix_sockets(&self) -> Vec<UnixSocket> {
+        std::mem::take(&mut *self.unix_sockets.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The listener for the operator, for the worker that serves it.

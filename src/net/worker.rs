@@ -26,7 +26,7 @@ use tokio::{
 use crate::{engine::Worker, service::Now};
 
 use super::{
-    accept::{accept, accept_local},
+    accept::{accept, accept_unix},
     admin::{self, AdminListener},
     async_agent,
     clock::Clock,
@@ -34,6 +34,7 @@ use super::{
     server_state::{ServerState, Stage},
     signals::Signals,
     slow_turn::slow_future,
+    unix_socket::UnixSocket,
     worker_state::WorkerState,
 };
 
@@ -75,10 +76,11 @@ pub(super) fn run(
         };
         let admin = admin.map(AdminListener::new).transpose()?;
         let paths = match thread {
-            WorkerThread::Main | WorkerThread::Own(0) => server.take_paths(),
+            WorkerThread::Main | WorkerThread::Own(0) => server.take_unix_sockets(),
             WorkerThread::Own(_) => Vec::new(),
         };
-        let paths = paths.into_iter().map(AdminListener::new).collect::<io::Result<Vec<_>>>()?;
+        let paths = paths.into_iter().map(UnixSocket::into_listener);
+        let paths = paths.collect::<io::Result<Vec<_>>>()?;
         drop(context);
         Ok((runtime, listeners, (admin, paths), signals, Chacha::new()?))
     });
@@ -108,7 +110,9 @@ pub(super) fn run(
         };
         let local = Rc::new(WorkerState::new(server, clock, worker));
         let accepting = |socket| tokio::task::spawn_local(accept(socket, Rc::clone(&local)));
-        let at_path = |socket| tokio::task::spawn_local(accept_local(socket, Rc::clone(&local)));
+        let at_path = |(listener, file)| {
+            tokio::task::spawn_local(accept_unix(listener, file, Rc::clone(&local)))
+        };
         let accepting = listeners.into_iter().map(accepting);
         let accepting = accepting.chain(paths.into_iter().map(at_path)).collect();
         let has_admin = admin.is_some();

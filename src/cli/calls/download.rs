@@ -12,7 +12,7 @@ use std::{
 
 use peregrine::{
     client::Answer,
-    model::{Content, Part, TaskView, steers},
+    model::{Content, Part, TaskView, must_escape},
 };
 
 use super::{
@@ -155,7 +155,8 @@ fn contents<'p>(
 fn safe_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     // What turns the letters behind it would show another ending than the file has.
-    let is_plain = |c: &char| !steers(*c) && !matches!(c, ':' | '*' | '?' | '"' | '<' | '>' | '|');
+    let is_plain =
+        |c: &char| !must_escape(*c) && !matches!(c, ':' | '*' | '?' | '"' | '<' | '>' | '|');
     let plain: String = last.chars().filter(is_plain).collect();
     // After the others are gone: one of them may stand before the dot that hides, or before the
     // hyphen that makes a name an option of the command that is given it (`rm *`).

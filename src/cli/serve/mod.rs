@@ -215,7 +215,7 @@ fn code(error: &ServerError) -> u8 {
         | ServerError::Build(_)
         | ServerError::Memory(_) => 2,
         ServerError::Bind { .. }
-        | ServerError::Admin { .. }
+        | ServerError::UnixSocket { .. }
         | ServerError::Tls { .. }
         | ServerError::InRuntime
         | ServerError::Traces(_)

@@ -9,8 +9,9 @@ use std::{
     net::IpAddr,
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU32, Ordering::Relaxed},
     },
+    time::Instant,
 };
 
 use siphasher::sip::SipHasher13;
@@ -26,12 +27,9 @@ use crate::{
 };
 
 use super::super::{
-    clock::monotonic_ns,
+    line_rate::{LineRate, LineVerdict},
     metrics::{generation_name, op_name},
 };
-
-/// The time in which they are counted.
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// What the lines of calls have of their callers.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -56,13 +54,6 @@ impl fmt::Debug for LoggedPrincipal {
     }
 }
 
-/// The second in which lines of refused requests are counted.
-#[derive(Default)]
-struct RefusedSecond {
-    began_ns: u64,
-    lines: u32,
-}
-
 /// What writes a line a call.
 pub(in crate::net) struct AccessLog {
     /// One call of so many has a line; 0: none.
@@ -70,9 +61,8 @@ pub(in crate::net) struct AccessLog {
     seen: AtomicU32,
     /// Without it the name behind the hash in a line cannot be found. `None`: names are shown.
     key: Option<u128>,
-    refused: Mutex<RefusedSecond>,
-    /// Refused requests without a line that are not told yet.
-    unlogged: AtomicU64,
+    /// Of lines of refused requests.
+    refused: Mutex<LineRate>,
     engine: OnceLock<Weak<Engine>>,
 }
 
@@ -80,8 +70,7 @@ impl AccessLog {
     /// A log of one call of so many, under a secret key; without one it shows names.
     pub(in crate::net) fn new(one_of: u32, key: Option<u128>) -> AccessLog {
         let (one_of, seen) = (AtomicU32::new(one_of), AtomicU32::new(0));
-        let (refused, unlogged, engine) = Default::default();
-        AccessLog { one_of, seen, key, refused, unlogged, engine }
+        AccessLog { one_of, seen, key, refused: Mutex::default(), engine: OnceLock::new() }
     }
 
     /// Whether any call has a line.
@@ -111,7 +100,7 @@ impl AccessLog {
     /// Writes the line of a call, if it is to have one.
     pub(in crate::net) fn write(&self, call: &CallRecord, now_ns: u64) {
         let Some(details) = call.details.as_deref() else { return };
-        if call.refusal.is_some() && !self.admits_refused(now_ns) {
+        if call.refusal.is_some() && !self.admits_refused(Instant::now()) {
             return;
         }
         let CallDetails { task, principal, peer, reason, trace_id, upstream, .. } = details;
@@ -148,7 +137,7 @@ impl AccessLog {
 
     /// Writes the line of a refused request that is no call, unless it is one too many.
     pub(in crate::net) fn write_refused(&self, refused: &RefusedRequest<'_>) {
-        if !self.is_on() || !self.admits_refused(monotonic_ns()) {
+        if !self.is_on() || !self.admits_refused(Instant::now()) {
             return;
         }
         let RefusedRequest { peer, principal, status, reason, limit } = *refused;
@@ -164,37 +153,19 @@ impl AccessLog {
     }
 
     /// Whether a refused request has a line in the second that runs now; otherwise it is counted.
-    fn admits_refused(&self, now_ns: u64) -> bool {
-        let mut second = self.second();
-        if now_ns >= second.began_ns.saturating_add(SECOND_NS) {
-            *second = RefusedSecond { began_ns: now_ns, lines: 0 };
-            let unlogged = self.unlogged.swap(0, Relaxed);
-            drop(second);
-            tell_unlogged(unlogged);
-            second = self.second();
-        }
-        second.lines += 1;
-        let is_admitted = second.lines <= REFUSED_LINES_MAX;
-        if !is_admitted {
-            self.unlogged.fetch_add(1, Relaxed);
-        }
-        is_admitted
+    fn admits_refused(&self, now: Instant) -> bool {
+        let LineVerdict { is_written, skipped } = self.rate().take(now, REFUSED_LINES_MAX);
+        tell_unlogged(skipped);
+        is_written
     }
 
     /// Writes how many refused requests had no line, once their second is over, or `at_end`.
     pub(in crate::net) fn write_unlogged(&self, at_end: bool) {
-        if self.unlogged.load(Relaxed) == 0 {
-            return;
-        }
-        let second = self.second();
-        if at_end || monotonic_ns() >= second.began_ns.saturating_add(SECOND_NS) {
-            let unlogged = self.unlogged.swap(0, Relaxed);
-            drop(second);
-            tell_unlogged(unlogged);
-        }
+        let skipped = self.rate().take_skipped(Instant::now(), at_end);
+        tell_unlogged(skipped);
     }
 
-    fn second(&self) -> MutexGuard<'_, RefusedSecond> {
+    fn rate(&self) -> MutexGuard<'_, LineRate> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -232,6 +203,8 @@ fn shown(peer: IpAddr) -> tracing::field::DisplayValue<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -244,15 +217,17 @@ mod tests {
 
     #[test]
     fn refused_requests_beyond_a_hundred_a_second_are_counted() {
-        let (log, begin_ns) = (AccessLog::new(1, None), 5 * SECOND_NS);
-        let admitted = |at_ns: u64| (0..250).filter(|_| log.admits_refused(at_ns)).count();
-        assert_eq!(admitted(begin_ns), REFUSED_LINES_MAX as usize);
-        assert_eq!(log.unlogged.load(Relaxed), 150);
-        assert_eq!(admitted(begin_ns + SECOND_NS - 1), 0);
-        assert_eq!(admitted(begin_ns + SECOND_NS), REFUSED_LINES_MAX as usize);
+        let (log, begin) = (AccessLog::new(1, None), Instant::now());
+        let admitted =
+            |after: Duration| (0..250).filter(|_| log.admits_refused(begin + after)).count();
+        let (second, ns) = (Duration::from_secs(1), Duration::from_nanos(1));
+        assert_eq!(admitted(Duration::ZERO), REFUSED_LINES_MAX as usize);
+        assert_eq!(log.rate().take_skipped(begin, false), 0);
+        assert_eq!(log.rate().take_skipped(begin, true), 150);
+        assert_eq!(admitted(second - ns), 0);
+        assert_eq!(admitted(second), REFUSED_LINES_MAX as usize);
         // Those of the second before had their line.
-        assert_eq!(log.unlogged.load(Relaxed), 150);
-        log.write_unlogged(true);
-        assert_eq!(log.unlogged.load(Relaxed), 0);
+        assert_eq!(log.rate().take_skipped(begin + second, true), 150);
+        assert_eq!(log.rate().take_skipped(begin + second, true), 0);
     }
 }

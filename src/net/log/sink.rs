@@ -14,7 +14,7 @@ use std::{
 
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::{limits::LOG_LINES_MAX, model::steers};
+use crate::{limits::LOG_LINES_MAX, model::must_escape};
 
 /// How long the end of the process waits for the last lines.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -65,7 +65,7 @@ fn plain(line: &[u8]) -> Vec<u8> {
     }
     let mut plain = String::with_capacity(line.len());
     for letter in String::from_utf8_lossy(line).chars() {
-        match letter > '\u{7e}' && steers(letter) {
+        match letter > '\u{7e}' && must_escape(letter) {
             // All of them are below U+10000. Writing to a String never fails.
             true => _ = write!(plain, "\\u{:04x}", u32::from(letter)),
             false => plain.push(letter),

@@ -4,7 +4,7 @@ use std::{
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use tokio::{
@@ -12,9 +12,12 @@ use tokio::{
     process::ChildStderr,
 };
 
-use crate::model::steers;
+use crate::model::must_escape;
 
-use super::super::report;
+use super::super::{
+    line_rate::{LineRate, LineVerdict},
+    report,
+};
 
 /// Lines of one agent that are logged in a second; those beyond are counted, and lost.
 const LINES_PER_SECOND: u32 = 100;
@@ -26,38 +29,27 @@ const LAST_BYTES_MAX: usize = 4_096;
 /// The log of one agent's processes.
 pub(super) struct ProcessLog {
     agent: String,
-    second: Mutex<LogSecond>,
-}
-
-struct LogSecond {
-    since: Instant,
-    lines: u32,
-    lost: u64,
+    rate: Mutex<LineRate>,
 }
 
 impl ProcessLog {
     /// The log of the agent of this name.
     pub fn new(agent: impl Into<String>) -> ProcessLog {
-        let second = LogSecond { since: Instant::now(), lines: 0, lost: 0 };
-        ProcessLog { agent: agent.into(), second: Mutex::new(second) }
+        ProcessLog { agent: agent.into(), rate: Mutex::default() }
     }
 
     /// Writes a line, if there is room for one in this second.
     pub fn line(&self, text: &str) {
-        let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
-        if second.since.elapsed() >= Duration::from_secs(1) {
-            if second.lost > 0 {
-                report::warn(&format_args!("agent {}: {} lines lost", self.agent, second.lost));
-            }
-            *second = LogSecond { since: Instant::now(), lines: 0, lost: 0 };
+        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let LineVerdict { is_written, skipped } = rate.take(Instant::now(), LINES_PER_SECOND);
+        drop(rate);
+        if skipped > 0 {
+            report::warn(&format_args!("agent {}: {skipped} lines lost", self.agent));
         }
-        if second.lines >= LINES_PER_SECOND {
-            second.lost += 1;
+        if !is_written {
             return;
         }
-        second.lines += 1;
-        drop(second);
-        let plain: String = text.chars().map(|c| if steers(c) { ' ' } else { c }).collect();
+        let plain: String = text.chars().map(|c| if must_escape(c) { ' ' } else { c }).collect();
         report::say(&format_args!("agent {}: {plain}", self.agent));
     }
 }

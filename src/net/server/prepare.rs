@@ -18,6 +18,7 @@ use crate::{
         running::Running,
         server_state::ServerState,
         tls::{Current as LoadedTls, Tls},
+        unix_socket::{UnixSocket, is_path},
     },
     service::pages::PageSource,
 };
@@ -48,7 +49,7 @@ impl Server {
             let addr = socket.local_addr().map_err(ServerError::System)?;
             check(addr, &addr.to_string())?;
         }
-        let texts = texts.iter().filter(|text| !text.starts_with(admin::UNIX));
+        let texts = texts.iter().filter(|text| !is_path(text));
         texts.map(|text| check(resolve(text)?, text)).collect()
     }
 
@@ -84,7 +85,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError::Build`], [`ServerError::Address`], [`ServerError::Public`],
-    /// [`ServerError::Memory`], [`ServerError::Admin`], [`ServerError::Tls`].
+    /// [`ServerError::Memory`], [`ServerError::UnixSocket`], [`ServerError::Tls`].
     pub fn check(&self) -> Result<(), ServerError> {
         let workers = self.workers.unwrap_or_else(workers_default);
         self.checked(workers).map(drop)
@@ -94,8 +95,9 @@ impl Server {
     fn checked(&self, workers: usize) -> Result<Checked, ServerError> {
         self.setup.check()?;
         let listen = self.addresses()?;
-        let paths = self.listen.iter().filter(|text| text.starts_with(admin::UNIX));
-        paths.chain(&self.admin).try_for_each(|text| admin::check(text))?;
+        let mut paths = self.listen.iter().filter(|text| is_path(text));
+        paths.try_for_each(|text| UnixSocket::check(text))?;
+        self.admin.as_deref().map_or(Ok(()), admin::check)?;
         let tls = self.tls.clone().map(Tls::load).transpose()?;
         let limits = match self.memory {
             Some(bytes) => self.setup.limits.for_memory(bytes, workers, tls.is_some(), &[]),
@@ -141,14 +143,13 @@ impl Server {
         let admin = self.admin.map(|text| admin::listen(&text, stall_ms, tls.is_some()));
         let admin = admin.transpose()?;
         let (socket, admin) = admin.unzip();
-        let paths: Vec<String> =
-            self.listen.into_iter().filter(|text| text.starts_with(admin::UNIX)).collect();
-        let sockets_of_paths = paths.iter().map(|text| admin::listen_unix(text));
-        let sockets_of_paths = sockets_of_paths.collect::<Result<Vec<_>, _>>()?;
+        let paths: Vec<String> = self.listen.into_iter().filter(|text| is_path(text)).collect();
+        let unix_sockets = paths.iter().map(|text| UnixSocket::listen(text));
+        let unix_sockets = unix_sockets.collect::<Result<Vec<_>, _>>()?;
         let engine = self.setup.build(start)?;
         let mut server = ServerState::new(engine, tls, workers, self.slow_turns);
         server.admin = Mutex::new(socket);
-        server.paths = Mutex::new(sockets_of_paths);
+        server.unix_sockets = Mutex::new(unix_sockets);
         #[cfg(feature = "metrics")]
         server.observed_by(observing).map_err(ServerError::System)?;
         #[cfg(feature = "push")]

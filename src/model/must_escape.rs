@@ -4,7 +4,7 @@
 /// shown: C0 and C1 controls and DEL, the two separators that end a line (U+2028, U+2029), and the
 /// controls that reorder the text after them (UAX #9 §2).
 #[inline]
-pub fn steers(letter: char) -> bool {
+pub fn must_escape(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
         || ('\u{2066}'..='\u{2069}').contains(&letter)
@@ -17,7 +17,7 @@ mod tests {
     #[test]
     fn text_is_shown_and_controls_are_not() {
         for letter in ['a', ' ', 'é', '\u{5d0}', '\u{200d}', '\u{2027}', '\u{202f}', '\u{1f600}'] {
-            assert!(!steers(letter), "{letter:?}");
+            assert!(!must_escape(letter), "{letter:?}");
         }
         let ranges = [
             '\0'..='\u{1f}',
@@ -27,6 +27,6 @@ mod tests {
             '\u{2028}'..='\u{202e}',
             '\u{2066}'..='\u{2069}',
         ];
-        assert!(ranges.into_iter().flatten().all(steers));
+        assert!(ranges.into_iter().flatten().all(must_escape));
     }
 }

@@ -1,0 +1,46 @@
+//! So many lines of a log in a second; the others are counted, and the count is told once.
+
+use std::time::{Duration, Instant};
+
+/// The second that runs, and what it has had of lines.
+#[derive(Default)]
+pub(super) struct LineRate {
+    since: Option<Instant>,
+    lines: u32,
+    skipped: u64,
+}
+
+/// What becomes of a line.
+pub(super) struct LineVerdict {
+    /// True: it is written.
+    pub is_written: bool,
+    /// Lines of the second before that were not, which is to be told now.
+    pub skipped: u64,
+}
+
+impl LineRate {
+    /// Decides on a line; of one second there are at most so many.
+    pub fn take(&mut self, now: Instant, most: u32) -> LineVerdict {
+        let skipped = if self.is_over(now) { self.restart(now) } else { 0 };
+        let is_written = self.lines < most;
+        match is_written {
+            true => self.lines += 1,
+            false => self.skipped += 1,
+        }
+        LineVerdict { is_written, skipped }
+    }
+
+    /// Lines that were not written and are not told yet, once their second is over, or `at_end`.
+    #[cfg(feature = "logs")]
+    pub fn take_skipped(&mut self, now: Instant, at_end: bool) -> u64 {
+        if at_end || self.is_over(now) { std::mem::take(&mut self.skipped) } else { 0 }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(1))
+    }
+
+    fn restart(&mut self, now: Instant) -> u64 {
+        std::mem::replace(self, LineRate { since: Some(now), lines: 0, skipped: 0 }).skipped
+    }
+}
