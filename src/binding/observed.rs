@@ -285,7 +285,8 @@ impl CallContext<'_> {
         &mut self,
         op: Option<Op>,
         generation: Generation,
-        (status, fault): (u16, &Fault),
+        status: u16,
+        fault: &Fault,
     ) {
         let Some(observer) = &self.config.observer else { return };
         let (details, refusal) = (self.details_of_fault(fault), CallRefusal::from(fault));
@@ -304,13 +305,9 @@ impl CallContext<'_> {
     /// Tells that a request was refused that is no call.
     #[cold]
     pub fn tell_request_refused(&self, status: u16, reason: &str, limit: Option<&'static str>) {
-        let Some(observer) = &self.config.observer else { return };
-        if observer.wants_refusals() {
-            let principal = self.admission.as_ref().map(|by| &*by.principal);
-            let peer = self.origin_address();
-            let refused = RefusedRequest { peer, principal, status, reason, limit };
-            observer.request_refused(&refused);
-        }
+        let principal = self.admission.as_ref().map(|by| &*by.principal);
+        let peer = self.origin_address();
+        self.config.tell_refused(&RefusedRequest { peer, principal, status, reason, limit });
     }
 
     /// Tells that a call of a batch was answered with a fault. One that was made before that has

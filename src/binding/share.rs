@@ -49,7 +49,8 @@ pub struct CallerShare {
     is_ahead: bool,
 }
 
-/// Places with an agent, as [`Quota`] has them: `None` is any number.
+/// Places with an agent, as [`Quota`] has them: `None` is any number. It has no more of the quota
+/// than is used, because a share is moved with each call.
 #[derive(Clone, Copy)]
 struct CallPlaces {
     streams: Option<u32>,
@@ -355,10 +356,11 @@ impl CallContext<'_> {
         share.place(PlaceKind::WaitingCall, &self.admission, &self.config.access.accounts)
     }
 
-    /// Who takes, and how much may be taken: by what the principal names, else by the defaults; and
-    /// no more than the platform's documentation says.
-    /// Its places are those of [`CallerShare::set_here`], which is asked before they are taken.
-    /// `is_asked`: the agent or the tenant has a quota, so that anonymous callers are counted.
+    /// The share of the caller: by the quota that its principal names, else by the defaults, and no
+    /// more than the platform's documentation says. `None`: nothing is counted. `is_asked`: the
+    /// agent or the tenant has a quota, so that anonymous callers are counted in any case.
+    ///
+    /// [`CallerShare::set_here`] has to be called before a place is taken.
     fn find_share(&self, quotas: &Quotas, is_asked: bool) -> Option<CallerShare> {
         let accounts = &self.config.access.accounts;
         let of = |quota: Quota, of_address| CallerShare {

@@ -68,7 +68,7 @@ pub fn handle(
     cx.writer.is_head = head.method() == http::Method::Head;
     if let Err(fault) = cx.take_request(body.bytes().len()) {
         let handled = refuse_unread(cx, head, target, fault.clone());
-        cx.tell_refused_rest(None, target.form.generation, (429, &fault));
+        cx.tell_refused_rest(None, target.form.generation, 429, &fault);
         return handled;
     }
     let (form, method) = match row(cx, head, &target, body.bytes().is_empty()) {
@@ -145,7 +145,7 @@ fn refuse_call(
 ) -> Handled {
     let (form, status, fault) = (refusal.0, refusal.2, refusal.1.clone());
     let handled = refuse(cx, head, media::media(head), refusal);
-    cx.tell_refused_rest(op, form.generation, (status, &fault));
+    cx.tell_refused_rest(op, form.generation, status, &fault);
     handled
 }
 

@@ -104,18 +104,8 @@ impl WorkerCounters {
     pub(super) fn count_answered(&self, call: &AnsweredCall, took_ns: u64) {
         let numbers = [call.op as usize, call.binding as usize, generation_number(call.generation)];
         self.add_bytes(call.bytes_in, call.bytes_out);
-        let [op, binding, generation] = numbers;
-        match self.timed.get(usize::from(call.agent.0)) {
-            Some(of_agent) => {
-                let of_agent = of_agent.get_or_init(Default::default);
-                of_agent.answered[op][binding][generation].fetch_add(1, Relaxed);
-                of_agent.durations[op][binding].count(took_ns);
-            }
-            None => {
-                self.add_untimed(call.agent, numbers);
-                self.durations[op][binding].count(took_ns);
-            }
-        }
+        self.add_answered(call.agent, numbers);
+        self.durations(call.agent)[numbers[0]][numbers[1]].count(took_ns);
     }
 
     /// Counts a call that has ended now.
@@ -123,24 +113,13 @@ impl WorkerCounters {
         let (op, binding) = (op_number(call.op), call.binding as usize);
         match call.refusal {
             None => {
-                let numbers = [op, binding, generation_number(call.generation)];
-                match self.timed.get(usize::from(call.agent.0)) {
-                    Some(of_agent) => {
-                        let of_agent = of_agent.get_or_init(Default::default);
-                        let [op, binding, generation] = numbers;
-                        of_agent.answered[op][binding][generation].fetch_add(1, Relaxed);
-                    }
-                    None => self.add_untimed(call.agent, numbers),
-                }
+                self.add_answered(call.agent, [op, binding, generation_number(call.generation)]);
             }
             Some(refusal) => self.count_refused(call, refusal),
         }
         self.add_bytes(call.bytes_in, call.bytes_out);
-        let durations = match self.timed.get(usize::from(call.agent.0)) {
-            Some(of_agent) => &of_agent.get_or_init(Default::default).durations,
-            None => &*self.durations,
-        };
-        durations[op][binding].count(now_ns.saturating_sub(call.began_ns));
+        let took_ns = now_ns.saturating_sub(call.began_ns);
+        self.durations(call.agent)[op][binding].count(took_ns);
         if call.waited {
             self.count_waited(call);
         }
@@ -152,11 +131,26 @@ impl WorkerCounters {
         self.bytes_out.fetch_add(bytes_out, Relaxed);
     }
 
-    /// Counts a call of an agent beyond the first.
-    fn add_untimed(&self, agent: AgentIndex, [op, binding, generation]: [usize; 3]) {
-        let at = usize::from(agent.0).saturating_sub(self.timed.len());
-        let of_agent = self.answered[at.min(self.answered.len() - 1)].get_or_init(Default::default);
-        of_agent[op][binding][generation].fetch_add(1, Relaxed);
+    #[inline(always)]
+    fn add_answered(&self, agent: AgentIndex, [op, binding, generation]: [usize; 3]) {
+        let agent = usize::from(agent.0);
+        let answered = match self.timed.get(agent) {
+            Some(of_agent) => &of_agent.get_or_init(Default::default).answered,
+            None => {
+                let at = agent.saturating_sub(self.timed.len()).min(self.answered.len() - 1);
+                &**self.answered[at].get_or_init(Default::default)
+            }
+        };
+        answered[op][binding][generation].fetch_add(1, Relaxed);
+    }
+
+    /// Where the durations of calls of an agent are counted.
+    #[inline(always)]
+    fn durations(&self, agent: AgentIndex) -> &Durations {
+        match self.timed.get(usize::from(agent.0)) {
+            Some(of_agent) => &of_agent.get_or_init(Default::default).durations,
+            None => &self.durations,
+        }
     }
 
     /// Gives the durations of each operation and binding, with their agent.

@@ -12,6 +12,9 @@ impl<T> Schedule<T> {
     pub fn delivered(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
         let Some(post) = self.under_way.remove(&place) else { return };
         self.note_life(post.lane);
+        if let Some(entry) = self.entry(place) {
+            entry.is_limited = false;
+        }
         self.go_on(place, now_ms, has_more);
         self.end(post, now_ms);
     }
@@ -19,11 +22,8 @@ impl<T> Schedule<T> {
     /// There was nothing to post; whether its origin is there is as unknown as before.
     pub fn passed_over(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
         let Some(post) = self.under_way.remove(&place) else { return };
-        let is_limited = self.is_limited(place);
+        self.give_back_rate(place);
         self.go_on(place, now_ms, has_more);
-        if let Some(entry) = self.entry(place) {
-            (entry.is_limited, entry.is_paid) = (is_limited, entry.url != 0);
-        }
         self.end(post, now_ms);
     }
 
@@ -125,7 +125,7 @@ impl<T> Schedule<T> {
 
     fn go_on(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
         let Some(entry) = self.entry(place) else { return };
-        (entry.failures, entry.since_ms, entry.is_limited) = (0, now_ms, false);
+        (entry.failures, entry.since_ms) = (0, now_ms);
         match has_more || entry.stage == PostStage::Posting(true) {
             true => self.make_ready(place),
             false => entry.stage = PostStage::Idle,

@@ -13,42 +13,31 @@ use super::super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, hint, ke
 
 const COUNT: Shape = Shape::Whole { min: 1, max: u32::MAX as u64 };
 
-const QUOTA: &[Key] = &[
-    key("calls_per_minute", COUNT, "", "Calls a minute; each of a batch counts").live(),
-    key("call_burst", COUNT, "", "Calls at once; those of a minute unless it is said").live(),
-    key(
-        "request_bytes_per_minute",
-        Shape::Measure(Unit::Bytes),
-        "",
-        "Bytes of requests a minute, in steps of 1KiB; as many at once",
-    )
-    .live(),
-    key("streams", COUNT, "", "Open streams").live(),
-    key("running_tasks", COUNT, "", "Tasks that have not ended").live(),
-    key(
-        "running_bytes",
-        Shape::Measure(Unit::Bytes),
-        "",
-        "Bytes of tasks that have not ended, together, in steps of 1KiB",
-    )
-    .live(),
-    key("waiting_calls", COUNT, "", "Calls that wait; the rest of a batch is one").live(),
-];
+const CALLS: Key =
+    key("calls_per_minute", COUNT, "", "Calls a minute; each of a batch counts").live();
+const BURST: Key =
+    key("call_burst", COUNT, "", "Calls at once; those of a minute unless it is said").live();
+const REQUEST_BYTES: Key = key(
+    "request_bytes_per_minute",
+    Shape::Measure(Unit::Bytes),
+    "",
+    "Bytes of requests a minute, in steps of 1KiB; as many at once",
+)
+.live();
+const STREAMS: Key = key("streams", COUNT, "", "Open streams").live();
+const TASKS: Key = key("running_tasks", COUNT, "", "Tasks that have not ended").live();
+const TASK_BYTES: Key = key(
+    "running_bytes",
+    Shape::Measure(Unit::Bytes),
+    "",
+    "Bytes of tasks that have not ended, together, in steps of 1KiB",
+)
+.live();
+const WAITING: Key =
+    key("waiting_calls", COUNT, "", "Calls that wait; the rest of a batch is one").live();
 
-const TENANT_QUOTA: &[Key] = &[
-    key("calls_per_minute", COUNT, "", "Calls a minute; each of a batch counts").live(),
-    key("call_burst", COUNT, "", "Calls at once; those of a minute unless it is said").live(),
-    key(
-        "request_bytes_per_minute",
-        Shape::Measure(Unit::Bytes),
-        "",
-        "Bytes of requests a minute, in steps of 1KiB; as many at once",
-    )
-    .live(),
-    key("streams", COUNT, "", "Open streams").live(),
-    key("running_tasks", COUNT, "", "Tasks that have not ended").live(),
-    key("waiting_calls", COUNT, "", "Calls that wait; the rest of a batch is one").live(),
-];
+const QUOTA: &[Key] = &[CALLS, BURST, REQUEST_BYTES, STREAMS, TASKS, TASK_BYTES, WAITING];
+const TENANT_QUOTA: &[Key] = &[CALLS, BURST, REQUEST_BYTES, STREAMS, TASKS, WAITING];
 
 const KEYS: &[Key] = &[
     key("known", Shape::Section(|| QUOTA), "", "Callers that are known and name no other").live(),
