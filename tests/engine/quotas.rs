@@ -326,6 +326,28 @@ fn callers_of_a_tenant_share_its_streams() {
 }
 
 #[test]
+fn callers_of_a_tenant_share_its_waiting_calls() {
+    let mut lab = lab_of_tenant(Quota { waiting_calls: Some(1), ..Quota::default() });
+    let send = |token: &str| call(token, "/agents/works", "SendMessage", &fresh(false));
+    let waiting = lab.open();
+    lab.write(waiting, &send("alice - acme"));
+    assert!(lab.received(waiting).is_empty());
+    let reply = lab.ask(&send("bob - acme"));
+    assert_eq!(reply.status, 429);
+    assert!(reply.text().contains("tenant together"), "{}", reply.text());
+    let policy = "\"waiting-calls\";q=1;qu=\"concurrent-requests\"";
+    assert_eq!(reply.field("ratelimit-policy"), Some(policy));
+    // Those of other tenants have their own, and a call that ends gives its place back.
+    let other = lab.open();
+    lab.write(other, &send("bob - other"));
+    assert!(lab.received(other).is_empty());
+    lab.end(waiting);
+    let next = lab.open();
+    lab.write(next, &send("bob - acme"));
+    assert!(lab.received(next).is_empty());
+}
+
+#[test]
 fn callers_of_a_tenant_share_its_running_tasks() {
     let mut lab = lab_of_tenant(Quota { running_tasks: Some(2), ..Quota::default() });
     let send = |lab: &mut Lab, token: &str, agent: &str| {
