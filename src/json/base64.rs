@@ -32,10 +32,13 @@ const SEXTETS: [u8; 256] = {
 /// Borrowed when `raw` is that spelling already; `None` when it is not base64.
 #[must_use]
 pub fn normalise(raw: &str) -> Option<Cow<'_, str>> {
-    let text = unescape(raw);
+    standard_spelling(unescape(raw))
+}
+
+/// The standard padded spelling of unescaped base64.
+fn standard_spelling(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
     let Some(digits) = checked_digits(&text) else {
-        let joined = without_line_ends(&text)?;
-        return normalise(&joined).map(|text| Cow::Owned(text.into_owned()));
+        return standard_spelling(Cow::Owned(without_line_ends(&text)?));
     };
     let last = digits.last().map_or(0, |&b| SEXTETS[b as usize]);
     let unused = last & unused_bits(digits.len());
@@ -214,5 +217,7 @@ mod tests {
         ] {
             assert_eq!(normalise(bad), None, "{bad}");
         }
+        // What is left without its line end is not unescaped again.
+        assert_eq!(normalise("\\ra/\\\\r"), None);
     }
 }

@@ -24,7 +24,7 @@ pub struct Watched {
     pub server: Binary,
     /// Its limits.
     pub limits: Limits,
-    /// Resident memory when the watch began.
+    /// The memory it held when the watch began.
     before: u64,
 }
 
@@ -60,9 +60,9 @@ impl Watched {
         resident(&self.server).saturating_sub(self.before)
     }
 
-    /// Resident memory without the pages of files: an executable for debugging is large.
+    /// The memory that it holds.
     pub fn held(&self) -> u64 {
-        kilobytes(&self.server, "RssAnon") * 1024
+        resident(&self.server)
     }
 
     /// The sum of the terms whose labels have these words.
@@ -93,9 +93,10 @@ pub fn limits_of(rows: &[&str]) -> Limits {
     limits
 }
 
-/// Resident memory.
+/// Resident memory without the pages of files: how many of a large executable are resident depends
+/// on the kernel's read-ahead.
 fn resident(server: &Binary) -> u64 {
-    kilobytes(server, "VmRSS") * 1024
+    kilobytes(server, "RssAnon") * 1024
 }
 
 /// A number of the process's status.
