@@ -51,6 +51,7 @@ pub fn tree() -> Command {
             client("chat", &[], "Talk with an agent, line by line"),
             client("conformance", &[], "Check an agent by requirements of the A2A TCK")
                 .arg(flag("text", "TEXT", "What the agent is told [default: hello]"))
+                .arg(switch("aggressive", "Also make the calls that are known to end servers"))
                 .arg(flag("tck", "DIR", "Run the TCK that is checked out there in place of that"))
                 .after_help(
                     "It sends some messages, and cancels nothing that runs. The exit code is 1 \
@@ -186,9 +187,20 @@ fn send() -> Command {
         .arg(flag("file", "PATH|URL", "A part that is a file: a path by value, a URL by reference"))
         .arg(flag("data", "PATH|-", "A part of JSON, from a file or the standard input"))
         .arg(flag("media-type", "TYPE", "The media type of the part before it"))
+        .args(push_flags())
         .arg(history())
         .after_help(SEND_HELP)
         .after_long_help(format!("{SEND_HELP}\n\n{LONG_HELP}"))
+}
+
+fn push_flags() -> [Arg; 4] {
+    let flags = [
+        flag("push-url", "URL", "Where the agent posts the events of the task as well"),
+        flag("push-token", "TOKEN", "What the agent shows there"),
+        flag("push-auth-scheme", "SCHEME", "How the agent authenticates there, as Bearer"),
+        flag("push-auth-credentials", "TEXT", "With what"),
+    ];
+    flags.map(|flag| flag.hide_short_help(true))
 }
 
 fn card() -> Command {

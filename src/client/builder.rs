@@ -2,7 +2,10 @@
 
 use std::{
     borrow::Cow,
-    sync::{Arc, Mutex, RwLock, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex, RwLock,
+        atomic::{AtomicBool, AtomicU64},
+    },
 };
 
 use crate::{dialect::version::ProtocolVersion, http::FieldLinesBuf, model::Extension};
@@ -38,13 +41,21 @@ pub struct CallOptions {
     /// True: an answer without its id, a state, a part or a role that is not known, and an artifact
     /// without an id are errors. For tools that judge an agent.
     pub is_strict: bool,
+    /// True: webhooks go to an agent whose card does not declare push notifications as well, with a
+    /// warning. Without it such a call is `NotDeclared` (A2A 1.0 §3.3.4).
+    pub assumes_push: bool,
 }
 
 impl Default for CallOptions {
     fn default() -> CallOptions {
-        let (call_ms, poll_ms) = (120_000, 2_000);
-        let (is_idempotent, is_strict) = (false, false);
-        CallOptions { call_ms, backoff: Backoff::default(), is_idempotent, poll_ms, is_strict }
+        CallOptions {
+            call_ms: 120_000,
+            backoff: Backoff::default(),
+            is_idempotent: false,
+            poll_ms: 2_000,
+            is_strict: false,
+            assumes_push: false,
+        }
     }
 }
 
@@ -333,6 +344,7 @@ impl ClientBuilder {
             tokens: self.tokens.clone().unwrap_or_default(),
             // The one that was given is used, or was of no use.
             built: ClientBuilder { known: None, ..self },
+            has_warned_of_push: AtomicBool::new(false),
         };
         Ok(Client { inner: Arc::new(inner), terms: None })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex, PoisonError, RwLock,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use crate::{
@@ -67,6 +67,8 @@ pub(super) struct SharedClient<T: Transport> {
     pub tokens: Arc<TokenCache>,
     /// What the caller wants.
     pub built: ClientBuilder,
+    /// A webhook has gone to an agent that does not declare any; once is enough to say so.
+    pub has_warned_of_push: AtomicBool,
 }
 
 impl<T: Transport> SharedClient<T> {
@@ -176,6 +178,7 @@ impl<T: Transport> Client<T> {
             known: Mutex::new(None),
             tokens: built.tokens.clone().unwrap_or_default(),
             built,
+            has_warned_of_push: AtomicBool::new(false),
         };
         Client { inner: Arc::new(inner), terms: self.terms.clone() }
     }
@@ -451,13 +454,28 @@ impl<T: Transport> SharedClient<T> {
         Ok(endpoint)
     }
 
-    /// A2A 1.0 §3.3.4: what the card does not declare is not asked for.
+    /// A2A 1.0 §3.3.4: what the card does not declare is not asked for, unless the caller knows
+    /// better.
     #[inline]
     pub(super) fn check_push(&self, is_asked: bool) -> Result<(), ClientError> {
-        match is_asked && self.card().capabilities.push_notifications != Some(true) {
-            true => Err(not_declared("push notifications")),
+        match is_asked && !self.card().pushes() {
+            true => self.assume_push(),
             false => Ok(()),
         }
+    }
+
+    #[cold]
+    fn assume_push(&self) -> Result<(), ClientError> {
+        if !self.built.options.assumes_push {
+            return Err(not_declared("push notifications"));
+        }
+        if !self.has_warned_of_push.swap(true, Ordering::Relaxed) {
+            self.built.warn(
+                "the agent's card does not declare push notifications; it gets the webhook, and \
+                 may ignore it",
+            );
+        }
+        Ok(())
     }
 }
 

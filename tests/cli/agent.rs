@@ -67,6 +67,15 @@ parts = [{ text = "at last" }]
 status = "completed"
 
 [[rule]]
+text = "stall"
+[[rule.step]]
+status = "working"
+text = "one moment"
+[[rule.step]]
+delay_ms = 600000
+status = "completed"
+
+[[rule]]
 text = "never"
 [[rule.step]]
 status = "working"

@@ -15,7 +15,7 @@ fn an_agent_is_asked_what_every_one_must_answer() {
     let all = "jsonrpc,http+json,grpc,websocket";
     let (_server, url) = echo(&["--interfaces", all]);
     for binding in all.split(',') {
-        let report = User::of(&url).json(&["conformance", "--transport", binding]);
+        let report = User::of(&url).json(&["conformance", "--aggressive", "--transport", binding]);
         assert_eq!((&report["failed"], &report["skipped"]), (&json!(0), &json!(0)), "{report}");
         assert!(report["passed"].as_u64().unwrap() > 12, "{report}");
     }
@@ -67,9 +67,29 @@ fn what_1_0_alone_requires_is_asked_of_1_0_alone() {
     assert!(said.out.contains("Skip: CORE-SEND-002 "), "{said:?}");
     assert!(said.out.contains("1.0 alone says how"), "{said:?}");
     let (_server, url) = echo(&["--card", "v03"]);
-    let said = User::of(&url).ok(&["conformance", "--a2a-version", "0.3"]);
+    let said = User::of(&url).ok(&["conformance", "--aggressive", "--a2a-version", "0.3"]);
     assert!(said.out.contains("Skip: STREAM-SUB-003 "), "{said:?}");
     assert_eq!(said.field("Failed"), "0", "{said:?}");
+}
+
+#[test]
+fn what_ends_servers_is_asked_for_by_name_alone() {
+    let task = json!({
+        "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
+    });
+    let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+        "" => ok("application/json", &card(url, &json!({ "capabilities": { "streaming": true } }))),
+        _ => heard.result(&json!({ "task": task })),
+    });
+    let subscriptions = || fake.heard().iter().filter(|one| one.rpc() == "SubscribeToTask").count();
+    let said = User::of(&fake.url).run(&["conformance"]);
+    for requirement in ["STREAM-SUB-003", "STREAM-SUB-004"] {
+        let line = said.out.lines().find(|line| line.contains(requirement)).unwrap();
+        assert!(line.starts_with("Skip: ") && line.contains("--aggressive"), "{said:?}");
+    }
+    assert_eq!(subscriptions(), 0);
+    User::of(&fake.url).run(&["conformance", "--aggressive"]);
+    assert!(subscriptions() >= 2);
 }
 
 #[test]

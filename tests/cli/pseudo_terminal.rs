@@ -2,7 +2,7 @@
 //! and Ctrl-C as a terminal sends it.
 //!
 //! Nothing is waited for but text. Each command has a `--timeout`, so that a test whose text never
-//! comes ends.
+//! comes ends; a `chat` has it for each turn, and its prompt waits without end.
 
 use std::{
     fs,
@@ -17,6 +17,7 @@ use crate::{
 
 const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
+const PROMPT: &str = "> ";
 
 /// A shell's command at a terminal of its own.
 struct Terminal {
@@ -31,10 +32,15 @@ struct Terminal {
 impl Terminal {
     /// Runs the client with these words, as a shell reads them.
     fn run(user: &User, words: &str) -> Terminal {
+        Terminal::of(user, words, "xterm")
+    }
+
+    /// The same, at a terminal of a kind.
+    fn of(user: &User, words: &str, kind: &str) -> Terminal {
         let line = format!("exec \"$CLIENT\" {words} --timeout 60s");
         let words = ["--quiet", "--return", "--flush", "--command", &line, "/dev/null"];
         let mut command = user.command_of("script", &words);
-        command.env("CLIENT", PATH).env("SHELL", "/bin/sh").stdin(Stdio::piped());
+        command.env("CLIENT", PATH).env("SHELL", "/bin/sh").env("TERM", kind).stdin(Stdio::piped());
         let mut script = command.spawn().expect("script of util-linux");
         let (keys, screen) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
         Terminal { script, keys, screen, shown: String::new(), seen: 0 }
@@ -103,18 +109,24 @@ fn progress_is_shown_nowhere_else() {
     assert_eq!(fs::read_to_string(user.path("work/err.txt")).unwrap(), "");
 }
 
+/// At the prompt of a `chat`, before any turn.
+fn chat(user: &User) -> Terminal {
+    let mut terminal = Terminal::run(user, "chat");
+    terminal.until("Talking with clerk; Ctrl-C ends a turn, Ctrl-D the talk\r\n");
+    terminal.until(PROMPT);
+    terminal
+}
+
 #[test]
 fn chat_prompts_and_shows_words_alone() {
     let clerk = Clerk::start("pty-chat", &[]);
     let user = User::of(&clerk.url());
-    let mut terminal = Terminal::run(&user, "chat");
-    terminal.until("Talking with clerk; Ctrl-D ends it\r\n");
+    let mut terminal = chat(&user);
     for (line, words) in [("large", "one large coffee\r\n"), ("ask", "What size?\r\n")] {
-        terminal.until("> ");
-        terminal.types(&format!("{line}\n"));
+        terminal.types(&format!("{line}\r"));
         terminal.until(words);
+        terminal.until(PROMPT);
     }
-    terminal.until("> ");
     terminal.types(CTRL_D);
     let (code, shown) = terminal.ends();
     assert_eq!(code, Some(0), "{shown}");
@@ -124,48 +136,95 @@ fn chat_prompts_and_shows_words_alone() {
 }
 
 #[test]
-fn ctrl_c_at_the_prompt_says_how_to_cancel_the_task_that_waits() {
-    let clerk = Clerk::start("pty-chat-ctrl-c", &[]);
+fn chat_lines_are_edited_and_remembered() {
+    let clerk = Clerk::start("pty-chat-edit", &[]);
     let user = User::of(&clerk.url());
-    let mut terminal = Terminal::run(&user, "chat");
-    terminal.until("> ");
-    terminal.types("ask\n");
-    terminal.until("What size?\r\n");
-    terminal.until("> ");
-    terminal.types(CTRL_C);
+    let mut terminal = chat(&user);
+    // To the left, and one in between.
+    terminal.types("lrge\u{1b}[D\u{1b}[D\u{1b}[Da\r");
+    terminal.until("one large coffee\r\n");
+    terminal.until(PROMPT);
+    // Up: the line before.
+    terminal.types("\u{1b}[A\r");
+    terminal.until("one large coffee\r\n");
+    terminal.until(PROMPT);
+    terminal.types(CTRL_D);
     let (code, shown) = terminal.ends();
-    assert_eq!(code, Some(130), "{shown}");
-    // On a line of its own, below the prompt and the ^C that the terminal echoes.
-    let id = field(&shown, "Task").unwrap_or_else(|| panic!("no task in {shown}"));
-    assert_eq!(field(&shown, "Hint"), Some(&*format!("peregrine task cancel {id}")), "{shown}");
-    assert_eq!(user.json(&["task", "get", id])["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+    assert_eq!(code, Some(0), "{shown}");
+    assert_eq!(user.json(&["task", "list"])["totalSize"], 2);
 }
 
 #[test]
-fn ctrl_c_at_the_first_prompt_ends_its_line() {
-    let clerk = Clerk::start("pty-chat-first", &[]);
+fn ctrl_c_at_the_prompt_clears_the_line() {
+    let clerk = Clerk::start("pty-chat-clear", &[]);
     let user = User::of(&clerk.url());
-    let mut terminal = Terminal::run(&user, "chat");
-    terminal.until("> ");
+    let mut terminal = chat(&user);
+    terminal.types("ask");
     terminal.types(CTRL_C);
+    terminal.until(PROMPT);
+    terminal.types("large\r");
+    terminal.until("one large coffee\r\n");
+    terminal.until(PROMPT);
+    terminal.types(CTRL_D);
     let (code, shown) = terminal.ends();
-    assert_eq!(code, Some(130), "{shown}");
-    assert!(shown.contains("\nError: interrupted\n"), "{shown}");
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(!shown.contains("interrupted"), "{shown}");
+    assert_eq!(user.json(&["task", "list"])["totalSize"], 1);
 }
 
 #[test]
-fn ctrl_c_at_the_prompt_says_how_to_go_on_with_the_conversation() {
-    let clerk = Clerk::start("pty-chat-next", &[]);
+fn ctrl_c_ends_the_turn_and_the_conversation_goes_on() {
+    let clerk = Clerk::start("pty-chat-turn", &[]);
     let user = User::of(&clerk.url());
-    let mut terminal = Terminal::run(&user, "chat");
-    terminal.until("> ");
+    let mut terminal = chat(&user);
+    terminal.types("stall\r");
+    terminal.until("one moment\r\n");
+    terminal.types(CTRL_C);
+    terminal.until("Hint: peregrine task cancel ");
+    terminal.until(PROMPT);
+    terminal.types("large\r");
+    terminal.until("one large coffee\r\n");
+    terminal.until(PROMPT);
+    terminal.types(CTRL_D);
+    let (code, shown) = terminal.ends();
+    assert_eq!(code, Some(0), "{shown}");
+    let id = field(&shown, "Hint").and_then(|hint| hint.split(' ').next_back()).unwrap();
+    assert!(shown.contains(&format!("\nError: interrupted; task {id} goes on\n")), "{shown}");
+    let tasks = user.json(&["task", "list"]);
+    let context = |at: usize| tasks["tasks"][at]["contextId"].as_str().unwrap();
+    assert_eq!((&tasks["totalSize"], context(0)), (&2.into(), context(1)));
+    let next = format!("peregrine chat --context-id {}", context(0));
+    assert_eq!(field(&shown, "Next"), Some(&*next), "{shown}");
+}
+
+#[test]
+fn a_failed_turn_does_not_end_the_session() {
+    let clerk = Clerk::start("pty-chat-failed", &[]);
+    let user = User::of(&clerk.url());
+    let mut terminal = Terminal::run(&user, "chat --context-id c-1 --task-id none");
+    terminal.until(PROMPT);
+    terminal.types("large\r");
+    terminal.until("Code: TaskNotFoundError\r\n");
+    terminal.until(PROMPT);
+    terminal.types(CTRL_D);
+    let (code, shown) = terminal.ends();
+    assert_eq!(code, Some(0), "{shown}");
+}
+
+#[test]
+fn a_terminal_that_cannot_edit_reads_lines() {
+    let clerk = Clerk::start("pty-chat-dumb", &[]);
+    let user = User::of(&clerk.url());
+    let mut terminal = Terminal::of(&user, "chat", "dumb");
+    terminal.until(PROMPT);
+    terminal.types("ask");
+    terminal.types(CTRL_C);
+    terminal.until(PROMPT);
     terminal.types("large\n");
     terminal.until("one large coffee\r\n");
-    terminal.until("> ");
-    terminal.types(CTRL_C);
+    terminal.until(PROMPT);
+    terminal.types(CTRL_D);
     let (code, shown) = terminal.ends();
-    assert_eq!(code, Some(130), "{shown}");
-    let context = field(&shown, "Context").unwrap_or_else(|| panic!("no context in {shown}"));
-    let next = format!("peregrine chat --context-id {context}");
-    assert_eq!(field(&shown, "Next"), Some(&*next), "{shown}");
+    assert_eq!(code, Some(0), "{shown}");
+    assert_eq!(user.json(&["task", "list"])["totalSize"], 1);
 }

@@ -160,6 +160,44 @@ fn push_configs_are_not_asked_for_where_the_card_has_none() {
 }
 
 #[test]
+fn a_webhook_goes_to_an_agent_that_declares_none_where_the_user_says_so() {
+    let task = json!({
+        "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
+    });
+    for streams in [false, true] {
+        let task = task.clone();
+        let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+            "" => {
+                let more = json!({ "capabilities": { "streaming": streams } });
+                ok("application/json", &card(url, &more))
+            }
+            "CreateTaskPushNotificationConfig" => heard.result(&heard.body["params"]),
+            _ => heard.result(&json!({ "task": task })),
+        });
+        let user = User::of(&fake.url);
+        let words = ["send", "x", "--push-url", "https://h.example/hook", "--push-token", "t"];
+        let error = user.failure(&words, "PushNotificationNotSupportedError", 1);
+        assert!(error["hint"].as_str().unwrap().starts_with("--assume push"), "{error}");
+        assert!(fake.heard().iter().all(|heard| heard.rpc().is_empty()));
+        let words = [&words[..], &["--assume", "push"]].concat();
+        let said = user.ok(&words);
+        assert_eq!(said.err.matches("does not declare push notifications").count(), 1, "{said:?}");
+        let heard = fake.heard();
+        let sent = heard.iter().find(|heard| !heard.body["params"]["message"].is_null()).unwrap();
+        let config = &sent.body["params"]["configuration"]["taskPushNotificationConfig"];
+        let sent = (&config["url"], &config["token"]);
+        assert_eq!(sent, (&json!("https://h.example/hook"), &json!("t")), "{heard:?}");
+        let words = ["task", "push-config", "create", "t-1", "--url", "https://h.example/hook"];
+        user.ok(&[&words[..], &["--assume", "push"]].concat());
+    }
+    let user = User::new();
+    let words = ["send", "http://127.0.0.1:9", "x", "--assume", "streams"];
+    user.failure(&words, "A2ACLI_ERR_USAGE", 2);
+    let words = ["send", "http://127.0.0.1:9", "x", "--push-token", "t"];
+    user.failure(&words, "A2ACLI_ERR_USAGE", 2);
+}
+
+#[test]
 fn push_configs_are_made_read_listed_and_deleted() {
     let config = json!({ "taskId": "t-1", "id": "c-1", "url": "https://h.example/hook", "token": "x",
             "events": ["status", "final"], "coalesce": true });

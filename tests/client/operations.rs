@@ -2,8 +2,8 @@
 
 use peregrine::{
     client::{
-        Binding, Client, ClientBuilder, ClientErrorKind, ListTasks, ProtocolVersion, SendRequest,
-        card::AgentCard,
+        Binding, CallOptions, Client, ClientBuilder, ClientErrorKind, ListTasks, ProtocolVersion,
+        SendRequest, card::AgentCard,
     },
     fault::FaultKind,
     model::TaskState,
@@ -115,5 +115,27 @@ fn what_the_card_does_not_declare_is_not_asked_for() {
         assert_eq!(error.kind, ClientErrorKind::NotDeclared("extended card"));
         let after = client.transport().requests.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!(before, after);
+    });
+}
+
+#[test]
+fn a_caller_that_knows_better_has_webhooks_sent() {
+    use std::sync::{Arc, Mutex};
+
+    run(async {
+        let (said, mut options) = (Arc::new(Mutex::new(Vec::new())), CallOptions::default());
+        options.assumes_push = true;
+        let sink = Arc::clone(&said);
+        let builder = ClientBuilder::new().options(options);
+        let builder = builder.on_warning(move |line| sink.lock().unwrap().push(line.to_owned()));
+        let client = client(builder).await;
+        // This agent has none, and says so itself.
+        for _ in 0..2 {
+            let error = client.list_push_configs("t", None, None).await.unwrap_err();
+            let kind = error.fault_kind();
+            assert_eq!(kind, Some(FaultKind::PushNotificationNotSupported), "{error}");
+        }
+        let said = said.lock().unwrap();
+        assert!(matches!(&said[..], [one] if one.contains("does not declare")), "{said:?}");
     });
 }

@@ -235,7 +235,8 @@ fn builder(settings: &Settings, is_strict: bool) -> Result<ClientBuilder, Comman
         .into_iter()
         .filter_map(|word| Binding::ALL.into_iter().find(|binding| binding.word() == word));
     let backoff = Backoff { pause_ms_max: PAUSE_MS_MAX, ..Backoff::default() };
-    let options = CallOptions { backoff, is_strict, ..CallOptions::default() };
+    let assumes_push = settings.assumes_push()?;
+    let options = CallOptions { backoff, is_strict, assumes_push, ..CallOptions::default() };
     let mut builder = ClientBuilder::new().transports(bindings).options(options).on_warning(warn);
     if let Some(text) = settings.text("a2a-version") {
         let wrong = || settings.wrong("a2a-version", text, "none of 1.0, 0.3, 0.2 and 0.1");

@@ -1,33 +1,43 @@
 //! `chat`: turns from the lines of the standard input.
 //!
-//! Law: at a terminal a prompt stands on stderr and the agent's words alone on stdout, and behind
-//! the last of them how to go on; from a pipe lines are taken until its end and events are shown as
-//! `send --stream` does. Where the output is no terminal there are no prompts.
+//! Law: at a terminal lines are edited behind a prompt, and the agent's words stand below; Ctrl-C
+//! clears the line or ends the turn, Ctrl-D ends the session, and a failed turn does not. The
+//! history is in memory alone, since a line may be a secret. From a pipe lines are taken until its
+//! end, without a prompt, events are shown as `send --stream` does, and a failure ends the session.
 
 use std::{
-    io::{self, BufRead, IsTerminal, Write},
+    cell::Cell,
+    future::Future,
+    io::{self, BufRead, IsTerminal},
+    pin::pin,
+    task::Poll,
     time::Duration,
 };
 
 use peregrine::{client::SendRequest, fault::FaultKind, model::TaskState};
+use rustyline::{DefaultEditor, error::ReadlineError};
 
 use super::{
     super::{failure::CommandFailure, say, settings::OutputFormat, tell, text::one_line, warn},
-    CalledAgent, Invocation,
+    CalledAgent, Ended, Invocation,
     explain::failure,
+    interruption,
     invocation::flag,
     late, send,
     show::FollowedStream,
-    wait,
+    until, wait,
 };
 
-/// The longest line, in bytes.
+/// The longest line of a pipe, in bytes.
 const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Before each line at a terminal.
+const PROMPT: &str = "> ";
 
 /// Talks until the input ends.
 ///
 /// # Errors
-/// A [`CommandFailure`]: there is no terminal, a line cannot be read, or, without prompts,
+/// A [`CommandFailure`]: there is no terminal, a line cannot be read, or, from a pipe,
 /// a turn could not be taken.
 pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), CommandFailure> {
     let is_asked = io::stdin().is_terminal();
@@ -37,31 +47,29 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
     }
     on.is_streaming = true;
     on.is_talk |= is_asked && on.format == OutputFormat::Text && !on.is_verbose;
+    let mut lines = Lines::Pipe;
     if is_asked {
+        lines = Lines::Terminal(Box::new(DefaultEditor::new().map_err(unread)?));
+        on.hears_interrupts.set(true);
         let name = one_line(&agent.client.card().name);
-        tell(&format!("Talking with {name}; Ctrl-D ends it\n"));
+        tell(&format!("Talking with {name}; Ctrl-C ends a turn, Ctrl-D the talk\n"));
     }
     let timeout = on.settings.time("timeout")?;
     let mut has_turned = false;
     loop {
-        let mut prompt = is_asked.then(Prompt::show);
-        // On a thread of its own, so that Ctrl-C is heard meanwhile.
-        let read = tokio::task::spawn_blocking(|| line(io::stdin().lock())).await;
-        let read =
-            read.map_err(|_| CommandFailure::usage("the standard input cannot be read"))??;
-        let Some(line) = read else {
-            drop(prompt);
-            if is_asked {
-                goodbye(on);
+        let (read, back) = next_line(lines).await?;
+        lines = back;
+        let line = match read {
+            ReadLine::Line(line) if line.trim().is_empty() => continue,
+            ReadLine::Line(line) => line,
+            ReadLine::Cleared => continue,
+            ReadLine::End => {
+                if is_asked {
+                    goodbye(on);
+                }
+                return Ok(());
             }
-            return Ok(());
         };
-        if let Some(prompt) = &mut prompt {
-            prompt.is_answered = true;
-        }
-        if line.trim().is_empty() {
-            continue;
-        }
         let mut turned = turn_within(agent, on, &line, timeout).await;
         if let Err(failed) = &turned
             && has_turned
@@ -73,32 +81,76 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
         }
         match turned {
             Ok(()) => has_turned = true,
-            Err(failed) if is_asked => tell(&failed.failure.text()),
+            Err(failed) if is_asked => {
+                tell(&failed.failure.text());
+                // What the agent has begun stays in the conversation.
+                has_turned |= !failed.is_unheard;
+                remember(on);
+            }
             Err(failed) => return Err(failed.failure),
         }
     }
 }
 
-/// A prompt. Whatever is said next stands on a line of its own: behind an answer it does, and where
-/// there is none, at the end of the input, at Ctrl-C, or when the time is over, the line is ended.
-struct Prompt {
-    is_answered: bool,
+/// Where lines come from.
+enum Lines {
+    Terminal(Box<DefaultEditor>),
+    Pipe,
 }
 
-impl Prompt {
-    fn show() -> Prompt {
-        // Without a prompt the line is taken as well.
-        let _ = io::stderr().write_all(b"> ");
-        Prompt { is_answered: false }
-    }
+/// What was read.
+enum ReadLine {
+    Line(String),
+    /// Ctrl-C: the line is not meant.
+    Cleared,
+    End,
 }
 
-impl Drop for Prompt {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            tell("\n");
+/// The next line, read on a thread of its own so that Ctrl-C is heard meanwhile.
+async fn next_line(mut lines: Lines) -> Result<(ReadLine, Lines), CommandFailure> {
+    let is_terminal = matches!(lines, Lines::Terminal(_));
+    let read = move || lines.read().map(|read| (read, lines));
+    let mut read = pin!(tokio::task::spawn_blocking(read));
+    let mut interrupt = Box::pin(tokio::signal::ctrl_c());
+    let read = std::future::poll_fn(|cx| {
+        // A terminal that cannot edit drops the line itself and sends the signal.
+        while is_terminal && matches!(interrupt.as_mut().poll(cx), Poll::Ready(Ok(()))) {
+            interrupt.set(tokio::signal::ctrl_c());
+            say(&format!("\n{PROMPT}"));
+        }
+        read.as_mut().poll(cx)
+    });
+    read.await.map_err(|_| CommandFailure::usage("the standard input cannot be read"))?
+}
+
+impl Lines {
+    fn read(&mut self) -> Result<ReadLine, CommandFailure> {
+        let Lines::Terminal(editor) = self else { return piped_line(io::stdin().lock()) };
+        match editor.readline(PROMPT) {
+            Ok(line) => {
+                if !line.trim().is_empty() {
+                    // Without history the line is sent as well.
+                    let _ = editor.add_history_entry(&line);
+                }
+                Ok(ReadLine::Line(line))
+            }
+            Err(ReadlineError::Interrupted) => Ok(ReadLine::Cleared),
+            Err(ReadlineError::Eof) => Ok(ReadLine::End),
+            Err(error) => Err(unread(error)),
         }
     }
+}
+
+fn piped_line(stdin: impl BufRead) -> Result<ReadLine, CommandFailure> {
+    let mut line = String::new();
+    match stdin.take(LINE_BYTES_MAX).read_line(&mut line).map_err(unread)? {
+        0 => Ok(ReadLine::End),
+        _ => Ok(ReadLine::Line(line.trim_end_matches(['\n', '\r']).to_owned())),
+    }
+}
+
+fn unread(error: impl std::fmt::Display) -> CommandFailure {
+    CommandFailure::usage(format!("cannot read a line: {error}"))
 }
 
 /// How to go on later: nothing is remembered (the command line's specification, §6.3).
@@ -113,14 +165,6 @@ pub fn goodbye(on: &Invocation<'_>) {
         output.field("Next", &on.command("chat", &rest));
     }
     say(&output.text);
-}
-
-fn line(stdin: impl BufRead) -> Result<Option<String>, CommandFailure> {
-    let mut line = String::new();
-    let read = stdin.take(LINE_BYTES_MAX).read_line(&mut line);
-    let count =
-        read.map_err(|error| CommandFailure::usage(format!("cannot read a line: {error}")))?;
-    Ok((count > 0).then(|| line.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
 /// A turn that could not be taken.
@@ -140,18 +184,26 @@ impl FailedTurn {
     }
 }
 
-/// One turn, which has this time.
+/// One turn, which has this time, and which Ctrl-C at a terminal ends. Its task goes on.
 async fn turn_within(
     agent: &CalledAgent,
     on: &mut Invocation<'_>,
     line: &str,
     timeout: Option<Duration>,
 ) -> Result<(), FailedTurn> {
-    let Some(timeout) = timeout else { return turn(agent, on, line).await };
-    match tokio::time::timeout(timeout, turn(agent, on, line)).await {
-        Ok(turned) => turned,
-        Err(_) => Err(FailedTurn { failure: late(on, timeout), is_unheard: false }),
-    }
+    let before = on.known();
+    let is_left = Cell::new(!on.hears_interrupts.get());
+    let ended = until(pin!(turn(agent, on, line)), timeout, &is_left).await;
+    let failure = match ended {
+        Ended::Itself(turned) => return turned,
+        Ended::Late => late(on, timeout.unwrap_or_default()),
+        Ended::Interrupted => {
+            // Behind the words that came, and the ^C that the terminal echoes.
+            tell("\n");
+            interruption(on, on.known().filter(|_| on.known() != before))
+        }
+    };
+    Err(FailedTurn { failure, is_unheard: false })
 }
 
 /// One turn: the conversation goes on, and the task as long as it waits for an answer.
@@ -172,11 +224,16 @@ async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Resul
         let is_unheard = on.known().is_some_and(|task| task.state == TaskState::Unspecified);
         return Err(failed(failure, is_unheard));
     }
-    let Some(task) = on.known() else { return Ok(()) };
+    remember(on);
+    Ok(())
+}
+
+/// The next line goes on with the conversation, and with a task that waits for an answer.
+fn remember(on: &mut Invocation<'_>) {
+    let Some(task) = on.known() else { return };
     if !task.context_id.is_empty() {
         on.settings.say("context-id", &task.context_id);
     }
     let id = if task.state.is_interrupted() { task.id.as_str() } else { "" };
     on.settings.say("task-id", id);
-    Ok(())
 }

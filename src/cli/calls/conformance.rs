@@ -2,8 +2,9 @@
 //!
 //! Law: each check has the name that the kit gives its requirement. The kit wants an agent that
 //! knows its messages; any other is asked for less: what every agent must answer, whatever it makes
-//! of a message. What cannot be asked, or is no requirement of the version that is spoken, is
-//! skipped and says why.
+//! of a message. What cannot be asked, is no requirement of the version that is spoken, or is known
+//! to end servers, is skipped and says why. No call is larger, deeper or more often made than a
+//! client makes it.
 
 use peregrine::{
     client::{
@@ -33,6 +34,10 @@ const TEXT: &str = "hello";
 const EVENTS_MAX: usize = 10_000;
 /// Why what versions before 1.0 leave open is not asked.
 const ONLY_V1: &str = "1.0 alone says how, and an older version is spoken";
+/// Why nothing is subscribed to that sends no events: servers that do not refuse it keep a
+/// subscriber that has left, and one such was seen to stop a whole server (a2a-python#1136).
+const ONLY_AGGRESSIVE: &str =
+    "--aggressive alone asks it: a server that does not refuse it may serve nothing afterwards";
 
 /// How a check went.
 enum CheckOutcome {
@@ -239,6 +244,12 @@ impl ConformanceReport {
         }
         let outcome = stream(agent, on).await;
         self.note(STREAM.0, STREAM.1, outcome);
+        if !on.flags.get_flag("aggressive") {
+            for (requirement, title) in [UNKNOWN, ENDED] {
+                self.note(requirement, title, Skip(ONLY_AGGRESSIVE));
+            }
+            return;
+        }
         let outcome = subscribed(agent, on, NO_TASK, "TaskNotFoundError").await;
         self.note(UNKNOWN.0, UNKNOWN.1, outcome);
         let outcome = match made.filter(|made| made.state.is_terminal()) {

@@ -150,7 +150,8 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             (named(FaultKind::VersionNotSupported), Some(hint))
         }
         ClientErrorKind::NotDeclared(what) if what.contains("push") => {
-            (named(FaultKind::PushNotificationNotSupported), None)
+            let hint = "--assume push, if the agent sends them all the same".to_owned();
+            (named(FaultKind::PushNotificationNotSupported), Some(hint))
         }
         ClientErrorKind::NotDeclared(_) if on.path == "task subscribe" => {
             let id = on.words.first().map(String::as_str).unwrap_or_default();

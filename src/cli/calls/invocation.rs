@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     io::{self, IsTerminal, Write},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -30,6 +31,7 @@ const REPEATED: &[&str] = &[
     "a2a-version",
     "tenant",
     "dialect",
+    "assume",
     "extension",
     "token-url",
     "issuer",
@@ -60,6 +62,8 @@ pub struct Invocation<'a> {
     pub is_verbose: bool,
     /// True: the agent's words are shown alone, as in a `chat` at a terminal.
     pub is_talk: bool,
+    /// True: the command handles Ctrl-C itself.
+    pub hears_interrupts: Rc<Cell<bool>>,
     /// True: the agent has named the task that is waited for.
     waits: Cell<bool>,
     /// The task, as soon as one is known.
@@ -69,7 +73,7 @@ pub struct Invocation<'a> {
 }
 
 /// What is known of a task.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownTask {
     /// Its id.
     pub id: String,
@@ -146,6 +150,7 @@ impl<'a> Invocation<'a> {
             is_streaming,
             is_verbose,
             is_talk,
+            hears_interrupts: Rc::default(),
             waits,
             known,
             card,

@@ -1,7 +1,8 @@
 //! The commands that call an agent.
 //!
 //! Law: one command is one future on one thread. It ends by itself, by `--timeout`, or by Ctrl-C;
-//! the last two end the wait and leave the task alone, and say how to find it again.
+//! the last two end the wait and leave the task alone, and say how to find it again. In a `chat` at
+//! a terminal they end the turn alone.
 
 mod agent;
 mod card;
@@ -24,7 +25,14 @@ mod trace;
 mod unused;
 mod wait;
 
-use std::{future::Future, pin::pin, task::Poll, time::Duration};
+use std::{
+    cell::Cell,
+    future::Future,
+    pin::{Pin, pin},
+    rc::Rc,
+    task::Poll,
+    time::Duration,
+};
 
 use clap::ArgMatches;
 
@@ -36,7 +44,7 @@ use super::{
 pub use agent::{CalledAgent, client_tls, file, http_options};
 pub use explain::failure as explained;
 pub use invocation::Invocation;
-use invocation::{CommandForm, last_word};
+use invocation::{CommandForm, KnownTask, last_word};
 
 /// The commands, and the words that each wants behind the agent.
 const FORMS: &[CommandForm] = &[
@@ -86,7 +94,9 @@ pub fn run(
     let runtime = runtime()?;
     // Who talks takes as long as they like; the time is that of each turn.
     let whole = timeout.filter(|_| path != "chat");
-    let ended = runtime.block_on(async { until(pin!(call(form.path, &mut on)), whole).await });
+    let is_left = Rc::clone(&on.hears_interrupts);
+    let ended =
+        runtime.block_on(async { until(pin!(call(form.path, &mut on)), whole, &is_left).await });
     // A line that is waited for is waited for no longer.
     runtime.shutdown_background();
     match ended {
@@ -154,29 +164,34 @@ fn understood(path: &str, on: &Invocation<'_>) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// How a command ended.
-enum Ended {
-    Itself(Result<(), CommandFailure>),
+/// How a command ended, or a turn of a talk.
+enum Ended<R> {
+    Itself(R),
     Late,
     Interrupted,
 }
 
-/// Runs a command until it ends, is late or is interrupted, whichever comes first.
-async fn until(
-    mut call: std::pin::Pin<&mut impl Future<Output = Result<(), CommandFailure>>>,
+/// Runs a command until it ends, is late or is interrupted, whichever comes first. `is_left`: while
+/// it is true, Ctrl-C is handled elsewhere.
+async fn until<R>(
+    mut call: Pin<&mut impl Future<Output = R>>,
     timeout: Option<Duration>,
-) -> Ended {
+    is_left: &Cell<bool>,
+) -> Ended<R> {
     // Beyond any timeout that can be said.
     let forever = Duration::from_secs(10 * 366 * 24 * 3600);
     let mut late = pin!(tokio::time::sleep(timeout.unwrap_or(forever)));
-    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut interrupted = Box::pin(tokio::signal::ctrl_c());
     std::future::poll_fn(|cx| {
         if let Poll::Ready(result) = call.as_mut().poll(cx) {
             return Poll::Ready(Ended::Itself(result));
         }
         // Where signals cannot be heard, the default ends the process.
-        if let Poll::Ready(Ok(())) = interrupted.as_mut().poll(cx) {
-            return Poll::Ready(Ended::Interrupted);
+        while let Poll::Ready(Ok(())) = interrupted.as_mut().poll(cx) {
+            if !is_left.get() {
+                return Poll::Ready(Ended::Interrupted);
+            }
+            interrupted.set(tokio::signal::ctrl_c());
         }
         late.as_mut().poll(cx).map(|()| Ended::Late)
     })
@@ -224,7 +239,12 @@ fn interrupted(on: &Invocation<'_>) -> CommandFailure {
         (_, Some(_)) => on.say_known(),
         (_, None) => {}
     }
-    match unfinished {
+    interruption(on, unfinished)
+}
+
+/// What Ctrl-C has ended. `task`: the task that goes on, if one does.
+fn interruption(on: &Invocation<'_>, task: Option<KnownTask>) -> CommandFailure {
+    match task.filter(|task| !task.state.is_terminal()) {
         Some(task) => {
             let line = format!("interrupted; {} goes on", on.named(&task));
             let cancel = on.command("task cancel", &last_word(&task.id));

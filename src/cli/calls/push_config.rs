@@ -39,32 +39,53 @@ fn needs_id(interface: &ChosenInterface) -> bool {
 /// # Errors
 /// A [`CommandFailure`] of usage.
 pub fn wanted(on: &Invocation<'_>) -> Result<PushConfigBuf, CommandFailure> {
-    let url = on.flag("url").unwrap_or_default();
-    HttpOrigin::parse(url)
-        .map_err(|error| CommandFailure::usage(format!("--url {url:?}: {error}")))?;
-    let mut config = PushConfigBuf::new(url);
-    config = config.task_id(on.words[0].as_str());
+    let config = receiver(on, "")?.unwrap_or_else(|| PushConfigBuf::new(""));
+    let mut config = config.task_id(on.words[0].as_str());
     if let Some(id) = on.flag("id") {
         config = config.id(id);
-    }
-    if let Some(token) = on.flag("token") {
-        config = config.token(token);
-    }
-    match (on.flag("auth-scheme"), on.flag("auth-credentials")) {
-        (Some(scheme), credentials) => {
-            config = config.authentication(scheme, credentials.unwrap_or_default());
-        }
-        (None, Some(_)) => {
-            return Err(CommandFailure::usage(
-                "--auth-credentials needs its --auth-scheme, as Bearer",
-            ));
-        }
-        (None, None) => {}
     }
     Ok(match filter(on)? {
         Some(filter) => config.filter(filter),
         None => config,
     })
+}
+
+/// Where posts go, and what proves there that they are the agent's. `before`: what the names of the
+/// flags begin with.
+///
+/// # Errors
+/// A [`CommandFailure`] of usage.
+pub fn receiver(
+    on: &Invocation<'_>,
+    before: &str,
+) -> Result<Option<PushConfigBuf>, CommandFailure> {
+    let value = |name: &str| on.flag(&format!("{before}{name}"));
+    let (token, scheme, credentials) =
+        (value("token"), value("auth-scheme"), value("auth-credentials"));
+    let Some(url) = value("url") else {
+        return match [token, scheme, credentials].into_iter().any(|one| one.is_some()) {
+            true => Err(CommandFailure::usage(format!("there is no --{before}url"))),
+            false => Ok(None),
+        };
+    };
+    HttpOrigin::parse(url)
+        .map_err(|error| CommandFailure::usage(format!("--{before}url {url:?}: {error}")))?;
+    let mut config = PushConfigBuf::new(url);
+    if let Some(token) = token {
+        config = config.token(token);
+    }
+    match (scheme, credentials) {
+        (Some(scheme), credentials) => {
+            config = config.authentication(scheme, credentials.unwrap_or_default());
+        }
+        (None, Some(_)) => {
+            return Err(CommandFailure::usage(format!(
+                "--{before}auth-credentials needs its --{before}auth-scheme, as Bearer",
+            )));
+        }
+        (None, None) => {}
+    }
+    Ok(Some(config))
 }
 
 /// Which events the flags name; `None`: they say nothing of that.

@@ -17,6 +17,7 @@ use super::{
     CalledAgent, Invocation,
     agent::uri_list,
     explain::failure,
+    push_config,
     show::{self, AnswerShape, FollowedStream},
     wait,
 };
@@ -40,7 +41,11 @@ pub fn request(on: &Invocation<'_>) -> Result<SendRequest, CommandFailure> {
     for uri in uri_list(on) {
         message = message.extension(uri);
     }
-    addressed(on, SendRequest::of(message))
+    let request = addressed(on, SendRequest::of(message))?;
+    Ok(match push_config::receiver(on, "push-")? {
+        Some(config) => request.push(config),
+        None => request,
+    })
 }
 
 /// The request with what the settings say of it.

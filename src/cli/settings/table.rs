@@ -231,6 +231,13 @@ pub const SETTINGS: &[Setting] = &[
         "Send credentials to an interface on another origin than the card's, too",
     ),
     row(
+        "assume",
+        "push",
+        "",
+        Plain,
+        "Send webhooks to an agent whose card does not declare push notifications, too",
+    ),
+    row(
         "dialect",
         "NAME",
         "standard",
@@ -272,7 +279,7 @@ pub fn flag(setting: &Setting) -> Arg {
 fn heading(name: &str) -> &'static str {
     match name {
         "agent-card" | "endpoint" | "config" | "transport" | "a2a-version" | "tenant"
-        | "dialect" | "card-cache" => "The agent",
+        | "dialect" | "card-cache" | "assume" => "The agent",
         "output" | "quiet" | "stream" | "verbose" | "debug" => "Output",
         "async" | "wait" | "poll-interval" | "timeout" => "Waiting",
         "task-id" | "context-id" | "metadata" | "svc-param" | "extension" | "traceparent" => {

@@ -81,6 +81,18 @@ impl Settings {
         self.list("transport").map(of).collect()
     }
 
+    /// Whether the agent sends push notifications, whatever its card declares.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`] of usage.
+    pub fn assumes_push(&self) -> Result<bool, CommandFailure> {
+        match self.text("assume") {
+            None | Some("") => Ok(false),
+            Some("push") => Ok(true),
+            Some(other) => Err(self.wrong("assume", other, "not push, which alone can be assumed")),
+        }
+    }
+
     /// The service parameters.
     ///
     /// # Errors
