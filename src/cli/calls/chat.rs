@@ -47,9 +47,9 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
     }
     on.is_streaming = true;
     on.is_talk |= is_asked && on.format == OutputFormat::Text && !on.is_verbose;
-    let mut lines = Lines::Pipe;
+    let mut lines = ChatLines::Pipe;
     if is_asked {
-        lines = Lines::Terminal(Box::new(DefaultEditor::new().map_err(unread)?));
+        lines = ChatLines::Terminal(Box::new(DefaultEditor::new().map_err(unread)?));
         on.hears_interrupts.set(true);
         let name = one_line(&agent.client.card().name);
         tell(&format!("Talking with {name}; Ctrl-C ends a turn, Ctrl-D the talk\n"));
@@ -60,10 +60,10 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
         let (read, back) = next_line(lines).await?;
         lines = back;
         let line = match read {
-            ReadLine::Line(line) if line.trim().is_empty() => continue,
-            ReadLine::Line(line) => line,
-            ReadLine::Cleared => continue,
-            ReadLine::End => {
+            ChatLine::Line(line) if line.trim().is_empty() => continue,
+            ChatLine::Line(line) => line,
+            ChatLine::Cleared => continue,
+            ChatLine::End => {
                 if is_asked {
                     goodbye(on);
                 }
@@ -93,13 +93,13 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
 }
 
 /// Where lines come from.
-enum Lines {
+enum ChatLines {
     Terminal(Box<DefaultEditor>),
     Pipe,
 }
 
 /// What was read.
-enum ReadLine {
+enum ChatLine {
     Line(String),
     /// Ctrl-C: the line is not meant.
     Cleared,
@@ -107,8 +107,8 @@ enum ReadLine {
 }
 
 /// The next line, read on a thread of its own so that Ctrl-C is heard meanwhile.
-async fn next_line(mut lines: Lines) -> Result<(ReadLine, Lines), CommandFailure> {
-    let is_terminal = matches!(lines, Lines::Terminal(_));
+async fn next_line(mut lines: ChatLines) -> Result<(ChatLine, ChatLines), CommandFailure> {
+    let is_terminal = matches!(lines, ChatLines::Terminal(_));
     let read = move || lines.read().map(|read| (read, lines));
     let mut read = pin!(tokio::task::spawn_blocking(read));
     let mut interrupt = Box::pin(tokio::signal::ctrl_c());
@@ -123,29 +123,29 @@ async fn next_line(mut lines: Lines) -> Result<(ReadLine, Lines), CommandFailure
     read.await.map_err(|_| CommandFailure::usage("the standard input cannot be read"))?
 }
 
-impl Lines {
-    fn read(&mut self) -> Result<ReadLine, CommandFailure> {
-        let Lines::Terminal(editor) = self else { return piped_line(io::stdin().lock()) };
+impl ChatLines {
+    fn read(&mut self) -> Result<ChatLine, CommandFailure> {
+        let ChatLines::Terminal(editor) = self else { return piped_line(io::stdin().lock()) };
         match editor.readline(PROMPT) {
             Ok(line) => {
                 if !line.trim().is_empty() {
                     // Without history the line is sent as well.
                     let _ = editor.add_history_entry(&line);
                 }
-                Ok(ReadLine::Line(line))
+                Ok(ChatLine::Line(line))
             }
-            Err(ReadlineError::Interrupted) => Ok(ReadLine::Cleared),
-            Err(ReadlineError::Eof) => Ok(ReadLine::End),
+            Err(ReadlineError::Interrupted) => Ok(ChatLine::Cleared),
+            Err(ReadlineError::Eof) => Ok(ChatLine::End),
             Err(error) => Err(unread(error)),
         }
     }
 }
 
-fn piped_line(stdin: impl BufRead) -> Result<ReadLine, CommandFailure> {
+fn piped_line(stdin: impl BufRead) -> Result<ChatLine, CommandFailure> {
     let mut line = String::new();
     match stdin.take(LINE_BYTES_MAX).read_line(&mut line).map_err(unread)? {
-        0 => Ok(ReadLine::End),
-        _ => Ok(ReadLine::Line(line.trim_end_matches(['\n', '\r']).to_owned())),
+        0 => Ok(ChatLine::End),
+        _ => Ok(ChatLine::Line(line.trim_end_matches(['\n', '\r']).to_owned())),
     }
 }
 
