@@ -194,6 +194,10 @@ pub const SPANS_ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Calls of one agent whose spans are remembered because it wants to be called again for them.
 pub const RESUMED_SPANS_MAX: usize = 1_024;
 
+/// Earlier programs of one agent with which unfinished tasks go on
+/// ([`AgentChange::Renew`](crate::engine::AgentChange::Renew)).
+pub const OLDER_PROGRAMS_MAX: usize = 16;
+
 /// Webhooks that have stopped and are remembered; the oldest is forgotten first.
 pub const PUSH_DEAD_LETTERS_MAX: usize = 1_024;
 

@@ -17,7 +17,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::{
     agent::{Agent, TracedAgent, Turn},
-    limits::Limits,
+    limits::{Limits, OLDER_PROGRAMS_MAX},
     model::{Profile, is_agent_name},
     op::{AgentChange, AgentError, names::Names},
     service::{
@@ -38,6 +38,8 @@ pub(super) struct RegisteredAgent {
     pub any_media: bool,
     /// True when clients must know an extension, which spares the look at what they name.
     pub needs_extension: bool,
+    /// Earlier programs, oldest first, with which their unfinished tasks go on.
+    older: Vec<Arc<RegisteredAgent>>,
 }
 
 /// What answers for an agent that was removed: nothing.
@@ -51,8 +53,44 @@ impl RegisteredAgent {
     fn new(profile: Profile, agent: Arc<dyn Agent>, incarnation: u32) -> RegisteredAgent {
         let any_media = profile.input_modes.iter().any(|mode| mode == "*/*");
         let needs_extension = profile.extensions.iter().any(|extension| extension.required);
-        let (profile, is_removed) = (Arc::new(profile), false);
-        RegisteredAgent { profile, agent, incarnation, is_removed, any_media, needs_extension }
+        RegisteredAgent {
+            profile: Arc::new(profile),
+            agent,
+            incarnation,
+            is_removed: false,
+            any_media,
+            needs_extension,
+            older: Vec::new(),
+        }
+    }
+
+    /// The earlier program of this incarnation, if its tasks go on with it.
+    pub fn older(&self, incarnation: u32) -> Option<&Arc<RegisteredAgent>> {
+        self.older.iter().find(|one| one.incarnation == incarnation)
+    }
+
+    /// True when tasks may go on with earlier programs.
+    #[inline]
+    pub fn has_older(&self) -> bool {
+        !self.older.is_empty()
+    }
+
+    /// The same program, with those of the earlier ones that `is_kept` wants.
+    fn with_older(&self, is_kept: impl Fn(u32) -> bool) -> RegisteredAgent {
+        let older = self.older.iter().filter(|one| is_kept(one.incarnation)).cloned().collect();
+        RegisteredAgent {
+            profile: Arc::clone(&self.profile),
+            agent: Arc::clone(&self.agent),
+            older,
+            ..*self
+        }
+    }
+
+    /// The earlier programs of one that comes after this, of which the oldest are forgotten.
+    fn older_of_next(&self) -> Vec<Arc<RegisteredAgent>> {
+        let skipped = (self.older.len() + 1).saturating_sub(OLDER_PROGRAMS_MAX);
+        let kept = self.older.iter().skip(skipped).cloned();
+        kept.chain([Arc::new(self.with_older(|_| false))]).collect()
     }
 
     /// The same agent, removed.
@@ -64,6 +102,7 @@ impl RegisteredAgent {
             is_removed: true,
             any_media: true,
             needs_extension: false,
+            older: Vec::new(),
         }
     }
 }
@@ -241,6 +280,26 @@ impl AllAgents {
         listed.get(usize::from(agent.0)).cloned()
     }
 
+    /// The earlier program of an agent with this incarnation, if its tasks go on with it.
+    #[cold]
+    pub fn older(&self, agent: AgentIndex, incarnation: u32) -> Option<CurrentAgent<'static>> {
+        let older = self.current(agent)?.older(incarnation).cloned();
+        older.map(CurrentAgent::Unlisted)
+    }
+
+    /// Forgets earlier programs of an agent, but for those of these incarnations.
+    pub fn forget_older(&self, agent: AgentIndex, used: &HashSet<u32>) {
+        let mut listed = self.listed.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(one) = listed.get_mut(usize::from(agent.0)).filter(|one| one.has_older()) else {
+            return;
+        };
+        let next = Arc::new(one.with_older(|incarnation| used.contains(&incarnation)));
+        // Its programs are dropped without the lock.
+        let before = std::mem::replace(one, next);
+        drop(listed);
+        drop(before);
+    }
+
     /// Whether this program answers for an agent now.
     pub fn is_current(&self, agent: AgentIndex, incarnation: u32) -> bool {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
@@ -333,11 +392,22 @@ impl AllAgents {
                     let agent = self.traced(&profile, agent);
                     RegisteredAgent::new(profile, agent, incarnation)
                 }
-                (AgentChange::Describe(profile), Some(before)) => {
-                    RegisteredAgent::new(profile, Arc::clone(&before.agent), before.incarnation)
+                (AgentChange::Renew(profile, agent), Some(before)) => {
+                    let agent = self.traced(&profile, agent);
+                    RegisteredAgent {
+                        older: before.older_of_next(),
+                        ..RegisteredAgent::new(profile, agent, incarnation)
+                    }
                 }
+                (AgentChange::Describe(profile), Some(before)) => RegisteredAgent {
+                    older: before.older.clone(),
+                    ..RegisteredAgent::new(profile, Arc::clone(&before.agent), before.incarnation)
+                },
                 (AgentChange::Remove(_), Some(before)) => before.removed(),
-                (AgentChange::Describe(_) | AgentChange::Remove(_), None) => return Ok(index),
+                (
+                    AgentChange::Renew(..) | AgentChange::Describe(_) | AgentChange::Remove(_),
+                    None,
+                ) => return Ok(index),
             };
             self.names.set_gone(index, false);
             match listed.get_mut(usize::from(index.0)) {

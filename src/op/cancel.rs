@@ -88,7 +88,12 @@ impl Core {
         let runs =
             |task: StoredTask<'_>| !task.state().is_terminal() && is_in(&task, target.context_id);
         let runs = || self.store.read(key, runs).unwrap_or(false);
-        let registered = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
+        let mut registered = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
+        if registered.has_older()
+            && let Some(older) = self.older_program(cx.caller.scope.agent, key)
+        {
+            registered = older;
+        }
         let incarnation = registered.incarnation;
         if registered.is_removed || !runs() {
             return Ok((incarnation, AgentWord::Agreed(None)));

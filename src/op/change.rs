@@ -20,9 +20,11 @@ use crate::{
 ///   not take fails. Those that wait for their client stay as they are, and the next message goes
 ///   to the new program.
 /// - All of an agent that was removed fail.
+/// - All of an agent that was renewed ([`AgentChange::Renew`]) go on with the program that they
+///   began with.
 ///
-/// [`Job`](crate::agent::Job)s of the program before are closed, and what it wanted to be called
-/// again for is forgotten.
+/// Otherwise [`Job`](crate::agent::Job)s of the program before are closed, and what it wanted to be
+/// called again for is forgotten.
 #[derive(Clone)]
 pub struct Agents(pub(super) Arc<Core>);
 
@@ -40,6 +42,11 @@ pub enum AgentChange {
     Add(Profile, Arc<dyn Agent>),
     /// As [`Agents::replace`] has it.
     Replace(Profile, Arc<dyn Agent>),
+    /// The program answers for new tasks, and the card shows this profile, both at once. Unfinished
+    /// tasks go on with the program that they began with, their next messages included: it stays
+    /// until they have ended. [`OLDER_PROGRAMS_MAX`](crate::limits::OLDER_PROGRAMS_MAX) of them
+    /// stay; the tasks of the oldest are then treated as after a replacement.
+    Renew(Profile, Arc<dyn Agent>),
     /// The card shows this profile from now on. The same program answers, and goes on with its
     /// tasks.
     Describe(Profile),
@@ -53,6 +60,7 @@ impl AgentChange {
         match self {
             AgentChange::Add(profile, _)
             | AgentChange::Replace(profile, _)
+            | AgentChange::Renew(profile, _)
             | AgentChange::Describe(profile) => &profile.name,
             AgentChange::Remove(name) => name,
         }
@@ -63,6 +71,7 @@ impl AgentChange {
         match self {
             AgentChange::Add(profile, _)
             | AgentChange::Replace(profile, _)
+            | AgentChange::Renew(profile, _)
             | AgentChange::Describe(profile) => Some(profile),
             AgentChange::Remove(_) => None,
         }
@@ -220,9 +229,12 @@ impl Agents {
                 return Err(AgentError::Tenant { name, tasks, unfinished });
             }
         }
-        let is_other = |change: &AgentChange| {
-            matches!(change, AgentChange::Replace(..) | AgentChange::Remove(_))
+        let is_other = |change: &AgentChange| match change {
+            AgentChange::Replace(..) | AgentChange::Renew(..) | AgentChange::Remove(_) => true,
+            AgentChange::Add(..) | AgentChange::Describe(_) => false,
         };
+        let renewed = changes.iter().filter(|change| matches!(change, AgentChange::Renew(..)));
+        renewed.for_each(|change| self.0.forget_older_programs(change.name()));
         let is_handed_over: Vec<bool> = changes.iter().map(is_other).collect();
         let indexes = self.0.agents.change(changes, first).inspect_err(|_| unclaim(&added))?;
         let with_others = indexes.iter().zip(is_handed_over).filter(|(_, is_other)| *is_other);

@@ -2,9 +2,11 @@
 //!
 //! Law: a task belongs to one incarnation of its agent, and only that one's jobs and timers go on
 //! with it. Each unfinished task is handed over once for each change: by the thread that changed
-//! the agent, or by a turn of the program before that ends later.
+//! the agent, or by a turn of the program before that ends later. One that goes on with an earlier
+//! program of a renewed agent stays with that one's incarnation.
 
 use std::{
+    collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::Ordering::Relaxed,
 };
@@ -40,6 +42,28 @@ impl Core {
         self.store.each_unfinished_of(agent, |key| self.hand_over(agent, key, By::Change));
     }
 
+    /// Forgets the earlier programs of an agent that have no unfinished tasks any more.
+    pub(super) fn forget_older_programs(&self, name: &str) {
+        let Some(agent) = self.agents.find(name) else { return };
+        let mut used = HashSet::new();
+        self.store.each_unfinished_of(agent, |key| used.extend(self.incarnation_of(key)));
+        self.agents.forget_older(agent, &used);
+    }
+
+    /// The earlier program that a task goes on with.
+    #[cold]
+    pub(super) fn older_program(
+        &self,
+        agent: AgentIndex,
+        key: TaskKey,
+    ) -> Option<CurrentAgent<'static>> {
+        self.agents.older(agent, self.incarnation_of(key)?)
+    }
+
+    fn incarnation_of(&self, key: TaskKey) -> Option<u32> {
+        self.store.update(key, self.now(), |edit| edit.incarnation())
+    }
+
     /// Hands a task over whose turn has ended, if there was a change meanwhile.
     #[inline]
     pub(super) fn hand_over_late(
@@ -71,7 +95,8 @@ impl Core {
         let Some(current) = self.agents.current(agent) else { return };
         let now = self.now();
         let taken = self.store.update(key, now, |edit| {
-            let is_older = edit.incarnation() < current.incarnation;
+            let own = edit.incarnation();
+            let is_older = own < current.incarnation && current.older(own).is_none();
             let is_left_to_a_turn = edit.has_turn() && !matches!(by, By::Call);
             if edit.task().state().is_terminal() || !is_older || is_left_to_a_turn {
                 return None;

@@ -146,8 +146,12 @@ impl Core {
             self.check_next(cx, key, webhook)?;
         }
         let Some(continued) = self.continue_task(cx, (key, incarnation), send)? else {
+            let agent = cx.caller.scope.agent;
+            if let Some(older) = self.older_program(agent, key) {
+                return self.send_next(cx, (&older, &older, webhook), key, send, (answer, first));
+            }
             // There was a change, of which the task or this call does not know yet.
-            self.hand_over(cx.caller.scope.agent, key, By::Call);
+            self.hand_over(agent, key, By::Call);
             return self.send_again(cx, send, answer, first);
         };
         if let (Some(webhook), Some(id)) = (webhook, send.task_id) {

@@ -32,7 +32,9 @@ impl Core {
         let Some(Some((agent, message, (task_id, context_id), state, of))) = known else { return };
         let (scope, generation, names) = of;
         let registered = self.registered(cx.worker, agent).ok();
-        let Some(registered) = registered.filter(|one| one.incarnation == incarnation) else {
+        let registered = registered.filter(|one| one.incarnation == incarnation);
+        let registered = registered.or_else(|| self.agents.older(agent, incarnation));
+        let Some(registered) = registered else {
             // It was changed just now.
             self.store.update(key, cx.now, |edit| edit.end_turn());
             return self.hand_over(agent, key, By::Turn(&Ending::Resume { after_ms: 0, token: 0 }));

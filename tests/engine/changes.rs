@@ -18,7 +18,7 @@ use peregrine::{
     agent::{Adopted, Agent, Closed, Deferred, Job, NotKept, Profile, Turn},
     engine::{AgentChange, AgentError, Agents, Setup},
     fault::FaultKind,
-    limits::Limits,
+    limits::{Limits, OLDER_PROGRAMS_MAX},
     model::{ArtifactBuf, MessageBuf, PartsBuf, TaskState},
     service::AgentIndex,
 };
@@ -390,6 +390,69 @@ fn unfinished_tasks_of_an_agent_that_was_replaced_fail_and_say_why() {
     lab.pass(10_000);
     assert_eq!(status(&mut lab, &later).0, FAILED);
     assert_eq!(status(&mut lab, &fresh).0, "TASK_STATE_WORKING");
+}
+
+fn renew(agents: &Agents, description: &str, agent: Arc<dyn Agent>) {
+    agents.change(vec![AgentChange::Renew(profile("one", description), agent)]).unwrap();
+}
+
+#[test]
+fn tasks_of_a_renewed_agent_go_on_with_their_own_program() {
+    let (mut lab, agents) = lab();
+    let keep = Keep::default();
+    renew(&agents, "Keeps.", Arc::new(keep.clone()));
+    let kept = send(&mut lab, "one", "wait")["task"]["id"].take();
+    renew(&agents, "Second.", Arc::new(Named("second")));
+    let [later, asking] =
+        ["later", "ask"].map(|text| send(&mut lab, "one", text)["task"]["id"].take());
+    let third: Arc<dyn Agent> = Arc::new(Named("third"));
+    renew(&agents, "Third.", Arc::clone(&third));
+    assert_eq!(lab.ask(&get(CARD)).json()["description"], "Third.");
+    assert_eq!(said(&mut lab, "one"), "third");
+    // Another card alone forgets nothing.
+    agents.change(vec![AgentChange::Describe(profile("one", "Fourth."))]).unwrap();
+    let more = Say { task: asking.as_str(), id: "m-2", ..say("task") };
+    let more = at(&mut lab, "one", "SendMessage", &Gen::V1.params(more));
+    assert_eq!(text_of(&more["result"]["task"]["status"]["message"]), "second");
+    lab.pass(10_000);
+    assert_eq!(status(&mut lab, &later), ("TASK_STATE_COMPLETED".into(), "resumed".into()));
+    let mut job = keep.jobs.lock().unwrap().pop().unwrap();
+    assert_eq!(job.status(TaskState::Working, None), Ok(()));
+    let canceled = at(&mut lab, "one", "CancelTask", &json!({ "id": kept }));
+    assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED");
+    // Programs without unfinished tasks go with the next change.
+    renew(&agents, "Fifth.", Arc::new(Named("fifth")));
+    assert!(Arc::strong_count(&third) > 1);
+    renew(&agents, "Sixth.", Arc::new(Named("sixth")));
+    assert_eq!(Arc::strong_count(&third), 1);
+}
+
+#[test]
+fn a_replacement_ends_what_goes_on_with_earlier_programs() {
+    let (mut lab, agents) = lab();
+    let first = send(&mut lab, "one", "wait")["task"]["id"].take();
+    renew(&agents, "Second.", Arc::new(Named("second")));
+    let second = send(&mut lab, "one", "wait")["task"]["id"].take();
+    assert_eq!(status(&mut lab, &first).0, WORKING);
+    agents.replace(profile("one", "Third."), Arc::new(Named("third"))).unwrap();
+    for id in [&first, &second] {
+        assert_eq!(status(&mut lab, id), (FAILED.to_owned(), REPLACED.to_owned()));
+    }
+}
+
+/// `OLDER_PROGRAMS_MAX`
+#[test]
+fn so_many_earlier_programs_stay() {
+    let (mut lab, agents) = lab();
+    let mut ids = Vec::new();
+    for _ in 0..=OLDER_PROGRAMS_MAX {
+        ids.push(send(&mut lab, "one", "wait")["task"]["id"].take());
+        renew(&agents, "Next.", Arc::new(Named("next")));
+    }
+    let states: Vec<String> = ids.iter().map(|id| status(&mut lab, id).0).collect();
+    assert_eq!((&*states[0], &*states[1]), (FAILED, WORKING));
+    assert!(states[1..].iter().all(|state| state == WORKING));
+    assert_eq!(status(&mut lab, &ids[0]).1, REPLACED);
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub struct Loaded {
     pub agent: Arc<dyn Agent>,
     /// Two agents that were made of the same answer alike.
     pub made_of: String,
+    /// True: what it began it can end beside one that was made of something else.
+    pub is_script: bool,
     /// The remote agent, whose card changes what its profile says.
     pub remote: Option<ServedRemote>,
 }
@@ -38,7 +40,7 @@ pub struct Loaded {
 impl Loaded {
     /// One whose profile does not change.
     pub fn new(profile: Profile, agent: Arc<dyn Agent>, made_of: String) -> Loaded {
-        Loaded { profile, agent, made_of, remote: None }
+        Loaded { profile, agent, made_of, is_script: false, remote: None }
     }
 
     /// Its name, if it gets the `Authorization` of callers.
@@ -146,7 +148,7 @@ fn load_one(spec: &AgentSpec, streaming: bool, running: &[ServedRemote]) -> Resu
     if !spec.is_enabled {
         loaded.agent = Arc::new(SwitchedOff);
         loaded.made_of = "switched off".to_owned();
-        loaded.remote = None;
+        (loaded.is_script, loaded.remote) = (false, None);
     }
     if !matches!(spec.program, Program::Remote(_)) {
         spec.card.over(&mut loaded.profile);
@@ -263,7 +265,8 @@ fn script(file: &Path) -> Result<Loaded, String> {
         .map_err(|error| format!("{}: {}", file.display(), one_line(&error.to_string())))?;
     let script = script.with_reader(peregrine::client::format::explain);
     let profile = script.profile().clone();
-    Ok(Loaded::new(profile, Arc::new(script), format!("script {text}")))
+    let loaded = Loaded::new(profile, Arc::new(script), format!("script {text}"));
+    Ok(Loaded { is_script: true, ..loaded })
 }
 
 #[cfg(feature = "script")]

@@ -10,13 +10,19 @@ pub struct AgentChanges(Vec<RunningAgent>);
 struct RunningAgent {
     name: String,
     made_of: String,
+    is_script: bool,
     card: String,
 }
 
 impl RunningAgent {
     fn of(loaded: &Loaded) -> RunningAgent {
-        let Loaded { profile, made_of, .. } = loaded;
-        RunningAgent { name: profile.name.clone(), made_of: made_of.clone(), card: card(profile) }
+        let Loaded { profile, made_of, is_script, .. } = loaded;
+        RunningAgent {
+            name: profile.name.clone(),
+            made_of: made_of.clone(),
+            is_script: *is_script,
+            card: card(profile),
+        }
     }
 }
 
@@ -42,7 +48,7 @@ impl AgentChanges {
         }
         let [mut added, mut replaced, mut removed, mut described] = [const { Vec::new() }; 4];
         let mut changes = Vec::new();
-        for Loaded { profile, agent, made_of, .. } in next {
+        for Loaded { profile, agent, made_of, is_script, .. } in next {
             let (name, profile, agent) = (profile.name.clone(), profile.clone(), agent.clone());
             match self.0.iter().find(|known| known.name == name) {
                 None => {
@@ -51,7 +57,10 @@ impl AgentChanges {
                 }
                 Some(known) if known.made_of != *made_of => {
                     replaced.push(name);
-                    changes.push(AgentChange::Replace(profile, agent));
+                    changes.push(match known.is_script && *is_script {
+                        true => AgentChange::Renew(profile, agent),
+                        false => AgentChange::Replace(profile, agent),
+                    });
                 }
                 Some(known) if known.card != card(&profile) => {
                     described.push(name);
