@@ -207,6 +207,11 @@ impl Changes {
         waker.into_iter().for_each(Waker::wake);
     }
 
+    /// Whether some are noted.
+    pub fn has_noted(&self) -> bool {
+        !self.noted.lock().unwrap_or_else(PoisonError::into_inner).0.is_empty()
+    }
+
     /// How many are noted.
     #[cfg(test)]
     pub fn noted(&self) -> usize {

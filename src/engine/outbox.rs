@@ -61,6 +61,16 @@ impl Engine {
     pub(crate) fn webhooks(&self) -> Option<&Webhooks> {
         self.agents.as_ref()?.core().registry()
     }
+
+    /// Whether an agent is at work at a task that has webhooks.
+    pub(crate) fn works_for_webhooks(&self) -> bool {
+        self.agents.as_ref().is_some_and(|agents| agents.core().works_for_webhooks())
+    }
+
+    /// Lets unfinished tasks that have webhooks fail; says how many that were.
+    pub(crate) fn end_watched_tasks(&self) -> usize {
+        self.agents.as_ref().map_or(0, |agents| agents.core().end_watched_tasks())
+    }
 }
 
 /// The webhooks of a core.

@@ -37,6 +37,8 @@ mod http2;
 mod input_buffer;
 #[cfg(feature = "auth")]
 mod key_fetch;
+#[cfg(feature = "push")]
+mod last_posts;
 #[cfg(any(feature = "exec", feature = "logs"))]
 mod line_rate;
 #[cfg(feature = "gateway")]

@@ -230,11 +230,21 @@ pub(super) fn draining(server: &ServerState) {
 pub(super) fn drained(server: &ServerState) {
     let cut = server.cut.get().copied().unwrap_or_default();
     let seconds = seconds(server.live.drain_ms());
-    let lost = count(server.engine.unfinished_tasks(), "unfinished task") + &unposted(server);
+    let tasks = count(server.engine.unfinished_tasks(), "unfinished task");
+    let lost = format!("{tasks} in memory{}", unposted(server));
     if cut == Waiting::default() {
-        say(&format_args!("drained; {lost} in memory"));
+        say(&format_args!("drained; {lost}"));
     } else {
-        say(&format_args!("{seconds} were not enough: {} cut; {lost} in memory", list(&cut)));
+        say(&format_args!("{seconds} were not enough: {} cut; {lost}", list(&cut)));
+    }
+}
+
+/// Says that a drain has ended tasks, which their webhooks are told.
+#[cfg(feature = "push")]
+pub(super) fn ended_for_webhooks(tasks: usize) {
+    if tasks > 0 {
+        let tasks = count(tasks, "unfinished task");
+        say(&format_args!("draining: {tasks} with webhooks failed, which their webhooks are told"));
     }
 }
 
@@ -242,7 +252,9 @@ pub(super) fn drained(server: &ServerState) {
 #[cfg(feature = "push")]
 fn unposted(server: &ServerState) -> String {
     match server.engine.webhooks().map(|webhooks| webhooks.stats(0).pending) {
-        Some(pending @ 1..) => format!(", {} with something to post", count(pending, "webhook")),
+        Some(pending @ 1..) => {
+            format!("; {} did not get all posts", count(pending, "webhook"))
+        }
         _ => String::new(),
     }
 }

@@ -95,6 +95,8 @@ pub(super) struct ServerState {
     /// Who posts to webhooks; it ends with the last worker.
     #[cfg(feature = "push")]
     courier: Mutex<Option<super::WebhookCourier>>,
+    #[cfg(feature = "push")]
+    pub(super) last_posts: super::last_posts::LastPosts,
     stage: AtomicU8,
     /// How many workers there were in the beginning.
     pub(super) workers_at_start: usize,
@@ -144,6 +146,8 @@ impl ServerState {
             key_fetcher: Mutex::default(),
             #[cfg(feature = "push")]
             courier: Mutex::default(),
+            #[cfg(feature = "push")]
+            last_posts: Default::default(),
             stage: AtomicU8::new(0),
             workers_at_start: workers.max(1),
             workers: AtomicUsize::new(workers),

@@ -25,6 +25,8 @@ use tokio::{
 
 use crate::{engine::Worker, service::Now};
 
+#[cfg(feature = "push")]
+use super::last_posts::DrainTimes;
 use super::{
     accept::{accept, accept_unix},
     admin::{self, AdminListener},
@@ -209,7 +211,14 @@ impl Drain {
             now.mono_ms.saturating_add(local.server.live.drain_ms())
         });
         if now.mono_ms < cut_ms {
-            return (local.open.get() > 0).then_some(cut_ms);
+            let open = (local.open.get() > 0).then_some(cut_ms);
+            #[cfg(feature = "push")]
+            let open = {
+                let drain_ms = local.server.live.drain_ms();
+                let look_ms = local.server.stays_for_webhooks(now, DrainTimes { cut_ms, drain_ms });
+                look_ms.map(|look_ms| look_ms.min(cut_ms)).or(open)
+            };
+            return open;
         }
         let end_ms = *self.end_ms.get_or_insert_with(|| {
             local.server.cut();

@@ -3,6 +3,7 @@
 //! A webhook is a place in its task's events. The registry has them (`crate::push`), the store
 //! wakes it when their tasks change, and a courier asks what is next and says what became of it.
 
+mod ending;
 mod inline;
 mod outgoing;
 mod scope;

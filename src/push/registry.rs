@@ -336,6 +336,19 @@ impl Webhooks {
         }
     }
 
+    /// Tasks that have webhooks.
+    pub fn tasks(&self) -> Vec<u64> {
+        self.lock().tasks.keys().copied().collect()
+    }
+
+    /// Whether something is being posted, or may be before then, in ms of the monotonic clock. For
+    /// a moment between two posts of a webhook nothing is.
+    pub fn posts_before(&self, until_ms: u64) -> bool {
+        let state = self.lock();
+        let is_due = || state.schedule.due_ms().is_some_and(|due_ms| due_ms < until_ms);
+        self.changes.has_noted() || state.schedule.posting() > 0 || is_due()
+    }
+
     /// A task that has left its store, if it is retained for what was not posted of it.
     pub fn left_task(&self, task: u64) -> Option<Arc<Task>> {
         self.changes.left.get(task)

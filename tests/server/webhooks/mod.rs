@@ -2,6 +2,7 @@
 
 mod bounds;
 mod challenge;
+mod ending;
 mod failing;
 mod forbidden;
 mod load;

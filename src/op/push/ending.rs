@@ -1,0 +1,44 @@
+//! Tasks with webhooks when the server ends.
+//!
+//! A client that has a webhook may wait for no call, and learn of its task by posts alone. So tasks
+//! that end with the server end while posts still leave.
+
+use crate::{
+    op::{Core, handover::fail},
+    service::Handle,
+    store::{Edit, TaskKey},
+};
+
+/// What such a task says.
+const ENDED: &str = "the server ended before the task was done";
+
+impl Core {
+    /// Whether an agent is at work at a task that has webhooks.
+    pub fn works_for_webhooks(&self) -> bool {
+        self.watched_tasks().any(|key| {
+            let runs = self.store.update(key, self.now(), |edit| {
+                !edit.task().state().is_terminal() && !edit.task().waits_for_client()
+            });
+            runs.unwrap_or(false)
+        })
+    }
+
+    /// Lets unfinished tasks that have webhooks fail; says how many that were.
+    pub fn end_watched_tasks(&self) -> usize {
+        let now = self.now();
+        let end = |edit: &mut Edit<'_>| {
+            let is_unfinished = !edit.task().state().is_terminal();
+            if is_unfinished {
+                fail(edit, now, ENDED);
+            }
+            is_unfinished
+        };
+        let ended = |key: &TaskKey| self.store.update(*key, now, end).unwrap_or(false);
+        self.watched_tasks().filter(ended).count()
+    }
+
+    fn watched_tasks(&self) -> impl Iterator<Item = TaskKey> {
+        let tasks = self.registry().map(|webhooks| webhooks.tasks()).unwrap_or_default();
+        tasks.into_iter().map(|key| TaskKey::of(&Handle { key, ..Handle::default() }))
+    }
+}

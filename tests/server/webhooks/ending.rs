@@ -1,0 +1,74 @@
+//! A server that ends: webhooks of the tasks that end with it are told.
+
+use std::fs::{self, File};
+
+use serde_json::{Value, json};
+
+use super::{
+    failing::call,
+    receiver::{Does, Received, Receiver, says},
+};
+use crate::support::{
+    ask::{Say, V1, say},
+    binary::Binary,
+};
+
+const FAILED: &str = "TASK_STATE_FAILED";
+
+/// Makes a task with a webhook and does not wait for it.
+fn begin(server: &Binary, text: &str, url: &str) -> Value {
+    let mut params = V1.params(Say { at_once: true, ..say(text) });
+    params["configuration"]["taskPushNotificationConfig"] = json!({ "url": url });
+    call(server.addr(), V1.send(), &params)["result"]["task"].take()
+}
+
+/// The state that the last post of a path tells of.
+fn last_state(receiver: &Receiver, path: &str) -> String {
+    let posts = receiver.all(path);
+    let told = posts.last().map(Received::json).unwrap_or_default();
+    let status = told.as_object().and_then(|one| one.values().find_map(|one| one.get("status")));
+    status.and_then(|status| status["state"].as_str()).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn webhooks_of_tasks_that_a_drain_ends_are_told_so() {
+    let receiver = Receiver::new(|_, post| match &*post.path {
+        "/hangs" => Does::Hangs,
+        _ => says("200 OK"),
+    });
+    let said = std::env::temp_dir().join(format!("peregrine-ending-{}", std::process::id()));
+    let flags = ["--push-allow", "localhost", "--limit", "drain_ms=4000", "--workers", "2"];
+    let mut server = Binary::start_with(&flags, File::create(&said).unwrap().into());
+    begin(&server, "hold:600000:2", &receiver.url("/long"));
+    begin(&server, "hold:1000:2", &receiver.url("/short"));
+    begin(&server, "hold:600000:2", &receiver.url("/hangs"));
+    receiver.wait_for("/long", 1);
+    server.terminate();
+    assert_eq!(server.exit_code(), Some(0));
+    assert_eq!(last_state(&receiver, "/long"), FAILED);
+    assert_eq!(last_state(&receiver, "/short"), "TASK_STATE_COMPLETED");
+    let text = fs::read_to_string(&said).unwrap();
+    assert!(text.contains("2 unfinished tasks with webhooks failed"), "{text}");
+    assert!(
+        text.contains("drained; 0 unfinished tasks in memory; 1 webhook did not get"),
+        "{text}"
+    );
+    fs::remove_file(said).unwrap();
+}
+
+/// A drain does not wait for what only a client could go on with.
+#[test]
+fn a_drain_ends_tasks_that_wait_for_their_client() {
+    let receiver = Receiver::willing();
+    let script = std::env::temp_dir().join(format!("peregrine-asks-{}", std::process::id()));
+    fs::write(&script, "[[rule]]\n[[rule.step]]\nstatus = \"input-required\"\n").unwrap();
+    let agent = format!("script:{}", script.display());
+    let flags = ["--push-allow", "localhost", "--limit", "drain_ms=600000", "--agent", &agent];
+    let mut server = Binary::start(&flags);
+    begin(&server, "hello", &receiver.url("/asks"));
+    receiver.wait_for("/asks", 1);
+    server.terminate();
+    assert_eq!(server.exit_code(), Some(0));
+    assert_eq!(last_state(&receiver, "/asks"), FAILED);
+    fs::remove_file(script).unwrap();
+}
