@@ -12,6 +12,10 @@ use crate::{
     service::principal::ScopeSet,
 };
 
+/// The bindings whose configurations of webhooks may name events: those whose messages are JSON.
+const PUSH_EVENTS_BINDINGS: &str =
+    r#"["JSONRPC","HTTP+JSON","https://a2a-protocol.org/bindings/websocket"]"#;
+
 /// Which generations a card is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CardForm {
@@ -268,7 +272,9 @@ impl CardWriter {
         if let Some(uri) = push {
             self.own_extension(uri, "A webhook may name the events that it gets");
             self.key("events");
-            self.0.extend_from_slice(br#"["status","artifacts","final"]}}"#);
+            self.0.extend_from_slice(br#"["status","artifacts","final"],"bindings":"#);
+            self.0.extend_from_slice(PUSH_EVENTS_BINDINGS.as_bytes());
+            self.0.extend_from_slice(b"}}");
         }
         self.0.push(b']');
     }

@@ -95,7 +95,8 @@ impl Extension {
     pub const LONG_POLL: &'static str = "urn:peregrine:long-poll:1";
 
     /// Names the kinds of events that a webhook gets: members `events` and `coalesce` of its
-    /// configuration (`docs/guide/webhooks.md`).
+    /// configuration (`docs/guide/webhooks.md`). Its `params` name those kinds, and the bindings
+    /// over which a configuration may have these members.
     pub const PUSH_EVENTS: &'static str = "urn:peregrine:push-events:1";
 
     /// Those that servers of this crate declare by themselves, which are about calls made to them.

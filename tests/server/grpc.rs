@@ -20,7 +20,12 @@ use v1::{TaskState, part::Content, stream_response::Payload};
 use crate::grpc_client::{
     Rig, google, message, reason, run, say, say_v03, state, task, text, v1, v03,
 };
-use crate::support::{callers::ByName, holding::Holding};
+use crate::support::{
+    ask::{get as http_get, post, rpc},
+    binary::Tcp,
+    callers::ByName,
+    holding::Holding,
+};
 
 fn get(id: &str) -> v1::GetTaskRequest {
     v1::GetTaskRequest { id: id.to_owned(), ..Default::default() }
@@ -550,6 +555,51 @@ fn push_configurations_are_the_same_in_every_family() {
 }
 
 /// What 0.3 has for every card.
+/// The messages of gRPC have no field for the events that a webhook is to get, and the card says so.
+#[cfg(feature = "push")]
+#[test]
+fn the_card_names_the_bindings_that_have_events_of_webhooks() {
+    let push = peregrine::engine::PushSettings::default();
+    let rig = Rig::with(|setup| {
+        setup.push = Some(push);
+        setup.allow_hosts.push("a.example".to_owned());
+    });
+    let mut line = Tcp::to(rig.0.addrs()[0]);
+    let mut ask = |request: &[u8]| {
+        line.write(request);
+        line.reply().json()
+    };
+    let card = ask(&http_get("/.well-known/agent-card.json"));
+    let extensions = card["capabilities"]["extensions"].as_array().unwrap();
+    let one = extensions.iter().find(|one| one["uri"] == "urn:peregrine:push-events:1").unwrap();
+    let with = Binding::ALL.into_iter().filter(|binding| *binding != Binding::Grpc);
+    assert_eq!(one["params"]["bindings"], json!(with.map(Binding::name).collect::<Vec<_>>()));
+    run(async {
+        let mut client = rig.v1().await;
+        let task = task(client.send_message(say("hello")).await.unwrap().into_inner()).id;
+        let url = "https://hooks.example/a2a".to_owned();
+        let (task_id, id) = (task.clone(), "one".to_owned());
+        let config = v1::TaskPushNotificationConfig { task_id, id, url, ..Default::default() };
+        let set = client.create_task_push_notification_config(config.clone()).await.unwrap();
+        assert_eq!(set.into_inner(), config);
+        let mut named = json!({ "taskId": task, "id": "one", "url": config.url });
+        let get = rpc("GetTaskPushNotificationConfig", &json!({ "taskId": task, "id": "one" }));
+        let shown = ask(&post("/", &[], &get));
+        assert_eq!(shown["result"].get("events"), None, "{shown}");
+        // The way round: the same configuration over another binding.
+        named["events"] = json!(["final"]);
+        let set = rpc("CreateTaskPushNotificationConfig", &named);
+        assert_eq!(ask(&post("/", &[], &set))["result"]["events"], json!(["final"]));
+        let get = v1::GetTaskPushNotificationConfigRequest {
+            task_id: task,
+            id: "one".to_owned(),
+            ..Default::default()
+        };
+        let got = client.get_task_push_notification_config(get).await.unwrap().into_inner();
+        assert_eq!(got, config);
+    });
+}
+
 async fn old_card(rig: &Rig) -> v03::AgentCard {
     let request = v03::GetAgentCardRequest::default();
     rig.v03().await.get_agent_card(request).await.unwrap().into_inner()
