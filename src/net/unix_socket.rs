@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    os::unix::fs::{FileTypeExt, PermissionsExt},
+    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -22,12 +22,17 @@ pub(super) struct UnixSocket {
 }
 
 /// The file of a socket, which goes with it.
-pub(super) struct SocketFile(PathBuf);
+pub(super) struct SocketFile {
+    path: PathBuf,
+    inode: u64,
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Another process may have removed it.
-        let _ = std::fs::remove_file(&self.0);
+        // Another process may have removed it, and listen there.
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -40,7 +45,8 @@ impl UnixSocket {
     /// Says what [`UnixSocket::listen`] would refuse whatever else runs on this machine.
     ///
     /// # Errors
-    /// [`ServerError::UnixSocket`]: the path is none, or its folder is not there.
+    /// [`ServerError::UnixSocket`]: the path is none, its folder is not there, or a file is there
+    /// that is no socket.
     pub(super) fn check(address: &str) -> Result<(), ServerError> {
         let check = |path: &Path| {
             SockAddr::unix(path)?;
@@ -48,9 +54,10 @@ impl UnixSocket {
                 Some(folder) if folder == Path::new("") => std::fs::read_dir("."),
                 Some(folder) => std::fs::read_dir(folder),
                 None => Err(io::ErrorKind::InvalidFilename.into()),
-            }
+            }?;
+            is_socket(path).map(drop)
         };
-        with_path(address, |path| check(path).map(drop))
+        with_path(address, check)
     }
 
     /// Listens at a path. A socket without a listener was left by a server that had no time to
@@ -61,14 +68,23 @@ impl UnixSocket {
     pub(super) fn listen(address: &str) -> Result<UnixSocket, ServerError> {
         with_path(address, |path| {
             let at = SockAddr::unix(path)?;
-            let file = std::fs::symlink_metadata(path);
-            let is_socket = file.is_ok_and(|file| file.file_type().is_socket());
-            if is_socket && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&at).is_err() {
-                std::fs::remove_file(path)?;
+            if is_socket(path)? {
+                let client = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                // One with a full backlog does not hold up the start.
+                client.set_nonblocking(true)?;
+                // No other error means that there is no listener: another user's may not be
+                // connected to, and a socket for datagrams takes no connections.
+                match client.connect(&at) {
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                        std::fs::remove_file(path)?;
+                    }
+                    Ok(()) | Err(_) => return Err(io::ErrorKind::AddrInUse.into()),
+                }
             }
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             socket.bind(&at)?;
-            let file = SocketFile(path.to_owned());
+            let inode = std::fs::symlink_metadata(path)?.ino();
+            let file = SocketFile { path: path.to_owned(), inode };
             // Until it listens no client can connect, so there is no moment in which others could.
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
             socket.set_nonblocking(true)?;
@@ -83,6 +99,22 @@ impl UnixSocket {
     /// When the system does not take it.
     pub(super) fn into_listener(self) -> io::Result<(UnixListener, SocketFile)> {
         Ok((UnixListener::from_std(self.socket)?, self.file))
+    }
+}
+
+/// Whether a socket is at a path; false: nothing is.
+///
+/// # Errors
+/// Another file is there, or the system does not show it.
+fn is_socket(path: &Path) -> io::Result<bool> {
+    match std::fs::symlink_metadata(path) {
+        Ok(file) if file.file_type().is_socket() => Ok(true),
+        Ok(_) => {
+            let said = "a file is there that is no socket";
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, said))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -3,7 +3,10 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    os::unix::{fs::PermissionsExt, net::UnixListener},
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        net::{UnixDatagram, UnixListener, UnixStream},
+    },
     process::Child,
 };
 
@@ -44,4 +47,58 @@ fn agents_are_served_on_a_socket_with_a_path() {
     user.command_of("kill", &["-TERM", &id]).status().unwrap();
     assert!(server.wait().unwrap().success());
     assert!(!path.exists());
+}
+
+/// What listens elsewhere, or is no socket at all, is no socket that a server left behind.
+#[test]
+fn what_is_in_use_at_a_path_is_refused_and_stays() {
+    let user = User::new();
+    let path = user.path("work/a.sock");
+    let refused = |what: &str| {
+        let said = user.run(&["serve", "--listen", "unix:a.sock"]);
+        assert!(said.code == Some(1) && said.err.lines().count() == 1, "{what}: {said:?}");
+        assert!(fs::symlink_metadata(&path).is_ok(), "{what} is gone");
+        fs::remove_file(&path).unwrap();
+    };
+    let datagrams = UnixDatagram::bind(&path).unwrap();
+    refused("a socket for datagrams");
+    drop(datagrams);
+    // One whose listener does not accept.
+    let busy = UnixListener::bind(&path).unwrap();
+    let mut waiting = Vec::new();
+    let connect = || {
+        let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(&socket2::SockAddr::unix(&path)?).map(|()| socket)
+    };
+    while let Ok(one) = connect() {
+        waiting.push(one);
+        assert!(waiting.len() < 100_000);
+    }
+    refused("a busy socket");
+    drop(busy);
+    fs::write(user.path("work/other"), "kept").unwrap();
+    fs::write(&path, "kept").unwrap();
+    refused("a file");
+    drop(UnixListener::bind(user.path("work/real.sock")).unwrap());
+    for target in ["other", "none", "real.sock"] {
+        symlink(user.path(&format!("work/{target}")), &path).unwrap();
+        refused(target);
+    }
+    assert_eq!(fs::read_to_string(user.path("work/other")).unwrap(), "kept");
+}
+
+/// A socket that took its place belongs to another server.
+#[test]
+fn a_server_that_ends_removes_its_own_socket_alone() {
+    let user = User::new();
+    let path = user.path("work/a.sock");
+    let mut server = serve(&user);
+    fs::remove_file(&path).unwrap();
+    let other = UnixListener::bind(&path).unwrap();
+    let id = server.id().to_string();
+    user.command_of("kill", &["-TERM", &id]).status().unwrap();
+    assert!(server.wait().unwrap().success());
+    assert!(UnixStream::connect(&path).is_ok());
+    drop(other);
 }

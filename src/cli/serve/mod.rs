@@ -40,7 +40,7 @@ pub use server_command::command as server_command;
 pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
     if let Some(("config", words)) = flags.subcommand() {
-        return config::run(flags, words).map_err(wrong);
+        return config::run(flags, words);
     }
     let origin = ConfigOrigin::new(flags).map_err(wrong)?;
     let stamp = Stamp::of(&origin);

@@ -2,7 +2,7 @@
 
 use clap::ArgMatches;
 
-use super::{ConfigOrigin, UsageError, make, say, schema, show};
+use super::{ConfigOrigin, UsageError, code, make, say, schema, show};
 
 /// The file with every key, commented out.
 const COMMENTED_FILE: &str = include_str!("../../../../docs/peregrine.toml");
@@ -10,8 +10,10 @@ const COMMENTED_FILE: &str = include_str!("../../../../docs/peregrine.toml");
 /// Does what the words behind `serve config` ask for. `flags` are those of `serve`.
 ///
 /// # Errors
-/// [`UsageError`]: what is wrong with the configuration, and where.
-pub fn run(flags: &ArgMatches, words: &ArgMatches) -> Result<(), UsageError> {
+/// An exit code and one line, what is wrong with the configuration, and where: those with which
+/// `serve` would end.
+pub fn run(flags: &ArgMatches, words: &ArgMatches) -> Result<(), (u8, String)> {
+    let wrong = |UsageError(line): UsageError| (2, line);
     let word = words.subcommand_name().unwrap_or_default();
     if word == "schema" {
         say(&format!("{:#}\n", schema::schema()));
@@ -21,18 +23,18 @@ pub fn run(flags: &ArgMatches, words: &ArgMatches) -> Result<(), UsageError> {
         say(COMMENTED_FILE);
         return Ok(());
     }
-    let origin = ConfigOrigin::new(flags)?;
+    let origin = ConfigOrigin::new(flags).map_err(wrong)?;
     if word == "check" && origin.file.is_none() {
-        return Err(UsageError::new("there is nothing to check: add --config FILE"));
+        return Err(wrong(UsageError::new("there is nothing to check: add --config FILE")));
     }
-    let config = origin.read_to_start()?;
-    let agents = origin.agents(&config, &[])?;
+    let config = origin.read_to_start().map_err(wrong)?;
+    let agents = origin.agents(&config, &[]).map_err(wrong)?;
     let text = match word {
         "show" => show::show(&origin, &config, &agents),
         _ => format!("{}: ok\n", origin.name()),
     };
-    let checked = make(&origin, config, agents)?.server.check();
-    checked.map_err(|error| UsageError(origin.server_line(&error)))?;
+    let made = make(&origin, config, agents).map_err(wrong)?;
+    made.server.check().map_err(|error| (code(&error), origin.server_line(&error)))?;
     say(&text);
     Ok(())
 }

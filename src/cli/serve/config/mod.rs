@@ -23,7 +23,7 @@ use peregrine::net::{self, ServerError};
 use super::{
     UsageError,
     agents::{self, Loaded, ServedRemote},
-    make, nearest, say,
+    code, make, nearest, say,
 };
 use tree::{ConfigSection, Variables, Wrong};
 
