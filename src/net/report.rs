@@ -1,7 +1,7 @@
 //! What the operator of a server is told on stderr while it runs and when it ends: one line each,
 //! and only under `Server::run`.
 
-#[cfg(feature = "metrics")]
+#[cfg(any(feature = "tls", feature = "metrics"))]
 use std::net::IpAddr;
 use std::{
     collections::BTreeMap,
@@ -113,11 +113,14 @@ impl LineGate {
     }
 }
 
-/// Says that a handshake of TLS came to nothing, at most once a second.
+/// Says that a handshake of TLS with an address came to nothing, at most once a second.
 #[cfg(feature = "tls")]
-pub(super) fn handshake(error: &dyn Display) {
+pub(super) fn handshake(address: Option<IpAddr>, error: &dyn Display) {
     static HANDSHAKES: LineGate = LineGate::new();
-    HANDSHAKES.note(&format_args!("a TLS handshake has failed: {error}"));
+    match address.map(|address| address.to_canonical()) {
+        Some(by) => HANDSHAKES.note(&format_args!("a TLS handshake with {by} has failed: {error}")),
+        None => HANDSHAKES.note(&format_args!("a TLS handshake has failed: {error}")),
+    }
 }
 
 /// Says that an address is slowed for its wrong credentials, at most once a second.

@@ -72,6 +72,9 @@ fn a_check_refuses_what_serve_refuses() {
         "[agents.a]\nkind = \"echo\"\nscopes = [\"a b\"]\n",
         "[agents.a]\nkind = \"echo\"\nfields = [\"a b\"]\n",
         "public_url = \"x\"\n",
+        "[logs]\nhash_key = \"fifteen bytes..\"\n",
+        "[logs]\nhash_key_file = \"/dev/null\"\n",
+        "[logs]\nhash_key_file = \"/dev/zero\"\n",
     ] {
         let text = format!("{text}\n");
         let user = user_with(&text);

@@ -222,10 +222,11 @@ fn lines_show_hashes_under_the_operators_key_or_names() {
         said[0]["principal"].as_str().unwrap().to_owned()
     };
     assert_eq!(shown("names", "principal = \"name\""), "alice");
-    let (one, other) = (shown("key", "hash_key = \"one\""), shown("key", "hash_key = \"two\""));
+    let under = |key: &str| shown("key", &format!("hash_key = \"{key} of sixteen bytes\""));
+    let (one, other) = (under("one"), under("two"));
     assert!(one != other && one.len() == 16, "{one} {other}");
-    assert_eq!(shown("key", "hash_key = \"one\""), one);
-    let secret = config("hash-key", "one\n");
+    assert_eq!(under("one"), one);
+    let secret = config("hash-key", "one of sixteen bytes\n");
     assert_eq!(shown("key", &format!("hash_key_file = {secret:?}")), one);
     std::fs::remove_file(secret).unwrap();
     let (first, second) = (shown("own", ""), shown("own", ""));

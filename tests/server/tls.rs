@@ -704,6 +704,17 @@ fn plaintext_at_a_tls_port_is_closed_and_counted() {
 }
 
 #[test]
+fn a_handshake_that_fails_is_logged_with_its_address() {
+    let authority = Authority::new("handshake-log");
+    let said = authority.folder.join("stderr");
+    let stderr = fs::File::create(&said).unwrap();
+    let server = binary_with(&authority.server("server"), &[], stderr.into());
+    tcp(server.addr()).write_all(&get(CARD)).unwrap();
+    let text = || fs::read_to_string(&said).unwrap();
+    eventually("a line", || text().contains("a TLS handshake with 127.0.0.1 has failed: "));
+}
+
+#[test]
 fn tls_at_a_plain_port_is_a_bad_request() {
     let authority = Authority::new("plain-port");
     let server = Binary::start(&[]);

@@ -96,7 +96,7 @@ impl Future for Handshake<'_> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Handshake { accept, local, slot, due_ms, is_admin } = self.get_mut();
         if let Poll::Ready(done) = Pin::new(&mut **accept).poll(cx) {
-            let done = done.inspect_err(|error| report::handshake(error));
+            let done = done.inspect_err(|error| report::handshake(local.remote(), error));
             return Poll::Ready(done.ok());
         }
         let slot = *slot.get_or_insert_with(|| {
@@ -105,7 +105,7 @@ impl Future for Handshake<'_> {
         });
         let is_late = local.clock.now().mono_ms >= *due_ms;
         if is_late {
-            report::handshake(&"it took too long");
+            report::handshake(local.remote(), &"it took too long");
         }
         let is_over = local.server.stage() != Stage::Serving && !*is_admin;
         if is_late || local.is_ending() || is_over {

@@ -40,6 +40,9 @@ pub fn metrics_keys() -> &'static [Key] {
     METRICS
 }
 
+/// Bytes of a key for hashes, at least.
+const HASH_KEY_BYTES_MIN: usize = 16;
+
 /// What a log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logs {
@@ -87,7 +90,15 @@ fn logged_principal(logs: &ConfigSection) -> Result<LoggedPrincipal, Wrong> {
         }
         (Some("name"), None) => Ok(LoggedPrincipal::Name),
         (_, None) => Ok(LoggedPrincipal::Hash),
-        (_, Some((name, key))) if key.is_empty() => Err(logs.wrong(name, "it is empty")),
+        // A reader of the log could try all short ones, and find the names.
+        (_, Some((name, key))) if key.len() < HASH_KEY_BYTES_MIN => {
+            let line = format!(
+                "has {} bytes and needs at least {HASH_KEY_BYTES_MIN}: make one with \
+                 `openssl rand -hex 32`",
+                key.len()
+            );
+            Err(logs.wrong(name, line))
+        }
         (_, Some((_, key))) => {
             let digest = digest::digest(&digest::SHA256, &key);
             let (half, _) = digest.as_ref().split_first_chunk().unwrap_or((&[0; 16], &[]));
