@@ -15,7 +15,8 @@
 //! (`gateway`), programs as agents (`exec`), authenticated callers (`auth`), webhooks (`push`),
 //! `/metrics` (`metrics`), the load generator (`load`), the log (`logs`), traces (`otlp`), and the
 //! command line, which is the binary (`cli`). Two more are for the tests of this repository:
-//! `internals` and `test-echo`.
+//! `internals` and `test-echo`. Not on by default is `embed`: the server for programs of other
+//! languages, with the configuration of the binary.
 //!
 //! Out of scope so far: persistence.
 //!
@@ -23,10 +24,19 @@
 //! [`engine::Exchange`] to serve them below an HTTP server of your own, [`service::Service`] to put
 //! something else behind the wire, and `client::Client` to call agents.
 
+// The command line names the library as any other program does.
+#[cfg(feature = "cli")]
+extern crate self as peregrine;
+
 pub mod agent;
 pub mod auth;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 #[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "embed")]
+pub mod embed;
 pub mod engine;
 pub mod fault;
 #[cfg(feature = "gateway")]

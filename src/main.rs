@@ -2,15 +2,13 @@
 
 use std::process::ExitCode;
 
-mod cli;
-
 /// A library user keeps their own allocator; the binary takes the fast one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     grow_by_small_pages();
-    cli::main()
+    peregrine::cli::main()
 }
 
 /// Has new memory come in pages of 4 KiB, unless the allocator's own variable says something about

@@ -186,7 +186,7 @@ fn linkset(
     for (at, one) in listed.iter().enumerate() {
         out.extend_from_slice(if at > 0 { b",{" } else { b"{" });
         text(&mut out, "href", &one.urls(cx, origin).0);
-        text(&mut out, "title", &one.profile.name);
+        text(&mut out, "title", one.profile.shown_name());
         out.push(b'}');
     }
     out.extend_from_slice(b"]}");

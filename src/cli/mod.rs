@@ -19,7 +19,7 @@ mod pages;
 mod parts;
 mod redaction;
 mod reference;
-mod serve;
+pub(crate) mod serve;
 mod settings;
 mod text;
 mod usage;
@@ -29,7 +29,10 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use clap::ArgMatches;
@@ -42,17 +45,30 @@ use usage::UsageError;
 /// True once something could not be written to stdout, and not because its reader had left.
 static IS_OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
 
+/// The arguments, without the name of the program.
+static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
+
 /// Does what the arguments of the process say. Output that cannot be written is a failure.
 pub fn main() -> ExitCode {
-    let code = command_line();
+    main_of(std::env::args_os().skip(1).collect())
+}
+
+/// Does what these arguments say, once in a process; see [`main`].
+pub fn main_of(words: Vec<OsString>) -> ExitCode {
+    let code = command_line(WORDS.get_or_init(|| words).clone());
     match IS_OUTPUT_LOST.load(Ordering::Relaxed) {
         true if code == ExitCode::SUCCESS => ExitCode::FAILURE,
         true | false => code,
     }
 }
 
-fn command_line() -> ExitCode {
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+/// The arguments as text.
+fn words() -> Vec<String> {
+    let words = WORDS.get().into_iter().flatten();
+    words.map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+fn command_line(words: Vec<OsString>) -> ExitCode {
     let asked = match command::parse(words.clone()) {
         Ok(CommandLine::Run(asked)) => asked,
         Ok(CommandLine::Print(text)) => {

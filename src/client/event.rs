@@ -53,7 +53,7 @@ impl<'a> StreamEvent<'a> {
     }
 
     /// What was received, if it is an item of a stream.
-    pub(super) fn received(
+    pub(crate) fn received(
         received: &'a Received,
         number: Option<u64>,
         json: &'a [u8],

@@ -134,7 +134,7 @@ pub fn render(
     };
     let mut card = CardWriter(Vec::with_capacity(1024));
     card.0.push(b'{');
-    card.text("name", &profile.name);
+    card.text("name", profile.shown_name());
     card.text("description", &profile.description);
     card.text("version", &profile.version);
     if let Some(provider) = &profile.provider {

@@ -66,9 +66,9 @@ pub fn to_local(message: Message<'_>, references: &TaskReferences) -> MessageBuf
 
 /// A message with these fields in place of its task and context id, and with translated references.
 fn with_ids<'t, const N: usize>(
-    message: Message<'_>,
+    message: Message<'t>,
     named: [(u8, Option<RawText<'_>>); N],
-    translated: impl Fn(RawText<'_>) -> Option<RawText<'t>>,
+    translated: impl Fn(RawText<'t>) -> Option<RawText<'t>>,
 ) -> MessageBuf {
     let ids = named.iter().filter_map(|(tag, id)| Some((*tag, (*id)?.raw())));
     let bytes = ids.clone().map(|(_, id)| id.len() + FIELD_BYTES).sum::<usize>();

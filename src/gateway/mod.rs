@@ -22,8 +22,14 @@ mod references;
 mod relay;
 mod sent_id;
 
+#[cfg(feature = "embed")]
+pub(crate) use answer::{prepare, publish};
 pub use call::RelayedCall;
 pub use card::profile_of;
 pub use fault::{fault_of, outcome_of, transport_outcome};
+#[cfg(feature = "embed")]
+pub(crate) use message::to_local;
 pub(crate) use pace::EventPace;
+#[cfg(feature = "embed")]
+pub(crate) use references::TaskReferences;
 pub use relay::{UpstreamTasks, adopt, cancel, relay};

@@ -12,7 +12,11 @@ use super::ids::UpstreamIds;
 
 /// Tasks that one message refers to (`references_max`), and the task that it belongs to.
 #[derive(Default)]
-pub struct TaskReferences(SmallVec<[TaskReference; 1]>);
+pub struct TaskReferences {
+    all: SmallVec<[TaskReference; 1]>,
+    /// True: every other id is the same on both sides.
+    is_own: bool,
+}
 
 struct TaskReference {
     local: Box<[u8]>,
@@ -41,21 +45,30 @@ impl TaskReferences {
         Ok(references)
     }
 
+    /// Those of an agent that has no ids of its own.
+    #[cfg(feature = "embed")]
+    pub fn own() -> TaskReferences {
+        TaskReferences { is_own: true, ..TaskReferences::default() }
+    }
+
     /// Adds a task.
     pub fn add(&mut self, local: RawText<'_>, upstream: RawText<'_>) {
         let (local, upstream) = (local.raw().into(), upstream.raw().into());
-        self.0.push(TaskReference { local, upstream });
+        self.all.push(TaskReference { local, upstream });
     }
 
     /// The upstream agent's id of a task.
     pub fn upstream_of(&self, id: RawText<'_>) -> Option<RawText<'_>> {
-        let found = self.0.iter().find(|task| &*task.local == id.raw());
+        let found = self.all.iter().find(|task| &*task.local == id.raw());
         found.map(|task| RawText::known(&task.upstream))
     }
 
     /// The local id of a task of the upstream agent.
-    pub fn local_of(&self, id: RawText<'_>) -> Option<RawText<'_>> {
-        let found = self.0.iter().find(|task| &*task.upstream == id.raw());
+    pub fn local_of<'t>(&'t self, id: RawText<'t>) -> Option<RawText<'t>> {
+        if self.is_own {
+            return Some(id);
+        }
+        let found = self.all.iter().find(|task| &*task.upstream == id.raw());
         found.map(|task| RawText::known(&task.local))
     }
 }

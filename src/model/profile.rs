@@ -6,8 +6,10 @@ use crate::limits::AGENT_FIELDS_MAX;
 /// What the agent's card says; texts are ordinary text.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Name on the card, and in `/agents/{name}`.
+    /// Name in `/agents/{name}`, and on the card unless there is a title.
     pub name: String,
+    /// Name on the card where it is another one; any text.
+    pub title: Option<String>,
     /// One paragraph for humans.
     pub description: String,
     /// Version of the agent; [`Profile::new`] puts that of this crate.
@@ -142,10 +144,16 @@ pub struct Skill {
 }
 
 impl Profile {
+    /// The name that cards show.
+    pub fn shown_name(&self) -> &str {
+        self.title.as_deref().unwrap_or(&self.name)
+    }
+
     /// A profile with one skill, any media type, streaming on.
     pub fn new(name: &str, description: &str) -> Profile {
         Profile {
             name: name.to_owned(),
+            title: None,
             description: description.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             provider: None,

@@ -125,6 +125,11 @@ impl Running {
         self.server.enter(Stage::Draining);
     }
 
+    /// True when every worker has ended.
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
     /// Waits until every worker has ended.
     pub fn join(mut self) {
         for thread in self.threads.drain(..) {

@@ -92,7 +92,7 @@ pub(super) fn v1(
 ) {
     use v1::{agent_capabilities as can, agent_card as field, agent_interface as interface};
     let mut writer = Writer(out);
-    texts(&mut writer, field::NAME, [&profile.name]);
+    texts(&mut writer, field::NAME, [profile.shown_name()]);
     texts(&mut writer, field::DESCRIPTION, [&profile.description]);
     for one in card::newest_first(interfaces) {
         let nested = writer.open(field::SUPPORTED_INTERFACES, 64);
@@ -126,7 +126,7 @@ pub(super) fn v03(
 ) {
     use v03::{agent_capabilities as can, agent_card as field, agent_interface as interface};
     let mut writer = Writer(out);
-    texts(&mut writer, field::NAME, [&profile.name]);
+    texts(&mut writer, field::NAME, [profile.shown_name()]);
     texts(&mut writer, field::DESCRIPTION, [&profile.description]);
     let old = || card::for_v03(interfaces);
     texts(&mut writer, field::URL, old().next().map(|one| one.url));

@@ -103,6 +103,33 @@ pub fn event(
     true
 }
 
+/// Appends a `SendMessageRequest` of 1.0: the message, the media types that the client accepts (a
+/// JSON array of strings) and the metadata (a JSON object).
+#[cfg(feature = "embed")]
+pub fn send_request(
+    out: &mut Vec<u8>,
+    said: Message<'_>,
+    accepted_output_modes: Option<&str>,
+    metadata: Option<&str>,
+) {
+    use v1::{send_message_configuration as configuration, send_message_request as field};
+    let mut writer = Writer(out);
+    let place = Place { task_id: b"", context_id: b"" };
+    message(&mut writer, Generation::V1, field::MESSAGE, said, place);
+    let modes = accepted_output_modes.unwrap_or_default();
+    let modes: Vec<String> = serde_json::from_str(modes).unwrap_or_default();
+    if !modes.is_empty() {
+        let nested = writer.open(field::CONFIGURATION, modes.len());
+        for mode in &modes {
+            writer.bytes(configuration::ACCEPTED_OUTPUT_MODES, mode.as_bytes());
+        }
+        writer.close(nested);
+    }
+    if let Some(metadata) = metadata {
+        struct_field(writer.0, field::METADATA, metadata.as_bytes());
+    }
+}
+
 fn status_update(
     writer: &mut Writer<'_>,
     generation: Generation,

@@ -202,7 +202,7 @@ fn asserted(report: &LoadReport, asked: &BenchPlan<'_>) -> Result<(), CommandFai
 
 /// The command line as a report shows it: without the values of secrets.
 fn command_line(settings: &Settings) -> String {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words = super::words();
     settings.redaction().clean(&format!("peregrine {}", words.join(" ")))
 }
 

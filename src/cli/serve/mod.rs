@@ -4,6 +4,8 @@ mod agents;
 mod banner;
 mod card_keys;
 mod config;
+#[cfg(feature = "embed")]
+mod embedded;
 mod flags;
 mod gateway_command;
 mod places;
@@ -28,6 +30,10 @@ use config::{Config, ConfigOrigin, Reloader, Serve, Stamp, TlsFiles};
 use places::Places;
 use remote_cards::RemoteCards;
 
+#[cfg(feature = "embed")]
+pub use agents::path_name;
+#[cfg(feature = "embed")]
+pub use embedded::{EmbeddedConfig, EmbeddedServer};
 pub use flags::command;
 pub use gateway_command::command as gateway_command;
 pub use server_command::command as server_command;

@@ -152,7 +152,7 @@ impl FormatBuffers {
     }
 
     /// Whether no document was longer than this, so that its memory is worth keeping.
-    pub(super) fn is_within(&self, bytes: usize) -> bool {
+    pub(crate) fn is_within(&self, bytes: usize) -> bool {
         self.longest <= bytes
     }
 }

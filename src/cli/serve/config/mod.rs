@@ -15,6 +15,7 @@ mod tree;
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use clap::ArgMatches;
@@ -39,6 +40,8 @@ pub use sections::{
 pub struct ConfigOrigin {
     /// The file, if there is one.
     pub file: Option<PathBuf>,
+    /// The text of one, in its place.
+    text: Option<Arc<str>>,
     variables: Variables,
     flags: ArgMatches,
 }
@@ -74,11 +77,30 @@ impl ConfigOrigin {
         Ok(ConfigOrigin::with(flags, Variables::new(pairs)))
     }
 
+    /// From a file, or the text of one, and the environment of the process.
+    ///
+    /// # Errors
+    /// As from [`ConfigOrigin::new`].
+    #[cfg(feature = "embed")]
+    pub fn embedded(
+        file: Option<PathBuf>,
+        text: Option<Arc<str>>,
+    ) -> Result<ConfigOrigin, UsageError> {
+        let flags = super::command().try_get_matches_from(["serve"]);
+        let flags = flags.map_err(|error| UsageError(error.to_string()))?;
+        let origin = ConfigOrigin::new(&flags)?;
+        let file = match text {
+            Some(_) => None,
+            None => file.or(origin.file),
+        };
+        Ok(ConfigOrigin { file, text, ..origin })
+    }
+
     /// From the flags of `serve` and these variables.
     pub fn with(flags: &ArgMatches, variables: Variables) -> ConfigOrigin {
         let of_flag = flags.get_many::<OsString>("config").and_then(|mut all| all.next_back());
         let file = of_flag.map(PathBuf::from).or_else(|| variables.config().map(PathBuf::from));
-        ConfigOrigin { file, variables, flags: flags.clone() }
+        ConfigOrigin { file, text: None, variables, flags: flags.clone() }
     }
 
     /// Reads all of it.
@@ -86,9 +108,13 @@ impl ConfigOrigin {
     /// # Errors
     /// [`UsageError`]: the first thing that is wrong, and where it stands.
     pub fn read(&self) -> Result<Config, UsageError> {
-        let mut root = match &self.file {
-            None => ConfigSection::new(sections::KEYS, String::new(), None),
-            Some(file) => {
+        let mut root = match (&self.text, &self.file) {
+            (None, None) => ConfigSection::new(sections::KEYS, String::new(), None),
+            (Some(text), _) => {
+                let root = tree::read(text, sections::KEYS, Path::new(""), &self.variables);
+                root.map_err(|wrong| self.line(&wrong))?
+            }
+            (None, Some(file)) => {
                 let text = text(file).map_err(UsageError)?;
                 let folder = file.parent().unwrap_or(Path::new(""));
                 let root = tree::read(&text, sections::KEYS, folder, &self.variables);
@@ -150,6 +176,9 @@ impl ConfigOrigin {
 
     /// What the file is called.
     pub fn name(&self) -> String {
+        if self.text.is_some() {
+            return "settings".to_owned();
+        }
         self.file.as_ref().map(|file| file.display().to_string()).unwrap_or_default()
     }
 }

@@ -1,0 +1,90 @@
+//! An agent whose turns a program takes from a queue.
+
+use std::{fmt, sync::Arc};
+
+use crate::{
+    agent::{Agent, CancelRequest, Profile, Turn},
+    cli::serve::path_name,
+    client::card::AgentCard,
+    gateway::profile_of,
+};
+
+use super::{HostCancel, HostQueue, HostTurn, queue::Queued};
+
+/// An agent of the program.
+pub struct HostAgent {
+    pub(super) profile: Profile,
+    pub(super) agent: Arc<dyn Agent>,
+}
+
+/// Why a card cannot be that of an agent.
+#[derive(Debug)]
+pub struct AgentCardError(String);
+
+impl fmt::Display for AgentCardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the card of the agent cannot be used: {}", self.0)
+    }
+}
+
+impl std::error::Error for AgentCardError {}
+
+impl HostAgent {
+    /// An agent that this profile describes. `decides_cancels`: the program is asked before a
+    /// client's cancel ends a task; otherwise it ends at once.
+    pub fn new(profile: Profile, queue: Arc<HostQueue>, decides_cancels: bool) -> HostAgent {
+        HostAgent { profile, agent: Arc::new(QueuedAgent { queue, decides_cancels }) }
+    }
+
+    /// The profile of an A2A card in JSON, of any generation. What it says of URLs and security is
+    /// left out: the server says that itself. The name in paths is that of the card, with hyphens
+    /// for what paths cannot have.
+    ///
+    /// # Errors
+    /// [`AgentCardError`] names the member.
+    pub fn profile_of_card(json: &[u8]) -> Result<Profile, AgentCardError> {
+        let wrong = |error: &dyn fmt::Display| AgentCardError(error.to_string());
+        let mut members: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_slice(json).map_err(|error| wrong(&error))?;
+        // The server's own places stand on the card; one without any is read all the same.
+        if !members.contains_key("url") && !members.contains_key("supportedInterfaces") {
+            members.insert("url".to_owned(), "http://localhost/".into());
+        }
+        let json = serde_json::to_vec(&members).map_err(|error| wrong(&error))?;
+        let card = AgentCard::read(&json).map_err(|error| wrong(&error))?;
+        let name = path_name(&card.name);
+        let mut profile = profile_of(&name, &card);
+        profile.title = Some(card.name.clone()).filter(|title| *title != name);
+        profile.streaming = card.capabilities.streaming.unwrap_or(true);
+        Ok(profile)
+    }
+
+    /// Adds header fields of requests that the agent is shown.
+    #[must_use]
+    pub fn fields(mut self, names: impl IntoIterator<Item = String>) -> HostAgent {
+        self.profile.fields.extend(names);
+        self
+    }
+}
+
+struct QueuedAgent {
+    queue: Arc<HostQueue>,
+    decides_cancels: bool,
+}
+
+impl Agent for QueuedAgent {
+    fn start(&self, turn: Turn<'_>) {
+        // Without room the client is told.
+        if let Ok(deferred) = turn.defer() {
+            self.queue.push(Queued::Turn(HostTurn::new(deferred, &self.queue)));
+        }
+    }
+
+    fn cancel(&self, cancel: CancelRequest<'_>) {
+        if self.decides_cancels
+            && let Ok(deferred) = cancel.defer()
+        {
+            self.queue.push(Queued::Cancel(HostCancel::new(deferred)));
+        }
+    }
+}

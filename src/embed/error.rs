@@ -1,0 +1,45 @@
+//! What can go wrong between the program and the server.
+
+use std::fmt;
+
+use crate::{agent::Closed, client::CallError};
+
+/// Why a turn or a server has not done what the program asked.
+#[derive(Debug)]
+pub enum HostError {
+    /// The turn is over, or its task takes no more events: it has ended, or was canceled.
+    Closed,
+    /// The event could not be read.
+    Event(String),
+    /// The event names another task than the turn's, whose id follows.
+    OtherTask(String),
+    /// The server could not start, or does not run; for people.
+    Server(String),
+}
+
+impl fmt::Display for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HostError::Closed => f.write_str("the task takes no more events: it has ended"),
+            HostError::Event(why) => write!(f, "the event cannot be read: {why}"),
+            HostError::OtherTask(id) => {
+                write!(f, "the event names another task than that of the turn, which is {id}")
+            }
+            HostError::Server(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for HostError {}
+
+impl From<Closed> for HostError {
+    fn from(_: Closed) -> HostError {
+        HostError::Closed
+    }
+}
+
+impl From<CallError> for HostError {
+    fn from(error: CallError) -> HostError {
+        HostError::Event(error.to_string())
+    }
+}

@@ -1,0 +1,112 @@
+//! Events of the program: members of a `StreamResponse` of A2A 1.0, in protocol buffers or JSON.
+
+use std::cell::RefCell;
+
+use crate::{
+    client::{
+        ClientLimits, StreamEvent,
+        format::{Format, FormatBuffers},
+    },
+    engine::Binding,
+    model::{Generation, Op, Received},
+    pb::Writer,
+};
+
+use super::HostError;
+
+/// What an event is: the number of its field in `StreamResponse` (A2A 1.0, `a2a.proto`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum EventField {
+    /// A `Task`.
+    Task = 1,
+    /// A `Message`.
+    Message = 2,
+    /// A `TaskStatusUpdateEvent`.
+    StatusUpdate = 3,
+    /// A `TaskArtifactUpdateEvent`.
+    ArtifactUpdate = 4,
+}
+
+impl EventField {
+    /// The field with this number.
+    pub fn of(number: u32) -> Option<EventField> {
+        let all = [
+            EventField::Task,
+            EventField::Message,
+            EventField::StatusUpdate,
+            EventField::ArtifactUpdate,
+        ];
+        all.into_iter().find(|field| *field as u32 == number)
+    }
+}
+
+/// A document of more bytes is not worth keeping the memory for.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
+
+/// Reads events, in memory that is used again.
+#[derive(Default)]
+struct EventReader {
+    buffers: FormatBuffers,
+    received: Received,
+    message: Vec<u8>,
+}
+
+thread_local! {
+    static READER: RefCell<EventReader> = RefCell::default();
+}
+
+/// Gives `then` the event that these bytes of a message of protocol buffers are.
+///
+/// # Errors
+/// [`HostError::Event`], and what `then` returns.
+pub(super) fn with_protobuf<R>(
+    field: EventField,
+    bytes: &[u8],
+    then: impl FnOnce(StreamEvent<'_>) -> Result<R, HostError>,
+) -> Result<R, HostError> {
+    with_reader(|reader| {
+        let EventReader { buffers, received, message } = reader;
+        message.clear();
+        Writer(message).bytes(field as u32, bytes);
+        let format = Format::standard(Binding::Grpc, Generation::V1);
+        format.read_message(buffers, Op::Stream, message, received)?;
+        then(event_of(received)?)
+    })
+}
+
+/// Gives `then` the event that this JSON of a `StreamResponse` is.
+///
+/// # Errors
+/// [`HostError::Event`], and what `then` returns.
+pub(super) fn with_json<R>(
+    json: &[u8],
+    then: impl FnOnce(StreamEvent<'_>) -> Result<R, HostError>,
+) -> Result<R, HostError> {
+    with_reader(|reader| {
+        let EventReader { buffers, received, .. } = reader;
+        let format = Format::standard(Binding::HttpJson, Generation::V1);
+        format.read_item(buffers, 0, json, false, received)?;
+        then(event_of(received)?)
+    })
+}
+
+fn event_of(received: &Received) -> Result<StreamEvent<'_>, HostError> {
+    let event = StreamEvent::received(received, None, b"");
+    event.ok_or_else(|| HostError::Event("it is none of task, message and update".to_owned()))
+}
+
+fn with_reader<R>(
+    read: impl FnOnce(&mut EventReader) -> Result<R, HostError>,
+) -> Result<R, HostError> {
+    READER.with_borrow_mut(|reader| {
+        let result = read(reader);
+        if !reader.buffers.is_within(KEPT_BYTES_MAX) || reader.message.capacity() > KEPT_BYTES_MAX {
+            *reader = EventReader {
+                buffers: FormatBuffers::new(&ClientLimits::default()),
+                ..EventReader::default()
+            };
+        }
+        result
+    })
+}

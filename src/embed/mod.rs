@@ -1,0 +1,26 @@
+//! A server for a program in another language: the C interface and the Python wheel stand on it.
+//!
+//! The server has the configuration of the binary, and agents that the program brings. A turn of
+//! such an agent goes into a [`HostQueue`], from which threads of the program take it; it answers
+//! through the [`HostTurn`], from any thread. Nothing here calls the program, so no worker waits
+//! for it.
+//!
+//! Limits: turns that wait in queues are calls that wait (`deferred_calls_max`), and their bytes
+//! are counted as those of other calls are. Events have the limits of tasks.
+
+mod agent;
+mod cancel;
+mod error;
+mod events;
+mod queue;
+mod request;
+mod server;
+mod turn;
+
+pub use agent::{AgentCardError, HostAgent};
+pub use cancel::HostCancel;
+pub use error::HostError;
+pub use events::EventField;
+pub use queue::{HostItem, HostQueue};
+pub use server::{HostServer, HostSettings};
+pub use turn::HostTurn;

@@ -1,0 +1,453 @@
+//! A turn in the hands of the program.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use crate::{
+    agent::{Canceled, Deferred, Job, RequestInfo},
+    client::{EventKind, StreamEvent},
+    fault::{Fault, FaultKind},
+    gateway::{TaskReferences, prepare, publish, to_local},
+    model::{ArtifactBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState, TaskView},
+};
+
+use super::{EventField, HostError, HostQueue, events, queue::Queued, request};
+
+/// One message to an agent of the program. All of it may be called from any thread.
+///
+/// The first event decides what the client gets: a message is the answer, and there is no task; an
+/// event of a task makes one. A turn that is dropped before its end fails its task, or its call
+/// where there is no task.
+pub struct HostTurn {
+    number: u64,
+    task_id: String,
+    context_id: String,
+    queue: Arc<HostQueue>,
+    inner: Arc<Mutex<TurnInner>>,
+}
+
+pub(super) struct TurnInner {
+    progress: TurnProgress,
+    /// What tells of the end, while the program wants to hear of it.
+    ended: Option<Canceled>,
+    /// `None`: the program does not want to hear of it.
+    notice: Option<Arc<EndNotice>>,
+    /// The state that was published last.
+    state: Option<TaskState>,
+}
+
+/// How far the turn has come.
+enum TurnProgress {
+    /// The program has said nothing yet.
+    Waiting(Deferred),
+    /// There is a task.
+    Running(Job),
+    Over,
+}
+
+/// Woken by every change of what the turn waits for, which may be its end.
+pub(super) struct EndNotice {
+    number: u64,
+    queue: Weak<HostQueue>,
+    turn: Weak<Mutex<TurnInner>>,
+    /// True while the turn itself publishes, which is no news to it.
+    is_publishing: AtomicBool,
+}
+
+impl Wake for EndNotice {
+    fn wake(self: Arc<Self>) {
+        // The turn looks itself when it has published.
+        if !self.is_publishing.load(Ordering::Relaxed)
+            && let Some(queue) = self.queue.upgrade()
+        {
+            queue.push(Queued::Woken(self));
+        }
+    }
+}
+
+impl EndNotice {
+    /// The number of the turn, if it is of no use any more; else it is woken again.
+    pub fn ended(self: Arc<Self>) -> Option<u64> {
+        let turn = self.turn.upgrade()?;
+        let mut inner = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.has_ended().then_some(self.number)
+    }
+}
+
+impl TurnInner {
+    /// Whether the turn is of no use any more, which is said once.
+    fn has_ended(&mut self) -> bool {
+        let (Some(ended), Some(notice)) = (&mut self.ended, &self.notice) else { return false };
+        let waker = Waker::from(Arc::clone(notice));
+        let is_over = Pin::new(ended).poll(&mut Context::from_waker(&waker)) == Poll::Ready(());
+        if is_over {
+            self.ended = None;
+        }
+        is_over
+    }
+}
+
+impl HostTurn {
+    pub(super) fn new(deferred: Deferred, queue: &Arc<HostQueue>) -> HostTurn {
+        let text = |id: RawText<'_>| id.to_str().into_owned();
+        HostTurn {
+            number: queue.number(),
+            task_id: text(deferred.task_id()),
+            context_id: text(deferred.context_id()),
+            queue: Arc::clone(queue),
+            inner: Arc::new(Mutex::new(TurnInner {
+                progress: TurnProgress::Waiting(deferred),
+                ended: None,
+                notice: None,
+                state: None,
+            })),
+        }
+    }
+
+    /// Its number in its queue, as [`HostItem::Ended`](super::HostItem::Ended) has it.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The task's id; if the turn starts one, the one that it would have.
+    pub fn task_id(&self) -> &str {
+        &self.task_id
+    }
+
+    /// The id of the conversation.
+    pub fn context_id(&self) -> &str {
+        &self.context_id
+    }
+
+    /// Has the queue say when the turn is of no use any more ([`HostItem::Ended`]).
+    ///
+    /// [`HostItem::Ended`]: super::HostItem::Ended
+    pub fn watch(&self) {
+        let mut inner = self.lock();
+        inner.notice = Some(Arc::new(EndNotice {
+            number: self.number,
+            queue: Arc::downgrade(&self.queue),
+            turn: Arc::downgrade(&self.inner),
+            is_publishing: AtomicBool::new(false),
+        }));
+        self.watch_progress(&mut inner);
+    }
+
+    fn watch_progress(&self, inner: &mut TurnInner) {
+        inner.ended = match &inner.progress {
+            _ if inner.notice.is_none() => None,
+            TurnProgress::Waiting(deferred) => Some(deferred.canceled()),
+            TurnProgress::Running(job) => Some(job.canceled()),
+            TurnProgress::Over => None,
+        };
+        self.tell_end(inner);
+    }
+
+    fn tell_end(&self, inner: &mut TurnInner) {
+        if inner.has_ended() {
+            self.queue.push(Queued::Ended(self.number));
+        }
+    }
+
+    /// True when nothing more can be published.
+    pub fn is_over(&self) -> bool {
+        matches!(self.lock().progress, TurnProgress::Over)
+    }
+
+    /// The state that the turn has published last; `None`: it has published none.
+    pub fn last_state(&self) -> Option<TaskState> {
+        self.lock().state
+    }
+
+    /// The text parts of the message; `None`: the turn is over.
+    pub fn text(&self) -> Option<String> {
+        self.ask(|message, _| message.text())
+    }
+
+    /// The message as JSON of A2A 1.0; `None`: the turn is over.
+    pub fn message_json(&self) -> Option<Vec<u8>> {
+        self.ask(|message, _| {
+            let mut out = Vec::new();
+            request::push_message_json(&mut out, message);
+            out
+        })
+    }
+
+    /// The `SendMessageRequest` of A2A 1.0 in protocol buffers: message, accepted output modes and
+    /// metadata; `None`: the turn is over.
+    pub fn request_protobuf(&self) -> Option<Vec<u8>> {
+        self.ask(|message, info| {
+            let mut out = Vec::with_capacity(message.packed().len() + 64);
+            request::push_send_request(&mut out, message, info);
+            out
+        })
+    }
+
+    /// The request's metadata, a JSON object.
+    pub fn metadata_json(&self) -> Option<String> {
+        self.ask(|_, info| Some(info.metadata()?.as_str().to_owned())).flatten()
+    }
+
+    /// The name of the caller, where callers are authenticated.
+    pub fn caller(&self) -> Option<String> {
+        self.ask(|_, info| info.principal().map(|principal| principal.name().to_owned())).flatten()
+    }
+
+    /// The name of the space of tasks that the client named.
+    pub fn tenant(&self) -> Option<String> {
+        self.ask(|_, info| info.tenant().map(str::to_owned)).flatten()
+    }
+
+    /// The extensions that the client asks for, comma separated.
+    pub fn extensions(&self) -> Option<String> {
+        self.ask(|_, info| info.extensions().map(str::to_owned)).flatten()
+    }
+
+    /// The state of the task before the message; `None`: the message starts a new one, or the turn
+    /// is over.
+    pub fn state(&self) -> Option<TaskState> {
+        self.ask(|_, info| info.state()).flatten()
+    }
+
+    /// The value of a header field that the agent is shown.
+    pub fn header(&self, name: &str) -> Option<String> {
+        self.ask(|_, info| info.header(name).map(str::to_owned)).flatten()
+    }
+
+    /// The task as it is now, in protocol buffers; `None`: there is none.
+    pub fn task_protobuf(&self) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let mut push = |task: TaskView<'_>| request::push_task(&mut out, task);
+        let is_shown = match &self.lock().progress {
+            TurnProgress::Waiting(deferred) => deferred.read(&mut push),
+            TurnProgress::Running(job) => job.read(&mut push),
+            TurnProgress::Over => false,
+        };
+        is_shown.then_some(out)
+    }
+
+    fn ask<R>(&self, ask: impl FnOnce(Message<'_>, &RequestInfo) -> R) -> Option<R> {
+        match &self.lock().progress {
+            TurnProgress::Waiting(deferred) => Some(ask(deferred.message(), deferred.request())),
+            TurnProgress::Running(job) => Some(ask(job.message(), job.request())),
+            TurnProgress::Over => None,
+        }
+    }
+
+    /// Publishes an event of A2A 1.0 in protocol buffers. A message ends the turn: without a task
+    /// it is the answer, otherwise it completes the task. A final state ends the turn.
+    ///
+    /// # Errors
+    /// [`HostError::Event`] and [`HostError::OtherTask`], after which the turn is as it was;
+    /// [`HostError::Closed`].
+    pub fn publish_protobuf(&self, field: EventField, bytes: &[u8]) -> Result<(), HostError> {
+        events::with_protobuf(field, bytes, |event| self.publish(&event))
+    }
+
+    /// Publishes an event: a `StreamResponse` of A2A 1.0 in JSON.
+    ///
+    /// # Errors
+    /// As from [`HostTurn::publish_protobuf`].
+    pub fn publish_json(&self, json: &[u8]) -> Result<(), HostError> {
+        events::with_json(json, |event| self.publish(&event))
+    }
+
+    fn publish(&self, event: &StreamEvent<'_>) -> Result<(), HostError> {
+        let is_message = matches!(event.kind(), EventKind::Message(_));
+        if event.task_id().is_some_and(|id| !is_message && id != *self.task_id) {
+            return Err(HostError::OtherTask(self.task_id.clone()));
+        }
+        let references = TaskReferences::own();
+        self.advance(event.state(), |progress| match (progress, event.kind()) {
+            (TurnProgress::Waiting(deferred), EventKind::Message(message)) => {
+                deferred.reply(to_local(message, &references));
+                Ok(TurnProgress::Over)
+            }
+            (TurnProgress::Waiting(mut deferred), _) => {
+                let is_prepared = prepare(&mut deferred, &references, event);
+                let mut job = deferred.into_job()?;
+                if !is_prepared {
+                    publish(&mut job, &references, event)?;
+                }
+                Ok(after(job, event.state()))
+            }
+            (TurnProgress::Running(mut job), _) => {
+                publish(&mut job, &references, event)?;
+                Ok(match is_message {
+                    true => TurnProgress::Over,
+                    false => after(job, event.state()),
+                })
+            }
+            (TurnProgress::Over, _) => Err(HostError::Closed),
+        })
+    }
+
+    /// Publishes a status, with a text of the agent if it has something to say.
+    ///
+    /// # Errors
+    /// [`HostError::Closed`].
+    pub fn status(&self, state: TaskState, text: Option<&str>) -> Result<(), HostError> {
+        let message = text.map(said);
+        let message = message.as_ref().map(MessageBuf::view);
+        let at_ms = unix_ms();
+        self.publish_change(&TaskEvent::Status { state, at_ms, message, metadata: None })
+    }
+
+    /// Publishes an artifact of one text, or a chunk of one: `append` adds it to the artifact with
+    /// this id, `last` says that no more will come.
+    ///
+    /// # Errors
+    /// [`HostError::Closed`].
+    pub fn artifact(
+        &self,
+        artifact_id: &str,
+        text: &str,
+        append: bool,
+        last: bool,
+    ) -> Result<(), HostError> {
+        let artifact = ArtifactBuf::new(artifact_id, &PartsBuf::new().text(text));
+        let artifact = artifact.view();
+        let (last_chunk, metadata) = (last, None);
+        self.publish_change(&TaskEvent::Artifact { artifact, append, last_chunk, metadata })
+    }
+
+    fn publish_change(&self, change: &TaskEvent<'_>) -> Result<(), HostError> {
+        let state = match change {
+            TaskEvent::Status { state, .. } => Some(*state),
+            TaskEvent::Artifact { .. } | TaskEvent::UserMessage { .. } => None,
+        };
+        self.advance(state, |progress| match progress {
+            TurnProgress::Waiting(mut deferred) => {
+                deferred.prepare(change);
+                Ok(after(deferred.into_job()?, state))
+            }
+            TurnProgress::Running(mut job) => {
+                job.publish(*change)?;
+                Ok(after(job, state))
+            }
+            TurnProgress::Over => Err(HostError::Closed),
+        })
+    }
+
+    /// Answers with a direct message of this text; a task that exists is completed by it.
+    ///
+    /// # Errors
+    /// [`HostError::Closed`].
+    pub fn reply(&self, text: &str) -> Result<(), HostError> {
+        let message = said(text);
+        self.advance(None, |progress| {
+            match progress {
+                TurnProgress::Waiting(deferred) => deferred.reply(message),
+                TurnProgress::Running(mut job) => {
+                    job.status(TaskState::Completed, Some(&message))?;
+                }
+                TurnProgress::Over => return Err(HostError::Closed),
+            }
+            Ok(TurnProgress::Over)
+        })
+    }
+
+    /// Ends the turn with an error: a task fails with this text, a call without one fails as an
+    /// internal error with it.
+    ///
+    /// # Errors
+    /// [`HostError::Closed`].
+    pub fn fail(&self, text: &str) -> Result<(), HostError> {
+        self.advance(None, |progress| {
+            match progress {
+                TurnProgress::Waiting(deferred) => deferred.fail(text.to_owned()),
+                TurnProgress::Running(job) => job.fail(text)?,
+                TurnProgress::Over => return Err(HostError::Closed),
+            }
+            Ok(TurnProgress::Over)
+        })
+    }
+
+    /// Refuses the message with an error of A2A: the call fails and no task is made; a task that
+    /// exists fails with the text.
+    ///
+    /// # Errors
+    /// [`HostError::Closed`].
+    pub fn refuse(&self, kind: FaultKind, text: &str) -> Result<(), HostError> {
+        self.advance(None, |progress| {
+            match progress {
+                TurnProgress::Waiting(deferred) => {
+                    deferred.refuse(Fault::because(kind, text.to_owned()));
+                }
+                TurnProgress::Running(job) => job.fail(text)?,
+                TurnProgress::Over => return Err(HostError::Closed),
+            }
+            Ok(TurnProgress::Over)
+        })
+    }
+
+    /// Ends the turn: the program has no more to say. A task that neither has ended nor waits for
+    /// its client fails, as does a call that has no answer.
+    pub fn end(&self) {
+        // A turn that is over stays so.
+        let _ = self.advance(None, |_| Ok(TurnProgress::Over));
+    }
+
+    /// Goes on to what `step` makes of the progress. After an error the turn is over: a job whose
+    /// task takes no more has no other use.
+    fn advance(
+        &self,
+        state: Option<TaskState>,
+        step: impl FnOnce(TurnProgress) -> Result<TurnProgress, HostError>,
+    ) -> Result<(), HostError> {
+        let mut inner = self.lock();
+        let was_waiting = matches!(inner.progress, TurnProgress::Waiting(_));
+        if was_waiting {
+            inner.ended = None;
+        }
+        let notice = inner.notice.clone();
+        let set_publishing = |is_publishing| {
+            if let Some(notice) = &notice {
+                notice.is_publishing.store(is_publishing, Ordering::Relaxed);
+            }
+        };
+        set_publishing(true);
+        let progress = std::mem::replace(&mut inner.progress, TurnProgress::Over);
+        let outcome = step(progress);
+        set_publishing(false);
+        let outcome = outcome.map(|next| {
+            inner.progress = next;
+            inner.state = state.or(inner.state);
+        });
+        match &inner.progress {
+            TurnProgress::Over => inner.ended = None,
+            TurnProgress::Running(_) if was_waiting => self.watch_progress(&mut inner),
+            TurnProgress::Running(_) | TurnProgress::Waiting(_) => self.tell_end(&mut inner),
+        }
+        outcome
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TurnInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What becomes of a job after an event with this state.
+fn after(job: Job, state: Option<TaskState>) -> TurnProgress {
+    match state {
+        Some(state) if state.is_terminal() => TurnProgress::Over,
+        Some(_) | None => TurnProgress::Running(job),
+    }
+}
+
+fn said(text: &str) -> MessageBuf {
+    MessageBuf::agent(&PartsBuf::new().text(text))
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,32 @@
+"""An A2A (Agent2Agent) server for agents in Python.
+
+The server, its wire formats, store, callers and webhooks are native; an agent is a function::
+
+    import peregrine
+
+    @peregrine.agent
+    def greeter(turn: peregrine.Turn) -> str:
+        "Greets everybody."
+        return f"Hello, {turn.text}!"
+
+    peregrine.serve(greeter)
+
+`peregrine.a2a_sdk` serves the `AgentExecutor` of the official SDK unchanged.
+"""
+
+from ._agent import Agent, CancelRequest, agent
+from ._native_part import Error, TaskClosed, __version__
+from ._server import Server, serve
+from ._turn import Turn
+
+__all__ = [
+    "Agent",
+    "CancelRequest",
+    "Error",
+    "Server",
+    "TaskClosed",
+    "Turn",
+    "__version__",
+    "agent",
+    "serve",
+]

@@ -1,0 +1,17 @@
+"""The `peregrine` program."""
+
+import sys
+
+from ._native_part import check
+
+
+def main() -> int:
+    """Does what the arguments say; the exit code."""
+    check()
+    from ._native import main as program
+
+    return program(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""Agents that are functions, and what runs them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
+
+from ._turn import Turn
+
+if TYPE_CHECKING:
+    from . import _native
+
+Function = Callable[[Turn], Any]
+Decision = Callable[["CancelRequest"], Any]
+
+
+class CancelRequest:
+    """A client wants a task to end. A function that raises or returns `False` refuses; the text of
+    the exception is the reason."""
+
+    def __init__(self, native: _native.Cancel) -> None:
+        self.task_id: str = native.task_id
+        self.caller: str | None = native.caller
+        self.tenant: str | None = native.tenant
+
+
+class Agent:
+    """A function that answers messages, and what its card says."""
+
+    def __init__(
+        self,
+        function: Function,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        version: str = "0.0.0",
+        skills: list[dict[str, Any]] | None = None,
+        card: dict[str, Any] | None = None,
+        headers: list[str] | None = None,
+    ) -> None:
+        self.function = function
+        self.headers = list(headers or [])
+        self.decide_cancel: Decision | None = None
+        said = {
+            "name": name or getattr(function, "__name__", "agent"),
+            "description": description or inspect.getdoc(function) or "An agent in Python.",
+            "version": version,
+            "skills": skills or [],
+        }
+        self.card: dict[str, Any] = {**said, **(card or {})}
+
+    def __call__(self, turn: Turn) -> Any:
+        return self.function(turn)
+
+    def on_cancel(self, function: Decision) -> Decision:
+        """Sets the function that is asked before a client's cancel ends a task."""
+        self.decide_cancel = function
+        return function
+
+    @property
+    def is_async(self) -> bool:
+        """True when it runs on the event loop; else it runs on a thread."""
+        plain = inspect.unwrap(self.function)
+        return inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain)
+
+    def card_json(self) -> bytes:
+        """Its card in JSON."""
+        return json.dumps(self.card).encode()
+
+
+@overload
+def agent(function: Function, /) -> Agent: ...
+@overload
+def agent(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    version: str = "0.0.0",
+    skills: list[dict[str, Any]] | None = None,
+    card: dict[str, Any] | None = None,
+    headers: list[str] | None = None,
+) -> Callable[[Function], Agent]: ...
+def agent(function: Function | None = None, /, **said: Any) -> Any:
+    """Makes an agent of a function of a `Turn`, which may be `async`.
+
+    A text that it returns is the answer, without a task. Texts that it yields are the chunks of an
+    artifact of a task, which is completed at the end. Without either, the function publishes
+    through the turn. An exception fails the task.
+
+    Args:
+        name: the name on the card and in `/agents/NAME`; else that of the function.
+        description: else the docstring of the function.
+        version: the version of the agent on its card.
+        skills: the skills of the card, in the JSON of A2A 1.0.
+        card: any members of the card, in the JSON of A2A 1.0.
+        headers: names of the header fields of a request that the agent is shown.
+    """
+    if function is not None:
+        return Agent(function)
+    return lambda function: Agent(function, **said)
+
+
+def finish(turn: Turn, result: Any) -> None:
+    """What a function has returned."""
+    if isinstance(result, str):
+        turn._native.reply(result)
+    elif isinstance(result, dict):
+        turn.publish(result)
+    elif result is not None:
+        raise TypeError(f"an agent returns a text, an event or None, and not {type(result)}")
+    elif not turn.is_over and not _waits(turn):
+        turn.status("completed")
+
+
+def finish_stream(turn: Turn) -> None:
+    """The end of a function that yields."""
+    if not turn.is_over and not _waits(turn):
+        turn.status("completed")
+
+
+def publish_yielded(turn: Turn, item: Any) -> None:
+    """What a function has yielded."""
+    if isinstance(item, str):
+        turn.chunk(item)
+    elif isinstance(item, dict):
+        turn.publish(item)
+    else:
+        raise TypeError(f"an agent yields texts and events, and not {type(item)}")
+
+
+def _waits(turn: Turn) -> bool:
+    return turn._native.is_waiting_for_client

@@ -1,0 +1,181 @@
+"""The server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ._agent import Agent
+from ._agent import agent as make_agent
+from ._native_part import Error, check
+from ._runners import Failures, LoopRunner, ThreadRunner, answer_of, decision_of
+
+if TYPE_CHECKING:
+    from . import _native
+
+#: Seconds between two looks for Ctrl-C while a server runs.
+LOOK_S = 0.2
+
+
+class Server:
+    """A server of agents.
+
+    Args:
+        agents: functions, or what `@agent` made of them; the first one answers at `/`, each at
+            `/agents/NAME`.
+        host, port: where it listens; port 0 is any free one. Without either the configuration
+            says it, and else it is 127.0.0.1:3000.
+        config: the path of a configuration file (docs/peregrine.toml).
+        settings: the text of one in its place.
+        threads: how many threads run plain functions, for each of them.
+        show_errors: clients see the text of exceptions; else a reference that the log has. Unless
+            it is said, they do where the server listens on this machine's loopback alone.
+        new_loop: makes the event loop of async agents, as `uvloop.new_event_loop`.
+    """
+
+    def __init__(
+        self,
+        *agents: Any,
+        host: str | None = None,
+        port: int | None = None,
+        config: str | os.PathLike[str] | None = None,
+        settings: str | None = None,
+        threads: int | None = None,
+        show_errors: bool | None = None,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> None:
+        check()
+        if config is not None and settings is not None:
+            raise ValueError("config and settings are the same thing twice: give one of them")
+        self._listen = _listen(host, port)
+        self._config = None if config is None else Path(config)
+        self._settings = settings
+        self._show_errors = show_errors
+        self._failures = Failures()
+        self._native: _native.Server | None = None
+        self._process = os.getpid()
+        self._loop = LoopRunner(new_loop)
+        self._threads: list[ThreadRunner] = []
+        self._agents: list[tuple[bytes, list[str], _native.Queue, bool]] = []
+        count = threads or min(32, (os.cpu_count() or 1) + 4)
+        for one in agents:
+            self._add(one if isinstance(one, Agent) else make_agent(one), count)
+
+    def _add(self, one: Agent, threads: int) -> None:
+        if one.is_async:
+            queue = self._loop.add(answer_of(one, self._failures), decision_of(one))
+        else:
+            runner = ThreadRunner(one, threads, self._failures)
+            self._threads.append(runner)
+            queue = runner.queue
+        decides = one.decide_cancel is not None
+        self._agents.append((one.card_json(), one.headers, queue, decides))
+
+    def start(self) -> Server:
+        """Starts it and returns.
+
+        Raises:
+            Error: the configuration is wrong, the address is taken, or the process was forked
+                after the server was made.
+        """
+        if self._native is not None:
+            raise Error("the server was started already")
+        if os.getpid() != self._process:
+            raise Error("this server was made in another process: make it after the fork")
+        from . import _native
+
+        server = _native.Server(self._agents, self._listen, self._config, self._settings)
+        self._native = server
+        show = self._show_errors
+        self._failures.show = server.is_local if show is None else show
+        if self._loop.is_used:
+            self._loop.start()
+        for runner in self._threads:
+            runner.start()
+        return self
+
+    def run(self) -> None:
+        """Starts it, prints where it listens, and serves until Ctrl-C or `shutdown`, after which
+        running tasks have `drain_ms` to end."""
+        self.start()
+        print(self._running().banner, end="", flush=True)
+        try:
+            self.wait()
+        except KeyboardInterrupt:
+            print("peregrine: draining", file=sys.stderr)
+            self.shutdown()
+            self.wait()
+        finally:
+            self.stop()
+
+    def wait(self) -> None:
+        """Waits until the server has ended."""
+        while not self._running().join(LOOK_S):
+            pass
+
+    def shutdown(self) -> None:
+        """Stops accepting, and lets running tasks end within `drain_ms`; returns at once."""
+        self._running().shutdown()
+
+    def stop(self) -> None:
+        """Shuts it down, waits for its end, and ends its threads."""
+        if self._native is None or os.getpid() != self._process:
+            return
+        if not self._native.join(0.0):
+            self._native.shutdown()
+            while not self._native.join(LOOK_S):
+                pass
+        for runner in self._threads:
+            runner.stop()
+        if self._loop.is_used:
+            self._loop.stop()
+
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _running(self) -> _native.Server:
+        if self._native is None:
+            raise Error("the server was not started")
+        return self._native
+
+    @property
+    def port(self) -> int:
+        """The port of the first address."""
+        return self._running().port
+
+    @property
+    def url(self) -> str:
+        """A URL under which this machine reaches it, without a slash at the end."""
+        return self._running().url
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, with the ports that were chosen."""
+        return self._running().addresses
+
+
+def _listen(host: str | None, port: int | None) -> list[str]:
+    if host is None and port is None:
+        return []
+    host = "127.0.0.1" if host is None else host
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"
+    return [f"{host}:{3000 if port is None else port}"]
+
+
+def serve(*agents: Any, **options: Any) -> None:
+    """Serves agents until Ctrl-C; the arguments are those of `Server`."""
+    Server(*agents, **options).run()

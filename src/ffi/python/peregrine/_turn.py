@@ -1,0 +1,122 @@
+"""A turn: one message to an agent, and the means to answer it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from . import _native
+
+#: The id of the artifact that the chunks of a stream make up.
+OUTPUT = "output"
+
+
+class Turn:
+    """One message to an agent.
+
+    The first thing that is published decides what the client gets: a message is the answer, and
+    there is no task; a status or an artifact makes a task.
+    """
+
+    def __init__(self, native: _native.Turn) -> None:
+        self._native = native
+        self._text: str | None = None
+        self._streams = False
+
+    @property
+    def task_id(self) -> str:
+        """The task's id; if the message starts a task, the one that it would have."""
+        return self._native.task_id
+
+    @property
+    def context_id(self) -> str:
+        """The id of the conversation."""
+        return self._native.context_id
+
+    @property
+    def text(self) -> str:
+        """The text parts of the message, one after another."""
+        if self._text is None:
+            self._text = self._native.text or ""
+        return self._text
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The message in the JSON of A2A 1.0."""
+        return cast("dict[str, Any]", json.loads(self._native.message_json or b"{}"))
+
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """The parts of the message in the JSON of A2A 1.0: each has `text`, `data`, `raw` (base64)
+        or `url`, and may have `filename`, `mediaType` and `metadata`."""
+        return cast("list[dict[str, Any]]", self.message.get("parts", []))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata of the request."""
+        return cast("dict[str, Any]", json.loads(self._native.metadata_json or "{}"))
+
+    @property
+    def caller(self) -> str | None:
+        """The name of the caller, where the server knows its callers (`[auth]`)."""
+        return self._native.caller
+
+    @property
+    def tenant(self) -> str | None:
+        """The name of the space of tasks that the client named."""
+        return self._native.tenant
+
+    @property
+    def state(self) -> str | None:
+        """The state of the task before the message, as `input-required`; `None`: the message
+        starts a new task."""
+        return self._native.state
+
+    @property
+    def is_over(self) -> bool:
+        """True when nothing more can be published: the task has ended or was canceled."""
+        return self._native.is_over
+
+    def header(self, name: str) -> str | None:
+        """The value of a header field that the agent is shown (`headers` of `@agent`)."""
+        return self._native.header(name)
+
+    def status(self, state: str, text: str | None = None) -> None:
+        """Publishes a status: `working`, `completed`, `failed`, `rejected`, `input-required`,
+        `auth-required`, with a message of the agent if there is a text.
+
+        Raises:
+            TaskClosed: the task has ended.
+            ValueError: there is no such state.
+        """
+        self._native.status(state, text)
+
+    def artifact(
+        self, text: str, artifact_id: str = OUTPUT, *, append: bool = False, last: bool = True
+    ) -> None:
+        """Publishes an artifact of one text, or with `append` and `last` a chunk of one.
+
+        Raises:
+            TaskClosed: the task has ended.
+        """
+        self._native.artifact(artifact_id, text, append, last)
+
+    def publish(self, event: dict[str, Any]) -> None:
+        """Publishes any event: a `StreamResponse` in the JSON of A2A 1.0, with one of `task`,
+        `message`, `statusUpdate` and `artifactUpdate`.
+
+        Raises:
+            TaskClosed: the task has ended.
+            Error: it is no such event.
+        """
+        self._native.publish_json(json.dumps(event).encode())
+
+    def ask(self, text: str) -> None:
+        """Asks the client for input: the task waits for its next message."""
+        self.status("input-required", text)
+
+    def chunk(self, text: str) -> None:
+        """Publishes a piece of the artifact that the turn streams."""
+        self._native.artifact(OUTPUT, text, self._streams, False)
+        self._streams = True

@@ -1,0 +1,263 @@
+"""Serves the agents of the official SDK (`a2a-sdk` 1.x), unchanged.
+
+An `AgentExecutor` that runs under the SDK's request handlers runs here as it is::
+
+    from peregrine import a2a_sdk
+
+    a2a_sdk.serve(HelloWorldAgentExecutor(), agent_card, port=9999)
+
+Wire formats, task store, callers, webhooks and the card's places are the server's. So a `TaskStore`
+of one's own, a `PushNotificationSender` and interceptors of the SDK are not used, and the security
+that clients are told of is that of the configuration (`[auth]`), not of the card.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from a2a.auth.user import UnauthenticatedUser, User
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.context import ServerCallContext
+from a2a.server.events import EventQueue
+from a2a.types import a2a_pb2 as pb
+from a2a.utils import errors as sdk_errors
+from google.protobuf import json_format
+
+from ._native_part import Error, TaskClosed
+from ._runners import Failures
+from ._server import Server as _Server
+
+if TYPE_CHECKING:
+    from . import _native
+
+log = logging.getLogger("peregrine")
+
+#: Which field of a `StreamResponse` an event is.
+_FIELDS = {
+    pb.Task: 1,
+    pb.Message: 2,
+    pb.TaskStatusUpdateEvent: 3,
+    pb.TaskArtifactUpdateEvent: 4,
+}
+
+#: The errors of the SDK that say what is wrong with a request, and their names here.
+_REFUSALS = {
+    "InvalidParamsError": "InvalidParams",
+    "InvalidRequestError": "InvalidRequest",
+    "TaskNotFoundError": "TaskNotFound",
+    "TaskNotCancelableError": "TaskNotCancelable",
+    "UnsupportedOperationError": "UnsupportedOperation",
+    "ContentTypeNotSupportedError": "ContentTypeNotSupported",
+    "InvalidAgentResponseError": "InvalidAgentResponse",
+    "ExtensionSupportRequiredError": "ExtensionSupportRequired",
+    "InternalError": "Internal",
+}
+
+
+class CallerUser(User):
+    """A caller that the server has authenticated."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Always true."""
+        return True
+
+    @property
+    def user_name(self) -> str:
+        """The name of the caller, as the configuration or its token has it."""
+        return self._name
+
+
+class _TurnQueue(EventQueue):
+    """What `execute` publishes through."""
+
+    def __init__(self, turn: _native.Turn) -> None:
+        self._turn = turn
+
+    async def enqueue_event(self, event: Any) -> None:
+        field = _FIELDS.get(type(event))
+        if field is None:
+            raise TypeError(f"an event of A2A is wanted, and not {type(event)}")
+        self._turn.publish_protobuf(field, event.SerializeToString())
+
+
+class _CancelQueue(EventQueue):
+    """What `cancel` publishes through: the events of the running turn, the last of which ends it."""
+
+    def __init__(self, turn: _native.Turn | None) -> None:
+        self._turn = turn
+
+    async def enqueue_event(self, event: Any) -> None:
+        field = _FIELDS.get(type(event))
+        if field is None:
+            raise TypeError(f"an event of A2A is wanted, and not {type(event)}")
+        if self._turn is not None:
+            try:
+                self._turn.publish_protobuf(field, event.SerializeToString())
+            except TaskClosed:
+                log.debug("an event of a cancel came after the end of its task")
+
+
+class _Executor:
+    """One executor, and its turns that run."""
+
+    def __init__(self, executor: AgentExecutor, headers: list[str], failures: Failures) -> None:
+        self._executor, self._headers, self._failures = executor, headers, failures
+        #: Of each task the turn that runs with what runs it, and its lock: one runs at a time.
+        self._turns: dict[str, tuple[_native.Turn, asyncio.Task[Any] | None]] = {}
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    async def answer(self, turn: _native.Turn) -> None:
+        """Answers a turn."""
+        task_id = turn.task_id
+        lock, count = self._locks.get(task_id) or (asyncio.Lock(), 0)
+        self._locks[task_id] = (lock, count + 1)
+        try:
+            async with lock:
+                self._turns[task_id] = (turn, asyncio.current_task())
+                try:
+                    await self._execute(turn)
+                finally:
+                    self._turns.pop(task_id, None)
+        finally:
+            lock, count = self._locks[task_id]
+            if count == 1:
+                del self._locks[task_id]
+            else:
+                self._locks[task_id] = (lock, count - 1)
+
+    async def _execute(self, turn: _native.Turn) -> None:
+        try:
+            request = pb.SendMessageRequest.FromString(turn.request_protobuf or b"")
+            context = self._context(turn, request)
+            await self._executor.execute(context, _TurnQueue(turn))
+        except TaskClosed:
+            log.debug("an executor went on after the end of its task")
+        except sdk_errors.A2AError as error:
+            name = _REFUSALS.get(type(error).__name__)
+            if name is None:
+                self._failures.end(turn, error)
+            else:
+                self._refuse(turn, name, error)
+        except Exception as error:
+            self._failures.end(turn, error)
+        finally:
+            # What has neither ended nor asked the client something fails here, and says so.
+            turn.end()
+
+    @staticmethod
+    def _refuse(turn: _native.Turn, name: str, error: Exception) -> None:
+        try:
+            turn.refuse(name, str(error))
+        except TaskClosed:
+            pass
+
+    def _context(self, turn: _native.Turn, request: Any) -> RequestContext:
+        caller, headers = turn.caller, {}
+        for name in self._headers:
+            value = turn.header(name)
+            if value is not None:
+                headers[name.lower()] = value
+        extensions = turn.extensions
+        call = ServerCallContext(
+            user=CallerUser(caller) if caller is not None else UnauthenticatedUser(),
+            tenant=turn.tenant or "",
+            state={"headers": headers},
+            requested_extensions={one.strip() for one in extensions.split(",")}
+            if extensions
+            else set(),
+        )
+        task = None
+        if turn.state is not None:
+            stored = turn.task_protobuf
+            task = None if stored is None else pb.Task.FromString(stored)
+        return RequestContext(call, request, turn.task_id, turn.context_id, task)
+
+    async def decide(self, cancel: _native.Cancel) -> None:
+        """Decides a cancel, as the executor does."""
+        turn, running = self._turns.get(cancel.task_id, (None, None))
+        queue = _CancelQueue(turn)
+        try:
+            task = None
+            stored = turn.task_protobuf if turn is not None else None
+            context_id = turn.context_id if turn is not None else None
+            if stored is not None:
+                task = pb.Task.FromString(stored)
+            user = CallerUser(cancel.caller) if cancel.caller is not None else UnauthenticatedUser()
+            call = ServerCallContext(user=user, tenant=cancel.tenant or "")
+            context = RequestContext(call, None, cancel.task_id, context_id, task)
+            await self._executor.cancel(context, queue)
+        except TaskClosed:
+            cancel.agree()
+        except Exception as error:
+            cancel.refuse(f"{error}" if self._failures.show else "the agent does not cancel it")
+        else:
+            # An executor that publishes nothing has stopped all the same.
+            cancel.agree()
+            if running is not None:
+                running.cancel()
+
+
+class Server(_Server):
+    """A server of one executor, or with `add` of several.
+
+    Args:
+        agent_executor: the executor.
+        agent_card: its card, an `AgentCard` of the SDK. Its URLs and security are replaced by those
+            of the server.
+        host, port, config, settings, show_errors, new_loop: as for `peregrine.Server`.
+        headers: names of the header fields of a request that the executor is shown, in
+            `call_context.state["headers"]`.
+    """
+
+    def __init__(
+        self,
+        agent_executor: AgentExecutor,
+        agent_card: pb.AgentCard,
+        *,
+        host: str | None = "127.0.0.1",
+        port: int | None = 3000,
+        config: str | os.PathLike[str] | None = None,
+        settings: str | None = None,
+        headers: list[str] | None = None,
+        show_errors: bool | None = None,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> None:
+        super().__init__(
+            host=host,
+            port=port,
+            config=config,
+            settings=settings,
+            show_errors=show_errors,
+            new_loop=new_loop,
+        )
+        self.add(agent_executor, agent_card, headers)
+
+    def add(
+        self,
+        agent_executor: AgentExecutor,
+        agent_card: pb.AgentCard,
+        headers: list[str] | None = None,
+    ) -> Server:
+        """Adds an executor, at `/agents/NAME` by the name of its card; before the start."""
+        if self._native is not None:
+            raise Error("the server was started already")
+        names = list(headers or [])
+        executor = _Executor(agent_executor, names, self._failures)
+        queue = self._loop.add(executor.answer, executor.decide)
+        card = json.dumps(json_format.MessageToDict(agent_card)).encode()
+        self._agents.append((card, names, queue, True))
+        return self
+
+
+def serve(agent_executor: AgentExecutor, agent_card: pb.AgentCard, **options: Any) -> None:
+    """Serves an executor until Ctrl-C; the arguments are those of `Server`."""
+    Server(agent_executor, agent_card, **options).run()

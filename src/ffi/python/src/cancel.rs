@@ -1,0 +1,60 @@
+//! A cancel that the agent decides.
+
+use std::sync::{Mutex, PoisonError};
+
+use peregrine::embed::HostCancel;
+use pyo3::prelude::*;
+
+/// A client wants a task to end. Dropping it refuses.
+#[pyclass(frozen, name = "Cancel", module = "peregrine._native")]
+pub struct PyCancel {
+    task_id: String,
+    caller: Option<String>,
+    tenant: Option<String>,
+    cancel: Mutex<Option<HostCancel>>,
+}
+
+impl PyCancel {
+    pub fn new(cancel: HostCancel) -> PyCancel {
+        PyCancel {
+            task_id: cancel.task_id().to_owned(),
+            caller: cancel.caller().map(str::to_owned),
+            tenant: cancel.tenant().map(str::to_owned),
+            cancel: Mutex::new(Some(cancel)),
+        }
+    }
+
+    fn take(&self) -> Option<HostCancel> {
+        self.cancel.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[pymethods]
+impl PyCancel {
+    #[getter]
+    fn task_id(&self) -> &str {
+        &self.task_id
+    }
+
+    #[getter]
+    fn caller(&self) -> Option<&str> {
+        self.caller.as_deref()
+    }
+
+    #[getter]
+    fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+
+    /// Agrees: the task is canceled. Once decided, it does nothing.
+    fn agree(&self, py: Python<'_>) {
+        let cancel = self.take();
+        py.detach(|| cancel.map(HostCancel::agree));
+    }
+
+    /// Refuses with this text: the task goes on. Once decided, it does nothing.
+    fn refuse(&self, py: Python<'_>, text: &str) {
+        let cancel = self.take();
+        py.detach(|| cancel.map(|cancel| cancel.refuse(text)));
+    }
+}

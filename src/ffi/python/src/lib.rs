@@ -1,0 +1,68 @@
+//! The native part of the Python package: turns of the server as Python objects.
+//!
+//! The GIL is released while the server is started, while a thread waits for turns, and while an
+//! event is published. No worker of the server takes the GIL.
+
+mod cancel;
+mod queue;
+mod server;
+mod turn;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use pyo3::{create_exception, exceptions::PyRuntimeError, prelude::*};
+
+use peregrine::embed::HostError;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+create_exception!(peregrine, Error, PyRuntimeError, "What the server says is wrong.");
+create_exception!(
+    peregrine,
+    TaskClosed,
+    Error,
+    "The turn is over: its task has ended or was canceled, or it was answered."
+);
+
+/// The error as Python has it.
+fn error(error: HostError) -> PyErr {
+    match error {
+        HostError::Closed => TaskClosed::new_err(error.to_string()),
+        HostError::Event(_) | HostError::OtherTask(_) | HostError::Server(_) => {
+            Error::new_err(error.to_string())
+        }
+    }
+}
+
+/// Refuses what was made before a fork: the threads of the server are not in this process.
+fn check_process(made_in: u32) -> PyResult<()> {
+    match std::process::id() == made_in {
+        true => Ok(()),
+        false => Err(Error::new_err(
+            "this server was made in another process: make and start it after the fork",
+        )),
+    }
+}
+
+/// The `peregrine` program with these arguments; its exit code.
+#[pyfunction]
+fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
+    py.detach(|| {
+        // An ExitCode does not tell its number.
+        let code = peregrine::cli::main_of(words);
+        (0..=u8::MAX).find(|number| code == ExitCode::from(*number)).unwrap_or(1)
+    })
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("Error", module.py().get_type::<Error>())?;
+    module.add("TaskClosed", module.py().get_type::<TaskClosed>())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_class::<cancel::PyCancel>()?;
+    module.add_class::<queue::PyQueue>()?;
+    module.add_class::<server::PyServer>()?;
+    module.add_class::<turn::PyTurn>()
+}

@@ -1,0 +1,77 @@
+//! Where turns wait for a thread or an event loop of Python.
+
+use std::{
+    os::{fd::AsRawFd, unix::net::UnixStream},
+    sync::Arc,
+    time::Duration,
+};
+
+use peregrine::embed::{HostItem, HostQueue};
+use pyo3::{IntoPyObjectExt, prelude::*};
+
+use crate::{cancel::PyCancel, check_process, turn::PyTurn};
+
+/// The longest time that a thread waits, in seconds.
+const WAIT_S_MAX: f64 = 3600.0;
+
+/// The turns of one or more agents.
+#[pyclass(frozen, name = "Queue", module = "peregrine._native")]
+pub struct PyQueue {
+    pub queue: Arc<HostQueue>,
+    socket: Option<UnixStream>,
+    process: u32,
+}
+
+#[pymethods]
+impl PyQueue {
+    /// `for_loop`: with a descriptor that becomes readable, for event loops.
+    #[new]
+    #[pyo3(signature = (for_loop = false))]
+    fn new(for_loop: bool) -> PyResult<PyQueue> {
+        let process = std::process::id();
+        if !for_loop {
+            return Ok(PyQueue { queue: HostQueue::new(), socket: None, process });
+        }
+        let (queue, socket) = HostQueue::with_bell()?;
+        Ok(PyQueue { queue, socket: Some(socket), process })
+    }
+
+    /// The descriptor; -1: there is none.
+    fn fileno(&self) -> i32 {
+        self.socket.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// Empties the descriptor.
+    fn hear(&self) {
+        if let Some(socket) = &self.socket {
+            HostQueue::hear(socket);
+        }
+    }
+
+    /// At most so many turns, cancels, and numbers of turns that have ended. Waits until there is
+    /// one, so many seconds have passed, or the queue is closed; `None`: it is closed and empty.
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        wait_s: f64,
+        most: usize,
+    ) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+        check_process(self.process)?;
+        let wait = Duration::from_secs_f64(wait_s.clamp(0.0, WAIT_S_MAX));
+        let taken = match wait.is_zero() {
+            true => self.queue.take(wait, most),
+            false => py.detach(|| self.queue.take(wait, most)),
+        };
+        let object = |item| match item {
+            HostItem::Turn(turn) => PyTurn::new(turn).into_bound_py_any(py),
+            HostItem::Cancel(cancel) => PyCancel::new(cancel).into_bound_py_any(py),
+            HostItem::Ended(number) => number.into_bound_py_any(py),
+        };
+        taken.map(|items| items.into_iter().map(object).collect()).transpose()
+    }
+
+    /// Takes no more: turns that wait fail.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.queue.close());
+    }
+}

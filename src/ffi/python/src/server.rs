@@ -1,0 +1,123 @@
+//! The server as a Python object.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use peregrine::embed::{HostAgent, HostServer, HostSettings};
+use pyo3::prelude::*;
+
+use crate::{Error, check_process, error, queue::PyQueue};
+
+/// How often a thread that waits for the end looks for it.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A server that runs.
+#[pyclass(frozen, name = "Server", module = "peregrine._native")]
+pub struct PyServer {
+    server: Mutex<Option<HostServer>>,
+    process: u32,
+}
+
+impl PyServer {
+    fn lock(&self) -> MutexGuard<'_, Option<HostServer>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask<R>(&self, ask: impl FnOnce(&HostServer) -> R) -> PyResult<R> {
+        check_process(self.process)?;
+        let server = self.lock();
+        let server = server.as_ref().ok_or_else(|| Error::new_err("the server has ended"))?;
+        Ok(ask(server))
+    }
+}
+
+#[pymethods]
+impl PyServer {
+    /// Starts a server. `agents`: of each its card in JSON, the header fields that it is shown, its
+    /// queue, and whether it decides cancels. `config_file` or `config_text`: the configuration.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        agents: Vec<(Vec<u8>, Vec<String>, Py<PyQueue>, bool)>,
+        listen: Vec<String>,
+        config_file: Option<PathBuf>,
+        config_text: Option<String>,
+    ) -> PyResult<PyServer> {
+        let mut made = Vec::new();
+        for (card, fields, queue, decides_cancels) in agents {
+            let profile = HostAgent::profile_of_card(&card);
+            let profile = profile.map_err(|error| Error::new_err(error.to_string()))?;
+            let queue = Arc::clone(&queue.get().queue);
+            made.push(HostAgent::new(profile, queue, decides_cancels).fields(fields));
+        }
+        let settings = match (config_file, config_text) {
+            (_, Some(text)) => HostSettings::Text(text),
+            (Some(file), None) => HostSettings::File(file),
+            (None, None) => HostSettings::Default,
+        };
+        let server = py.detach(|| HostServer::start(settings, listen, made)).map_err(error)?;
+        Ok(PyServer { server: Mutex::new(Some(server)), process: std::process::id() })
+    }
+
+    /// The addresses, as `127.0.0.1:3000`.
+    #[getter]
+    fn addresses(&self) -> PyResult<Vec<String>> {
+        self.ask(|server| server.running().addrs().iter().map(ToString::to_string).collect())
+    }
+
+    #[getter]
+    fn port(&self) -> PyResult<u16> {
+        self.ask(HostServer::port)
+    }
+
+    #[getter]
+    fn url(&self) -> PyResult<String> {
+        self.ask(|server| server.running().base_url().to_owned())
+    }
+
+    #[getter]
+    fn banner(&self) -> PyResult<String> {
+        self.ask(|server| server.banner().to_owned())
+    }
+
+    /// True when it only listens where this machine alone can reach it.
+    #[getter]
+    fn is_local(&self) -> PyResult<bool> {
+        self.ask(|server| server.running().addrs().iter().all(|addr| addr.ip().is_loopback()))
+    }
+
+    /// Stops accepting, lets what runs end within `drain_ms`, then ends; returns at once.
+    fn shutdown(&self) -> PyResult<()> {
+        self.ask(HostServer::shutdown)
+    }
+
+    /// Waits for the end, at most so many seconds; true: it has ended.
+    fn join(&self, py: Python<'_>, wait_s: f64) -> PyResult<bool> {
+        check_process(self.process)?;
+        let until = Instant::now() + Duration::from_secs_f64(wait_s.clamp(0.0, 86_400.0));
+        py.detach(|| {
+            loop {
+                let mut server = self.lock();
+                match server.as_ref().map(|server| server.running().has_ended()) {
+                    None => return Ok(true),
+                    Some(true) => {
+                        if let Some(server) = server.take() {
+                            server.join();
+                        }
+                        return Ok(true);
+                    }
+                    Some(false) => {}
+                }
+                drop(server);
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Ok(false);
+                }
+                std::thread::sleep(left.min(LOOK_EVERY));
+            }
+        })
+    }
+}

@@ -1,0 +1,212 @@
+"""Agents that are functions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+
+import peregrine
+import pytest
+from conftest import Caller, text_of
+
+
+@peregrine.agent
+def greeter(turn: peregrine.Turn) -> str:
+    """Greets everybody."""
+    return f"Hello, {turn.text}!"
+
+
+@peregrine.agent(name="counter", description="Counts.")
+def counter(turn: peregrine.Turn):
+    for number in range(1, 4):
+        yield f"{number} "
+
+
+@peregrine.agent(name="sleeper")
+async def sleeper(turn: peregrine.Turn):
+    turn.status("working", "asleep")
+    await asyncio.sleep(0.01)
+    return "awake"
+
+
+@peregrine.agent(name="asker")
+async def asker(turn: peregrine.Turn):
+    if turn.state == "input-required":
+        turn.artifact(f"a {turn.text} coffee")
+        turn.status("completed")
+    else:
+        turn.ask("what size?")
+
+
+@peregrine.agent(name="failing")
+def failing(turn: peregrine.Turn):
+    if turn.text == "late":
+        turn.status("working")
+    raise ValueError("no such town")
+
+
+def test_a_text_is_the_answer_and_there_is_no_task():
+    with peregrine.Server(greeter, port=0) as server:
+        answer = Caller(server.url).send("you")
+    assert text_of(answer["message"]["parts"]) == "Hello, you!"
+
+
+def test_what_is_yielded_is_one_artifact_of_a_task():
+    with peregrine.Server(counter, port=0) as server:
+        caller = Caller(server.url)
+        events = list(caller.stream("go"))
+        chunks = [one["artifactUpdate"] for one in events if "artifactUpdate" in one]
+        assert [text_of(one["artifact"]["parts"]) for one in chunks] == ["1 ", "2 ", "3 "]
+        assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        task = caller.task(events[0]["task"]["id"])
+    assert text_of(task["artifacts"][0]["parts"]) == "1 2 3 "
+
+
+def test_an_async_agent_completes_its_task_with_what_it_returns():
+    with peregrine.Server(sleeper, port=0) as server:
+        task = Caller(server.url).send("go")["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert text_of(task["status"]["message"]["parts"]) == "awake"
+
+
+def test_a_task_waits_for_the_next_message():
+    with peregrine.Server(asker, port=0) as server:
+        caller = Caller(server.url)
+        task = caller.send("coffee")["task"]
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        task = caller.send("large", taskId=task["id"], contextId=task["contextId"])["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert text_of(task["artifacts"][0]["parts"]) == "a large coffee"
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_an_exception_fails_the_task_with_its_text_or_a_reference(shown, caplog):
+    with peregrine.Server(failing, port=0, show_errors=shown) as server:
+        caller = Caller(server.url)
+        task = caller.send("late")["task"]
+        text = text_of(task["status"]["message"]["parts"])
+        error = caller.send("at once")["error"]
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    if shown:
+        assert text == "ValueError: no such town"
+        assert error["message"] == "ValueError: no such town"
+    else:
+        reference = text.removeprefix("the agent failed (reference ").rstrip(")")
+        assert len(reference) == 12 and reference in caplog.text
+        assert "no such town" not in error["message"]
+
+
+def test_a_cancel_reaches_an_async_agent():
+    canceled = threading.Event()
+
+    @peregrine.agent(name="endless")
+    async def endless(turn: peregrine.Turn):
+        turn.status("working")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            canceled.set()
+            raise
+
+    with peregrine.Server(endless, port=0) as server:
+        caller = Caller(server.url)
+        task = caller.send_at_once("go")
+        answer = caller.cancel(task["id"])
+        assert answer["result"]["status"]["state"] == "TASK_STATE_CANCELED"
+        assert canceled.wait(10)
+
+
+def test_a_cancel_ends_what_a_plain_function_publishes():
+    ended = threading.Event()
+
+    @peregrine.agent(name="endless")
+    def endless(turn: peregrine.Turn):
+        turn.status("working")
+        try:
+            while True:
+                turn.chunk("x")
+                time.sleep(0.01)
+        except peregrine.TaskClosed:
+            ended.set()
+            raise
+
+    with peregrine.Server(endless, port=0) as server:
+        caller = Caller(server.url)
+        caller.cancel(caller.send_at_once("go")["id"])
+        assert ended.wait(10)
+
+
+def test_an_agent_may_refuse_a_cancel():
+    @peregrine.agent(name="binding")
+    async def binding(turn: peregrine.Turn):
+        turn.status("working")
+        await asyncio.sleep(60)
+
+    @binding.on_cancel
+    def decide(cancel: peregrine.CancelRequest):
+        raise RuntimeError("an order is binding")
+
+    with peregrine.Server(binding, port=0) as server:
+        caller = Caller(server.url)
+        task = caller.send_at_once("go")
+        error = caller.cancel(task["id"])["error"]
+        assert error["code"] == -32002 and "an order is binding" in error["message"]
+        assert caller.task(task["id"])["status"]["state"] == "TASK_STATE_WORKING"
+
+
+def test_several_agents_have_places_of_their_own():
+    with peregrine.Server(greeter, counter, port=0) as server:
+        answer = Caller(f"{server.url}/agents/counter").send("go")
+        card = Caller(f"{server.url}/agents/counter").http.get(
+            f"{server.url}/agents/counter/.well-known/agent-card.json"
+        )
+    assert text_of(answer["task"]["artifacts"][0]["parts"]) == "1 2 3 "
+    assert card.json()["name"] == "counter" and card.json()["description"] == "Counts."
+
+
+def test_the_configuration_knows_callers():
+    @peregrine.agent
+    def who(turn: peregrine.Turn):
+        return f"{turn.caller}"
+
+    key = "0123456789abcdef0123456789abcdef"
+    settings = f"""
+    [[auth.api_keys]]
+    name = "robot"
+    key = "{key}"
+    """
+    with peregrine.Server(who, port=0, settings=settings) as server:
+        assert text_of(
+            Caller(server.url, {"X-API-Key": key}).send("who?")["message"]["parts"]
+        ) == "robot"
+        assert Caller(server.url).http.post(server.url, json={}).status_code == 401
+
+
+def test_a_wrong_configuration_is_named():
+    with pytest.raises(peregrine.Error, match="settings:2.*lisen"):
+        peregrine.Server(greeter, settings="\nlisen = 3\n").start()
+
+
+def test_a_started_server_refuses_in_a_forked_process():
+    with peregrine.Server(greeter, port=0) as server:
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                server.port
+            except peregrine.Error as error:
+                os.write(write, str(error).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert b"after the fork" in os.read(read, 1000)
+        assert text_of(Caller(server.url).send("you")["message"]["parts"]) == "Hello, you!"
+
+
+def test_a_server_that_stops_fails_what_runs():
+    server = peregrine.Server(sleeper, port=0, settings="[limits]\ndrain_ms = 100\n").start()
+    server.stop()
+    with pytest.raises(peregrine.Error, match="has ended"):
+        server.port
