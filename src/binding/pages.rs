@@ -63,7 +63,10 @@ fn administer(cx: &mut CallContext<'_>, head: &Head<'_>, content: &[u8]) {
     let mut body = Vec::new();
     let mut ask = |method| {
         let query = head.query().unwrap_or_default();
-        let request = AdminRequest { method, path: head.path(), query, content };
+        let (peer, operator) =
+            (cx.peer.remote, cx.admission.as_ref().map(|by| by.principal.owner()));
+        let path = head.path();
+        let request = AdminRequest { method, path, query, content, peer, operator };
         cx.config.pages.as_ref().map_or(nothing, |pages| pages.administer(request, &mut body))
     };
     let found = match head.method() {

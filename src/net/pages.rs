@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::service::pages::{AdminAnswer, AdminRequest, PageAnswer, PageSource, ServerPage};
+use crate::service::pages::{
+    AdminAnswer, AdminMethod, AdminRequest, PageAnswer, PageSource, ServerPage,
+};
 
 #[cfg(feature = "push")]
 use super::dead_letters;
@@ -139,11 +141,21 @@ impl PageSource for Pages {
             let limits = server.engine.limits();
             match admin_tasks::answer(agents, limits, request, out) {
                 AdminAnswer::Nowhere => {}
-                answer => return answer,
+                answer => return logged(request, answer),
             }
         }
-        self.dead_letters(&server, request, out)
+        logged(request, self.dead_letters(&server, request, out))
     }
+}
+
+/// The answer to an operator, of which the log says who has changed something, or has tried to.
+fn logged(request: AdminRequest<'_>, answer: AdminAnswer) -> AdminAnswer {
+    if let (AdminMethod::Post | AdminMethod::Delete, AdminAnswer::Page(page)) =
+        (request.method, answer)
+    {
+        super::report::operated(&request, page.status);
+    }
+    answer
 }
 
 impl Pages {

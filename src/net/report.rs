@@ -11,9 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::engine::Waiting;
 #[cfg(feature = "metrics")]
 use crate::limits::callers::{PEER_FAILURE_WINDOW_MS, PEER_FAILURES_MAX};
+#[cfg(feature = "logs")]
+use crate::service::pages::AdminMethod;
+use crate::{engine::Waiting, service::pages::AdminRequest};
 
 use super::{server_state::ServerState, slow_turn::SlowTurn};
 
@@ -207,6 +209,23 @@ impl OncePerSecond {
 fn and_others(others: u64) -> String {
     if others == 0 { String::new() } else { format!(", and {others} times more before that") }
 }
+
+/// Says in the log what an operator has changed, or has tried to.
+#[cfg(feature = "logs")]
+pub(super) fn operated(request: &AdminRequest<'_>, status: u16) {
+    let AdminRequest { method, path, query, peer, operator, .. } = *request;
+    let method = if method == AdminMethod::Delete { "DELETE" } else { "POST" };
+    let peer = peer.map_or("a Unix socket".to_owned(), |peer| peer.to_canonical().to_string());
+    let operator = operator.map(|name| format!(" ({name:?})")).unwrap_or_default();
+    let mark = if query.is_empty() { "" } else { "?" };
+    tracing::info!(
+        target: "peregrine",
+        "an operator at {peer}{operator}: {method} {path}{mark}{query}: {status}"
+    );
+}
+
+#[cfg(not(feature = "logs"))]
+pub(super) fn operated(_: &AdminRequest<'_>, _: u16) {}
 
 /// Says that an agent has held up its worker.
 pub(super) fn slow_turn(slow: &SlowTurn) {

@@ -1,6 +1,8 @@
 //! Pages about the server itself: whether it lives, whether it is ready, what it has counted; and
 //! what else its operator may ask of it.
 
+use std::net::IpAddr;
+
 /// A page about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerPage {
@@ -45,6 +47,11 @@ pub struct AdminRequest<'a> {
     pub query: &'a str,
     /// The body of the request.
     pub content: &'a [u8],
+    /// The address of the operator; `None`: a socket with a path.
+    pub peer: Option<IpAddr>,
+    /// The caller that the operator is, as tasks name their owners; `None`: it has shown no
+    /// credential.
+    pub operator: Option<&'a str>,
 }
 
 /// What may be done with what is at a path.

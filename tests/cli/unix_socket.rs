@@ -49,6 +49,20 @@ fn agents_are_served_on_a_socket_with_a_path() {
     assert!(!path.exists());
 }
 
+#[test]
+fn the_call_of_the_banner_goes_to_the_socket() {
+    let user = User::new();
+    let mut server = user.command(&["serve", "--listen", "unix:a.sock"]).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.as_mut().unwrap()).lines().map(Result::unwrap);
+    let call = lines.find_map(|line| Some(line.trim().strip_prefix("try ")?.to_owned())).unwrap();
+    assert!(lines.any(|line| line.contains("--limit")));
+    let said = user.command_of("sh", &["-c", &call]).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.contains("TASK_STATE_COMPLETED"), "{call}: {said}");
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
 /// What listens elsewhere, or is no socket at all, is no socket that a server left behind.
 #[test]
 fn what_is_in_use_at_a_path_is_refused_and_stays() {

@@ -256,6 +256,37 @@ fn an_address_that_is_slowed_has_one_line() {
     assert_eq!(all.iter().filter(|line| line["target"] == "peregrine::access").count(), 0);
 }
 
+#[cfg(feature = "auth")]
+#[test]
+fn what_an_operator_changes_has_a_line() {
+    let (path, stderr) = file("operator");
+    let config = config("operator", &callers(""));
+    let flags = ["--config", config.to_str().unwrap(), "--admin", "127.0.0.1:0"];
+    let server = Binary::start_with(&flags, stderr);
+    let admin = server.said("admin").trim_start_matches("http://").parse().unwrap();
+    for (line, fields, status) in [
+        ("POST /tasks/a%20b/fail", format!("X-API-Key: {KEY}\r\n"), 404),
+        ("DELETE /push/dead", String::new(), 200),
+        ("GET /tasks", String::new(), 200),
+    ] {
+        let mut tcp = Tcp::to(admin);
+        let head =
+            format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n{fields}\r\n");
+        tcp.write(head.as_bytes());
+        assert_eq!(tcp.reply().status, status, "{line}");
+    }
+    end(server);
+    std::fs::remove_file(config).unwrap();
+    let all = lines(path);
+    let text = |line: &Value| line["message"].as_str().unwrap_or_default().to_owned();
+    let said: Vec<_> = all.iter().map(text).filter(|text| text.contains("operator")).collect();
+    let expected = [
+        "an operator at 127.0.0.1 (\"key  alice\"): POST /tasks/a%20b/fail: 404",
+        "an operator at 127.0.0.1: DELETE /push/dead: 200",
+    ];
+    assert_eq!(said, expected, "{all:?}");
+}
+
 #[test]
 fn unknown_filters_of_tasks_are_named_once() {
     let (path, stderr) = file("filters");

@@ -45,7 +45,9 @@ impl Banner {
         if let Some(admin) = running.admin() {
             let _ = writeln!(text, "  admin   {admin}");
         }
-        text.push_str(&self.places.lines(url));
+        let socket = running.paths().first().filter(|_| running.addrs().is_empty());
+        let socket = socket.map(|path| path.trim_start_matches("unix:"));
+        text.push_str(&self.places.lines(url, socket));
         let _ = writeln!(text, "  push    {}", push(self.has_push, running.has_push()));
         if limits.connections_max < self.connections_max {
             let _ = writeln!(

@@ -106,8 +106,9 @@ impl Places {
         Places { rows, root, required, credential }
     }
 
-    /// The lines of the banner about them, below `url`.
-    pub fn lines(&self, url: &str) -> String {
+    /// The lines of the banner about them, below `url`; `socket`: the path of the Unix socket that
+    /// is the only way there.
+    pub fn lines(&self, url: &str, socket: Option<&str>) -> String {
         let mut text = String::new();
         let width = self.rows.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
         // Writing to a String never fails.
@@ -118,7 +119,7 @@ impl Places {
             let _ = writeln!(text, "          and {more} more");
         }
         let _ = writeln!(text, "  card    {url}/.well-known/agent-card.json");
-        let _ = writeln!(text, "  try     {}", self.call(url));
+        let _ = writeln!(text, "  try     {}", self.call(url, socket));
         if let Some(OwnCredential { note, .. }) = &self.credential {
             let _ = writeln!(text, "          {note}");
         }
@@ -126,12 +127,14 @@ impl Places {
     }
 
     /// A call for any shell.
-    fn call(&self, url: &str) -> String {
+    fn call(&self, url: &str, socket: Option<&str>) -> String {
         // The URL is an address of this machine, for which few certificates are made out.
         let insecure = if url.starts_with("https:") { "k" } else { "" };
         let credential = self.credential.as_ref().map_or("", |own| &own.flags);
-        let mut text =
-            format!("curl -s{insecure}{credential} '{url}/' -H 'Content-Type: application/json'");
+        let socket = socket.map(|path| format!(" --unix-socket '{path}'")).unwrap_or_default();
+        let mut text = format!(
+            "curl -s{insecure}{socket}{credential} '{url}/' -H 'Content-Type: application/json'"
+        );
         if self.root.is_some_and(|root| root.needs_accept) {
             text.push_str(" -H 'Accept: application/json'");
         }
@@ -194,7 +197,7 @@ mod tests {
         };
         let mounts = vec![mount("/x/", Some("a1")), mount("/agents/a0", None)];
         let setup = Setup { agents: agents(2), mounts, ..Setup::default() };
-        let text = Places::of(&setup, false).lines("http://h:1");
+        let text = Places::of(&setup, false).lines("http://h:1", None);
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         assert_eq!(lines[0], "agent   a1            http://h:1/agents/a1");
         assert_eq!(lines[1], "mount   langsmith a1  http://h:1/x/");
@@ -204,7 +207,7 @@ mod tests {
     #[test]
     fn many_agents_are_counted() {
         let setup = Setup { agents: agents(SHOWN_MAX + 2), ..Setup::default() };
-        let text = Places::of(&setup, false).lines("http://h:1");
+        let text = Places::of(&setup, false).lines("http://h:1", None);
         assert!(text.contains("and 2 more") && text.lines().count() == SHOWN_MAX + 3, "{text}");
     }
 }
