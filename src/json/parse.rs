@@ -48,6 +48,7 @@ pub struct Parser {
     tape: Vec<TapeNode<'static>>,
     nodes: Vec<Node>,
     tokens_max: usize,
+    takes_lone_surrogates: bool,
 }
 
 impl Parser {
@@ -74,7 +75,16 @@ impl Parser {
             tape: Vec::new(),
             nodes: Vec::new(),
             tokens_max,
+            takes_lone_surrogates: false,
         }
+    }
+
+    /// Whether escapes of half a surrogate pair are taken, as Python and JavaScript write them (RFC
+    /// 8259 §8.2); they are not by default. What is read of them is U+FFFD; the bytes stay as they
+    /// came, and no other JSON writer may get them without looking.
+    #[cfg(feature = "client")]
+    pub fn take_lone_surrogates(&mut self, takes: bool) {
+        self.takes_lone_surrogates = takes;
     }
 
     /// Parses one document of `src`, which may be surrounded by white space. A byte order mark
@@ -174,19 +184,22 @@ impl Parser {
     #[inline(never)]
     fn judge(&mut self, src: &[u8], depth_max: usize) -> Result<usize, JsonError> {
         str::from_utf8(src).map_err(|_| JsonError::Utf8)?;
+        let paired = self.paired(src);
+        // What differs has the same length, so that spans hold for both.
+        let checked = paired.as_deref().unwrap_or(src);
         let marked = if src.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
-        let document = src.get(marked..).unwrap_or_default();
+        let document = checked.get(marked..).unwrap_or_default();
         let depth = slow::survey(document).map_err(|error| error.behind(marked))?;
         if depth > depth_max {
             return Err(JsonError::Depth);
         }
-        if marked > 0 {
-            let mut copy = self.copied(src);
+        if marked > 0 || paired.is_some() {
+            let mut copy = self.copied(checked);
             copy[..marked].fill(b' ');
             let is_marked = self.mark(&mut copy, src.len());
             self.copy = copy;
             let marks = self.buffers.structural_indexes();
-            let doc = Marked { src, marks, escapes: true };
+            let doc = Marked { src: checked, marks, escapes: true };
             let count = is_marked.then(|| build(&mut self.nodes, &doc, depth_max)).flatten();
             if let Some(count) = count {
                 return Ok(count);
@@ -195,8 +208,19 @@ impl Parser {
         // Nothing is, if it is one number that fits no machine type.
         let start = document.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(0);
         let start = (marked + start) as u32;
-        let doc = Marked { src, marks: &[start], escapes: true };
+        let doc = Marked { src: checked, marks: &[start], escapes: true };
         build(&mut self.nodes, &doc, 0).ok_or(JsonError::Syntax { offset: 0 })
+    }
+
+    /// The document without lone surrogates, where they are taken and there are some.
+    #[cfg(feature = "client")]
+    fn paired(&self, src: &[u8]) -> Option<Vec<u8>> {
+        self.takes_lone_surrogates.then(|| slow::without_lone_surrogates(src)).flatten()
+    }
+
+    #[cfg(not(feature = "client"))]
+    fn paired(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
     }
 }
 
@@ -321,6 +345,41 @@ mod tests {
         assert_eq!(outcome("\u{feff}[1,]", 4), Err(JsonError::Syntax { offset: 6 }));
         assert_eq!(outcome("\u{feff} ", 4), Err(JsonError::Empty));
         assert_eq!(outcome(b"\xef\xbb[]", 4), Err(JsonError::Utf8));
+    }
+
+    #[test]
+    #[cfg(feature = "client")]
+    fn lone_surrogates_are_taken_where_that_is_wanted_and_stay() {
+        let mut parser = Parser::new();
+        parser.take_lone_surrogates(true);
+        for text in [r"\ud800", r"a\\\udc00b", r"\ud83d\ude00\ud83d", r"\ud800\ud800", r"\uDFFFx\n"]
+        {
+            assert!(syntax(format!("[\"{text}\"]")), "{text}");
+            for document in [format!("[\"{text}\"]"), format!("\u{feff}{{\"{text}\":\"{text}\"}}")]
+            {
+                let value = parser.parse(document.as_bytes(), 1).unwrap();
+                let (key, first) = (value.members().next(), value.elements().next());
+                let value = key.map(|(_, value)| value).or(first).unwrap();
+                assert_eq!(value.raw_str(), format!("\"{text}\""), "{document}");
+                assert!(
+                    String::from_utf8_lossy(&value.text().unwrap()).contains('\u{fffd}'),
+                    "{document}"
+                );
+            }
+            assert_eq!(
+                parser.parse(format!("\"{text}\"").as_bytes(), 0).unwrap().raw_str().len(),
+                text.len() + 2
+            );
+        }
+        for bad in
+            [r#"["\ud800",]"#, r#"["\ud8"]"#, r#"["\ud800"#, r#"[\ud800]"#, r#"["\x\ud800"]"#]
+        {
+            assert!(
+                matches!(parser.parse(bad.as_bytes(), 4), Err(JsonError::Syntax { .. })),
+                "{bad}"
+            );
+        }
+        assert!(matches!(parser.parse(br#"[["\ud800"]]"#, 1), Err(JsonError::Depth)));
     }
 
     #[test]

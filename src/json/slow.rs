@@ -97,6 +97,30 @@ pub(super) fn is_text(text: &[u8]) -> bool {
     scan.text().is_ok() && scan.at == text.len()
 }
 
+/// A copy of the same length in which each escape of half a surrogate pair is one of U+FFFD; `None`:
+/// there is none. Linear, and for text of any kind: outside of strings no backslash is valid anyway.
+#[cfg(feature = "client")]
+pub(super) fn without_lone_surrogates(src: &[u8]) -> Option<Vec<u8>> {
+    let unit = |at: usize| {
+        let mut scan = ByteCursor { src, at };
+        scan.eat(b'\\').and_then(|()| scan.hex()).ok()
+    };
+    let (mut copy, mut at) = (None, 0);
+    while let Some(found) = src.get(at..).and_then(|rest| rest.iter().position(|b| *b == b'\\')) {
+        at += found;
+        match unit(at) {
+            Some(0xd800..0xdc00) if matches!(unit(at + 6), Some(0xdc00..0xe000)) => at += 12,
+            Some(0xd800..0xe000) => {
+                let copy = copy.get_or_insert_with(|| src.to_vec());
+                copy[at + 2..at + 6].copy_from_slice(b"fffd");
+                at += 6;
+            }
+            Some(_) | None => at += 2,
+        }
+    }
+    copy
+}
+
 /// The open brackets, one bit each: 1 for an object.
 #[derive(Default)]
 struct Nest {

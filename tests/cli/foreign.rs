@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     fake::{Fake, Heard, card, ok, status},
     run::User,
+    support::binary::Binary,
 };
 
 const CARD: &str = "/.well-known/agent-card.json";
@@ -473,4 +474,87 @@ fn what_ends_a_wait_names_the_task() {
     let fake = agent(json!({}), |heard, _| error(heard, -32001));
     User::of(&fake.url).failure(&["task", "get", "t-9", "--wait"], "TaskNotFoundError", 1);
     assert_eq!(fake.heard().len(), 2);
+}
+
+/// As Python writes what it cannot pair.
+const LONE: &str = r"lone \ud83d end \udc00";
+
+/// A task in whose answer every kind of text has half a surrogate pair.
+fn task_of_halves() -> String {
+    format!(
+        r#"{{"id":"t-1","contextId":"c-1","status":{{"state":"TASK_STATE_COMPLETED"}},"artifacts":[{{
+        "artifactId":"a-1","name":"{LONE}","parts":[{{"text":"{LONE}"}},
+        {{"data":{{"{LONE}":["{LONE}"]}}}}]}}],"metadata":{{"note":"{LONE}"}}}}"#
+    )
+}
+
+fn answered(heard: &Heard, result: &str) -> Vec<u8> {
+    let id = &heard.body["id"];
+    ok("application/json", &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#))
+}
+
+#[test]
+fn halves_of_surrogate_pairs_are_passed_on_as_they_came() {
+    let wrapped = format!(r#"{{"task":{}}}"#, task_of_halves());
+    let event = wrapped.replace('\n', " ");
+    for is_streaming in [false, true] {
+        let (wrapped, event) = (wrapped.clone(), event.clone());
+        let more = json!({ "capabilities": { "streaming": is_streaming } });
+        let fake = agent(more, move |heard, _| match heard.rpc() {
+            "SendStreamingMessage" => {
+                let id = &heard.body["id"];
+                let data = format!(r#"data: {{"jsonrpc":"2.0","id":{id},"result":{event}}}"#);
+                stream(&[format!("{data}\n\n")])
+            }
+            "GetTask" => answered(heard, &task_of_halves()),
+            _ => answered(heard, &wrapped),
+        });
+        let user = User::of(&fake.url);
+        let said = user.ok(&["send", "hi", "-o", "json"]);
+        assert_eq!(said.out.matches(LONE).count(), 5, "{said:?}");
+        let said = user.ok(&["send", "hi"]);
+        assert!(said.out.contains("lone \u{fffd} end \u{fffd}"), "{said:?}");
+    }
+    // Written anew in 1.0, they are still as they came.
+    let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
+        "GET" => ok("application/json", &old_card(url, "0.3.0", false)),
+        _ => {
+            let task = task_of_halves().replace("TASK_STATE_COMPLETED", "completed");
+            let task = task.replacen('{', r#"{"kind":"task","#, 1);
+            let task = task.replace(r#"{"text""#, r#"{"kind":"text","text""#);
+            answered(heard, &task.replace(r#"{"data""#, r#"{"kind":"data","data""#))
+        }
+    });
+    let words = ["send", "hi", "-o", "json", "--a2a-version", "0.3"];
+    let said = User::of(&fake.url).ok(&words);
+    assert_eq!(said.out.matches(LONE).count(), 5, "{said:?}");
+    assert!(said.out.contains("TASK_STATE_COMPLETED"), "{said:?}");
+}
+
+#[test]
+fn halves_of_surrogate_pairs_are_relayed_as_they_came() {
+    let wrapped = format!(r#"{{"task":{}}}"#, task_of_halves());
+    let fake = agent(json!({}), move |heard, _| match heard.rpc() {
+        "GetTask" => answered(heard, &task_of_halves()),
+        _ => answered(heard, &wrapped),
+    });
+    let gateway = Binary::start(&["--agent", &format!("a2a:{}", fake.url)]);
+    let user = User::of(&format!("http://{}", gateway.addr()));
+    for binding in ["jsonrpc", "http+json", "websocket"] {
+        let said = user.ok(&["send", "hi", "-o", "json", "--transport", binding]);
+        // Metadata of a task is its agent's own.
+        assert!(said.out.matches(LONE).count() >= 4, "{said:?}");
+    }
+}
+
+#[test]
+fn halves_of_surrogate_pairs_on_a_card_are_read() {
+    let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
+        "GET" => {
+            let card = card(&format!("{url}/rpc"), &json!({ "description": "LONE" }));
+            ok("application/json", &card.replace("LONE", LONE))
+        }
+        _ => heard.result(&json!({ "task": task("COMPLETED") })),
+    });
+    User::of(&fake.url).ok(&["send", "hi"]);
 }

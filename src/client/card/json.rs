@@ -9,9 +9,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Number, Value};
 
 use super::{CardError, CardProblem};
-use crate::json::without_mark;
+use crate::json::{without_lone_surrogates, without_mark};
 
-/// Reads one JSON value.
+/// Reads one JSON value. Half a surrogate pair reads as U+FFFD.
 ///
 /// `bytes_max` bounds the text, `depth_max` the objects and arrays that are open at once.
 ///
@@ -23,6 +23,13 @@ pub(super) fn read(json: &[u8], bytes_max: usize, depth_max: usize) -> Result<Va
         return Err(CardError::of("", CardProblem::TooLarge(bytes_max)));
     }
     let json = without_mark(json);
+    read_bounded(json, depth_max).or_else(|error| match without_lone_surrogates(json) {
+        Some(paired) => read_bounded(&paired, depth_max),
+        None => Err(error),
+    })
+}
+
+fn read_bounded(json: &[u8], depth_max: usize) -> Result<Value, CardError> {
     let found = Cell::new(None);
     let seed = BoundedValue { depth_left: depth_max, found: &found };
     let mut reader = serde_json::Deserializer::from_slice(json);

@@ -124,8 +124,10 @@ impl FormatBuffers {
             references_max: limits.references_max,
             ..Limits::default()
         };
+        let mut parser = Parser::bounded(limits.json_tokens_max);
+        parser.take_lone_surrogates(true);
         FormatBuffers {
-            parser: Parser::bounded(limits.json_tokens_max),
+            parser,
             depth_max: limits.json_depth_max,
             values: ValueLimits {
                 limits: values,
@@ -143,6 +145,7 @@ impl FormatBuffers {
     /// [`CallOptions::is_strict`](super::CallOptions::is_strict).
     pub(super) fn strict(mut self, is_strict: bool) -> FormatBuffers {
         self.values.is_strict = is_strict;
+        self.parser.take_lone_surrogates(!is_strict);
         self
     }
 
