@@ -9,6 +9,7 @@ use crate::model::{
 use super::{
     format::push_json,
     scratch::{ReplyBuf, Stash},
+    v1_shape::has_v1_shape,
 };
 
 /// What a server answered. It keeps its memory until it is dropped, and then gives it to the next
@@ -103,11 +104,15 @@ impl Answer {
     }
 
     /// Appends the JSON of the result as 1.0 has it: as it came where it came so, else written
-    /// anew.
+    /// anew, whatever it was wrapped in. It is read again for that.
     pub fn write_json(&self, out: &mut Vec<u8>) {
-        match self.raw_json().filter(|_| self.is_v1_json) {
-            Some(json) => out.extend_from_slice(json),
-            None => push_json(out, &self.said().received, self.op),
+        let start = out.len();
+        push_json(out, &self.said().received, self.op);
+        if let Some(json) = self.raw_json().filter(|_| self.is_v1_json)
+            && has_v1_shape(json, &out[start..])
+        {
+            out.truncate(start);
+            out.extend_from_slice(json);
         }
     }
 }

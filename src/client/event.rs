@@ -9,6 +9,8 @@ use crate::{
 };
 use dialect::WriteCx;
 
+use super::v1_shape::has_v1_shape;
+
 /// One event of a stream, until the next one is asked for.
 #[derive(Clone, Copy)]
 pub struct StreamEvent<'a> {
@@ -142,15 +144,18 @@ impl<'a> StreamEvent<'a> {
         self.json
     }
 
-    /// Appends its JSON, a `StreamResponse` of 1.0: as it came if it came so, else written anew.
-    /// False: it is a gap, and nothing was written.
+    /// Appends its JSON, a `StreamResponse` of 1.0: as it came if it came so, else written anew,
+    /// whatever it was wrapped in. It is read again for that. False: it is a gap, and nothing was
+    /// written.
     pub fn write_json(&self, out: &mut Vec<u8>) -> bool {
-        if !self.json.is_empty() {
-            out.extend_from_slice(self.json);
-            return true;
-        }
         let Some(item) = self.item() else { return false };
-        (dialect::V1.encode.event)(out, &item, &WriteCx::new(Op::Stream))
+        let start = out.len();
+        let is_written = (dialect::V1.encode.event)(out, &item, &WriteCx::new(Op::Stream));
+        if !self.json.is_empty() && has_v1_shape(self.json, &out[start..]) {
+            out.truncate(start);
+            out.extend_from_slice(self.json);
+        }
+        is_written
     }
 
     /// It as an item that servers write; `None`: a gap.

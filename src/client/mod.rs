@@ -34,6 +34,7 @@ mod stream;
 mod trace_parent;
 mod transport;
 mod url;
+mod v1_shape;
 #[cfg(feature = "push")]
 mod webhook_keys;
 mod websocket;

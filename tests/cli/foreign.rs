@@ -558,3 +558,64 @@ fn halves_of_surrogate_pairs_on_a_card_are_read() {
     });
     User::of(&fake.url).ok(&["send", "hi"]);
 }
+
+#[test]
+fn json_is_that_of_1_0_however_an_answer_is_wrapped_or_spelled() {
+    let new = task("COMPLETED");
+    let new_said = message("fine");
+    let mut old = json!({ "id": "t-1", "contextId": "c-1", "status": { "state": "completed" } });
+    old["kind"] = json!("task");
+    let old_said = json!({
+        "kind": "message", "messageId": "a-1", "role": "agent",
+        "parts": [{ "kind": "text", "text": "fine" }],
+    });
+    let snake =
+        json!({ "id": "t-1", "context_id": "c-1", "status": { "state": "TASK_STATE_COMPLETED" } });
+    let all = [
+        new.clone(),
+        json!({ "task": new }),
+        json!({ "kind": "task", "task": new }),
+        old.clone(),
+        json!({ "task": old }),
+        json!({ "task": snake }),
+        json!({ "result": { "task": new } }),
+        json!({ "jsonrpc": "2.0", "id": "1", "result": old }),
+        json!({ "root": { "result": new } }),
+        json!({ "payload": { "task": new } }),
+        new_said.clone(),
+        new_said["message"].clone(),
+        old_said.clone(),
+        json!({ "message": old_said }),
+        json!({ "result": new_said }),
+    ];
+    for version in ["1.0", "0.3"] {
+        for (streams, result) in
+            [false, true].into_iter().flat_map(|s| all.iter().map(move |r| (s, r)))
+        {
+            let answered = result.clone();
+            let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+                "" if version == "0.3" => ok("application/json", &old_card(url, "0.3.0", streams)),
+                "" => {
+                    let more = json!({ "capabilities": { "streaming": streams } });
+                    ok("application/json", &card(url, &more))
+                }
+                "SendStreamingMessage" | "message/stream" => stream(&[event(heard, &answered)]),
+                _ => heard.result(&answered),
+            });
+            let user = User::of(&fake.url).with("A2ACLI_A2A_VERSION", version);
+            let is_task = !result.to_string().contains("a-1");
+            for words in [&["send", "hi"][..], &["send", "hi", "--stream"], &["task", "get", "t-1"]]
+            {
+                if words[0] == "task" && !is_task {
+                    continue;
+                }
+                let said = user.json(words);
+                match words[0] {
+                    "task" => assert_eq!(said, new, "{version} {words:?} {result}"),
+                    _ if is_task => assert_eq!(said, json!({ "task": new }), "{words:?} {result}"),
+                    _ => assert_eq!(said, new_said, "{version} {words:?} {result}"),
+                }
+            }
+        }
+    }
+}

@@ -155,7 +155,10 @@ fn shaped(
         | Op::PushDelete
         | Op::ExtendedCard => Shapes::Item,
     };
-    let (kind, member, inner) = shape(cx, op, shapes, value)?;
+    let (kind, member, inner) = match shape(cx, op, shapes, value) {
+        Err(error) => unwrapped(cx, value).map_or(Err(error), |inner| shape(cx, op, shapes, inner)),
+        shape => shape,
+    }?;
     if !shapes.allow(kind) {
         return Err(ReadError::new(shapes.expected()));
     }
@@ -173,6 +176,22 @@ fn shaped(
     read.map_err(|error| if member.is_empty() { error } else { error.within(member) })?;
     received.set_kind(kind);
     Ok(())
+}
+
+/// What a result has inside that is wrapped once more: in an envelope of its own, in the model of
+/// Pydantic, or in the proto's `payload`; at most three deep.
+#[cold]
+fn unwrapped<'p>(cx: &ReplyCx<'_>, value: Value<'p>) -> Option<Value<'p>> {
+    const WRAPPERS: [&str; 4] = ["result", "root", "payload", "response"];
+    let inside = |value: Value<'p>| {
+        let mut inner = WRAPPERS.into_iter().filter_map(|name| value.get(name));
+        inner.find(|inner| inner.kind() == Kind::Object).filter(|_| !looks_like_item(value))
+    };
+    let mut inner = inside(value).filter(|_| !cx.is_strict)?;
+    for _ in 1..3 {
+        inner = inside(inner).unwrap_or(inner);
+    }
+    Some(inner)
 }
 
 /// What a result is, the member that it is in (empty: it is bare), and itself.
@@ -197,12 +216,13 @@ fn shape<'p>(
         ];
         names.into_iter().find(|(name, _)| kind.str_eq(name)).map(|(_, kind)| kind)
     });
-    if let Some(kind) = named {
-        return Ok((kind, "", value));
-    }
     let status = at(slots.status);
     let is_object = |value: &Value<'_>| value.kind() == Kind::Object;
     let (artifact, role) = (at(slots.artifact).filter(is_object), at(slots.role));
+    let is_bare = status.is_some() || role.is_some() || artifact.is_some();
+    if let Some(kind) = named.filter(|_| is_bare || cx.is_strict) {
+        return Ok((kind, "", value));
+    }
     // What a2a-rust ends a stream with over WebSocket (wire §8).
     let is_end = at(slots.complete).is_some_and(|complete| complete.as_bool() == Some(true))
         || status.is_some_and(|status| status.str_eq("stream_complete"));
@@ -237,7 +257,10 @@ fn shape<'p>(
     match (wrapped.next(), wrapped.next()) {
         (Some(only), None) => Ok(only),
         (Some(_), Some(_)) => Err(ReadError::new("must be one thing and not several")),
-        (None, _) => Err(ReadError::new(shapes.expected())),
+        (None, _) => match named {
+            Some(kind) => Ok((kind, "", value)),
+            None => Err(ReadError::new(shapes.expected())),
+        },
     }
 }
 

@@ -1,0 +1,109 @@
+//! Whether JSON of an agent of 1.0 has the shape that 1.0 says, and can be passed on as it came.
+//!
+//! Law: it has if it holds all that our own writer makes of it, member by member. What it has
+//! beyond that is passed on; what is spelled or wrapped otherwise is not.
+
+use crate::json::{Kind, Parser, Value};
+
+/// Deeper JSON was not read.
+const DEPTH_MAX: usize = 1024;
+
+/// Whether `json` holds all that `canonical` holds, the JSON of 1.0 of the same answer.
+pub(super) fn has_v1_shape(json: &[u8], canonical: &[u8]) -> bool {
+    let (mut of_json, mut of_canonical) = (Parser::new(), Parser::new());
+    of_json.take_lone_surrogates(true);
+    of_canonical.take_lone_surrogates(true);
+    let canonical = of_canonical.parse(canonical, DEPTH_MAX);
+    let (Ok(given), Ok(wanted)) = (of_json.parse(json, DEPTH_MAX), canonical) else { return false };
+    let mut open = vec![(wanted, given)];
+    while let Some((wanted, given)) = open.pop() {
+        // JSON of users is copied, so that its members are never looked at.
+        let holds = wanted.raw() == given.raw()
+            || match (wanted.kind(), given.kind()) {
+                (Kind::Object, Kind::Object) => has_members(wanted, given, &mut open),
+                (Kind::Array, Kind::Array) => {
+                    let (mut ours, mut theirs) = (wanted.elements(), given.elements());
+                    loop {
+                        match (ours.next(), theirs.next()) {
+                            (Some(wanted), Some(given)) => open.push((wanted, given)),
+                            (None, None) => break true,
+                            (Some(_), None) | (None, Some(_)) => break false,
+                        }
+                    }
+                }
+                // Texts may differ: a time has other digits, an unknown state is another one.
+                (wanted, given) => wanted == given,
+            };
+        if !holds {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether an object has the members that are wanted; what is in them is looked at later.
+fn has_members<'p>(
+    wanted: Value<'p>,
+    given: Value<'p>,
+    open: &mut Vec<(Value<'p>, Value<'p>)>,
+) -> bool {
+    // What tells things apart before 1.0 (wire §1).
+    let is_older = |name| given.get(name).is_some() && wanted.get(name).is_none();
+    if ["kind", "type"].into_iter().any(is_older) {
+        return false;
+    }
+    wanted.members().all(|(key, wanted)| {
+        let name = key.text();
+        let name = str::from_utf8(&name).unwrap_or_default();
+        let Some(given) = given.get(name).filter(|given| !given.is_null()) else {
+            return is_default(wanted);
+        };
+        open.push((wanted, given));
+        let text = given.text().unwrap_or_default();
+        match name {
+            "state" => text.starts_with(b"TASK_STATE_"),
+            "role" => text.starts_with(b"ROLE_"),
+            _ => true,
+        }
+    })
+}
+
+/// Whether a member of this value may be left out (ProtoJSON).
+fn is_default(value: Value<'_>) -> bool {
+    match value.kind() {
+        Kind::Null | Kind::Bool(false) => true,
+        Kind::Bool(true) => false,
+        Kind::Number => value.as_i64() == Some(0),
+        Kind::String => value.string_raw().is_some_and(<[u8]>::is_empty),
+        Kind::Array | Kind::Object => value.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_more_is_passed_on_and_what_is_otherwise_is_not() {
+        const TASK: &str = r#"{"task":{"id":"t","contextId":"c","artifacts":[],"status":
+            {"state":"TASK_STATE_WORKING","timestamp":"2026-01-01T00:00:00.000Z"}}}"#;
+        for (json, holds) in [
+            (TASK, true),
+            (
+                r#"{"task":{"novel":1,"contextId":"c","id":"t","status":
+                {"state":"TASK_STATE_NEW","timestamp":"2026-01-01T00:00:00Z"}},"more":[]}"#,
+                true,
+            ),
+            (&TASK.replace("TASK_STATE_WORKING", "working"), false),
+            (&TASK.replace("contextId", "context_id"), false),
+            (&TASK.replace("\"id\"", "\"kind\":\"task\",\"id\""), false),
+            (&TASK.replace("[]", "{}"), false),
+            (&TASK.replace("[]", "null"), true),
+            (&TASK[8..TASK.len() - 1], false),
+            ("{}", false),
+            ("", false),
+        ] {
+            assert_eq!(has_v1_shape(json.as_bytes(), TASK.as_bytes()), holds, "{json}");
+        }
+    }
+}
