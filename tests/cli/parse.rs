@@ -186,6 +186,26 @@ fn steps_of_the_conformance_suite_are_answered_as_it_reads_them() {
     assert_eq!(read["task"]["artifacts"][0]["parts"][0]["text"], "x");
     let read = acts(&reader, "get_task", &rpc(task.clone()));
     assert_eq!((&read["id"], read["history"].as_array().map(Vec::len)), (&json!("t"), Some(1)));
+    // CLIENT-PARSE-006, in each of the forms that the suite has had for a file.
+    let (raw, url) = (json!("aGVsbG8="), json!("https://e.example/a.txt"));
+    let flat = |member: &str, content: &Value| json!({member: content, "filename": "a.txt", "mediaType": "text/plain"});
+    for (member, content, spelled) in [
+        ("raw", &raw, &["raw", "bytes", "fileWithBytes"][..]),
+        ("url", &url, &["url", "uri", "fileWithUri"]),
+    ] {
+        let mut forms = vec![flat(member, content)];
+        for name in spelled {
+            forms.push(json!({"file": flat(name, content)}));
+            forms.push(json!({"file": {*name: content}, "filename": "a.txt",
+                "mediaType": "text/plain"}));
+        }
+        for part in forms {
+            let mut said = task.clone();
+            said["artifacts"][0]["parts"] = json!([part]);
+            let read = acts(&reader, "get_task", &rpc(said));
+            assert_eq!(read["artifacts"][0]["parts"], json!([flat(member, content)]), "{part}");
+        }
+    }
     let message = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "yes"}]});
     let read = acts(&reader, "send_message", &rpc(json!({"message": message})));
     assert_eq!(

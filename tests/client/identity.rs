@@ -490,3 +490,75 @@ fn a_session_is_kept_no_longer_than_any_connection() {
     settled(client.send(&SendRequest::text("hello"))).unwrap();
     assert_eq!(asked_of(&client, "http://agent.test"), 2);
 }
+
+/// A client of a card with these interfaces, one below the other, and its warnings.
+fn of_interfaces(urls: &[&str], given: Credentials, transport: Scripted) -> Client<Scripted> {
+    let one = |url: &&str| {
+        format!(r#"{{"url":"{url}","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"}}"#)
+    };
+    let all: Vec<String> = urls.iter().map(one).collect();
+    let card = format!(
+        r#"{{"name":"A","supportedInterfaces":[{}],"securitySchemes":{{"b":{{
+        "httpAuthSecurityScheme":{{"scheme":"Bearer"}}}}}},"securityRequirements":[{{"schemes":{{
+        "b":{{"list":[]}}}}}}]}}"#,
+        all.join(",")
+    );
+    let card = AgentCard::read(card.as_bytes()).unwrap();
+    let card_url = HttpOrigin::parse("https://agent.test/card").unwrap();
+    ClientBuilder::new().credentials(given).connect_over(transport, card, Some(card_url)).unwrap()
+}
+
+#[test]
+fn a_dead_server_is_reported_within_10_s() {
+    // A connection has no longer, and one that has waited so long is not tried again.
+    assert!(ClientLimits::default().connect_ms <= 10_000);
+    let client = of_interfaces(
+        &["https://agent.test/a"],
+        Credentials { bearer: Some(Secret::new("t")), ..Credentials::default() },
+        Scripted::failing(|_| Some(TransportError::Timeout("connection"))),
+    );
+    settled(client.send(&SendRequest::text("hello"))).unwrap_err();
+    assert_eq!(client.transport().asked.lock().unwrap().len(), 1);
+    // What is refused at once is tried again for some seconds of the clock.
+    let client = of_interfaces(
+        &["https://agent.test/a"],
+        Credentials { bearer: Some(Secret::new("t")), ..Credentials::default() },
+        Scripted::failing(|_| Some(TransportError::Connect("refused".to_owned()))),
+    );
+    settled(client.send(&SendRequest::text("hello"))).unwrap_err();
+    assert!(client.transport().asked.lock().unwrap().len() > 1);
+    assert!(client.transport().now_ms.load(Relaxed) < 10_000);
+}
+
+#[test]
+fn the_next_interface_is_never_less_safe() {
+    let bearer = || Credentials { bearer: Some(Secret::new("hidden")), ..Credentials::default() };
+    let is_dead = |request: &HttpRequest<'_>| {
+        let is_first = request.origin.to_string() == "https://agent.test";
+        is_first.then(|| TransportError::Connect("refused".to_owned()))
+    };
+    for (second, third) in [
+        // Never without TLS in place of TLS, not even on the way to a third.
+        ("http://agent.test:81/b", "http://127.0.0.1/c"),
+        // Never a credential to another origin.
+        ("https://evil.test/b", "https://agent.test.evil.test/c"),
+        ("https://agent.test:444/b", "http://agent.test/c"),
+    ] {
+        let urls = ["https://agent.test/a", second, third];
+        let client = of_interfaces(&urls, bearer(), Scripted::failing(is_dead));
+        settled(client.send(&SendRequest::text("hello"))).unwrap_err();
+        let asked = client.transport().asked.lock().unwrap().clone();
+        assert!(asked.iter().all(|asked| asked.starts_with("https://agent.test/")), "{asked:?}");
+    }
+    // Without one to send, another origin with TLS is called.
+    let card = card("HTTP+JSON", "https://agent.test/a");
+    let second = r#"{"url":"http://other.test/b","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"},
+        {"url":"https://other.test/c","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"}"#;
+    let card = card.replacen("}],", &format!("}},{second}],"), 1);
+    let card = AgentCard::read(card.as_bytes()).unwrap();
+    let client = ClientBuilder::new().connect_over(Scripted::failing(is_dead), card, None).unwrap();
+    settled(client.send(&SendRequest::text("hello"))).unwrap();
+    let asked = client.transport().asked.lock().unwrap().clone();
+    assert_eq!(asked.last().unwrap(), "https://other.test/c/message:send", "{asked:?}");
+    assert!(!asked.iter().any(|asked| asked.starts_with("http://")), "{asked:?}");
+}

@@ -151,10 +151,13 @@ impl HttpResponse for Reply {
 }
 
 pub type Script = dyn Fn(&HttpRequest<'_>) -> Reply + Send + Sync;
+pub type FailureScript = dyn Fn(&HttpRequest<'_>) -> Option<TransportError> + Send + Sync;
 
 /// Answers as it is told, and notes what it was asked.
 pub struct Scripted {
     script: Box<Script>,
+    /// What a request fails with before it is answered.
+    failure: Box<FailureScript>,
     pub asked: Arc<Mutex<Vec<String>>>,
     /// The fields of each request.
     pub fields: Arc<Mutex<Vec<String>>>,
@@ -165,10 +168,18 @@ impl Scripted {
     pub fn new(script: impl Fn(&HttpRequest<'_>) -> Reply + Send + Sync + 'static) -> Scripted {
         Scripted {
             script: Box::new(script),
+            failure: Box::new(|_| None),
             asked: Arc::default(),
             fields: Arc::default(),
             now_ms: Arc::new(AtomicU64::new(1)),
         }
+    }
+
+    /// Answers with a message where a request does not fail.
+    pub fn failing(
+        failure: impl Fn(&HttpRequest<'_>) -> Option<TransportError> + Send + Sync + 'static,
+    ) -> Scripted {
+        Scripted { failure: Box::new(failure), ..Scripted::new(|_| Reply::json(MESSAGE)) }
     }
 
     /// The same with a clock that others move, too.
@@ -190,7 +201,7 @@ impl Transport for Scripted {
         self.asked.lock().unwrap().push(asked);
         let lines = String::from_utf8(request.fields.lines().to_vec()).unwrap();
         self.fields.lock().unwrap().push(lines);
-        Ok((self.script)(&request))
+        (self.failure)(&request).map_or_else(|| Ok((self.script)(&request)), Err)
     }
 
     async fn sleep_until(&self, due_ms: u64) {

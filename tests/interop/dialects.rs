@@ -29,7 +29,10 @@ struct Spoken {
 }
 
 const fn spoken(name: &'static str, binding: Binding, generation: super::canon::Gen) -> Spoken {
-    let carrier = Carrier::Http1;
+    let carrier = match binding {
+        Binding::JsonRpc | Binding::Rest | Binding::WebSocket => Carrier::Http1,
+        Binding::Grpc => Carrier::Http2,
+    };
     Spoken {
         name,
         variant: Variant { binding, generation, carrier, speaker: Speaker::Client },
@@ -41,28 +44,43 @@ const fn spoken(name: &'static str, binding: Binding, generation: super::canon::
     }
 }
 
-const SPOKEN: &[Spoken] = &[
-    Spoken {
-        has_subscribe: false,
-        has_configuration: false,
-        ..spoken("langsmith", Binding::JsonRpc, V03)
-    },
+/// The four methods of 0.3.
+const fn langsmith(binding: Binding) -> Spoken {
+    Spoken { has_subscribe: false, has_configuration: false, ..spoken("langsmith", binding, V03) }
+}
+
+const fn evo_ai(binding: Binding) -> Spoken {
     Spoken {
         has_messages: false,
         streams_tasks: false,
         has_configuration: false,
         names_errors: false,
-        ..spoken("evo_ai", Binding::JsonRpc, V03)
-    },
+        ..spoken("evo_ai", binding, V03)
+    }
+}
+
+const fn rabbithole(binding: Binding) -> Spoken {
     Spoken {
         has_messages: false,
         streams_tasks: false,
         has_subscribe: false,
-        ..spoken("rabbithole", Binding::JsonRpc, V01)
-    },
+        ..spoken("rabbithole", binding, V01)
+    }
+}
+
+/// Every place that a platform's dialect has, as `doors` of the scenarios of callers has them.
+const SPOKEN: &[Spoken] = &[
+    langsmith(Binding::JsonRpc),
+    langsmith(Binding::WebSocket),
+    Spoken { has_subscribe: false, ..spoken("langsmith", Binding::JsonRpc, V1) },
+    evo_ai(Binding::JsonRpc),
+    evo_ai(Binding::WebSocket),
+    rabbithole(Binding::JsonRpc),
+    rabbithole(Binding::WebSocket),
     spoken("a2a_rust", Binding::JsonRpc, V1),
     spoken("a2a_rust", Binding::Rest, V1),
     spoken("a2a_rust", Binding::WebSocket, V1),
+    spoken("a2a_rust", Binding::Grpc, V1),
     spoken("tutorial", Binding::JsonRpc, V03),
     spoken("fasta2a", Binding::JsonRpc, V03),
 ];
@@ -123,7 +141,8 @@ fn in_every_dialect(mut scenario: impl FnMut(&mut Speaking<'_>, &mut Client)) {
     let flags: Vec<&str> = once.into_iter().flat_map(|mount| ["--mount", mount]).collect();
     let server = Server::with(&flags);
     for spoken in SPOKEN {
-        eprintln!("in {} over {:?}:", spoken.name, spoken.variant.binding);
+        let Variant { binding, generation, .. } = spoken.variant;
+        eprintln!("in {} over {binding:?}, {generation:?}:", spoken.name);
         let link = Ours::in_dialect(&server.place, spoken.variant, Some(spoken.name));
         scenario(&mut Speaking { spoken, link }, &mut server.observer());
     }

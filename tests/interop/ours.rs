@@ -88,7 +88,8 @@ impl Ours {
         let carried = Carried { http: HttpClient::new(options).expect("a client"), version };
         let (binding, version) = (binding_name(variant.binding), version_name(variant.generation));
         let mut url = url(place, variant.binding);
-        if let Some(name) = dialect {
+        // The service is the path of gRPC.
+        if let Some(name) = dialect.filter(|_| variant.binding != Binding::Grpc) {
             url = format!("{}/{name}", url.trim_end_matches('/'));
         }
         let interface = json!({"url": url, "protocolBinding": binding, "protocolVersion": version});

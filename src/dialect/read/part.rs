@@ -26,9 +26,9 @@ slots!(PartSlots {
 });
 
 slots!(FileSlots {
-    bytes: "bytes" | "fileWithBytes" | "file_with_bytes";
-    uri: "uri" | "fileWithUri" | "file_with_uri";
-    name: "name";
+    bytes: "bytes" | "fileWithBytes" | "file_with_bytes" | "raw";
+    uri: "uri" | "fileWithUri" | "file_with_uri" | "url";
+    name: "name" | "filename";
     media: "mimeType" | "mime_type" | "mediaType" | "media_type";
 });
 
@@ -98,11 +98,14 @@ pub(super) fn read<const REPLY: bool>(
     if file.kind() != Kind::Object {
         return Err("file must be an object".into());
     }
-    let mut slots = FileSlots::default();
-    slots.fill(file);
-    put_file(rules, cx, [file.at(slots.bytes), file.at(slots.uri)], packer)?;
+    let mut of_file = FileSlots::default();
+    of_file.fill(file);
+    put_file(rules, cx, [file.at(of_file.bytes), file.at(of_file.uri)], packer)?;
     packer.put_some(part_tag::METADATA, metadata);
-    put_names::<REPLY>(cx, file.at(slots.name), file.at(slots.media), packer)
+    // Beside the file where it is that of 1.0 in an older frame (ACTS).
+    let name = file.at(of_file.name).or(value.at(slots.filename));
+    let media_type = file.at(of_file.media).or(value.at(slots.media));
+    put_names::<REPLY>(cx, name, media_type, packer)
 }
 
 const ONE_OF: &str = "must hold exactly one of text, raw, url (or file) and data";
