@@ -45,5 +45,6 @@ mod strangers;
 mod streams;
 mod theirs;
 mod variants;
+mod webhooks;
 mod withdrawn;
 mod ws;

@@ -143,6 +143,7 @@ impl Ours {
         }
         let number = |key: &str| params[key].as_u64().map(|number| number as u32);
         let text = |key: &str| params[key].as_str().map(str::to_owned);
+        let task = || params["taskId"].as_str().expect("the id of a task");
         self.runtime.block_on(async {
             match ask.op {
                 Op::Send => client.send(&self.request(params)).await,
@@ -161,17 +162,18 @@ impl Ours {
                     client.list_tasks(&list).await
                 }
                 Op::PushSet => {
-                    let [task, url] = ["taskId", "url"].map(|key| params[key].as_str());
-                    let mut config = PushConfigBuf::new(url.expect("a URL"));
+                    let mut config = PushConfigBuf::new(params["url"].as_str().expect("a URL"));
                     // 0.1 has no id for it, and 0.3 over HTTP+JSON cannot do without one.
                     if self.generation != V01 {
                         config = config.id("hook");
                     }
-                    client.set_push_config(&config.task_id(task.expect("an id"))).await
+                    client.set_push_config(&config.task_id(task())).await
                 }
                 Op::Stream | Op::Subscribe => panic!("{:?} has more than one answer", ask.op),
                 Op::ExtendedCard => panic!("a card is no answer about a task"),
-                Op::PushGet | Op::PushList | Op::PushDelete => panic!("asked for by hand alone"),
+                Op::PushGet => client.get_push_config(task(), params["id"].as_str()).await,
+                Op::PushList => client.list_push_configs(task(), None, None).await,
+                Op::PushDelete => client.delete_push_config(task(), id).await,
             }
         })
     }
