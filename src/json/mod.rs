@@ -92,8 +92,8 @@ pub fn without_mark(json: &[u8]) -> &[u8] {
     json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json)
 }
 
-/// The document with U+FFFD in place of each escape of half a surrogate pair, for readers that refuse
-/// those; `None`: it has none.
+/// The document with U+FFFD in place of each escape of half a surrogate pair, for readers that
+/// refuse those; `None`: it has none.
 #[cfg(feature = "client")]
 #[cold]
 pub fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {

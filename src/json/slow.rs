@@ -97,8 +97,9 @@ pub(super) fn is_text(text: &[u8]) -> bool {
     scan.text().is_ok() && scan.at == text.len()
 }
 
-/// A copy of the same length in which each escape of half a surrogate pair is one of U+FFFD; `None`:
-/// there is none. Linear, and for text of any kind: outside of strings no backslash is valid anyway.
+/// A copy of the same length in which each escape of half a surrogate pair is one of U+FFFD;
+/// `None`: there is none. Linear, and for text of any kind: outside of strings no backslash is
+/// valid anyway.
 #[cfg(feature = "client")]
 pub(super) fn without_lone_surrogates(src: &[u8]) -> Option<Vec<u8>> {
     let unit = |at: usize| {
