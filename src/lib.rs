@@ -39,6 +39,8 @@ pub mod client;
 pub mod embed;
 pub mod engine;
 pub mod fault;
+#[cfg(feature = "ffi")]
+pub mod ffi;
 #[cfg(feature = "gateway")]
 pub mod gateway;
 mod histogram;

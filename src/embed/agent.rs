@@ -36,6 +36,11 @@ impl HostAgent {
         HostAgent { profile, agent: Arc::new(QueuedAgent { queue, decides_cancels }) }
     }
 
+    /// An agent that is one of the library's.
+    pub fn of(profile: Profile, agent: Arc<dyn Agent>) -> HostAgent {
+        HostAgent { profile, agent }
+    }
+
     /// The profile of an A2A card in JSON, of any generation. What it says of URLs and security is
     /// left out: the server says that itself. The name in paths is that of the card, with hyphens
     /// for what paths cannot have.

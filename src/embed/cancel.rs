@@ -9,7 +9,7 @@ pub struct HostCancel {
 }
 
 impl HostCancel {
-    pub(super) fn new(cancel: DeferredCancel) -> HostCancel {
+    pub(crate) fn new(cancel: DeferredCancel) -> HostCancel {
         HostCancel { task_id: cancel.task_id().to_str().into_owned(), cancel }
     }
 

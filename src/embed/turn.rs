@@ -112,6 +112,24 @@ impl HostTurn {
         }
     }
 
+    /// One that was taken from no queue: its program asks whether it has ended
+    /// ([`HostTurn::has_ended`]).
+    #[cfg(feature = "ffi")]
+    pub(crate) fn alone(deferred: Deferred) -> HostTurn {
+        HostTurn::new(deferred, &HostQueue::new())
+    }
+
+    /// True when the task has ended, or the caller has left before there was one.
+    #[cfg(feature = "ffi")]
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut ended = match &self.lock().progress {
+            TurnProgress::Waiting(deferred) => deferred.canceled(),
+            TurnProgress::Running(job) => job.canceled(),
+            TurnProgress::Over => return true,
+        };
+        Pin::new(&mut ended).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
     /// Its number in its queue, as [`HostItem::Ended`](super::HostItem::Ended) has it.
     pub fn number(&self) -> u64 {
         self.number

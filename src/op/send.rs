@@ -133,6 +133,26 @@ impl Core {
         Ok(outcome(send, key, shown.0, start, link))
     }
 
+    /// Sends to a task that belongs to another program than the one which answers now.
+    #[cold]
+    #[inline(never)]
+    fn send_after_change(
+        &self,
+        cx: &mut CallCx<'_>,
+        webhook: Option<&CheckedWebhook<'_>>,
+        key: TaskKey,
+        send: &Send<'_>,
+        (answer, first): AnswerTo<'_, '_, '_>,
+    ) -> Result<Outcome, Fault> {
+        let agent = cx.caller.scope.agent;
+        if let Some(older) = self.older_program(agent, key) {
+            return self.send_next(cx, (&older, &older, webhook), key, send, (answer, first));
+        }
+        // There was a change, of which the task or this call does not know yet.
+        self.hand_over(agent, key, By::Call);
+        self.send_again(cx, send, answer, first)
+    }
+
     fn send_next(
         &self,
         cx: &mut CallCx<'_>,
@@ -146,13 +166,7 @@ impl Core {
             self.check_next(cx, key, webhook)?;
         }
         let Some(continued) = self.continue_task(cx, (key, incarnation), send)? else {
-            let agent = cx.caller.scope.agent;
-            if let Some(older) = self.older_program(agent, key) {
-                return self.send_next(cx, (&older, &older, webhook), key, send, (answer, first));
-            }
-            // There was a change, of which the task or this call does not know yet.
-            self.hand_over(agent, key, By::Call);
-            return self.send_again(cx, send, answer, first);
+            return self.send_after_change(cx, webhook, key, send, (answer, first));
         };
         if let (Some(webhook), Some(id)) = (webhook, send.task_id) {
             self.watch_next(cx, (key, id.raw()), continued.seq, webhook);

@@ -59,11 +59,11 @@ fn fill(caller: &mut BatchCaller, tasks: &[String], config: impl Fn(usize) -> Va
     panic!("{set} configurations did not fill it");
 }
 
-/// One address may set half.
+/// One address may set half, and memory that the process had free is used first.
 fn assert_configurations_within(watched: &Watched) {
     let grown = watched.grown();
     assert_within(grown, watched.bound(&[CONFIGURATIONS]) + SLACK_BYTES / 2);
-    assert!(grown > watched.limits.push_bytes_max as u64 / 3, "{grown}");
+    assert!(grown > watched.limits.push_bytes_max as u64 / 5, "{grown}");
 }
 
 #[test]

@@ -1,0 +1,75 @@
+//! An agent whose turns are callbacks of the program.
+
+use std::{ffi::c_void, sync::Mutex};
+
+use crate::{
+    agent::{Agent, CancelRequest, Turn},
+    embed::HostCancel,
+};
+
+use super::{
+    handles::{self, HandleObject},
+    turn,
+};
+
+/// The callbacks of an agent. They come from several threads at once, those of the server's
+/// workers, and must not block: one that needs time takes the turn along
+/// (`peregrine_turn_defer`).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PeregrineAgent {
+    /// Given to every callback.
+    pub user: *mut c_void,
+    /// A message for the agent. The turn is good on this thread, until the callback returns.
+    pub turn: Option<unsafe extern "C" fn(user: *mut c_void, turn: u64)>,
+    /// A client wants a task to end: the handle is the program's until it is decided. Null: the
+    /// task ends at once.
+    pub cancel: Option<unsafe extern "C" fn(user: *mut c_void, cancel: u64)>,
+    /// The server needs the agent no more; no other callback comes after it. May be null.
+    pub release: Option<unsafe extern "C" fn(user: *mut c_void)>,
+}
+
+/// The callbacks as an agent.
+pub(super) struct CallbackAgent(PeregrineAgent);
+
+// SAFETY: the program has promised that its callbacks may be called from any thread, with the
+// pointer that it gave.
+unsafe impl Send for CallbackAgent {}
+// SAFETY: as above.
+unsafe impl Sync for CallbackAgent {}
+
+impl CallbackAgent {
+    pub fn new(agent: PeregrineAgent) -> CallbackAgent {
+        CallbackAgent(agent)
+    }
+}
+
+impl Drop for CallbackAgent {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.release {
+            // SAFETY: a function of the program, called as it has agreed to.
+            unsafe { release(self.0.user) };
+        }
+    }
+}
+
+impl Agent for CallbackAgent {
+    fn start(&self, turn: Turn<'_>) {
+        if let Some(callback) = self.0.turn {
+            let user = self.0.user;
+            // SAFETY: a function of the program, called as it has agreed to.
+            turn::lend(turn, |handle| unsafe { callback(user, handle) });
+        }
+    }
+
+    fn cancel(&self, cancel: CancelRequest<'_>) {
+        if let Some(callback) = self.0.cancel
+            && let Ok(deferred) = cancel.defer()
+        {
+            let cancel = Mutex::new(Some(HostCancel::new(deferred)));
+            let handle = handles::insert(HandleObject::Cancel(cancel.into()));
+            // SAFETY: a function of the program, called as it has agreed to.
+            unsafe { callback(self.0.user, handle) };
+        }
+    }
+}

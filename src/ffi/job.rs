@@ -1,0 +1,246 @@
+//! A turn that was taken along, and a cancel that the program decides. Any thread.
+
+use std::sync::PoisonError;
+
+use crate::embed::EventField;
+
+use super::{
+    buffers::{TextOut, bytes, put, text},
+    handles::{self, HandleObject},
+    status::{Failure, PeregrineStatus, run},
+    turn::state_of,
+};
+
+fn over() -> Failure {
+    Failure::new(PeregrineStatus::Closed, "the turn is over")
+}
+
+/// The text parts of the message, one after another.
+///
+/// # Safety
+/// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
+/// `size_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_text(
+    job: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let out = unsafe { TextOut::new(out, capacity, len) }?;
+        out.write(handles::job(job)?.text().ok_or_else(over)?.as_bytes())
+    })
+}
+
+/// The message in the JSON of A2A 1.0.
+///
+/// # Safety
+/// As for `peregrine_job_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_message(
+    job: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let out = unsafe { TextOut::new(out, capacity, len) }?;
+        out.write(&handles::job(job)?.message_json().ok_or_else(over)?)
+    })
+}
+
+/// The task's id.
+///
+/// # Safety
+/// As for `peregrine_job_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_task_id(
+    job: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let out = unsafe { TextOut::new(out, capacity, len) }?;
+        out.write(handles::job(job)?.task_id().as_bytes())
+    })
+}
+
+/// Whether what the job publishes is refused: its task has ended or was canceled, or the caller has
+/// left before there was one. Ask it between two steps of long work.
+///
+/// # Safety
+/// `is_over` points at a `bool`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_is_over(job: u64, is_over: *mut bool) -> PeregrineStatus {
+    run(|| {
+        let job = handles::job(job)?;
+        // SAFETY: as this function demands.
+        unsafe { put(is_over, job.is_over() || job.has_ended()) }
+    })
+}
+
+/// Answers with a message of this text, and without a task; a task that exists is completed by it.
+///
+/// # Safety
+/// `data` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_reply(
+    job: u64,
+    data: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let words = unsafe { text(data, len) }?;
+        Ok(handles::job(job)?.reply(words)?)
+    })
+}
+
+/// Publishes a status (`TaskState` of `a2a.proto`), with a message of the agent unless `len` is 0.
+///
+/// # Safety
+/// `data` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_status(
+    job: u64,
+    state: u32,
+    data: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let words = unsafe { text(data, len) }?;
+        let state = state_of(state)?;
+        Ok(handles::job(job)?.status(state, Some(words).filter(|words| !words.is_empty()))?)
+    })
+}
+
+/// Publishes an event of A2A 1.0 as JSON: a `StreamResponse` with one of `task`, `message`,
+/// `statusUpdate` and `artifactUpdate`.
+///
+/// # Safety
+/// `data` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_publish_json(
+    job: u64,
+    data: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let json = unsafe { bytes(data, len) }?;
+        Ok(handles::job(job)?.publish_json(json)?)
+    })
+}
+
+/// Publishes an event of A2A 1.0 in protocol buffers. `field` is its number in `StreamResponse`: 1
+/// a `Task`, 2 a `Message`, 3 a `TaskStatusUpdateEvent`, 4 a `TaskArtifactUpdateEvent`.
+///
+/// # Safety
+/// `data` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_publish_protobuf(
+    job: u64,
+    field: u32,
+    data: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let event = unsafe { bytes(data, len) }?;
+        let field = EventField::of(field).ok_or_else(|| {
+            Failure::new(PeregrineStatus::Value, "the field of an event is 1, 2, 3 or 4")
+        })?;
+        Ok(handles::job(job)?.publish_protobuf(field, event)?)
+    })
+}
+
+/// Ends the turn with an error: a task fails with this text, a call without one fails with it.
+///
+/// # Safety
+/// `data` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_fail(
+    job: u64,
+    data: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let words = unsafe { text(data, len) }?;
+        Ok(handles::job(job)?.fail(words)?)
+    })
+}
+
+/// Releases the job. A task that neither has ended nor waits for its client fails, as does a call
+/// that has no answer.
+#[unsafe(no_mangle)]
+pub extern "C" fn peregrine_job_release(job: u64) -> PeregrineStatus {
+    run(|| {
+        handles::job(job)?.end();
+        handles::remove(job);
+        Ok(())
+    })
+}
+
+/// The id of the task that a client wants to end.
+///
+/// # Safety
+/// As for `peregrine_job_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_cancel_task_id(
+    cancel: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let out = unsafe { TextOut::new(out, capacity, len) }?;
+        let cancel = handles::cancel(cancel)?;
+        let cancel = cancel.lock().unwrap_or_else(PoisonError::into_inner);
+        out.write(cancel.as_ref().map_or("", |cancel| cancel.task_id()).as_bytes())
+    })
+}
+
+/// Agrees: the task is canceled. The handle is released.
+#[unsafe(no_mangle)]
+pub extern "C" fn peregrine_cancel_agree(cancel: u64) -> PeregrineStatus {
+    run(|| {
+        handles::cancel(cancel)?;
+        if let Some(HandleObject::Cancel(cancel)) = handles::remove(cancel)
+            && let Some(cancel) = cancel.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            cancel.agree();
+        }
+        Ok(())
+    })
+}
+
+/// Refuses with this text: the task goes on. The handle is released.
+///
+/// # Safety
+/// `data` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_cancel_refuse(
+    cancel: u64,
+    data: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let words = unsafe { text(data, len) }?;
+        handles::cancel(cancel)?;
+        if let Some(HandleObject::Cancel(cancel)) = handles::remove(cancel)
+            && let Some(cancel) = cancel.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            cancel.refuse(words);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,39 @@
+//! The C interface: the server, and agents that are callbacks.
+//!
+//! Laws of every function:
+//! - Objects are handles, numbers that are never given twice. A handle that is stale, foreign or
+//!   zero is [`PeregrineStatus::Handle`], never undefined behaviour.
+//! - Text goes in as a pointer and a length in bytes, is UTF-8, and is copied. A null pointer with
+//!   a length that is not zero is [`PeregrineStatus::Null`].
+//! - Text comes out into a buffer of the caller's: `len` is given how many bytes there are, and
+//!   where the buffer is shorter, nothing is written ([`PeregrineStatus::Space`]).
+//! - What went wrong is told by `peregrine_last_error`, for the calling thread.
+//! - Nothing unwinds into C. A callback must not unwind, and must not call `longjmp`.
+//!
+//! The header `include/peregrine.h` is made of this module by cbindgen; `.ci/run ffi` compares it.
+#![allow(unsafe_code)]
+
+mod agent;
+mod buffers;
+mod handles;
+mod job;
+mod server;
+mod status;
+mod turn;
+
+pub use agent::PeregrineAgent;
+pub use job::*;
+pub use server::*;
+pub use status::*;
+pub use turn::*;
+
+/// The version of this interface. It grows by one when a program that was compiled for the version
+/// before does not work any more.
+pub const PEREGRINE_ABI_VERSION: u32 = 1;
+
+/// The version of the interface that the library has; compare it with `PEREGRINE_ABI_VERSION`. Any
+/// thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn peregrine_abi_version() -> u32 {
+    PEREGRINE_ABI_VERSION
+}

@@ -1,0 +1,188 @@
+//! The server. Any thread, but not a callback: the server would wait for itself.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{
+    agent::Agent,
+    embed::{HostAgent, HostServer, HostSettings},
+};
+
+use super::{
+    agent::{CallbackAgent, PeregrineAgent},
+    buffers::{TextOut, bytes, put, text},
+    handles::{self, HandleObject},
+    status::{Failure, PeregrineStatus, run},
+};
+
+/// A server behind its handle.
+pub(super) struct ServerSlot(Mutex<ServerStage>);
+
+enum ServerStage {
+    /// It takes agents.
+    Made {
+        settings: String,
+        agents: Vec<HostAgent>,
+    },
+    Running(HostServer),
+    Ended,
+}
+
+impl ServerSlot {
+    fn lock(&self) -> MutexGuard<'_, ServerStage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn running<R>(&self, ask: impl FnOnce(&HostServer) -> R) -> Result<R, Failure> {
+        match &*self.lock() {
+            ServerStage::Running(server) => Ok(ask(server)),
+            ServerStage::Made { .. } | ServerStage::Ended => Err(not_running()),
+        }
+    }
+}
+
+fn not_running() -> Failure {
+    Failure::new(PeregrineStatus::Server, "the server does not run")
+}
+
+/// Makes a server of a configuration, the text of a TOML file (`docs/peregrine.toml`); `len` 0: of
+/// what is built in. It does not start yet. It is released by `peregrine_server_release`.
+///
+/// # Safety
+/// `data` points at `len` bytes; `server` points at a `uint64_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_server_new(
+    data: *const u8,
+    len: usize,
+    server: *mut u64,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let settings = unsafe { text(data, len) }?.to_owned();
+        if server.is_null() {
+            return Err(Failure::new(PeregrineStatus::Null, "the place of a result is null"));
+        }
+        let stage = Mutex::new(ServerStage::Made { settings, agents: Vec::new() });
+        let handle = handles::insert(HandleObject::Server(ServerSlot(stage).into()));
+        // SAFETY: not null, and as this function demands.
+        unsafe { put(server, handle) }
+    })
+}
+
+/// Adds an agent, before the start: its card in the JSON of any generation of A2A, and its
+/// callbacks. The first agent answers at `/`, each at `/agents/NAME`. The callbacks are copied;
+/// where this fails, `release` is not called.
+///
+/// # Safety
+/// `card` points at `card_len` bytes; `agent` points at a `PeregrineAgent` whose functions may be
+/// called from any thread with its `user`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_server_agent(
+    server: u64,
+    card: *const u8,
+    card_len: usize,
+    agent: *const PeregrineAgent,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let card = unsafe { bytes(card, card_len) }?;
+        if agent.is_null() {
+            return Err(Failure::new(PeregrineStatus::Null, "the agent is null"));
+        }
+        // SAFETY: not null, and as this function demands.
+        let agent = unsafe { agent.read_unaligned() };
+        if agent.turn.is_none() {
+            return Err(Failure::new(PeregrineStatus::Null, "an agent has no callback for turns"));
+        }
+        let profile = HostAgent::profile_of_card(card)
+            .map_err(|error| Failure::new(PeregrineStatus::Value, error.to_string()))?;
+        let slot = handles::server(server)?;
+        match &mut *slot.lock() {
+            ServerStage::Made { agents, .. } => {
+                let agent: Arc<dyn Agent> = Arc::new(CallbackAgent::new(agent));
+                agents.push(HostAgent::of(profile, agent));
+                Ok(())
+            }
+            ServerStage::Running(_) | ServerStage::Ended => {
+                Err(Failure::new(PeregrineStatus::Server, "the server was started already"))
+            }
+        }
+    })
+}
+
+/// Starts the server, whose workers are threads of its own. One that could not start has ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn peregrine_server_start(server: u64) -> PeregrineStatus {
+    run(|| {
+        let slot = handles::server(server)?;
+        let mut stage = slot.lock();
+        match std::mem::replace(&mut *stage, ServerStage::Ended) {
+            ServerStage::Made { settings, agents } => {
+                let settings = match settings.is_empty() {
+                    true => HostSettings::Default,
+                    false => HostSettings::Text(settings),
+                };
+                *stage = ServerStage::Running(HostServer::start(settings, Vec::new(), agents)?);
+                Ok(())
+            }
+            other => {
+                *stage = other;
+                Err(Failure::new(PeregrineStatus::Server, "the server was started already"))
+            }
+        }
+    })
+}
+
+/// The port of the first address; 0: the server listens on sockets with a path alone.
+///
+/// # Safety
+/// `port` points at a `uint16_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_server_port(server: u64, port: *mut u16) -> PeregrineStatus {
+    run(|| {
+        let number = handles::server(server)?.running(HostServer::port)?;
+        // SAFETY: as this function demands.
+        unsafe { put(port, number) }
+    })
+}
+
+/// A URL under which this machine reaches the server, without a slash at the end.
+///
+/// # Safety
+/// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
+/// `size_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_server_url(
+    server: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let out = unsafe { TextOut::new(out, capacity, len) }?;
+        let server = handles::server(server)?;
+        let url = server.running(|server| server.running().base_url().to_owned())?;
+        out.write(url.as_bytes())
+    })
+}
+
+/// Stops accepting, and lets what runs end within `drain_ms`; returns at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn peregrine_server_shutdown(server: u64) -> PeregrineStatus {
+    run(|| handles::server(server)?.running(HostServer::shutdown))
+}
+
+/// Shuts the server down if it runs, waits for its end, and releases the handle.
+#[unsafe(no_mangle)]
+pub extern "C" fn peregrine_server_release(server: u64) -> PeregrineStatus {
+    run(|| {
+        let slot = handles::server(server)?;
+        handles::remove(server);
+        let stage = std::mem::replace(&mut *slot.lock(), ServerStage::Ended);
+        if let ServerStage::Running(server) = stage {
+            server.shutdown();
+            server.join();
+        }
+        Ok(())
+    })
+}

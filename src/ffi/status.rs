@@ -1,0 +1,93 @@
+//! What a call has come to.
+
+use std::{
+    cell::RefCell,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use crate::embed::HostError;
+
+use super::buffers::TextOut;
+
+/// What a call has come to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeregrineStatus {
+    /// It was done.
+    Ok = 0,
+    /// A pointer is null that must not be.
+    Null = 1,
+    /// The handle is zero, stale, or of another kind.
+    Handle = 2,
+    /// A text is no UTF-8.
+    Utf8 = 3,
+    /// A value is out of range, or cannot be read.
+    Value = 4,
+    /// The task takes no more events: it has ended or was canceled, or the turn was answered.
+    Closed = 5,
+    /// The buffer is too short; nothing was written, and the length says what is needed.
+    Space = 6,
+    /// The server cannot do it: its configuration is wrong, the address is taken, it runs already.
+    Server = 7,
+    /// The library has failed; this is a mistake in it.
+    Internal = 8,
+}
+
+thread_local! {
+    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// An error with its text.
+pub(super) struct Failure(pub PeregrineStatus, pub String);
+
+impl Failure {
+    pub fn new(status: PeregrineStatus, text: impl Into<String>) -> Failure {
+        Failure(status, text.into())
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Failure {
+        let status = match error {
+            HostError::Closed => PeregrineStatus::Closed,
+            HostError::Event(_) | HostError::OtherTask(_) => PeregrineStatus::Value,
+            HostError::Server(_) => PeregrineStatus::Server,
+        };
+        Failure(status, error.to_string())
+    }
+}
+
+/// Runs the body of a function of the interface: what it returns becomes a status, and the text of
+/// an error is what `peregrine_last_error` tells.
+pub(super) fn run(body: impl FnOnce() -> Result<(), Failure>) -> PeregrineStatus {
+    let outcome = catch_unwind(AssertUnwindSafe(body));
+    let Failure(status, text) = match outcome {
+        Ok(Ok(())) => return PeregrineStatus::Ok,
+        Ok(Err(failure)) => failure,
+        Err(_) => Failure::new(PeregrineStatus::Internal, "the library has panicked"),
+    };
+    // While a thread ends there is no place for the text any more.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = text);
+    status
+}
+
+/// The text of the last error of this thread, in UTF-8 and without a zero byte at its end. Any
+/// thread; the text stays until the next error.
+///
+/// # Safety
+/// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
+/// `size_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_last_error(
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    let text = LAST.try_with(|last| last.borrow().clone()).unwrap_or_default();
+    // SAFETY: as this function demands.
+    let out = unsafe { TextOut::new(out, capacity, len) };
+    match out.and_then(|out| out.write(text.as_bytes())) {
+        Ok(()) => PeregrineStatus::Ok,
+        Err(Failure(status, _)) => status,
+    }
+}

@@ -1,0 +1,251 @@
+//! A turn that is answered in its callback.
+
+use std::cell::RefCell;
+
+use crate::{
+    agent::Turn,
+    dialect::canonical,
+    embed::HostTurn,
+    model::{ArtifactBuf, MessageBuf, PartsBuf, TaskState},
+};
+
+use super::{
+    buffers::{TextOut, put, text},
+    handles::{self, HandleObject},
+    status::{Failure, PeregrineStatus, run},
+};
+
+/// The turn that a callback on this thread may use.
+struct LentTurn {
+    handle: u64,
+    /// A `Turn` whose lifetime is that of the callback; `None` behind its answer.
+    turn: Option<Turn<'static>>,
+}
+
+thread_local! {
+    static LENT: RefCell<Option<LentTurn>> = const { RefCell::new(None) };
+}
+
+/// Lends a turn to a callback, which gets its handle.
+pub(super) fn lend(turn: Turn<'_>, callback: impl FnOnce(u64)) {
+    let handle = handles::fresh();
+    // SAFETY: the turn is taken back below, before its lifetime ends: `Restore` does so even where
+    // the callback unwinds. Nothing hands out what it borrows.
+    let turn = unsafe { std::mem::transmute::<Turn<'_>, Turn<'static>>(turn) };
+    // A callback that makes an in-process call may cause another turn on this thread.
+    let before = LENT.replace(Some(LentTurn { handle, turn: Some(turn) }));
+    let _restore = Restore(before);
+    callback(handle);
+}
+
+/// Puts the turn of an outer callback back.
+struct Restore(Option<LentTurn>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        LENT.replace(self.0.take());
+    }
+}
+
+fn with<R>(
+    handle: u64,
+    act: impl FnOnce(&mut Option<Turn<'static>>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    LENT.with_borrow_mut(|lent| match lent {
+        Some(lent) if lent.handle == handle => act(&mut lent.turn),
+        Some(_) | None => Err(Failure::new(
+            PeregrineStatus::Handle,
+            "the turn is not that of the callback which runs on this thread",
+        )),
+    })
+}
+
+fn with_turn<R>(
+    handle: u64,
+    act: impl FnOnce(&mut Turn<'static>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    with(handle, |turn| act(turn.as_mut().ok_or_else(answered)?))
+}
+
+fn answered() -> Failure {
+    Failure::new(PeregrineStatus::Closed, "the turn was answered or taken along")
+}
+
+/// The state with this number of A2A 1.0 (`TaskState` in `a2a.proto`).
+pub(super) fn state_of(number: u32) -> Result<TaskState, Failure> {
+    let found = TaskState::ALL.into_iter().find(|state| *state as u32 == number);
+    found.filter(|state| *state != TaskState::Unspecified).ok_or_else(|| {
+        Failure::new(PeregrineStatus::Value, format!("there is no task state {number}"))
+    })
+}
+
+fn said(text: &str) -> MessageBuf {
+    MessageBuf::agent(&PartsBuf::new().text(text))
+}
+
+/// The text parts of the message, one after another. Only in the callback.
+///
+/// # Safety
+/// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
+/// `size_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_text(
+    turn: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let out = unsafe { TextOut::new(out, capacity, len) }?;
+        with_turn(turn, |turn| out.write(turn.message.text().as_bytes()))
+    })
+}
+
+/// The message in the JSON of A2A 1.0. Only in the callback.
+///
+/// # Safety
+/// As for `peregrine_turn_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_message(
+    turn: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let out = unsafe { TextOut::new(out, capacity, len) }?;
+        with_turn(turn, |turn| {
+            let mut json = Vec::new();
+            canonical::message(&mut json, turn.message);
+            out.write(&json)
+        })
+    })
+}
+
+/// The task's id; if the message starts a task, the one that it would have. Only in the callback.
+///
+/// # Safety
+/// As for `peregrine_turn_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_task_id(
+    turn: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let out = unsafe { TextOut::new(out, capacity, len) }?;
+        with_turn(turn, |turn| out.write(turn.task_id.to_str().as_bytes()))
+    })
+}
+
+/// The state of the task before the message, as `TaskState` of `a2a.proto`; 0: the message starts a
+/// task. Only in the callback.
+///
+/// # Safety
+/// `state` points at a `uint32_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_state(turn: u64, state: *mut u32) -> PeregrineStatus {
+    run(|| {
+        let number = with_turn(turn, |turn| Ok(turn.state.map_or(0, |state| state as u32)))?;
+        // SAFETY: as this function demands.
+        unsafe { put(state, number) }
+    })
+}
+
+/// Answers with a message of this text, and without a task; a task that exists is completed by it.
+/// Only in the callback, which can do nothing more with the turn.
+///
+/// # Safety
+/// `data` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_reply(
+    turn: u64,
+    data: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let message = said(unsafe { text(data, len) }?);
+        with(turn, |turn| {
+            turn.take().ok_or_else(answered)?.reply(message);
+            Ok(())
+        })
+    })
+}
+
+/// Publishes a status (`TaskState` of `a2a.proto`), with a message of the agent unless `len` is 0.
+/// Only in the callback.
+///
+/// # Safety
+/// `data` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_status(
+    turn: u64,
+    state: u32,
+    data: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let words = unsafe { text(data, len) }?;
+        let state = state_of(state)?;
+        with_turn(turn, |turn| {
+            match words {
+                "" => turn.status(state),
+                words => turn.status_with(state, &said(words)),
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Publishes an artifact of one text. Only in the callback.
+///
+/// # Safety
+/// `id` points at `id_len` bytes, `data` at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_artifact(
+    turn: u64,
+    id: *const u8,
+    id_len: usize,
+    data: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let (id, words) = unsafe { (text(id, id_len)?, text(data, len)?) };
+        let artifact = ArtifactBuf::new(id, &PartsBuf::new().text(words));
+        with_turn(turn, |turn| {
+            turn.artifact(&artifact);
+            Ok(())
+        })
+    })
+}
+
+/// Takes the turn along: `job` is good on any thread until it is released
+/// (`peregrine_job_release`), and the call waits for it. Only in
+/// the callback, which can do nothing more with the turn.
+///
+/// # Safety
+/// `job` points at a `uint64_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_defer(turn: u64, job: *mut u64) -> PeregrineStatus {
+    run(|| {
+        if job.is_null() {
+            return Err(Failure::new(PeregrineStatus::Null, "the place of a result is null"));
+        }
+        let deferred = with(turn, |turn| {
+            let turn = turn.take().ok_or_else(answered)?;
+            turn.defer().map_err(|_| {
+                Failure::new(PeregrineStatus::Closed, "the server has no room for the turn")
+            })
+        })?;
+        let handle = handles::insert(HandleObject::Job(HostTurn::alone(deferred).into()));
+        // SAFETY: not null, and as this function demands.
+        unsafe { put(job, handle) }
+    })
+}
