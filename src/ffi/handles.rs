@@ -15,7 +15,7 @@ use crate::embed::{HostCancel, HostTurn};
 
 use super::{
     server::ServerSlot,
-    status::{Failure, PeregrineStatus},
+    status::{FfiFailure, PeregrineStatus},
 };
 
 /// What a handle stands for.
@@ -61,25 +61,25 @@ fn get(handle: u64) -> Option<HandleObject> {
     shard(handle).get(&handle).cloned()
 }
 
-fn stale(kind: &str) -> Failure {
-    Failure::new(PeregrineStatus::Handle, format!("the handle is not that of a {kind}"))
+fn stale(kind: &str) -> FfiFailure {
+    FfiFailure::new(PeregrineStatus::Handle, format!("the handle is not that of a {kind}"))
 }
 
-pub(super) fn server(handle: u64) -> Result<Arc<ServerSlot>, Failure> {
+pub(super) fn server(handle: u64) -> Result<Arc<ServerSlot>, FfiFailure> {
     match get(handle) {
         Some(HandleObject::Server(server)) => Ok(server),
         Some(HandleObject::Job(_) | HandleObject::Cancel(_)) | None => Err(stale("server")),
     }
 }
 
-pub(super) fn job(handle: u64) -> Result<Arc<HostTurn>, Failure> {
+pub(super) fn job(handle: u64) -> Result<Arc<HostTurn>, FfiFailure> {
     match get(handle) {
         Some(HandleObject::Job(job)) => Ok(job),
         Some(HandleObject::Server(_) | HandleObject::Cancel(_)) | None => Err(stale("job")),
     }
 }
 
-pub(super) fn cancel(handle: u64) -> Result<Arc<Mutex<Option<HostCancel>>>, Failure> {
+pub(super) fn cancel(handle: u64) -> Result<Arc<Mutex<Option<HostCancel>>>, FfiFailure> {
     match get(handle) {
         Some(HandleObject::Cancel(cancel)) => Ok(cancel),
         Some(HandleObject::Server(_) | HandleObject::Job(_)) | None => Err(stale("cancel")),

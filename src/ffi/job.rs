@@ -7,12 +7,12 @@ use crate::embed::EventField;
 use super::{
     buffers::{TextOut, bytes, put, text},
     handles::{self, HandleObject},
-    status::{Failure, PeregrineStatus, run},
+    status::{FfiFailure, PeregrineStatus, run},
     turn::state_of,
 };
 
-fn over() -> Failure {
-    Failure::new(PeregrineStatus::Closed, "the turn is over")
+fn over() -> FfiFailure {
+    FfiFailure::new(PeregrineStatus::Closed, "the turn is over")
 }
 
 /// The text parts of the message, one after another.
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn peregrine_job_publish_protobuf(
         // SAFETY: as this function demands.
         let event = unsafe { bytes(data, len) }?;
         let field = EventField::of(field).ok_or_else(|| {
-            Failure::new(PeregrineStatus::Value, "the field of an event is 1, 2, 3 or 4")
+            FfiFailure::new(PeregrineStatus::Value, "the field of an event is 1, 2, 3 or 4")
         })?;
         Ok(handles::job(job)?.publish_protobuf(field, event)?)
     })

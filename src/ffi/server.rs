@@ -11,7 +11,7 @@ use super::{
     agent::{CallbackAgent, PeregrineAgent},
     buffers::{TextOut, bytes, put, text},
     handles::{self, HandleObject},
-    status::{Failure, PeregrineStatus, run},
+    status::{FfiFailure, PeregrineStatus, run},
 };
 
 /// A server behind its handle.
@@ -32,7 +32,7 @@ impl ServerSlot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn running<R>(&self, ask: impl FnOnce(&HostServer) -> R) -> Result<R, Failure> {
+    fn running<R>(&self, ask: impl FnOnce(&HostServer) -> R) -> Result<R, FfiFailure> {
         match &*self.lock() {
             ServerStage::Running(server) => Ok(ask(server)),
             ServerStage::Made { .. } | ServerStage::Ended => Err(not_running()),
@@ -40,8 +40,8 @@ impl ServerSlot {
     }
 }
 
-fn not_running() -> Failure {
-    Failure::new(PeregrineStatus::Server, "the server does not run")
+fn not_running() -> FfiFailure {
+    FfiFailure::new(PeregrineStatus::Server, "the server does not run")
 }
 
 /// Makes a server of a configuration, the text of a TOML file (`docs/peregrine.toml`); `len` 0: of
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn peregrine_server_new(
         // SAFETY: as this function demands.
         let settings = unsafe { text(data, len) }?.to_owned();
         if server.is_null() {
-            return Err(Failure::new(PeregrineStatus::Null, "the place of a result is null"));
+            return Err(FfiFailure::new(PeregrineStatus::Null, "the place of a result is null"));
         }
         let stage = Mutex::new(ServerStage::Made { settings, agents: Vec::new() });
         let handle = handles::insert(HandleObject::Server(ServerSlot(stage).into()));
@@ -86,15 +86,18 @@ pub unsafe extern "C" fn peregrine_server_agent(
         // SAFETY: as this function demands.
         let card = unsafe { bytes(card, card_len) }?;
         if agent.is_null() {
-            return Err(Failure::new(PeregrineStatus::Null, "the agent is null"));
+            return Err(FfiFailure::new(PeregrineStatus::Null, "the agent is null"));
         }
         // SAFETY: not null, and as this function demands.
         let agent = unsafe { agent.read_unaligned() };
         if agent.turn.is_none() {
-            return Err(Failure::new(PeregrineStatus::Null, "an agent has no callback for turns"));
+            return Err(FfiFailure::new(
+                PeregrineStatus::Null,
+                "an agent has no callback for turns",
+            ));
         }
         let profile = HostAgent::profile_of_card(card)
-            .map_err(|error| Failure::new(PeregrineStatus::Value, error.to_string()))?;
+            .map_err(|error| FfiFailure::new(PeregrineStatus::Value, error.to_string()))?;
         let slot = handles::server(server)?;
         match &mut *slot.lock() {
             ServerStage::Made { agents, .. } => {
@@ -103,7 +106,7 @@ pub unsafe extern "C" fn peregrine_server_agent(
                 Ok(())
             }
             ServerStage::Running(_) | ServerStage::Ended => {
-                Err(Failure::new(PeregrineStatus::Server, "the server was started already"))
+                Err(FfiFailure::new(PeregrineStatus::Server, "the server was started already"))
             }
         }
     })
@@ -126,7 +129,7 @@ pub extern "C" fn peregrine_server_start(server: u64) -> PeregrineStatus {
             }
             other => {
                 *stage = other;
-                Err(Failure::new(PeregrineStatus::Server, "the server was started already"))
+                Err(FfiFailure::new(PeregrineStatus::Server, "the server was started already"))
             }
         }
     })

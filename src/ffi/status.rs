@@ -38,33 +38,33 @@ thread_local! {
 }
 
 /// An error with its text.
-pub(super) struct Failure(pub PeregrineStatus, pub String);
+pub(super) struct FfiFailure(pub PeregrineStatus, pub String);
 
-impl Failure {
-    pub fn new(status: PeregrineStatus, text: impl Into<String>) -> Failure {
-        Failure(status, text.into())
+impl FfiFailure {
+    pub fn new(status: PeregrineStatus, text: impl Into<String>) -> FfiFailure {
+        FfiFailure(status, text.into())
     }
 }
 
-impl From<HostError> for Failure {
-    fn from(error: HostError) -> Failure {
+impl From<HostError> for FfiFailure {
+    fn from(error: HostError) -> FfiFailure {
         let status = match error {
             HostError::Closed => PeregrineStatus::Closed,
             HostError::Event(_) | HostError::OtherTask(_) => PeregrineStatus::Value,
             HostError::Server(_) => PeregrineStatus::Server,
         };
-        Failure(status, error.to_string())
+        FfiFailure(status, error.to_string())
     }
 }
 
 /// Runs the body of a function of the interface: what it returns becomes a status, and the text of
 /// an error is what `peregrine_last_error` tells.
-pub(super) fn run(body: impl FnOnce() -> Result<(), Failure>) -> PeregrineStatus {
+pub(super) fn run(body: impl FnOnce() -> Result<(), FfiFailure>) -> PeregrineStatus {
     let outcome = catch_unwind(AssertUnwindSafe(body));
-    let Failure(status, text) = match outcome {
+    let FfiFailure(status, text) = match outcome {
         Ok(Ok(())) => return PeregrineStatus::Ok,
         Ok(Err(failure)) => failure,
-        Err(_) => Failure::new(PeregrineStatus::Internal, "the library has panicked"),
+        Err(_) => FfiFailure::new(PeregrineStatus::Internal, "the library has panicked"),
     };
     // While a thread ends there is no place for the text any more.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
@@ -88,6 +88,6 @@ pub unsafe extern "C" fn peregrine_last_error(
     let out = unsafe { TextOut::new(out, capacity, len) };
     match out.and_then(|out| out.write(text.as_bytes())) {
         Ok(()) => PeregrineStatus::Ok,
-        Err(Failure(status, _)) => status,
+        Err(FfiFailure(status, _)) => status,
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 use super::{
     buffers::{TextOut, put, text},
     handles::{self, HandleObject},
-    status::{Failure, PeregrineStatus, run},
+    status::{FfiFailure, PeregrineStatus, run},
 };
 
 /// The turn that a callback on this thread may use.
@@ -49,11 +49,11 @@ impl Drop for Restore {
 
 fn with<R>(
     handle: u64,
-    act: impl FnOnce(&mut Option<Turn<'static>>) -> Result<R, Failure>,
-) -> Result<R, Failure> {
+    act: impl FnOnce(&mut Option<Turn<'static>>) -> Result<R, FfiFailure>,
+) -> Result<R, FfiFailure> {
     LENT.with_borrow_mut(|lent| match lent {
         Some(lent) if lent.handle == handle => act(&mut lent.turn),
-        Some(_) | None => Err(Failure::new(
+        Some(_) | None => Err(FfiFailure::new(
             PeregrineStatus::Handle,
             "the turn is not that of the callback which runs on this thread",
         )),
@@ -62,20 +62,20 @@ fn with<R>(
 
 fn with_turn<R>(
     handle: u64,
-    act: impl FnOnce(&mut Turn<'static>) -> Result<R, Failure>,
-) -> Result<R, Failure> {
+    act: impl FnOnce(&mut Turn<'static>) -> Result<R, FfiFailure>,
+) -> Result<R, FfiFailure> {
     with(handle, |turn| act(turn.as_mut().ok_or_else(answered)?))
 }
 
-fn answered() -> Failure {
-    Failure::new(PeregrineStatus::Closed, "the turn was answered or taken along")
+fn answered() -> FfiFailure {
+    FfiFailure::new(PeregrineStatus::Closed, "the turn was answered or taken along")
 }
 
 /// The state with this number of A2A 1.0 (`TaskState` in `a2a.proto`).
-pub(super) fn state_of(number: u32) -> Result<TaskState, Failure> {
+pub(super) fn state_of(number: u32) -> Result<TaskState, FfiFailure> {
     let found = TaskState::ALL.into_iter().find(|state| *state as u32 == number);
     found.filter(|state| *state != TaskState::Unspecified).ok_or_else(|| {
-        Failure::new(PeregrineStatus::Value, format!("there is no task state {number}"))
+        FfiFailure::new(PeregrineStatus::Value, format!("there is no task state {number}"))
     })
 }
 
@@ -236,12 +236,12 @@ pub unsafe extern "C" fn peregrine_turn_artifact(
 pub unsafe extern "C" fn peregrine_turn_defer(turn: u64, job: *mut u64) -> PeregrineStatus {
     run(|| {
         if job.is_null() {
-            return Err(Failure::new(PeregrineStatus::Null, "the place of a result is null"));
+            return Err(FfiFailure::new(PeregrineStatus::Null, "the place of a result is null"));
         }
         let deferred = with(turn, |turn| {
             let turn = turn.take().ok_or_else(answered)?;
             turn.defer().map_err(|_| {
-                Failure::new(PeregrineStatus::Closed, "the server has no room for the turn")
+                FfiFailure::new(PeregrineStatus::Closed, "the server has no room for the turn")
             })
         })?;
         let handle = handles::insert(HandleObject::Job(HostTurn::alone(deferred).into()));
