@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     super::{HttpOrigin, HttpUrl, format::push_encoded},
-    AgentCard, CardInterface,
+    AgentCard, CardError, CardInterface, CardProblem,
 };
 
 /// What a caller wants of an interface.
@@ -203,7 +203,7 @@ pub(in crate::client) fn choose_all(
             ChooseError::BelowFloor { newest, floor: wants.floor }
         }
         Some(_) | None => {
-            ChooseError::NoInterface { wanted: wants.version, offered: offered(card) }
+            ChooseError::NoInterface { wanted: wants.version, offered: offered(card, card_url) }
         }
     })
 }
@@ -330,12 +330,16 @@ fn is_uuid(id: &str) -> bool {
 }
 
 /// What a card offers, for humans: at most eight interfaces.
-fn offered(card: &AgentCard) -> String {
+fn offered(card: &AgentCard, card_url: Option<&HttpUrl>) -> String {
     const SHOWN_MAX: usize = 8;
     let one = |interface: &CardInterface| {
         let CardInterface { url, binding_name, version_text, .. } = interface;
         let version = if version_text.is_empty() { "without a version" } else { version_text };
-        format!("{binding_name:?} {version} at {url:?}")
+        let why = match interface.target(card_url) {
+            Err(CardError { problem: CardProblem::Url(why), .. }) => format!(" ({why})"),
+            Ok(_) | Err(_) => String::new(),
+        };
+        format!("{binding_name:?} {version} at {url:?}{why}")
     };
     let shown = card.interfaces.iter().take(SHOWN_MAX).map(one).collect::<Vec<_>>().join(", ");
     match card.interfaces.len().checked_sub(SHOWN_MAX) {

@@ -1,7 +1,8 @@
 //! An object of a card and where it stands, so that an error can name a member.
 //!
 //! Law: a member is found under its name in JSON or in the proto (A2A 1.0 §5.5, wire §1.7); `null`
-//! is absent. Read as text, numbers and flags are text.
+//! is absent, and an empty array is an empty object, as PHP writes it. Read as text, numbers and
+//! flags are text.
 
 use std::borrow::Cow;
 
@@ -12,18 +13,29 @@ use super::{super::limits::CARD_ENTRIES_MAX, CardError, CardProblem};
 /// An object, and the path to it.
 pub(super) struct CardObject<'v> {
     path: String,
-    members: &'v Map<String, Value>,
+    /// `None`: it was an empty array.
+    members: Option<&'v Map<String, Value>>,
 }
 
 impl<'v> CardObject<'v> {
     /// `path` is empty for the card itself.
     pub fn of(path: &str, value: &'v Value) -> Option<CardObject<'v>> {
-        Some(CardObject { path: path.to_owned(), members: value.as_object()? })
+        let members = match value {
+            Value::Object(members) => Some(members),
+            Value::Array(list) if list.is_empty() => None,
+            _ => return None,
+        };
+        Some(CardObject { path: path.to_owned(), members })
+    }
+
+    /// False: it is an empty array.
+    pub fn is_object(&self) -> bool {
+        self.members.is_some()
     }
 
     /// Names and values of all members.
     pub fn members(&self) -> impl Iterator<Item = (&'v String, &'v Value)> + use<'v> {
-        self.members.iter()
+        self.members.into_iter().flatten()
     }
 
     /// The path of a member.
@@ -46,9 +58,10 @@ impl<'v> CardObject<'v> {
 
     /// The member of this name in JSON, unless it is `null`.
     pub fn get(&self, name: &str) -> Option<&'v Value> {
-        let value = self.members.get(name).or_else(|| match snake_case(name) {
+        let members = self.members?;
+        let value = members.get(name).or_else(|| match snake_case(name) {
             Cow::Borrowed(_) => None,
-            Cow::Owned(name) => self.members.get(&name),
+            Cow::Owned(name) => members.get(&name),
         });
         value.filter(|value| !value.is_null())
     }

@@ -38,7 +38,8 @@ impl AgentCard {
         let tree = json::read(json, bytes_max, CARD_DEPTH_MAX)?;
         // serde_json has read it, so it is UTF-8 but for its strings, and those are checked, too.
         let raw = String::from_utf8_lossy(without_mark(json)).into_owned().into_boxed_str();
-        let card = CardObject::of("", &tree).ok_or_else(|| not_an_object(""))?;
+        let card = CardObject::of("", &tree).filter(CardObject::is_object);
+        let card = card.ok_or_else(|| not_an_object(""))?;
         let name = card.text("name");
         let name = name.filter(|name| !name.trim().is_empty());
         let name = name.ok_or_else(|| card.missing("name"))?;
@@ -240,7 +241,7 @@ fn signatures(card: &CardObject<'_>) -> Result<Vec<CardSignature>, CardError> {
 mod tests {
     use super::*;
     use crate::{
-        client::card::{ApiKeyLocation, OAuthFlowKind, SecurityScheme},
+        client::card::{ApiKeyLocation, OAuthFlowKind, SecurityRequirement, SecurityScheme},
         dialect::version::ProtocolVersion,
     };
 
@@ -347,6 +348,39 @@ mod tests {
     }
 
     #[test]
+    fn empty_lists_and_objects_of_a_card_are_one_another() {
+        // As PHP and Lua write them.
+        let php = read(
+            r#"{"name":"A","url":"u","protocolVersion":"0.3.0","capabilities":[],"provider":[],
+            "securitySchemes":[],"security":[[]],"skills":[]}"#,
+        );
+        assert!(php.security_schemes.is_empty());
+        assert_eq!(php.security_requirements, [SecurityRequirement::default()]);
+        let php = read(
+            r#"{"name":"A","supportedInterfaces":[{"url":"u","protocolBinding":"JSONRPC"}],
+            "securitySchemes":{"m":{"mtlsSecurityScheme":[]},"x":[]},
+            "securityRequirements":[{"schemes":[]},{"schemes":{"m":[]}}]}"#,
+        );
+        assert!(matches!(php.security_schemes["m"], SecurityScheme::MutualTls(_)));
+        // What cannot be understood is not read as "nothing is required".
+        assert!(matches!(php.security_schemes["x"], SecurityScheme::Unknown(_)));
+        assert!(php.security_requirements[0].schemes.is_empty());
+        assert_eq!(php.security_requirements[1].schemes.len(), 1);
+        let lua = read(
+            r#"{"name":"A","url":"u","protocolVersion":"0.3.0","security":{},"skills":{},
+            "additionalInterfaces":{},"defaultInputModes":{}}"#,
+        );
+        assert!(lua.security_requirements.is_empty() && lua.skills.is_empty());
+        for (json, member) in [
+            ("[]", ""),
+            (r#"{"name":"A","url":"u","securitySchemes":[1]}"#, "securitySchemes"),
+            (r#"{"name":"A","url":"u","security":{"a":[]}}"#, "security"),
+        ] {
+            assert_eq!(error(json).0, member);
+        }
+    }
+
+    #[test]
     fn supported_interfaces_make_a_card_one_of_1_0_whatever_stands_beside_them() {
         let card = read(
             r#"{"name":"A","url":"http://old","preferredTransport":"GRPC",
@@ -426,7 +460,7 @@ mod tests {
                 Missing,
             ),
             (
-                r#"{"name":"A","url":"u","securitySchemes":[]}"#,
+                r#"{"name":"A","url":"u","securitySchemes":["k"]}"#,
                 "securitySchemes",
                 Type("an object"),
             ),

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::model::Generation;
 
@@ -165,18 +165,25 @@ pub(super) fn requirements(said: &CardObject<'_>) -> Result<Vec<SecurityRequirem
     let Some(name) = named.into_iter().find(|name| said.get(name).is_some()) else {
         return Ok(Vec::new());
     };
-    if said.get(name).is_some_and(|value| !value.is_array()) {
+    // An empty object is an empty array, as Lua writes it.
+    let is_list = |value: &Value| value.is_array() || value.as_object().is_some_and(Map::is_empty);
+    if said.get(name).is_some_and(|value| !is_list(value)) {
         return Err(said.wrong_type(name, "an array"));
     }
-    said.list(name)?.into_iter().map(|(member, value)| requirement(&member, value)).collect()
+    let is_v1 = name == named[0];
+    let all = said.list(name)?.into_iter();
+    all.map(|(member, value)| requirement(&member, value, is_v1)).collect()
 }
 
-fn requirement(member: &str, value: &Value) -> Result<SecurityRequirement, CardError> {
+fn requirement(member: &str, value: &Value, is_v1: bool) -> Result<SecurityRequirement, CardError> {
     let wrong_type = |member: &str| CardError::of(member, CardProblem::Type("an object"));
     let said = CardObject::of(member, value).ok_or_else(|| wrong_type(member))?;
     // A scheme of 0.3 may be called `schemes`, but its scopes are an array.
     let schemes = match said.get("schemes") {
         Some(Value::Object(_)) => said.object("schemes").unwrap_or(said),
+        Some(Value::Array(list)) if is_v1 && list.is_empty() => {
+            said.object("schemes").unwrap_or(said)
+        }
         Some(_) | None => said,
     };
     let scopes = schemes.members().map(|(name, value)| {

@@ -71,7 +71,7 @@ fn schemes(card: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> 
 /// Schemes in the wrappers of 1.0.
 pub(super) fn schemes_v1(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
     for (at, value) in schemes(card) {
-        let Some(said) = CardObject::of(&at, value) else {
+        let Some(said) = CardObject::of(&at, value).filter(CardObject::is_object) else {
             findings.schema(&at, V1, format!("it is {}, not an object", kind(value)));
             continue;
         };
@@ -88,7 +88,7 @@ pub(super) fn schemes_v1(card: &Map<String, Value>, form: LintForm, findings: &m
         if form == LintForm::V1 && said.get("type").is_some() {
             findings.warn(&said.path("type"), V1, "A2A 1.0 has no such member");
         }
-        let Some(inner) = said.object(scheme.wrapper) else {
+        let Some(inner) = said.object(scheme.wrapper).filter(CardObject::is_object) else {
             let at = said.path(scheme.wrapper);
             findings.schema(&at, scheme.clause, "it is not an object");
             continue;
@@ -104,7 +104,7 @@ pub(super) fn schemes_v1(card: &Map<String, Value>, form: LintForm, findings: &m
 /// Schemes by `type`; on a card of 0.3 in the JSON of its proto, in wrappers.
 pub(super) fn schemes_v0(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
     for (at, value) in schemes(card) {
-        let Some(said) = CardObject::of(&at, value) else {
+        let Some(said) = CardObject::of(&at, value).filter(CardObject::is_object) else {
             findings.schema(&at, V03, format!("it is {}, not an object", kind(value)));
             continue;
         };
