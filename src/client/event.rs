@@ -94,6 +94,11 @@ impl<'a> StreamEvent<'a> {
         Some(StreamEvent { kind, number, metadata, json })
     }
 
+    /// A task as an event, for a reader that has put one together from others; it has no number.
+    pub fn of_task(view: TaskView<'a>) -> StreamEvent<'a> {
+        StreamEvent { kind: EventKind::Task(view), number: None, metadata: None, json: b"" }
+    }
+
     pub(super) fn change(
         task_id: RawText<'a>,
         context_id: RawText<'a>,

@@ -73,6 +73,49 @@ fn what_1_0_alone_requires_is_asked_of_1_0_alone() {
 }
 
 #[test]
+fn what_0_1_has_otherwise_is_not_asked_of_it() {
+    let fake = Fake::start(|heard, _, url| {
+        let id = &heard.body["params"]["id"];
+        let event = |said: Value| {
+            let said = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "result": said });
+            format!("data: {said}\n\n")
+        };
+        let card = json!({
+            "name": "old", "description": "d", "version": "1", "url": url,
+            "authentication": { "schemes": [] }, "capabilities": { "streaming": true },
+            "skills": [{ "id": "s", "name": "s" }],
+        });
+        match heard.rpc() {
+            "" if heard.target.ends_with("/agent.json") => {
+                ok("application/json", &card.to_string())
+            }
+            "tasks/send" => heard.result(&json!({ "id": id, "status": { "state": "working" } })),
+            "tasks/sendSubscribe" => {
+                let done = json!({ "state": "completed" });
+                let artifact = json!({ "index": 0, "parts": [{ "type": "text", "text": "a" }] });
+                let first = event(json!({ "id": id, "artifact": artifact }));
+                let last = event(json!({ "id": id, "status": done, "final": true }));
+                ok("text/event-stream", &(first + &last))
+            }
+            "tasks/get" if *id != json!("00000000-0000-4000-8000-00000000c0de") => {
+                heard.result(&json!({ "id": id, "status": { "state": "working" } }))
+            }
+            _ => {
+                let error = json!({ "code": -32001, "message": "Task not found" });
+                let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+                ok("application/json", &body.to_string())
+            }
+        }
+    });
+    let said = User::of(&fake.url).ok(&["conformance", "--a2a-version", "0.1"]);
+    assert_eq!(said.field("Failed"), "0", "{said:?}");
+    for requirement in ["CORE-EXECUTION-MODE-001", "CORE-MULTI-004"] {
+        assert!(said.out.contains(&format!("Skip: {requirement} ")), "{said:?}");
+    }
+    assert!(said.out.contains("Pass: CORE-STREAM-003 "), "{said:?}");
+}
+
+#[test]
 fn what_ends_servers_is_asked_for_by_name_alone() {
     let task = json!({
         "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },

@@ -13,28 +13,28 @@ use crate::{
 
 const CARD: &str = "/.well-known/agent-card.json";
 
-fn task(state: &str) -> Value {
+pub fn task(state: &str) -> Value {
     json!({ "id": "t-1", "contextId": "c-1", "status": { "state": format!("TASK_STATE_{state}") } })
 }
 
-fn message(text: &str) -> Value {
+pub fn message(text: &str) -> Value {
     json!({ "message": { "messageId": "a-1", "role": "ROLE_AGENT", "parts": [{ "text": text }] } })
 }
 
 /// An agent that answers its calls so; its card has these members beside.
-fn agent(more: Value, answer: impl Fn(&Heard, usize) -> Vec<u8> + Send + 'static) -> Fake {
+pub fn agent(more: Value, answer: impl Fn(&Heard, usize) -> Vec<u8> + Send + 'static) -> Fake {
     Fake::start(move |heard, number, url| match heard.method.as_str() {
         "GET" => ok("application/json", &card(&format!("{url}/rpc"), &more)),
         _ => answer(heard, number),
     })
 }
 
-fn streaming() -> Value {
+pub fn streaming() -> Value {
     json!({ "capabilities": { "streaming": true } })
 }
 
 /// An agent of 0.3, whose interface may be of another version.
-fn old_card(url: &str, version: &str, streams: bool) -> String {
+pub fn old_card(url: &str, version: &str, streams: bool) -> String {
     json!({
         "name": "old", "version": "1", "url": format!("{url}/rpc"), "protocolVersion": version,
         "capabilities": { "streaming": streams }, "skills": [],
@@ -43,16 +43,16 @@ fn old_card(url: &str, version: &str, streams: bool) -> String {
 }
 
 /// The events of a stream that ends as it should.
-fn stream(events: &[String]) -> Vec<u8> {
+pub fn stream(events: &[String]) -> Vec<u8> {
     ok("text/event-stream", &events.concat())
 }
 
-fn event(heard: &Heard, result: &Value) -> String {
+pub fn event(heard: &Heard, result: &Value) -> String {
     let id = &heard.body["id"];
     format!("data: {}\n\n", json!({ "jsonrpc": "2.0", "id": id, "result": result }))
 }
 
-fn status_update(state: &str) -> Value {
+pub fn status_update(state: &str) -> Value {
     let status = json!({ "state": format!("TASK_STATE_{state}") });
     json!({ "statusUpdate": { "taskId": "t-1", "contextId": "c-1", "status": status } })
 }

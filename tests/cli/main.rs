@@ -29,6 +29,7 @@ mod run;
 mod schema;
 mod send;
 mod settings;
+mod shapes;
 mod streams;
 mod tasks;
 mod tenants;

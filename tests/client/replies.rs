@@ -405,6 +405,6 @@ fn a_refusal_is_a_fault_and_a_page_of_a_proxy_is_none_of_a2a() {
     assert_eq!(of(rpc, 200, "application/json", "{"), "it must be JSON: invalid JSON at byte 1");
     assert_eq!(
         of(rest, 200, "application/json", ""),
-        "the response is none of A2A: HTTP status 200, application/json"
+        "the response is none of A2A: HTTP status 200, an empty body"
     );
 }

@@ -19,13 +19,11 @@ use rustyline::{DefaultEditor, error::ReadlineError};
 
 use super::{
     super::{failure::CommandFailure, say, settings::OutputFormat, tell, text::one_line, warn},
-    CalledAgent, Ended, Invocation,
-    explain::failure,
-    interruption,
+    CalledAgent, Ended, Invocation, interruption,
     invocation::flag,
     late, send,
     show::FollowedStream,
-    until, wait,
+    until,
 };
 
 /// The longest line of a pipe, in bytes.
@@ -213,12 +211,14 @@ async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Resul
     let request = request.map_err(|failure| failed(failure, false))?;
     let mut followed = FollowedStream::after_message(on);
     if agent.client.card().streams() {
-        let stream = agent.client.stream(&request).await;
-        let mut stream = stream.map_err(|error| failed(failure(on, error), true))?;
-        if let Err(error) = wait::follow(on, &mut stream, &mut followed).await {
-            return Err(failed(failure(on, error), followed.task_id.is_empty()));
+        let before = on.known();
+        let sent = send::send_and_follow(agent, on, &request, &mut followed).await;
+        if let Err(failure) = sent {
+            // Without a stream the task is known by its answer, and by its id before that.
+            let is_answered = on.known() != before
+                && on.known().is_some_and(|task| task.state != TaskState::Unspecified);
+            return Err(failed(failure, followed.task_id.is_empty() && !is_answered));
         }
-        followed.end(on);
     } else if let Err(failure) = send::send(agent, on, &request).await {
         // Any answer says another state.
         let is_unheard = on.known().is_some_and(|task| task.state == TaskState::Unspecified);

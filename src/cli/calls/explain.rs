@@ -13,8 +13,10 @@ use peregrine::{
         ClientError, ClientErrorKind,
         card::{CardProblem, SecurityScheme},
         credentials::CredentialsError,
+        redirect::RedirectError,
     },
     fault::{FaultKind, PeerFault},
+    model::Generation,
 };
 use serde_json::Value;
 
@@ -130,7 +132,10 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
         ClientErrorKind::NoInterface if on.settings.text("a2a-version").is_some() => {
             (named(FaultKind::VersionNotSupported), shows_card(on))
         }
-        ClientErrorKind::NoInterface => (FailureCode::Internal, shows_card(on)),
+        ClientErrorKind::NoInterface => {
+            let lint = shows_card(on).map(|_| on.command("card lint", ""));
+            (FailureCode::CardInvalid, lint)
+        }
         ClientErrorKind::NoTenant => {
             let tenant = on.settings.text("tenant").unwrap_or("NAME");
             let agent = match reference(on) {
@@ -159,9 +164,11 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             (named(FaultKind::UnsupportedOperation), Some(hint))
         }
         ClientErrorKind::NotExpressible(_) if on.path == "task list" => {
-            // Wire §3: before 1.0 JSON-RPC has no method that lists, and HTTP+JSON has a path.
+            // Wire §3: before 1.0 JSON-RPC has no method that lists, and HTTP+JSON has a path. 0.1
+            // has no HTTP+JSON.
+            let is_v01 = on.card().is_some_and(|card| card.generation == Generation::V01);
             let hint = "--transport http+json, where the agent has it";
-            (named(FaultKind::UnsupportedOperation), Some(hint.to_owned()))
+            (named(FaultKind::UnsupportedOperation), (!is_v01).then(|| hint.to_owned()))
         }
         ClientErrorKind::NotDeclared(_) | ClientErrorKind::NotExpressible(_) => {
             (named(FaultKind::UnsupportedOperation), None)
@@ -186,6 +193,11 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
         ClientErrorKind::Unreadable(_) | ClientErrorKind::OtherTask => {
             let kind = FaultKind::InvalidAgentResponse;
             (named(kind), fault_hint(on, Some(kind)))
+        }
+        ClientErrorKind::Redirect(RedirectError::Call { to, .. }) => {
+            let is_url = ["http://", "https://"].iter().any(|scheme| to.starts_with(scheme));
+            let hint = format!("if the agent has moved there: -a {}", quoted(to));
+            (FailureCode::Unreachable, is_url.then_some(hint))
         }
         ClientErrorKind::Redirect(_) => (FailureCode::CardNotFound, None),
         ClientErrorKind::StreamLost => (named(FaultKind::InvalidAgentResponse), cut_hint(on)),
@@ -373,6 +385,10 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
         Some(FaultKind::TaskNotFound) => Some(on.command("task list", "")),
         Some(FaultKind::TaskNotCancelable | FaultKind::TaskTerminal) => shows_task(),
         Some(FaultKind::UnsupportedOperation) if on.path == "task subscribe" => shows_task(),
+        Some(FaultKind::MethodNotFound) if on.path == "task subscribe" => {
+            let task = on.words.first()?;
+            Some(on.command("task get", &format!("--wait {}", last_word(task))))
+        }
         Some(FaultKind::VersionNotSupported) => {
             Some("name a version that the agent has: --a2a-version, or A2ACLI_A2A_VERSION".into())
         }

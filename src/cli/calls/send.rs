@@ -103,6 +103,19 @@ pub async fn send(
         return send_and_poll(agent, on, request).await;
     }
     let mut followed = FollowedStream::after_message(on);
+    send_and_follow(agent, on, request, &mut followed).await
+}
+
+/// Sends to an agent that streams and shows what comes of it, as it comes or at its end.
+///
+/// # Errors
+/// A [`CommandFailure`]; a task that is `followed` then was named.
+pub async fn send_and_follow(
+    agent: &CalledAgent,
+    on: &Invocation<'_>,
+    request: &SendRequest,
+    followed: &mut FollowedStream,
+) -> Result<(), CommandFailure> {
     let mut stream = match agent.client.stream(request).await {
         Ok(stream) => stream,
         Err(error) if error.refuses_stream() => {
@@ -110,7 +123,7 @@ pub async fn send(
         }
         Err(error) => return Err(failure(on, error)),
     };
-    let ended = wait::follow(on, &mut stream, &mut followed).await;
+    let ended = wait::follow(on, &mut stream, followed).await;
     if let Err(error) = &ended
         && error.refuses_stream()
         && followed.task_id.is_empty()
@@ -118,7 +131,7 @@ pub async fn send(
         return send_and_poll(agent, on, request).await;
     }
     followed.has_lost = left(on, ended, &followed.task_id)?;
-    finish(agent, on, &mut followed, AnswerShape::Wrapped).await
+    finish(agent, on, followed, AnswerShape::Wrapped).await
 }
 
 /// What is left of a stream that has ended: true, its server could not be reached for long enough.
@@ -160,8 +173,22 @@ pub async fn finish(
         return Ok(());
     }
     let history = on.flag_number::<u32>("history")?;
-    let lost_max = if followed.has_lost { Duration::ZERO } else { wait::LOST_MAX };
-    let answer = wait::poll(agent, on, &followed.task_id, lost_max).await?;
+    let lost_max = match (followed.has_lost, followed.has_told()) {
+        (true, _) => Duration::ZERO,
+        (false, true) => wait::TOLD_LOST_MAX,
+        (false, false) => wait::LOST_MAX,
+    };
+    let answer = match wait::poll(agent, on, &followed.task_id, lost_max).await {
+        Ok(answer) => answer,
+        // Some agents keep no task, or cannot be asked for one.
+        Err(failure) if followed.has_told() => {
+            let (name, line) = (failure.code.name(), failure.message);
+            warn(&format!("the task cannot be read ({name}: {line}); its stream has told this"));
+            followed.show_told(on, shape, history.is_some());
+            return Ok(());
+        }
+        Err(failure) => return Err(failure),
+    };
     let shape = if on.is_streaming { AnswerShape::Wrapped } else { shape };
     show::answer(on, &answer, shape, history.is_some());
     Ok(())

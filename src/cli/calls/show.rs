@@ -2,12 +2,17 @@
 
 use peregrine::{
     client::{Answer, EventKind, StreamEvent},
-    model::{TaskEvent, TaskState},
+    model::{Generation, Refusal, TaskBuf, TaskEvent, TaskState, TaskView},
 };
 use serde_json::Value;
 
 use super::{
-    super::{say, settings::OutputFormat, text::ShownStatus, warn},
+    super::{
+        say,
+        settings::OutputFormat,
+        text::{ShownStatus, TextOutput},
+        warn,
+    },
     Invocation,
     talk::Talk,
 };
@@ -51,18 +56,41 @@ pub fn answer(on: &Invocation<'_>, answer: &Answer, shape: AnswerShape, shows_hi
         output.field("Activated extension", uri);
     }
     if let Some(view) = task {
-        let (id, state) = (view.id().to_str(), view.status().state);
-        let next = on.outcome(&id, state);
-        output.task(view, shows_history);
-        if let Some(next) = next {
-            output.field("Next", &next);
-        }
+        add_task(on, &mut output, view, shows_history);
     } else if let Some(message) = answer.message() {
         output.direct_message(message);
     }
     if on.format == OutputFormat::Text {
         say(&output.text);
     }
+}
+
+fn add_task(on: &Invocation<'_>, output: &mut TextOutput, view: TaskView<'_>, history: bool) {
+    let next = on.outcome(&view.id().to_str(), view.status().state);
+    output.task(view, history);
+    if let Some(next) = next {
+        output.field("Next", &next);
+    }
+}
+
+/// Shows a task as its stream has told it.
+fn told_task(on: &Invocation<'_>, view: TaskView<'_>, shape: AnswerShape, shows_history: bool) {
+    if on.is_talk {
+        let mut talk = Talk::default();
+        say(&(talk.task(view) + &talk.end()));
+        on.outcome(&view.id().to_str(), view.status().state);
+        return;
+    }
+    let mut output = on.text();
+    add_task(on, &mut output, view, shows_history);
+    if on.format == OutputFormat::Text {
+        say(&output.text);
+        return;
+    }
+    let mut json = Vec::new();
+    StreamEvent::of_task(view).write_json(&mut json);
+    let bare = json.strip_prefix(b"{\"task\":").and_then(|json| json.strip_suffix(b"}"));
+    on.say_json(bare.filter(|_| shape == AnswerShape::AsItIs).unwrap_or(&json));
 }
 
 /// What the events of a stream have said of their task.
@@ -86,6 +114,10 @@ pub struct FollowedStream {
     talk: Talk,
     /// The direct message that is to be the one document.
     message: Option<Vec<u8>>,
+    /// The task as the events have told it, where they are not shown themselves.
+    told: Option<TaskBuf>,
+    /// True: that is not all of it.
+    has_untold: bool,
 }
 
 impl FollowedStream {
@@ -124,6 +156,9 @@ impl FollowedStream {
             let state = self.state.unwrap_or(TaskState::Unspecified);
             on.know(&self.task_id, &self.context_id, state);
         }
+        if !on.is_streaming {
+            self.tell(event);
+        }
         if on.is_talk {
             if on.is_streaming || self.is_message {
                 say(&self.talk.event(event, is_old));
@@ -133,6 +168,49 @@ impl FollowedStream {
             self.add_message(event);
         } else if on.is_streaming || self.is_message {
             self.show(on, event);
+        }
+    }
+
+    /// Adds an event to the task that is told; one larger than a task can be is told no more.
+    fn tell(&mut self, event: &StreamEvent<'_>) {
+        let told = match event.kind() {
+            EventKind::Task(view) => {
+                self.told = Some(TaskBuf::of(view));
+                return;
+            }
+            EventKind::Change { task_id, context_id, change } => {
+                // 0.1 begins with no task.
+                let new = || {
+                    let (id, context_id) = (task_id.to_str(), context_id.to_str());
+                    let mut task = TaskBuf::new(&*id, &*context_id, Generation::V1)?;
+                    task.status(TaskState::Working, 0, None)?;
+                    Ok(task)
+                };
+                let task = self.told.take().map_or_else(new, Ok);
+                task.and_then(|mut task| match task.apply(&change) {
+                    Ok(()) | Err(Refusal::Terminal) => Ok(task),
+                    Err(refusal) => Err(refusal),
+                })
+            }
+            EventKind::Gap { may_repeat, .. } => {
+                self.has_untold |= may_repeat;
+                return;
+            }
+            EventKind::Message(_) => return,
+        };
+        self.has_untold |= told.is_err();
+        self.told = told.ok();
+    }
+
+    /// True: the stream has told all of a task that has ended, or wants something of its client.
+    pub fn has_told(&self) -> bool {
+        self.is_settled && !self.has_untold && self.told.is_some()
+    }
+
+    /// Shows what the stream has told, of a task that cannot be read.
+    pub fn show_told(&self, on: &Invocation<'_>, shape: AnswerShape, shows_history: bool) {
+        if let Some(told) = &self.told {
+            told_task(on, told.view(), shape, shows_history);
         }
     }
 

@@ -31,6 +31,8 @@ const LOST_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How long a wait goes on that meets nothing but errors, so that a dead server is reported within
 /// 10 s.
 pub const LOST_MAX: Duration = Duration::from_secs(8);
+/// The same of a task whose stream has told all of it already.
+pub const TOLD_LOST_MAX: Duration = Duration::from_secs(1);
 
 /// Asks for a task until it has ended or wants something. Errors that may pass are waited out for
 /// `lost_max`; of a task that the agent has not named yet, only those of the connection.

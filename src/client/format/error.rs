@@ -15,7 +15,8 @@ pub enum CallError {
     NotA2a {
         /// The HTTP status.
         status: u16,
-        /// The media type of the body, at most some dozens of bytes; empty: it named none.
+        /// The media type of the body, at most some dozens of bytes, or that there was no body;
+        /// empty: it named none.
         media: String,
     },
 }

@@ -71,6 +71,14 @@ impl ReplyHead<'_> {
     }
 }
 
+impl ReplyHead<'_> {
+    /// That nothing came, whatever media type it is said to be of.
+    #[cold]
+    fn empty(self) -> CallError {
+        CallError::NotA2a { status: self.status, media: "an empty body".to_owned() }
+    }
+}
+
 impl Format {
     /// Reads the whole response to a call that was written with `rpc_id`.
     ///
@@ -96,7 +104,7 @@ impl Format {
         if body.trim_ascii().is_empty() {
             // HTTP+JSON of some answers a delete with 204 (wire §3.1).
             let is_delete = is_success && op == Op::PushDelete;
-            return if is_delete { Ok(()) } else { Err(head.not_a2a()) };
+            return if is_delete { Ok(()) } else { Err(head.empty()) };
         }
         *longest = body.len().max(*longest);
         let value = match parser.parse(body, *depth_max) {

@@ -37,6 +37,14 @@ pub fn transport_hint(on: &Invocation<'_>, error: &TransportError) -> Option<Str
     let reference = on.settings.text("agent-card").unwrap_or_default();
     let is_bare = !reference.contains("://") && !is_loopback(reference);
     match error {
+        TransportError::Tls(_) if reference.starts_with("http://") && on.card().is_some() => {
+            let card = on.card()?;
+            let url = card.interfaces.iter().find(|one| one.url.starts_with("https:"))?.url.clone();
+            Some(format!(
+                "the card names {url}; where no TLS is spoken it is wrong, and --endpoint URL \
+                 --transport NAME calls without it"
+            ))
+        }
         TransportError::Tls(_) => {
             Some("--ca FILE trusts another authority; http:// is for who speaks no TLS".to_owned())
         }
