@@ -12,6 +12,7 @@ use super::{
     buffers::{TextOut, bytes, put, text},
     handles::{self, HandleObject},
     status::{FfiFailure, PeregrineStatus, run},
+    turn,
 };
 
 /// A server behind its handle.
@@ -175,11 +176,16 @@ pub extern "C" fn peregrine_server_shutdown(server: u64) -> PeregrineStatus {
     run(|| handles::server(server)?.running(HostServer::shutdown))
 }
 
-/// Shuts the server down if it runs, waits for its end, and releases the handle.
+/// Shuts the server down if it runs, waits for its end, and releases the handle. In a callback for
+/// a turn it does nothing (`PEREGRINE_STATUS_SERVER`).
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_server_release(server: u64) -> PeregrineStatus {
     run(|| {
         let slot = handles::server(server)?;
+        if turn::is_in_callback() {
+            let why = "a callback cannot release a server, which would wait for it";
+            return Err(FfiFailure::new(PeregrineStatus::Server, why));
+        }
         handles::remove(server);
         let stage = std::mem::replace(&mut *slot.lock(), ServerStage::Ended);
         if let ServerStage::Running(server) = stage {

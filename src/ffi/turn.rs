@@ -38,6 +38,11 @@ pub(super) fn lend(turn: Turn<'_>, callback: impl FnOnce(u64)) {
     callback(handle);
 }
 
+/// True on a thread that runs a callback for a turn.
+pub(super) fn is_in_callback() -> bool {
+    LENT.with_borrow(Option::is_some)
+}
+
 /// Puts the turn of an outer callback back.
 struct Restore(Option<LentTurn>);
 

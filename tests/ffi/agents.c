@@ -11,6 +11,8 @@
 
 static const char CARD[] = "{\"name\":\"many\",\"description\":\"Many ways to answer.\"}";
 
+static uint64_t server;
+
 static void fail(int line)
 {
     fprintf(stderr, "line %d\n", line);
@@ -59,6 +61,7 @@ static void answer(void *user, uint64_t turn)
     (void)user;
     DONE(peregrine_turn_text(turn, (uint8_t *)text, sizeof text, &len));
     if (len == 4 && memcmp(text, "ping", 4) == 0) {
+        MUST(peregrine_server_release(server) == PEREGRINE_STATUS_SERVER);
         DONE(peregrine_turn_reply(turn, BYTES("pong")));
         MUST(peregrine_turn_reply(turn, BYTES("twice")) == PEREGRINE_STATUS_CLOSED);
     } else if (len == 4 && memcmp(text, "task", 4) == 0) {
@@ -121,7 +124,6 @@ static char *send_text(uint16_t port, const char *text, const char *more)
 int main(void)
 {
     PeregrineAgent agent = {NULL, answer, decide, NULL};
-    uint64_t server = 0;
     uint16_t port = 0;
     DONE(peregrine_server_new(BYTES("listen = [\"127.0.0.1:0\"]\n"), &server));
     DONE(peregrine_server_agent(server, BYTES(CARD), &agent));

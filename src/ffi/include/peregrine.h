@@ -269,7 +269,8 @@ enum PeregrineStatus peregrine_server_url(uint64_t server,
 enum PeregrineStatus peregrine_server_shutdown(uint64_t server);
 
 /**
- * Shuts the server down if it runs, waits for its end, and releases the handle.
+ * Shuts the server down if it runs, waits for its end, and releases the handle. In a callback for
+ * a turn it does nothing (`PEREGRINE_STATUS_SERVER`).
  */
 enum PeregrineStatus peregrine_server_release(uint64_t server);
 
