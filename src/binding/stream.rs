@@ -290,21 +290,31 @@ fn poll_counted(
     writer: &mut ResponseWriter<'_>,
     high_water: usize,
 ) -> Follow {
-    let (start, mut is_behind) = (writer.out.len(), false);
+    let (start, mut is_behind, mut unwritable) = (writer.out.len(), false, None);
     let (envelope, event, write) = (format.envelope, format.encode.event, format.write);
     let out = &mut *writer.out;
     let follow = follow(&mut |item| {
         is_behind = !count.counts(number(&item));
-        if !is_behind {
-            push_message(out, envelope, |out| event(out, &item, &write));
+        if is_behind {
+            return false;
         }
-        !is_behind && out.len() < high_water
+        let before = out.len();
+        push_message(out, envelope, |out| event(out, &item, &write));
+        unwritable = take_unwritable();
+        if unwritable.is_some() {
+            out.truncate(before);
+        }
+        unwritable.is_none() && out.len() < high_water
     });
     count.write_head(writer, format, start);
     let end = match follow {
         _ if is_behind => {
             let why = "the subscriber fell behind; subscribe again to go on";
             Status::new(Code::Unavailable, why)
+        }
+        _ if unwritable.is_some() => {
+            let fault = unwritable.as_ref();
+            fault.map_or(Status::OK, |fault| Status::of(fault, format.encode))
         }
         Follow::End => Status::OK,
         Follow::Gone => {
@@ -315,5 +325,13 @@ fn poll_counted(
     };
     writer.trailers(end.fields());
     writer.finish();
-    if is_behind { Follow::Gone } else { follow }
+    if is_behind || unwritable.is_some() { Follow::Gone } else { follow }
+}
+
+/// Why the event that was written just now cannot be carried, if it cannot.
+fn take_unwritable() -> Option<Fault> {
+    #[cfg(feature = "client")]
+    return crate::binding::grpc::unwritable::take();
+    #[cfg(not(feature = "client"))]
+    None
 }

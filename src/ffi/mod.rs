@@ -10,7 +10,8 @@
 //! - What went wrong is told by `peregrine_last_error`, for the calling thread.
 //! - Nothing unwinds into C. A callback must not unwind, and must not call `longjmp`.
 //!
-//! The header `include/peregrine.h` is made of this module by cbindgen; `.ci/run ffi` compares it.
+//! The header `include/peregrine.h` is made of this module by cbindgen; `tests/tidy/header.rs`
+//! compares it.
 #![allow(unsafe_code)]
 
 mod agent;

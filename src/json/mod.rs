@@ -92,6 +92,13 @@ pub fn without_mark(json: &[u8]) -> &[u8] {
     json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json)
 }
 
+/// Whether this thread has read half a surrogate pair as U+FFFD since it was asked last.
+#[cfg(feature = "client")]
+#[inline]
+pub fn take_halves() -> bool {
+    text::take_halves()
+}
+
 /// The document with U+FFFD in place of each escape of half a surrogate pair, for readers that
 /// refuse those; `None`: it has none.
 #[cfg(feature = "client")]

@@ -48,6 +48,7 @@ pub struct Parser {
     tape: Vec<TapeNode<'static>>,
     nodes: Vec<Node>,
     tokens_max: usize,
+    #[cfg(feature = "client")]
     takes_lone_surrogates: bool,
 }
 
@@ -75,6 +76,7 @@ impl Parser {
             tape: Vec::new(),
             nodes: Vec::new(),
             tokens_max,
+            #[cfg(feature = "client")]
             takes_lone_surrogates: false,
         }
     }

@@ -4,6 +4,8 @@
 //! an escape that is none yields U+FFFD.
 
 use std::borrow::Cow;
+#[cfg(feature = "client")]
+use std::cell::Cell;
 
 /// The text a raw string stands for; borrowed when it holds no backslash.
 #[must_use]
@@ -108,8 +110,29 @@ fn unicode_escape(bytes: &[u8]) -> (char, usize) {
             let code = 0x1_0000 + ((unit - 0xd800) << 10 | (low - 0xdc00));
             (char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER), 12)
         }
-        _ => (char::REPLACEMENT_CHARACTER, 6),
+        _ => {
+            note_half();
+            (char::REPLACEMENT_CHARACTER, 6)
+        }
     }
+}
+
+#[cfg(feature = "client")]
+thread_local! {
+    /// True once half a surrogate pair was read as U+FFFD.
+    static HAS_READ_HALF: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread has read half a surrogate pair since it was asked last.
+#[cfg(feature = "client")]
+pub(super) fn take_halves() -> bool {
+    HAS_READ_HALF.take()
+}
+
+#[cold]
+fn note_half() {
+    #[cfg(feature = "client")]
+    HAS_READ_HALF.set(true);
 }
 
 /// Four hexadecimal digits at `at`.

@@ -538,13 +538,27 @@ fn halves_of_surrogate_pairs_are_relayed_as_they_came() {
         "GetTask" => answered(heard, &task_of_halves()),
         _ => answered(heard, &wrapped),
     });
-    let gateway = Binary::start(&["--agent", &format!("a2a:{}", fake.url)]);
+    let interfaces = "jsonrpc,http+json,websocket,grpc";
+    let agent = format!("a2a:{}", fake.url);
+    let gateway = Binary::start(&["--agent", &agent, "--interfaces", interfaces]);
     let user = User::of(&format!("http://{}", gateway.addr()));
     for binding in ["jsonrpc", "http+json", "websocket"] {
         let said = user.ok(&["send", "hi", "-o", "json", "--transport", binding]);
         // Metadata of a task is its agent's own.
         assert!(said.out.matches(LONE).count() >= 4, "{said:?}");
     }
+    // What gRPC cannot carry is named, in an answer and in a stream.
+    for more in [&[][..], &["--stream"]] {
+        let words = [&["send", "hi", "--transport", "grpc"], more].concat();
+        let said = user.run(&words);
+        assert_ne!(said.code, Some(0), "{said:?}");
+        assert!(
+            said.err.contains("artifact") && said.err.contains(".name: it has half"),
+            "{said:?}"
+        );
+    }
+    // Other answers of the same connections are whole.
+    user.ok(&["task", "list", "--transport", "grpc"]);
 }
 
 #[test]

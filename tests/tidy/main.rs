@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod generated;
+mod header;
 mod rules;
 mod rules_can_fail;
 mod rust;

@@ -12,6 +12,8 @@ use crate::{
     pb::Fields,
 };
 
+#[cfg(feature = "client")]
+use super::unwritable::noting;
 use super::{
     fields::other::json_payload,
     read::{self, Asked, malformed},
@@ -30,8 +32,20 @@ pub(super) static V1: Wire<DecodeMessage> = Wire {
     encode: Encode {
         text: None,
         generation: Generation::V1,
-        reply: |out, reply, cx| write::reply(out, Generation::V1, cx.op, reply),
-        event: |out, item, cx| write::event(out, Generation::V1, item, cx.history),
+        reply: |out, reply, cx| {
+            noting(
+                || write::reply(out, Generation::V1, cx.op, reply),
+                |json| (dialect::V1.encode.reply)(json, reply, cx),
+            );
+        },
+        event: |out, item, cx| {
+            noting(
+                || write::event(out, Generation::V1, item, cx.history),
+                |json| {
+                    (dialect::V1.encode.event)(json, item, cx);
+                },
+            )
+        },
         fault: details,
     },
     #[cfg(feature = "client")]
@@ -44,8 +58,20 @@ pub(super) static V03: Wire<DecodeMessage> = Wire {
     encode: Encode {
         text: None,
         generation: Generation::V03,
-        reply: |out, reply, cx| write::reply(out, Generation::V03, cx.op, reply),
-        event: |out, item, cx| write::event(out, Generation::V03, item, cx.history),
+        reply: |out, reply, cx| {
+            noting(
+                || write::reply(out, Generation::V03, cx.op, reply),
+                |json| (dialect::V1.encode.reply)(json, reply, cx),
+            );
+        },
+        event: |out, item, cx| {
+            noting(
+                || write::event(out, Generation::V03, item, cx.history),
+                |json| {
+                    (dialect::V1.encode.event)(json, item, cx);
+                },
+            )
+        },
         fault: |_, _, _| (),
     },
     #[cfg(feature = "client")]
@@ -59,6 +85,13 @@ pub(super) static JSON: Wire<DecodeMessage> = Wire {
     #[cfg(feature = "client")]
     calls: dialect::calls::Calls::V1,
 };
+
+/// Agents that are called by the client alone write what gRPC cannot carry.
+#[cfg(not(feature = "client"))]
+#[inline]
+fn noting<R>(write: impl FnOnce() -> R, _: impl FnOnce(&mut Vec<u8>)) -> R {
+    write()
+}
 
 fn details(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
     status::details(out, fault);

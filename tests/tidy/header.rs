@@ -1,0 +1,23 @@
+//! The header of the C interface is that of `src/ffi`.
+//!
+//! `REGENERATE=1 cargo test --test tidy header` makes it anew.
+
+use std::{env, fs, path::Path};
+
+const HEADER: &str = "src/ffi/include/peregrine.h";
+
+#[test]
+fn the_header_is_that_of_the_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = cbindgen::Config::from_file(root.join("src/ffi/cbindgen.toml")).unwrap();
+    let builder = cbindgen::Builder::new().with_config(config);
+    let builder = builder.with_src(root.join("src/ffi/mod.rs"));
+    let mut made = Vec::new();
+    builder.generate().unwrap().write(&mut made);
+    let made = String::from_utf8(made).unwrap();
+    if env::var_os("REGENERATE").is_some() {
+        fs::write(root.join(HEADER), &made).unwrap();
+    }
+    let kept = fs::read_to_string(root.join(HEADER)).unwrap();
+    assert!(kept == made, "{HEADER} is not current: REGENERATE=1 cargo test --test tidy header");
+}
