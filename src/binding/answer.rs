@@ -191,9 +191,8 @@ impl<'x> ResponseWriter<'x> {
     #[inline(always)]
     fn end(&mut self, format: &AnswerFormat<'_>) {
         if let Some(status) = format.status(Ok(())) {
-            #[cfg(feature = "client")]
-            let status =
-                grpc::unwritable::take().map_or(status, |fault| Status::of(&fault, format.encode));
+            let fault = grpc::unwritable::take();
+            let status = fault.map_or(status, |fault| Status::of(&fault, format.encode));
             self.trailers(status.fields());
         }
         self.finish();

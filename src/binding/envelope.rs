@@ -1,7 +1,7 @@
 //! What stands around a result or an error: that of JSON-RPC, the frame of gRPC, or nothing.
 
 use crate::{
-    binding::grpc::{fields::other::json_payload, frame},
+    binding::grpc::{fields::other::json_payload, frame, unwritable},
     pb::Writer,
     rpc,
 };
@@ -31,6 +31,7 @@ impl Envelope<'_> {
             Envelope::Rpc(id) => rpc::open_result(out, id),
             Envelope::Bare => {}
             Envelope::Grpc { in_json } => {
+                unwritable::forget();
                 let _ = frame::begin(out);
                 if in_json {
                     let _ = Writer(out).open(json_payload::DATA, JSON_GUESS);

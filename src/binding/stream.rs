@@ -13,7 +13,7 @@ use crate::{
     binding::{
         admission::Admitted,
         answer::{AnswerFormat, ResponseWriter},
-        grpc::{Code, Status, count::EventCount},
+        grpc::{Code, Status, count::EventCount, unwritable},
         kept_format::KeptFormat,
         observed::{Observed, held_bytes},
         responder::Responder,
@@ -300,38 +300,27 @@ fn poll_counted(
         }
         let before = out.len();
         push_message(out, envelope, |out| event(out, &item, &write));
-        unwritable = take_unwritable();
+        unwritable = unwritable::take();
         if unwritable.is_some() {
             out.truncate(before);
         }
         unwritable.is_none() && out.len() < high_water
     });
     count.write_head(writer, format, start);
-    let end = match follow {
+    let (end, follow) = match (follow, unwritable) {
         _ if is_behind => {
             let why = "the subscriber fell behind; subscribe again to go on";
-            Status::new(Code::Unavailable, why)
+            (Status::new(Code::Unavailable, why), Follow::Gone)
         }
-        _ if unwritable.is_some() => {
-            let fault = unwritable.as_ref();
-            fault.map_or(Status::OK, |fault| Status::of(fault, format.encode))
-        }
-        Follow::End => Status::OK,
-        Follow::Gone => {
+        (_, Some(fault)) => (Status::of(&fault, format.encode), Follow::Gone),
+        (Follow::End, None) => (Status::OK, follow),
+        (Follow::Gone, None) => {
             let fault = Fault::because(FaultKind::TaskNotFound, "the task left the store");
-            Status::of(&fault, format.encode)
+            (Status::of(&fault, format.encode), follow)
         }
-        Follow::Pending | Follow::More => return follow,
+        (Follow::Pending | Follow::More, None) => return follow,
     };
     writer.trailers(end.fields());
     writer.finish();
-    if is_behind || unwritable.is_some() { Follow::Gone } else { follow }
-}
-
-/// Why the event that was written just now cannot be carried, if it cannot.
-fn take_unwritable() -> Option<Fault> {
-    #[cfg(feature = "client")]
-    return crate::binding::grpc::unwritable::take();
-    #[cfg(not(feature = "client"))]
-    None
+    follow
 }

@@ -539,8 +539,10 @@ fn halves_of_surrogate_pairs_are_relayed_as_they_came() {
         _ => answered(heard, &wrapped),
     });
     let interfaces = "jsonrpc,http+json,websocket,grpc";
-    let agent = format!("a2a:{}", fake.url);
-    let gateway = Binary::start(&["--agent", &agent, "--interfaces", interfaces]);
+    let gateway_of = |fake: &Fake| {
+        Binary::start(&["--agent", &format!("a2a:{}", fake.url), "--interfaces", interfaces])
+    };
+    let gateway = gateway_of(&fake);
     let user = User::of(&format!("http://{}", gateway.addr()));
     for binding in ["jsonrpc", "http+json", "websocket"] {
         let said = user.ok(&["send", "hi", "-o", "json", "--transport", binding]);
@@ -559,6 +561,16 @@ fn halves_of_surrogate_pairs_are_relayed_as_they_came() {
     }
     // Other answers of the same connections are whole.
     user.ok(&["task", "list", "--transport", "grpc"]);
+    // So is a direct message, also where a stream consists of it.
+    let part = format!(r#"{{"messageId":"m","role":"ROLE_AGENT","parts":[{{"text":"{LONE}"}}]}}"#);
+    let said = format!(r#"{{"message":{part}}}"#);
+    let fake = agent(json!({}), move |heard, _| answered(heard, &said));
+    let gateway = gateway_of(&fake);
+    let user = User::of(&format!("http://{}", gateway.addr()));
+    for more in [&[][..], &["--stream"]] {
+        let said = user.run(&[&["send", "hi", "--transport", "grpc"], more].concat());
+        assert!(said.err.contains("message.parts[0].text: it has half"), "{said:?}");
+    }
 }
 
 #[test]

@@ -29,7 +29,6 @@ pub mod schemas;
 pub mod status;
 pub mod structs;
 mod timeout;
-#[cfg(feature = "client")]
 pub mod unwritable;
 mod wire;
 pub mod write;

@@ -1,23 +1,48 @@
 //! What JSON has and gRPC cannot carry: the escape of half a surrogate pair, which some agents
-//! write. Its answer is an error that names the member, in place of a text that is not the agent's.
+//! write. The answer is an error that names the member then, and not a text that the agent never
+//! wrote.
 //!
-//! Law: what is noted on a thread is taken by the end of the same answer, or forgotten.
+//! Law: what is noted belongs to the message that this thread has opened last; opening one
+//! ([`forget`]) forgets what was noted before. Without the client no such text comes in.
 
+#[cfg(feature = "client")]
 use std::cell::RefCell;
 
+use crate::fault::Fault;
+#[cfg(feature = "client")]
 use crate::{
-    fault::{Fault, FaultKind},
+    fault::FaultKind,
     json::{self, DEPTH_CAP, Kind, Parser, Value},
 };
 
+#[cfg(feature = "client")]
 thread_local! {
-    /// The member of the answer that is being written.
+    /// The path of the member that cannot be carried.
     static MEMBER: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Writes a message, and notes what of it could not be written. `push_json` writes the same as
-/// JSON.
-#[inline]
+/// Forgets what was noted, for a message that begins.
+pub fn forget() {
+    #[cfg(feature = "client")]
+    MEMBER.take();
+}
+
+/// Why the message that was written just now cannot be carried, if it cannot.
+#[cfg(feature = "client")]
+pub fn take() -> Option<Fault> {
+    let member = MEMBER.take()?;
+    let member = if member.is_empty() { "the answer" } else { &member };
+    let why = format!(
+        "{member}: it has half of a surrogate pair, which JSON can carry and gRPC cannot; ask \
+         for it over another binding"
+    );
+    Some(Fault::because(FaultKind::UnsupportedOperation, why))
+}
+
+/// Writes what stands in a message, and notes what of it could not be written. `push_json` writes
+/// the same as JSON.
+#[cfg(feature = "client")]
+#[inline(always)] // Into the row of each generation.
 pub fn noting<R>(write: impl FnOnce() -> R, push_json: impl FnOnce(&mut Vec<u8>)) -> R {
     json::take_halves();
     let written = write();
@@ -27,6 +52,7 @@ pub fn noting<R>(write: impl FnOnce() -> R, push_json: impl FnOnce(&mut Vec<u8>)
     written
 }
 
+#[cfg(feature = "client")]
 #[cold]
 fn note(push_json: impl FnOnce(&mut Vec<u8>)) {
     let (mut json, mut parser) = (Vec::new(), Parser::new());
@@ -41,6 +67,7 @@ fn note(push_json: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Whether a value has half a surrogate pair; the path leads to it then.
+#[cfg(feature = "client")]
 fn find(value: Value<'_>, path: &mut String) -> bool {
     let length = path.len();
     match value.kind() {
@@ -68,18 +95,20 @@ fn find(value: Value<'_>, path: &mut String) -> bool {
                 path.truncate(length);
             }
         }
-        _ => {}
+        Kind::Null | Kind::Bool(_) | Kind::Number => {}
     }
     false
 }
 
-/// The error of the answer that was written just now, if it is one.
+/// Nothing is noted.
+#[cfg(not(feature = "client"))]
 pub fn take() -> Option<Fault> {
-    let member = MEMBER.take()?;
-    let member = if member.is_empty() { "the answer" } else { &member };
-    let why = format!(
-        "{member}: it has half of a surrogate pair, which JSON can carry and gRPC cannot; ask \
-         for it over another binding"
-    );
-    Some(Fault::because(FaultKind::UnsupportedOperation, why))
+    None
+}
+
+/// Writes what stands in a message.
+#[cfg(not(feature = "client"))]
+#[inline(always)]
+pub fn noting<R>(write: impl FnOnce() -> R, _: impl FnOnce(&mut Vec<u8>)) -> R {
+    write()
 }

@@ -8,16 +8,15 @@ use crate::{
     binding::{envelope::Envelope, jsonrpc::parse_fault, scratch::DecodeBuffers, tenant},
     dialect::{self, Encode, ReadCx, Wire, WriteCx},
     fault::Fault,
-    model::Generation,
+    model::{Generation, Reply},
     pb::Fields,
+    service::StreamResponse,
 };
 
-#[cfg(feature = "client")]
-use super::unwritable::noting;
 use super::{
     fields::other::json_payload,
     read::{self, Asked, malformed},
-    status, write,
+    status, unwritable, write,
 };
 
 /// Reads a request message into a call, and what it says beside it.
@@ -32,20 +31,8 @@ pub(super) static V1: Wire<DecodeMessage> = Wire {
     encode: Encode {
         text: None,
         generation: Generation::V1,
-        reply: |out, reply, cx| {
-            noting(
-                || write::reply(out, Generation::V1, cx.op, reply),
-                |json| (dialect::V1.encode.reply)(json, reply, cx),
-            );
-        },
-        event: |out, item, cx| {
-            noting(
-                || write::event(out, Generation::V1, item, cx.history),
-                |json| {
-                    (dialect::V1.encode.event)(json, item, cx);
-                },
-            )
-        },
+        reply: |out, answer, cx| reply(out, Generation::V1, answer, cx),
+        event: |out, item, cx| event(out, Generation::V1, item, cx),
         fault: details,
     },
     #[cfg(feature = "client")]
@@ -58,20 +45,8 @@ pub(super) static V03: Wire<DecodeMessage> = Wire {
     encode: Encode {
         text: None,
         generation: Generation::V03,
-        reply: |out, reply, cx| {
-            noting(
-                || write::reply(out, Generation::V03, cx.op, reply),
-                |json| (dialect::V1.encode.reply)(json, reply, cx),
-            );
-        },
-        event: |out, item, cx| {
-            noting(
-                || write::event(out, Generation::V03, item, cx.history),
-                |json| {
-                    (dialect::V1.encode.event)(json, item, cx);
-                },
-            )
-        },
+        reply: |out, answer, cx| reply(out, Generation::V03, answer, cx),
+        event: |out, item, cx| event(out, Generation::V03, item, cx),
         fault: |_, _, _| (),
     },
     #[cfg(feature = "client")]
@@ -86,11 +61,27 @@ pub(super) static JSON: Wire<DecodeMessage> = Wire {
     calls: dialect::calls::Calls::V1,
 };
 
-/// Agents that are called by the client alone write what gRPC cannot carry.
-#[cfg(not(feature = "client"))]
-#[inline]
-fn noting<R>(write: impl FnOnce() -> R, _: impl FnOnce(&mut Vec<u8>)) -> R {
-    write()
+#[inline(always)] // Into the row of each generation.
+fn reply(out: &mut Vec<u8>, generation: Generation, reply: &Reply<'_>, cx: &WriteCx<'_>) {
+    unwritable::noting(
+        || write::reply(out, generation, cx.op, reply),
+        |json| (dialect::V1.encode.reply)(json, reply, cx),
+    );
+}
+
+#[inline(always)] // Into the row of each generation.
+fn event(
+    out: &mut Vec<u8>,
+    generation: Generation,
+    item: &StreamResponse<'_>,
+    cx: &WriteCx<'_>,
+) -> bool {
+    unwritable::noting(
+        || write::event(out, generation, item, cx.history),
+        |json| {
+            (dialect::V1.encode.event)(json, item, cx);
+        },
+    )
 }
 
 fn details(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {

@@ -81,9 +81,6 @@ pub(super) fn push_item(
     match format.events {
         EventFraming::Grpc => {
             push_message(out, envelope, |out| (encode.event)(out, item, &format.write));
-            // Subscribers of gRPC count, and do not come here.
-            #[cfg(feature = "client")]
-            let _ = crate::binding::grpc::unwritable::take();
         }
         EventFraming::Sse => {
             let frame = sse::begin(out, number);
