@@ -50,16 +50,13 @@ static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 
 /// Does what the arguments of the process say. Output that cannot be written is a failure.
 pub fn main() -> ExitCode {
-    main_of(std::env::args_os().skip(1).collect())
+    main_of(std::env::args_os().skip(1).collect()).into()
 }
 
-/// Does what these arguments say, once in a process; see [`main`].
-pub fn main_of(words: Vec<OsString>) -> ExitCode {
+/// Does what these arguments say, once in a process; the exit code. See [`main`].
+pub fn main_of(words: Vec<OsString>) -> u8 {
     let code = command_line(WORDS.get_or_init(|| words).clone());
-    match IS_OUTPUT_LOST.load(Ordering::Relaxed) {
-        true if code == ExitCode::SUCCESS => ExitCode::FAILURE,
-        true | false => code,
-    }
+    if IS_OUTPUT_LOST.load(Ordering::Relaxed) { code.max(1) } else { code }
 }
 
 /// The arguments as text.
@@ -68,12 +65,12 @@ fn words() -> Vec<String> {
     words.map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-fn command_line(words: Vec<OsString>) -> ExitCode {
+fn command_line(words: Vec<OsString>) -> u8 {
     let asked = match command::parse(words.clone()) {
         Ok(CommandLine::Run(asked)) => asked,
         Ok(CommandLine::Print(text)) => {
             say(&text);
-            return ExitCode::SUCCESS;
+            return 0;
         }
         Err(UsageError(line)) if is_client(&words) => {
             return fail(&CommandFailure::usage(line), format_said(&words));
@@ -92,38 +89,37 @@ fn command_line(words: Vec<OsString>) -> ExitCode {
         Some(("man", flags)) => end(pages::man(flags).map_err(|line| (1, line))),
         Some(("card", card)) if card.subcommand_name() == Some("sign") => {
             let signed = card_sign::sign(card.subcommand().map_or(card, |(_, flags)| flags));
-            signed
-                .map_or_else(|failure| fail(&failure, format_said(&words)), |()| ExitCode::SUCCESS)
+            signed.map_or_else(|failure| fail(&failure, format_said(&words)), |()| 0)
         }
         _ => call(&asked, &words),
     }
 }
 
 /// Ends with one line on stderr where something is wrong.
-fn end(result: Result<(), (u8, String)>) -> ExitCode {
+fn end(result: Result<(), (u8, String)>) -> u8 {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err((code, line)) => {
             // Without stderr the exit code says it alone.
             let _ = writeln!(io::stderr(), "peregrine: {line}");
-            ExitCode::from(code)
+            code
         }
     }
 }
 
 /// Ends with a failure of the client: an object on stdout, or lines on stderr.
-fn fail(failure: &CommandFailure, format: OutputFormat) -> ExitCode {
+fn fail(failure: &CommandFailure, format: OutputFormat) -> u8 {
     let text = failure.shown(format);
     match format {
         _ if failure.message.is_empty() => {}
         OutputFormat::Json => say(&text),
         OutputFormat::Text => tell(&text),
     }
-    ExitCode::from(failure.code.exit())
+    failure.code.exit()
 }
 
 /// Does one of the commands of the client.
-fn call(asked: &ArgMatches, words: &[OsString]) -> ExitCode {
+fn call(asked: &ArgMatches, words: &[OsString]) -> u8 {
     let (mut names, mut leaf, mut flags) = (Vec::new(), asked, vec![asked]);
     while let Some((name, inner)) = leaf.subcommand() {
         names.push(name);
@@ -148,7 +144,7 @@ fn call(asked: &ArgMatches, words: &[OsString]) -> ExitCode {
         warn(line);
     }
     match run(&names, leaf, settings, format) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(failure) => fail(&failure, format),
     }
 }

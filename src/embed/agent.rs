@@ -9,25 +9,13 @@ use crate::{
     gateway::profile_of,
 };
 
-use super::{HostCancel, HostQueue, HostTurn, queue::Queued};
+use super::{HostCancel, HostError, HostQueue, HostTurn, queue::Queued};
 
 /// An agent of the program.
 pub struct HostAgent {
     pub(super) profile: Profile,
     pub(super) agent: Arc<dyn Agent>,
 }
-
-/// Why a card cannot be that of an agent.
-#[derive(Debug)]
-pub struct AgentCardError(String);
-
-impl fmt::Display for AgentCardError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the card of the agent cannot be used: {}", self.0)
-    }
-}
-
-impl std::error::Error for AgentCardError {}
 
 impl HostAgent {
     /// An agent that this profile describes. `decides_cancels`: the program is asked before a
@@ -46,9 +34,9 @@ impl HostAgent {
     /// for what paths cannot have.
     ///
     /// # Errors
-    /// [`AgentCardError`] names the member.
-    pub fn profile_of_card(json: &[u8]) -> Result<Profile, AgentCardError> {
-        let wrong = |error: &dyn fmt::Display| AgentCardError(error.to_string());
+    /// [`HostError::Card`] names the member.
+    pub fn profile_of_card(json: &[u8]) -> Result<Profile, HostError> {
+        let wrong = |error: &dyn fmt::Display| HostError::Card(error.to_string());
         let mut members: serde_json::Map<String, serde_json::Value> =
             serde_json::from_slice(json).map_err(|error| wrong(&error))?;
         // The server's own places stand on the card; one without any is read all the same.
@@ -81,7 +69,7 @@ impl Agent for QueuedAgent {
     fn start(&self, turn: Turn<'_>) {
         // Without room the client is told.
         if let Ok(deferred) = turn.defer() {
-            self.queue.push(Queued::Turn(HostTurn::new(deferred, &self.queue)));
+            self.queue.push(Queued::Turn(HostTurn::new(deferred)));
         }
     }
 

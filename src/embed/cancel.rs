@@ -3,38 +3,35 @@
 use crate::agent::DeferredCancel;
 
 /// A client wants a task to end, and waits for the answer. Dropping it refuses.
-pub struct HostCancel {
-    task_id: String,
-    cancel: DeferredCancel,
-}
+pub struct HostCancel(DeferredCancel);
 
 impl HostCancel {
     pub(crate) fn new(cancel: DeferredCancel) -> HostCancel {
-        HostCancel { task_id: cancel.task_id().to_str().into_owned(), cancel }
+        HostCancel(cancel)
     }
 
     /// The task's id.
-    pub fn task_id(&self) -> &str {
-        &self.task_id
+    pub fn task_id(&self) -> String {
+        self.0.task_id().to_str().into_owned()
     }
 
     /// The name of the caller, where callers are authenticated.
     pub fn caller(&self) -> Option<&str> {
-        self.cancel.request().principal().map(|principal| principal.name())
+        self.0.request().principal().map(|principal| principal.name())
     }
 
     /// The name of the space of tasks that the client named.
     pub fn tenant(&self) -> Option<&str> {
-        self.cancel.request().tenant()
+        self.0.request().tenant()
     }
 
     /// Agrees: the task is canceled, unless it has ended meanwhile.
     pub fn agree(self) {
-        self.cancel.agree();
+        self.0.agree();
     }
 
     /// Refuses: the call fails with `TaskNotCancelable` and this text, and the task goes on.
     pub fn refuse(self, text: &str) {
-        self.cancel.refuse(text.to_owned());
+        self.0.refuse(text.to_owned());
     }
 }

@@ -9,6 +9,8 @@ use crate::{agent::Closed, client::CallError};
 pub enum HostError {
     /// The turn is over, or its task takes no more events: it has ended, or was canceled.
     Closed,
+    /// The card of an agent cannot be used; the member, and what is wrong with it.
+    Card(String),
     /// The event could not be read.
     Event(String),
     /// The event names another task than the turn's, whose id follows.
@@ -21,6 +23,7 @@ impl fmt::Display for HostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HostError::Closed => f.write_str("the task takes no more events: it has ended"),
+            HostError::Card(why) => write!(f, "the card of the agent cannot be used: {why}"),
             HostError::Event(why) => write!(f, "the event cannot be read: {why}"),
             HostError::OtherTask(id) => {
                 write!(f, "the event names another task than that of the turn, which is {id}")

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use crate::{
     client::{
-        ClientLimits, StreamEvent,
+        StreamEvent,
         format::{Format, FormatBuffers},
     },
     engine::Binding,
@@ -102,10 +102,7 @@ fn with_reader<R>(
     READER.with_borrow_mut(|reader| {
         let result = read(reader);
         if !reader.buffers.is_within(KEPT_BYTES_MAX) || reader.message.capacity() > KEPT_BYTES_MAX {
-            *reader = EventReader {
-                buffers: FormatBuffers::new(&ClientLimits::default()),
-                ..EventReader::default()
-            };
+            *reader = EventReader::default();
         }
         result
     })

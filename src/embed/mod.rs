@@ -13,14 +13,15 @@ mod cancel;
 mod error;
 mod events;
 mod queue;
-mod request;
 mod server;
 mod turn;
 
-pub use agent::{AgentCardError, HostAgent};
+pub use agent::HostAgent;
 pub use cancel::HostCancel;
 pub use error::HostError;
 pub use events::EventField;
 pub use queue::{HostItem, HostQueue};
-pub use server::{HostServer, HostSettings};
+pub use server::HostServer;
 pub use turn::HostTurn;
+
+pub use crate::cli::serve::HostSettings;

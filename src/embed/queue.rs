@@ -20,8 +20,8 @@ pub enum HostItem {
     /// A client wants a task to end, and waits for the answer.
     Cancel(HostCancel),
     /// The task of the turn with this number has ended, or the caller has left before there was
-    /// one: what the turn publishes is refused from now on. Only turns that
-    /// [`HostTurn::watch`] their end have it.
+    /// one: what the turn publishes is refused from now on. [`HostTurn::watch`] asks for it, and
+    /// gives the number.
     Ended(u64),
 }
 
@@ -45,8 +45,8 @@ impl Queued {
     }
 }
 
-/// Turns that wait for a thread of the program. It is full when the server has as many waiting
-/// calls as it may have (`deferred_calls_max`).
+/// Turns that wait for a thread of the program: as many as calls may wait (`deferred_calls_max`);
+/// the server refuses the next one.
 pub struct HostQueue {
     waiting: Mutex<QueuedItems>,
     ready: Condvar,
@@ -146,7 +146,7 @@ impl HostQueue {
         drop(dropped);
     }
 
-    /// A number that no other item of the queue has.
+    /// A number that no other turn of the queue has.
     pub(super) fn number(&self) -> u64 {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,26 +1,8 @@
 //! The server of a program: its configuration, its start and its end.
 
-use std::{path::PathBuf, sync::Arc};
+use crate::{cli::serve::start_embedded, net::Running};
 
-use crate::{
-    cli::serve::{EmbeddedConfig, EmbeddedServer},
-    net::Running,
-};
-
-use super::{HostAgent, HostError};
-
-/// Where the settings of a server come from; the variables of the environment go before them, as
-/// they do for the binary (`docs/guide/configuration.md`).
-#[derive(Clone, Debug, Default)]
-pub enum HostSettings {
-    /// What is built in, or the file that `PEREGRINE_CONFIG` names.
-    #[default]
-    Default,
-    /// A file.
-    File(PathBuf),
-    /// The text of such a file.
-    Text(String),
-}
+use super::{HostAgent, HostError, HostSettings};
 
 /// A server that runs. Dropping it ends it at once.
 pub struct HostServer {
@@ -40,14 +22,8 @@ impl HostServer {
         agents: Vec<HostAgent>,
     ) -> Result<HostServer, HostError> {
         let agents = agents.into_iter().map(|HostAgent { profile, agent }| (profile, agent));
-        let (file, text) = match settings {
-            HostSettings::Default => (None, None),
-            HostSettings::File(file) => (Some(file), None),
-            HostSettings::Text(text) => (None, Some(text)),
-        };
-        let config = EmbeddedConfig { file, text: text.map(Arc::from), listen };
-        let made = EmbeddedServer::make(config, agents.collect()).map_err(HostError::Server)?;
-        let (running, banner) = made.start().map_err(HostError::Server)?;
+        let started = start_embedded(settings, listen, agents.collect());
+        let (running, banner) = started.map_err(HostError::Server)?;
         Ok(HostServer { running, banner })
     }
 

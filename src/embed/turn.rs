@@ -7,19 +7,24 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll, Wake, Waker},
-    time::{SystemTime, UNIX_EPOCH},
+    task::{Context, Wake, Waker},
 };
 
 use crate::{
-    agent::{Canceled, Deferred, Job, RequestInfo},
+    agent::{Canceled, Closed, Deferred, Job, RequestInfo},
+    binding::grpc::write,
     client::{EventKind, StreamEvent},
+    dialect::canonical,
     fault::{Fault, FaultKind},
     gateway::{TaskReferences, prepare, publish, to_local},
-    model::{ArtifactBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState, TaskView},
+    model::{
+        ArtifactBuf, Generation, JsonObject, Message, MessageBuf, Op, PartsBuf, Reply, TaskEvent,
+        TaskState, TaskView,
+    },
+    net::unix_ms,
 };
 
-use super::{EventField, HostError, HostQueue, events, queue::Queued, request};
+use super::{EventField, HostError, HostQueue, events, queue::Queued};
 
 /// One message to an agent of the program. All of it may be called from any thread.
 ///
@@ -27,19 +32,17 @@ use super::{EventField, HostError, HostQueue, events, queue::Queued, request};
 /// event of a task makes one. A turn that is dropped before its end fails its task, or its call
 /// where there is no task.
 pub struct HostTurn {
-    number: u64,
     task_id: String,
     context_id: String,
-    queue: Arc<HostQueue>,
     inner: Arc<Mutex<TurnInner>>,
 }
 
 pub(super) struct TurnInner {
     progress: TurnProgress,
-    /// What tells of the end, while the program wants to hear of it.
-    ended: Option<Canceled>,
-    /// `None`: the program does not want to hear of it.
+    /// `None`: the program does not want to hear of the end.
     notice: Option<Arc<EndNotice>>,
+    /// What tells of the end, if the program wants to hear of it and has not yet.
+    ended: Option<Canceled>,
     /// The state that was published last.
     state: Option<TaskState>,
 }
@@ -53,9 +56,29 @@ enum TurnProgress {
     Over,
 }
 
+impl TurnProgress {
+    /// What tells that the turn is of no use any more; `None`: it is over.
+    fn canceled(&self) -> Option<Canceled> {
+        match self {
+            TurnProgress::Waiting(deferred) => Some(deferred.canceled()),
+            TurnProgress::Running(job) => Some(job.canceled()),
+            TurnProgress::Over => None,
+        }
+    }
+
+    /// A job behind an event with this state.
+    fn of(job: Job, state: Option<TaskState>) -> TurnProgress {
+        match state.is_some_and(TaskState::is_terminal) {
+            true => TurnProgress::Over,
+            false => TurnProgress::Running(job),
+        }
+    }
+}
+
 /// Woken by every change of what the turn waits for, which may be its end.
 pub(super) struct EndNotice {
     number: u64,
+    /// Not counted: a notice may wait in it.
     queue: Weak<HostQueue>,
     turn: Weak<Mutex<TurnInner>>,
     /// True while the turn itself publishes, which is no news to it.
@@ -75,7 +98,7 @@ impl Wake for EndNotice {
 
 impl EndNotice {
     /// The number of the turn, if it is of no use any more; else it is woken again.
-    pub fn ended(self: Arc<Self>) -> Option<u64> {
+    pub fn ended(&self) -> Option<u64> {
         let turn = self.turn.upgrade()?;
         let mut inner = turn.lock().unwrap_or_else(PoisonError::into_inner);
         inner.has_ended().then_some(self.number)
@@ -87,52 +110,42 @@ impl TurnInner {
     fn has_ended(&mut self) -> bool {
         let (Some(ended), Some(notice)) = (&mut self.ended, &self.notice) else { return false };
         let waker = Waker::from(Arc::clone(notice));
-        let is_over = Pin::new(ended).poll(&mut Context::from_waker(&waker)) == Poll::Ready(());
+        let is_over = Pin::new(ended).poll(&mut Context::from_waker(&waker)).is_ready();
         if is_over {
             self.ended = None;
         }
         is_over
     }
-}
 
-impl HostTurn {
-    pub(super) fn new(deferred: Deferred, queue: &Arc<HostQueue>) -> HostTurn {
-        let text = |id: RawText<'_>| id.to_str().into_owned();
-        HostTurn {
-            number: queue.number(),
-            task_id: text(deferred.task_id()),
-            context_id: text(deferred.context_id()),
-            queue: Arc::clone(queue),
-            inner: Arc::new(Mutex::new(TurnInner {
-                progress: TurnProgress::Waiting(deferred),
-                ended: None,
-                notice: None,
-                state: None,
-            })),
+    /// Tells the program if the turn is of no use any more.
+    fn tell_end(&mut self) {
+        if self.has_ended()
+            && let Some(notice) = &self.notice
+            && let Some(queue) = notice.queue.upgrade()
+        {
+            queue.push(Queued::Ended(notice.number));
         }
     }
 
-    /// One that was taken from no queue: its program asks whether it has ended
-    /// ([`HostTurn::has_ended`]).
-    #[cfg(feature = "ffi")]
-    pub(crate) fn alone(deferred: Deferred) -> HostTurn {
-        HostTurn::new(deferred, &HostQueue::new())
+    /// Waits for the end of what the turn is now.
+    fn watch(&mut self) {
+        self.ended = self.progress.canceled().filter(|_| self.notice.is_some());
+        self.tell_end();
     }
+}
 
-    /// True when the task has ended, or the caller has left before there was one.
-    #[cfg(feature = "ffi")]
-    pub(crate) fn has_ended(&self) -> bool {
-        let mut ended = match &self.lock().progress {
-            TurnProgress::Waiting(deferred) => deferred.canceled(),
-            TurnProgress::Running(job) => job.canceled(),
-            TurnProgress::Over => return true,
-        };
-        Pin::new(&mut ended).poll(&mut Context::from_waker(Waker::noop())).is_ready()
-    }
-
-    /// Its number in its queue, as [`HostItem::Ended`](super::HostItem::Ended) has it.
-    pub fn number(&self) -> u64 {
-        self.number
+impl HostTurn {
+    pub(crate) fn new(deferred: Deferred) -> HostTurn {
+        HostTurn {
+            task_id: deferred.task_id().to_str().into_owned(),
+            context_id: deferred.context_id().to_str().into_owned(),
+            inner: Arc::new(Mutex::new(TurnInner {
+                progress: TurnProgress::Waiting(deferred),
+                notice: None,
+                ended: None,
+                state: None,
+            })),
+        }
     }
 
     /// The task's id; if the turn starts one, the one that it would have.
@@ -145,39 +158,29 @@ impl HostTurn {
         &self.context_id
     }
 
-    /// Has the queue say when the turn is of no use any more ([`HostItem::Ended`]).
+    /// Has a queue say when the turn is of no use any more ([`HostItem::Ended`]); the number that
+    /// it has there.
     ///
     /// [`HostItem::Ended`]: super::HostItem::Ended
-    pub fn watch(&self) {
+    pub fn watch(&self, queue: &Arc<HostQueue>) -> u64 {
+        let number = queue.number();
         let mut inner = self.lock();
         inner.notice = Some(Arc::new(EndNotice {
-            number: self.number,
-            queue: Arc::downgrade(&self.queue),
+            number,
+            queue: Arc::downgrade(queue),
             turn: Arc::downgrade(&self.inner),
             is_publishing: AtomicBool::new(false),
         }));
-        self.watch_progress(&mut inner);
+        inner.watch();
+        number
     }
 
-    fn watch_progress(&self, inner: &mut TurnInner) {
-        inner.ended = match &inner.progress {
-            _ if inner.notice.is_none() => None,
-            TurnProgress::Waiting(deferred) => Some(deferred.canceled()),
-            TurnProgress::Running(job) => Some(job.canceled()),
-            TurnProgress::Over => None,
-        };
-        self.tell_end(inner);
-    }
-
-    fn tell_end(&self, inner: &mut TurnInner) {
-        if inner.has_ended() {
-            self.queue.push(Queued::Ended(self.number));
-        }
-    }
-
-    /// True when nothing more can be published.
+    /// True when what the turn publishes is refused: it has answered, its task has ended, or the
+    /// caller has left before there was one.
     pub fn is_over(&self) -> bool {
-        matches!(self.lock().progress, TurnProgress::Over)
+        let ended = self.lock().progress.canceled();
+        let mut cx = Context::from_waker(Waker::noop());
+        ended.is_none_or(|mut ended| Pin::new(&mut ended).poll(&mut cx).is_ready())
     }
 
     /// The state that the turn has published last; `None`: it has published none.
@@ -194,7 +197,7 @@ impl HostTurn {
     pub fn message_json(&self) -> Option<Vec<u8>> {
         self.ask(|message, _| {
             let mut out = Vec::new();
-            request::push_message_json(&mut out, message);
+            canonical::message(&mut out, message);
             out
         })
     }
@@ -204,7 +207,8 @@ impl HostTurn {
     pub fn request_protobuf(&self) -> Option<Vec<u8>> {
         self.ask(|message, info| {
             let mut out = Vec::with_capacity(message.packed().len() + 64);
-            request::push_send_request(&mut out, message, info);
+            let metadata = info.metadata().map(JsonObject::as_str);
+            write::send_request(&mut out, message, info.accepted_output_modes(), metadata);
             out
         })
     }
@@ -243,7 +247,10 @@ impl HostTurn {
     /// The task as it is now, in protocol buffers; `None`: there is none.
     pub fn task_protobuf(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        let mut push = |task: TaskView<'_>| request::push_task(&mut out, task);
+        let mut push = |view: TaskView<'_>| {
+            let task = Reply::Task { view, history: None };
+            write::reply(&mut out, Generation::V1, Op::Get, &task);
+        };
         let is_shown = match &self.lock().progress {
             TurnProgress::Waiting(deferred) => deferred.read(&mut push),
             TurnProgress::Running(job) => job.read(&mut push),
@@ -279,32 +286,27 @@ impl HostTurn {
     }
 
     fn publish(&self, event: &StreamEvent<'_>) -> Result<(), HostError> {
-        let is_message = matches!(event.kind(), EventKind::Message(_));
-        if event.task_id().is_some_and(|id| !is_message && id != *self.task_id) {
+        let references = TaskReferences::own();
+        if let EventKind::Message(message) = event.kind() {
+            return self.answer(&to_local(message, &references));
+        }
+        if event.task_id().is_some_and(|id| id != *self.task_id) {
             return Err(HostError::OtherTask(self.task_id.clone()));
         }
-        let references = TaskReferences::own();
-        self.advance(event.state(), |progress| match (progress, event.kind()) {
-            (TurnProgress::Waiting(deferred), EventKind::Message(message)) => {
-                deferred.reply(to_local(message, &references));
-                Ok(TurnProgress::Over)
-            }
-            (TurnProgress::Waiting(mut deferred), _) => {
-                let is_prepared = prepare(&mut deferred, &references, event);
-                let mut job = deferred.into_job()?;
-                if !is_prepared {
-                    publish(&mut job, &references, event)?;
+        let state = event.state();
+        self.advance(state, |progress| {
+            let (mut job, is_published) = match progress {
+                TurnProgress::Waiting(mut deferred) => {
+                    let is_prepared = prepare(&mut deferred, &references, event);
+                    (deferred.into_job()?, is_prepared)
                 }
-                Ok(after(job, event.state()))
-            }
-            (TurnProgress::Running(mut job), _) => {
+                TurnProgress::Running(job) => (job, false),
+                TurnProgress::Over => return Err(HostError::Closed),
+            };
+            if !is_published {
                 publish(&mut job, &references, event)?;
-                Ok(match is_message {
-                    true => TurnProgress::Over,
-                    false => after(job, event.state()),
-                })
             }
-            (TurnProgress::Over, _) => Err(HostError::Closed),
+            Ok(TurnProgress::of(job, state))
         })
     }
 
@@ -342,16 +344,19 @@ impl HostTurn {
             TaskEvent::Status { state, .. } => Some(*state),
             TaskEvent::Artifact { .. } | TaskEvent::UserMessage { .. } => None,
         };
-        self.advance(state, |progress| match progress {
-            TurnProgress::Waiting(mut deferred) => {
-                deferred.prepare(change);
-                Ok(after(deferred.into_job()?, state))
-            }
-            TurnProgress::Running(mut job) => {
-                job.publish(*change)?;
-                Ok(after(job, state))
-            }
-            TurnProgress::Over => Err(HostError::Closed),
+        self.advance(state, |progress| {
+            let job = match progress {
+                TurnProgress::Waiting(mut deferred) => {
+                    deferred.prepare(change);
+                    deferred.into_job()?
+                }
+                TurnProgress::Running(mut job) => {
+                    job.publish(*change)?;
+                    job
+                }
+                TurnProgress::Over => return Err(HostError::Closed),
+            };
+            Ok(TurnProgress::of(job, state))
         })
     }
 
@@ -360,17 +365,11 @@ impl HostTurn {
     /// # Errors
     /// [`HostError::Closed`].
     pub fn reply(&self, text: &str) -> Result<(), HostError> {
-        let message = said(text);
-        self.advance(None, |progress| {
-            match progress {
-                TurnProgress::Waiting(deferred) => deferred.reply(message),
-                TurnProgress::Running(mut job) => {
-                    job.status(TaskState::Completed, Some(&message))?;
-                }
-                TurnProgress::Over => return Err(HostError::Closed),
-            }
-            Ok(TurnProgress::Over)
-        })
+        self.answer(&said(text))
+    }
+
+    fn answer(&self, message: &MessageBuf) -> Result<(), HostError> {
+        self.finish(|deferred| deferred.reply(message.clone()), |job| job.reply(message))
     }
 
     /// Ends the turn with an error: a task fails with this text, a call without one fails as an
@@ -379,14 +378,7 @@ impl HostTurn {
     /// # Errors
     /// [`HostError::Closed`].
     pub fn fail(&self, text: &str) -> Result<(), HostError> {
-        self.advance(None, |progress| {
-            match progress {
-                TurnProgress::Waiting(deferred) => deferred.fail(text.to_owned()),
-                TurnProgress::Running(job) => job.fail(text)?,
-                TurnProgress::Over => return Err(HostError::Closed),
-            }
-            Ok(TurnProgress::Over)
-        })
+        self.finish(|deferred| deferred.fail(text.to_owned()), |job| job.fail(text))
     }
 
     /// Refuses the message with an error of A2A: the call fails and no task is made; a task that
@@ -395,23 +387,34 @@ impl HostTurn {
     /// # Errors
     /// [`HostError::Closed`].
     pub fn refuse(&self, kind: FaultKind, text: &str) -> Result<(), HostError> {
-        self.advance(None, |progress| {
-            match progress {
-                TurnProgress::Waiting(deferred) => {
-                    deferred.refuse(Fault::because(kind, text.to_owned()));
-                }
-                TurnProgress::Running(job) => job.fail(text)?,
-                TurnProgress::Over => return Err(HostError::Closed),
-            }
-            Ok(TurnProgress::Over)
-        })
+        let refuse = |deferred: Deferred| deferred.refuse(Fault::because(kind, text.to_owned()));
+        self.finish(refuse, |job| job.fail(text))
     }
 
     /// Ends the turn: the program has no more to say. A task that neither has ended nor waits for
     /// its client fails, as does a call that has no answer.
     pub fn end(&self) {
         // A turn that is over stays so.
-        let _ = self.advance(None, |_| Ok(TurnProgress::Over));
+        let _ = self.finish(drop, |job| {
+            drop(job);
+            Ok(())
+        });
+    }
+
+    /// Ends the turn: a call that waits, or a task.
+    fn finish(
+        &self,
+        call: impl FnOnce(Deferred),
+        task: impl FnOnce(Job) -> Result<(), Closed>,
+    ) -> Result<(), HostError> {
+        self.advance(None, |progress| {
+            match progress {
+                TurnProgress::Waiting(deferred) => call(deferred),
+                TurnProgress::Running(job) => task(job)?,
+                TurnProgress::Over => return Err(HostError::Closed),
+            }
+            Ok(TurnProgress::Over)
+        })
     }
 
     /// Goes on to what `step` makes of the progress. After an error the turn is over: a job whose
@@ -442,8 +445,8 @@ impl HostTurn {
         });
         match &inner.progress {
             TurnProgress::Over => inner.ended = None,
-            TurnProgress::Running(_) if was_waiting => self.watch_progress(&mut inner),
-            TurnProgress::Running(_) | TurnProgress::Waiting(_) => self.tell_end(&mut inner),
+            TurnProgress::Running(_) if was_waiting => inner.watch(),
+            TurnProgress::Running(_) | TurnProgress::Waiting(_) => inner.tell_end(),
         }
         outcome
     }
@@ -453,19 +456,6 @@ impl HostTurn {
     }
 }
 
-/// What becomes of a job after an event with this state.
-fn after(job: Job, state: Option<TaskState>) -> TurnProgress {
-    match state {
-        Some(state) if state.is_terminal() => TurnProgress::Over,
-        Some(_) | None => TurnProgress::Running(job),
-    }
-}
-
 fn said(text: &str) -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text(text))
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use super::status::{FfiFailure, PeregrineStatus};
+use super::status::{FfiFailure, PeregrineStatus, run};
 
 /// Bytes of a text of the caller's.
 ///
@@ -47,45 +47,63 @@ pub(super) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), FfiFailure> {
     Ok(())
 }
 
-/// A buffer of the caller's for a text.
-pub(super) struct TextOut {
+/// Writes a text into a buffer of the caller's, or only its length where it does not fit.
+///
+/// # Safety
+/// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
+/// `size_t`, which may be misaligned. Nothing else uses them meanwhile.
+pub(super) unsafe fn put_text(
     out: *mut u8,
     capacity: usize,
     len: *mut usize,
+    text: &[u8],
+) -> Result<(), FfiFailure> {
+    if out.is_null() && capacity != 0 {
+        return Err(FfiFailure::new(PeregrineStatus::Null, "a buffer is null and has a length"));
+    }
+    if !len.is_null() {
+        // SAFETY: it is not null, and as this function demands.
+        unsafe { len.write_unaligned(text.len()) };
+    }
+    if text.len() > capacity {
+        let why = format!("{} bytes are needed", text.len());
+        return Err(FfiFailure::new(PeregrineStatus::Space, why));
+    }
+    if !text.is_empty() {
+        // SAFETY: the buffer has room for `text`, which is not in it.
+        unsafe { out.copy_from_nonoverlapping(text.as_ptr(), text.len()) };
+    }
+    Ok(())
 }
 
-impl TextOut {
-    /// # Safety
-    /// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points
-    /// at a `size_t`, which may be misaligned. Nothing else uses them while the buffer is used.
-    pub unsafe fn new(
-        out: *mut u8,
-        capacity: usize,
-        len: *mut usize,
-    ) -> Result<TextOut, FfiFailure> {
-        if out.is_null() && capacity != 0 {
-            return Err(FfiFailure::new(
-                PeregrineStatus::Null,
-                "a buffer is null and has a length",
-            ));
-        }
-        Ok(TextOut { out, capacity, len })
-    }
+/// The body of a function that gives a text.
+///
+/// # Safety
+/// As for [`put_text`].
+pub(super) unsafe fn give<T: AsRef<[u8]>>(
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+    text: impl FnOnce() -> Result<T, FfiFailure>,
+) -> PeregrineStatus {
+    run(|| {
+        let text = text()?;
+        // SAFETY: as this function demands.
+        unsafe { put_text(out, capacity, len, text.as_ref()) }
+    })
+}
 
-    /// Writes the text, or only its length where it does not fit.
-    pub fn write(self, text: &[u8]) -> Result<(), FfiFailure> {
-        if !self.len.is_null() {
-            // SAFETY: it is not null, and points at a `size_t`.
-            unsafe { self.len.write_unaligned(text.len()) };
-        }
-        if text.len() > self.capacity {
-            let why = format!("{} bytes are needed", text.len());
-            return Err(FfiFailure::new(PeregrineStatus::Space, why));
-        }
-        if !text.is_empty() {
-            // SAFETY: the buffer has room for `text`, which is not in it.
-            unsafe { self.out.copy_from_nonoverlapping(text.as_ptr(), text.len()) };
-        }
-        Ok(())
-    }
+/// The body of a function that takes a text.
+///
+/// # Safety
+/// As for [`bytes`].
+pub(super) unsafe fn with_text(
+    data: *const u8,
+    len: usize,
+    act: impl FnOnce(&str) -> Result<(), FfiFailure>,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        act(unsafe { text(data, len) }?)
+    })
 }

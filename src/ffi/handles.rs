@@ -52,9 +52,11 @@ pub(super) fn insert(object: HandleObject) -> u64 {
     handle
 }
 
-/// Takes the object from its handle, which stands for nothing from now on.
-pub(super) fn remove(handle: u64) -> Option<HandleObject> {
-    shard(handle).remove(&handle)
+/// Releases a handle, which stands for nothing from now on.
+pub(super) fn remove(handle: u64) {
+    let removed = shard(handle).remove(&handle);
+    // Without the lock: a server that ends may release other handles.
+    drop(removed);
 }
 
 fn get(handle: u64) -> Option<HandleObject> {

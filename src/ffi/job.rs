@@ -2,14 +2,25 @@
 
 use std::sync::PoisonError;
 
-use crate::embed::EventField;
+use crate::embed::{EventField, HostCancel};
 
 use super::{
-    buffers::{TextOut, bytes, put, text},
-    handles::{self, HandleObject},
+    buffers::{bytes, give, put, with_text},
+    handles,
     status::{FfiFailure, PeregrineStatus, run},
     turn::state_of,
 };
+
+/// Decides a cancel, unless another call has, and releases its handle.
+fn decide(handle: u64, decide: impl FnOnce(HostCancel)) -> Result<(), FfiFailure> {
+    let cancel = handles::cancel(handle)?;
+    handles::remove(handle);
+    let undecided = cancel.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(cancel) = undecided {
+        decide(cancel);
+    }
+    Ok(())
+}
 
 fn over() -> FfiFailure {
     FfiFailure::new(PeregrineStatus::Closed, "the turn is over")
@@ -27,11 +38,8 @@ pub unsafe extern "C" fn peregrine_job_text(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let out = unsafe { TextOut::new(out, capacity, len) }?;
-        out.write(handles::job(job)?.text().ok_or_else(over)?.as_bytes())
-    })
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || handles::job(job)?.text().ok_or_else(over)) }
 }
 
 /// The message in the JSON of A2A 1.0.
@@ -45,11 +53,8 @@ pub unsafe extern "C" fn peregrine_job_message(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let out = unsafe { TextOut::new(out, capacity, len) }?;
-        out.write(&handles::job(job)?.message_json().ok_or_else(over)?)
-    })
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || handles::job(job)?.message_json().ok_or_else(over)) }
 }
 
 /// The task's id.
@@ -63,11 +68,8 @@ pub unsafe extern "C" fn peregrine_job_task_id(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let out = unsafe { TextOut::new(out, capacity, len) }?;
-        out.write(handles::job(job)?.task_id().as_bytes())
-    })
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || Ok(handles::job(job)?.task_id().to_owned())) }
 }
 
 /// Whether what the job publishes is refused: its task has ended or was canceled, or the caller has
@@ -80,7 +82,7 @@ pub unsafe extern "C" fn peregrine_job_is_over(job: u64, is_over: *mut bool) -> 
     run(|| {
         let job = handles::job(job)?;
         // SAFETY: as this function demands.
-        unsafe { put(is_over, job.is_over() || job.has_ended()) }
+        unsafe { put(is_over, job.is_over()) }
     })
 }
 
@@ -94,11 +96,8 @@ pub unsafe extern "C" fn peregrine_job_reply(
     data: *const u8,
     len: usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let words = unsafe { text(data, len) }?;
-        Ok(handles::job(job)?.reply(words)?)
-    })
+    // SAFETY: as this function demands.
+    unsafe { with_text(data, len, |words| Ok(handles::job(job)?.reply(words)?)) }
 }
 
 /// Publishes a status (`TaskState` of `a2a.proto`), with a message of the agent unless `len` is 0.
@@ -112,12 +111,12 @@ pub unsafe extern "C" fn peregrine_job_status(
     data: *const u8,
     len: usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let words = unsafe { text(data, len) }?;
-        let state = state_of(state)?;
-        Ok(handles::job(job)?.status(state, Some(words).filter(|words| !words.is_empty()))?)
-    })
+    let publish = |words: &str| {
+        let words = Some(words).filter(|words| !words.is_empty());
+        Ok(handles::job(job)?.status(state_of(state)?, words)?)
+    };
+    // SAFETY: as this function demands.
+    unsafe { with_text(data, len, publish) }
 }
 
 /// Publishes an event of A2A 1.0 as JSON: a `StreamResponse` with one of `task`, `message`,
@@ -170,11 +169,8 @@ pub unsafe extern "C" fn peregrine_job_fail(
     data: *const u8,
     len: usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let words = unsafe { text(data, len) }?;
-        Ok(handles::job(job)?.fail(words)?)
-    })
+    // SAFETY: as this function demands.
+    unsafe { with_text(data, len, |words| Ok(handles::job(job)?.fail(words)?)) }
 }
 
 /// Releases the job. A task that neither has ended nor waits for its client fails, as does a call
@@ -199,27 +195,20 @@ pub unsafe extern "C" fn peregrine_cancel_task_id(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let out = unsafe { TextOut::new(out, capacity, len) }?;
-        let cancel = handles::cancel(cancel)?;
-        let cancel = cancel.lock().unwrap_or_else(PoisonError::into_inner);
-        out.write(cancel.as_ref().map_or("", |cancel| cancel.task_id()).as_bytes())
-    })
+    // SAFETY: as this function demands.
+    unsafe {
+        give(out, capacity, len, || {
+            let cancel = handles::cancel(cancel)?;
+            let cancel = cancel.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(cancel.as_ref().map(HostCancel::task_id).unwrap_or_default())
+        })
+    }
 }
 
 /// Agrees: the task is canceled. The handle is released.
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_cancel_agree(cancel: u64) -> PeregrineStatus {
-    run(|| {
-        handles::cancel(cancel)?;
-        if let Some(HandleObject::Cancel(cancel)) = handles::remove(cancel)
-            && let Some(cancel) = cancel.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
-            cancel.agree();
-        }
-        Ok(())
-    })
+    run(|| decide(cancel, HostCancel::agree))
 }
 
 /// Refuses with this text: the task goes on. The handle is released.
@@ -232,15 +221,6 @@ pub unsafe extern "C" fn peregrine_cancel_refuse(
     data: *const u8,
     len: usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let words = unsafe { text(data, len) }?;
-        handles::cancel(cancel)?;
-        if let Some(HandleObject::Cancel(cancel)) = handles::remove(cancel)
-            && let Some(cancel) = cancel.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
-            cancel.refuse(words);
-        }
-        Ok(())
-    })
+    // SAFETY: as this function demands.
+    unsafe { with_text(data, len, |words| decide(cancel, |cancel| cancel.refuse(words))) }
 }

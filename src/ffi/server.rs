@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     agent::{CallbackAgent, PeregrineAgent},
-    buffers::{TextOut, bytes, put, text},
+    buffers::{bytes, give, put, text},
     handles::{self, HandleObject},
     status::{FfiFailure, PeregrineStatus, run},
     turn,
@@ -97,8 +97,7 @@ pub unsafe extern "C" fn peregrine_server_agent(
                 "an agent has no callback for turns",
             ));
         }
-        let profile = HostAgent::profile_of_card(card)
-            .map_err(|error| FfiFailure::new(PeregrineStatus::Value, error.to_string()))?;
+        let profile = HostAgent::profile_of_card(card)?;
         let slot = handles::server(server)?;
         match &mut *slot.lock() {
             ServerStage::Made { agents, .. } => {
@@ -161,13 +160,12 @@ pub unsafe extern "C" fn peregrine_server_url(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let out = unsafe { TextOut::new(out, capacity, len) }?;
+    let url = || {
         let server = handles::server(server)?;
-        let url = server.running(|server| server.running().base_url().to_owned())?;
-        out.write(url.as_bytes())
-    })
+        server.running(|server| server.running().base_url().to_owned())
+    };
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, url) }
 }
 
 /// Stops accepting, and lets what runs end within `drain_ms`; returns at once.

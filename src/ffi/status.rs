@@ -7,7 +7,7 @@ use std::{
 
 use crate::embed::HostError;
 
-use super::buffers::TextOut;
+use super::buffers::put_text;
 
 /// What a call has come to.
 #[repr(C)]
@@ -50,7 +50,9 @@ impl From<HostError> for FfiFailure {
     fn from(error: HostError) -> FfiFailure {
         let status = match error {
             HostError::Closed => PeregrineStatus::Closed,
-            HostError::Event(_) | HostError::OtherTask(_) => PeregrineStatus::Value,
+            HostError::Card(_) | HostError::Event(_) | HostError::OtherTask(_) => {
+                PeregrineStatus::Value
+            }
             HostError::Server(_) => PeregrineStatus::Server,
         };
         FfiFailure(status, error.to_string())
@@ -85,8 +87,7 @@ pub unsafe extern "C" fn peregrine_last_error(
 ) -> PeregrineStatus {
     let text = LAST.try_with(|last| last.borrow().clone()).unwrap_or_default();
     // SAFETY: as this function demands.
-    let out = unsafe { TextOut::new(out, capacity, len) };
-    match out.and_then(|out| out.write(text.as_bytes())) {
+    match unsafe { put_text(out, capacity, len, text.as_bytes()) } {
         Ok(()) => PeregrineStatus::Ok,
         Err(FfiFailure(status, _)) => status,
     }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 use super::{
-    buffers::{TextOut, put, text},
+    buffers::{give, put, text, with_text},
     handles::{self, HandleObject},
     status::{FfiFailure, PeregrineStatus, run},
 };
@@ -100,11 +100,8 @@ pub unsafe extern "C" fn peregrine_turn_text(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let out = unsafe { TextOut::new(out, capacity, len) }?;
-        with_turn(turn, |turn| out.write(turn.message.text().as_bytes()))
-    })
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || with_turn(turn, |turn| Ok(turn.message.text()))) }
 }
 
 /// The message in the JSON of A2A 1.0. Only in the callback.
@@ -118,15 +115,13 @@ pub unsafe extern "C" fn peregrine_turn_message(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let out = unsafe { TextOut::new(out, capacity, len) }?;
-        with_turn(turn, |turn| {
-            let mut json = Vec::new();
-            canonical::message(&mut json, turn.message);
-            out.write(&json)
-        })
-    })
+    let message = |turn: &mut Turn<'static>| {
+        let mut json = Vec::new();
+        canonical::message(&mut json, turn.message);
+        Ok(json)
+    };
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || with_turn(turn, message)) }
 }
 
 /// The task's id; if the message starts a task, the one that it would have. Only in the callback.
@@ -140,11 +135,9 @@ pub unsafe extern "C" fn peregrine_turn_task_id(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let out = unsafe { TextOut::new(out, capacity, len) }?;
-        with_turn(turn, |turn| out.write(turn.task_id.to_str().as_bytes()))
-    })
+    let task_id = |turn: &mut Turn<'static>| Ok(turn.task_id.to_str().into_owned());
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || with_turn(turn, task_id)) }
 }
 
 /// The state of the task before the message, as `TaskState` of `a2a.proto`; 0: the message starts a
@@ -172,14 +165,14 @@ pub unsafe extern "C" fn peregrine_turn_reply(
     data: *const u8,
     len: usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let message = said(unsafe { text(data, len) }?);
+    let reply = |words: &str| {
         with(turn, |turn| {
-            turn.take().ok_or_else(answered)?.reply(message);
+            turn.take().ok_or_else(answered)?.reply(said(words));
             Ok(())
         })
-    })
+    };
+    // SAFETY: as this function demands.
+    unsafe { with_text(data, len, reply) }
 }
 
 /// Publishes a status (`TaskState` of `a2a.proto`), with a message of the agent unless `len` is 0.
@@ -194,9 +187,7 @@ pub unsafe extern "C" fn peregrine_turn_status(
     data: *const u8,
     len: usize,
 ) -> PeregrineStatus {
-    run(|| {
-        // SAFETY: as this function demands.
-        let words = unsafe { text(data, len) }?;
+    let publish = |words: &str| {
         let state = state_of(state)?;
         with_turn(turn, |turn| {
             match words {
@@ -205,7 +196,9 @@ pub unsafe extern "C" fn peregrine_turn_status(
             }
             Ok(())
         })
-    })
+    };
+    // SAFETY: as this function demands.
+    unsafe { with_text(data, len, publish) }
 }
 
 /// Publishes an artifact of one text. Only in the callback.
@@ -249,7 +242,7 @@ pub unsafe extern "C" fn peregrine_turn_defer(turn: u64, job: *mut u64) -> Pereg
                 FfiFailure::new(PeregrineStatus::Closed, "the server has no room for the turn")
             })
         })?;
-        let handle = handles::insert(HandleObject::Job(HostTurn::alone(deferred).into()));
+        let handle = handles::insert(HandleObject::Job(HostTurn::new(deferred).into()));
         // SAFETY: not null, and as this function demands.
         unsafe { put(job, handle) }
     })

@@ -150,7 +150,7 @@ impl Clock {
 }
 
 /// Milliseconds since the Unix epoch; 0 on a clock before it.
-pub(super) fn unix_ms() -> u64 {
+pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
 }

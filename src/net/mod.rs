@@ -99,6 +99,8 @@ pub use client::{
     BlockingClient, BlockingStream, ClientTls, ConnectGuard, HttpClient, HttpClientError,
     HttpClientOptions, HttpClientResponse, Proxies,
 };
+#[cfg(feature = "embed")]
+pub(crate) use clock::unix_ms;
 pub use entropy::worker;
 pub use error::ServerError;
 #[cfg(feature = "gateway")]

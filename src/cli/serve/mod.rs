@@ -33,7 +33,7 @@ use remote_cards::RemoteCards;
 #[cfg(feature = "embed")]
 pub use agents::path_name;
 #[cfg(feature = "embed")]
-pub use embedded::{EmbeddedConfig, EmbeddedServer};
+pub use embedded::{HostSettings, start_embedded};
 pub use flags::command;
 pub use gateway_command::command as gateway_command;
 pub use server_command::command as server_command;
@@ -109,18 +109,27 @@ fn serve(origin: &ConfigOrigin, config: Config, stamp: Stamp) -> Result<(), (u8,
                  apart, so all of them see the tasks that come of one's credential"
             ));
         }
-        if let Some(callers) = &made.callers {
-            let fetching = running.fetch_keys(Arc::clone(callers), HttpClientOptions::default());
-            if let Err(error) = fetching {
-                warn(&format!("keys of issuers cannot be fetched: {error}"));
-            }
-        }
-        if let Some(agents) = running.agents() {
-            cards.watch(agents);
-        }
+        begin_background_work(running, made.callers, &cards);
         say(&made.banner.text(running));
     };
     server.run_then(greet).map_err(|error| (code(&error), error.to_string()))
+}
+
+/// Begins what a server does beside its calls: fetches the keys of issuers, and watches the cards
+/// of remote agents.
+fn begin_background_work(
+    running: &Running,
+    callers: Option<Arc<Callers>>,
+    cards: &Arc<RemoteCards>,
+) {
+    if let Some(callers) = callers
+        && let Err(error) = running.fetch_keys(callers, HttpClientOptions::default())
+    {
+        warn(&format!("keys of issuers cannot be fetched: {error}"));
+    }
+    if let Some(agents) = running.agents() {
+        cards.watch(agents);
+    }
 }
 
 /// A server that has not started, and what is known of it.

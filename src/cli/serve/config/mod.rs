@@ -21,6 +21,8 @@ use std::{
 use clap::ArgMatches;
 use peregrine::net::{self, ServerError};
 
+#[cfg(feature = "embed")]
+use super::HostSettings;
 use super::{
     UsageError,
     agents::{self, Loaded, ServedRemote},
@@ -77,23 +79,22 @@ impl ConfigOrigin {
         Ok(ConfigOrigin::with(flags, Variables::new(pairs)))
     }
 
-    /// From a file, or the text of one, and the environment of the process.
+    /// From these settings and the environment of the process, without flags.
     ///
     /// # Errors
     /// As from [`ConfigOrigin::new`].
     #[cfg(feature = "embed")]
-    pub fn embedded(
-        file: Option<PathBuf>,
-        text: Option<Arc<str>>,
-    ) -> Result<ConfigOrigin, UsageError> {
+    pub fn embedded(settings: HostSettings) -> Result<ConfigOrigin, UsageError> {
         let flags = super::command().try_get_matches_from(["serve"]);
         let flags = flags.map_err(|error| UsageError(error.to_string()))?;
         let origin = ConfigOrigin::new(&flags)?;
-        let file = match text {
-            Some(_) => None,
-            None => file.or(origin.file),
-        };
-        Ok(ConfigOrigin { file, text, ..origin })
+        Ok(match settings {
+            HostSettings::Default => origin,
+            HostSettings::File(file) => ConfigOrigin { file: Some(file), ..origin },
+            HostSettings::Text(text) => {
+                ConfigOrigin { file: None, text: Some(text.into()), ..origin }
+            }
+        })
     }
 
     /// From the flags of `serve` and these variables.

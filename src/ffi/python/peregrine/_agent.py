@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ._turn import Turn
 
@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 
 Function = Callable[[Turn], Any]
 Decision = Callable[["CancelRequest"], Any]
+
+
+class ServedAgent(NamedTuple):
+    """An agent as the server takes it."""
+
+    #: Its card in JSON.
+    card: bytes
+    #: Names of the header fields that it is shown.
+    headers: list[str]
+    queue: _native.Queue
+    #: True: it is asked before a client's cancel ends a task.
+    decides_cancels: bool
 
 
 class CancelRequest:
@@ -102,21 +114,15 @@ def agent(function: Function | None = None, /, **said: Any) -> Any:
     return lambda function: Agent(function, **said)
 
 
-def finish(turn: Turn, result: Any) -> None:
-    """What a function has returned."""
+def finish(turn: Turn, result: Any = None) -> None:
+    """The end of a function, and what it has returned."""
     if isinstance(result, str):
         turn._native.reply(result)
     elif isinstance(result, dict):
         turn.publish(result)
     elif result is not None:
         raise TypeError(f"an agent returns a text, an event or None, and not {type(result)}")
-    elif not turn.is_over and not _waits(turn):
-        turn.status("completed")
-
-
-def finish_stream(turn: Turn) -> None:
-    """The end of a function that yields."""
-    if not turn.is_over and not _waits(turn):
+    elif not turn.is_over and not turn._native.is_waiting_for_client:
         turn.status("completed")
 
 
@@ -129,6 +135,3 @@ def publish_yielded(turn: Turn, item: Any) -> None:
     else:
         raise TypeError(f"an agent yields texts and events, and not {type(item)}")
 
-
-def _waits(turn: Turn) -> bool:
-    return turn._native.is_waiting_for_client

@@ -2,6 +2,8 @@
 
 import os
 
+from ._agent import ServedAgent
+
 __version__: str
 
 class Error(RuntimeError):
@@ -13,8 +15,6 @@ class TaskClosed(Error):
 def main(words: list[str]) -> int: ...
 
 class Turn:
-    @property
-    def number(self) -> int: ...
     @property
     def task_id(self) -> str: ...
     @property
@@ -42,7 +42,7 @@ class Turn:
     @property
     def is_waiting_for_client(self) -> bool: ...
     def header(self, name: str) -> str | None: ...
-    def watch(self) -> None: ...
+    def watch(self) -> int: ...
     def publish_protobuf(self, field: int, event: bytes) -> None: ...
     def publish_json(self, event: bytes) -> None: ...
     def status(self, state: str, text: str | None = None) -> None: ...
@@ -72,7 +72,7 @@ class Queue:
 class Server:
     def __init__(
         self,
-        agents: list[tuple[bytes, list[str], Queue, bool]],
+        agents: list[ServedAgent],
         listen: list[str],
         config_file: str | os.PathLike[str] | None,
         config_text: str | None,

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ._agent import Agent, CancelRequest, finish, finish_stream, publish_yielded
+from ._agent import Agent, CancelRequest, finish, publish_yielded
 from ._native_part import TaskClosed
 from ._turn import Turn
 
@@ -84,7 +84,7 @@ class ThreadRunner:
             if hasattr(result, "__next__"):
                 for piece in result:
                     publish_yielded(turn, piece)
-                finish_stream(turn)
+                finish(turn)
             else:
                 finish(turn, result)
         except TaskClosed:
@@ -176,7 +176,6 @@ class LoopQueue:
         from . import _native
 
         self.queue = _native.Queue(for_loop=True)
-        self._turn = _native.Turn
         self._answer, self._decide = answer, decide
         self._running: dict[int, asyncio.Task[None]] = {}
         self._deciding: set[asyncio.Task[None]] = set()
@@ -188,13 +187,15 @@ class LoopQueue:
         loop.remove_reader(self.queue.fileno())
 
     def _take(self, loop: asyncio.AbstractEventLoop) -> None:
+        from . import _native
+
         self.queue.hear()
         while items := self.queue.take(0.0, BATCH):
             for item in items:
                 if isinstance(item, int):
                     if (task := self._running.get(item)) is not None:
                         task.cancel()
-                elif isinstance(item, self._turn):
+                elif isinstance(item, _native.Turn):
                     self._begin(loop, item)
                 elif self._decide is None:
                     item.agree()
@@ -204,8 +205,7 @@ class LoopQueue:
                     task.add_done_callback(self._deciding.discard)
 
     def _begin(self, loop: asyncio.AbstractEventLoop, item: _native.Turn) -> None:
-        number = item.number
-        item.watch()
+        number = item.watch()
         task = loop.create_task(self._answer(item))
         self._running[number] = task
         task.add_done_callback(lambda _: self._running.pop(number, None))
@@ -221,7 +221,7 @@ def answer_of(agent: Agent, failures: Failures) -> Answer:
             if hasattr(result, "__anext__"):
                 async for piece in result:
                     publish_yielded(turn, piece)
-                finish_stream(turn)
+                finish(turn)
             else:
                 finish(turn, await result)
         except TaskClosed:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ._agent import Agent
+from ._agent import Agent, ServedAgent
 from ._agent import agent as make_agent
 from ._native_part import Error, check
 from ._runners import Failures, LoopRunner, ThreadRunner, answer_of, decision_of
@@ -61,7 +61,7 @@ class Server:
         self._process = os.getpid()
         self._loop = LoopRunner(new_loop)
         self._threads: list[ThreadRunner] = []
-        self._agents: list[tuple[bytes, list[str], _native.Queue, bool]] = []
+        self._agents: list[ServedAgent] = []
         count = threads or min(32, (os.cpu_count() or 1) + 4)
         for one in agents:
             self._add(one if isinstance(one, Agent) else make_agent(one), count)
@@ -74,7 +74,7 @@ class Server:
             self._threads.append(runner)
             queue = runner.queue
         decides = one.decide_cancel is not None
-        self._agents.append((one.card_json(), one.headers, queue, decides))
+        self._agents.append(ServedAgent(one.card_json(), one.headers, queue, decides))
 
     def start(self) -> Server:
         """Starts it and returns.

@@ -19,6 +19,7 @@ import logging
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from a2a.auth.user import UnauthenticatedUser, User
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -28,6 +29,7 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils import errors as sdk_errors
 from google.protobuf import json_format
 
+from ._agent import ServedAgent
 from ._native_part import Error, TaskClosed
 from ._runners import Failures
 from ._server import Server as _Server
@@ -76,6 +78,14 @@ class CallerUser(User):
         return self._name
 
 
+def _publish(turn: _native.Turn, event: Any) -> None:
+    """Publishes an event of the SDK."""
+    field = _FIELDS.get(type(event))
+    if field is None:
+        raise TypeError(f"an event of A2A is wanted, and not {type(event)}")
+    turn.publish_protobuf(field, event.SerializeToString())
+
+
 class _TurnQueue(EventQueue):
     """What `execute` publishes through."""
 
@@ -83,10 +93,7 @@ class _TurnQueue(EventQueue):
         self._turn = turn
 
     async def enqueue_event(self, event: Any) -> None:
-        field = _FIELDS.get(type(event))
-        if field is None:
-            raise TypeError(f"an event of A2A is wanted, and not {type(event)}")
-        self._turn.publish_protobuf(field, event.SerializeToString())
+        _publish(self._turn, event)
 
 
 class _CancelQueue(EventQueue):
@@ -96,14 +103,12 @@ class _CancelQueue(EventQueue):
         self._turn = turn
 
     async def enqueue_event(self, event: Any) -> None:
-        field = _FIELDS.get(type(event))
-        if field is None:
-            raise TypeError(f"an event of A2A is wanted, and not {type(event)}")
-        if self._turn is not None:
-            try:
-                self._turn.publish_protobuf(field, event.SerializeToString())
-            except TaskClosed:
-                log.debug("an event of a cancel came after the end of its task")
+        if self._turn is None:
+            return
+        try:
+            _publish(self._turn, event)
+        except TaskClosed:
+            log.debug("an event of a cancel came after the end of its task")
 
 
 class _Executor:
@@ -111,28 +116,20 @@ class _Executor:
 
     def __init__(self, executor: AgentExecutor, headers: list[str], failures: Failures) -> None:
         self._executor, self._headers, self._failures = executor, headers, failures
-        #: Of each task the turn that runs with what runs it, and its lock: one runs at a time.
+        #: Of each task the turn that runs, and what runs it.
         self._turns: dict[str, tuple[_native.Turn, asyncio.Task[Any] | None]] = {}
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        #: Of each task with turns, which run one after another.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, turn: _native.Turn) -> None:
         """Answers a turn."""
         task_id = turn.task_id
-        lock, count = self._locks.get(task_id) or (asyncio.Lock(), 0)
-        self._locks[task_id] = (lock, count + 1)
-        try:
-            async with lock:
-                self._turns[task_id] = (turn, asyncio.current_task())
-                try:
-                    await self._execute(turn)
-                finally:
-                    self._turns.pop(task_id, None)
-        finally:
-            lock, count = self._locks[task_id]
-            if count == 1:
-                del self._locks[task_id]
-            else:
-                self._locks[task_id] = (lock, count - 1)
+        async with self._locks.setdefault(task_id, asyncio.Lock()):
+            self._turns[task_id] = (turn, asyncio.current_task())
+            try:
+                await self._execute(turn)
+            finally:
+                del self._turns[task_id]
 
     async def _execute(self, turn: _native.Turn) -> None:
         try:
@@ -254,7 +251,7 @@ class Server(_Server):
         executor = _Executor(agent_executor, names, self._failures)
         queue = self._loop.add(executor.answer, executor.decide)
         card = json.dumps(json_format.MessageToDict(agent_card)).encode()
-        self._agents.append((card, names, queue, True))
+        self._agents.append(ServedAgent(card, names, queue, True))
         return self
 
 

@@ -17,7 +17,7 @@ pub struct PyCancel {
 impl PyCancel {
     pub fn new(cancel: HostCancel) -> PyCancel {
         PyCancel {
-            task_id: cancel.task_id().to_owned(),
+            task_id: cancel.task_id(),
             caller: cancel.caller().map(str::to_owned),
             tenant: cancel.tenant().map(str::to_owned),
             cancel: Mutex::new(Some(cancel)),

@@ -8,7 +8,7 @@ mod queue;
 mod server;
 mod turn;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::ffi::OsString;
 
 use pyo3::{create_exception, exceptions::PyRuntimeError, prelude::*};
 
@@ -29,9 +29,10 @@ create_exception!(
 fn error(error: HostError) -> PyErr {
     match error {
         HostError::Closed => TaskClosed::new_err(error.to_string()),
-        HostError::Event(_) | HostError::OtherTask(_) | HostError::Server(_) => {
-            Error::new_err(error.to_string())
-        }
+        HostError::Card(_)
+        | HostError::Event(_)
+        | HostError::OtherTask(_)
+        | HostError::Server(_) => Error::new_err(error.to_string()),
     }
 }
 
@@ -48,11 +49,7 @@ fn check_process(made_in: u32) -> PyResult<()> {
 /// The `peregrine` program with these arguments; its exit code.
 #[pyfunction]
 fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
-    py.detach(|| {
-        // An ExitCode does not tell its number.
-        let code = peregrine::cli::main_of(words);
-        (0..=u8::MAX).find(|number| code == ExitCode::from(*number)).unwrap_or(1)
-    })
+    py.detach(|| peregrine::cli::main_of(words))
 }
 
 #[pymodule]

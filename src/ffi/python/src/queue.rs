@@ -63,7 +63,9 @@ impl PyQueue {
             false => py.detach(|| self.queue.take(wait, most)),
         };
         let object = |item| match item {
-            HostItem::Turn(turn) => PyTurn::new(turn).into_bound_py_any(py),
+            HostItem::Turn(turn) => {
+                PyTurn::new(turn, Arc::clone(&self.queue)).into_bound_py_any(py)
+            }
             HostItem::Cancel(cancel) => PyCancel::new(cancel).into_bound_py_any(py),
             HostItem::Ended(number) => number.into_bound_py_any(py),
         };

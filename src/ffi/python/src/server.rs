@@ -14,6 +14,17 @@ use crate::{Error, check_process, error, queue::PyQueue};
 /// How often a thread that waits for the end looks for it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// An agent of the program: `ServedAgent` in Python.
+#[derive(FromPyObject)]
+struct ServedAgent {
+    /// Its card in JSON.
+    card: Vec<u8>,
+    /// Names of the header fields that it is shown.
+    headers: Vec<String>,
+    queue: Py<PyQueue>,
+    decides_cancels: bool,
+}
+
 /// A server that runs.
 #[pyclass(frozen, name = "Server", module = "peregrine._native")]
 pub struct PyServer {
@@ -36,22 +47,20 @@ impl PyServer {
 
 #[pymethods]
 impl PyServer {
-    /// Starts a server. `agents`: of each its card in JSON, the header fields that it is shown, its
-    /// queue, and whether it decides cancels. `config_file` or `config_text`: the configuration.
+    /// Starts a server. `config_file` or `config_text`: the configuration.
     #[new]
     fn new(
         py: Python<'_>,
-        agents: Vec<(Vec<u8>, Vec<String>, Py<PyQueue>, bool)>,
+        agents: Vec<ServedAgent>,
         listen: Vec<String>,
         config_file: Option<PathBuf>,
         config_text: Option<String>,
     ) -> PyResult<PyServer> {
         let mut made = Vec::new();
-        for (card, fields, queue, decides_cancels) in agents {
-            let profile = HostAgent::profile_of_card(&card);
-            let profile = profile.map_err(|error| Error::new_err(error.to_string()))?;
+        for ServedAgent { card, headers, queue, decides_cancels } in agents {
+            let profile = HostAgent::profile_of_card(&card).map_err(error)?;
             let queue = Arc::clone(&queue.get().queue);
-            made.push(HostAgent::new(profile, queue, decides_cancels).fields(fields));
+            made.push(HostAgent::new(profile, queue, decides_cancels).fields(headers));
         }
         let settings = match (config_file, config_text) {
             (_, Some(text)) => HostSettings::Text(text),

@@ -1,9 +1,9 @@
 //! A turn as a Python object.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use peregrine::{
-    embed::{EventField, HostTurn},
+    embed::{EventField, HostQueue, HostTurn},
     fault::FaultKind,
     model::TaskState,
 };
@@ -15,11 +15,13 @@ use crate::error;
 #[pyclass(frozen, name = "Turn", module = "peregrine._native")]
 pub struct PyTurn {
     turn: HostTurn,
+    /// From which it was taken.
+    queue: Arc<HostQueue>,
 }
 
 impl PyTurn {
-    pub fn new(turn: HostTurn) -> PyTurn {
-        PyTurn { turn }
+    pub fn new(turn: HostTurn, queue: Arc<HostQueue>) -> PyTurn {
+        PyTurn { turn, queue }
     }
 }
 
@@ -54,11 +56,6 @@ fn bytes<'py>(py: Python<'py>, bytes: Option<Vec<u8>>) -> Option<Bound<'py, PyBy
 
 #[pymethods]
 impl PyTurn {
-    #[getter]
-    fn number(&self) -> u64 {
-        self.turn.number()
-    }
-
     #[getter]
     fn task_id(&self) -> &str {
         self.turn.task_id()
@@ -131,9 +128,10 @@ impl PyTurn {
         self.turn.header(name)
     }
 
-    /// Has the queue give the number of the turn when it is of no use any more.
-    fn watch(&self) {
-        self.turn.watch();
+    /// Has the queue give the number of the turn, which this returns, when it is of no use any
+    /// more.
+    fn watch(&self) -> u64 {
+        self.turn.watch(&self.queue)
     }
 
     /// Publishes an event of A2A 1.0 in protocol buffers: 1 a Task, 2 a Message, 3 a
