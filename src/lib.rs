@@ -15,8 +15,8 @@
 //! (`gateway`), programs as agents (`exec`), authenticated callers (`auth`), webhooks (`push`),
 //! `/metrics` (`metrics`), the load generator (`load`), the log (`logs`), traces (`otlp`), and the
 //! command line, which is the binary (`cli`). Two more are for the tests of this repository:
-//! `internals` and `test-echo`. Not on by default is `embed`: the server for programs of other
-//! languages, with the configuration of the binary.
+//! `internals` and `test-echo`. Not on by default are `ffi`, the C interface, and `embed`, on which
+//! it and the Python package stand.
 //!
 //! Out of scope so far: persistence.
 //!

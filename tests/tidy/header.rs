@@ -1,4 +1,5 @@
-//! The header of the C interface is that of `src/ffi`.
+//! The header of the C interface is that of `src/ffi`, and what else is installed for other languages
+//! has the version of the crate.
 //!
 //! `REGENERATE=1 cargo test --test tidy header` makes it anew.
 
@@ -20,4 +21,17 @@ fn the_header_is_that_of_the_code() {
     }
     let kept = fs::read_to_string(root.join(HEADER)).unwrap();
     assert!(kept == made, "{HEADER} is not current: REGENERATE=1 cargo test --test tidy header");
+}
+
+#[test]
+fn other_languages_have_the_version_of_the_crate() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let version = env!("CARGO_PKG_VERSION");
+    for (file, line) in [
+        ("src/ffi/peregrine.pc.in", format!("Version: {version}")),
+        ("src/ffi/python/Cargo.toml", format!("version = \"{version}\"")),
+    ] {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        assert!(text.lines().any(|one| one == line), "{file}: {line}");
+    }
 }

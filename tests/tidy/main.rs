@@ -93,7 +93,7 @@ const COLUMNS_MAX: usize = 100;
 const LONG_LINES: &[(&str, &str)] =
     &[("src/fault.rs", "a table with one row for each fault, which rustfmt skips")];
 
-/// Folders where `unsafe` may stand, and why. Today the crate forbids it everywhere.
+/// Folders where `unsafe` may stand, and why.
 const UNSAFE_PLACES: &[(&str, &str)] = &[("src/ffi/", "a C interface has no other way")];
 
 /// Files outside `dialect/` that compare a version, and why.

@@ -69,9 +69,7 @@ impl ReplyHead<'_> {
         let media = String::from_utf8_lossy(shown).into_owned();
         CallError::NotA2a { status: self.status, media }
     }
-}
 
-impl ReplyHead<'_> {
     /// That nothing came, whatever media type it is said to be of.
     #[cold]
     fn empty(self) -> CallError {
