@@ -4,7 +4,7 @@
 //! `coffee`, `work` or anything else, the agents `later` and `printer` anything at all, and `clerk`
 //! `price`, `order` or anything else.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{error::Error, sync::Arc, thread, time::Duration};
 
 use peregrine::{
     agent::{
@@ -138,7 +138,13 @@ fn print(mut job: Job) -> Result<(), Closed> {
         thread::sleep(Duration::from_millis(20));
         job.status(TaskState::Working, Some(&say(&format!("page {page} of 3"))))?;
     }
-    job.reply(&say("printed"))
+    job.reply(say("printed"))
+}
+
+fn twice(job: Job) -> Result<(), Box<dyn Error>> {
+    let number: i64 = job.message().text().trim().parse()?;
+    job.reply((2 * number).to_string())?;
+    Ok(())
 }
 
 async fn later(mut job: Job) -> Result<(), Closed> {
@@ -257,6 +263,7 @@ pub fn server() -> Server {
         .agent(profile, Waiter)
         .agent(Profile::new("later", "Takes its time."), net::async_agent(later))
         .agent(Profile::new("printer", "Prints."), net::blocking_agent(print).threads(4).queue(64))
+        .agent(Profile::new("twice", "Doubles a number."), net::blocking_agent(twice))
         .agent(Profile::new("clerk", "Takes orders."), Clerk)
 }
 

@@ -73,18 +73,13 @@ impl A2a {
             engine,
         }));
         for worker in 0..count {
-            let a2a = a2a.clone();
-            // It ends when an agent panics; the others go on.
-            tokio::spawn(
-                async move { while tokio::spawn(a2a.clone().tick(worker)).await.is_err() {} },
-            );
+            tokio::spawn(a2a.clone().tick(worker));
         }
         Ok(a2a)
     }
 
     fn with_cx<T>(&self, worker: usize, wake: &Waker, work: impl FnOnce(&mut Cx<'_>) -> T) -> T {
         let Shared { engine, workers, peer, began, unix_ms, .. } = &*self.0;
-        // The next request may use the worker in which an agent has panicked.
         let worker = &mut *workers[worker].lock().unwrap_or_else(PoisonError::into_inner);
         let now = Now { mono_ms: began.elapsed().as_millis() as u64, unix_ms: unix_ms() };
         work(&mut Cx { engine, worker, now, wake, out: &mut Vec::new(), unsent: 0, peer: *peer })

@@ -228,10 +228,7 @@ pub async fn serve(listener: TcpListener) -> io::Result<()> {
     let worker = RefCell::new(Worker::new(0, engine.limits(), Box::new(entropy)));
     let a2a = Rc::new(A2a { engine, worker, began: Instant::now() });
     let ticks = Rc::clone(&a2a);
-    tokio::task::spawn_local(async move {
-        // It ends when an agent panics; the others go on.
-        while tokio::task::spawn_local(tick(Rc::clone(&ticks))).await.is_err() {}
-    });
+    tokio::task::spawn_local(tick(ticks));
     loop {
         let (stream, _) = listener.accept().await?;
         let a2a = Rc::clone(&a2a);

@@ -3,10 +3,15 @@
 //! Law: until then its call waits, and a turn that would start a task has stored none. The message
 //! to a task that exists is in its history already.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, fmt::Display, sync::Arc};
 
+#[cfg(feature = "net")]
+use super::TurnKey;
 use super::{
-    Canceled, Closed, DeferredHost, Job, JobHost, RequestInfo, ids::FreshIds, watch::CallerGone,
+    Canceled, Closed, DeferredHost, FailureCause, Job, JobHost, RequestInfo,
+    failure::{DroppedEnd, DroppedTurn},
+    ids::FreshIds,
+    watch::CallerGone,
 };
 #[cfg(feature = "gateway")]
 use super::{NotKept, saying, with_id};
@@ -86,10 +91,11 @@ impl Deferred {
         self.host.as_ref()?.task()
     }
 
-    /// Answers with a direct message and no task. On a task that exists already, the message
-    /// becomes the status message of its completion (A2A 1.0 §3.1.1). Without an id it gets a
-    /// fresh one.
-    pub fn reply(mut self, message: MessageBuf) {
+    /// Answers with a direct message, or a text as one, and no task. On a task that exists already,
+    /// the message becomes the status message of its completion (A2A 1.0 §3.1.1). Without an id it
+    /// gets a fresh one.
+    pub fn reply(mut self, message: impl Into<MessageBuf>) {
+        let message = message.into();
         let is_named = !message.view().message_id().is_empty();
         let message = if is_named { message } else { message.id(&self.ids.next()) };
         if let Some(host) = self.host.take() {
@@ -107,6 +113,30 @@ impl Deferred {
     /// Refuses the message as an internal error with this text.
     pub fn fail(self, text: impl Into<Cow<'static, str>>) {
         self.refuse(Fault::because(FaultKind::Internal, text));
+    }
+
+    /// Refuses the message for an error of the agent's own, as [`Job::fail_for`] fails a task.
+    pub fn fail_for(mut self, error: &dyn Display) {
+        if let Some(dropped) = self.dropped() {
+            dropped.end(Some(FailureCause::Error(format!("{error:#}"))));
+        }
+    }
+
+    /// What tells its turn from others.
+    #[cfg(feature = "net")]
+    pub(crate) fn turn_key(&self) -> TurnKey {
+        self.ids.key()
+    }
+
+    /// What is left of it when it is dropped.
+    fn dropped(&mut self) -> Option<DroppedTurn> {
+        let host = self.host.take()?;
+        Some(DroppedTurn {
+            agent: self.request.scope().agent,
+            task_id: self.task_id().to_str().into_owned(),
+            ids: self.ids,
+            end: DroppedEnd::Call(host),
+        })
     }
 
     /// Publishes an event with the task that it becomes, in one step with all before it. Nothing
@@ -178,9 +208,8 @@ impl Deferred {
 
 impl Drop for Deferred {
     fn drop(&mut self) {
-        if let Some(host) = self.host.take() {
-            let text = "the agent ended without an answer";
-            host.refuse(Fault::because(FaultKind::Internal, text));
+        if let Some(dropped) = self.dropped() {
+            dropped.end_with_its_function();
         }
     }
 }

@@ -2,6 +2,13 @@
 
 use crate::{model::uuid, service::Entropy};
 
+/// Tells a turn from others: random bits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TurnKey(u128);
+
+/// How many low bits are counted up.
+const COUNTED_BITS: u32 = 62;
+
 /// Ids where no generator is at hand: from bits that were drawn once, and are counted up.
 #[derive(Clone, Copy)]
 pub(super) struct FreshIds(u128);
@@ -13,6 +20,11 @@ impl FreshIds {
 
     pub fn of_bits(bits: u128) -> FreshIds {
         FreshIds(bits)
+    }
+
+    /// What tells the turn from others.
+    pub fn key(self) -> TurnKey {
+        TurnKey(self.0 >> COUNTED_BITS)
     }
 
     /// The next one.

@@ -1,9 +1,16 @@
 //! A running task in the hands of its agent, on any thread.
 
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc};
 
+#[cfg(feature = "net")]
+use super::TurnKey;
 use super::{
-    Canceled, Closed, JobHost, RequestInfo, ids::FreshIds, saying, watch::CallerGone, with_id,
+    Canceled, Closed, FailureCause, JobHost, RequestInfo,
+    failure::{DroppedEnd, DroppedTurn},
+    ids::FreshIds,
+    saying,
+    watch::CallerGone,
+    with_id,
 };
 use crate::{
     model::{ArtifactBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState, TaskView},
@@ -88,13 +95,13 @@ impl Job {
         CallerGone::of(self.call.as_ref())
     }
 
-    /// Completes the task with a message: its status message, as a direct message is on a task that
-    /// exists (A2A 1.0 §3.1.1).
+    /// Completes the task with a message, or a text: its status message, as a direct message is on
+    /// a task that exists (A2A 1.0 §3.1.1).
     ///
     /// # Errors
     /// [`Closed`].
-    pub fn reply(mut self, message: &MessageBuf) -> Result<(), Closed> {
-        self.status(TaskState::Completed, Some(message))
+    pub fn reply(mut self, message: impl Into<MessageBuf>) -> Result<(), Closed> {
+        self.status(TaskState::Completed, Some(&message.into()))
     }
 
     /// Fails the task and says why.
@@ -104,6 +111,31 @@ impl Job {
     pub fn fail(mut self, text: &str) -> Result<(), Closed> {
         let message = MessageBuf::agent(&PartsBuf::new().text(text));
         self.status(TaskState::Failed, Some(&message))
+    }
+
+    /// Fails the task for an error of the agent's own. The operator is told its text (`{:#}`, at
+    /// most 4 KiB); the client is shown it where the server shows errors, and else a reference
+    /// ([`FailureRules`](super::FailureRules)). A task that has ended stays as it is.
+    pub fn fail_for(mut self, error: &dyn Display) {
+        self.done = true;
+        self.dropped().end(Some(FailureCause::Error(format!("{error:#}"))));
+    }
+
+    /// What tells its turn from others.
+    #[cfg(feature = "net")]
+    pub(crate) fn turn_key(&self) -> TurnKey {
+        self.ids.key()
+    }
+
+    /// What is left of it when it is dropped.
+    #[cold]
+    fn dropped(&mut self) -> DroppedTurn {
+        DroppedTurn {
+            agent: self.request.scope().agent,
+            task_id: self.task_id().to_str().into_owned(),
+            ids: self.ids,
+            end: DroppedEnd::Task(self.task, Arc::clone(&self.host)),
+        }
     }
 
     /// Ends the turn without a status: another job of the same task goes on with it.
@@ -158,10 +190,7 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         if !self.done {
-            let text = PartsBuf::new().text("the agent ended without a result");
-            let message = MessageBuf::agent(&text);
-            // A task that is closed already needs no end.
-            let _ = self.status(TaskState::Failed, Some(&message));
+            self.dropped().end_with_its_function();
         }
     }
 }

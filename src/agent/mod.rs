@@ -9,6 +9,7 @@ mod adopt;
 mod cancel;
 mod deferred;
 pub mod echo;
+mod failure;
 mod ids;
 mod job;
 mod lookup;
@@ -34,6 +35,15 @@ pub use crate::model::{Extension, Profile, Provider, Skill};
 pub use adopt::{Adopted, NotKept};
 pub use cancel::{CancelDecision, CancelHost, CancelRequest, DeferredCancel};
 pub use deferred::Deferred;
+pub(crate) use failure::panic_of;
+#[cfg(feature = "net")]
+pub(crate) use failure::run_step;
+pub use failure::{
+    AgentFailure, AgentOutcome, FailureCause, FailureListener, FailureNote, FailureRules,
+};
+#[cfg(feature = "net")]
+#[doc(hidden)]
+pub use ids::TurnKey;
 pub use job::Job;
 pub use lookup::{DeferredLookup, LookupAnswer, LookupHost, TaskLookup, Wanted};
 pub(crate) use request::KeptHeaders;
@@ -127,6 +137,8 @@ pub trait JobHost: Send + Sync {
     fn kept(&self, task: Handle) -> Vec<u8>;
     /// Shows the task as it is now; false: it has left the store, or belongs to another program.
     fn read(&self, task: Handle, each: &mut dyn FnMut(TaskView<'_>)) -> bool;
+    /// Tells the operator of a failure, and returns the text for the client.
+    fn failed(&self, failed: FailureNote) -> String;
     /// Ready when the task has ended or left the store, or belongs to another program; registers
     /// `wake` otherwise.
     fn poll_ended(&self, task: Handle, waiter: &mut Waiter, wake: &Waker) -> Poll<()>;
@@ -142,6 +154,8 @@ pub trait DeferredHost: Send + Sync {
     fn begin(self: Box<Self>, message: Message<'_>) -> Result<(Handle, Arc<dyn JobHost>), Closed>;
     /// Answers the call with a message.
     fn reply(self: Box<Self>, message: MessageBuf);
+    /// As [`JobHost::failed`].
+    fn failed(&self, failed: FailureNote) -> String;
     /// Fails the call.
     fn refuse(self: Box<Self>, fault: Fault);
     /// The task that the message belongs to, if it exists.

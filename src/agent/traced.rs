@@ -11,8 +11,8 @@ use std::{
 };
 
 use super::{
-    Adopted, Agent, CancelRequest, Closed, DeferredHost, Ending, Headers, JobHost, NotKept,
-    RequestView, TaskLookup, Turn, TurnHost,
+    Adopted, Agent, CancelRequest, Closed, DeferredHost, Ending, FailureNote, Headers, JobHost,
+    NotKept, RequestView, TaskLookup, Turn, TurnHost,
 };
 use crate::{
     fault::Fault,
@@ -245,6 +245,10 @@ impl DeferredHost for SpanDeferred {
         self.host.reply(message);
     }
 
+    fn failed(&self, failed: FailureNote) -> String {
+        self.host.failed(failed)
+    }
+
     fn refuse(self: Box<Self>, fault: Fault) {
         let end = TurnEnd::Refused(fault.kind.row().reason);
         self.span.into_iter().for_each(|span| span.end(end));
@@ -312,6 +316,10 @@ impl JobHost for SpanJob {
 
     fn kept(&self, task: Handle) -> Vec<u8> {
         self.host.kept(task)
+    }
+
+    fn failed(&self, failed: FailureNote) -> String {
+        self.host.failed(failed)
     }
 
     fn read(&self, task: Handle, each: &mut dyn FnMut(TaskView<'_>)) -> bool {

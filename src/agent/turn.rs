@@ -120,10 +120,11 @@ impl Turn<'_> {
         self.host.read(each);
     }
 
-    /// Answers with a direct message and no task. On a task that exists already, the message
-    /// becomes the status message of its completion (A2A 1.0 §3.1.1). Without an id it gets a
-    /// fresh one.
-    pub fn reply(self, message: MessageBuf) {
+    /// Answers with a direct message, or a text as one, and no task. On a task that exists already,
+    /// the message becomes the status message of its completion (A2A 1.0 §3.1.1). Without an id it
+    /// gets a fresh one.
+    pub fn reply(self, message: impl Into<MessageBuf>) {
+        let message = message.into();
         let is_named = !message.view().message_id().is_empty();
         let message = if is_named { message } else { message.id(&fresh_id(self.entropy)) };
         *self.ending = Ending::Replied(message);

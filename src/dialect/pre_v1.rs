@@ -163,8 +163,9 @@ pub(super) fn message(
                 out.extend_from_slice(b"\",\"role\":\"user\",\"parts\":[");
             }
         }
-        text_part(out, spelling, text);
-        out.extend_from_slice(b"]}");
+        out.extend_from_slice(spelling.text);
+        out.extend_from_slice(text.raw());
+        out.extend_from_slice(b"\"}]}");
         return;
     }
     let role = message.role();

@@ -8,7 +8,7 @@ use std::{
 #[cfg(feature = "push")]
 use crate::push::{PushSettings, signature::PostSigner};
 use crate::{
-    agent::Agent,
+    agent::{Agent, FailureRules},
     auth::{Accounts, Authenticator, Gate, LateShares, Network, Quota, Quotas},
     binding::{
         Endpoint, LargeBodies, ServerConfig,
@@ -99,6 +99,8 @@ pub struct Setup {
     /// the address that a call came in at: names or addresses without a port, or `*` for any host.
     /// Where hosts are checked is told in `docs/guide/proxy.md`.
     pub allow_hosts: Vec<String>,
+    /// What becomes of errors and panics of agents. A `service` decides that for itself.
+    pub failures: FailureRules,
     /// Believe `X-Forwarded-Proto`, `-Host`, `-Port` and `-Prefix` when a card's URLs are made.
     /// Only for a server that is reached through a proxy alone which sets them.
     pub trust_forwarded: bool,
@@ -160,6 +162,7 @@ impl Default for Setup {
             interfaces: Interface::defaults(),
             public_url: None,
             allow_hosts: Vec::new(),
+            failures: FailureRules::default(),
             trust_forwarded: false,
             strict_version: false,
             strict: false,
@@ -266,6 +269,7 @@ impl Setup {
                 let (callers, conflict) = (self.idempotency, self.idempotent_conflict);
                 let repeats = RepeatRules { callers, conflict };
                 let core = Core::new(limits, self.agents, node, repeats, &start, tap);
+                core.report_failures(self.failures);
                 self.tracer.iter().for_each(|tracer| core.trace(Arc::clone(tracer)));
                 #[cfg(feature = "push")]
                 self.push.into_iter().for_each(|push| core.serve_push(push));

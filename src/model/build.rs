@@ -197,6 +197,27 @@ pub struct MessageBuf {
     packed: Vec<u8>,
 }
 
+/// A message of the agent with this text.
+impl From<&str> for MessageBuf {
+    fn from(text: &str) -> MessageBuf {
+        MessageBuf::agent(&PartsBuf::new().text(text))
+    }
+}
+
+/// A message of the agent with this text.
+impl From<String> for MessageBuf {
+    fn from(text: String) -> MessageBuf {
+        text.as_str().into()
+    }
+}
+
+/// The same message.
+impl From<&MessageBuf> for MessageBuf {
+    fn from(message: &MessageBuf) -> MessageBuf {
+        message.clone()
+    }
+}
+
 impl MessageBuf {
     /// A message of a client.
     pub fn user(parts: &PartsBuf) -> MessageBuf {

@@ -4,8 +4,8 @@
 //! The future starts on the worker that got the message and stays there, so it need not be `Send`;
 //! it must not block. There are as many on a worker as may be, whatever becomes of their tasks; the
 //! message beyond them is refused before anything is kept of it. When a future ends or panics
-//! without a last status, its task fails; without an answer to a deferred turn, the call does. One
-//! whose end no client will see is dropped.
+//! without a last status, its task fails; without an answer to a deferred turn, the call does: with
+//! its error or panic, where there is one. One whose end no client will see is dropped.
 
 use std::{
     cell::Cell,
@@ -18,7 +18,7 @@ use std::{
 
 use super::{clock::HELD_UP, owned_turn::OwnedTurn, slow_turn::note_future};
 use crate::{
-    agent::{Agent, Turn},
+    agent::{Agent, AgentOutcome, Canceled, Turn, TurnKey, run_step},
     fault::Fault,
     service::AgentIndex,
 };
@@ -31,7 +31,8 @@ pub struct AsyncAgent<T, F> {
 
 /// Makes an agent of an async function. It takes a [`Job`](crate::agent::Job), so that each message
 /// makes a task or goes on with one; or a [`Deferred`](crate::agent::Deferred), to find out what
-/// comes of it. What the future returns is ignored.
+/// comes of it. It returns nothing or a result of any type; an error fails the task or call that
+/// has no end yet, as [`Job::fail_for`](crate::agent::Job::fail_for) does, and so does a panic.
 ///
 /// It runs under [`crate::net::Server`] only: the pure engine has no runtime for its futures.
 ///
@@ -60,7 +61,7 @@ pub fn async_agent<T, F, R>(run: F) -> AsyncAgent<T, F>
 where
     T: OwnedTurn,
     F: Fn(T) -> R + Send + Sync + 'static,
-    R: Future + 'static,
+    R: Future<Output: AgentOutcome> + 'static,
 {
     AsyncAgent { run, takes: PhantomData }
 }
@@ -69,7 +70,7 @@ impl<T, F, R> Agent for AsyncAgent<T, F>
 where
     T: OwnedTurn,
     F: Fn(T) -> R + Send + Sync + 'static,
-    R: Future + 'static,
+    R: Future<Output: AgentOutcome> + 'static,
 {
     fn start(&self, turn: Turn<'_>) {
         start_future(turn, |taken: T| (self.run)(taken));
@@ -80,7 +81,7 @@ where
 pub(super) fn start_future<T, R>(turn: Turn<'_>, run: impl FnOnce(T) -> R)
 where
     T: OwnedTurn,
-    R: Future + 'static,
+    R: Future<Output: AgentOutcome> + 'static,
 {
     let Some(place) = FuturePlace::take() else {
         return turn.refuse(Fault::at_limit("async_futures_max"));
@@ -88,16 +89,21 @@ where
     let agent = turn.request.scope.agent;
     // Without room for the turn the server tells the client.
     if let Ok(taken) = T::take(turn) {
-        let unseen = taken.unseen();
-        tokio::task::spawn_local(until(unseen, (agent, place), Box::pin(run(taken))));
+        let (turn, unseen) = (Some(taken.key()), taken.unseen());
+        let run = Box::pin(run(taken));
+        tokio::task::spawn_local(RunningFuture { agent, place, turn, unseen, run }.end());
     }
 }
 
 /// Runs a future of an agent that answers no turn, in this place.
 #[cfg(feature = "gateway")]
-pub(super) fn run_future(agent: AgentIndex, place: FuturePlace, run: impl Future + 'static) {
-    let unseen = None::<std::future::Pending<()>>;
-    tokio::task::spawn_local(until(unseen, (agent, place), Box::pin(run)));
+pub(super) fn run_future(
+    agent: AgentIndex,
+    place: FuturePlace,
+    run: impl Future<Output = ()> + 'static,
+) {
+    let (turn, unseen, run) = (None, None, Box::pin(run));
+    tokio::task::spawn_local(RunningFuture { agent, place, turn, unseen, run }.end());
 }
 
 thread_local! {
@@ -128,27 +134,41 @@ impl Drop for FuturePlace {
     }
 }
 
-/// Runs a future of an agent in its place until it ends, or `unseen` does. It is in a box: the
-/// runtime copies a task's future several times before it runs.
-async fn until(
-    mut unseen: Option<impl Future + Unpin>,
-    (agent, _place): (AgentIndex, FuturePlace),
-    mut run: Pin<Box<impl Future>>,
-) {
-    poll_fn(|cx| {
-        // First, so that whatever the future begins has its chance to go on.
-        if unseen.as_mut().is_some_and(|unseen| Pin::new(unseen).poll(cx).is_ready()) {
-            return Poll::Ready(());
-        }
-        let began = Instant::now();
-        let polled = run.as_mut().poll(cx).map(drop);
-        let took = began.elapsed();
-        if took > HELD_UP {
-            note_future(agent, took.as_millis() as u64);
-        }
-        polled
-    })
-    .await;
+/// A future of an agent. It is in a box: the runtime copies a task's future several times before it
+/// runs.
+struct RunningFuture<F> {
+    agent: AgentIndex,
+    place: FuturePlace,
+    /// `None`: it answers no turn.
+    turn: Option<TurnKey>,
+    /// Ready when no client will see its result.
+    unseen: Option<Canceled>,
+    run: Pin<Box<F>>,
+}
+
+impl<F: Future<Output: AgentOutcome>> RunningFuture<F> {
+    /// Runs it in its place until it ends, or is of no use any more.
+    async fn end(self) {
+        let RunningFuture { agent, place, turn, mut unseen, mut run } = self;
+        let _place = place;
+        poll_fn(|cx| {
+            // First, so that whatever the future begins has its chance to go on.
+            if unseen.as_mut().is_some_and(|unseen| Pin::new(unseen).poll(cx).is_ready()) {
+                return Poll::Ready(());
+            }
+            let began = Instant::now();
+            let is_over = run_step(turn, || match run.as_mut().poll(cx) {
+                Poll::Ready(outcome) => Some(outcome),
+                Poll::Pending => None,
+            });
+            let took = began.elapsed();
+            if took > HELD_UP {
+                note_future(agent, took.as_millis() as u64);
+            }
+            if is_over { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
 }
 
 /// Waits without holding up the worker.
@@ -222,7 +242,7 @@ mod tests {
         let message = answer(server(|deferred| deferred.reply(say())));
         assert!(message.contains("hello from afar") && !message.contains("TASK_STATE"));
         let task = answer(server(|deferred| {
-            deferred.into_job().and_then(|job| job.reply(&say())).unwrap();
+            deferred.into_job().and_then(|job| job.reply(say())).unwrap();
         }));
         assert!(task.contains("TASK_STATE_COMPLETED"));
         assert!(answer(server(drop)).contains("the agent ended without an answer"));

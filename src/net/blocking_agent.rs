@@ -7,7 +7,7 @@
 use std::{marker::PhantomData, sync::Arc};
 
 use crate::{
-    agent::{Agent, Turn},
+    agent::{Agent, AgentOutcome, Turn, run_step},
     fault::{Fault, FaultKind},
     limits::{BLOCKING_QUEUE_MAX, BLOCKING_THREADS_MAX},
 };
@@ -26,7 +26,9 @@ pub struct BlockingAgent<T, F> {
 
 /// Makes an agent of a function that may block: read files, ask a database, compute for long. It
 /// takes a [`Job`](crate::agent::Job), so that each message makes a task or goes on with one; or a
-/// [`Deferred`](crate::agent::Deferred), to find out what comes of it. What it returns is ignored.
+/// [`Deferred`](crate::agent::Deferred), to find out what comes of it. It returns nothing or a
+/// result of any type; an error fails the task or call that has no end yet, as
+/// [`Job::fail_for`](crate::agent::Job::fail_for) does, and so does a panic.
 ///
 /// It runs on a thread of a pool that grows to [`BLOCKING_THREADS_MAX`] threads. When all are busy
 /// up to [`BLOCKING_QUEUE_MAX`] messages wait, first come first served; the next is refused
@@ -54,6 +56,7 @@ pub fn blocking_agent<T, F, R>(run: F) -> BlockingAgent<T, F>
 where
     T: OwnedTurn,
     F: Fn(T) -> R + Send + Sync + 'static,
+    R: AgentOutcome,
 {
     let pool = BlockingPool::new(BLOCKING_THREADS_MAX, BLOCKING_QUEUE_MAX);
     BlockingAgent { run: Arc::new(run), pool, takes: PhantomData }
@@ -79,6 +82,7 @@ impl<T, F, R> Agent for BlockingAgent<T, F>
 where
     T: OwnedTurn,
     F: Fn(T) -> R + Send + Sync + 'static,
+    R: AgentOutcome,
 {
     fn start(&self, turn: Turn<'_>) {
         let place = match self.pool.place() {
@@ -94,7 +98,7 @@ where
             let run = Arc::clone(&self.run);
             place.run(Box::new(move || {
                 if !taken.is_in_vain() {
-                    run(taken);
+                    run_step(Some(taken.key()), || Some(run(taken)));
                 }
             }));
         }

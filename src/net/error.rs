@@ -32,9 +32,6 @@ pub enum ServerError {
     /// Other machines reach the address, and this was not allowed: see
     /// [`Server::allow_anonymous`](super::Server::allow_anonymous).
     Public(String),
-    /// [`Server::run`](super::Server::run) was called on a thread of a runtime, which it would
-    /// hold up.
-    InRuntime,
     /// The setup contradicts itself.
     Build(BuildError),
     /// The memory of [`Server::memory`](super::Server::memory) is not enough.
@@ -78,11 +75,6 @@ impl fmt::Display for ServerError {
                  authenticate them by --config (Server::authenticator) or --tls-client-ca \
                  (Tls::client_ca), or add --allow-anonymous (Server::allow_anonymous) if every \
                  client may call the agents"
-            ),
-            ServerError::InRuntime => write!(
-                f,
-                "a server cannot run on a thread of a tokio runtime, which it would hold up; \
-                 use Server::start, or a thread of its own"
             ),
             ServerError::Build(error) => error.fmt(f),
             ServerError::Memory(error) => error.fmt(f),

@@ -1,7 +1,7 @@
 //! What the functions take that [`async_agent`](super::async_agent) and
 //! [`blocking_agent`](super::blocking_agent) make agents of.
 
-use crate::agent::{Canceled, Closed, Deferred, Job, Turn};
+use crate::agent::{Canceled, Closed, Deferred, Job, Turn, TurnKey};
 
 /// A turn that a function owns: a [`Job`], so that each message makes a task or goes on with one;
 /// or a [`Deferred`], to find out what comes of it.
@@ -9,6 +9,9 @@ pub trait OwnedTurn: sealed::Sealed + Send + Sized + 'static {
     /// Takes it out of a turn.
     #[doc(hidden)]
     fn take(turn: Turn<'_>) -> Result<Self, Closed>;
+    /// What tells the turn from others.
+    #[doc(hidden)]
+    fn key(&self) -> TurnKey;
     /// Its end is of no use.
     #[doc(hidden)]
     fn is_in_vain(&self) -> bool;
@@ -20,6 +23,10 @@ pub trait OwnedTurn: sealed::Sealed + Send + Sized + 'static {
 impl OwnedTurn for Job {
     fn take(turn: Turn<'_>) -> Result<Job, Closed> {
         turn.detach()
+    }
+
+    fn key(&self) -> TurnKey {
+        self.turn_key()
     }
 
     fn is_in_vain(&self) -> bool {
@@ -34,6 +41,10 @@ impl OwnedTurn for Job {
 impl OwnedTurn for Deferred {
     fn take(turn: Turn<'_>) -> Result<Deferred, Closed> {
         turn.defer()
+    }
+
+    fn key(&self) -> TurnKey {
+        self.turn_key()
     }
 
     fn is_in_vain(&self) -> bool {

@@ -15,7 +15,7 @@ use std::{
 use crate::limits::callers::{PEER_FAILURE_WINDOW_MS, PEER_FAILURES_MAX};
 #[cfg(feature = "logs")]
 use crate::service::pages::AdminMethod;
-use crate::{engine::Waiting, service::pages::AdminRequest};
+use crate::{agent::AgentFailure, engine::Waiting, service::pages::AdminRequest};
 
 use super::{server_state::ServerState, slow_turn::SlowTurn};
 
@@ -232,6 +232,15 @@ pub(super) fn slow_turn(slow: &SlowTurn) {
     let SlowTurn { agent, ms } = slow;
     say(&format_args!(
         "the agent {agent:?} has held up a worker for {ms} ms: it blocks, and others wait for it"
+    ));
+}
+
+/// Says that an agent has returned an error, or has panicked.
+pub(super) fn agent_failure(failure: &AgentFailure) {
+    let AgentFailure { agent, task_id, text, reference, is_panic, .. } = failure;
+    let how = if *is_panic { "panicked" } else { "failed" };
+    warn(&format_args!(
+        "the agent {agent:?} has {how} at the task {task_id:?}, reference {reference}: {text:?}"
     ));
 }
 

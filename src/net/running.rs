@@ -26,6 +26,7 @@ pub struct Running {
     pub(super) workers: usize,
     pub(super) server: Arc<ServerState>,
     pub(super) admin: Option<String>,
+    pub(super) shows_errors: bool,
     pub(super) threads: Vec<JoinHandle<()>>,
 }
 
@@ -113,6 +114,11 @@ impl Running {
     #[cfg(feature = "push")]
     pub fn has_push(&self) -> bool {
         self.server.engine.webhooks().is_some()
+    }
+
+    /// Whether clients are shown the texts of errors and panics of agents.
+    pub fn shows_errors(&self) -> bool {
+        self.shows_errors
     }
 
     /// How many workers there are.

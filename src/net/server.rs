@@ -5,12 +5,12 @@
 
 mod prepare;
 
-use std::{net::TcpListener, sync::Arc};
+use std::{net::TcpListener, panic::resume_unwind, sync::Arc, thread};
 
 #[cfg(feature = "push")]
 use crate::push::PushSettings;
 use crate::{
-    agent::{Agent, Profile},
+    agent::{Agent, AgentFailure, Profile},
     auth::Authenticator,
     engine::{Setup, Start},
     limits::Limits,
@@ -241,10 +241,31 @@ impl Server {
     /// time, not work: on a machine that has too much to do, an agent may be named that had to wait
     /// itself.
     ///
-    /// Without it [`Server::run`] says a line on stderr, and [`Server::start`] nothing.
+    /// Without it each is a line of the log, or on stderr.
     #[must_use]
     pub fn on_slow_turn(mut self, tell: impl Fn(&SlowTurn) + Send + Sync + 'static) -> Server {
         self.slow_turns = Some(Box::new(tell));
+        self
+    }
+
+    /// Says whether clients are shown the texts of errors and panics of agents. Without this they
+    /// are where every address is of this machine's loopback, and else they see a reference, which
+    /// is told with the text: see [`Server::on_agent_failure`].
+    #[must_use]
+    pub fn show_errors(mut self, shows_errors: bool) -> Server {
+        self.setup.failures.shows_errors = Some(shows_errors);
+        self
+    }
+
+    /// Sets the function that is told of each error or panic that has failed a turn, a cancel or a
+    /// lookup of an agent, on the thread on which it happened. Without it each is a line of the
+    /// log, or on stderr.
+    #[must_use]
+    pub fn on_agent_failure(
+        mut self,
+        tell: impl Fn(&AgentFailure) + Send + Sync + 'static,
+    ) -> Server {
+        self.setup.failures.listener = Some(Arc::new(tell));
         self
     }
 
@@ -273,10 +294,13 @@ impl Server {
 
     /// Serves on the calling thread and others until SIGTERM or SIGINT, drains, and returns. A
     /// second signal ends the process at once, with code 1. What a drain waits for, what it has
-    /// cut, and once a minute which agent has held up a worker, is a line on stderr.
+    /// cut is a line on stderr.
+    ///
+    /// In an async function it holds up the thread of that function until then, so it belongs at
+    /// the end of `main`: beside other work of a runtime use [`Server::start`].
     ///
     /// # Errors
-    /// As [`Server::start`], and [`ServerError::InRuntime`].
+    /// As [`Server::start`].
     pub fn run(self) -> Result<(), ServerError> {
         self.run_then(|_| ())
     }
@@ -285,11 +309,17 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::run`].
-    pub fn run_then(mut self, ready: impl FnOnce(&Running)) -> Result<(), ServerError> {
+    pub fn run_then(self, ready: impl FnOnce(&Running) + Send) -> Result<(), ServerError> {
         if tokio::runtime::Handle::try_current().is_ok() {
-            return Err(ServerError::InRuntime);
+            // A worker has a runtime of its own, which a thread of another cannot run.
+            let joined = thread::scope(|scope| scope.spawn(|| self.run_on_this(ready)).join());
+            return joined.unwrap_or_else(|panic| resume_unwind(panic));
         }
-        self.slow_turns.get_or_insert_with(|| Box::new(report::slow_turn));
+        self.run_on_this(ready)
+    }
+
+    /// Serves on this thread, which no runtime has, and on others.
+    fn run_on_this(mut self, ready: impl FnOnce(&Running)) -> Result<(), ServerError> {
         let reload = self.reload.take();
         let (mut running, mut sockets) = self.prepare()?;
         // The calling thread is worker 0: a server of one worker is a process of one thread.
@@ -332,7 +362,7 @@ pub fn start(workers: usize) -> Result<Start, ServerError> {
 
 /// A worker per core.
 pub fn workers_default() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 #[cfg(test)]
@@ -354,13 +384,17 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_is_not_held_up_but_told() {
+    fn a_server_runs_also_within_a_runtime() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let refused = server().listen("127.0.0.1:0").run();
-            assert!(matches!(refused, Err(ServerError::InRuntime)));
             let started = server().listen("127.0.0.1:0").start();
             assert!(started.is_ok());
+            let mut url = String::new();
+            let ran = server().listen("127.0.0.1:0").run_then(|running| {
+                running.base_url().clone_into(&mut url);
+                running.shutdown();
+            });
+            assert!(ran.is_ok() && url.starts_with("http://127.0.0.1:"), "{url}");
         });
     }
 }

@@ -7,12 +7,15 @@ use std::{
 };
 
 use crate::{
-    agent::{CancelDecision, CancelHost, CancelRequest, Closed, JobHost, RequestView, Wanted},
+    agent::{
+        CancelDecision, CancelHost, CancelRequest, Closed, JobHost, RequestView, Wanted, panic_of,
+    },
     fault::{Fault, FaultKind},
     model::{Generation, JsonObject, JsonObjectBuf, Reply, Target, TaskEvent, TaskState, TaskView},
     op::{
         Core,
         defer::DeferredPlace,
+        failure::BrokenCall,
         missing::MissingTask,
         read::is_in,
         undecided::{CancelRole, OpenCancel},
@@ -109,7 +112,12 @@ impl Core {
         }
         let metadata = target.metadata;
         let mut host = Asking { cx, open: Some(open), metadata, refused: None, later: None };
-        registered.agent.cancel(CancelRequest { task_id: target.id, request, host: &mut host });
+        let asked = CancelRequest { task_id: target.id, request, host: &mut host };
+        if let Some(cause) = panic_of(|| registered.agent.cancel(asked)) {
+            let agent = host.cx.caller.scope.agent;
+            let call = BrokenCall { agent, task_id: target.id.raw(), cause };
+            host.refused = Some(self.broken_fault(call));
+        }
         match (host.refused, host.later) {
             (Some(fault), _) => {
                 host.open.inspect(|open| open.settle(&Err(fault.clone())));

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::{
-    agent::{Closed, DeferredHost, Ending, JobHost, NotKept},
+    agent::{Closed, DeferredHost, Ending, FailureNote, JobHost, NotKept},
     fault::{Fault, FaultKind},
     model::{EventBuf, Generation, Message, MessageBuf, RawText, SendMode, TaskEvent, TaskState},
     op::{
@@ -313,6 +313,10 @@ impl DeferredHost for DeferredTurn {
             }
         };
         self.call.answer(answer);
+    }
+
+    fn failed(&self, failed: FailureNote) -> String {
+        self.core.failure_text(failed)
     }
 
     fn refuse(mut self: Box<Self>, fault: Fault) {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    agent::{Closed, DeferredHost, Ending, JobHost, NotKept, TurnHost},
+    agent::{Closed, DeferredHost, Ending, FailureNote, JobHost, NotKept, TurnHost},
     fault::Fault,
     model::{EventBuf, Generation, Message, Send, SendMode, TaskEvent, TaskView},
     op::{
@@ -322,6 +322,10 @@ impl JobHost for Core {
             | Refused::ShareTaken(_)
             | Refused::TenantShareTaken(_) => NotKept::Closed,
         })
+    }
+
+    fn failed(&self, failed: FailureNote) -> String {
+        self.failure_text(failed)
     }
 
     fn kept(&self, task: Handle) -> Vec<u8> {

@@ -11,12 +11,13 @@
 use std::sync::Arc;
 
 use crate::{
-    agent::{Closed, LookupAnswer, LookupHost, RequestView, TaskLookup, Wanted},
+    agent::{Closed, LookupAnswer, LookupHost, RequestView, TaskLookup, Wanted, panic_of},
     fault::{Fault, FaultKind},
     model::{JsonObject, RawText, Target, TaskBuf, TaskState},
     op::{
         Core,
         defer::{AnswerCharge, DeferredPlace},
+        failure::BrokenCall,
     },
     service::{CallCx, CallLink, Handle, LateAnswer, LateCall, Outcome, WaitHandle},
     store::TaskKey,
@@ -58,13 +59,17 @@ impl Core {
         let registered = self.registered(caller.worker, caller.scope.agent)?;
         let link = CallLink::default();
         let mut host = LookingUp { core: self, cx, missing: *missing, link, full: None };
-        registered.agent.missing(TaskLookup {
+        let lookup = TaskLookup {
             task_id: missing.id,
             context_id: missing.context_id,
             wanted: missing.wanted,
             request: RequestView::of(caller, &registered.profile, missing.metadata, None),
             host: &mut host,
-        });
+        };
+        if let Some(cause) = panic_of(|| registered.agent.missing(lookup)) {
+            let call = BrokenCall { agent: caller.scope.agent, task_id: missing.id.raw(), cause };
+            return Err(self.broken_fault(call));
+        }
         if let Some(fault) = host.full {
             return Err(fault);
         }

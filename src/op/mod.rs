@@ -8,6 +8,7 @@ mod cancel;
 mod change;
 mod check;
 mod defer;
+mod failure;
 mod handover;
 mod host;
 mod idempotency;
@@ -29,18 +30,16 @@ mod timer;
 mod turn;
 mod undecided;
 
-#[cfg(feature = "push")]
-use std::sync::OnceLock;
 use std::{
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Poll, Waker},
 };
 
 use crate::{
-    agent::{Agent, JobHost},
+    agent::{Agent, FailureRules, JobHost},
     fault::{Fault, FaultKind},
     json::write::unescape,
     limits::Limits,
@@ -86,6 +85,10 @@ pub struct Core {
     /// Its webhooks, if it serves any.
     #[cfg(feature = "push")]
     push: OnceLock<push::CorePush>,
+    /// What becomes of failures of its agents.
+    failures: OnceLock<FailureRules>,
+    /// How many there were.
+    failed: AtomicU64,
     draining: AtomicBool,
     cut: AtomicBool,
 }
@@ -118,6 +121,8 @@ impl Core {
             sends: KnownSends::new(limits, repeats, start.secret),
             #[cfg(feature = "push")]
             push: OnceLock::new(),
+            failures: OnceLock::new(),
+            failed: AtomicU64::new(0),
             draining: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         });

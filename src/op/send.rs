@@ -5,13 +5,14 @@
 //! new task behind. A message to a task that exists joins its history before its agent runs.
 
 use crate::{
-    agent::{Ending, RequestView, Turn},
+    agent::{Ending, RequestView, Turn, panic_of},
     fault::{Fault, FaultKind},
     model::{Generation, RawText, Reply, Send, SendMode, TaskState},
     op::{
         Core,
         agents::{CurrentAgent, RegisteredAgent},
         check::{check_extensions, check_media, removed},
+        failure::{BrokenCall, BrokenTurn},
         handover::By,
         host::{NewTurn, NextTurn, TurnCall},
         idempotency::{FirstSend, SentTask},
@@ -89,7 +90,7 @@ impl Core {
         let call = TurnCall::of(send, &cx.caller, incarnation, first);
         let (began, is_over) = (current, false);
         let mut host = NewTurn { core, reserved, generation, message, now, call, began, is_over };
-        registered.agent.start(Turn {
+        let turn = Turn {
             message,
             state: None,
             task_id: RawText::known(reserved.id()),
@@ -100,7 +101,13 @@ impl Core {
             events: cx.events,
             ending: &mut ending,
             host: &mut host,
-        });
+        };
+        if let Some(cause) = panic_of(|| registered.agent.start(turn)) {
+            let agent = cx.caller.scope.agent;
+            let call = BrokenCall { agent, task_id: reserved.id(), cause };
+            let turn = BrokenTurn { events: cx.events, ending: &mut ending, now: cx.now };
+            self.fail_turn(call, turn);
+        }
         let (is_deferred, link) = host.call.end(&ending)?;
         if is_deferred {
             first.iter_mut().for_each(FirstSend::defer);
@@ -177,7 +184,7 @@ impl Core {
         let (now, call) = (cx.now, TurnCall::of(send, &cx.caller, incarnation, first));
         let (core, began, is_over) = (self, current, false);
         let mut host = NextTurn { core, key, now, seq, generation, call, began, is_over };
-        registered.agent.start(Turn {
+        let turn = Turn {
             message: send.message,
             state: Some(continued.state),
             task_id: send.task_id.unwrap_or_default(),
@@ -188,7 +195,13 @@ impl Core {
             events: cx.events,
             ending: &mut ending,
             host: &mut host,
-        });
+        };
+        if let Some(cause) = panic_of(|| registered.agent.start(turn)) {
+            let task_id = send.task_id.unwrap_or_default().raw();
+            let call = BrokenCall { agent: cx.caller.scope.agent, task_id, cause };
+            let turn = BrokenTurn { events: cx.events, ending: &mut ending, now: cx.now };
+            self.fail_turn(call, turn);
+        }
         host.is_over = true;
         let link = match host.call.end(&ending) {
             Ok((false, link)) => link,

@@ -2,10 +2,11 @@
 //! again if it asks for that.
 
 use crate::{
-    agent::{Ending, RequestView, Turn},
+    agent::{Ending, RequestView, Turn, panic_of},
     model::{EventBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState},
     op::{
         Core,
+        failure::{BrokenCall, BrokenTurn},
         handover::By,
         host::{NextTurn, TurnCall},
         timer::ResumeTimer,
@@ -60,7 +61,10 @@ impl Core {
             host: &mut host,
         };
         *cx.last_call = LastCall { agent, at_ms: cx.now.mono_ms };
-        registered.agent.resume(turn, timer.token);
+        if let Some(cause) = panic_of(|| registered.agent.resume(turn, timer.token)) {
+            let turn = BrokenTurn { events: cx.events, ending: &mut ending, now: cx.now };
+            self.fail_turn(BrokenCall { agent, task_id: &task_id, cause }, turn);
+        }
         host.is_over = true;
         // No caller waits for it.
         if let Err(fault) = host.call.end(&ending) {
@@ -141,7 +145,7 @@ impl Core {
     pub(super) fn bound_turn(&self, events: &mut EventBuf, now: Now) -> bool {
         let is_beyond = events.len() > self.limits.turn_events_max;
         if is_beyond {
-            fail_turn(events, now);
+            fail_beyond(events, now);
         }
         is_beyond
     }
@@ -159,7 +163,7 @@ impl Core {
 
 /// What an agent said that said too much.
 #[cold]
-fn fail_turn(events: &mut EventBuf, now: Now) {
+fn fail_beyond(events: &mut EventBuf, now: Now) {
     events.clear();
     let text = PartsBuf::new().text("the agent published too many events in one turn");
     let message = MessageBuf::agent(&text).id("turn-limit");

@@ -125,7 +125,7 @@ fn a_deferred_turn_becomes_a_task_that_a_waiting_call_gets_when_it_ends() {
         assert_eq!(lab.result(generation.get(), &json!({ "id": id }))["id"], *id);
         assert_eq!(lab.try_reply(peer).map(|reply| reply.status), None);
         job.status(TaskState::Working, None).unwrap();
-        job.reply(&words("done")).unwrap();
+        job.reply(words("done")).unwrap();
         let result = answer(&mut lab, peer)["result"].take();
         let task = generation.task(&result);
         assert_eq!(task["id"], *id);
@@ -233,7 +233,7 @@ fn a_deferred_turn_goes_on_with_a_task_that_exists() {
         assert!(!is_ready(deferred.canceled()));
         match end {
             "reply" => deferred.reply(words("done")),
-            "job" => deferred.into_job().unwrap().reply(&words("done")).unwrap(),
+            "job" => deferred.into_job().unwrap().reply(words("done")).unwrap(),
             _ => deferred.refuse(FaultKind::UnsupportedOperation),
         }
         let answer = answer(&mut lab, peer);
@@ -253,7 +253,7 @@ fn a_deferred_turn_goes_on_with_a_task_that_exists() {
         let deferred = keep.take();
         match end {
             "reply" => deferred.reply(words("done")),
-            "job" => deferred.into_job().unwrap().reply(&words("done")).unwrap(),
+            "job" => deferred.into_job().unwrap().reply(words("done")).unwrap(),
             _ => deferred.refuse(FaultKind::UnsupportedOperation),
         }
         answer(&mut lab, peer);
@@ -287,7 +287,7 @@ fn a_batch_and_a_websocket_wait_for_deferred_turns() {
     let socket = lab.socket("/", "");
     assert!(lab.say(socket, &call("7")).is_empty());
     assert!(lab.say(socket, &rpc("SendStreamingMessage", &Gen::V1.params(say("hi")))).is_empty());
-    keep.take().into_job().unwrap().reply(&words("done")).unwrap();
+    keep.take().into_job().unwrap().reply(words("done")).unwrap();
     keep.take().reply(words("hello"));
     lab.settle();
     let said: Vec<Value> = lab.frames(socket).iter().map(|frame| frame.json()).collect();
@@ -326,7 +326,7 @@ fn a_notification_is_carried_out_although_nobody_waits_for_it() {
         assert!(!is_ready(deferred.canceled()) && !is_ready(deferred.caller_gone()));
         match end {
             "reply" => deferred.reply(words("into the void")),
-            _ => deferred.into_job().unwrap().reply(&words("done")).unwrap(),
+            _ => deferred.into_job().unwrap().reply(words("done")).unwrap(),
         }
     }
     let tasks = lab.result("ListTasks", &json!({}));

@@ -753,7 +753,7 @@ fn the_webhook_of_a_deferred_turn_waits_for_its_task() {
     lab.write(peer, &post("/", &[], &rpc(V1.send(), &configured("hi"))));
     let deferred = later.0.lock().unwrap().pop().unwrap();
     let job = deferred.into_job().unwrap();
-    job.reply(&MessageBuf::agent(&PartsBuf::new().text("done"))).unwrap();
+    job.reply(MessageBuf::agent(&PartsBuf::new().text("done"))).unwrap();
     lab.settle();
     lab.reply(peer);
     let posts = courier.deliver(&lab);

@@ -192,10 +192,7 @@ fn turns_that_are_over_at_once_say_what_came_of_them() {
         lab.ask(&send(text));
         assert_eq!(spans.pair().1.end, end, "{text}");
     }
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        lab.ask(&send("panic"));
-    }));
-    assert!(panicked.is_err());
+    lab.ask(&send("panic"));
     assert_eq!(spans.turns().pop().unwrap().end, TurnEnd::Lost);
 }
 
@@ -275,7 +272,7 @@ fn a_deferred_turn_ends_with_its_answer_or_goes_on_as_a_job() {
             "job" => {
                 let job = deferred.into_job().unwrap();
                 assert_eq!(spans.turns().len(), 0);
-                job.reply(&words()).unwrap();
+                job.reply(words()).unwrap();
             }
             _ => drop(deferred),
         }

@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use peregrine::{
-    agent::{Closed, Deferred, Job, Profile},
+    agent::{AgentOutcome, Closed, Deferred, Job, Profile},
     limits::Limits,
     model::{MessageBuf, PartsBuf},
     net::{self, BlockingAgent, Running, Server},
@@ -38,7 +38,7 @@ fn answer(job: Job, asked: &Mutex<Vec<String>>, gate: &Mutex<Receiver<()>>) -> R
         // It goes on when the test opens the gate, or is over.
         let _ = gate.lock().unwrap_or_else(PoisonError::into_inner).recv();
     }
-    job.reply(&words(&text))
+    job.reply(words(&text))
 }
 
 /// A server of one worker whose agent has so many threads and so much room.
@@ -54,6 +54,7 @@ fn start<T, F, R>(agent: BlockingAgent<T, F>, limits: Limits) -> Running
 where
     T: net::OwnedTurn,
     F: Fn(T) -> R + Send + Sync + 'static,
+    R: AgentOutcome,
 {
     let server = Server::new().agent(Profile::new("blocking", "Takes its time."), agent);
     let server = server.allow_host("*").workers(1).limits(limits);
@@ -100,7 +101,7 @@ fn blocking_code_finds_out_what_comes_of_a_message() {
         net::blocking_agent(|deferred: Deferred| match deferred.message().text().as_str() {
             "task" => {
                 let job = deferred.into_job();
-                assert!(job.and_then(|job| job.reply(&words("a task"))).is_ok());
+                assert!(job.and_then(|job| job.reply(words("a task"))).is_ok());
             }
             "fail" => deferred.fail("it cannot be done"),
             "leave" => {}

@@ -10,6 +10,7 @@ mod grpc_client;
 mod support;
 
 mod admin;
+mod agent_failures;
 mod agents;
 mod async_agents;
 mod axum;

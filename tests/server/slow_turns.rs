@@ -54,7 +54,7 @@ fn hold() {
 fn server() -> Server {
     let dozing = net::async_agent(|job: Job| async move {
         hold();
-        job.reply(&MessageBuf::agent(&PartsBuf::new().text("good morning")))
+        job.reply(MessageBuf::agent(&PartsBuf::new().text("good morning")))
     });
     let server = Server::new()
         .agent(Profile::new("sleepy", "Sleeps."), Sleepy)

@@ -232,7 +232,6 @@ fn code(error: &ServerError) -> u8 {
         ServerError::Bind { .. }
         | ServerError::UnixSocket { .. }
         | ServerError::Tls { .. }
-        | ServerError::InRuntime
         | ServerError::Traces(_)
         | ServerError::System(_) => 1,
     }

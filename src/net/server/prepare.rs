@@ -15,6 +15,7 @@ use crate::{
         descriptors,
         error::ServerError,
         pages::Pages,
+        report,
         running::Running,
         server_state::ServerState,
         tls::{Current as LoadedTls, Tls},
@@ -146,6 +147,10 @@ impl Server {
         let paths: Vec<String> = self.listen.into_iter().filter(|text| is_path(text)).collect();
         let unix_sockets = paths.iter().map(|text| UnixSocket::listen(text));
         let unix_sockets = unix_sockets.collect::<Result<Vec<_>, _>>()?;
+        self.setup.failures.listener.get_or_insert_with(|| Arc::new(report::agent_failure));
+        self.slow_turns.get_or_insert_with(|| Box::new(report::slow_turn));
+        let shows_errors = addrs.iter().all(|addr| addr.ip().is_loopback());
+        let shows_errors = *self.setup.failures.shows_errors.get_or_insert(shows_errors);
         let engine = self.setup.build(start)?;
         let mut server = ServerState::new(engine, tls, workers, self.slow_turns);
         server.admin = Mutex::new(socket);
@@ -159,7 +164,10 @@ impl Server {
         let server = Arc::new(server);
         pages.belong_to(&server);
         let threads = Vec::new();
-        Ok((Running { addrs, paths, base_url, workers, server, admin, threads }, sockets))
+        Ok((
+            Running { addrs, paths, base_url, workers, server, admin, shows_errors, threads },
+            sockets,
+        ))
     }
 }
 

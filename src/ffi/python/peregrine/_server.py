@@ -33,8 +33,9 @@ class Server:
         config: the path of a configuration file (docs/peregrine.toml).
         settings: the text of one in its place.
         threads: how many threads run plain functions, for each of them.
-        show_errors: clients see the text of exceptions; else a reference that the log has. Unless
-            it is said, they do where the server listens on this machine's loopback alone.
+        show_errors: clients see the text of exceptions; else a reference that the log has. Without
+            it the key `show_errors` of the configuration counts, and without that they see the text
+            where the server listens on this machine's loopback alone.
         new_loop: makes the event loop of async agents, as `uvloop.new_event_loop`.
     """
 
@@ -92,7 +93,7 @@ class Server:
         server = _native.Server(self._agents, self._listen, self._config, self._settings)
         self._native = server
         show = self._show_errors
-        self._failures.show = server.is_local if show is None else show
+        self._failures.show = server.shows_errors if show is None else show
         if self._loop.is_used:
             self._loop.start()
         for runner in self._threads:

@@ -92,10 +92,10 @@ impl PyServer {
         self.ask(|server| server.banner().to_owned())
     }
 
-    /// True when it only listens where this machine alone can reach it.
+    /// Whether clients are shown the texts of exceptions.
     #[getter]
-    fn is_local(&self) -> PyResult<bool> {
-        self.ask(|server| server.running().addrs().iter().all(|addr| addr.ip().is_loopback()))
+    fn shows_errors(&self) -> PyResult<bool> {
+        self.ask(|server| server.running().shows_errors())
     }
 
     /// Stops accepting, lets what runs end within `drain_ms`, then ends; returns at once.

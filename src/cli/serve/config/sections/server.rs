@@ -97,6 +97,13 @@ pub const KEYS: &[Key] = &[
     )
     .flag("extended-card"),
     key(
+        "show_errors",
+        Shape::Switch,
+        "",
+        "Clients are shown the texts of errors and panics of agents in Rust, Python and C, else a \
+         reference that the log has; on this machine's loopback alone unless it is said",
+    ),
+    key(
         "interfaces",
         Shape::Texts,
         "[\"jsonrpc\", \"http+json\"]",
@@ -217,6 +224,7 @@ pub fn setup(root: &ConfigSection) -> Result<Setup, Wrong> {
         ws_origins: checked(root, "ws_origins", is_origin, "neither like https://host:port nor *")?,
         ..Setup::default()
     };
+    setup.failures.shows_errors = root.switch("show_errors");
     setup.cors = cors(root)?;
     setup.tenants = tenants(root)?.unwrap_or(setup.tenants);
     setup.interfaces = interfaces(root)?.unwrap_or(setup.interfaces);

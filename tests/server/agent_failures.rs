@@ -1,0 +1,217 @@
+//! Errors and panics of agents fail the task or call that they belong to: the operator is told the
+//! text, and the client is shown it or a reference to it.
+
+use std::{
+    error::Error,
+    sync::mpsc::{Receiver, channel},
+};
+
+use peregrine::{
+    agent::{Agent, AgentFailure, CancelRequest, Closed, Deferred, Job, Profile, TaskLookup, Turn},
+    model::TaskState,
+    net::{self, Running, Server},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    ask::{Say, V1, post, rpc, say, text_of},
+    binary::{PATIENCE, Tcp},
+};
+
+/// Panics in `start`, in `resume`, after it has published or detached, in a cancel or a lookup.
+struct Fragile;
+
+impl Agent for Fragile {
+    fn start(&self, mut turn: Turn<'_>) {
+        match turn.message.text().as_str() {
+            "start" => panic!("no start: {}", 1 + 1),
+            "published" => {
+                turn.status(TaskState::Working);
+                panic!("too late");
+            }
+            "detached" => {
+                let _job = turn.detach();
+                panic!("no job");
+            }
+            "resume" => turn.resume_after(1, 0),
+            "cancel" => turn.resume_after(1_000_000, 0),
+            _ => turn.reply("fine"),
+        }
+    }
+
+    fn resume(&self, _: Turn<'_>, _: u64) {
+        panic!("no resume");
+    }
+
+    fn cancel(&self, _: CancelRequest<'_>) {
+        panic!("no cancel");
+    }
+
+    fn missing(&self, _: TaskLookup<'_>) {
+        panic!("no lookup");
+    }
+}
+
+fn number(text: &str) -> Result<u32, Box<dyn Error + Send + Sync>> {
+    Ok(text.parse::<u32>()?)
+}
+
+fn counted(job: Job) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let text = job.message().text();
+    if text == "panic" {
+        panic!("told to");
+    }
+    let twice = 2 * number(&text)?;
+    Ok(job.reply(twice.to_string())?)
+}
+
+async fn counted_later(deferred: Deferred) -> Result<(), String> {
+    let text = deferred.message().text();
+    tokio_yield().await;
+    if text == "panic" {
+        panic!("told to");
+    }
+    let twice = 2 * number(&text).map_err(|error| format!("no number: {error}"))?;
+    deferred.reply(twice.to_string());
+    Ok(())
+}
+
+async fn canceled_first(mut job: Job) -> Result<(), Closed> {
+    job.status(TaskState::Working, None)?;
+    job.canceled().await;
+    job.status(TaskState::Completed, None)
+}
+
+async fn tokio_yield() {
+    net::sleep(std::time::Duration::from_millis(1)).await;
+}
+
+fn server() -> (Server, Receiver<AgentFailure>) {
+    let (tell, told) = channel();
+    let server = Server::new()
+        .agent(Profile::new("fragile", "Panics."), Fragile)
+        .agent(Profile::new("blocking", "Counts."), net::blocking_agent(counted))
+        .agent(Profile::new("async", "Counts."), net::async_agent(counted_later))
+        .agent(Profile::new("canceled", "Waits."), net::async_agent(canceled_first))
+        .on_agent_failure(move |failure| tell.send(failure.clone()).unwrap());
+    (server.allow_host("*").listen("127.0.0.1:0").workers(1), told)
+}
+
+/// Calls an agent; what comes.
+fn ask(running: &Running, agent: &str, method: &str, params: &Value) -> Value {
+    let mut line = Tcp::to(running.addrs()[0]);
+    line.write(&post(&format!("/agents/{agent}"), &[], &rpc(method, params)));
+    line.reply().json()
+}
+
+fn send(running: &Running, agent: &str, text: &str) -> Value {
+    ask(running, agent, V1.send(), &V1.params(say(text)))
+}
+
+/// The text with which a task or a call has failed.
+fn failed(answer: &Value) -> String {
+    let task = &answer["result"]["task"];
+    match task.is_null() {
+        true => answer["error"]["message"].as_str().unwrap().to_owned(),
+        false => {
+            assert_eq!(task["status"]["state"], "TASK_STATE_FAILED", "{answer}");
+            text_of(&task["status"]["message"]).to_owned()
+        }
+    }
+}
+
+/// That a text is the client's, once shown and once by its reference, and the operator's.
+fn is_told(text: &str, agent: &str, is_panic: bool, ask: impl Fn(&Running) -> Value) {
+    for shows in [true, false] {
+        let (server, told) = server();
+        let running = server.show_errors(shows).start().unwrap();
+        let shown = failed(&ask(&running));
+        let failure = told.recv_timeout(PATIENCE).unwrap();
+        let AgentFailure { text: own, reference, .. } = &failure;
+        assert_eq!((failure.agent.as_str(), own.as_str()), (agent, text), "{failure:?}");
+        assert_eq!(failure.is_panic, is_panic, "{failure:?}");
+        assert!(!failure.task_id.is_empty(), "{failure:?}");
+        let words = if is_panic { "the agent has panicked: " } else { "" };
+        let by_reference = format!("the agent has failed (reference {reference})");
+        let expected = if shows { format!("{words}{text}") } else { by_reference };
+        assert!(shown.ends_with(&expected), "{shown} is not {expected}");
+        // The server goes on.
+        assert_eq!(text_of(&send(&running, "fragile", "on")["result"]["message"]), "fine");
+        assert!(told.try_recv().is_err());
+    }
+}
+
+#[test]
+fn a_panic_fails_the_task_and_its_text_is_told() {
+    for (ask, text) in
+        [("start", "no start: 2"), ("published", "too late"), ("resume", "no resume")]
+    {
+        is_told(text, "fragile", true, |running| send(running, "fragile", ask));
+    }
+    for agent in ["blocking", "async"] {
+        is_told("told to", agent, true, |running| send(running, agent, "panic"));
+    }
+}
+
+#[test]
+fn a_panic_behind_detach_fails_the_task_and_is_told() {
+    let (server, told) = server();
+    let running = server.start().unwrap();
+    assert_eq!(failed(&send(&running, "fragile", "detached")), "the agent ended without a result");
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap().text, "no job");
+}
+
+#[test]
+fn a_panic_in_a_cancel_or_lookup_fails_the_call() {
+    is_told("no cancel", "fragile", true, |running| {
+        let begun = V1.params(Say { at_once: true, ..say("cancel") });
+        let task = ask(running, "fragile", V1.send(), &begun);
+        let id = json!({ "id": task["result"]["task"]["id"] });
+        ask(running, "fragile", V1.cancel(), &id)
+    });
+    is_told("no lookup", "fragile", true, |running| {
+        ask(running, "fragile", V1.get(), &json!({ "id": "elsewhere" }))
+    });
+}
+
+#[test]
+fn an_error_fails_the_task_or_call_with_its_text() {
+    let text = "invalid digit found in string";
+    is_told(text, "blocking", false, |running| send(running, "blocking", "five"));
+    let text = format!("no number: {text}");
+    is_told(&text, "async", false, |running| send(running, "async", "five"));
+    let (server, _told) = server();
+    let running = server.start().unwrap();
+    let answer = send(&running, "blocking", "21");
+    assert_eq!(text_of(&answer["result"]["task"]["status"]["message"]), "42");
+    assert_eq!(text_of(&send(&running, "async", "21")["result"]["message"]), "42");
+}
+
+#[test]
+fn an_error_of_a_task_that_was_canceled_is_not_told() {
+    let (server, told) = server();
+    let running = server.start().unwrap();
+    let begun = V1.params(Say { at_once: true, ..say("wait") });
+    let task = ask(&running, "canceled", V1.send(), &begun);
+    let id = json!({ "id": task["result"]["task"]["id"] });
+    let canceled = ask(&running, "canceled", V1.cancel(), &id);
+    assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
+    assert_eq!(failed(&send(&running, "fragile", "start")), "the agent has panicked: no start: 2");
+    // Of the two, this one alone.
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap().text, "no start: 2");
+    running.shutdown();
+    running.join();
+    assert!(told.try_recv().is_err());
+}
+
+#[test]
+fn long_texts_are_cut() {
+    let (tell, told) = channel();
+    let agent = net::blocking_agent(|job: Job| Err::<(), _>(job.message().text()));
+    let server = Server::new().agent(Profile::new("long", "Fails."), agent).allow_host("*");
+    let server = server.on_agent_failure(move |failure| tell.send(failure.text.len()).unwrap());
+    let running = server.listen("127.0.0.1:0").workers(1).start().unwrap();
+    let long = format!("{}{}", "x".repeat(4095), "é".repeat(3000));
+    let shown = failed(&send(&running, "long", &long));
+    assert_eq!((shown.len(), told.recv_timeout(PATIENCE).unwrap()), (4095, 4095));
+}
