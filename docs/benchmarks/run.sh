@@ -2,7 +2,9 @@
 # Makes the reports of this folder: the same load on Peregrine and on agents with the SDKs in
 # Python, JavaScript and Rust, one after the other, each on core 0 with the generator on core 1.
 #   docs/benchmarks/run.sh [AGENT...]
-# Agents are peregrine, python, javascript, rust and protocol; without one, all. What is installed
+# Agents are peregrine, function, executor, python, javascript, rust and protocol; without one, all.
+# `function` is an agent in Python of Peregrine's own kind, `executor` that of `python`, served by
+# Peregrine. What is installed
 # and built is kept in target/benchmarks. Needs cargo, python3 with venv, node with npm, taskset.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -18,13 +20,14 @@ FIRST_RATE=100
 SEARCH_SECONDS=4
 
 install() {
-    mkdir -p "$work"/{js,peregrine-max,rust-max,protocol-max,javascript-max,python-max}
+    mkdir -p "$work"/{js,peregrine-max,rust-max,protocol-max,javascript-max,python-max,function-max,executor-max}
     cargo build --release --locked
     cargo build --release --locked --manifest-path "$agents/rust/Cargo.toml" \
         --target-dir "$work/rust"
     [ -d "$work/python" ] || python3 -m venv "$work/python"
     "$work/python/bin/pip" install --quiet --disable-pip-version-check \
         'a2a-sdk[http-server]==1.3.0' 'uvicorn[standard]==0.54.0'
+    "$work/python/bin/pip" install --quiet --disable-pip-version-check .
     cp "$agents/agent.mjs" "$work/js/"
     (cd "$work/js" && npm install --no-audit --no-fund --loglevel=error \
         @a2a-js/sdk@1.3.0 @bufbuild/protobuf@2.17.0 express@5.3.0)
@@ -34,6 +37,7 @@ command_of() { # AGENT
     case $1 in
         peregrine) echo "$peregrine serve --listen 127.0.0.1:$PORT --agent echo" ;;
         python) echo "$work/python/bin/python $agents/agent.py $PORT" ;;
+        function | executor) echo "$work/python/bin/python $agents/$1.py $PORT" ;;
         javascript) echo "env NODE_ENV=production node $work/js/agent.mjs $PORT" ;;
         rust) echo "$work/rust/release/official $PORT" ;;
         protocol) echo "$work/rust/release/protocol $PORT" ;;
@@ -66,7 +70,7 @@ bench() { # WORDS...
 }
 
 install
-[ $# != 0 ] || set -- peregrine rust protocol javascript python
+[ $# != 0 ] || set -- peregrine function executor rust protocol javascript python
 for agent in "$@"; do
     start "$agent"
     bench --workload "$here/comparison.toml" --duration "${SECONDS_A_PHASE}s" \

@@ -12,6 +12,8 @@ import sys
 
 AGENTS = {
     "peregrine": "Peregrine",
+    "function": "Peregrine, function in Python",
+    "executor": "Peregrine, executor of the Python SDK",
     "rust": "official Rust SDK",
     "protocol": "a2a-protocol-server",
     "javascript": "official JavaScript SDK",
@@ -26,7 +28,7 @@ COLUMNS = [
     "CPU a send, µs",
     "memory at 100 calls/s, MiB",
 ]
-ROW, BAR, LEFT, WIDTH = 34, 18, 180, 760
+ROW, BAR, LEFT, WIDTH = 34, 18, 260, 840
 
 
 def targets(path):

@@ -90,6 +90,13 @@ impl DeferredCancel {
         &self.request
     }
 
+    /// Shows the task as it is now, with history and artifacts; false: it has left the store. The
+    /// store waits meanwhile: take what is needed and return.
+    pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
+        let host = self.host.as_ref().map(|host| host.task());
+        host.is_some_and(|(task, host)| host.read(task, each))
+    }
+
     /// What the agent has kept with the task; see [`Job::keep`](super::Job::keep).
     pub fn kept(&self) -> Vec<u8> {
         let host = self.host.as_ref().map(|host| host.task());

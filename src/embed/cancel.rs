@@ -1,5 +1,6 @@
 //! A cancel that the program decides.
 
+use super::turn::write_task;
 use crate::agent::DeferredCancel;
 
 /// A client wants a task to end, and waits for the answer. Dropping it refuses.
@@ -13,6 +14,12 @@ impl HostCancel {
     /// The task's id.
     pub fn task_id(&self) -> String {
         self.0.task_id().to_str().into_owned()
+    }
+
+    /// The task as it is now, in protocol buffers; `None`: it has left the store.
+    pub fn task_protobuf(&self) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        self.0.read(&mut |view| write_task(&mut out, view)).then_some(out)
     }
 
     /// The name of the caller, where callers are authenticated.

@@ -134,6 +134,12 @@ impl TurnInner {
     }
 }
 
+/// Appends a task in protocol buffers.
+pub(super) fn write_task(out: &mut Vec<u8>, view: TaskView<'_>) {
+    let task = Reply::Task { view, history: None };
+    write::reply(out, Generation::V1, Op::Get, &task);
+}
+
 impl HostTurn {
     pub(crate) fn new(deferred: Deferred) -> HostTurn {
         HostTurn {
@@ -247,10 +253,7 @@ impl HostTurn {
     /// The task as it is now, in protocol buffers; `None`: there is none.
     pub fn task_protobuf(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        let mut push = |view: TaskView<'_>| {
-            let task = Reply::Task { view, history: None };
-            write::reply(&mut out, Generation::V1, Op::Get, &task);
-        };
+        let mut push = |view: TaskView<'_>| write_task(&mut out, view);
         let is_shown = match &self.lock().progress {
             TurnProgress::Waiting(deferred) => deferred.read(&mut push),
             TurnProgress::Running(job) => job.read(&mut push),

@@ -190,6 +190,21 @@ def test_a_cancel_is_the_executors():
         assert executor.canceled.wait(10)
 
 
+def test_a_cancel_of_a_task_that_waits_has_the_task():
+    class Closes(Asks):
+        async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+            task = context.current_task
+            self.seen = (task.id, task.context_id, get_message_text(task.history[0]))
+
+    executor = Closes()
+    with a2a_sdk.Server(executor, card(), port=0) as server:
+        caller = Caller(server.url)
+        task = caller.send("coffee")["task"]
+        answer = caller.cancel(task["id"])
+    assert answer["result"]["status"]["state"] == "TASK_STATE_CANCELED"
+    assert executor.seen == (task["id"], task["contextId"], "coffee")
+
+
 def test_the_caller_and_header_fields_are_in_the_call_context():
     class Who(HelloWorld):
         async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:

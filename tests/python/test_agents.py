@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 import time
@@ -210,3 +211,21 @@ def test_a_server_that_stops_fails_what_runs():
     server.stop()
     with pytest.raises(peregrine.Error, match="has ended"):
         server.port
+
+
+def test_what_is_published_may_be_awaited():
+    async def awaits(turn: peregrine.Turn):
+        await turn.status("working", "on it")
+        await turn.artifact("a ", last=False)
+        await turn.chunk("b")
+        await turn.ask("and then?")
+
+    with peregrine.Server(awaits, port=0) as server:
+        task = Caller(server.url).send("go")["task"]
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+
+
+def test_the_configuration_says_whether_errors_are_shown():
+    with peregrine.Server(failing, port=0, settings="show_errors = false\n") as server:
+        task = Caller(server.url).send("go")
+    assert "reference" in json.dumps(task)

@@ -50,29 +50,36 @@ class Agent(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-def main(port):
-    card = {
-        "name": "bench",
-        "description": "Keeps the contract of peregrine bench",
-        "version": "1.0.0",
-        "supportedInterfaces": [
-            {
-                "url": f"http://127.0.0.1:{port}/",
-                "protocolBinding": "JSONRPC",
-                "protocolVersion": "1.0",
-            }
-        ],
-        "capabilities": {"streaming": True},
-        "defaultInputModes": ["text/plain"],
-        "defaultOutputModes": ["text/plain"],
-        "skills": [{"id": "echo", "name": "Echo", "description": "Echoes", "tags": ["echo"]}],
-    }
-    card = ParseDict(card, AgentCard())
-    handler = DefaultRequestHandler(
-        agent_executor=Agent(), task_store=InMemoryTaskStore(), agent_card=card
+def card(port):
+    return ParseDict(
+        {
+            "name": "bench",
+            "description": "Keeps the contract of peregrine bench",
+            "version": "1.0.0",
+            "supportedInterfaces": [
+                {
+                    "url": f"http://127.0.0.1:{port}/",
+                    "protocolBinding": "JSONRPC",
+                    "protocolVersion": "1.0",
+                }
+            ],
+            "capabilities": {"streaming": True},
+            "defaultInputModes": ["text/plain"],
+            "defaultOutputModes": ["text/plain"],
+            "skills": [{"id": "echo", "name": "Echo", "description": "Echoes", "tags": ["echo"]}],
+        },
+        AgentCard(),
     )
-    routes = [*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/")]
+
+
+def main(port):
+    shown = card(port)
+    handler = DefaultRequestHandler(
+        agent_executor=Agent(), task_store=InMemoryTaskStore(), agent_card=shown
+    )
+    routes = [*create_agent_card_routes(shown), *create_jsonrpc_routes(handler, "/")]
     uvicorn.run(Starlette(routes=routes), port=port, log_level="warning")
 
 
-main(int(sys.argv[1]) if len(sys.argv) > 1 else 4000)
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 4000)

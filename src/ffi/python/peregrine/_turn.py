@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -10,6 +11,16 @@ if TYPE_CHECKING:
 
 #: The id of the artifact that the chunks of a stream make up.
 OUTPUT = "output"
+
+
+class Published:
+    """What is published needs no wait; an async agent may `await` it all the same."""
+
+    def __await__(self) -> Iterator[None]:
+        return iter(())
+
+
+_PUBLISHED = Published()
 
 
 class Turn:
@@ -82,7 +93,7 @@ class Turn:
         """The value of a header field that the agent is shown (`headers` of `@agent`)."""
         return self._native.header(name)
 
-    def status(self, state: str, text: str | None = None) -> None:
+    def status(self, state: str, text: str | None = None) -> Published:
         """Publishes a status: `working`, `completed`, `failed`, `rejected`, `input-required`,
         `auth-required`, with a message of the agent if there is a text.
 
@@ -91,18 +102,20 @@ class Turn:
             ValueError: there is no such state.
         """
         self._native.status(state, text)
+        return _PUBLISHED
 
     def artifact(
         self, text: str, artifact_id: str = OUTPUT, *, append: bool = False, last: bool = True
-    ) -> None:
+    ) -> Published:
         """Publishes an artifact of one text, or with `append` and `last` a chunk of one.
 
         Raises:
             TaskClosed: the task has ended.
         """
         self._native.artifact(artifact_id, text, append, last)
+        return _PUBLISHED
 
-    def publish(self, event: dict[str, Any]) -> None:
+    def publish(self, event: dict[str, Any]) -> Published:
         """Publishes any event: a `StreamResponse` in the JSON of A2A 1.0, with one of `task`,
         `message`, `statusUpdate` and `artifactUpdate`.
 
@@ -111,12 +124,14 @@ class Turn:
             Error: it is no such event.
         """
         self._native.publish_json(json.dumps(event).encode())
+        return _PUBLISHED
 
-    def ask(self, text: str) -> None:
+    def ask(self, text: str) -> Published:
         """Asks the client for input: the task waits for its next message."""
-        self.status("input-required", text)
+        return self.status("input-required", text)
 
-    def chunk(self, text: str) -> None:
+    def chunk(self, text: str) -> Published:
         """Publishes a piece of the artifact that the turn streams."""
         self._native.artifact(OUTPUT, text, self._streams, False)
         self._streams = True
+        return _PUBLISHED

@@ -183,11 +183,9 @@ class _Executor:
         turn, running = self._turns.get(cancel.task_id, (None, None))
         queue = _CancelQueue(turn)
         try:
-            task = None
-            stored = turn.task_protobuf if turn is not None else None
-            context_id = turn.context_id if turn is not None else None
-            if stored is not None:
-                task = pb.Task.FromString(stored)
+            stored = cancel.task_protobuf
+            task = None if stored is None else pb.Task.FromString(stored)
+            context_id = None if task is None else task.context_id
             user = CallerUser(cancel.caller) if cancel.caller is not None else UnauthenticatedUser()
             call = ServerCallContext(user=user, tenant=cancel.tenant or "")
             context = RequestContext(call, None, cancel.task_id, context_id, task)

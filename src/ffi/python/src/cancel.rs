@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use peregrine::embed::HostCancel;
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyBytes};
 
 /// A client wants a task to end. Dropping it refuses.
 #[pyclass(frozen, name = "Cancel", module = "peregrine._native")]
@@ -44,6 +44,16 @@ impl PyCancel {
     #[getter]
     fn tenant(&self) -> Option<&str> {
         self.tenant.as_deref()
+    }
+
+    /// The task as it is now, a `Task` of A2A 1.0 in protocol buffers.
+    #[getter]
+    fn task_protobuf<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        let task = py.detach(|| {
+            let cancel = self.cancel.lock().unwrap_or_else(PoisonError::into_inner);
+            cancel.as_ref().and_then(HostCancel::task_protobuf)
+        });
+        task.map(|bytes| PyBytes::new(py, &bytes))
     }
 
     /// Agrees: the task is canceled. Once decided, it does nothing.
