@@ -153,7 +153,6 @@ pub(super) fn message(
     message: Message<'_>,
     task_ref: TaskRef<'_>,
 ) {
-    out.reserve(message.0.len() + 256);
     if let (Some((id, text)), true) = (message.as_user_text(), spelling.message_again.is_empty()) {
         match spelling.generation {
             Generation::V01 => out.extend_from_slice(b"{\"role\":\"user\",\"parts\":["),
@@ -168,6 +167,7 @@ pub(super) fn message(
         out.extend_from_slice(b"\"}]}");
         return;
     }
+    out.reserve(message.0.len() + 256);
     let role = message.role();
     match spelling.generation {
         Generation::V01 => out.push(b'{'),

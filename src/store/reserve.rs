@@ -225,17 +225,20 @@ impl Store {
         if owner.0 != 0 {
             let group = group_of(at);
             running.take(group, owner, new.share)?;
-            let reserved = self.reserve_slot(new, at, named, now);
-            let reserved = reserved.inspect_err(|_| running.give_back(group, owner));
-            return reserved.map(|mut reserved| {
-                reserved.is_counted = true;
-                if of_tenant.is_some() {
-                    let SlotAt { at, index } = self.sharding.split(reserved.key.place);
-                    let mut shard = self.lock(at);
-                    shard.slab[index].waiters.get_or_insert_default().of_tenant = of_tenant;
+            // Changed where it is: it is long to copy.
+            let mut outcome = self.reserve_slot(new, at, named, now);
+            match &mut outcome {
+                Ok(reserved) => {
+                    reserved.is_counted = true;
+                    if of_tenant.is_some() {
+                        let SlotAt { at, index } = self.sharding.split(reserved.key.place);
+                        let mut shard = self.lock(at);
+                        shard.slab[index].waiters.get_or_insert_default().of_tenant = of_tenant;
+                    }
                 }
-                reserved
-            });
+                Err(_) => running.give_back(group, owner),
+            }
+            return outcome;
         }
         let on_account = new.share.and_then(|share| Some((share, share.account.as_ref()?)));
         let Some((share, account)) = on_account else {

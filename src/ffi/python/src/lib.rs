@@ -52,7 +52,7 @@ fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
     py.detach(|| peregrine::cli::main_of(words))
 }
 
-#[pymodule]
+#[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", module.py().get_type::<Error>())?;
     module.add("TaskClosed", module.py().get_type::<TaskClosed>())?;
