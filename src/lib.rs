@@ -1,4 +1,10 @@
-//! Peregrine: a low-level A2A (Agent2Agent) protocol engine for every generation on one port.
+//! Peregrine: an A2A (Agent2Agent) server, gateway and client for every generation of the protocol.
+//!
+//! One port answers clients of 0.1, 0.2, 0.3 and 1.0 over JSON-RPC, HTTP+JSON, gRPC and WebSocket;
+//! a task made through one is readable through all. Agents are functions and values of this
+//! program, other programs, or agents that run elsewhere.
+//!
+//! # How it works
 //!
 //! Bytes go into [`engine::Conn`] and bytes come out; a request that another library has parsed
 //! goes into [`engine::Exchange`]. Time, randomness and wake-ups are arguments. The values of a
@@ -122,7 +128,7 @@ pub mod ws;
 #[doc = include_str!("../docs/guide/client.md")]
 struct ClientGuide;
 
-/// The programs of the README, compiled by `cargo test`.
+/// The programs of the page of features, compiled by `cargo test`.
 #[cfg(all(doctest, feature = "net"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+#[doc = include_str!("../docs/reference/features.md")]
+struct FeaturesPage;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::{
+    collections::BTreeSet,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     thread,
@@ -206,7 +207,7 @@ fn the_engine_of_the_guide_answers_waits_and_streams() {
 
 /// The names of flags with which lines of a text begin, behind `begin`.
 #[cfg(feature = "cli")]
-fn flags<'t>(text: &'t str, begin: &str) -> std::collections::BTreeSet<&'t str> {
+fn flags<'t>(text: &'t str, begin: &str) -> BTreeSet<&'t str> {
     let names = text.lines().filter_map(|line| {
         let line = line.trim_start().strip_prefix(begin)?;
         line.starts_with("--").then(|| line.split([' ', '[', '=', '`', ',']).next().unwrap())
@@ -216,18 +217,30 @@ fn flags<'t>(text: &'t str, begin: &str) -> std::collections::BTreeSet<&'t str> 
 
 #[test]
 #[cfg(feature = "cli")]
-fn the_readme_has_every_flag_of_serve_and_no_other() {
+fn the_page_has_every_flag_of_serve_and_no_other() {
     let serve = std::process::Command::new(env!("CARGO_BIN_EXE_peregrine"))
         .args(["serve", "--help"])
         .output()
         .unwrap();
     let help = String::from_utf8(serve.stdout).unwrap();
-    let page = include_str!("../README.md");
+    let page = include_str!("../docs/reference/serve.md");
     let table = page.split("\n## Flags of `serve`\n").nth(1).unwrap();
     let table = table.split("\n## ").next().unwrap();
     let known = flags(&help, "");
     assert!(known.len() > 20, "{help}");
     assert_eq!(flags(table, "| `"), known);
+}
+
+#[test]
+fn the_page_of_features_has_those_of_the_crate() {
+    let manifest = include_str!("../Cargo.toml").split("[features]").nth(1).unwrap();
+    let manifest = manifest.split("\n[").next().unwrap();
+    let names = manifest.lines().filter_map(|line| line.split_once(" = [").map(|(name, _)| name));
+    let own = ["default", "internals", "test-echo"];
+    let known: BTreeSet<_> = names.filter(|name| !own.contains(name)).collect();
+    let page = include_str!("../docs/reference/features.md");
+    let shown = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    assert_eq!(shown.map(|(name, _)| name).collect::<BTreeSet<_>>(), known);
 }
 
 /// The numbers of a row of the table of sizes, by the name in its first cell.
