@@ -5,8 +5,10 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
     thread,
 };
 
@@ -229,6 +231,36 @@ fn the_page_has_every_flag_of_serve_and_no_other() {
     let known = flags(&help, "");
     assert!(known.len() > 20, "{help}");
     assert_eq!(flags(table, "| `"), known);
+}
+
+/// Every Markdown file below a folder.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found = Vec::new();
+    for path in entries {
+        match path.is_dir() {
+            true => found.extend(pages(&path)),
+            false if path.extension().is_some_and(|kind| kind == "md") => found.push(path),
+            false => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn links_between_pages_lead_to_files() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut all = pages(&root.join("docs"));
+    all.extend([root.join("README.md"), root.join(".github/CONTRIBUTING.md")]);
+    for page in all {
+        let text = fs::read_to_string(&page).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')) {
+            let file = target.0.split('#').next().unwrap();
+            let is_elsewhere = file.contains("://") || file.contains(' ') || file.is_empty();
+            let path = page.parent().unwrap().join(file);
+            assert!(is_elsewhere || path.exists(), "{}: {file}", page.display());
+        }
+    }
 }
 
 #[test]
