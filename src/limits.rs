@@ -1,4 +1,5 @@
-//! Every number that bounds something, in one place.
+//! The limits that an operator can set, and their defaults. A number that only one module depends
+//! on stands in that module.
 //!
 //! A limit is a number, a unit, a reason, a precedent and a test of the same name under `tests/`;
 //! `docs/limits.md` says what a peer sees when it is hit.

@@ -1,5 +1,5 @@
-//! Which handler answers a request of HTTP: the one place that decides, by media type, path and
-//! method.
+//! Which handler answers a request of HTTP, by media type, path and method. Admission
+//! (`admission.rs`) and the limits of bodies (`body_limit.rs`) look at the route before it.
 
 use crate::{
     binding::{

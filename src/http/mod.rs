@@ -3,7 +3,7 @@
 //!
 //! The law of this folder: what RFC 9112 lets a server refuse is refused, and every refusal
 //! ([`Reject`]) of bytes closes their connection. Of A2A nothing is known here but the
-//! names of five fields ([`Field`]), and nothing of a socket, a clock or a thread; no bytes can
+//! names of its fields ([`Field`]), and nothing of a socket, a clock or a thread; no bytes can
 //! make it panic, and no loop is longer than its input.
 //!
 //! The order of use: [`find_head`] until it is complete, [`parse_head`] once (or [`HeadMemo`] for

@@ -8,9 +8,23 @@ use super::{
     text::RawText,
 };
 
-/// The operations of A2A (A2A 1.0 §3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Op {
+/// Declares the operations: the enum, and [`Op::ALL`], which no operation is missing in.
+macro_rules! operations {
+    ($($(#[$doc:meta])* $op:ident,)*) => {
+        /// The operations of A2A (A2A 1.0 §3.1).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Op {
+            $($(#[$doc])* $op,)*
+        }
+
+        impl Op {
+            /// Every operation, each at the position of its number (`op as usize`).
+            pub const ALL: &'static [Op] = &[$(Op::$op),*];
+        }
+    };
+}
+
+operations! {
     /// Send a message and wait (§3.1.1).
     Send,
     /// Send a message and stream (§3.1.2).

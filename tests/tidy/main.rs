@@ -72,6 +72,7 @@ const DRIVER_ONLY: &[&[&str]] = &[
     &["socket2"],
     &["getrandom"],
     &["chacha20"],
+    &["rand"],
     &["std", "net"],
     &["std", "thread"],
     &["Instant", "now"],
@@ -83,6 +84,7 @@ const DRIVER_EXCEPTIONS: &[(&str, &str)] = &[
     ("std::net::IpAddr", "an address is data; reading one opens no socket"),
     ("std::net::Ipv4Addr", "an address is data; reading one opens no socket"),
     ("std::net::Ipv6Addr", "an address is data; reading one opens no socket"),
+    ("ring::rand::SystemRandom", "an ECDSA signature needs a nonce, which ring draws itself"),
 ];
 
 const FILE_LINES_MAX: usize = 600;

@@ -14,21 +14,6 @@ use crate::{
 
 use super::{Format, FormatBuffers, push_json, write::operation};
 
-/// Every operation, to be found by its name.
-const OPS: [Op; 11] = [
-    Op::Send,
-    Op::Stream,
-    Op::Get,
-    Op::List,
-    Op::Cancel,
-    Op::Subscribe,
-    Op::PushSet,
-    Op::PushGet,
-    Op::PushList,
-    Op::PushDelete,
-    Op::ExtendedCard,
-];
-
 /// What ACTS calls the operations that are answered by more than a card.
 const ACTS_OPS: [(Op, &str); 10] = [
     (Op::Send, "send_message"),
@@ -96,7 +81,7 @@ fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplaine
             "fault" => kind = PayloadKind::Fault,
             "HTTP+JSON" => binding = Binding::HttpJson,
             "JSONRPC" => binding = Binding::JsonRpc,
-            _ => match OPS.into_iter().find(|op| operation(*op) == word) {
+            _ => match Op::ALL.iter().copied().find(|op| operation(*op) == word) {
                 Some(known) => op = known,
                 None => generation = version(word)?,
             },

@@ -26,8 +26,8 @@ pub(super) use families::{Family, FamilyKind, text};
 pub(super) use process::families as process_families;
 pub(super) use upstreams::families as upstream_families;
 
-/// Operations, and what is none.
-const OPS: usize = 12;
+/// The operations, and one number for requests that are none.
+const OPS: usize = Op::ALL.len() + 1;
 const GENERATIONS: usize = 3;
 const BINDINGS: usize = CallBinding::ALL.len();
 
@@ -104,21 +104,33 @@ pub(super) fn generation_name(generation: Generation) -> &'static str {
     GENERATION_NAMES[generation_number(generation)]
 }
 
-/// The operations by their numbers, as A2A 1.0 names them.
-const OP_NAMES: [&str; OPS] = [
-    "SendMessage",
-    "SendStreamingMessage",
-    "GetTask",
-    "ListTasks",
-    "CancelTask",
-    "SubscribeToTask",
-    "CreateTaskPushNotificationConfig",
-    "GetTaskPushNotificationConfig",
-    "ListTaskPushNotificationConfigs",
-    "DeleteTaskPushNotificationConfig",
-    "GetExtendedAgentCard",
-    OTHER,
-];
+/// The names of the operations by their numbers.
+const OP_NAMES: [&str; OPS] = {
+    let mut names = [OTHER; OPS];
+    let mut number = 0;
+    while number < Op::ALL.len() {
+        names[number] = method(Op::ALL[number]);
+        number += 1;
+    }
+    names
+};
+
+/// The method of an operation, as A2A 1.0 names it.
+const fn method(op: Op) -> &'static str {
+    match op {
+        Op::Send => "SendMessage",
+        Op::Stream => "SendStreamingMessage",
+        Op::Get => "GetTask",
+        Op::List => "ListTasks",
+        Op::Cancel => "CancelTask",
+        Op::Subscribe => "SubscribeToTask",
+        Op::PushSet => "CreateTaskPushNotificationConfig",
+        Op::PushGet => "GetTaskPushNotificationConfig",
+        Op::PushList => "ListTaskPushNotificationConfigs",
+        Op::PushDelete => "DeleteTaskPushNotificationConfig",
+        Op::ExtendedCard => "GetExtendedAgentCard",
+    }
+}
 
 fn generation_number(generation: Generation) -> usize {
     match generation {
