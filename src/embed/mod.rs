@@ -10,6 +10,7 @@
 
 mod agent;
 mod cancel;
+mod engine;
 mod error;
 mod events;
 mod queue;
@@ -18,6 +19,7 @@ mod turn;
 
 pub use agent::HostAgent;
 pub use cancel::HostCancel;
+pub use engine::{HostCx, HostEngine, HostTime, OpenSlot, OwnTime};
 pub use error::HostError;
 pub use events::EventField;
 pub use queue::{HostItem, HostQueue};

@@ -1,14 +1,20 @@
 //! An agent whose turns are callbacks of the program.
 
-use std::{ffi::c_void, sync::Mutex};
+use std::{
+    ffi::c_void,
+    sync::{Arc, Mutex},
+};
 
 use crate::{
-    agent::{Agent, CancelRequest, Turn},
-    embed::HostCancel,
+    agent::{Agent, CancelRequest, Profile, Turn},
+    embed::{HostAgent, HostCancel},
 };
 
 use super::{
+    border,
+    buffers::bytes,
     handles::{self, HandleObject},
+    status::{FfiFailure, PeregrineStatus},
     turn,
 };
 
@@ -38,9 +44,40 @@ unsafe impl Send for CallbackAgent {}
 // SAFETY: as above.
 unsafe impl Sync for CallbackAgent {}
 
-impl CallbackAgent {
-    pub fn new(agent: PeregrineAgent) -> CallbackAgent {
-        CallbackAgent(agent)
+/// The agent that a program describes.
+///
+/// # Safety
+/// `card` points at `card_len` bytes; `agent` is null or points at a `PeregrineAgent` whose
+/// functions may be called from any thread with its `user`.
+pub(super) unsafe fn read_agent(
+    card: *const u8,
+    card_len: usize,
+    agent: *const PeregrineAgent,
+) -> Result<NewAgent, FfiFailure> {
+    // SAFETY: as this function demands.
+    let card = unsafe { bytes(card, card_len) }?;
+    let null = |why| Err(FfiFailure::new(PeregrineStatus::Null, why));
+    if agent.is_null() {
+        return null("the agent is null");
+    }
+    // SAFETY: not null, and as this function demands.
+    let callbacks = unsafe { agent.read_unaligned() };
+    if callbacks.turn.is_none() {
+        return null("an agent has no callback for turns");
+    }
+    Ok(NewAgent { profile: HostAgent::profile_of_card(card)?, callbacks })
+}
+
+/// An agent that no server has yet: dropping it does not release it.
+pub(super) struct NewAgent {
+    profile: Profile,
+    callbacks: PeregrineAgent,
+}
+
+impl NewAgent {
+    /// The agent, which is released from now on when it is dropped.
+    pub fn take(self) -> HostAgent {
+        HostAgent::of(self.profile, Arc::new(CallbackAgent(self.callbacks)))
     }
 }
 
@@ -69,7 +106,7 @@ impl Agent for CallbackAgent {
             let cancel = Mutex::new(Some(HostCancel::new(deferred)));
             let handle = handles::insert(HandleObject::Cancel(cancel.into()));
             // SAFETY: a function of the program, called as it has agreed to.
-            unsafe { callback(self.0.user, handle) };
+            border::in_callback(|| unsafe { callback(self.0.user, handle) });
         }
     }
 }

@@ -14,6 +14,8 @@ use std::{
 use crate::embed::{HostCancel, HostTurn};
 
 use super::{
+    engine::EngineSlot,
+    exchange::ExchangeSlot,
     server::ServerSlot,
     status::{FfiFailure, PeregrineStatus},
 };
@@ -22,6 +24,8 @@ use super::{
 #[derive(Clone)]
 pub(super) enum HandleObject {
     Server(Arc<ServerSlot>),
+    Engine(Arc<EngineSlot>),
+    Exchange(Arc<ExchangeSlot>),
     Job(Arc<HostTurn>),
     Cancel(Arc<Mutex<Option<HostCancel>>>),
 }
@@ -48,8 +52,13 @@ pub(super) fn fresh() -> u64 {
 /// The handle of an object.
 pub(super) fn insert(object: HandleObject) -> u64 {
     let handle = fresh();
-    shard(handle).insert(handle, object);
+    insert_as(handle, object);
     handle
+}
+
+/// Gives an object a handle that is fresh.
+pub(super) fn insert_as(handle: u64, object: HandleObject) {
+    shard(handle).insert(handle, object);
 }
 
 /// Releases a handle, which stands for nothing from now on.
@@ -63,27 +72,31 @@ fn get(handle: u64) -> Option<HandleObject> {
     shard(handle).get(&handle).cloned()
 }
 
-fn stale(kind: &str) -> FfiFailure {
-    FfiFailure::new(PeregrineStatus::Handle, format!("the handle is not that of a {kind}"))
+/// The object of one kind; `pick` says which.
+fn of_kind<T>(
+    handle: u64,
+    kind: &str,
+    pick: impl FnOnce(HandleObject) -> Option<T>,
+) -> Result<T, FfiFailure> {
+    get(handle).and_then(pick).ok_or_else(|| {
+        FfiFailure::new(PeregrineStatus::Handle, format!("the handle is not that of a {kind}"))
+    })
 }
 
-pub(super) fn server(handle: u64) -> Result<Arc<ServerSlot>, FfiFailure> {
-    match get(handle) {
-        Some(HandleObject::Server(server)) => Ok(server),
-        Some(HandleObject::Job(_) | HandleObject::Cancel(_)) | None => Err(stale("server")),
-    }
+/// Defines the function that finds an object of one kind.
+macro_rules! finds {
+    ($name:ident, $kind:ident, $object:ty) => {
+        pub(super) fn $name(handle: u64) -> Result<$object, FfiFailure> {
+            of_kind(handle, stringify!($name), |object| match object {
+                HandleObject::$kind(found) => Some(found),
+                _ => None,
+            })
+        }
+    };
 }
 
-pub(super) fn job(handle: u64) -> Result<Arc<HostTurn>, FfiFailure> {
-    match get(handle) {
-        Some(HandleObject::Job(job)) => Ok(job),
-        Some(HandleObject::Server(_) | HandleObject::Cancel(_)) | None => Err(stale("job")),
-    }
-}
-
-pub(super) fn cancel(handle: u64) -> Result<Arc<Mutex<Option<HostCancel>>>, FfiFailure> {
-    match get(handle) {
-        Some(HandleObject::Cancel(cancel)) => Ok(cancel),
-        Some(HandleObject::Server(_) | HandleObject::Job(_)) | None => Err(stale("cancel")),
-    }
-}
+finds!(server, Server, Arc<ServerSlot>);
+finds!(engine, Engine, Arc<EngineSlot>);
+finds!(exchange, Exchange, Arc<ExchangeSlot>);
+finds!(job, Job, Arc<HostTurn>);
+finds!(cancel, Cancel, Arc<Mutex<Option<HostCancel>>>);

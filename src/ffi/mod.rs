@@ -1,4 +1,4 @@
-//! The C interface: the server, and agents that are callbacks.
+//! The C interface: the server or an engine without sockets, and agents that are callbacks.
 //!
 //! Laws of every function:
 //! - Objects are handles, numbers that are never given twice. A handle that is stale, foreign or
@@ -15,14 +15,21 @@
 #![allow(unsafe_code)]
 
 mod agent;
+mod border;
 mod buffers;
+mod engine;
+mod exchange;
 mod handles;
+mod host;
 mod job;
 mod server;
 mod status;
 mod turn;
 
 pub use agent::PeregrineAgent;
+pub use engine::*;
+pub use exchange::*;
+pub use host::PeregrineHost;
 pub use job::*;
 pub use server::*;
 pub use status::*;

@@ -1,18 +1,15 @@
 //! The server. Any thread, but not a callback: the server would wait for itself.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::{
-    agent::Agent,
-    embed::{HostAgent, HostServer, HostSettings},
-};
+use crate::embed::{HostAgent, HostServer, HostSettings};
 
 use super::{
-    agent::{CallbackAgent, PeregrineAgent},
-    buffers::{bytes, give, put, text},
+    agent::{PeregrineAgent, read_agent},
+    border,
+    buffers::{give, put, text},
     handles::{self, HandleObject},
     status::{FfiFailure, PeregrineStatus, run},
-    turn,
 };
 
 /// A server behind its handle.
@@ -85,24 +82,11 @@ pub unsafe extern "C" fn peregrine_server_agent(
 ) -> PeregrineStatus {
     run(|| {
         // SAFETY: as this function demands.
-        let card = unsafe { bytes(card, card_len) }?;
-        if agent.is_null() {
-            return Err(FfiFailure::new(PeregrineStatus::Null, "the agent is null"));
-        }
-        // SAFETY: not null, and as this function demands.
-        let agent = unsafe { agent.read_unaligned() };
-        if agent.turn.is_none() {
-            return Err(FfiFailure::new(
-                PeregrineStatus::Null,
-                "an agent has no callback for turns",
-            ));
-        }
-        let profile = HostAgent::profile_of_card(card)?;
+        let agent = unsafe { read_agent(card, card_len, agent) }?;
         let slot = handles::server(server)?;
         match &mut *slot.lock() {
             ServerStage::Made { agents, .. } => {
-                let agent: Arc<dyn Agent> = Arc::new(CallbackAgent::new(agent));
-                agents.push(HostAgent::of(profile, agent));
+                agents.push(agent.take());
                 Ok(())
             }
             ServerStage::Running(_) | ServerStage::Ended => {
@@ -180,7 +164,7 @@ pub extern "C" fn peregrine_server_shutdown(server: u64) -> PeregrineStatus {
 pub extern "C" fn peregrine_server_release(server: u64) -> PeregrineStatus {
     run(|| {
         let slot = handles::server(server)?;
-        if turn::is_in_callback() {
+        if border::is_in_callback() {
             let why = "a callback cannot release a server, which would wait for it";
             return Err(FfiFailure::new(PeregrineStatus::Server, why));
         }

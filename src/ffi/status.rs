@@ -7,7 +7,7 @@ use std::{
 
 use crate::embed::HostError;
 
-use super::buffers::put_text;
+use super::{border, buffers::put_text};
 
 /// What a call has come to.
 #[repr(C)]
@@ -31,6 +31,10 @@ pub enum PeregrineStatus {
     Server = 7,
     /// The library has failed; this is a mistake in it.
     Internal = 8,
+    /// A callback cannot call this function, which would wait for the callback.
+    Busy = 9,
+    /// A limit is reached: as many requests and connections are open as may.
+    Full = 10,
 }
 
 thread_local! {
@@ -62,7 +66,10 @@ impl From<HostError> for FfiFailure {
 /// Runs the body of a function of the interface: what it returns becomes a status, and the text of
 /// an error is what `peregrine_last_error` tells.
 pub(super) fn run(body: impl FnOnce() -> Result<(), FfiFailure>) -> PeregrineStatus {
-    let outcome = catch_unwind(AssertUnwindSafe(body));
+    let outcome = match border::is_bare() {
+        true => Ok(border::outside_callbacks()),
+        false => catch_unwind(AssertUnwindSafe(body)),
+    };
     let FfiFailure(status, text) = match outcome {
         Ok(Ok(())) => return PeregrineStatus::Ok,
         Ok(Err(failure)) => failure,

@@ -10,6 +10,7 @@ use crate::{
 };
 
 use super::{
+    border,
     buffers::{give, put, text, with_text},
     handles::{self, HandleObject},
     status::{FfiFailure, PeregrineStatus, run},
@@ -35,12 +36,7 @@ pub(super) fn lend(turn: Turn<'_>, callback: impl FnOnce(u64)) {
     // A callback that makes an in-process call may cause another turn on this thread.
     let before = LENT.replace(Some(LentTurn { handle, turn: Some(turn) }));
     let _restore = Restore(before);
-    callback(handle);
-}
-
-/// True on a thread that runs a callback for a turn.
-pub(super) fn is_in_callback() -> bool {
-    LENT.with_borrow(Option::is_some)
+    border::in_callback(|| callback(handle));
 }
 
 /// Puts the turn of an outer callback back.

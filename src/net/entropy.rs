@@ -17,6 +17,15 @@ pub fn worker(index: usize, limits: &Limits) -> Result<Worker, ServerError> {
     Ok(Worker::new(index, limits, Box::new(entropy)))
 }
 
+/// Random bits of this machine.
+///
+/// # Errors
+/// The system has none.
+#[cfg(feature = "embed")]
+pub(crate) fn entropy() -> std::io::Result<Box<dyn Entropy + Send>> {
+    Ok(Box::new(Chacha::new()?))
+}
+
 /// The generator of one worker.
 pub(super) struct Chacha(ChaCha20Rng);
 

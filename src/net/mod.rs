@@ -101,6 +101,8 @@ pub use client::{
 };
 #[cfg(feature = "embed")]
 pub(crate) use clock::unix_ms;
+#[cfg(feature = "embed")]
+pub(crate) use entropy::entropy;
 pub use entropy::worker;
 pub use error::ServerError;
 #[cfg(feature = "gateway")]
@@ -117,6 +119,8 @@ pub use process::{LinesAgent, ProcessAgent, ProcessCommand, ProcessCommandError,
 pub use reload::{Controls, LIVE_LIMITS, Reload};
 #[cfg(feature = "gateway")]
 pub use remote_agent::{RemoteAgent, UpstreamLimits};
+#[cfg(feature = "embed")]
+pub(crate) use report::agent_failure;
 pub use running::Running;
 pub use server::{LISTEN_DEFAULT, Server, start, workers_default};
 pub use slow_turn::SlowTurn;

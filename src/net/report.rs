@@ -236,7 +236,7 @@ pub(super) fn slow_turn(slow: &SlowTurn) {
 }
 
 /// Says that an agent has returned an error, or has panicked.
-pub(super) fn agent_failure(failure: &AgentFailure) {
+pub(crate) fn agent_failure(failure: &AgentFailure) {
     let AgentFailure { agent, task_id, text, reference, is_panic, .. } = failure;
     let how = if *is_panic { "panicked" } else { "failed" };
     warn(&format_args!(

@@ -5,11 +5,15 @@ use std::{path::PathBuf, sync::Arc};
 
 use peregrine::{
     agent::{Agent, Profile},
+    auth::Callers,
+    engine::Setup,
     net::Running,
 };
 
 use super::{
-    Loaded, Made, RemoteCards, UsageError, begin_background_work, config::ConfigOrigin, make,
+    Loaded, Made, RemoteCards, UsageError, begin_background_work,
+    config::{Config, ConfigOrigin, Program},
+    make, settle,
 };
 
 /// Where the settings of a program's server come from; the variables of the environment go before
@@ -42,20 +46,72 @@ pub fn start_embedded(
     if !listen.is_empty() {
         config.serve.listen = listen;
     }
-    let streaming = config.serve.streaming;
-    let own = agents.into_iter().map(|(mut profile, agent)| {
-        profile.streaming &= streaming;
-        let made_of = format!("embedded {}", profile.name);
-        Loaded::new(profile, agent, made_of)
-    });
-    let mut all: Vec<Loaded> = own.collect();
-    if all.is_empty() || !config.serve.agents.is_empty() {
-        all.extend(origin.agents(&config, &[]).map_err(line)?);
-    }
+    let all = with_own(agents, &origin, &config).map_err(line)?;
     let cards = Arc::new(RemoteCards::of(&all));
     let Made { server, banner, callers, .. } = make(&origin, config, all).map_err(line)?;
     let running = server.start().map_err(|error| error.to_string())?;
     begin_background_work(&running, callers, &cards);
     let text = banner.text(&running);
     Ok((running, text))
+}
+
+/// The agents of the program, then those of the configuration.
+fn with_own(
+    own: Vec<(Profile, Arc<dyn Agent>)>,
+    origin: &ConfigOrigin,
+    config: &Config,
+) -> Result<Vec<Loaded>, UsageError> {
+    let streaming = config.serve.streaming;
+    let own = own.into_iter().map(|(mut profile, agent)| {
+        profile.streaming &= streaming;
+        let made_of = format!("embedded {}", profile.name);
+        Loaded::new(profile, agent, made_of)
+    });
+    let mut all: Vec<Loaded> = own.collect();
+    if all.is_empty() || !config.serve.agents.is_empty() {
+        all.extend(origin.agents(config, &[])?);
+    }
+    Ok(all)
+}
+
+/// What an engine without sockets is made of.
+pub struct EngineParts {
+    /// The setup, without webhooks: an engine without sockets posts nothing.
+    pub setup: Setup,
+    /// The number of workers.
+    pub workers: usize,
+    /// The callers of the configuration; `None`: callers are not authenticated.
+    pub callers: Option<Arc<Callers>>,
+}
+
+/// Reads the configuration of an engine without sockets, for these agents and those that the
+/// configuration names behind them. Keys of listeners, TLS, logs, metrics and webhooks have no
+/// effect.
+///
+/// # Errors
+/// One line: what is wrong with the configuration, and where. Agents of the configuration may be
+/// the echo agent and scripts; others need the server.
+pub fn engine_parts(
+    settings: HostSettings,
+    agents: Vec<(Profile, Arc<dyn Agent>)>,
+) -> Result<EngineParts, String> {
+    let line = |UsageError(line): UsageError| line;
+    let origin = ConfigOrigin::embedded(settings).map_err(line)?;
+    let mut config = origin.read_to_start().map_err(line)?;
+    for spec in &config.serve.agents {
+        let needs_server = match &spec.program {
+            Program::Echo | Program::Script(_) => false,
+            Program::Remote(_) | Program::Function(_) | Program::Process(_) => spec.is_enabled,
+        };
+        if needs_server {
+            let mut wrong = spec.at.clone();
+            wrong.message = "an agent of this kind needs a server with sockets".to_owned();
+            return Err(line(origin.line(&wrong)));
+        }
+    }
+    let all = with_own(agents, &origin, &config).map_err(line)?;
+    let callers = settle(&origin, &config.root, &mut config.serve, all).map_err(line)?;
+    let (mut setup, workers) = (config.serve.setup, config.serve.workers);
+    (setup.push, setup.webhook_signer) = (None, None);
+    Ok(EngineParts { setup, workers, callers })
 }

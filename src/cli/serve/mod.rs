@@ -26,14 +26,14 @@ use peregrine::{
 use super::{nearest, say, usage::UsageError, warn};
 use agents::Loaded;
 use banner::Banner;
-use config::{Config, ConfigOrigin, Reloader, Serve, Stamp, TlsFiles};
+use config::{Config, ConfigOrigin, ConfigSection, Reloader, Serve, Stamp, TlsFiles};
 use places::Places;
 use remote_cards::RemoteCards;
 
 #[cfg(feature = "embed")]
 pub use agents::path_name;
 #[cfg(feature = "embed")]
-pub use embedded::{HostSettings, start_embedded};
+pub use embedded::{EngineParts, HostSettings, engine_parts, start_embedded};
 pub use flags::command;
 pub use gateway_command::command as gateway_command;
 pub use server_command::command as server_command;
@@ -141,33 +141,48 @@ struct Made {
     callers: Option<Arc<Callers>>,
 }
 
-/// Makes a server of what was said and its agents, and what it says when it is ready.
+/// Puts callers, signing keys and agents into the setup, and checks it; the callers, if there are
+/// any.
 ///
 /// # Errors
-/// [`UsageError`]: what is wrong, and who said it.
-fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Made, UsageError> {
-    let Config { root, serve, .. } = config;
-    let Serve { mut setup, listen, workers, anonymous, tls, shows_memory, admin, .. } = serve;
-    let (card_keys, auth, logs) = (serve.card_keys, serve.auth, serve.logs);
-    let (counts_calls, traces) = (serve.counts_calls, serve.traces);
-    let callers = auth.map(Callers::new).transpose();
+/// [`UsageError`]: what is wrong, and where.
+fn settle(
+    origin: &ConfigOrigin,
+    root: &ConfigSection,
+    serve: &mut Serve,
+    agents: Vec<Loaded>,
+) -> Result<Option<Arc<Callers>>, UsageError> {
+    let setup = &mut serve.setup;
+    let callers = serve.auth.take().map(Callers::new).transpose();
     let callers = callers.map_err(|error| origin.line(&root.wrong("auth", error.to_string())))?;
     let callers = callers.map(Arc::new);
     if let Some(callers) = &callers {
         setup.authenticator = Some(Arc::clone(callers) as Arc<dyn Authenticator>);
     }
-    let card_keys = card_keys::sign(&mut setup, &card_keys)
+    let card_keys = card_keys::sign(setup, &serve.card_keys)
         .map_err(|message| origin.line(&root.wrong("card_keys", message)))?;
-    webhook_keys::sign(&mut setup, &serve.push_sign_keys, &card_keys).map_err(|message| {
-        let section = root.section("push").unwrap_or(&root);
+    webhook_keys::sign(setup, &serve.push_sign_keys, &card_keys).map_err(|message| {
+        let section = root.section("push").unwrap_or(root);
         origin.line(&section.wrong("sign_keys", message))
     })?;
     setup.agents =
         agents.into_iter().map(|Loaded { profile, agent, .. }| (profile, agent)).collect();
-    setup.check().map_err(|error| match config::blame(&root, &error) {
+    setup.check().map_err(|error| match config::blame(root, &error) {
         Some(wrong) => origin.line(&wrong),
         None => UsageError(error.to_string()),
     })?;
+    Ok(callers)
+}
+
+/// Makes a server of what was said and its agents, and what it says when it is ready.
+///
+/// # Errors
+/// [`UsageError`]: what is wrong, and who said it.
+fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Made, UsageError> {
+    let Config { root, mut serve, .. } = config;
+    let callers = settle(origin, &root, &mut serve, agents)?;
+    let Serve { setup, listen, workers, anonymous, tls, shows_memory, admin, .. } = serve;
+    let (logs, counts_calls, traces) = (serve.logs, serve.counts_calls, serve.traces);
     let asks_clients = tls.as_ref().is_some_and(|files| files.client_ca.is_some());
     let places = Places::of(&setup, asks_clients);
     let (connections_max, is_extended) =

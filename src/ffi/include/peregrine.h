@@ -21,6 +21,27 @@
 #define PEREGRINE_ABI_VERSION 1
 
 /**
+ * The connection is encrypted: URLs on cards begin with `https`.
+ */
+#define PEREGRINE_SECURE 1
+
+/**
+ * The listener can be reached from this machine alone: requests that name other hosts are refused,
+ * so that no web page reaches it (`docs/guide/proxy.md`).
+ */
+#define PEREGRINE_LOOPBACK 2
+
+/**
+ * A body follows, and be it empty.
+ */
+#define PEREGRINE_BODY 4
+
+/**
+ * The answer may have trailers, as in HTTP/2: gRPC needs them.
+ */
+#define PEREGRINE_TRAILERS 8
+
+/**
  * What a call has come to.
  */
 typedef enum PeregrineStatus {
@@ -60,7 +81,46 @@ typedef enum PeregrineStatus {
    * The library has failed; this is a mistake in it.
    */
   PEREGRINE_STATUS_INTERNAL = 8,
+  /**
+   * A callback cannot call this function, which would wait for the callback.
+   */
+  PEREGRINE_STATUS_BUSY = 9,
+  /**
+   * A limit is reached: as many requests and connections are open as may.
+   */
+  PEREGRINE_STATUS_FULL = 10,
 } PeregrineStatus;
+
+/**
+ * The callbacks of a program that drives an engine. They come from any thread, also from several
+ * at once, and must neither block nor call a function of the library
+ * (`PEREGRINE_STATUS_BUSY`).
+ */
+typedef struct PeregrineHost {
+  /**
+   * Given to every callback.
+   */
+  void *user;
+  /**
+   * The object with this handle has more to do: poll the exchange, advance the connection, poll
+   * the call, or tick the engine. The handle may be released already. Not null.
+   */
+  void (*wake)(void *user, uint64_t handle);
+  /**
+   * The time in ms: of a clock that never goes back, and since the Unix epoch. Null: the clocks
+   * of the system.
+   */
+  void (*now)(void *user, uint64_t *mono_ms, uint64_t *unix_ms);
+  /**
+   * Fills 16 bytes with random bits that no peer can guess. Null: those of the system.
+   */
+  void (*random)(void *user, uint8_t *out);
+  /**
+   * The engine and all that it has opened are released; no other callback comes after it. May be
+   * null.
+   */
+  void (*release)(void *user);
+} PeregrineHost;
 
 /**
  * The callbacks of an agent. They come from several threads at once, those of the server's
@@ -87,6 +147,117 @@ typedef struct PeregrineAgent {
   void (*release)(void *user);
 } PeregrineAgent;
 
+/**
+ * A header field; neither text ends with a zero byte.
+ */
+typedef struct PeregrineField {
+  /**
+   * The name.
+   */
+  const uint8_t *name;
+  /**
+   * Its length in bytes.
+   */
+  size_t name_len;
+  /**
+   * The value.
+   */
+  const uint8_t *value;
+  /**
+   * Its length in bytes.
+   */
+  size_t value_len;
+} PeregrineField;
+
+/**
+ * The head of a request. All of it is copied.
+ */
+typedef struct PeregrineRequest {
+  /**
+   * The method.
+   */
+  const uint8_t *method;
+  /**
+   * Its length in bytes.
+   */
+  size_t method_len;
+  /**
+   * Path and query, as they came.
+   */
+  const uint8_t *target;
+  /**
+   * Its length in bytes.
+   */
+  size_t target_len;
+  /**
+   * `:authority` of HTTP/2; null: the field `Host` says it.
+   */
+  const uint8_t *authority;
+  /**
+   * Its length in bytes.
+   */
+  size_t authority_len;
+  /**
+   * The fields, in their order.
+   */
+  const struct PeregrineField *fields;
+  /**
+   * How many there are.
+   */
+  size_t fields_len;
+  /**
+   * The IP address of the other side as text, without a port; null: unknown.
+   */
+  const uint8_t *address;
+  /**
+   * Its length in bytes.
+   */
+  size_t address_len;
+  /**
+   * `PEREGRINE_SECURE`, `PEREGRINE_LOOPBACK`, `PEREGRINE_BODY` and `PEREGRINE_TRAILERS`.
+   */
+  uint32_t flags;
+} PeregrineRequest;
+
+/**
+ * What there is of an answer.
+ */
+typedef struct PeregrineAnswer {
+  /**
+   * The status of HTTP; 0: it is not known yet, and neither are the fields.
+   */
+  uint32_t status;
+  /**
+   * The number of header fields (`peregrine_exchange_field`).
+   */
+  size_t fields;
+  /**
+   * The next piece of the content. It stays good until `peregrine_exchange_consume` or
+   * `peregrine_exchange_release`.
+   */
+  const uint8_t *content;
+  /**
+   * Its length in bytes; 0: there is none now.
+   */
+  size_t content_len;
+  /**
+   * The number of trailers (`peregrine_exchange_trailer`), once `is_over`.
+   */
+  size_t trailers;
+  /**
+   * Poll again in so many milliseconds at the latest; `UINT64_MAX`: for ever.
+   */
+  uint64_t wait_ms;
+  /**
+   * True: nothing follows what is there.
+   */
+  bool is_over;
+  /**
+   * False: the rest of the body may be thrown away.
+   */
+  bool wants_body;
+} PeregrineAnswer;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -96,6 +267,186 @@ extern "C" {
  * thread.
  */
 uint32_t peregrine_abi_version(void);
+
+/**
+ * Makes an engine of a configuration, the text of a TOML file as for `peregrine_server_new`; `len`
+ * 0: of what is built in. It has no sockets and no threads: the program hands over requests that
+ * it has parsed (`peregrine_exchange_new`) or the bytes of connections (`peregrine_conn_new`), and
+ * calls `peregrine_engine_tick`. Keys of listeners, TLS, logs, metrics and webhooks have no
+ * effect. The callbacks are copied; where this fails, `release` is not called. Released by
+ * `peregrine_engine_release`. Any thread.
+ *
+ * Errors: `NULL` (also a host without `wake`), `UTF8`, `VALUE`.
+ *
+ * # Safety
+ * `data` points at `len` bytes; `host` points at a `PeregrineHost` whose functions may be called
+ * from any thread with its `user`; `engine` points at a `uint64_t`.
+ */
+enum PeregrineStatus peregrine_engine_new(const uint8_t *data,
+                                          size_t len,
+                                          const struct PeregrineHost *host,
+                                          uint64_t *engine);
+
+/**
+ * Adds an agent before the start, as `peregrine_server_agent` does. Any thread.
+ *
+ * Errors: `NULL`, `HANDLE`, `VALUE` (the card), `SERVER` (it was started already).
+ *
+ * # Safety
+ * As for `peregrine_server_agent`.
+ */
+enum PeregrineStatus peregrine_engine_agent(uint64_t engine,
+                                            const uint8_t *card,
+                                            size_t card_len,
+                                            const struct PeregrineAgent *agent);
+
+/**
+ * Starts the engine: from now on it takes requests and connections, and no agents. One that could
+ * not start has ended. Any thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `SERVER` (the configuration is wrong, or it was started already).
+ */
+enum PeregrineStatus peregrine_engine_start(uint64_t engine);
+
+/**
+ * Evicts expired tasks and does what else is due. Call it again when `wait_ms` milliseconds have
+ * passed, or `wake` was called with the engine's handle; `UINT64_MAX`: for ever. Any thread, one
+ * at a time, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `SERVER` (it was not started).
+ *
+ * # Safety
+ * `wait_ms` points at a `uint64_t`.
+ */
+enum PeregrineStatus peregrine_engine_tick(uint64_t engine, uint64_t *wait_ms);
+
+/**
+ * From now on answers close their connections and new tasks are refused; `is_idle` tells whether
+ * no call waits and no stream is open. It may be called again to ask that. Any thread, but not a
+ * callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `SERVER` (it was not started).
+ *
+ * # Safety
+ * `is_idle` points at a `bool`.
+ */
+enum PeregrineStatus peregrine_engine_drain(uint64_t engine, bool *is_idle);
+
+/**
+ * Answers calls that still wait, and ends streams, when they are polled or advanced next. Any
+ * thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `SERVER` (it was not started).
+ */
+enum PeregrineStatus peregrine_engine_cut(uint64_t engine);
+
+/**
+ * Releases the handle. What the engine has opened stays usable until it is released itself. Any
+ * thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`.
+ */
+enum PeregrineStatus peregrine_engine_release(uint64_t engine);
+
+/**
+ * Begins a request with this head. Poll it at once if it has no body, else give it the body
+ * (`peregrine_exchange_push` and `peregrine_exchange_end`, or `peregrine_exchange_whole`). Names
+ * of fields may have any case; fields of a connection are ignored. What is wrong with the request
+ * is its answer, not an error here. Released by `peregrine_exchange_release`, at any time. Any
+ * thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE` (an unknown flag, an address that is none), `SERVER`
+ * (the engine was not started), `FULL` (`connections_max` requests and connections are open).
+ *
+ * # Safety
+ * `request` points at a `PeregrineRequest`, whose pointers point at as many bytes or fields as
+ * their lengths say; `exchange` points at a `uint64_t`.
+ */
+enum PeregrineStatus peregrine_exchange_new(uint64_t engine,
+                                            const struct PeregrineRequest *request,
+                                            uint64_t *exchange);
+
+/**
+ * Appends a piece of the body, which is copied. Any thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE`.
+ *
+ * # Safety
+ * `data` points at `len` bytes.
+ */
+enum PeregrineStatus peregrine_exchange_push(uint64_t exchange, const uint8_t *data, size_t len);
+
+/**
+ * The body is complete: poll the exchange. Any thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`.
+ */
+enum PeregrineStatus peregrine_exchange_end(uint64_t exchange);
+
+/**
+ * As push, end and poll for a body that came in one piece: it is read where it is, and copied only
+ * if it has to wait. Any thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE`.
+ *
+ * # Safety
+ * `data` points at `len` bytes; `answer` points at a `PeregrineAnswer`.
+ */
+enum PeregrineStatus peregrine_exchange_whole(uint64_t exchange,
+                                              const uint8_t *data,
+                                              size_t len,
+                                              struct PeregrineAnswer *answer);
+
+/**
+ * Goes on as far as possible, and says what there is of the answer. Call it at first, when the
+ * body has ended, when `wake` was called with this handle, when `wait_ms` have passed, and when
+ * content was consumed: while more than `output_bytes_max` is not, a stream waits. Any thread, but
+ * not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`.
+ *
+ * # Safety
+ * `answer` points at a `PeregrineAnswer`.
+ */
+enum PeregrineStatus peregrine_exchange_poll(uint64_t exchange, struct PeregrineAnswer *answer);
+
+/**
+ * Takes so many bytes from the front of the content. Any thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `VALUE` (there is less).
+ */
+enum PeregrineStatus peregrine_exchange_consume(uint64_t exchange, size_t len);
+
+/**
+ * A header field of the answer. Its texts stay good until the exchange is released. Any thread,
+ * but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE` (there are fewer).
+ *
+ * # Safety
+ * `field` points at a `PeregrineField`.
+ */
+enum PeregrineStatus peregrine_exchange_field(uint64_t exchange,
+                                              size_t index,
+                                              struct PeregrineField *field);
+
+/**
+ * A trailer of the answer, as `peregrine_exchange_field`.
+ *
+ * # Safety
+ * `field` points at a `PeregrineField`.
+ */
+enum PeregrineStatus peregrine_exchange_trailer(uint64_t exchange,
+                                                size_t index,
+                                                struct PeregrineField *field);
+
+/**
+ * Releases the exchange. Before its answer is complete this tells the engine that the client has
+ * left. Any thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`.
+ */
+enum PeregrineStatus peregrine_exchange_release(uint64_t exchange);
 
 /**
  * The text parts of the message, one after another.

@@ -28,7 +28,7 @@ use super::{
     agents::{self, Loaded, ServedRemote},
     code, make, nearest, say,
 };
-use tree::{ConfigSection, Variables, Wrong};
+use tree::{Variables, Wrong};
 
 pub use command::run;
 pub use reload::{Reloader, Stamp};
@@ -36,6 +36,7 @@ pub use sections::{
     AgentSpec, CardOverrides, FunctionSpec, ProcessSpec, Program, RemoteSpec, Serve, TlsFiles,
     blame,
 };
+pub use tree::ConfigSection;
 
 /// Where a configuration comes from; it can be read again and again.
 #[derive(Clone)]

@@ -1,0 +1,184 @@
+//! An engine without sockets, for a program that has an HTTP server, or sockets, of its own.
+//!
+//! Invariants: each worker is behind a lock, which is held while the engine advances one request or
+//! connection, or runs the agents whose time has come. An agent of the program that is called
+//! meanwhile must not enter the engine again. The program bounds what it opens at once by
+//! [`HostEngine::open`].
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Waker,
+};
+
+use crate::{
+    cli::serve::{EngineParts, engine_parts},
+    engine::{Cx, Engine, Start, Worker},
+    net::{self, HttpClientOptions, KeyFetcher, agent_failure, unix_ms},
+    service::{Entropy, Now, Peer},
+};
+
+use super::{HostAgent, HostError, HostSettings};
+
+/// The clock and the random bits of a program.
+pub trait HostTime: Send + Sync + 'static {
+    /// The time. `mono_ms` never goes back.
+    fn now(&self) -> Now;
+
+    /// 128 random bits that no peer can guess.
+    fn bits(&self) -> u128;
+}
+
+/// Random bits of the program, for one worker.
+struct HostEntropy(Arc<dyn HostTime>);
+
+impl Entropy for HostEntropy {
+    fn bits(&mut self) -> u128 {
+        self.0.bits()
+    }
+}
+
+/// What the engine needs to advance a request or a connection.
+pub struct HostCx<'a> {
+    /// The number that [`HostEngine::open`] gave.
+    pub worker: usize,
+    /// Woken when the engine has more to do.
+    pub wake: &'a Waker,
+    /// Where output is appended.
+    pub out: &'a mut Vec<u8>,
+    /// Bytes of earlier output that the program has not sent.
+    pub unsent: usize,
+    /// The other side.
+    pub peer: Peer<'a>,
+}
+
+/// An engine without sockets.
+pub struct HostEngine {
+    engine: Arc<Engine>,
+    workers: Box<[Mutex<Worker>]>,
+    time: Arc<dyn HostTime>,
+    next: AtomicUsize,
+    open: AtomicUsize,
+    /// Fetches the keys of issuers, on a thread of its own.
+    _keys: Option<KeyFetcher>,
+}
+
+/// One of the requests and connections that are open at once, until it is dropped.
+pub struct OpenSlot {
+    engine: Arc<HostEngine>,
+    worker: usize,
+}
+
+impl OpenSlot {
+    /// The worker that advances it.
+    pub fn worker(&self) -> usize {
+        self.worker
+    }
+}
+
+impl Drop for OpenSlot {
+    fn drop(&mut self) {
+        self.engine.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl HostEngine {
+    /// Makes an engine of these settings and agents; the first agent answers at `/`. Webhooks are
+    /// not served.
+    ///
+    /// # Errors
+    /// [`HostError::Server`], in one line.
+    pub fn new(
+        settings: HostSettings,
+        agents: Vec<HostAgent>,
+        time: Arc<dyn HostTime>,
+    ) -> Result<Arc<HostEngine>, HostError> {
+        let agents = agents.into_iter().map(|HostAgent { profile, agent }| (profile, agent));
+        let parts = engine_parts(settings, agents.collect()).map_err(HostError::Server)?;
+        let EngineParts { mut setup, workers, callers } = parts;
+        setup.failures.listener.get_or_insert_with(|| Arc::new(agent_failure));
+        let start = Start { secret: time.bits(), unix_ms, workers, base_url: String::new() };
+        let engine = setup.build(start).map_err(|error| HostError::Server(error.to_string()))?;
+        let worker = |index| {
+            let entropy = Box::new(HostEntropy(Arc::clone(&time)));
+            Mutex::new(Worker::new(index, engine.limits(), entropy))
+        };
+        let workers = (0..workers).map(worker).collect();
+        let keys = callers.map(|callers| {
+            let clock = Arc::clone(&time);
+            let mono_ms = move || clock.now().mono_ms;
+            KeyFetcher::start(callers, HttpClientOptions::default(), mono_ms)
+        });
+        let keys = keys.transpose().map_err(|error| HostError::Server(error.to_string()))?;
+        let (next, open) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Ok(Arc::new(HostEngine { engine, workers, time, next, open, _keys: keys }))
+    }
+
+    /// The engine itself.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The time.
+    pub fn now(&self) -> Now {
+        self.time.now()
+    }
+
+    /// Opens a request or a connection; `None`: as many are open as may (`connections_max`).
+    pub fn open(self: &Arc<Self>) -> Option<OpenSlot> {
+        let slot = OpenSlot {
+            worker: self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len(),
+            engine: Arc::clone(self),
+        };
+        let before = self.open.fetch_add(1, Ordering::Relaxed);
+        (before < self.engine.limits().connections_max).then_some(slot)
+    }
+
+    /// Runs `act` with the worker of a request or connection.
+    pub fn with_cx<R>(&self, with: HostCx<'_>, act: impl FnOnce(&mut Cx<'_>) -> R) -> R {
+        let HostCx { worker, wake, out, unsent, peer } = with;
+        let now = self.now();
+        let worker = &self.workers[worker % self.workers.len()];
+        let worker = &mut *worker.lock().unwrap_or_else(PoisonError::into_inner);
+        act(&mut Cx { engine: &self.engine, worker, now, wake, out, unsent, peer })
+    }
+
+    /// Runs the agents whose time has come, and evicts expired tasks. Returns when to call it
+    /// again, in ms of the monotonic clock; `wake` is woken when that becomes earlier.
+    pub fn tick(&self, wake: &Waker) -> Option<u64> {
+        let tick = |worker: &Mutex<Worker>| {
+            let worker = &mut *worker.lock().unwrap_or_else(PoisonError::into_inner);
+            self.engine.tick(worker, self.now(), wake)
+        };
+        self.workers.iter().filter_map(tick).min()
+    }
+}
+
+/// The clock and the random bits of this machine.
+pub struct OwnTime {
+    began: std::time::Instant,
+    entropy: Mutex<Box<dyn Entropy + Send>>,
+}
+
+impl OwnTime {
+    /// A clock that starts now.
+    ///
+    /// # Errors
+    /// [`HostError::Server`]: the system has no random bits.
+    pub fn new() -> Result<OwnTime, HostError> {
+        let entropy = net::entropy().map_err(|error| HostError::Server(error.to_string()))?;
+        Ok(OwnTime { began: std::time::Instant::now(), entropy: Mutex::new(entropy) })
+    }
+}
+
+impl HostTime for OwnTime {
+    fn now(&self) -> Now {
+        Now { mono_ms: self.began.elapsed().as_millis() as u64, unix_ms: unix_ms() }
+    }
+
+    fn bits(&self) -> u128 {
+        self.entropy.lock().unwrap_or_else(PoisonError::into_inner).bits()
+    }
+}

@@ -1,0 +1,65 @@
+//! Which callbacks run on this thread: some functions would wait there for what runs below them.
+
+use std::cell::Cell;
+
+use super::status::{FfiFailure, PeregrineStatus};
+
+thread_local! {
+    /// Callbacks that run on this thread, one within another.
+    static CALLBACKS: Cell<usize> = const { Cell::new(0) };
+    /// True: the innermost of them is a wake, or asks for the time or for random bits.
+    static IS_BARE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Counts a callback until it is dropped, also where it unwinds.
+struct InCallback {
+    was_bare: bool,
+}
+
+impl Drop for InCallback {
+    fn drop(&mut self) {
+        CALLBACKS.set(CALLBACKS.get() - 1);
+        IS_BARE.set(self.was_bare);
+    }
+}
+
+fn enter(is_bare: bool) -> InCallback {
+    CALLBACKS.set(CALLBACKS.get() + 1);
+    InCallback { was_bare: IS_BARE.replace(is_bare) }
+}
+
+/// Runs a callback of an agent, which may use its turn, jobs and cancels.
+pub(super) fn in_callback<R>(callback: impl FnOnce() -> R) -> R {
+    let _in_callback = enter(false);
+    callback()
+}
+
+/// Runs a callback in which no function of the library may be called: locks may be held.
+pub(super) fn in_bare_callback<R>(callback: impl FnOnce() -> R) -> R {
+    let _in_callback = enter(true);
+    callback()
+}
+
+/// True on a thread that runs a callback.
+pub(super) fn is_in_callback() -> bool {
+    CALLBACKS.get() > 0
+}
+
+/// True on a thread that runs a callback in which nothing may be called.
+pub(super) fn is_bare() -> bool {
+    IS_BARE.get()
+}
+
+/// Refuses what would wait for a callback of this thread.
+///
+/// # Errors
+/// [`PeregrineStatus::Busy`].
+pub(super) fn outside_callbacks() -> Result<(), FfiFailure> {
+    match is_in_callback() {
+        true => Err(FfiFailure::new(
+            PeregrineStatus::Busy,
+            "a callback cannot call this function, which would wait for the callback",
+        )),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,230 @@
+//! An engine without sockets. Any thread, but not a callback.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
+};
+
+use crate::embed::{HostAgent, HostEngine, HostSettings};
+
+use super::{
+    agent::{PeregrineAgent, read_agent},
+    border,
+    buffers::{put, text},
+    handles::{self, HandleObject},
+    host::{HostCallbacks, PeregrineHost},
+    status::{FfiFailure, PeregrineStatus, run},
+};
+
+/// An engine behind its handle.
+pub(super) struct EngineSlot(Mutex<EngineStage>);
+
+enum EngineStage {
+    /// It takes agents.
+    Made {
+        settings: String,
+        agents: Vec<HostAgent>,
+        host: Arc<HostCallbacks>,
+    },
+    Running(Arc<RunningEngine>),
+    Ended,
+}
+
+/// An engine that was started, and its program.
+pub(super) struct RunningEngine {
+    pub(super) engine: Arc<HostEngine>,
+    pub(super) host: Arc<HostCallbacks>,
+    /// Names the engine itself.
+    wake: Waker,
+}
+
+/// Time without an end, where the time to wait is said.
+pub(super) const FOREVER_MS: u64 = u64::MAX;
+
+impl RunningEngine {
+    /// How long it is until then; `None`: for ever.
+    pub fn wait_ms(&self, due_ms: Option<u64>) -> u64 {
+        due_ms.map_or(FOREVER_MS, |due_ms| due_ms.saturating_sub(self.engine.now().mono_ms))
+    }
+}
+
+impl EngineSlot {
+    fn lock(&self) -> MutexGuard<'_, EngineStage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The engine of a handle, which was started.
+pub(super) fn running(engine: u64) -> Result<Arc<RunningEngine>, FfiFailure> {
+    match &*handles::engine(engine)?.lock() {
+        EngineStage::Running(running) => Ok(Arc::clone(running)),
+        EngineStage::Made { .. } | EngineStage::Ended => {
+            Err(FfiFailure::new(PeregrineStatus::Server, "the engine was not started"))
+        }
+    }
+}
+
+/// Makes an engine of a configuration, the text of a TOML file as for `peregrine_server_new`; `len`
+/// 0: of what is built in. It has no sockets and no threads: the program hands over requests that
+/// it has parsed (`peregrine_exchange_new`) or the bytes of connections (`peregrine_conn_new`), and
+/// calls `peregrine_engine_tick`. Keys of listeners, TLS, logs, metrics and webhooks have no
+/// effect. The callbacks are copied; where this fails, `release` is not called. Released by
+/// `peregrine_engine_release`. Any thread.
+///
+/// Errors: `NULL` (also a host without `wake`), `UTF8`, `VALUE`.
+///
+/// # Safety
+/// `data` points at `len` bytes; `host` points at a `PeregrineHost` whose functions may be called
+/// from any thread with its `user`; `engine` points at a `uint64_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_engine_new(
+    data: *const u8,
+    len: usize,
+    host: *const PeregrineHost,
+    engine: *mut u64,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let settings = unsafe { text(data, len) }?.to_owned();
+        if host.is_null() || engine.is_null() {
+            let why = "the host or the place of a result is null";
+            return Err(FfiFailure::new(PeregrineStatus::Null, why));
+        }
+        // SAFETY: not null, and as this function demands.
+        let host = unsafe { host.read_unaligned() };
+        if host.wake.is_none() {
+            return Err(FfiFailure::new(PeregrineStatus::Null, "a host has no callback to wake"));
+        }
+        let (host, agents) = (HostCallbacks::new(host)?, Vec::new());
+        let stage = Mutex::new(EngineStage::Made { settings, agents, host });
+        let handle = handles::insert(HandleObject::Engine(EngineSlot(stage).into()));
+        // SAFETY: not null, and as this function demands.
+        unsafe { put(engine, handle) }
+    })
+}
+
+/// Adds an agent before the start, as `peregrine_server_agent` does. Any thread.
+///
+/// Errors: `NULL`, `HANDLE`, `VALUE` (the card), `SERVER` (it was started already).
+///
+/// # Safety
+/// As for `peregrine_server_agent`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_engine_agent(
+    engine: u64,
+    card: *const u8,
+    card_len: usize,
+    agent: *const PeregrineAgent,
+) -> PeregrineStatus {
+    run(|| {
+        // SAFETY: as this function demands.
+        let agent = unsafe { read_agent(card, card_len, agent) }?;
+        match &mut *handles::engine(engine)?.lock() {
+            EngineStage::Made { agents, .. } => agents.push(agent.take()),
+            EngineStage::Running(_) | EngineStage::Ended => {
+                let why = "the engine was started already";
+                return Err(FfiFailure::new(PeregrineStatus::Server, why));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Starts the engine: from now on it takes requests and connections, and no agents. One that could
+/// not start has ended. Any thread, but not a callback.
+///
+/// Errors: `HANDLE`, `BUSY`, `SERVER` (the configuration is wrong, or it was started already).
+#[unsafe(no_mangle)]
+pub extern "C" fn peregrine_engine_start(engine: u64) -> PeregrineStatus {
+    run(|| {
+        border::outside_callbacks()?;
+        let slot = handles::engine(engine)?;
+        let mut stage = slot.lock();
+        match std::mem::replace(&mut *stage, EngineStage::Ended) {
+            EngineStage::Made { settings, agents, host } => {
+                let settings = match settings.is_empty() {
+                    true => HostSettings::Default,
+                    false => HostSettings::Text(settings),
+                };
+                let wake = host.waker(engine);
+                let engine = HostEngine::new(settings, agents, Arc::clone(&host) as Arc<_>)?;
+                *stage = EngineStage::Running(Arc::new(RunningEngine { engine, host, wake }));
+                Ok(())
+            }
+            other => {
+                *stage = other;
+                Err(FfiFailure::new(PeregrineStatus::Server, "the engine was started already"))
+            }
+        }
+    })
+}
+
+/// Evicts expired tasks and does what else is due. Call it again when `wait_ms` milliseconds have
+/// passed, or `wake` was called with the engine's handle; `UINT64_MAX`: for ever. Any thread, one
+/// at a time, but not a callback.
+///
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `SERVER` (it was not started).
+///
+/// # Safety
+/// `wait_ms` points at a `uint64_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_engine_tick(engine: u64, wait_ms: *mut u64) -> PeregrineStatus {
+    run(|| {
+        border::outside_callbacks()?;
+        let engine = running(engine)?;
+        let due_ms = engine.engine.tick(&engine.wake);
+        // SAFETY: as this function demands.
+        unsafe { put(wait_ms, engine.wait_ms(due_ms)) }
+    })
+}
+
+/// From now on answers close their connections and new tasks are refused; `is_idle` tells whether
+/// no call waits and no stream is open. It may be called again to ask that. Any thread, but not a
+/// callback.
+///
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `SERVER` (it was not started).
+///
+/// # Safety
+/// `is_idle` points at a `bool`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_engine_drain(
+    engine: u64,
+    is_idle: *mut bool,
+) -> PeregrineStatus {
+    run(|| {
+        border::outside_callbacks()?;
+        let running = running(engine)?;
+        let engine = running.engine.engine();
+        engine.drain();
+        // SAFETY: as this function demands.
+        unsafe { put(is_idle, engine.running() == 0) }
+    })
+}
+
+/// Answers calls that still wait, and ends streams, when they are polled or advanced next. Any
+/// thread, but not a callback.
+///
+/// Errors: `HANDLE`, `BUSY`, `SERVER` (it was not started).
+#[unsafe(no_mangle)]
+pub extern "C" fn peregrine_engine_cut(engine: u64) -> PeregrineStatus {
+    run(|| {
+        border::outside_callbacks()?;
+        running(engine)?.engine.engine().cut();
+        Ok(())
+    })
+}
+
+/// Releases the handle. What the engine has opened stays usable until it is released itself. Any
+/// thread, but not a callback.
+///
+/// Errors: `HANDLE`, `BUSY`.
+#[unsafe(no_mangle)]
+pub extern "C" fn peregrine_engine_release(engine: u64) -> PeregrineStatus {
+    run(|| {
+        border::outside_callbacks()?;
+        let slot = handles::engine(engine)?;
+        handles::remove(engine);
+        *slot.lock() = EngineStage::Ended;
+        Ok(())
+    })
+}
