@@ -323,7 +323,8 @@ limits! {
     /// Open streams of gRPC's health and reflection, which need no caller, over all workers: they
     /// count among no others, so that they take no places of calls.
     service_streams_max: usize = 1_024;
-    /// Such streams of one peer (an address, 64 bits of one of IPv6): who watches has one or two.
+    /// Such streams of one peer (an address, 64 bits of one of IPv6): a client that watches has one
+    /// or two.
     service_streams_peer_max: usize = 16;
     /// Bytes of unsent output above which a connection's input is left waiting.
     output_bytes_max: usize = 256 * 1024;
@@ -373,7 +374,8 @@ limits! {
     /// Milliseconds that a reader may wait for news of a task, whatever it asks for (proxies cut at
     /// 60 s).
     long_poll_ms_max: u64 = 60_000;
-    /// Names of tenants that have tasks, or calls that name them: who may name one can name many.
+    /// Names of tenants that have tasks, or calls that name them: a caller that may name one can
+    /// name many.
     tenants_max: usize = 100;
     /// Names of owners that have tasks, or calls of theirs; a newcomer displaces an owner with
     /// finished tasks only.

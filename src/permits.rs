@@ -55,7 +55,7 @@ impl Permits {
         self.take(worker).then(|| Permit(Arc::clone(self.of(worker))))
     }
 
-    /// Takes one for this worker, who gives it back by [`Permits::release`]; false: all are out.
+    /// Takes one for this worker, which gives it back by [`Permits::release`]; false: all are out.
     #[inline]
     pub fn take(&self, worker: usize) -> bool {
         let own = self.of(worker);

@@ -91,7 +91,7 @@ pub struct Caller<'a> {
     pub scope: Scope,
     /// The name of the space of tasks that the caller named, which is no agent's.
     pub tenant: Option<&'a str>,
-    /// The name of who owns the tasks that the call is about: that of the principal
+    /// The name of the owner of the tasks of the call: that of the principal
     /// ([`Principal::owner`]), or what a service around others says.
     pub owner: Option<&'a str>,
     /// The caller, where callers are authenticated ([`crate::auth`]); `None`: an anonymous one.
@@ -176,7 +176,7 @@ pub struct TickCx<'a> {
     pub entropy: &'a mut dyn Entropy,
     /// The worker's list of events; empty between calls.
     pub events: &'a mut EventBuf,
-    /// Where a service notes whom it calls in the tick.
+    /// Where a service notes the agent that it calls in the tick.
     pub last_call: &'a mut LastCall,
 }
 
@@ -205,7 +205,7 @@ pub struct Cursor {
     pub ends_at_input: bool,
     /// How it is woken.
     pub waiter: Waiter,
-    /// What it shares with who answers it, or wants to know when it leaves.
+    /// What it shares with the agent that answers it, or wants to know when it leaves.
     pub link: CallLink,
     /// The newest record of what the subscriber was given, as in [`CallCx::record`].
     pub record: u64,

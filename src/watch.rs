@@ -1,4 +1,4 @@
-//! Who notes that a task has changed which is watched for as long as it is stored.
+//! Notes that a task has changed which is watched for as long as it is stored.
 //!
 //! Laws: a task is noted once, until it is looked at, however often it changes; so what is noted is
 //! bounded by the tasks that are watched. The store of the task wakes its watch without a lock.
@@ -169,7 +169,7 @@ fn uuid_text(bits: [u8; 16]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Tasks that have changed since they were looked at, who looks, and those that have left and are
+/// Tasks that have changed since they were looked at, the watcher, and those that have left and are
 /// still needed.
 #[derive(Default)]
 pub struct Changes {
@@ -201,7 +201,7 @@ impl Changes {
         std::mem::take(&mut changes.0)
     }
 
-    /// Wakes who looks.
+    /// Wakes the watcher.
     pub fn wake(&self) {
         let waker = self.noted.lock().unwrap_or_else(PoisonError::into_inner).1.take();
         waker.into_iter().for_each(Waker::wake);

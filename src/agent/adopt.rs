@@ -95,7 +95,7 @@ pub enum NotKept {
     Closed,
     /// There are more bytes than `kept_bytes_max`.
     TooLong,
-    /// The server has no room for them (`store_bytes_max`), or who owns the task has no more.
+    /// The server has no room for them (`store_bytes_max`), or its owner has no more.
     NoRoom,
 }
 

@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// An agent, and who keeps the spans of its turns.
+/// An agent, and the tracer of its turns.
 pub(crate) struct TracedAgent {
     agent: Arc<dyn Agent>,
     name: Arc<str>,

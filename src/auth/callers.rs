@@ -106,7 +106,7 @@ impl Callers {
     }
 
     /// Puts other rules in place of these. A caller that was admitted by a key, a token, an
-    /// issuer's key, a proxy or a certificate whose rule is the same stays in; everybody else is
+    /// issuer's key, a proxy or a certificate whose rule is the same stays in; all others are
     /// let go.
     ///
     /// # Errors

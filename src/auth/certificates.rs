@@ -18,22 +18,22 @@ use crate::{
 /// What cards call a certificate.
 const CERTIFICATE: &str = "certificate";
 
-/// Knows the clients that TLS knows: by the name in the certificate and the name of who issued it.
+/// Knows the clients that TLS knows: by the name in the certificate and the name of its issuer.
 /// What they may do is not told apart, and they are in no tenant.
 #[derive(Debug, Default)]
 pub struct CertificateCallers {
     grant: Arc<Grant>,
 }
 
-/// What a certificate says of who shows it.
+/// What a certificate says of its holder.
 pub(super) struct ShownCertificate<'a> {
     pub(super) name: &'a str,
     pub(super) issuer: &'a str,
     pub(super) ends_unix_ms: u64,
 }
 
-/// What the certificate of a connection says, as one credential: so who is remembered by it is
-/// remembered until it ends. `None`: it shows none, or one that leads to no trusted issuer.
+/// What the certificate of a connection says, as one credential: a caller that is remembered by it
+/// is remembered until it ends. `None`: it shows none, or one that leads to no trusted issuer.
 pub(super) fn presented(source: &CredentialSource<'_>) -> Option<Presented<'static>> {
     let name = source.identity?;
     let (issuer, ends_unix_ms) = match source.certificate {

@@ -46,7 +46,7 @@ pub(crate) const OVER_BUDGET: AuthRefusal = AuthRefusal::Unavailable {
     retry_s: 1,
 };
 
-/// What a server asks of its callers, and whom it knows.
+/// What a server asks of its callers, and which callers it accepts.
 pub struct Gate {
     authenticator: Arc<dyn Authenticator>,
     accounts: Arc<Accounts>,
@@ -233,7 +233,7 @@ impl Gate {
         Gate { authenticator, accounts, known, peers, waiting: Arc::default(), hashers }
     }
 
-    /// Who makes a request; `None`: it shows no credential. Pending: `wake` is woken when the
+    /// The caller of a request; `None`: it shows no credential. Pending: `wake` is woken when the
     /// answer is there.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Signatures of JWS (RFC 7515) and the public keys that verify them (RFC 7517, RFC 7468): those of
 //! cards and those of tokens.
 //!
-//! Law: the key says which algorithms fit, not who signed. A public key never is an HMAC's, and
+//! Law: the key says which algorithms fit, not the signer. A public key never is an HMAC's, and
 //! what is private in a document is not kept.
 
 use std::fmt;
@@ -20,7 +20,7 @@ use x509_cert::{
 
 use crate::json::base64;
 
-/// An algorithm of RFC 7518 §3.1 or RFC 8037 that proves who has signed.
+/// An algorithm of RFC 7518 §3.1 or RFC 8037 that proves the signer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JwsAlgorithm {
     /// ECDSA over P-256 with SHA-256.

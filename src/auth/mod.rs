@@ -69,7 +69,7 @@ pub use crate::service::{
     quota::{Quota, Quotas, Rate},
 };
 
-/// What a request shows of who makes it, before any of it is believed.
+/// The credentials of a request, before any is verified.
 #[derive(Clone, Copy, Default)]
 pub struct CredentialSource<'a> {
     /// The value of `Authorization`, as it came.
@@ -126,7 +126,7 @@ pub struct Presented<'a> {
     /// What it is. A bearer token that looks like a JWT is [`CredentialKind::Jwt`].
     pub kind: CredentialKind,
     /// The key, the token or the name, as it came; of a proxy all that it says of the caller, so
-    /// that who is remembered by it is never taken for one with other scopes.
+    /// that a caller remembered by it is never taken for one with other scopes.
     pub secret: Cow<'a, [u8]>,
     /// Where it comes from, as far as that is known when it is checked.
     pub address: Option<IpAddr>,

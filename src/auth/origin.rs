@@ -1,4 +1,4 @@
-//! Whom an address stands for: by which bits peers are told apart, and who is behind hops.
+//! What an address stands for: the bits that tell peers apart, and the client behind hops.
 
 use std::net::IpAddr;
 

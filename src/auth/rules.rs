@@ -1,4 +1,4 @@
-//! Whom a server knows: what its configuration says of keys, tokens, issuers, proxies and
+//! The callers of a server: what its configuration says of keys, tokens, issuers, proxies and
 //! certificates.
 //!
 //! Law: a secret is hashed when it is read, and dropped; nothing here can show it.
@@ -92,7 +92,7 @@ pub struct KeyRule {
     pub expires_unix_ms: Option<u64>,
 }
 
-/// What trusted proxies say of who calls. They have to remove these fields from what they pass on.
+/// What trusted proxies say of the caller. They have to remove these fields from what they pass on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyRule {
     /// Where connections of proxies come from; no other is believed.
@@ -145,7 +145,7 @@ pub struct IssuerRule {
     pub keys: KeySource,
 }
 
-/// Whom a server knows, and by what.
+/// Which callers a server accepts, and by which credentials.
 #[derive(Clone, Debug)]
 pub struct AuthRules {
     /// The field of API keys.

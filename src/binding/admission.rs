@@ -1,5 +1,5 @@
-//! Who makes a request, and whether they may: asked of its head before any of its body is read.
-//! What is asked of each of its calls is in `authorize.rs`.
+//! The caller of a request, and whether it is admitted: from its head before any of its body is
+//! read. What is asked of each of its calls is in `authorize.rs`.
 //!
 //! Law: what shows no task is public: cards, catalogs, health, reflection, what HTTP asks of a
 //! server, and errors about paths. Everything else needs a caller as soon as callers are known at
@@ -42,7 +42,7 @@ pub const LATE: AuthRefusal =
 /// What a request hears whose credential has ended while its body came, or its answer was made.
 pub const ENDED: AuthRefusal = AuthRefusal::Expired("the credential has ended");
 
-/// Who may call.
+/// Which callers are admitted.
 pub struct Access {
     /// Authenticates callers; `None`: they are not authenticated.
     pub gate: Option<Gate>,
@@ -79,7 +79,7 @@ pub struct AdmissionCx<'x> {
 pub type Admitted = Option<Arc<AdmittedCaller>>;
 
 impl<'x> AdmissionCx<'x> {
-    /// Who makes a request; `recent` is the worker's own. Pending: `wake` is woken when the
+    /// The caller of a request; `recent` is the worker's own. Pending: `wake` is woken when the
     /// answer is there.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Whether who makes a request may make each of its calls: asked when the call is known, and before
-//! it is made.
+//! Whether the caller of a request may make each of its calls: checked when the call is known, and
+//! before it is made.
 
 use crate::{
     auth::{AuthRefusal, ScopeSet, TenantGrant},
@@ -21,7 +21,7 @@ impl CallContext<'_> {
         gate.is_some() || accounts.are_asked() || self.source.has_terms()
     }
 
-    /// Whether a call may be made: by who makes it, by how it is to be made, and by what is left of
+    /// Whether a call may be made: by its caller, by how it is to be made, and by what is left of
     /// the caller's share.
     ///
     /// # Errors

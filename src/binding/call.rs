@@ -49,7 +49,7 @@ pub struct CallContext<'x> {
     pub base: &'x str,
     /// The tenant that the path names, or metadata.
     pub named_beside: Option<&'x str>,
-    /// Who answers the call that was decoded last: a tenant may name another agent.
+    /// The agent of the call that was decoded last: a tenant may name another agent.
     pub agent: AgentIndex,
     /// Where the request came from.
     pub source: RequestSource<'x>,

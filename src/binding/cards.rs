@@ -305,7 +305,7 @@ pub fn extended(
 }
 
 /// Renders the card of an agent that is served at path `base`, for a caller with these scopes or
-/// for everybody, and signs it unless it is a tenant's.
+/// for all callers, and signs it unless it is a tenant's.
 pub fn body(
     (profile, scopes): (&Profile, Option<&ScopeSet>),
     config: &ServerConfig,

@@ -43,15 +43,15 @@ pub struct MountedEndpoint {
 pub struct ServerConfig {
     /// All limits.
     pub limits: Limits,
-    /// Who may call.
+    /// Which callers are admitted.
     pub access: Access,
     /// The observer of calls.
     pub observer: Option<Arc<dyn CallObserver>>,
     /// True: it does not keep turns, so it is asked for the time when a call begins.
     pub asks_begins: bool,
-    /// Who keeps the spans of calls that are traced.
+    /// The tracer of calls.
     pub tracer: Option<Arc<dyn Tracer>>,
-    /// Who writes the pages about the server; `None`: there are none.
+    /// The source of the pages about the server; `None`: there are none.
     pub pages: Option<Arc<dyn PageSource>>,
     /// Mounts beside the standard ones; an earlier one wins.
     pub mounts: Vec<MountedEndpoint>,
@@ -104,7 +104,7 @@ pub struct ServerConfig {
     pub shared: SharedByCalls,
     /// What large bodies are parsed with.
     pub large: Arc<LargeBodies>,
-    /// Who signs cards.
+    /// The signer of cards.
     pub card_signer: Option<Arc<dyn CardSigner>>,
     /// The signatures of cards.
     pub signed_cards: SignedCards,

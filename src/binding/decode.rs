@@ -1,4 +1,5 @@
-//! From params to a call: what it is read with, whom it names, and the id of a message without one.
+//! From params to a call: what it is read with, the agent it names, and the id of a message without
+//! one.
 
 use std::cell::Cell;
 
@@ -70,7 +71,8 @@ impl CallContext<'_> {
         }
     }
 
-    /// Who may not call at all hears that first. Whom the params name is not known yet.
+    /// A caller that may not call at all gets that error first. The agent that the params name is
+    /// not known yet.
     #[cold]
     fn not_served(&mut self, op: Op) -> Fault {
         self.agent = self.endpoint.agent;
@@ -118,7 +120,7 @@ impl CallContext<'_> {
         self.address(inside.as_deref())
     }
 
-    /// Notes whom the call means that was decoded last, in which this tenant is named.
+    /// Notes the agent of the call that was decoded last, in which this tenant is named.
     ///
     /// # Errors
     /// As [`tenant::addressee`].

@@ -1,4 +1,4 @@
-//! Who speaks and who answers at the path of a request.
+//! The dialect and the agent at the path of a request.
 
 use crate::{
     dialect::{self, Dialect},
@@ -8,9 +8,9 @@ use crate::{
 /// A dialect and an agent: every path that is served leads to one pair of them.
 #[derive(Clone, Copy)]
 pub struct Endpoint {
-    /// Who speaks.
+    /// The dialect.
     pub dialect: &'static Dialect,
-    /// Who answers.
+    /// The agent.
     pub agent: AgentIndex,
     /// True: the place is this agent's own; false: it belongs to no agent, and a tenant may name
     /// another agent there.

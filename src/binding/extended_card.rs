@@ -24,7 +24,7 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
     }
     let (config, endpoint) = (cx.config, cx.endpoint);
     cx.agent = endpoint.agent;
-    // No call is decoded here: whom the last one meant was another's.
+    // No call is decoded here: the agent of the last one was another's.
     cx.scratch.tenant.clear();
     if let Err(fault) = cx.address(None) {
         return http_error::refuse(cx, &fault);

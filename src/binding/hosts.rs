@@ -7,7 +7,7 @@
 //! public URL. The listener of the pages about the server does so in any case, and answers to every
 //! address as well: a name is what a page needs, and probes go by addresses. Known are the hosts
 //! that are named, the names and addresses of the loopback interface, and the address at which the
-//! connection came in. Ports do not matter; who names no host at all is no browser.
+//! connection came in. Ports do not matter; a client that names no host is not a browser.
 
 use std::net::IpAddr;
 
@@ -52,7 +52,7 @@ impl Hosts {
         is_loopback || !self.named.is_empty()
     }
 
-    /// Whether the host of this authority is known to who was called at the address `local`.
+    /// Whether the host of this authority is one of the listener at the address `local`.
     pub fn know(&self, authority: &str, local: Option<IpAddr>) -> bool {
         let Some(host) = Host::of(authority) else { return false };
         self.is_any

@@ -288,7 +288,7 @@ mod tests {
         let mut askers: Vec<(Asker, Option<Box<Lease>>, usize)> = Vec::new();
         askers.resize_with(40, Default::default);
         let (mut seed, mut served) = (7_u64, 0);
-        // Everybody asks once; then only who was woken.
+        // Each request asks once; then only those that were woken.
         for (asker, lease, _) in &mut askers {
             *lease = asker.ask(&bodies);
         }

@@ -74,7 +74,7 @@ impl<'a> Origin<'a> {
     }
 
     /// The field that names what a card depends on (RFC 9110 §12.5.5); a public URL is the same for
-    /// everybody.
+    /// all clients.
     pub fn vary(config: &ServerConfig) -> FieldLines<'static> {
         match (&config.public_url, config.trust_forwarded, config.cors.is_on()) {
             (Some(_), _, false) => FieldLines::NONE,

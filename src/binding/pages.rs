@@ -1,6 +1,6 @@
-//! The pages about the server itself: who may see them, and how they are answered.
+//! The pages about the server itself: which clients may see them, and how they are answered.
 //!
-//! Law: that a server lives, and whether it is ready, is for everybody; what it has counted, and
+//! Law: that a server lives, and whether it is ready, is for every client; what it has counted, and
 //! why it is not ready, is for the operator: on the listener that is there for that, with the
 //! scope `a2a:admin`, or from this machine. A peer on this machine may be a proxy that forwards for
 //! a stranger, or a browser that shows a stranger's page: so a request that is forwarded, that a

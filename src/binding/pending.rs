@@ -167,7 +167,7 @@ impl PendingResponse {
         observed.iter_mut().for_each(|observed| observed.wrote(writer.out.len() - before));
     }
 
-    /// The same, made by whom.
+    /// The same, with its caller.
     #[must_use]
     pub fn admitted(
         self,

@@ -21,7 +21,7 @@ use crate::{
 /// The agent that a path addresses.
 #[derive(Clone, Copy)]
 pub struct RouteTarget<'r> {
-    /// Who speaks and who answers there.
+    /// The dialect and the agent there.
     pub endpoint: Endpoint,
     /// The path of the endpoint, or of a tenant there.
     pub base: &'r str,

@@ -114,7 +114,7 @@ impl Scratch {
 }
 
 impl CallScratch {
-    /// Notes whom a call means that is made now.
+    /// Notes the agent of a call that is made now.
     #[inline(always)]
     pub fn note_call(&mut self, agent: AgentIndex, now: Now) {
         self.last_call = LastCall { agent, at_ms: now.mono_ms };

@@ -119,7 +119,7 @@ impl EventStream {
         self
     }
 
-    /// The same, opened by whom.
+    /// The same, with its caller.
     #[must_use]
     pub fn admitted(
         mut self,

@@ -29,7 +29,7 @@ pub enum Tenants {
     Named(BTreeSet<String>),
 }
 
-/// Whom a call means.
+/// The agent and tenant of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addressee<'t> {
     /// The agent.
@@ -69,18 +69,19 @@ impl Tenants {
     }
 }
 
-/// What is said to a caller who names a tenant that is not among its own.
+/// The error for a caller that names a tenant that is not among its own.
 #[cold]
 pub fn not_granted(tenant: &str) -> Fault {
     let detail = format!("the tenant {tenant} is not among those of the caller");
     Fault::because(FaultKind::PermissionDenied, detail)
 }
 
-/// Whom a call at `endpoint` means; `grant` is that of its caller, where that is known.
+/// The agent and tenant of a call at `endpoint`; `grant` is that of its caller, where that is
+/// known.
 ///
 /// # Errors
 /// Invalid parameters that name `tenant`, or `PermissionDenied`: which tenants there are is not
-/// said to a caller who may not name them.
+/// revealed to a caller that may not name them.
 #[inline]
 pub fn addressee<'t>(
     service: &dyn Service,

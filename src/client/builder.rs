@@ -143,7 +143,7 @@ impl ClientBuilder {
         self
     }
 
-    /// What the caller proves with who it is, and where that may go. The card says which of it is
+    /// The caller's credentials, and where they may go. The card says which are
     /// used.
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> ClientBuilder {
@@ -161,9 +161,9 @@ impl ClientBuilder {
         self
     }
 
-    /// The keys of who signs the agent's card (A2A 1.0 §8.4). A card that none of them has signed
-    /// is refused by `CardSignature`, wherever it is read: at discovery, when it is asked for
-    /// again, and the one for callers who say who they are. Without keys, signed or not is one.
+    /// The keys of the signer of the agent's card (A2A 1.0 §8.4). A card that none of them has
+    /// signed is refused by `CardSignature`, wherever it is read: at discovery, when it is asked
+    /// for again, and the one for authenticated callers. Without keys, signed or not is one.
     #[must_use]
     pub fn card_keys(mut self, keys: CardKeys) -> ClientBuilder {
         self.card_keys = Some(keys);
@@ -222,8 +222,8 @@ impl ClientBuilder {
 
     /// Adds a field that every request to the agent has, as HTTP field or as metadata of gRPC. It
     /// takes the place of a credential that would be sent under the same name, or of our own
-    /// `User-Agent`. Cards are requested without it, unless it is `User-Agent`. One that proves who
-    /// calls goes only where [`Credentials`] may go: it is known by its name, which has
+    /// `User-Agent`. Cards are requested without it, unless it is `User-Agent`. One that identifies
+    /// the caller goes only where [`Credentials`] may go: it is known by its name, which has
     /// `authorization`, `authentication`, `cookie`, `token`, `secret`, `password`, `passphrase`,
     /// `session`, `credential`, `jwt`, `hmac`, `dpop`, `client-cert` or `api-key` (or another kind
     /// of key) in it, or one of the words `auth`, `bearer`, `key`, `otp`, `pin`, `sid`, `sign`,

@@ -321,7 +321,7 @@ impl<T: Transport> Client<T> {
         self.inner.run(&self.terms, &|packed, write| write(&OutgoingCall::Push(call(packed)))).await
     }
 
-    /// Reads the card for callers who say who they are (A2A 1.0 §3.1.11), which from then on is
+    /// Reads the card for authenticated callers (A2A 1.0 §3.1.11), which from then on is
     /// this client's card. The interface that was chosen stays.
     ///
     /// # Errors

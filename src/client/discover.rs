@@ -196,7 +196,7 @@ impl<T: Transport> Discovery<'_, T> {
                 is_elsewhere |= next.is_other_origin && !is_upgrade(&url.origin, &next.url.origin);
                 if next.is_other_origin {
                     // What one server has named a card by means nothing to another one, and may
-                    // name who asks.
+                    // name the caller.
                     (known, fields) = (None, self.fields());
                 }
                 url = next.url;

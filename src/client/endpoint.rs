@@ -27,7 +27,7 @@ pub(super) struct AgentEndpoint {
     json_fields: FieldLinesBuf,
     /// The same of one that wants a stream of events.
     stream_fields: FieldLinesBuf,
-    /// What says who calls; an error where that cannot be said there.
+    /// The credentials; an error where they cannot be sent there.
     pub credentials: Result<CredentialPlan, CredentialsError>,
 }
 
@@ -65,7 +65,7 @@ impl AgentEndpoint {
         AgentEndpoint { interface, format, fields: all, json_fields, stream_fields, credentials }
     }
 
-    /// What says who calls.
+    /// The credentials.
     ///
     /// # Errors
     /// [`CredentialsError`]: that cannot be said there.
@@ -117,7 +117,8 @@ impl AgentEndpoint {
             // gRPC over HTTP/2, "Requests": it shows proxies that lose trailers.
             true => {
                 fields.push("te", "trailers");
-                // A server that asks from the head who calls knows the agent by it; others skip it.
+                // A server that authenticates by the head needs it to know the agent; others skip
+                // it.
                 let is_said =
                     fields.get().iter().any(|(name, _)| name.eq_ignore_ascii_case(TENANT));
                 let tenant = self.tenant(terms).filter(|name| !is_said && is_agent_name(name));

@@ -66,7 +66,7 @@ pub enum ClientErrorKind {
     NotDeclared(&'static str),
     /// The generation or dialect of the server has no way to say it.
     NotExpressible(NotExpressible),
-    /// What says who calls is missing, may not go there, or could not be had.
+    /// The credentials are missing, may not go there, or could not be obtained.
     Credentials(CredentialsError),
     /// The server wants other credentials (HTTP 401, gRPC `UNAUTHENTICATED`).
     Unauthorized,
@@ -349,7 +349,7 @@ impl From<CallError> for ClientError {
     }
 }
 
-/// Who may not call is told so by HTTP or by gRPC, whatever is said beside it.
+/// A caller without permission gets that from HTTP or gRPC, whatever is said beside it.
 fn kind_of(fault: Box<PeerFault>) -> ClientErrorKind {
     match (fault.kind, fault.http, fault.status.as_deref()) {
         (Some(FaultKind::Unauthenticated) | None, Some(401), _)

@@ -51,12 +51,12 @@ pub enum HttpVersion {
 pub struct HttpRequest<'a> {
     /// The method.
     pub method: HttpMethod,
-    /// Whom it goes to.
+    /// Its origin.
     pub origin: &'a HttpOrigin,
     /// Path and query, percent-encoded; it begins with a slash.
     pub target: &'a str,
-    /// The other fields of the head. Valid, because their type is. Who wants compressed content
-    /// says `Accept-Encoding: gzip, deflate` here; what comes is decoded in any case.
+    /// The other fields of the head. Valid, because their type is. A caller that wants compressed
+    /// content says `Accept-Encoding: gzip, deflate` here; what comes is decoded in any case.
     pub fields: FieldLines<'a>,
     /// The content; empty with GET and DELETE, which then have no `Content-Length`.
     pub body: &'a [u8],
@@ -183,7 +183,7 @@ pub enum TransportError {
 }
 
 impl TransportError {
-    /// True: who is there did not answer with HTTP, and may speak TLS or something else.
+    /// True: the server did not answer with HTTP, and may speak TLS or something else.
     pub fn is_not_http(&self) -> bool {
         let why = ResponseReject::StatusLine.reason();
         *self == TransportError::Malformed(why)

@@ -18,7 +18,7 @@ pub struct HttpOrigin {
 /// An origin, and what is asked of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpUrl {
-    /// Whom to ask.
+    /// The origin.
     pub origin: HttpOrigin,
     /// Path and query, percent-encoded; it begins with a slash.
     pub path: String,

@@ -1,8 +1,8 @@
 //! Calls over a WebSocket: JSON-RPC, a text message each (`docs/dialects.md`).
 //!
-//! Law: a session makes one call at a time, so nothing has to be told apart; who calls at the same
+//! Law: a session makes one call at a time, so nothing has to be told apart; a call at the same
 //! time has another session. One that ended in the middle of a call is closed, all others wait for
-//! the next call, for as long as an idle connection may. Whom a session speaks for was said when it
+//! the next call, for as long as an idle connection may. The caller of a session was named when it
 //! was opened: a call with another credential, or in another version, has a session of its own.
 
 mod idle;
@@ -50,7 +50,7 @@ pub(super) struct WsSession<R> {
     sent: usize,
     /// When the silence has been too long.
     silent_ms: Option<u64>,
-    /// What it was opened with, which says in which version it speaks and for whom.
+    /// What it was opened with, which names its version and its caller.
     opened: WsOpening,
     /// The key of the frame that closes it.
     close_key: [u8; 4],
@@ -100,7 +100,7 @@ impl<R: HttpResponse> WsSession<R> {
         let _ = self.response.poll_write(cx, &self.out);
     }
 
-    /// Sends what waits. Who drops this in the middle sends the rest next time.
+    /// Sends what waits. When this is dropped in the middle, the rest is sent next time.
     async fn flush(&mut self) -> Result<(), ClientError> {
         while self.sent < self.out.len() {
             let rest = self.out.get(self.sent..).unwrap_or_default();
@@ -228,7 +228,7 @@ impl<T: Transport> SharedClient<T> {
         self.open_websocket(endpoint, scratch, due_ms).await
     }
 
-    /// Writes what a session for this endpoint and who calls is opened with.
+    /// Writes what a session for this endpoint and caller is opened with.
     async fn write_opening(
         &self,
         endpoint: &AgentEndpoint,

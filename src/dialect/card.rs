@@ -67,11 +67,11 @@ pub struct CardOptions<'a> {
     pub long_poll_s: Option<u64>,
     /// True: push notifications are served.
     pub push: bool,
-    /// What the caller may do that the card is for; `None`: it is for everybody.
+    /// What the caller may do that the card is for; `None`: it is the public card.
     pub scopes: Option<&'a ScopeSet>,
 }
 
-/// The skills that a caller with these scopes is shown; `None`: those for everybody.
+/// The skills that a caller with these scopes is shown; `None`: the public ones.
 pub fn skills<'p>(
     profile: &'p Profile,
     scopes: Option<&ScopeSet>,

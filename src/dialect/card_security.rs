@@ -21,7 +21,7 @@ pub fn asked_by_skill<'s>(
     else {
         return Cow::Borrowed(&skill.security);
     };
-    // Who shows nothing has no scopes.
+    // A caller without credentials has no scopes.
     let asked = of_card.requirements.iter().filter(|asked| !asked.schemes.is_empty());
     asked.map(|asked| with_scopes(asked, &skill.scopes)).collect()
 }

@@ -78,7 +78,7 @@ pub(super) fn listed_task(
             out.push(b'}');
         });
     }
-    // 0.1: history is given only to those who ask for it; `None` is what a shared reader made
+    // 0.1: history is given only to clients that ask for it; `None` is what a shared reader made
     // of not asking.
     let history = match spelling.generation {
         Generation::V01 => Some(history.unwrap_or(0)),

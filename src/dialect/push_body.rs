@@ -1,4 +1,4 @@
-//! What webhooks are posted, by who has configured them (wire §6).
+//! What webhooks are posted, by the dialect that configured them (wire §6).
 
 use crate::{
     http::media,

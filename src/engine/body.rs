@@ -28,7 +28,7 @@ pub(super) struct Chunks {
     eaten: u64,
     /// True: all of it has come, and waits until it is parsed.
     is_whole: bool,
-    /// Who makes the request.
+    /// The caller.
     admission: Admitted,
 }
 

@@ -94,7 +94,7 @@ pub(super) enum State {
     Reading { scanned: u32, need: u32, continued: bool },
     /// In the middle of a chunked body.
     Chunks(Box<Chunks>),
-    /// Who makes a request is not known yet, since then; nothing of it is consumed.
+    /// The caller of a request is not known yet, since then; nothing of it is consumed.
     Admitting { since_ms: u64 },
     /// A wrong key, which is answered late; nothing of its request is consumed.
     Refusing(Box<LateRefusal>),
@@ -308,7 +308,7 @@ impl Conn {
         Progress { consumed, need, deadline_ms, read, next: Next::Open, record: 0 }
     }
 
-    /// Looks for a whole request, which has waited since `asked_ms` until it is known who makes it.
+    /// Looks for a whole request, which has waited since `asked_ms` until its caller is known.
     #[inline(always)] // Its one caller passes on what it says.
     fn reading(
         &mut self,

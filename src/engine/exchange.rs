@@ -51,8 +51,8 @@ pub trait ResponseSink {
 ///
 /// Make it of the head of the request ([`Exchange::new`]), give it the body as it comes
 /// ([`Exchange::push`], [`Exchange::end`]), and poll it: at first, when the body has ended, when
-/// its waker was woken, when its deadline has passed, and when what it gave to the sink has
-/// left. Who loses interest, as when the client leaves, drops it. Any thread may poll it, always
+/// its waker was woken, when its deadline has passed, and when what it gave to the sink has left. A
+/// host that loses interest, as when the client leaves, drops it. Any thread may poll it, always
 /// with the worker of the same number.
 pub struct Exchange {
     state: ExchangeState,
@@ -85,7 +85,7 @@ pub struct Exchange {
 }
 
 enum ExchangeState {
-    /// The body is to come; `caller`: who makes the request, once that is known.
+    /// The body is to come; `caller`: once it is known.
     Body { head: HeadBuf, is_whole: bool, caller: Option<Admitted> },
     /// The request is refused.
     Refused(RequestRefusal),

@@ -31,7 +31,7 @@ pub struct Waiting {
 pub struct Engine {
     pub(super) service: Arc<dyn Service>,
     pub(super) agents: Option<Agents>,
-    /// Who signs posts to webhooks.
+    /// The signer of posts to webhooks.
     #[cfg(feature = "push")]
     pub(super) webhook_signer: Option<Arc<dyn PostSigner>>,
     pub(super) tap: Option<Arc<dyn Tap>>,
@@ -52,7 +52,7 @@ impl Engine {
         &self.config.shared.held_bytes
     }
 
-    /// Who keeps what happens to tasks: a driver sends what [`Progress`](crate::engine::Progress)
+    /// The tap of what happens to tasks: a driver sends what [`Progress`](crate::engine::Progress)
     /// names a record for when that is durable.
     pub fn tap(&self) -> Option<&Arc<dyn Tap>> {
         self.tap.as_ref()

@@ -78,7 +78,7 @@ struct CoreOutbox {
     core: Arc<Core>,
     tap: Option<Arc<dyn Tap>>,
     signer: Option<Arc<dyn PostSigner>>,
-    /// Decides whose webhooks go on; `None`: everybody's.
+    /// Decides whose webhooks go on; `None`: those of all owners.
     authenticator: Option<Arc<dyn Authenticator>>,
     /// [`Authenticator::changes`] when all webhooks were looked at last.
     rules_seen: AtomicU64,

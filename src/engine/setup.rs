@@ -68,11 +68,11 @@ pub struct Setup {
     pub idempotent_conflict: IdempotentConflict,
     /// The observer of calls, to count and log them.
     pub observer: Option<Arc<dyn CallObserver>>,
-    /// Who keeps the spans of calls that are traced, and of turns: the observer, which is told of
+    /// The tracer of calls and turns: the observer, which is told of
     /// calls, and wants their details. A `service` traces the turns of its agents by itself
     /// ([`RequestFields::span`](crate::service::RequestFields::span)).
     pub tracer: Option<Arc<dyn Tracer>>,
-    /// Who writes the pages about the server, `/healthz`, `/readyz` and `/metrics`: a
+    /// The source of the pages about the server, `/healthz`, `/readyz` and `/metrics`: a
     /// [`net::Server`](crate::net::Server) does it by itself.
     pub pages: Option<Arc<dyn PageSource>>,
     /// Dialects at paths of their own.
@@ -110,15 +110,15 @@ pub struct Setup {
     /// the version header, as with `strict_version`, and a message needs its id (§5.7). Platforms'
     /// dialects stay as lenient as they are.
     pub strict: bool,
-    /// Serve the extended card, to everybody. With an authenticator it is served anyway, to callers
-    /// that are known (A2A 1.0 §13.3).
+    /// Serve the extended card to every caller. With an authenticator it is served anyway, to
+    /// callers that are known (A2A 1.0 §13.3).
     pub extended_card: bool,
     /// Origins whose pages may open WebSockets, beside those of the server's own host and of
     /// `public_url`: as browsers send them (`https://app.example`), or `*` for all of them.
     pub ws_origins: Vec<String>,
     /// Which pages of other origins may read answers; by default none.
     pub cors: Cors,
-    /// Who signs cards (A2A 1.0 §8.4), as `client::card::SigningKeys` does: those that name
+    /// The signer of cards (A2A 1.0 §8.4), as `client::card::SigningKeys` does: those that name
     /// `public_url` or one of `allow_hosts`. The public keys are at `/.well-known/jwks.json`.
     pub card_signer: Option<Arc<dyn CardSigner>>,
     /// Webhooks; `None`: there are none. They are configured from then on, and posted by the driver
@@ -127,8 +127,8 @@ pub struct Setup {
     /// ([`Service::has_push`]).
     #[cfg(feature = "push")]
     pub push: Option<PushSettings>,
-    /// Who signs posts to webhooks, as `client::WebhookKeys` does, beside what their configurations
-    /// ask for. The public keys are where those of cards are.
+    /// The signer of posts to webhooks, as `client::WebhookKeys` does, beside what their
+    /// configurations ask for. The public keys are where those of cards are.
     #[cfg(feature = "push")]
     pub webhook_signer: Option<Arc<dyn PostSigner>>,
     /// What cards say that callers have to show, unless the agent has words of its own
@@ -334,7 +334,7 @@ impl Setup {
     }
 }
 
-/// Who lets callers in, and what each has taken.
+/// The gate for callers, and what each has taken.
 fn gate(
     authenticator: Option<Arc<dyn Authenticator>>,
     quotas: Quotas,

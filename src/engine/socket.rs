@@ -128,7 +128,7 @@ impl Socket {
         if let Some((opcode, mut body)) = self.whole.take()
             && !self.message(cx, opcode, &mut body, room)
         {
-            // We are the ones who do not listen.
+            // This side is the one that does not listen.
             (self.heard_ms, self.pinged_ms) = (cx.now.mono_ms, None);
             return Ok(0);
         }

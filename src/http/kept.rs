@@ -209,7 +209,7 @@ impl KeptHead {
             Some(GapKind::Length) | None => 0,
         };
         let text_len = head.len() - lines.iter().map(left_out).sum::<usize>();
-        // Only its Host says whom a head in origin form asks for.
+        // Only its Host names the server for a head in origin form.
         if layout.form != TargetForm::Origin || text_len > TEXT_BYTES_MAX {
             return false;
         }

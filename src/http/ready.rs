@@ -1,6 +1,6 @@
 //! A response that is sent again and again: only its date is written anew.
 //!
-//! It is that of HTTP/1.1 on a connection that stays; everybody else makes his own of the fields
+//! It is that of HTTP/1.1 on a connection that stays; other drivers make their own of the fields
 //! and the content.
 
 use super::{FieldLines, media, response};

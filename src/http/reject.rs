@@ -56,7 +56,7 @@ pub enum Reject {
     FieldValue,
     /// A field is folded over several lines (RFC 9112 §5.2).
     FieldFolded,
-    /// A field that decides who asks is there twice (RFC 9110 §5.3).
+    /// A field that identifies the caller is there twice (RFC 9110 §5.3).
     FieldRepeated,
     /// HTTP/1.1 without Host (RFC 9112 §3.2).
     HostMissing,

@@ -93,7 +93,7 @@ impl Drop for FiledHead {
 pub struct PartsReject {
     /// What a connection of HTTP/1.1 would say.
     pub reject: Reject,
-    /// Its `Content-Type`, as far as the head was read: who speaks gRPC is refused in its words.
+    /// Its `Content-Type`, as far as the head was read: a client of gRPC is refused in gRPC.
     pub content_type: Option<Box<[u8]>>,
     /// Its `Origin`, likewise: the page of a browser may be told of the refusal.
     pub origin: Option<Box<[u8]>>,

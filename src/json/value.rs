@@ -107,7 +107,7 @@ pub struct ValueSlot(u32);
 /// One value of a parsed document, 48 bytes, free to copy.
 ///
 /// A document is UTF-8 and so is every text that a value gives, as bytes because that costs
-/// nothing, or as `str` for those who need one.
+/// nothing, or as `str` where one is needed.
 #[derive(Clone, Copy)]
 pub struct Value<'p> {
     doc: Doc<'p>,

@@ -96,7 +96,7 @@ pub struct WorkerSetup<'p, T: Transport, C> {
     pub index: usize,
     /// What it measures.
     pub shared: Arc<SharedMeasures>,
-    /// Receives the webhooks of its calls, and is served by somebody else meanwhile.
+    /// Receives the webhooks of its calls, while another task serves.
     pub webhooks: Option<WebhookReceiver>,
 }
 

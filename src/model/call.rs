@@ -144,7 +144,7 @@ pub enum Idempotency {
     /// Those of callers that are known: others could take each other's ids.
     #[default]
     Authenticated,
-    /// Everybody's, also under their ids where a client does not activate the extension.
+    /// Those of all callers, also under their ids where a client does not activate the extension.
     Everybody,
 }
 

@@ -6,7 +6,7 @@ use super::PushForm;
 /// Where a configuration stands in the params of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConfigPlace {
-    /// By whom.
+    /// By which caller.
     pub form: PushForm,
     /// True: it comes with a message.
     pub is_inline: bool,

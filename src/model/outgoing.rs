@@ -13,7 +13,7 @@ use super::{
 /// One call, borrowed, before it is written: what [`Call`](super::Call) is behind a server's
 /// readers.
 ///
-/// [`Send::generation`] and [`Target::generation`] mean nothing here: whom it is written for says
+/// [`Send::generation`] and [`Target::generation`] mean nothing here: the receiver decides
 /// which it is.
 #[derive(Clone, Copy)]
 pub enum OutgoingCall<'a> {
@@ -57,7 +57,7 @@ impl OutgoingCall<'_> {
 pub struct NotExpressible {
     /// The operation, or the member by its name in 1.0.
     pub what: &'static str,
-    /// Who cannot express it: a generation such as `0.3`, or the name of a dialect.
+    /// What cannot express it: a generation such as `0.3`, or the name of a dialect.
     pub by: &'static str,
 }
 

@@ -203,7 +203,7 @@ impl<'a> Message<'a> {
         self.fields().text(message_tag::MESSAGE_ID).unwrap_or_default()
     }
 
-    /// Who wrote it; a message without the field was written by an agent.
+    /// Its author; a message without the field was written by an agent.
     pub fn role(self) -> Role {
         match self.fields().first(message_tag::ROLE) {
             Some([1]) => Role::User,

@@ -14,7 +14,7 @@ pub struct Profile {
     pub description: String,
     /// Version of the agent; [`Profile::new`] puts that of this crate.
     pub version: String,
-    /// Who provides it.
+    /// Its provider.
     pub provider: Option<Provider>,
     /// Absolute URL of what there is to read about it.
     pub documentation_url: Option<String>,
@@ -64,7 +64,7 @@ pub fn is_agent_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 128 && name.bytes().all(plain) && !name.starts_with('.')
 }
 
-/// Who provides an agent (A2A 1.0 §4.4.2).
+/// The provider of an agent (A2A 1.0 §4.4.2).
 #[derive(Clone, Debug)]
 pub struct Provider {
     /// Name of the organization.

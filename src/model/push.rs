@@ -286,7 +286,7 @@ impl<'a> PushCall<'a> {
     }
 }
 
-/// What a webhook gets, by who has configured it (wire §6).
+/// What a webhook gets, by the dialect that configured it (wire §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PushForm {
     /// 1.0: one `StreamResponse` (A2A 1.0 §4.3.3).

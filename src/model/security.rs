@@ -1,4 +1,4 @@
-//! What callers have to show, as cards say it (A2A 1.0 §4.5): who asks for it is elsewhere.
+//! What callers have to show, as cards say it (A2A 1.0 §4.5). It is enforced elsewhere.
 
 use super::JsonObjectBuf;
 

@@ -87,7 +87,7 @@ impl TaskState {
     }
 }
 
-/// Who wrote a message (A2A 1.0 §4.1.5, `Role`); the discriminants are the proto numbers.
+/// The author of a message (A2A 1.0 §4.1.5, `Role`); the discriminants are the proto numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Role {

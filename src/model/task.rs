@@ -51,7 +51,7 @@ pub(super) struct ArtifactChunks {
     pub last: u32,
 }
 
-/// One task, as its store has it: who is shown it reads it, or takes a copy
+/// One task, as its store has it: a reader reads it, or takes a copy
 /// ([`TaskBuf::of`](super::TaskBuf::of)).
 ///
 /// ```compile_fail

@@ -5,7 +5,7 @@
 //! times a second; in between it goes on with the monotonic one.
 //!
 //! What lies between two readings is work, but for the waits, which the runtime measures anyway.
-//! Long work holds up everybody else of the worker.
+//! Long work holds up everything else on the worker.
 
 use std::{
     cell::Cell,
@@ -49,7 +49,8 @@ pub(super) struct Clock {
     /// What the wall clock is ahead of the monotonic one, and when it is asked again.
     wall: Cell<(u64, u64)>,
     metrics: RuntimeMetrics,
-    /// Who hears each reading, in nanoseconds, and what is to be added to those since the epoch.
+    /// The listener of each reading, in nanoseconds, and what is to be added to those since the
+    /// epoch.
     #[cfg(feature = "metrics")]
     turned: Option<(Turned, u64)>,
     /// Milliseconds of work until the last reading, or until the wait before it.

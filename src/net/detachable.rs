@@ -1,4 +1,4 @@
-//! A transport that can be handed on: who speaks HTTP/2 gets another driver.
+//! A transport that can be handed on: HTTP/2 has another driver.
 
 use std::{
     io,

@@ -7,8 +7,8 @@ use chacha20::{
 
 use crate::{engine::Worker, limits::Limits, net::ServerError, service::Entropy};
 
-/// A worker that makes ids of random bits of this machine, for who drives an
-/// [`Engine`](crate::engine::Engine) in a runtime of his own.
+/// A worker that makes ids of random bits of this machine, for a program that drives an
+/// [`Engine`](crate::engine::Engine) in a runtime of its own.
 ///
 /// # Errors
 /// [`ServerError::System`]: there are no random bits.

@@ -72,7 +72,7 @@ fn polls_while_full<F: Future<Output = ()>>(
     })
 }
 
-/// Who wakes itself is polled tens of thousands of times.
+/// A task that wakes itself is polled tens of thousands of times.
 const POLLS_MAX: usize = 100;
 
 #[test]

@@ -10,8 +10,8 @@ use crate::json::Source;
 use super::pool::Pool;
 
 /// Input of known length gets room for so many times what has come, and for [`FIRST`] bytes as
-/// often: who announces a body without sending it reserves little, and a body of 1 MiB is moved
-/// once, when its first 64 KiB have come.
+/// often: a client that announces a body without sending it reserves little, and a body of 1 MiB is
+/// moved once, when its first 64 KiB have come.
 const AHEAD: usize = 16;
 /// See [`AHEAD`].
 const FIRST: usize = 4 * 1024;

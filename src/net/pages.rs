@@ -148,7 +148,7 @@ impl PageSource for Pages {
     }
 }
 
-/// The answer to an operator, of which the log says who has changed something, or has tried to.
+/// The answer to an operator, of which the log names the author, if something was to be changed.
 fn logged(request: AdminRequest<'_>, answer: AdminAnswer) -> AdminAnswer {
     if let (AdminMethod::Post | AdminMethod::Delete, AdminAnswer::Page(page)) =
         (request.method, answer)

@@ -82,7 +82,7 @@ impl Running {
     }
 
     /// Fetches the keys of the issuers that these callers trust, until the server ends, on a thread
-    /// of its own and with connections of its own. Who fetched keys before no longer does.
+    /// of its own and with connections of its own. An earlier fetcher ends.
     ///
     /// # Errors
     /// [`HttpClientError`](super::HttpClientError)

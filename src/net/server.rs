@@ -114,7 +114,7 @@ impl Server {
         self
     }
 
-    /// Sets who keeps what happens to tasks; see [`Setup::tap`].
+    /// Sets the tap of what happens to tasks; see [`Setup::tap`].
     #[must_use]
     pub fn tap(mut self, tap: Arc<dyn Tap>) -> Server {
         self.setup.tap = Some(tap);

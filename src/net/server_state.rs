@@ -66,7 +66,7 @@ pub(super) struct ServerState {
     /// The observer of calls; `None`: there is none.
     #[cfg(feature = "metrics")]
     pub(super) observers: Option<Arc<Observers>>,
-    /// Who keeps spans until they are sent; it ends with the last worker.
+    /// The sender of spans; it ends with the last worker.
     #[cfg(feature = "otlp")]
     pub(super) traces: Option<Arc<super::traces::Traces>>,
     /// The listener for the operator, until a worker serves it.
@@ -89,10 +89,10 @@ pub(super) struct ServerState {
     pub(super) asking: OnceLock<ReloadRequests>,
     /// Reports agents that hold up their workers.
     pub(super) slow_turns: SlowTurns,
-    /// Who fetches the keys of issuers; it ends with the last worker.
+    /// The fetcher of the keys of issuers; it ends with the last worker.
     #[cfg(feature = "auth")]
     key_fetcher: Mutex<Option<super::KeyFetcher>>,
-    /// Who posts to webhooks; it ends with the last worker.
+    /// The webhook worker; it ends with the last worker.
     #[cfg(feature = "push")]
     courier: Mutex<Option<super::WebhookCourier>>,
     #[cfg(feature = "push")]
@@ -317,7 +317,7 @@ impl ServerState {
         Ok(())
     }
 
-    /// Keeps who fetches keys until the last worker has ended; who did before ends now.
+    /// Keeps the fetcher of keys until the last worker has ended; an earlier one ends now.
     #[cfg(feature = "auth")]
     pub(super) fn keep_key_fetcher(&self, fetcher: Option<super::KeyFetcher>) {
         let mut kept = self.key_fetcher.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,9 +5,9 @@
 //! that came at once it is the one that holds more. The time is that of an average byte: what comes
 //! makes it less, what goes leaves it as it is. So a busy connection is as old as its bytes stay,
 //! and one that reads a little now and then grows old. Half of an equal part of `buffers_bytes_max`
-//! is everybody's own: none is cut for it, and all of it is half of the limit. Cutting begins a
-//! little below the limit. At the limit everybody waits, without a turn, until those that were cut
-//! are gone, so that it is passed by one turn of each worker at most.
+//! is each connection's own: none is cut for it, and all of it is half of the limit. Cutting begins
+//! a little below the limit. At the limit all connections wait, without a turn, until those that
+//! were cut are gone, so that it is passed by one turn of each worker at most.
 
 use std::{
     collections::BTreeMap,
@@ -212,7 +212,7 @@ impl AllBuffers {
     #[cold]
     fn wait(&self, since: &mut WaitRound, waker: &Waker) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who makes room looks here after that.
+        // The connection that makes room looks here after that.
         if !self.is_full() {
             return false;
         }
@@ -355,7 +355,7 @@ impl AllBuffers {
         }
     }
 
-    /// Cuts those that have taken most until the rest is little enough; false: the one who asks,
+    /// Cuts those that have taken most until the rest is little enough; false: the one that asks,
     /// `own`, is next.
     #[cold]
     fn make_room(&self, own: Option<&Arc<ListedShare>>, now_us: u64) -> bool {
@@ -391,7 +391,7 @@ mod tests {
     const KB: usize = 1024;
     const MB: usize = 1024 * KB;
 
-    /// Buffers of 16 MiB, of which 8 KiB are everybody's own; all connections share a clock.
+    /// Buffers of 16 MiB, of which 8 KiB are each connection's own; all connections share a clock.
     struct Rig {
         buffers: AllBuffers,
         now_ms: u64,

@@ -152,7 +152,7 @@ impl Deref for CurrentAgent<'_> {
 }
 
 impl AllAgents {
-    /// These agents, of whom the first answers at the root; at most `most` names ever. Their names
+    /// These agents, of which the first answers at the root; at most `most` names ever. Their names
     /// are known to differ.
     pub fn new(
         agents: Vec<(Profile, Arc<dyn Agent>)>,
@@ -362,8 +362,8 @@ impl AllAgents {
         drop(fresh);
     }
 
-    /// Makes all of these changes, each about another agent, or none of them; says whom they are
-    /// about. `first` is called before any is made, when all of them can be.
+    /// Makes all of these changes, each about another agent, or none of them; returns the agents
+    /// they are about. `first` is called before any is made, when all of them can be.
     ///
     /// # Errors
     /// [`AgentError`]; nothing has changed then.

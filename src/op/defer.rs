@@ -33,7 +33,7 @@ pub(super) struct DeferredTurn {
     pub core: Arc<Core>,
     pub call: Arc<LateCall>,
     pub agent: AgentIndex,
-    /// Who answers for the agent; one that was replaced meanwhile goes on with nothing.
+    /// The program of the agent; a replaced one gets nothing more.
     pub incarnation: u32,
     pub key: TaskKey,
     pub place: TurnPlace,

@@ -26,7 +26,7 @@ pub(super) struct TurnCall {
     mode: Option<SendMode>,
     worker: usize,
     agent: AgentIndex,
-    /// Who answers for the agent.
+    /// The program of the agent.
     incarnation: u32,
     /// What the call shares with the agent, if it shares anything.
     link: CallLink,
@@ -197,7 +197,7 @@ impl TurnHost for NextTurn<'_> {
         events: &mut EventBuf,
         held_bytes: usize,
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
-        // It is stored, and says itself who owns it.
+        // It is stored, with its owner.
         let (task, seq) = ((self.key, OwnerIndex(0), self.generation), self.seq);
         let place = match self.call.mode {
             Some(_) => TurnPlace::Next { seq },

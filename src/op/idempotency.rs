@@ -47,7 +47,7 @@ pub(super) struct FirstSend<'c> {
 }
 
 impl FirstSend<'_> {
-    /// Its name, for who says later what comes of it.
+    /// Its key, for the turn that has its outcome later.
     pub fn key(&self) -> SendKey {
         self.key
     }
@@ -246,7 +246,7 @@ impl Core {
         Ok(is_joined.then(|| WaitHandle { handle, history, link, ..WaitHandle::default() }))
     }
 
-    /// Says what came of the first of equal sends to all who wait for it, and to who comes later.
+    /// Gives the outcome of the first of equal sends to all that wait for it, and to later ones.
     pub(super) fn settle_send(&self, key: SendKey, sent: Result<Sent, Fault>) {
         let joined = match &sent {
             Ok(Sent::Task(task)) => self.sends.table.settle_task(key, *task),

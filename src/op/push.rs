@@ -222,7 +222,7 @@ impl CheckedWebhook<'_> {
 }
 
 impl CorePush {
-    /// Who may configure webhooks.
+    /// Which callers may configure webhooks.
     fn check_caller(&self, cx: &CallCx<'_>) -> Result<(), Fault> {
         let is_stranger = cx.caller.knows_callers && cx.caller.principal.is_none();
         if is_stranger && !self.settings.anonymous {

@@ -267,7 +267,7 @@ impl Core {
     }
 }
 
-/// Who answers a send, and the webhook that comes with it.
+/// The agent of a send, and the webhook that comes with it.
 type SentTo<'c> = (&'c CurrentAgent<'c>, &'c RegisteredAgent, Option<&'c CheckedWebhook<'c>>);
 
 /// Where a send is answered, and what notes what came of it, if it is the first of equal ones.

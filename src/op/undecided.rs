@@ -32,7 +32,7 @@ struct UndecidedCancel {
     calls: Arc<JoinedCalls>,
     /// Which of the agent's programs is asked.
     incarnation: u32,
-    /// Who asked first: what the agent is told of him.
+    /// The first caller: what the agent is told of it.
     identity: Option<Box<str>>,
     headers: KeptHeaders,
 }
@@ -81,8 +81,8 @@ impl OpenCancel {
         identity + self.cancel.headers.held_bytes()
     }
 
-    /// Answers all who wait: the task is canceled, or why it is not. What is decided has happened
-    /// to the task before, so that a caller too late to join finds it done.
+    /// Answers all callers that wait: the task is canceled, or why it is not. What is decided has
+    /// happened to the task before, so that a caller too late to join finds it done.
     pub fn settle(&self, done: &Result<(), Fault>) {
         self.core.undecided.remove(self.key, &self.cancel);
         self.cancel.calls.answer(|| match done {

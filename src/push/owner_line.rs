@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 
 /// What waits, by its owner.
 pub(super) struct OwnerLine<T> {
-    /// Those for whom something waits, in turns.
+    /// The owners with something that waits, in turns.
     owners: VecDeque<u32>,
     by_owner: HashMap<u32, VecDeque<T>, RandomState>,
     len: usize,

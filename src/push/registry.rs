@@ -603,7 +603,7 @@ mod tests {
         set(&webhooks, 9, 4, "a", "https://h.example/").unwrap();
         let before = webhooks.counted();
         assert_eq!(before.0, 6);
-        // Of one owner, and of one who is none.
+        // Of an owner, and of an anonymous caller.
         let refused = |task, owner, id, bytes| {
             let (key, token) = ((task, owner, id), "x".repeat(bytes));
             let refused = set_with_token(&webhooks, key, "https://h.example/", &token).err();

@@ -130,9 +130,9 @@ pub struct Schedule<T> {
     free: Vec<u32>,
     checks: u32,
     origins: PostOrigins,
-    /// Those of whom something is under way, or was lately.
+    /// Owners with a delivery in flight, now or lately.
     owners: HashMap<u32, OwnerPosts, RandomState>,
-    /// Of each owner at each origin: who waits there.
+    /// Of each owner at each origin: the webhooks that wait there.
     lanes: Lanes,
     tickets: u32,
     under_way: HashMap<PostPlace, OpenPost, RandomState>,
@@ -356,7 +356,7 @@ impl<T> Schedule<T> {
         is_at(&self.entries, place, PostStage::Behind)
     }
 
-    /// Who has taken the place of one that is gone, of which a post is under way.
+    /// The replacement of a webhook that is gone and has a delivery in flight.
     pub fn successor(&self, place: PostPlace) -> Option<PostPlace> {
         match self.get(place) {
             Some(_) => None,

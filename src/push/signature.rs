@@ -1,4 +1,4 @@
-//! What a post says to show who sends it: the JWT that 0.1's sample had (wire §6) and the
+//! How a post is signed: the JWT that 0.1's sample had (wire §6) and the
 //! signatures of Standard Webhooks.
 //!
 //! Law: a signature is about one post, to one origin, at one time; each attempt has new ones.
@@ -57,7 +57,7 @@ pub fn is_asked_for(config: PushConfig<'_>, signer: Option<&dyn PostSigner>) -> 
     signer.is_some() || fields::is_standard_webhooks(config)
 }
 
-/// Appends the fields that show who sends a post; none where neither the operator nor the
+/// Appends the signature fields of a post; none where neither the operator nor the
 /// configuration asks for any.
 pub fn put(
     out: &mut FieldLinesBuf,

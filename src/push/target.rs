@@ -134,7 +134,7 @@ pub struct PushTargets {
     /// True: no other host than those that are allowed, by their names or by the addresses that
     /// they turn out to have.
     pub only_allowed: bool,
-    /// True: plain http to everybody, and not to those alone that are allowed.
+    /// True: plain http to every host, and not only to those that are allowed.
     pub plain_http: bool,
     /// Ports.
     pub ports: PortRule,
@@ -211,7 +211,7 @@ impl WebhookUrl {
         self.url.as_str()
     }
 
-    /// Scheme, host and port: who is asked.
+    /// Scheme, host and port.
     pub fn origin(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         format!("{}://{}:{}", self.url.scheme(), without_dot(host), self.port())

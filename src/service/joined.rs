@@ -26,11 +26,11 @@ pub(crate) struct WatchedCall {
     waiter: Waiter,
 }
 
-/// Who still has a use for the decision on several calls.
+/// Which callers still want the decision on several calls.
 pub(crate) enum WantedBy {
     /// A caller waits for the answer, perhaps one of several.
     Caller(Arc<LateCall>),
-    /// Only callers who want no answer, but what is decided.
+    /// Only callers that want no answer, but the effect.
     Silent,
     /// All have left, or are answered.
     NoCaller,
@@ -81,7 +81,7 @@ impl JoinedCalls {
         self.lock().calls.iter().all(|call| call.has_left())
     }
 
-    /// Who still has a use for the decision.
+    /// Which callers still want the decision.
     pub(crate) fn wanted_by(&self) -> WantedBy {
         let mut wanted_by = WantedBy::NoCaller;
         for call in &self.lock().calls {

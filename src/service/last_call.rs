@@ -1,4 +1,4 @@
-//! Whom a worker is at work for, in case that it takes long.
+//! The agent that a worker calls, in case that it takes long.
 
 use super::AgentIndex;
 

@@ -167,7 +167,7 @@ impl Drop for WaitingSide {
 }
 
 impl Outcome {
-    /// The answer is not wanted: there is no caller who could leave before it.
+    /// The answer is not wanted: there is no caller that could leave before it.
     pub(crate) fn finish(self) {
         match self {
             Outcome::Answered => {}
@@ -185,7 +185,7 @@ impl LateCall {
         let (watchers, charge) = (std::mem::take(&mut state.watchers), state.charge.take());
         drop(state);
         drop((stage, charge));
-        // Who watches several calls watches another one from now on.
+        // A watcher of several calls watches another one from now on.
         wake_all(&watchers);
     }
 

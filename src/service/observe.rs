@@ -1,5 +1,5 @@
-//! What a server tells metrics and logs: how each call has ended, and what was shown by whom
-//! asked to make one.
+//! What a server tells metrics and logs: how each call has ended, and which credentials came with
+//! requests.
 //!
 //! Law: each call is told once, at its end, on the thread that has answered it: at once, when it no
 //! longer waits, or when its stream has ended. Nothing that is told is a secret. `Now` is read once
@@ -211,7 +211,7 @@ pub struct AnsweredCall {
     pub op: Op,
     /// In which generation.
     pub generation: Generation,
-    /// Who was meant.
+    /// The agent.
     pub agent: AgentIndex,
     /// When it began, on [`CallObserver::clock_ns`]; 0 where the observer keeps turns.
     pub began_ns: u64,
@@ -255,7 +255,7 @@ pub struct CallRecord {
     pub op: Option<Op>,
     /// In which generation.
     pub generation: Generation,
-    /// Who was meant.
+    /// The agent.
     pub agent: AgentIndex,
     /// Why it was refused; `None`: it was not.
     pub refusal: Option<CallRefusal>,
@@ -365,7 +365,7 @@ impl CallDetails {
     }
 }
 
-/// What came of asking who makes a request.
+/// An outcome of authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthOutcome {
     /// The caller is known, by this.

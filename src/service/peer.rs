@@ -7,7 +7,7 @@ use super::Grant;
 /// What a certificate says beside its owner's name, and what it was verified by.
 #[derive(Clone, Debug)]
 pub struct PeerCertificate {
-    /// The name of who has issued it, as RFC 4514 writes it.
+    /// The name of its issuer, as RFC 4514 writes it.
     pub issuer: Box<str>,
     /// When it ends, in ms since the Unix epoch.
     pub ends_unix_ms: u64,

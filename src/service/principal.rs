@@ -1,6 +1,6 @@
-//! A caller that is known: its name and who vouches for it, its tenants and its scopes.
+//! An authenticated caller: its name and its issuer, its tenants and its scopes.
 //!
-//! Law: who owns is (kind, issuer, name), never the name alone; no two of those have one
+//! Law: an owner is (kind, issuer, name), never the name alone; no two of those have one
 //! [`Principal::owner`].
 
 use std::{fmt::Write, sync::Arc};
@@ -133,9 +133,9 @@ impl ScopeSet {
 /// What a principal is made of.
 #[derive(Clone, Debug)]
 pub struct PrincipalBuf {
-    /// How it has shown who it is.
+    /// How it has authenticated.
     pub kind: CredentialKind,
-    /// Who vouches for the name: `iss` of a JWT; empty where that is the configuration.
+    /// The issuer of the name: `iss` of a JWT; empty where that is the configuration.
     pub issuer: String,
     /// Its name: `sub` of a JWT, the name of a key.
     pub name: String,
@@ -176,12 +176,12 @@ impl Principal {
         }
     }
 
-    /// How it has shown who it is.
+    /// How it has authenticated.
     pub fn kind(&self) -> CredentialKind {
         self.kind
     }
 
-    /// Who vouches for the name; empty: the configuration.
+    /// The issuer of the name; empty: the configuration.
     pub fn issuer(&self) -> &str {
         &self.issuer
     }

@@ -74,7 +74,7 @@ pub trait Tap: Send + Sync {
     fn wait(&self, number: u64, wake: &Waker);
 }
 
-/// Whom a tap was told to wake for a record: it is told once, however often one looks.
+/// The waker that a tap was given for a record: it is given once, however often one looks.
 #[derive(Debug, Default)]
 pub(crate) struct DurableWait(Option<Waker>);
 

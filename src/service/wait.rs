@@ -10,7 +10,7 @@ pub struct TaskLook {
     pub after: u64,
     /// Until then, in ms of the monotonic clock.
     pub due_ms: u64,
-    /// True: that time has come, as who polls says, and the call gets the task as it is.
+    /// True: that time has come, as the poller says, and the call gets the task as it is.
     pub is_due: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct WaitHandle {
     pub look: Option<TaskLook>,
     /// How it is woken.
     pub waiter: Waiter,
-    /// What it shares with who answers it, or wants to know when it leaves.
+    /// What it shares with the agent that answers it, or wants to know when it leaves.
     pub link: CallLink,
     /// The newest record of the tasks that the answer shows, as in
     /// [`CallCx::record`](super::CallCx::record).

@@ -1,6 +1,6 @@
 //! Event frames: `id` and one `data` line, rendered in place, ended by a blank line.
 //!
-//! A frame is opened, its payload appended by anyone, then closed or taken back. The payload is
+//! A frame is opened, its payload appended by the caller, then closed or taken back. The payload is
 //! JSON, which may hold line breaks between its tokens where a peer's own JSON is given back.
 
 use crate::json::write::push_u64;

@@ -71,7 +71,7 @@ pub(super) struct Begin<'a> {
     pub at_ms: u64,
     /// Bytes of log to begin with.
     pub log: usize,
-    /// Who knows the names of its scope.
+    /// What knows the names of its scope.
     pub spaces: &'a Spaces,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Entered {
     pub status_ms: Option<u64>,
 }
 
-/// The door, and who watches it.
+/// The door, and its watcher.
 pub(super) struct Door {
     pub tap: Option<Arc<dyn Tap>>,
     pub sharding: Sharding,

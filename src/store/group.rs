@@ -1,5 +1,5 @@
-//! The shards of one worker, and what they have in common: room, a clock, the charges of those who
-//! have tasks in them.
+//! The shards of one worker, and what they have in common: room, a clock, the charges of holders
+//! that have tasks in them.
 //!
 //! Law: what a call writes beside the shard at work is its group's, which is one worker's as long
 //! as clients choose no contexts; what belongs to all groups is read now and then, and written
@@ -173,7 +173,7 @@ mod tests {
         let far = ahead.stamp(9_000);
         behind.catch_up(far);
         assert_eq!(ms_of(behind.stamp(1_000)), 9_000);
-        // Who is ahead does not go back.
+        // A clock that is ahead does not go back.
         ahead.catch_up(floor_of(5));
         assert!(ahead.stamp(1_000) > far);
     }

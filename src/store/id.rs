@@ -7,8 +7,8 @@
 //! how many there are. A context's id made here names the place of the context's first task in the
 //! same way, under another permutation.
 //!
-//! Where the store is that of a numbered node, 16 of the random bits are the node's number for
-//! everybody to read, and the UUID is of version 8 (RFC 9562 §5.8), so that others are told apart:
+//! Where the store is that of a numbered node, 16 of the random bits are the node's number, which
+//! anything can read, and the UUID is of version 8 (RFC 9562 §5.8), so that others are told apart:
 //!
 //! ```text
 //! xxxxxxxx-rrrr-4rrr-yrrr-rrrrxxxxxxxx   x: sealed, place and 32 random bits; r: random; y: 8 to b

@@ -558,7 +558,7 @@ mod tests {
         };
         assert_eq!((enter("a", "one", 0, &[]), enter("b", "one", 0, &[])), (Ok(1), Ok(2)));
         assert_eq!(enter("c", "one", 0, &[1, 2]), Err(NoNumber::ShareTaken(2)));
-        // What has a number is anybody's, and others make names of their own.
+        // A numbered name may be any caller's; others make names of their own.
         assert_eq!((enter("a", "one", 0, &[]), enter("a", "two", 0, &[])), (Ok(1), Ok(1)));
         assert_eq!((enter("d", "two", 0, &[]), enter("e", "two", 0, &[])), (Ok(3), Ok(4)));
         assert_eq!(enter("f", "three", 999, &[]), Err(NoNumber::Full));

@@ -39,7 +39,7 @@ pub struct NewTask<'a> {
     pub chosen_id: Option<&'a [u8]>,
     /// Fresh random bits for the id, and others for the context's.
     pub bits: [u128; 2],
-    /// Who asks: tasks in contexts of their own that workers make at the same time lie apart, and
+    /// The worker: tasks in contexts of their own that workers make at the same time lie apart, and
     /// those of one worker together.
     pub worker: usize,
     /// How many tasks of the caller may run, and what they may hold; `None`: as many, and as much,

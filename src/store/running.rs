@@ -289,7 +289,7 @@ impl RunningTasks {
         }
     }
 
-    /// Calls `each` with the number of each owner for whom something is counted. An owner for whom
+    /// Calls `each` with the number of each owner with a count. An owner for which
     /// more is taken meanwhile has a task or a call, which keep the number as well.
     pub fn each_counted(&self, mut each: impl FnMut(u32)) {
         (1..self.owners.len() as u32)

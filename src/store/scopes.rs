@@ -15,7 +15,7 @@ use crate::{
 /// The scopes that have tasks in a shard.
 #[derive(Default)]
 pub(super) struct Scopes {
-    /// The orders of agents, for callers who named no other scope.
+    /// The orders of agents, for callers that named no other scope.
     plain: Vec<Option<Box<Orders>>>,
     /// Each other scope.
     named: HashedMap<Box<NamedScope>>,

@@ -46,7 +46,7 @@ pub(super) struct Slot {
     pub is_chosen: bool,
     /// The wakers of the task, and the bytes that its agent keeps with it.
     pub waiters: Option<Box<Waiters>>,
-    /// Who watches the task until it leaves.
+    /// The watcher of the task until it leaves.
     pub watch: Option<Arc<TaskWatch>>,
     /// Neighbours among the tasks of the context.
     pub newer: u32,
@@ -94,7 +94,7 @@ impl Slot {
         is_watched || self.waiters.as_ref().is_some_and(|waiters| waiters.len() > 0)
     }
 
-    /// Has who watches the task woken with others.
+    /// Has the watcher of the task woken with others.
     pub fn wake_watch(&self, wakes: &mut Wakes) {
         if let Some(watch) = &self.watch {
             watch.reach(self.task.get().map_or(0, Task::seq));

@@ -1,4 +1,4 @@
-//! Who is found, who is let in, and who is let go.
+//! Which callers are found, admitted and dropped.
 
 use super::*;
 use crate::{
@@ -279,7 +279,7 @@ fn keys_behind_a_url_are_waited_for_and_go_with_their_rules() {
     callers.replace(first.clone()).unwrap();
     assert!(admitted.holds(NOW));
     assert_eq!(callers.key_status()[0].keys, Some(5));
-    // Under other rules the keys are still there, and who was let in is not.
+    // Under other rules the keys are still there, and admitted callers are not.
     let mut other = first.clone();
     other.issuers[0].tokens.quota_claim = None;
     callers.replace(other).unwrap();

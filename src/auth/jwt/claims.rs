@@ -1,4 +1,4 @@
-//! What a token claims, once it is known who says so (RFC 7519 §4.1, RFC 9068 §2.2).
+//! What a token claims, once its issuer is verified (RFC 7519 §4.1, RFC 9068 §2.2).
 //!
 //! Law: a claim of another type than its own is refused, never passed over.
 
@@ -57,7 +57,7 @@ pub(super) fn check_time(claims: &Claims, now_unix_ms: u64) -> Result<u64, Token
     Ok(ends_ms)
 }
 
-/// Who the token says calls.
+/// The caller that the token names.
 pub(super) fn principal(claims: &Claims, rules: &TokenRules) -> Result<PrincipalBuf, &'static str> {
     let name = claims.get(&rules.name_claim).ok_or("the token has no name of its caller")?;
     let name = name.as_str().filter(|name| is_name(name));

@@ -63,7 +63,7 @@ impl TokenRules {
     }
 }
 
-/// Who a token proves to call.
+/// The caller that a token proves.
 #[derive(Clone, Debug)]
 pub struct VerifiedToken {
     /// The caller.

@@ -71,7 +71,7 @@ impl<'t> UnverifiedToken<'t> {
         Ok(UnverifiedToken { signed, signature, algorithm, kid, claims })
     }
 
-    /// Who says to have made it, which picks whose keys are to verify it.
+    /// The issuer that it names, whose keys are to verify it.
     pub fn issuer(&self) -> Option<&str> {
         self.claims.get("iss").and_then(Value::as_str)
     }

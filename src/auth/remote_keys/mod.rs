@@ -67,7 +67,7 @@ struct RemoteState {
     kids_asked: Vec<SecretDigest>,
     /// Those that the last fetch did not bring.
     kids_refused: Vec<SecretDigest>,
-    /// Who waits, and for whom: the bits of its peer.
+    /// A waiting request, and its peer by the bits of its address.
     waiters: Vec<(Waker, Option<u128>)>,
     /// Wakes the fetcher.
     fetcher: Option<Waker>,
@@ -75,7 +75,7 @@ struct RemoteState {
     is_closed: bool,
 }
 
-/// Who waits for keys.
+/// The requests that wait for keys.
 #[derive(Clone, Copy)]
 pub struct KeyWaiter<'a> {
     /// Woken when they are there.

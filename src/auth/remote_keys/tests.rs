@@ -104,7 +104,7 @@ fn issuer_peer_waiters_max() {
         assert!(waits(n, &format!("2001:db8::{n:x}")), "{n}");
     }
     assert!(!waits(ISSUER_PEER_WAITERS_MAX, "2001:db8::1"));
-    // Who waits already goes on, and others have places.
+    // What waits already continues, and others have slots.
     assert!(waits(0, "2001:db8::1") && waits(ISSUER_PEER_WAITERS_MAX, "192.0.2.1"));
 }
 
@@ -184,7 +184,7 @@ fn a_key_that_is_gone_lets_go_whoever_it_let_in() {
     // An empty set is a set.
     fetch(&keys, 1_800_000, b"{\"keys\":[]}".to_vec());
     assert!(second.is_withdrawn() && ready(&keys, 1_800_000).is_empty());
-    // The same key again lets in anew; who was let go stays so.
+    // The same key again admits new requests; a dropped caller stays dropped.
     fetch(&keys, 2_400_000, set("b", 2));
     assert!(!only(&ready(&keys, 2_400_000)).is_withdrawn() && second.is_withdrawn());
     let last = only(&ready(&keys, 2_400_000));

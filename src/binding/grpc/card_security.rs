@@ -1,4 +1,4 @@
-//! What callers have to show, and who has signed a card, as fields of a card's message: by its
+//! The security and the signatures of a card, as fields of a card's message: by its
 //! ProtoJSON, because it is rare.
 //!
 //! Law: a flow of OAuth that the generation has no field for leaves no half of a scheme behind.

@@ -7,7 +7,7 @@ pub const A2A_JSON: &str = "application/a2a+json";
 
 /// The media type in which a client is answered.
 ///
-/// Wire §3.3: `application/a2a+json` for those who name it, in `Accept` or else as the type of
+/// Wire §3.3: `application/a2a+json` for clients that name it, in `Accept` or else as the type of
 /// their body; many clients know only `application/json`.
 pub fn media(head: &Head<'_>) -> &'static str {
     let accept = head.value(Field::Accept).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The paths of HTTP+JSON below an endpoint (wire §3.1): fixed ones first, then those of a tenant.
 //!
-//! Colons are literal and segments are taken as they came: only an id is decoded, by who reads it.
+//! Colons are literal and segments are taken as they came: only an id is decoded, by its reader.
 //! A tenant is any first segment, or any second one behind `/tenants/`.
 
 use crate::{

@@ -67,7 +67,7 @@ impl Upgrade {
         }
     }
 
-    /// Who speaks and who answers.
+    /// The dialect and the agent.
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint
     }

@@ -38,7 +38,7 @@ pub type AgentStream = ClientStream<AgentTransport>;
 /// The bytes of a card in a file, at most.
 const CARD_BYTES_MAX: u64 = 1 << 20;
 
-/// Milliseconds for a connection: a user who waits is told of a dead server within 10 s.
+/// Milliseconds for a connection: a waiting user learns of a dead server within 10 s.
 const CONNECT_MS: u64 = 5_000;
 /// The longest pause between two attempts, in milliseconds, for the same reason.
 const PAUSE_MS_MAX: u64 = 1_000;
@@ -268,7 +268,7 @@ fn builder(settings: &Settings, is_strict: bool) -> Result<ClientBuilder, Comman
     Ok(builder)
 }
 
-/// What the user proves with who it is; the card says which of it is used.
+/// The user's credentials; the card says which are used.
 fn credentials(settings: &Settings) -> Result<Credentials, CommandFailure> {
     let secret = |name: &str| settings.text(name).map(Secret::new);
     let basic = settings.text("basic").map(|text| {

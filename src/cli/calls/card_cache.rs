@@ -4,7 +4,7 @@
 //! used without a question only while that says so; else the server is asked whether it has
 //! changed. Nothing secret is kept: a card that was asked for with more than every request for a
 //! public card has is left alone, one of an unverified server (`--insecure`) as well, and
-//! who is believed and who asks are a part of the place. What is no card is none here. A cache that
+//! trust and credentials are a part of the path. What is no card is none here. A cache that
 //! cannot be read or written is none.
 
 use std::{
@@ -62,16 +62,17 @@ pub struct KeptCards {
     urls: Vec<HttpUrl>,
     /// True: its server is asked each time.
     asks: bool,
-    /// Whom a certificate has to be of, and who shows one: another one may be another's card.
+    /// The trusted authorities and the client's certificate: with others the card may differ.
     identity: String,
     /// It is said on stderr what is used, without this.
     shown: Option<Redaction>,
 }
 
 impl KeptCards {
-    /// That for the agent of a call; `None`: its card is a file, or nothing is to be kept. Who asks
-    /// for the card itself, judges the agent or gives it credentials is shown what the server has,
-    /// and so is who calls this machine, where agents come and go at the same place.
+    /// That for the agent of a call; `None`: its card is a file, or nothing is to be kept. A
+    /// command that asks for the card itself, judges the agent or gives it credentials is shown
+    /// what the server has, and so is a call to this machine, where agents come and go at the same
+    /// place.
     ///
     /// # Errors
     /// A [`CommandFailure`] of usage: a setting that means nothing.
@@ -102,7 +103,7 @@ impl KeptCards {
     fn place(&self, request: &HttpRequest<'_>) -> Option<(String, PathBuf)> {
         let mut urls = self.urls.iter();
         let is_asked = |url: &&HttpUrl| url.origin == *request.origin && url.path == request.target;
-        // The card for callers who say who they are may be at the same place.
+        // The card for authenticated callers may be at the same place.
         let is_plain = |name: &str| ASKED_FIELDS.iter().any(|one| one.eq_ignore_ascii_case(name));
         let is_public = request.fields.iter().all(|(name, _)| is_plain(name));
         let is_get = request.method == HttpMethod::Get;
@@ -546,7 +547,7 @@ mod tests {
         for name in ["Authorization", "X-Api-Key", "Cookie"] {
             assert_eq!(place("", name), None, "{name}");
         }
-        // Who shows a certificate, or believes another authority, may be given another one.
+        // With a certificate, or other authorities, the card may be another.
         assert_ne!(place("mine.pem", "Accept"), public);
     }
 

@@ -358,8 +358,8 @@ fn credentials_hint(on: &Invocation<'_>) -> String {
     }
 }
 
-/// What to do about an error of the agent. The command line's specification, §8.1: who named the
-/// task is pointed at the protocol.
+/// What to do about an error of the agent. The command line's specification, §8.1: a user who named
+/// the task is pointed at the protocol.
 fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
     if names_task(on) {
         return Some(format!("no new task was made; {DEBUG}"));

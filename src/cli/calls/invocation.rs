@@ -194,14 +194,14 @@ impl<'a> Invocation<'a> {
         JsonObject::parse(text).map(Some).map_err(wrong)
     }
 
-    /// Remembers the task, and says its state to who watches at a terminal.
+    /// Remembers the task, and prints its state on a terminal.
     pub fn know(&self, id: &str, context_id: &str, state: TaskState) {
         let task = KnownTask { id: id.to_owned(), context_id: context_id.to_owned(), state };
         let before = self.known.replace(Some(task));
         let is_new = before.is_none_or(|before| before.id != id || before.state != state);
         if is_new && !self.is_streaming && !state.is_terminal() && io::stderr().is_terminal() {
             let line = format!("task {} {}\n", one_line(id), state_word(state));
-            // Who watches and leaves has seen enough.
+            // A closed output ends the watch without an error.
             let _ = io::stderr().write_all(line.as_bytes());
         }
     }

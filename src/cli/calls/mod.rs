@@ -92,7 +92,7 @@ pub fn run(
         return bench::run(&on);
     }
     let runtime = runtime()?;
-    // Who talks takes as long as they like; the time is that of each turn.
+    // A chat has no deadline; the time is that of each turn.
     let whole = timeout.filter(|_| path != "chat");
     let is_left = Rc::clone(&on.hears_interrupts);
     let ended =

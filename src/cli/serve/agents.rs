@@ -27,7 +27,7 @@ use super::{
 pub struct Loaded {
     /// What its card says.
     pub profile: Profile,
-    /// Who answers.
+    /// The agent.
     pub agent: Arc<dyn Agent>,
     /// Two agents that were made of the same answer alike.
     pub made_of: String,

@@ -137,7 +137,7 @@ struct Made {
     server: Server,
     banner: Banner,
     is_extended: bool,
-    /// Who is known.
+    /// The callers.
     callers: Option<Arc<Callers>>,
 }
 
@@ -177,7 +177,7 @@ fn settle(
 /// Makes a server of what was said and its agents, and what it says when it is ready.
 ///
 /// # Errors
-/// [`UsageError`]: what is wrong, and who said it.
+/// [`UsageError`]: what is wrong, and its source.
 fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Made, UsageError> {
     let Config { root, mut serve, .. } = config;
     let callers = settle(origin, &root, &mut serve, agents)?;

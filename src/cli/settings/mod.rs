@@ -1,4 +1,4 @@
-//! What holds for one call of the command line, and who said so.
+//! The settings of one call of the command line, and the source of each.
 //!
 //! Law: a flag wins over the environment, that over the local file, that over the global one, and
 //! that over what is built in. Which command it is decides nothing here.
@@ -135,7 +135,7 @@ impl Settings {
         &self.held[index.unwrap_or_else(|| unreachable!("no setting {name}"))]
     }
 
-    /// Who said what the setting is.
+    /// The source of a setting.
     pub fn source(&self, name: &str) -> &SettingSource {
         &self.held(name).source
     }
@@ -253,7 +253,8 @@ fn ignored(around: &Surroundings<'_>) -> Vec<String> {
     said.map(line).collect()
 }
 
-/// What there is to say about a file: lines that mean nothing here, and secrets for everybody.
+/// What there is to say about a file: lines that mean nothing here, and secrets that every user can
+/// read.
 fn warnings(file: &EnvFile) -> Vec<String> {
     let of = |name: &str| SETTINGS.iter().find(|setting| variable(setting) == name);
     let path = Path::new(&file.path).display();

@@ -1,5 +1,5 @@
-//! `config show`: what holds, and who said so; and what else is kept of the user's (the command
-//! line's specification, §8.3).
+//! `config show`: the settings, and the source of each; and what else is kept of the user's (the
+//! command line's specification, §8.3).
 
 use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 

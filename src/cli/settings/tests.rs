@@ -1,4 +1,4 @@
-//! Who wins over whom, with files in a folder of the test's own.
+//! Which source wins, with files in a folder of the test's own.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Settings as what they mean; an error names who said what is wrong.
+//! Settings as what they mean; an error names the source of a wrong value.
 
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ impl Settings {
         }
     }
 
-    /// A value that means nothing, and who said it.
+    /// A value that means nothing, and its source.
     pub fn wrong(&self, name: &str, value: &str, what: &str) -> CommandFailure {
         CommandFailure::usage(format!("{}: {value:?} is {what}", self.said(name)))
     }

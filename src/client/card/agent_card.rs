@@ -25,7 +25,7 @@ pub struct AgentCard {
     /// How it is reached, in its order of preference; at least one.
     #[serde(rename = "supportedInterfaces")]
     pub interfaces: Vec<CardInterface>,
-    /// Who provides it.
+    /// Its provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<CardProvider>,
     /// The agent's own version.
@@ -35,7 +35,7 @@ pub struct AgentCard {
     pub documentation_url: Option<String>,
     /// What it can do beside sending messages.
     pub capabilities: CardCapabilities,
-    /// How callers can prove who they are, by name.
+    /// How callers can authenticate, by name.
     #[serde(skip_serializing_if = "SecuritySchemes::is_empty")]
     pub security_schemes: SecuritySchemes,
     /// Of which one must be met; empty: nothing is required.
@@ -61,7 +61,7 @@ pub struct AgentCard {
     pub(super) raw: Box<str>,
 }
 
-/// Who provides an agent (A2A 1.0 §4.4.2).
+/// The provider of an agent (A2A 1.0 §4.4.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CardProvider {
     /// URL of its pages.
@@ -173,7 +173,7 @@ impl AgentCard {
 
     /// Whether the server handles a message once that comes several times under its id
     /// ([`Extension::IDEMPOTENT_SEND`](crate::model::Extension::IDEMPOTENT_SEND)): those of all
-    /// callers, or of such as say who they are, which the card must ask for.
+    /// callers, or of authenticated callers, which the card must ask for.
     pub fn knows_sends_again(&self, has_credentials: bool) -> bool {
         let mut extensions = self.capabilities.extensions.iter();
         let declared = extensions.find(|one| one.uri == Extension::IDEMPOTENT_SEND);

@@ -66,7 +66,7 @@ pub struct ChosenInterface {
     /// The name of the dialect that is spoken.
     pub dialect: &'static str,
     /// True: it has the origin that the card came from, so that credentials may go there; a card
-    /// that came from no URL was given by the caller, who means its interfaces. False when a
+    /// that came from no URL was given by the caller, which trusts its interfaces. False when a
     /// redirect led to the card from another origin, unless that is the same host without TLS.
     pub is_card_origin: bool,
 }

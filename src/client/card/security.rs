@@ -1,4 +1,4 @@
-//! How callers prove who they are (A2A 1.0 §4.5), in the form of 1.0.
+//! How callers authenticate (A2A 1.0 §4.5), in the form of 1.0.
 //!
 //! Law: an unknown scheme stays on the card: what requires it is not free of charge.
 

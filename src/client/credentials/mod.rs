@@ -23,7 +23,7 @@ pub(crate) use plan::plan_without_card;
 pub use plan::{CredentialPlan, plan};
 pub use secret::Secret;
 
-/// What a caller proves with who it is; a card says which of it is used.
+/// The credentials of a caller; a card says which are used.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     /// For schemes of the kind `apiKey`.

@@ -100,7 +100,7 @@ pub fn plan(
 ) -> Result<CredentialPlan, CredentialsError> {
     let requirements = card.security_requirements.as_slice();
     let mut met = requirements.iter().filter_map(|one| met(card, given, one));
-    // One that needs nothing is met last: who has credentials wants to be known.
+    // One that needs nothing is met last: a client with credentials wants to use them.
     let is_free = requirements.is_empty() || requirements.iter().any(|one| one.schemes.is_empty());
     let uses = match met.find(|uses| !uses.is_empty()) {
         Some(uses) => uses,

@@ -173,7 +173,7 @@ fn task(path: &mut String, id: RawText<'_>) -> Result<(), NotExpressible> {
 /// Appends text as one segment of a path (RFC 3986 §3.3): all that is not unreserved is encoded,
 /// since a colon begins a custom method there.
 fn push_segment(path: &mut String, text: &str) -> Result<(), NotExpressible> {
-    // RFC 3986 §5.2.4: who resolves the path on its way would remove them, encoded or not.
+    // RFC 3986 §5.2.4: a hop that resolves the path would remove them, encoded or not.
     if matches!(text, "" | "." | "..") {
         return Err(NotExpressible {
             what: "an id or a tenant that is no segment of a path",

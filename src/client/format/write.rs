@@ -141,7 +141,7 @@ impl Format {
         Ok(())
     }
 
-    /// Who it is in errors: a generation, or a dialect.
+    /// Its name in errors: a generation, or a dialect.
     pub(super) fn name(&self) -> &'static str {
         match self.dialect.name {
             "standard" => calls::generation_name(self.generation),

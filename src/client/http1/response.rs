@@ -39,7 +39,7 @@ impl ResponseBuf {
         self.head().field(name).or_else(|| self.trailers().values(name).next())
     }
 
-    /// Bytes behind pointers: who keeps buffers for the next exchange may drop a large one.
+    /// Bytes behind pointers: a caller that reuses buffers may drop a large one.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.layout.held_bytes() + self.trailers.capacity()
     }

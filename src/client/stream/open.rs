@@ -219,7 +219,7 @@ impl<T: Transport> StreamState<T> {
 
     async fn send_opening(&mut self) -> Result<(), ClientError> {
         let Some(opening) = &mut self.opening else { return Ok(()) };
-        // Who drops this may have sent it: it is not sent again.
+        // When this is dropped it may have been sent: it is not sent again.
         opening.next_ms = None;
         let CallBuffers { packed, written, terms, .. } = &mut *self.scratch;
         let terms = terms.as_deref();

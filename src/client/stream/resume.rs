@@ -226,7 +226,7 @@ impl<T: Transport> StreamState<T> {
     /// Reads the task beside a subscription that began with an event, and not with the next one by
     /// its number: it may be part of what is read, and this cannot be known.
     async fn catch_up_beside(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
-        // Who drops this loses the subscription, and makes another.
+        // When this is dropped the subscription is lost, and another is made.
         self.set_open(false);
         let first = std::mem::take(&mut self.scratch.said);
         let (source, written) =

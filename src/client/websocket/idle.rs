@@ -1,7 +1,7 @@
 //! Sessions that wait for the next call, until they have waited for too long.
 //!
 //! Law: they are closed by the next call, or by the one task that looks after all of them, which
-//! ends when there are none; it holds none of them. Who is closed is told so, where that needs no
+//! ends when there are none; it holds none of them. The server is told, where that needs no
 //! waiting.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ const IDLE_MAX: usize = 32;
 pub(in crate::client) struct IdleSessions<R: HttpResponse>(Mutex<WaitingSessions<R>>);
 
 struct WaitingSessions<R> {
-    /// Who waits for the shortest time comes last.
+    /// The session with the shortest idle time comes last.
     sessions: Vec<WsSession<R>>,
     /// True: those that grow old are closed without a call, where the transport can do that.
     is_watched: bool,

@@ -1,4 +1,4 @@
-//! Requests of which is not known yet who makes them, and those that are not let in.
+//! Requests whose callers are not known yet, and those that are refused.
 
 use std::task::Poll;
 

@@ -22,7 +22,7 @@ impl Conn {
             self.is_new = false;
             return None;
         }
-        // It may become either; who begins a head has as long as for any.
+        // It may become either; a head has its usual time.
         if let State::Reading { scanned, .. } = &mut self.state
             && *scanned == 0
         {

@@ -1,4 +1,4 @@
-//! Who makes a request: asked when its head is there, and again until that can be told.
+//! The caller of a request: asked for when its head is there, and again until it is known.
 
 #[cfg(feature = "grpc")]
 use std::net::IpAddr;
@@ -65,7 +65,8 @@ impl Exchange {
         matches!(&self.state, ExchangeState::Body { caller: Some(Some(_)), .. })
     }
 
-    /// Asks who makes the request; false: that is not known yet. One that is not let in is refused.
+    /// Asks for the caller of the request; false: that is not known yet. One that is not let in is
+    /// refused.
     pub(super) fn admit(&mut self, cx: &mut Cx<'_>) -> bool {
         let ExchangeState::Body { head, is_whole, caller: caller @ None } = &mut self.state else {
             return true;

@@ -149,6 +149,6 @@ async fn tunnel(
         other => return Err(failed(&format!("it refused a tunnel (status {other})"))),
     };
     state.give_exchange(exchange);
-    // Who speaks first over TLS and over HTTP is the client.
+    // Over TLS and over HTTP the client speaks first.
     link.and_then(Link::into_plain).ok_or_else(|| failed("it sent bytes into the tunnel"))
 }

@@ -10,7 +10,7 @@ use crate::{
 use super::{ClientTls, Proxies};
 
 /// Asked before each connection, with the origin and each of its addresses. Clones share what it
-/// carries. The default lets everybody be connected to.
+/// carries. The default allows every address.
 #[derive(Clone, Default)]
 pub struct ConnectGuard {
     check: Option<Arc<CheckAddress>>,
@@ -63,18 +63,18 @@ impl fmt::Debug for ConnectGuard {
     }
 }
 
-/// What an [`HttpClient`](super::HttpClient) is made with. The default connects to everybody,
+/// What an [`HttpClient`](super::HttpClient) is made with. The default connects to every address,
 /// trusts the authorities of the system, and knows no proxy.
 #[derive(Clone, Debug)]
 pub struct HttpClientOptions {
     /// What a server may take of this client.
     pub limits: ClientLimits,
-    /// Whom it trusts, and who it is.
+    /// The authorities it trusts, and its certificate.
     pub tls: ClientTls,
     /// What it goes through.
     pub proxies: Proxies,
-    /// Whom it may connect to. An address that it refuses is passed over, or the whole name with it
-    /// ([`ConnectGuard::strict`]); when none is left the request fails with
+    /// Where it may connect to. An address that it refuses is passed over, or the whole name with
+    /// it ([`ConnectGuard::strict`]); when none is left the request fails with
     /// [`TransportError::Refused`](crate::client::TransportError::Refused). Of an origin that is
     /// reached through a proxy it sees the proxy's origin and address: the other one is looked up
     /// by the proxy. A connection that is kept is used again for its origin without being asked of.

@@ -49,7 +49,7 @@ impl Proxies {
 
     /// As curl reads the environment: `http_proxy` is for plain http, `https_proxy` for https,
     /// `all_proxy` for those without one of their own, and `no_proxy` lists hosts that are called
-    /// without (names with all below them, addresses, networks as `10.0.0.0/8`; `*` is everybody).
+    /// without (names with all below them, addresses, networks as `10.0.0.0/8`; `*` is every host).
     /// Each may be in capitals, which count where the other one is not set; but `HTTP_PROXY` is
     /// ignored where `REQUEST_METHOD` is set, because it is then a field of a client's request.
     ///

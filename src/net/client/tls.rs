@@ -1,4 +1,4 @@
-//! TLS of the client: whom it trusts, who it is, and what it offers by ALPN.
+//! TLS of the client: the authorities it trusts, its certificate, and what it offers by ALPN.
 //!
 //! The protocol is rustls'. Files are read when the client is made, so that what is wrong with them
 //! is said then; the authorities of the system are read once, by the first request that needs them.
@@ -25,8 +25,9 @@ use crate::{
 
 use super::HttpClientError;
 
-/// Whom a client trusts, and who it is. All files are PEM. The default trusts the authorities of
-/// the system (where they are found, `SSL_CERT_FILE` and `SSL_CERT_DIR` may say) and shows nothing.
+/// The authorities a client trusts, and its certificate. All files are PEM. The default trusts the
+/// authorities of the system (where they are found, `SSL_CERT_FILE` and `SSL_CERT_DIR` may say) and
+/// shows nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTls {
     authorities: Vec<PathBuf>,

@@ -39,7 +39,7 @@ impl<S: Transport + 'static> Io<S> {
         let held = self.output.held_back();
         let free = held.map_or(unsent, |held| held.free(unsent, tap, cx));
         if free == 0 && unsent > 0 {
-            // It is not the peer who keeps us waiting.
+            // The wait is not the peer's.
             self.begin_window(now);
             return self.flush_transport(cx);
         }

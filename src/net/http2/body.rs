@@ -98,7 +98,7 @@ impl Body {
                     self.ahead = bytes.len();
                     return Poll::Ready(Piece::All(bytes));
                 }
-                // The window is open again at once: what is held is bounded by who holds it.
+                // The window is open again at once: what is held is bounded by its holder.
                 let _ = self.stream.flow_control().release_capacity(bytes.len());
                 return Poll::Ready(Piece::Bytes(bytes));
             }

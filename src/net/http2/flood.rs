@@ -160,7 +160,7 @@ impl Inflow {
         self.turns.set(self.turns.get() + 1);
     }
 
-    /// Whether what has come is handed over before anything else is read. Who says so polls the
+    /// Whether what has come is handed over before anything else is read. Then the caller polls the
     /// connection again, without it, before it waits: no waker is called for what is not read.
     pub(super) fn pause(&self, is_paused: bool) {
         self.is_paused.set(is_paused);

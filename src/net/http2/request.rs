@@ -373,7 +373,7 @@ impl Http2Request {
         Ok((false, None))
     }
 
-    /// Waits until it is known who makes the call.
+    /// Waits until the caller is known.
     fn wait_admission<T>(
         &mut self,
         shared: &Http2Shared,

@@ -27,7 +27,7 @@ pub(super) const REFUSALS_MAX: usize = 4_096;
 /// is many lines of a page, and 9 KiB of each worker that has answered the agent.
 pub(super) const TIMED_AGENTS_MAX: usize = 64;
 
-/// Who is meant by refusals beyond [`REFUSALS_MAX`], and by calls of an agent that has no place.
+/// The agent of refusals beyond [`REFUSALS_MAX`], and by calls of an agent that has no place.
 pub(super) const NO_AGENT: AgentIndex = AgentIndex(u16::MAX);
 
 /// By which labels refusals are told apart.
@@ -202,7 +202,7 @@ impl WorkerCounters {
         *lock(&self.limits).entry(limit).or_default() += 1;
     }
 
-    /// Counts what came of asking who makes a request.
+    /// Counts an outcome of authentication.
     pub(super) fn count_caller(&self, outcome: AuthOutcome) {
         self.callers[outcome.index()].fetch_add(1, Relaxed);
     }

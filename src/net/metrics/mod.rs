@@ -63,7 +63,7 @@ impl Metrics {
         self.of(hit.worker).count_limit(hit.limit);
     }
 
-    /// Counts what came of asking who makes a request.
+    /// Counts an outcome of authentication.
     pub(super) fn count_caller(&self, worker: usize, outcome: AuthOutcome) {
         self.of(worker).count_caller(outcome);
     }

@@ -59,7 +59,7 @@ impl Server {
         self.tls.as_ref().is_some_and(Tls::knows_clients)
     }
 
-    /// Who shows a certificate is a caller: one kind among others, or the only one.
+    /// A client with a certificate is a caller: one kind among others, or the only one.
     pub(super) fn ask_clients(&mut self) {
         if self.setup.authenticator.is_some() {
             self.tls = self.tls.take().map(Tls::of_known_callers);
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    /// Strangers who reach the server have no webhooks unless the operator says that they may: then
+    /// Anonymous clients have no webhooks unless the operator says that they may: then
     /// is unset, where callers are not authenticated.
     #[cfg(feature = "push")]
     fn bound_push(&mut self, listen: &[SocketAddr]) {

@@ -20,7 +20,8 @@ use super::{
 /// looks at the bytes.
 const ALPN: &[&[u8]] = if cfg!(feature = "grpc") { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
 
-/// Reads the files and checks that they fit each other; says whom certificates of clients lead to.
+/// Reads the files and checks that they fit each other; returns the authorities of clients'
+/// certificates.
 ///
 /// # Errors
 /// [`ServerError::Tls`].
@@ -62,7 +63,7 @@ fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, S
     }
 }
 
-/// RFC 8446 §4.4.2.4: who must show a certificate and shows none, or one that leads nowhere, is
+/// RFC 8446 §4.4.2.4: a client that must show a certificate and shows none, or an untrusted one, is
 /// sent away within the handshake.
 fn client_verifier(
     tls: &Tls,

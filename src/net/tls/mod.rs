@@ -51,7 +51,7 @@ impl Tls {
         self
     }
 
-    /// Whether every client must show who it is.
+    /// Whether every client must show a certificate.
     pub(super) fn knows_clients(&self) -> bool {
         self.client_ca.is_some()
     }

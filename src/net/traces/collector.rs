@@ -85,7 +85,7 @@ impl TraceCollector {
         self
     }
 
-    /// Sets what the collector is reached with: whom to trust, and through which proxy.
+    /// Sets how the collector is reached: the trusted authorities, and the proxy.
     #[must_use]
     pub fn client(mut self, options: HttpClientOptions) -> TraceCollector {
         self.options = options;

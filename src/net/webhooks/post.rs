@@ -147,7 +147,7 @@ fn outcome(response: &HttpClientResponse, client: &HttpClient) -> PostOutcome {
         status => {
             let asked = response.field("retry-after");
             let asked_ms = asked.and_then(|text| retry_after_ms(text, client.now().unix_ms));
-            // Who wants it at once asks for nothing: the pause is the outbox's own.
+            // A receiver that wants it at once asks for nothing: the pause is the outbox's own.
             let retry_after_ms = asked_ms.filter(|ms| *ms > 0);
             let why = format!("HTTP status {status}");
             match status {

@@ -142,7 +142,7 @@ impl Hook {
         Hook::new(move |_, mut stream, requests| {
             while let Some(request) = read_request(&mut stream) {
                 let mut given = given.lock().unwrap();
-                // Before the answer, so that who has it finds the request.
+                // Before the answer, so that the client that has it finds the request.
                 requests.send(request).unwrap();
                 let answer = answers[(*given).min(answers.len() - 1)];
                 *given += 1;

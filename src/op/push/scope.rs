@@ -1,8 +1,8 @@
 //! Webhooks of a scope: Evo AI's, which name no task and are about all that are made from then on
 //! (wire §8).
 //!
-//! Law: a scope is an agent, a tenant and an owner by their names, and has one webhook. Who sets it
-//! again sets another in its place, and who sets none takes it back; tasks that there are keep that
+//! Law: a scope is an agent, a tenant and an owner by their names, and has one webhook. Setting it
+//! again replaces it, and setting none removes it; tasks that there are keep that
 //! which they began with.
 
 use std::{

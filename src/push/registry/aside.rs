@@ -16,7 +16,7 @@ use crate::{
 /// Posts that are made anew at a time.
 const BROUGHT_BACK_MAX: usize = 8;
 
-/// How many of those that wait are looked at at a time; who found no room goes behind the others.
+/// How many of those that wait are looked at at a time; one that found no room goes to the end.
 const LOOKS_MAX: usize = 256;
 
 /// Those that wait until there is room for their posts.

@@ -1,4 +1,4 @@
-//! Who waits for a place of a host.
+//! The owners that wait for a slot of a host.
 //!
 //! Law: owners take turns, and so do the origins of each, so that an owner with many ports of a
 //! host is before another no more than once. An origin is in the line of an owner at most once;

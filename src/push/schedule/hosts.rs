@@ -15,11 +15,11 @@ pub(super) struct PostHost {
     pub entries: u32,
     /// Posts that are under way or granted.
     pub posting: u32,
-    /// Who waits for a place.
+    /// The owners that wait for a slot.
     pub line: HostLine,
     /// What owners have of it, by their numbers.
     pub shares: BTreeMap<u32, HostShare>,
-    /// For whom one of its places is kept until its owner has one, too.
+    /// The owner for which a slot is reserved.
     pub reserved: Option<LaneKey>,
 }
 

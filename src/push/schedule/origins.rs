@@ -95,7 +95,7 @@ impl PostOrigin {
         })
     }
 
-    /// Who is next in either line, without their turns; of those that `is_its` knows.
+    /// The next in either line, without their turns; of those that `is_its` knows.
     pub fn fronts(&mut self, is_its: impl Fn(&LaneTurn) -> bool) -> [Option<LaneKey>; 2] {
         let first = self.is_tried_next;
         [first, !first].map(|is_tried| {

@@ -111,7 +111,7 @@ impl<T> Schedule<T> {
         fate
     }
 
-    /// A post has ended: its places are free, and who waited for it waits for them.
+    /// A post has ended: its slots are free, and what waited for it waits for them.
     fn end(&mut self, post: OpenPost, now_ms: u64) {
         if let Some(place) = post.successor
             && let Some(entry) = self.entry(place)

@@ -1,4 +1,4 @@
-//! Who is posted when, whatever happens.
+//! Which webhooks are posted when, whatever happens.
 
 #![allow(clippy::unwrap_used)]
 
@@ -464,7 +464,7 @@ fn who_takes_the_place_of_another_waits_until_the_post_of_that_has_ended() {
     let fourth = schedule.add_behind_owned(third, "https://c", 7, ());
     schedule.remove(third);
     assert!(!schedule.is_busy(fourth) && schedule.len() == (1, 1));
-    // Who has left meanwhile is not waited for.
+    // A webhook that has left is not waited for.
     schedule.note(fourth, 7);
     assert_eq!(all(&mut schedule, 7), [fourth]);
     let fifth = schedule.add_behind_owned(fourth, "https://c", 7, ());
@@ -592,7 +592,7 @@ fn what_was_granted_is_taken_back_when_its_origin_fails() {
     schedule.delivered(asked[0], probe, false);
     let under_way = all(&mut schedule, probe);
     assert_eq!(under_way.len(), 8);
-    // Who leaves when its turn has come leaves nothing behind.
+    // A webhook that leaves at its turn leaves nothing behind.
     for round in 0..100 {
         let place = schedule.add_owned(&format!("https://h{round}"), 2, ());
         schedule.note(place, probe);

@@ -7,7 +7,7 @@
 //! origin are in the line of the host. Whatever makes a place lets the next ones of the line
 //! through until it is taken. So no place is free while a lane waits for it alone; but an origin
 //! whose host has no other any more takes what it has left to others when its next post ends. Each
-//! turn lets one through, and who has more goes to the end of the line. Where its owner has no
+//! turn lets one through, and a lane with more goes to the end of the line. Where its owner has no
 //! place when a lane's turn at an origin comes, the last one there is kept for it, so that it gets
 //! both though neither is ever free for long; every second place of the owner is for such lanes.
 
@@ -32,7 +32,7 @@ pub(super) struct LaneKey {
     pub is_tried: bool,
 }
 
-/// Who waits there, the one that has waited longest first; of those that have left meanwhile some
+/// The webhooks that wait there, the longest first; of those that have left meanwhile some
 /// are still in it.
 #[derive(Default)]
 pub(super) struct Lane {
@@ -186,7 +186,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Lets those through who wait for an origin or for others of its host, as long as they have
+    /// Lets those through that wait for an origin or for others of its host, as long as they have
     /// places: owners in turns, and the origins of each in turns.
     pub(super) fn open_origin(&mut self, number: u32) {
         self.list(number);
@@ -198,7 +198,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Puts those who are next at an origin, of either kind, into the line of its host, if the
+    /// Puts those that are next at an origin, of either kind, into the line of its host, if the
     /// origin has a place: a lane that had none at its turn there has left that line.
     fn list(&mut self, number: u32) {
         let waits = self.origins.get(number).is_some_and(PostOrigin::has_turns);

@@ -1,4 +1,4 @@
-//! What is done now and then: those who have left are forgotten, and those who were tried for too
+//! Periodic work: webhooks that have left are forgotten, and those that were tried for too
 //! long are given up.
 
 use std::cmp::Reverse;
@@ -24,7 +24,7 @@ impl<T> Schedule<T> {
     }
 
     /// Those that wait for origins which have a rest, and were tried for as long as they may be:
-    /// they stop. It looks at all that wait there, and forgets owners for whom nothing is posted.
+    /// they stop. It looks at all that wait there, and forgets owners without deliveries.
     pub fn give_up(&mut self, now_ms: u64) -> Vec<PostPlace> {
         self.owners.retain(|_, owner| !owner.is_idle());
         self.origins.tidy_shares(now_ms);

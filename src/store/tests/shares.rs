@@ -57,7 +57,7 @@ fn a_task_of_an_owner_counts_from_its_reservation_until_it_ends() {
     apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
     assert_eq!(apply(&store, done, &status(TaskState::Failed)), Some(Err(Refused::Terminal)));
     assert_eq!(store.spaces.running.count(OWNER), 0);
-    // Who has no share is counted as well: it may get one.
+    // A caller without a share is counted as well: it may get one.
     let all = [store.reserve(of_owner(8, None), NOW), store.reserve(of_owner(9, None), NOW)];
     assert_eq!(reserve(10).err(), Some(Refused::ShareTaken(2)));
     drop(all);
@@ -268,7 +268,7 @@ fn a_number_is_nobody_elses_while_an_agent_still_has_a_call_of_its_owner() {
     assert_eq!(enter("bob", 30_000), Some(scope));
 }
 
-/// One who makes tasks, and what is left of them.
+/// A caller that makes tasks, and what is left of them.
 struct Maker {
     scope: Scope,
     share: RunningShare,

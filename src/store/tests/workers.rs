@@ -1,4 +1,4 @@
-//! What workers do to each other: whose tasks leave, and who gets the room.
+//! What workers do to each other: whose tasks leave, and which worker gets the room.
 
 use super::*;
 

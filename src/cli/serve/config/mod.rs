@@ -51,7 +51,7 @@ pub struct ConfigOrigin {
 
 /// A configuration.
 pub struct Config {
-    /// What was said, and by whom.
+    /// The settings, and the source of each.
     pub root: ConfigSection,
     /// What it means.
     pub serve: Serve,

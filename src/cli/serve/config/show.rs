@@ -1,5 +1,5 @@
-//! `config show`: what holds, and who said so. It is a configuration itself, with a comment behind
-//! each value; secrets are left out.
+//! `config show`: the settings, and the source of each. It is a configuration itself, with a
+//! comment behind each value; secrets are left out.
 
 use std::{collections::HashMap, fmt::Write};
 

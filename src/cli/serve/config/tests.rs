@@ -1,4 +1,4 @@
-//! What flags, variables and files say, and who wins.
+//! What flags, variables and files say, and which wins.
 
 use std::{ffi::OsString, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Public keys of who signs cards: as a JWK set (RFC 7517) or in PEM (RFC 7468).
+//! Public keys of signers of cards: as a JWK set (RFC 7517) or in PEM (RFC 7468).
 
 use std::fmt;
 

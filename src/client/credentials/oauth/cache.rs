@@ -1,7 +1,7 @@
 //! One token for all calls of a client.
 //!
 //! Law: while a token is being fetched no other call fetches one: calls that need it wait for the
-//! one attempt and has its result, good or bad. If who fetches it gives up, another one goes on.
+//! one attempt and has its result, good or bad. If that call gives up, another one continues.
 
 use std::{
     future::poll_fn,
@@ -186,7 +186,7 @@ impl TokenCache {
                 Ok(token) => return Ok(token),
                 Err(error @ OAuthError::Transport(_)) => return Err(error),
                 Err(error) if client.secret.is_none() => return Err(error),
-                // It may be refreshed no longer, but the client can prove who it is.
+                // It may be refreshed no longer, but the client can authenticate.
                 Err(_) => {}
             }
         }

@@ -83,7 +83,7 @@ impl OAuthClient {
         self.post(&server.token_url, &form)
     }
 
-    /// A form that says who the client is.
+    /// A form that names the client.
     fn post(&self, url: &HttpUrl, form: &[(&str, &str)]) -> Result<OAuthRequest, OAuthError> {
         let origin = &url.origin;
         if !origin.is_secure() && !origin.is_loopback() && !self.allows_plain_http {

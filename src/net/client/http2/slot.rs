@@ -10,7 +10,7 @@ use crate::net::client::origins::lock;
 
 use super::{Http2Mark, Http2Sender};
 
-/// Where the connection is, or who opens it.
+/// Where the connection is, or the task that opens it.
 #[derive(Default)]
 pub(crate) struct Http2Slot(Mutex<SlotState>);
 

@@ -1,4 +1,4 @@
-//! No verification of whom a certificate belongs to, for who asked for that by name.
+//! No verification of certificates, for users that asked for that by name.
 //!
 //! Law: the handshake's signatures are verified all the same, so the server that answers has the
 //! key of the certificate that it shows.

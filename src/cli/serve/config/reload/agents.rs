@@ -37,7 +37,7 @@ impl AgentChanges {
         AgentChanges(agents.iter().map(RunningAgent::of).collect())
     }
 
-    /// What has to change, and in words. Who answers at the root does so until the server is
+    /// What has to change, and in words. The agent at the root stays until the server is
     /// started again: `held` gets the key that says otherwise.
     pub fn to(&self, next: &[Loaded], held: &mut Vec<String>) -> (Vec<AgentChange>, String) {
         let first = self.0.first();

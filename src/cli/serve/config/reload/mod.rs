@@ -51,7 +51,7 @@ pub struct Reloader {
     started: ConfigSection,
     /// What of the keys that are live holds now.
     live: LiveParts,
-    /// Whom it believes where requests come from.
+    /// The proxies it trusts for the origin of requests.
     trusted_proxies: Vec<Network>,
     /// True: the file sets nothing.
     is_blank: bool,

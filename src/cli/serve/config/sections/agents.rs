@@ -1,4 +1,4 @@
-//! `[agents.NAME]`: who answers messages, and what is different on its card.
+//! `[agents.NAME]`: the agent, and what is different on its card.
 
 use std::path::PathBuf;
 

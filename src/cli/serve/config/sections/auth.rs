@@ -399,8 +399,8 @@ fn proxy(auth: &ConfigSection) -> Result<Option<ProxyRule>, Wrong> {
     }))
 }
 
-/// Hops that say the address of their client: who is believed to say who calls is believed that,
-/// too. What all its clients fail at would be counted as its own otherwise.
+/// Hops that say the address of their client: a hop that is trusted to name the caller is trusted
+/// with that, too. What all its clients fail at would be counted as its own otherwise.
 ///
 /// # Errors
 /// [`Wrong`].

@@ -1,4 +1,5 @@
-//! The keys above all sections: where a server listens, whom it answers to, and what it serves.
+//! The keys above all sections: where a server listens, which hosts it answers to, and what it
+//! serves.
 //!
 //! A key is called as its flag is; one that is a list has a plural.
 

@@ -34,7 +34,7 @@ pub struct TlsFiles {
     pub client_ca: Option<PathBuf>,
 }
 
-/// A certificate is of no use without its key, and who clients are is shown within TLS alone.
+/// A certificate is of no use without its key, and clients show certificates within TLS alone.
 ///
 /// # Errors
 /// [`Wrong`].

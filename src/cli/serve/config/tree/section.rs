@@ -1,4 +1,4 @@
-//! A section that was read: which of its keys were said, what, and by whom.
+//! A section that was read: which of its keys were set, to what, and by which source.
 
 use std::path::PathBuf;
 
@@ -23,10 +23,10 @@ pub enum ConfigSource {
     Flag(&'static str),
 }
 
-/// What is wrong, and who said it.
+/// What is wrong, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Who said it.
+    /// Its source.
     pub source: ConfigSource,
     /// The key, as `tls.cert`; empty: the file as a whole.
     pub key: String,
@@ -84,12 +84,12 @@ impl From<&str> for Item {
     }
 }
 
-/// A value and who said it.
+/// A value and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaidValue {
     /// The value.
     pub value: ConfigValue,
-    /// Who said it.
+    /// Its source.
     pub source: ConfigSource,
 }
 
