@@ -22,11 +22,9 @@ async def bench(turn):
         turn.artifact(turn.text, "echo")
         return
     hold_ms, events, size = (int(number or 0) for number in trigger.groups())
-    if hold_ms:
-        turn.status("submitted")
-        await asyncio.sleep(hold_ms / 1000)
     if events > 1:
         turn.status("working")
+    await asyncio.sleep(hold_ms / 1000)
     for number in range(1, events - 1):
         chunk = f"chunk {number}"
         if len(chunk) < size:
