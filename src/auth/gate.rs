@@ -27,6 +27,8 @@ use super::{
     recent::{KnownByGate, RecentCallers},
     table::FixedTable,
 };
+#[cfg(feature = "embed")]
+use super::{CertificateCallers, Principal};
 use crate::{
     limits::callers::{WRONG_KEY_DELAY_MS, WRONG_KEYS_WAITING_MAX},
     model::CardSecurity,
@@ -71,6 +73,28 @@ pub struct AdmittedCaller {
 }
 
 impl AdmittedCaller {
+    /// A caller that the embedding program vouches for.
+    #[cfg(feature = "embed")]
+    pub(crate) fn vouched(
+        principal: Principal,
+        accounts: &Accounts,
+        now: Now,
+    ) -> Arc<AdmittedCaller> {
+        let account = accounts.of_owner(principal.owner(), now);
+        let held_bytes = size_of::<AdmittedCaller>() + principal.held_bytes(false);
+        let (principal, grant) = (Arc::new(principal), Arc::default());
+        let admission = Admission { principal, expires_unix_ms: u64::MAX, grant };
+        // It is asked for a challenge alone, and this credential is never refused.
+        let authenticator = Arc::new(CertificateCallers::default());
+        Arc::new(AdmittedCaller {
+            admission,
+            account,
+            authenticator,
+            authorities: None,
+            held_bytes,
+        })
+    }
+
     /// Whether it is let in now.
     pub fn holds(&self, now: Now) -> bool {
         let is_believed = !self.authorities.as_ref().is_some_and(|by| by.is_withdrawn());

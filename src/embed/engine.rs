@@ -11,6 +11,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::Waker,
+    time::Instant,
 };
 
 use crate::{
@@ -101,19 +102,34 @@ impl HostEngine {
         setup.failures.listener.get_or_insert_with(|| Arc::new(agent_failure));
         let start = Start { secret: time.bits(), unix_ms, workers, base_url: String::new() };
         let engine = setup.build(start).map_err(|error| HostError::Server(error.to_string()))?;
-        let worker = |index| {
-            let entropy = Box::new(HostEntropy(Arc::clone(&time)));
-            Mutex::new(Worker::new(index, engine.limits(), entropy))
-        };
-        let workers = (0..workers).map(worker).collect();
         let keys = callers.map(|callers| {
             let clock = Arc::clone(&time);
             let mono_ms = move || clock.now().mono_ms;
             KeyFetcher::start(callers, HttpClientOptions::default(), mono_ms)
         });
         let keys = keys.transpose().map_err(|error| HostError::Server(error.to_string()))?;
+        let host = HostEngine::with(engine, workers, time);
+        Ok(Arc::new(HostEngine { _keys: keys, ..host }))
+    }
+
+    /// An engine that a server of so many workers has, for calls of this process. Its time is
+    /// that of the server, whose workers do what is due.
+    pub(super) fn of_server(
+        engine: Arc<Engine>,
+        workers: usize,
+        time: Arc<dyn HostTime>,
+    ) -> Arc<HostEngine> {
+        Arc::new(HostEngine::with(engine, workers, time))
+    }
+
+    fn with(engine: Arc<Engine>, workers: usize, time: Arc<dyn HostTime>) -> HostEngine {
+        let worker = |index| {
+            let entropy = Box::new(HostEntropy(Arc::clone(&time)));
+            Mutex::new(Worker::new(index, engine.limits(), entropy))
+        };
+        let workers = (0..workers.max(1)).map(worker).collect();
         let (next, open) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Ok(Arc::new(HostEngine { engine, workers, time, next, open, _keys: keys }))
+        HostEngine { engine, workers, time, next, open, _keys: None }
     }
 
     /// The engine itself.
@@ -158,7 +174,7 @@ impl HostEngine {
 
 /// The clock and the random bits of this machine.
 pub struct OwnTime {
-    began: std::time::Instant,
+    began: Instant,
     entropy: Mutex<Box<dyn Entropy + Send>>,
 }
 
@@ -168,8 +184,16 @@ impl OwnTime {
     /// # Errors
     /// [`HostError::Server`]: the system has no random bits.
     pub fn new() -> Result<OwnTime, HostError> {
+        OwnTime::since(Instant::now())
+    }
+
+    /// A clock that started then.
+    ///
+    /// # Errors
+    /// As from [`OwnTime::new`].
+    pub fn since(began: Instant) -> Result<OwnTime, HostError> {
         let entropy = net::entropy().map_err(|error| HostError::Server(error.to_string()))?;
-        Ok(OwnTime { began: std::time::Instant::now(), entropy: Mutex::new(entropy) })
+        Ok(OwnTime { began, entropy: Mutex::new(entropy) })
     }
 }
 

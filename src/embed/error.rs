@@ -17,6 +17,8 @@ pub enum HostError {
     OtherTask(String),
     /// The server could not start, or does not run; for people.
     Server(String),
+    /// As many calls, requests and connections of the program are open as may (`connections_max`).
+    Full,
 }
 
 impl fmt::Display for HostError {
@@ -29,6 +31,9 @@ impl fmt::Display for HostError {
                 write!(f, "the event names another task than that of the turn, which is {id}")
             }
             HostError::Server(why) => f.write_str(why),
+            HostError::Full => {
+                f.write_str("connections_max calls, requests and connections are open")
+            }
         }
     }
 }

@@ -9,6 +9,8 @@
 //! are counted as those of other calls are. Events have the limits of tasks.
 
 mod agent;
+mod answer;
+mod call;
 mod cancel;
 mod engine;
 mod error;
@@ -18,6 +20,8 @@ mod server;
 mod turn;
 
 pub use agent::HostAgent;
+pub use answer::HostAnswer;
+pub use call::{HostCall, HostCaller, HostOp, HostReply};
 pub use cancel::HostCancel;
 pub use engine::{HostCx, HostEngine, HostTime, OpenSlot, OwnTime};
 pub use error::HostError;

@@ -1,13 +1,17 @@
 //! The server of a program: its configuration, its start and its end.
 
+use std::sync::{Arc, OnceLock};
+
 use crate::{cli::serve::start_embedded, net::Running};
 
-use super::{HostAgent, HostError, HostSettings};
+use super::{HostAgent, HostEngine, HostError, HostSettings, OwnTime};
 
 /// A server that runs. Dropping it ends it at once.
 pub struct HostServer {
     running: Running,
     banner: String,
+    /// For calls of this process, once there is one.
+    engine: OnceLock<Arc<HostEngine>>,
 }
 
 impl HostServer {
@@ -24,12 +28,28 @@ impl HostServer {
         let agents = agents.into_iter().map(|HostAgent { profile, agent }| (profile, agent));
         let started = start_embedded(settings, listen, agents.collect());
         let (running, banner) = started.map_err(HostError::Server)?;
-        Ok(HostServer { running, banner })
+        Ok(HostServer { running, banner, engine: OnceLock::new() })
     }
 
     /// The server itself.
     pub fn running(&self) -> &Running {
         &self.running
+    }
+
+    /// The engine of the server, for calls of this process ([`HostCall`]).
+    ///
+    /// # Errors
+    /// [`HostError::Server`]: the system has no random bits.
+    ///
+    /// [`HostCall`]: super::HostCall
+    pub fn engine(&self) -> Result<Arc<HostEngine>, HostError> {
+        if let Some(engine) = self.engine.get() {
+            return Ok(Arc::clone(engine));
+        }
+        let (engine, epoch) = self.running.engine();
+        let time = Arc::new(OwnTime::since(epoch)?);
+        let made = || HostEngine::of_server(engine, self.running.workers(), time);
+        Ok(Arc::clone(self.engine.get_or_init(made)))
     }
 
     /// What the binary prints when it is ready: where the server listens, and a call to try.

@@ -11,6 +11,8 @@ mod refusal;
 
 use std::{net::IpAddr, task::Poll};
 
+#[cfg(feature = "embed")]
+use crate::auth::{AdmittedCaller, Principal};
 use crate::binding::body_limit::RequestRefusal;
 use crate::{
     auth::NotAdmitted,
@@ -108,6 +110,33 @@ impl Exchange {
         cx: &mut Cx<'_>,
         request: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
     ) -> Exchange {
+        let mut exchange = Exchange::begin(cx, request);
+        exchange.admit(cx);
+        exchange
+    }
+
+    /// A request of the embedding program itself, which names its caller: no credential is asked
+    /// for. `None`: an anonymous caller.
+    #[cfg(feature = "embed")]
+    pub(crate) fn vouched<'r>(
+        cx: &mut Cx<'_>,
+        request: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
+        principal: Option<Principal>,
+    ) -> Exchange {
+        let mut exchange = Exchange::begin(cx, request);
+        if let ExchangeState::Body { caller, .. } = &mut exchange.state {
+            let accounts = &cx.engine.config.access.accounts;
+            let admitted = |principal| AdmittedCaller::vouched(principal, accounts, cx.now);
+            *caller = Some(principal.map(admitted));
+        }
+        exchange
+    }
+
+    #[inline(always)]
+    fn begin<'r>(
+        cx: &mut Cx<'_>,
+        request: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
+    ) -> Exchange {
         let (config, peer) = (&cx.engine.config, cx.peer);
         let RequestParts { method, has_body, takes_trailers, .. } = request;
         let (is_head, may_be_grpc) = (method == b"HEAD", takes_trailers && method == b"POST");
@@ -153,7 +182,7 @@ impl Exchange {
             ExchangeState::Body { head, .. } if is_grpc => grpc::timeout_ms(&head.head()),
             _ => None,
         };
-        let mut exchange = Exchange {
+        Exchange {
             state,
             parts,
             is_grpc,
@@ -170,9 +199,7 @@ impl Exchange {
             held: Vec::new(),
             record: None,
             wait: DurableWait::default(),
-        };
-        exchange.admit(cx);
-        exchange
+        }
     }
 
     /// True: it is a call of gRPC whose head is in order.

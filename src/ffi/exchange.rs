@@ -2,7 +2,6 @@
 //! request, but not a callback.
 
 use std::{
-    collections::VecDeque,
     net::IpAddr,
     ptr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -10,8 +9,8 @@ use std::{
 };
 
 use crate::{
-    embed::{HostCx, OpenSlot},
-    engine::{Cx, Exchange, FieldLines, HeadParts, RequestParts, ResponseSink},
+    embed::{HostAnswer, HostCx, HostError, OpenSlot},
+    engine::{Cx, Exchange, RequestParts},
     service::Peer,
 };
 
@@ -110,67 +109,9 @@ pub(super) struct ExchangeSlot {
 
 struct ExchangeInner {
     exchange: Exchange,
-    said: Answered,
+    said: HostAnswer,
     /// Where content is written; empty between polls.
     out: Vec<u8>,
-}
-
-/// What the exchange has said, and the program has not taken.
-#[derive(Default)]
-pub(super) struct Answered {
-    status: u32,
-    fields: Vec<(Box<str>, Box<str>)>,
-    content: VecDeque<Vec<u8>>,
-    /// Bytes of the first piece that were consumed.
-    consumed: usize,
-    unsent: usize,
-    trailers: Vec<(Box<str>, Box<str>)>,
-    is_over: bool,
-}
-
-impl ResponseSink for Answered {
-    fn head(&mut self, head: &HeadParts) {
-        self.status = head.status.into();
-        head.for_each_field(|name, value| self.fields.push((name.into(), value.into())));
-    }
-
-    fn content(&mut self, bytes: &mut Vec<u8>) {
-        if !bytes.is_empty() {
-            self.unsent += bytes.len();
-            self.content.push_back(std::mem::take(bytes));
-        }
-    }
-
-    fn end(&mut self, trailers: FieldLines<'_>) {
-        self.trailers = trailers.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        self.is_over = true;
-    }
-}
-
-impl Answered {
-    fn first(&self) -> &[u8] {
-        self.content.front().map_or(&[], |first| &first[self.consumed..])
-    }
-
-    /// Takes so many bytes of the content.
-    fn consume(&mut self, mut len: usize) -> Result<(), FfiFailure> {
-        if len > self.unsent {
-            let why = format!("there are {} bytes of content", self.unsent);
-            return Err(FfiFailure::new(PeregrineStatus::Value, why));
-        }
-        self.unsent -= len;
-        while let Some(first) = self.content.front() {
-            let left = first.len() - self.consumed;
-            if len < left {
-                self.consumed += len;
-                break;
-            }
-            len -= left;
-            self.consumed = 0;
-            self.content.pop_front();
-        }
-        Ok(())
-    }
 }
 
 impl ExchangeSlot {
@@ -181,17 +122,17 @@ impl ExchangeSlot {
     /// Lets the exchange go on, and says what there is of its answer.
     fn go_on(
         &self,
-        step: impl FnOnce(&mut Exchange, &mut Cx<'_>, &mut Answered),
+        step: impl FnOnce(&mut Exchange, &mut Cx<'_>, &mut HostAnswer),
     ) -> PeregrineAnswer {
         let inner = &mut *self.lock();
         let ExchangeInner { exchange, said, out } = inner;
-        let (worker, wake, unsent) = (self.slot.worker(), &self.wake, said.unsent);
+        let (worker, wake, unsent) = (self.slot.worker(), &self.wake, said.unsent());
         let with = HostCx { worker, wake, out, unsent, peer: peer(self.flags, self.address) };
         let engine = &self.running.engine;
         engine.with_cx(with, |cx| step(exchange, cx, said));
         let first = said.first();
         PeregrineAnswer {
-            status: said.status,
+            status: said.status.into(),
             fields: said.fields.len(),
             content: match first.is_empty() {
                 true => ptr::null(),
@@ -309,7 +250,7 @@ pub unsafe extern "C" fn peregrine_exchange_new(
             false => Some(unsafe { bytes(request.authority, request.authority_len) }?),
         };
         let running = running(engine)?;
-        let slot = running.engine.open().ok_or_else(full)?;
+        let slot = running.engine.open().ok_or(HostError::Full)?;
         let (handle, flags) = (handles::fresh(), request.flags);
         let (wake, mut out) = (running.host.waker(handle), Vec::new());
         let parts = RequestParts {
@@ -323,18 +264,13 @@ pub unsafe extern "C" fn peregrine_exchange_new(
         let (worker, peer) = (slot.worker(), peer(flags, address));
         let with = HostCx { worker, wake: &wake, out: &mut out, unsent: 0, peer };
         let begun = running.engine.with_cx(with, |cx| Exchange::new(cx, parts));
-        let inner = ExchangeInner { exchange: begun, said: Answered::default(), out };
+        let inner = ExchangeInner { exchange: begun, said: HostAnswer::default(), out };
         let inner = Mutex::new(inner);
         let slot = ExchangeSlot { inner, running, slot, flags, address, wake };
         handles::insert_as(handle, HandleObject::Exchange(slot.into()));
         // SAFETY: not null, and as this function demands.
         unsafe { put(exchange, handle) }
     })
-}
-
-pub(super) fn full() -> FfiFailure {
-    let why = "connections_max requests and connections are open";
-    FfiFailure::new(PeregrineStatus::Full, why)
 }
 
 /// Appends a piece of the body, which is copied. Any thread, but not a callback.
@@ -426,7 +362,15 @@ pub unsafe extern "C" fn peregrine_exchange_poll(
 pub extern "C" fn peregrine_exchange_consume(exchange: u64, len: usize) -> PeregrineStatus {
     run(|| {
         border::outside_callbacks()?;
-        handles::exchange(exchange)?.lock().said.consume(len)
+        let slot = handles::exchange(exchange)?;
+        let mut inner = slot.lock();
+        match inner.said.consume(len) {
+            true => Ok(()),
+            false => {
+                let why = format!("there are {} bytes of content", inner.said.unsent());
+                Err(FfiFailure::new(PeregrineStatus::Value, why))
+            }
+        }
     })
 }
 
@@ -466,7 +410,7 @@ pub unsafe extern "C" fn peregrine_exchange_trailer(
 unsafe fn put_field(
     exchange: u64,
     field: *mut PeregrineField,
-    pick: impl FnOnce(&Answered) -> Option<&(Box<str>, Box<str>)>,
+    pick: impl FnOnce(&HostAnswer) -> Option<&(Box<str>, Box<str>)>,
 ) -> PeregrineStatus {
     run(|| {
         border::outside_callbacks()?;

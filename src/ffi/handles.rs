@@ -14,6 +14,7 @@ use std::{
 use crate::embed::{HostCancel, HostTurn};
 
 use super::{
+    call::HostCallSlot,
     engine::EngineSlot,
     exchange::ExchangeSlot,
     server::ServerSlot,
@@ -26,6 +27,7 @@ pub(super) enum HandleObject {
     Server(Arc<ServerSlot>),
     Engine(Arc<EngineSlot>),
     Exchange(Arc<ExchangeSlot>),
+    Call(Arc<HostCallSlot>),
     Job(Arc<HostTurn>),
     Cancel(Arc<Mutex<Option<HostCancel>>>),
 }
@@ -98,5 +100,6 @@ macro_rules! finds {
 finds!(server, Server, Arc<ServerSlot>);
 finds!(engine, Engine, Arc<EngineSlot>);
 finds!(exchange, Exchange, Arc<ExchangeSlot>);
+finds!(call, Call, Arc<HostCallSlot>);
 finds!(job, Job, Arc<HostTurn>);
 finds!(cancel, Cancel, Arc<Mutex<Option<HostCancel>>>);

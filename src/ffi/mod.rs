@@ -17,6 +17,7 @@
 mod agent;
 mod border;
 mod buffers;
+mod call;
 mod engine;
 mod exchange;
 mod handles;
@@ -27,6 +28,7 @@ mod status;
 mod turn;
 
 pub use agent::PeregrineAgent;
+pub use call::*;
 pub use engine::*;
 pub use exchange::*;
 pub use host::PeregrineHost;

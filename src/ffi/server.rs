@@ -1,8 +1,8 @@
 //! The server. Any thread, but not a callback: the server would wait for itself.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::embed::{HostAgent, HostServer, HostSettings};
+use crate::embed::{HostAgent, HostEngine, HostServer, HostSettings};
 
 use super::{
     agent::{PeregrineAgent, read_agent},
@@ -36,6 +36,11 @@ impl ServerSlot {
             ServerStage::Made { .. } | ServerStage::Ended => Err(not_running()),
         }
     }
+}
+
+/// The engine of a server that runs, for calls of this process.
+pub(super) fn engine_of(server: u64) -> Result<Arc<HostEngine>, FfiFailure> {
+    Ok(handles::server(server)?.running(HostServer::engine)??)
 }
 
 fn not_running() -> FfiFailure {

@@ -58,6 +58,7 @@ impl From<HostError> for FfiFailure {
                 PeregrineStatus::Value
             }
             HostError::Server(_) => PeregrineStatus::Server,
+            HostError::Full => PeregrineStatus::Full,
         };
         FfiFailure(status, error.to_string())
     }

@@ -1,5 +1,7 @@
 //! A server that runs: what its caller may ask of it, and its end.
 
+#[cfg(feature = "embed")]
+use std::time::Instant;
 use std::{
     io,
     net::{SocketAddr, TcpListener},
@@ -7,6 +9,8 @@ use std::{
     thread::JoinHandle,
 };
 
+#[cfg(feature = "embed")]
+use crate::engine::Engine;
 use crate::{engine::Agents, limits::Limits};
 
 #[cfg(feature = "logs")]
@@ -97,6 +101,12 @@ impl Running {
         let fetcher = super::KeyFetcher::start(callers, options, mono_ms)?;
         self.server.keep_key_fetcher(Some(fetcher));
         Ok(())
+    }
+
+    /// The engine, and when its monotonic clock began: for calls of this process.
+    #[cfg(feature = "embed")]
+    pub(crate) fn engine(&self) -> (Arc<Engine>, Instant) {
+        (Arc::clone(&self.server.engine), self.server.epoch)
     }
 
     /// The agents, to add, replace and remove some while the server runs; `None` where a service

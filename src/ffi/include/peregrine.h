@@ -92,6 +92,98 @@ typedef enum PeregrineStatus {
 } PeregrineStatus;
 
 /**
+ * The operation of a call, and the request of A2A 1.0 that it has as JSON.
+ */
+typedef enum PeregrineOp {
+  /**
+   * A `SendMessageRequest`; the answer is a `SendMessageResponse`.
+   */
+  PEREGRINE_OP_SEND = 1,
+  /**
+   * A `SendMessageRequest`; each answer is a `StreamResponse`.
+   */
+  PEREGRINE_OP_STREAM = 2,
+  /**
+   * A `GetTaskRequest`; the answer is a `Task`.
+   */
+  PEREGRINE_OP_GET = 3,
+  /**
+   * A `ListTasksRequest`, or no text; the answer is a `ListTasksResponse`.
+   */
+  PEREGRINE_OP_LIST = 4,
+  /**
+   * A `CancelTaskRequest`; the answer is a `Task`.
+   */
+  PEREGRINE_OP_CANCEL = 5,
+  /**
+   * A `SubscribeToTaskRequest`; each answer is a `StreamResponse`.
+   */
+  PEREGRINE_OP_SUBSCRIBE = 6,
+} PeregrineOp;
+
+/**
+ * A call: the request, and in whose name it is made.
+ */
+typedef struct PeregrineCall {
+  /**
+   * The request, JSON. That of a send is read where it is.
+   */
+  const uint8_t *json;
+  /**
+   * Its length in bytes.
+   */
+  size_t json_len;
+  /**
+   * The name of the agent in paths; null: the first agent.
+   */
+  const uint8_t *agent;
+  /**
+   * Its length in bytes.
+   */
+  size_t agent_len;
+  /**
+   * The name of the caller, who owns its tasks, as if a trusted proxy had named it: it has all
+   * scopes, and is not asked for a credential. Null: an anonymous caller.
+   */
+  const uint8_t *owner;
+  /**
+   * Its length in bytes.
+   */
+  size_t owner_len;
+  /**
+   * The tenant; null: the one that the request names, if any.
+   */
+  const uint8_t *tenant;
+  /**
+   * Its length in bytes.
+   */
+  size_t tenant_len;
+} PeregrineCall;
+
+/**
+ * What has come of a call.
+ */
+typedef struct PeregrineReply {
+  /**
+   * The answer or event, JSON of A2A 1.0. It stays good until the next
+   * `peregrine_call_next` or `peregrine_call_release`. Null: there is none.
+   */
+  const uint8_t *json;
+  /**
+   * Its length in bytes.
+   */
+  size_t json_len;
+  /**
+   * True: it is an error, `{"error": …}` as HTTP+JSON has it (A2A 1.0 §11.6).
+   */
+  bool is_error;
+  /**
+   * True: nothing follows, and there is no JSON. False without JSON: nothing has come in time.
+   */
+  bool is_over;
+} PeregrineReply;
+
+/**
  * The callbacks of a program that drives an engine. They come from any thread, also from several
  * at once, and must neither block nor call a function of the library
  * (`PEREGRINE_STATUS_BUSY`).
@@ -267,6 +359,46 @@ extern "C" {
  * thread.
  */
 uint32_t peregrine_abi_version(void);
+
+/**
+ * Begins a call (`PeregrineOp`) on a server or engine that runs. There is no socket and no
+ * credential: the program says who calls. What is wrong with a call is its answer. Released by
+ * `peregrine_call_release`, at any time. On an engine, `wake` names the call when it may have
+ * news. Any thread, but not a callback: a job may call, and be called.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `VALUE` (no such operation, a name that none can have,
+ * a request that is no JSON object), `SERVER` (it does not run), `FULL` (`connections_max` are
+ * open).
+ *
+ * # Safety
+ * `request` points at a `PeregrineCall`, whose pointers are null or point at as many bytes as
+ * their lengths say; `call` points at a `uint64_t`.
+ */
+enum PeregrineStatus peregrine_call_new(uint64_t server_or_engine,
+                                        uint32_t op,
+                                        const struct PeregrineCall *request,
+                                        uint64_t *call);
+
+/**
+ * The answer, or the next event; waits for it at most so many milliseconds, 0: not at all,
+ * `UINT64_MAX`: for ever. Any thread, one at a time for each call, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`.
+ *
+ * # Safety
+ * `reply` points at a `PeregrineReply`.
+ */
+enum PeregrineStatus peregrine_call_next(uint64_t call,
+                                         uint64_t wait_ms,
+                                         struct PeregrineReply *reply);
+
+/**
+ * Releases the call. Before its answer this tells the engine that the caller has left; its task
+ * goes on. A thread that waits in `peregrine_call_next` returns. Any thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`.
+ */
+enum PeregrineStatus peregrine_call_release(uint64_t call);
 
 /**
  * Makes an engine of a configuration, the text of a TOML file as for `peregrine_server_new`; `len`

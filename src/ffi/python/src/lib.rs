@@ -32,7 +32,8 @@ fn error(error: HostError) -> PyErr {
         HostError::Card(_)
         | HostError::Event(_)
         | HostError::OtherTask(_)
-        | HostError::Server(_) => Error::new_err(error.to_string()),
+        | HostError::Server(_)
+        | HostError::Full => Error::new_err(error.to_string()),
     }
 }
 

@@ -1,0 +1,394 @@
+//! A call of the program itself, without HTTP: the request is JSON of A2A 1.0, and so is each
+//! answer.
+//!
+//! It is an [`Exchange`] inside, of HTTP+JSON, whose caller the program vouches for: limits,
+//! quotas, idempotency and errors are those of a call from outside.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Wake, Waker},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Map, Value};
+use url::form_urlencoded;
+
+use crate::{
+    auth::{CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant},
+    engine::{Exchange, RequestParts},
+    model::is_agent_name,
+    service::{AgentIndex, Peer},
+};
+
+use super::{HostAnswer, HostCx, HostEngine, HostError, OpenSlot};
+
+/// The operation of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostOp {
+    /// `SendMessage`: a `SendMessageRequest`.
+    Send,
+    /// `SendStreamingMessage`: a `SendMessageRequest`.
+    Stream,
+    /// `GetTask`: a `GetTaskRequest`.
+    Get,
+    /// `ListTasks`: a `ListTasksRequest`.
+    List,
+    /// `CancelTask`: a `CancelTaskRequest`.
+    Cancel,
+    /// `SubscribeToTask`: a `SubscribeToTaskRequest`.
+    Subscribe,
+}
+
+impl HostOp {
+    /// True: the answer may be events, one after another.
+    fn has_events(self) -> bool {
+        matches!(self, HostOp::Stream | HostOp::Subscribe)
+    }
+}
+
+/// In whose name a call is made, and to which agent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostCaller<'a> {
+    /// The name of the agent in paths; `None`: the first agent.
+    pub agent: Option<&'a str>,
+    /// The caller's name, which owns its tasks: that of a caller whom a trusted proxy names so.
+    /// `None`: an anonymous caller.
+    pub owner: Option<&'a str>,
+    /// The space of tasks; `None`: none, or the one that the request names.
+    pub tenant: Option<&'a str>,
+}
+
+/// What comes of a call.
+#[derive(Debug, PartialEq, Eq)]
+pub enum HostReply {
+    /// The answer, or the next event: JSON of A2A 1.0.
+    Json(Vec<u8>),
+    /// The call has failed: `{"error": ...}`, as HTTP+JSON has it (A2A 1.0 §11.6).
+    Error(Vec<u8>),
+    /// Nothing has come in time.
+    Waiting,
+    /// Nothing follows.
+    Over,
+}
+
+/// A call, until it is dropped: this tells the engine that the caller has left.
+pub struct HostCall {
+    inner: Mutex<CallInner>,
+    engine: Arc<HostEngine>,
+    slot: OpenSlot,
+    bell: Arc<CallBell>,
+    wake: Waker,
+}
+
+struct CallInner {
+    exchange: Exchange,
+    said: HostAnswer,
+    out: Vec<u8>,
+    has_events: bool,
+    /// Bytes of an event that is not complete.
+    partial: Vec<u8>,
+    replies: VecDeque<HostReply>,
+}
+
+/// Wakes the thread that waits for a call, and the program, if it wants that.
+struct CallBell {
+    is_rung: Mutex<CallSignal>,
+    heard: Condvar,
+    also: Option<Waker>,
+}
+
+#[derive(Default)]
+struct CallSignal {
+    is_rung: bool,
+    is_closed: bool,
+}
+
+impl CallBell {
+    fn lock(&self) -> MutexGuard<'_, CallSignal> {
+        self.is_rung.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for CallBell {
+    fn wake(self: Arc<Self>) {
+        self.lock().is_rung = true;
+        self.heard.notify_all();
+        self.also.iter().for_each(Waker::wake_by_ref);
+    }
+}
+
+/// A request as HTTP+JSON has it.
+struct CallRequest<'j> {
+    method: &'static str,
+    target: String,
+    body: Option<std::borrow::Cow<'j, [u8]>>,
+}
+
+impl HostCall {
+    /// Begins a call; the request of a send is read where it is. `also` is woken whenever
+    /// [`HostCall::next`] may have news.
+    ///
+    /// # Errors
+    /// [`HostError::Event`]: the request is no JSON object, or names the agent, the tenant or the
+    /// task as none can be named. [`HostError::Full`]: `connections_max` calls, requests and
+    /// connections of this process are open.
+    pub fn new(
+        engine: &Arc<HostEngine>,
+        op: HostOp,
+        request: &[u8],
+        caller: HostCaller<'_>,
+        also: Option<Waker>,
+    ) -> Result<HostCall, HostError> {
+        let CallRequest { method, target, body } = CallRequest::new(engine, op, request, caller)?;
+        let slot = engine.open().ok_or(HostError::Full)?;
+        let bell = Arc::new(CallBell { is_rung: Mutex::default(), heard: Condvar::new(), also });
+        let wake = Waker::from(Arc::clone(&bell));
+        let (mut out, mut said) = (Vec::new(), HostAnswer::default());
+        let length = body.as_ref().map_or(0, |body| body.len()).to_string();
+        let fields: [(&[u8], &[u8]); 4] = [
+            (b"host", b"localhost"),
+            (b"a2a-version", b"1.0"),
+            (b"content-type", b"application/json"),
+            (b"content-length", length.as_bytes()),
+        ];
+        let count = if body.is_some() { 4 } else { 2 };
+        let parts = RequestParts {
+            method: method.as_bytes(),
+            target: target.as_bytes(),
+            authority: None,
+            fields: fields.into_iter().take(count),
+            has_body: body.is_some(),
+            takes_trailers: false,
+        };
+        let principal = caller.owner.map(|owner| principal(engine, owner, caller.tenant));
+        let with = cx(&slot, &wake, &mut out, 0);
+        let exchange = engine.with_cx(with, |cx| {
+            let mut exchange = Exchange::vouched(cx, parts, principal);
+            // What it says now is looked at by `next`.
+            let _ = match &body {
+                Some(body) => exchange.poll_whole(cx, body, &mut said),
+                None => exchange.poll(cx, &mut said),
+            };
+            exchange
+        });
+        let has_events = op.has_events();
+        let (partial, replies) = (Vec::new(), VecDeque::new());
+        let inner = CallInner { exchange, said, out, has_events, partial, replies };
+        let engine = Arc::clone(engine);
+        Ok(HostCall { inner: Mutex::new(inner), engine, slot, bell, wake })
+    }
+
+    /// The next answer; waits for it at most so long. One thread at a time.
+    pub fn next(&self, wait: Duration) -> HostReply {
+        let until = Instant::now().checked_add(wait);
+        loop {
+            // Before the poll, which may ring it.
+            self.bell.lock().is_rung = false;
+            let due_ms = {
+                let inner = &mut *self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+                // Before more is fetched: what was not taken is bounded by one poll.
+                if let Some(reply) = inner.replies.pop_front() {
+                    return reply;
+                }
+                let CallInner { exchange, said, out, .. } = inner;
+                let with = cx(&self.slot, &self.wake, out, said.unsent());
+                let _ = self.engine.with_cx(with, |cx| exchange.poll(cx, said));
+                inner.read();
+                if let Some(reply) = inner.replies.pop_front() {
+                    return reply;
+                }
+                if inner.said.is_over {
+                    return HostReply::Over;
+                }
+                inner.exchange.deadline_ms(self.engine.engine().limits())
+            };
+            let now = Instant::now();
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(now));
+            if left.is_zero() {
+                return HostReply::Waiting;
+            }
+            let due_ms = due_ms.map(|due_ms| due_ms.saturating_sub(self.engine.now().mono_ms));
+            let due = due_ms.map_or(Duration::MAX, |ms| Duration::from_millis(ms.max(1)));
+            let signal = self.bell.lock();
+            let quiet = |signal: &mut CallSignal| !signal.is_rung && !signal.is_closed;
+            let heard = self.bell.heard.wait_timeout_while(signal, left.min(due), quiet);
+            if heard.unwrap_or_else(PoisonError::into_inner).0.is_closed {
+                return HostReply::Over;
+            }
+        }
+    }
+
+    /// Ends the wait of another thread in [`HostCall::next`], which returns [`HostReply::Over`].
+    pub fn close(&self) {
+        self.bell.lock().is_closed = true;
+        self.bell.heard.notify_all();
+    }
+}
+
+fn cx<'a>(slot: &OpenSlot, wake: &'a Waker, out: &'a mut Vec<u8>, unsent: usize) -> HostCx<'a> {
+    HostCx { worker: slot.worker(), wake, out, unsent, peer: Peer::default() }
+}
+
+/// The caller of this name.
+fn principal(engine: &HostEngine, owner: &str, tenant: Option<&str>) -> Principal {
+    let own = [ScopeSet::READ, ScopeSet::SEND, ScopeSet::CANCEL];
+    let scopes = match engine.engine().service().scopes_asked_for() {
+        Some(asked) => ScopeSet::new(own.into_iter().chain(asked.names.names())),
+        None => ScopeSet::new(own),
+    };
+    let tenants = match tenant {
+        Some(tenant) => TenantGrant::Named(vec![tenant.into()]),
+        None => TenantGrant::Any,
+    };
+    let (kind, name) = (CredentialKind::Proxy, owner.to_owned());
+    Principal::new(PrincipalBuf { kind, issuer: String::new(), name, tenants, scopes, quota: None })
+}
+
+impl CallInner {
+    /// Makes replies of the content that has come.
+    fn read(&mut self) {
+        if self.said.status == 0 {
+            return;
+        }
+        let is_error = self.said.status >= 400;
+        if self.has_events && !is_error {
+            while let Some(piece) = self.said.take() {
+                self.partial.extend_from_slice(&piece);
+            }
+            let mut begin = 0;
+            let blank = |bytes: &[u8]| bytes.windows(2).position(|two| two == b"\n\n");
+            while let Some(len) = blank(&self.partial[begin..]) {
+                let event = self.partial[begin..begin + len].split(|byte| *byte == b'\n');
+                begin += len + 2;
+                let data = event.filter_map(|line| line.strip_prefix(b"data: "));
+                let json = data.collect::<Vec<_>>().join(&b'\n');
+                // Comments have none.
+                if !json.is_empty() {
+                    let is_error = json.starts_with(b"{\"error\":");
+                    self.replies.push_back(reply(is_error, json));
+                }
+            }
+            self.partial.drain(..begin);
+        } else if self.said.is_over
+            && let Some(mut whole) = self.said.take()
+        {
+            while let Some(piece) = self.said.take() {
+                whole.extend_from_slice(&piece);
+            }
+            self.replies.push_back(reply(is_error, whole));
+        }
+    }
+}
+
+fn reply(is_error: bool, json: Vec<u8>) -> HostReply {
+    if is_error { HostReply::Error(json) } else { HostReply::Json(json) }
+}
+
+fn wrong(why: impl Into<String>) -> HostError {
+    HostError::Event(why.into())
+}
+
+impl<'j> CallRequest<'j> {
+    fn new(
+        engine: &HostEngine,
+        op: HostOp,
+        request: &'j [u8],
+        caller: HostCaller<'_>,
+    ) -> Result<CallRequest<'j>, HostError> {
+        let first = || engine.engine().service().profile(AgentIndex(0));
+        let agent = match caller.agent {
+            Some(agent) if is_agent_name(agent) => agent.to_owned(),
+            Some(agent) => return Err(wrong(format!("{agent:?} is no name of an agent"))),
+            None => first().ok_or_else(|| wrong("there is no agent"))?.name.clone(),
+        };
+        let base = |tenant: Option<&str>| match tenant {
+            Some(tenant) if is_agent_name(tenant) => {
+                Ok(format!("/agents/{agent}/tenants/{tenant}"))
+            }
+            Some(tenant) => Err(wrong(format!("{tenant:?} is no name of a tenant"))),
+            None => Ok(format!("/agents/{agent}")),
+        };
+        let verb = match op {
+            HostOp::Send => "send",
+            HostOp::Stream => "stream",
+            HostOp::Get | HostOp::List | HostOp::Cancel | HostOp::Subscribe => {
+                let members: Map<String, Value> = match request.is_empty() {
+                    true => Map::new(),
+                    false => serde_json::from_slice(request).map_err(|e| wrong(e.to_string()))?,
+                };
+                return CallRequest::of_task(op, members, caller.tenant, base);
+            }
+        };
+        let target = format!("{}/message:{verb}", base(caller.tenant)?);
+        Ok(CallRequest { method: "POST", target, body: Some(request.into()) })
+    }
+
+    /// A request about tasks: its members are in the path and the query.
+    fn of_task(
+        op: HostOp,
+        mut members: Map<String, Value>,
+        tenant: Option<&str>,
+        base: impl FnOnce(Option<&str>) -> Result<String, HostError>,
+    ) -> Result<CallRequest<'j>, HostError> {
+        let mut text = |name: &str| match members.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
+            Some(_) => Err(wrong(format!("{name} must be a string"))),
+        };
+        let named = text("tenant")?;
+        if let (Some(named), Some(tenant)) = (&named, tenant)
+            && named != tenant
+        {
+            return Err(wrong("tenant must be the same in the request and in the call"));
+        }
+        let base = base(tenant.or(named.as_deref()))?;
+        let id = match op {
+            HostOp::List => None,
+            _ => {
+                Some(text("id")?.ok_or_else(|| wrong("the request names no task: id is missing"))?)
+            }
+        };
+        // What a path cannot hold.
+        let is_path = |id: &String| {
+            id.contains(['/', '\\']) || id.contains(char::is_control) || id == "." || id == ".."
+        };
+        if id.as_ref().is_some_and(is_path) {
+            return Err(wrong("no task has this id"));
+        }
+        let id = id.map(|id| form_urlencoded::byte_serialize(id.as_bytes()).collect::<String>());
+        // There a plus is a space, which in paths it is not.
+        let id = id.map_or(String::new(), |id| format!("/{}", id.replace('+', "%20")));
+        let (method, verb) = match op {
+            HostOp::Cancel => ("POST", ":cancel"),
+            HostOp::Subscribe => ("POST", ":subscribe"),
+            HostOp::Get | HostOp::List | HostOp::Send | HostOp::Stream => ("GET", ""),
+        };
+        let mut target = format!("{base}/tasks{id}{verb}");
+        if method == "POST" {
+            let body = match members.is_empty() {
+                true => Vec::from(*b"{}"),
+                false => serde_json::to_vec(&members).map_err(|error| wrong(error.to_string()))?,
+            };
+            return Ok(CallRequest { method, target, body: Some(body.into()) });
+        }
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for (name, value) in &members {
+            match value {
+                Value::Null => {}
+                Value::String(text) => _ = query.append_pair(name, text),
+                Value::Bool(_) | Value::Number(_) => {
+                    query.append_pair(name, &value.to_string());
+                }
+                Value::Array(_) | Value::Object(_) => {
+                    return Err(wrong(format!("{name} must be a single value")));
+                }
+            }
+        }
+        let query = query.finish();
+        if !query.is_empty() {
+            target = format!("{target}?{query}");
+        }
+        Ok(CallRequest { method, target, body: None })
+    }
+}
