@@ -39,7 +39,6 @@ mod input_buffer;
 mod key_fetch;
 #[cfg(feature = "push")]
 mod last_posts;
-#[cfg(any(feature = "exec", feature = "logs"))]
 mod line_rate;
 #[cfg(feature = "gateway")]
 mod line_turn;

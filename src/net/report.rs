@@ -17,7 +17,11 @@ use crate::limits::callers::{PEER_FAILURE_WINDOW_MS, PEER_FAILURES_MAX};
 use crate::service::pages::AdminMethod;
 use crate::{agent::AgentFailure, engine::Waiting, service::pages::AdminRequest};
 
-use super::{server_state::ServerState, slow_turn::SlowTurn};
+use super::{
+    line_rate::{LineRate, LineVerdict},
+    server_state::ServerState,
+    slow_turn::SlowTurn,
+};
 
 /// Says one line: to the log, where there is one.
 pub(super) fn say(line: &dyn Display) {
@@ -235,8 +239,22 @@ pub(super) fn slow_turn(slow: &SlowTurn) {
     ));
 }
 
+/// Lines for failures of agents in one second at most: clients may provoke them.
+const FAILURE_LINES_MAX: u32 = 100;
+
 /// Says that an agent has returned an error, or has panicked.
 pub(crate) fn agent_failure(failure: &AgentFailure) {
+    static RATE: Mutex<Option<LineRate>> = Mutex::new(None);
+    let mut rate = RATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let LineVerdict { is_written, skipped } =
+        rate.get_or_insert_default().take(Instant::now(), FAILURE_LINES_MAX);
+    drop(rate);
+    if skipped > 0 {
+        warn(&format_args!("{skipped} failures of agents were not logged"));
+    }
+    if !is_written {
+        return;
+    }
     let AgentFailure { agent, task_id, text, reference, is_panic, .. } = failure;
     let how = if *is_panic { "panicked" } else { "failed" };
     warn(&format_args!(
