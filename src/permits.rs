@@ -1,9 +1,9 @@
 //! How many of a kind there are at a time, in all: open streams, waiting calls.
 //!
-//! Law: what is free lies in the middle or with one worker, and is taken before it is used: the
-//! limit is not exceeded even for a moment. A worker takes from the middle, and gives back to it, a
-//! portion at a time, so that workers seldom write what others write. No call is refused while
-//! another worker keeps what is free.
+//! Invariant: what is free lies in the middle or with one worker, and is taken before it is used:
+//! the limit is not exceeded even for a moment. A worker takes from the middle, and gives back to
+//! it, a portion at a time, so that workers seldom write what others write. No call is refused
+//! while another worker keeps what is free.
 
 use std::sync::{
     Arc,

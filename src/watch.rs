@@ -1,7 +1,8 @@
 //! Notes that a task has changed which is watched for as long as it is stored.
 //!
-//! Laws: a task is noted once, until it is looked at, however often it changes; so what is noted is
-//! bounded by the tasks that are watched. The store of the task wakes its watch without a lock.
+//! Invariants: a task is noted once, until it is looked at, however often it changes; so what is
+//! noted is bounded by the tasks that are watched. The store of the task wakes its watch without a
+//! lock.
 
 #![cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
 

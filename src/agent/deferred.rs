@@ -1,7 +1,7 @@
 //! A turn whose agent does not know yet what will come of it: a message, a task or a refusal.
 //!
-//! Law: until then its call waits, and a turn that would start a task has stored none. The message
-//! to a task that exists is in its history already.
+//! Invariant: until then its call waits, and a turn that would start a task has stored none. The
+//! message to a task that exists is in its history already.
 
 use std::{borrow::Cow, fmt::Display, sync::Arc};
 

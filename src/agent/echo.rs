@@ -1,6 +1,6 @@
 //! The echo agent: what comes in goes out, as one artifact of a completed task.
 //!
-//! The law of this file: parts are copied once at most, packed as they came, into the turn's own
+//! Invariant: parts are copied once at most, packed as they came, into the turn's own
 //! list; echoing allocates nothing. Three texts are triggers for load tests: `ping`, `stream:N` and
 //! `hold:MS:N`. Anything that is not exactly a trigger is echoed.
 

@@ -1,7 +1,7 @@
 //! An agent whose turns are traced: one span for each, from its begin until the agent has let go of
 //! it, on whichever thread that is.
 //!
-//! Law: an agent is only wrapped like this where spans are kept, so others pay nothing. A
+//! Invariant: an agent is only wrapped like this where spans are kept, so others pay nothing. A
 //! turn without an end, because its agent panics, ends when it is dropped.
 
 use std::{

@@ -1,7 +1,7 @@
 //! The callers that a configuration knows: the [`Authenticator`] of a server.
 //!
-//! Laws: what is shown is hashed and looked up, so how long that takes says nothing of what is
-//! known. Rules are replaced as a whole, and callers that were admitted by what is gone are
+//! Invariants: what is shown is hashed and looked up, so how long that takes says nothing of what
+//! is known. Rules are replaced as a whole, and callers that were admitted by what is gone are
 //! released.
 
 use std::{

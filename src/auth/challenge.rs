@@ -1,6 +1,6 @@
 //! The challenges of a 401 (RFC 9110 §11.6.1, RFC 6750 §3).
 //!
-//! Law: each kind that is asked for is named, and nothing of what was shown.
+//! Invariant: each kind that is asked for is named, and nothing of what was shown.
 
 use std::fmt::Write;
 

@@ -1,8 +1,8 @@
 //! Signatures of JWS (RFC 7515) and the public keys that verify them (RFC 7517, RFC 7468): those of
 //! cards and those of tokens.
 //!
-//! Law: the key says which algorithms fit, not the signer. A public key never is an HMAC's, and
-//! what is private in a document is not kept.
+//! Invariant: the key says which algorithms fit, not the signer. A public key never is an HMAC's,
+//! and what is private in a document is not kept.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Authentication: credentials in, a principal out.
 //!
-//! Law: a request is asked for its credential when its head is complete, and nothing of its body is
-//! read before the answer. What is not known to be right is refused; the authenticator says how
-//! long its word holds, and takes it back through [`Grant`].
+//! Invariant: a request is asked for its credential when its head is complete, and nothing of its
+//! body is read before the answer. What is not known to be right is refused; the authenticator says
+//! how long its word holds, and takes it back through [`Grant`].
 
 mod accounts;
 #[cfg(feature = "auth")]

@@ -1,7 +1,7 @@
 //! The callers of a server: what its configuration says of keys, tokens, issuers, proxies and
 //! certificates.
 //!
-//! Law: a secret is hashed when it is read, and dropped; nothing here can show it.
+//! Invariant: a secret is hashed when it is read, and dropped; nothing here can show it.
 
 use std::{collections::HashSet, fmt, str::FromStr};
 

@@ -1,7 +1,7 @@
 //! Rules as they are looked up, and how the next ones take their place.
 //!
-//! Law: an entry that stays as it was keeps its grant, and with it the callers it admitted; the
-//! grant of every other is withdrawn once the new rules hold.
+//! Invariant: an entry that stays as it was keeps its grant, and with it the callers it admitted;
+//! the grant of every other is withdrawn once the new rules hold.
 
 use std::{collections::HashMap, sync::Arc};
 

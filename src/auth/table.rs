@@ -1,6 +1,6 @@
 //! A table of a fixed size: what it has no room for takes the place of what is worth least.
 //!
-//! Law: a key is 128 bits that no client can choose or guess, so its own bits say where it
+//! Invariant: a key is 128 bits that no client can choose or guess, so its own bits say where it
 //! stands. Nothing is moved and nothing grows; a new entry pushes out no more than one entry
 //! each time.
 

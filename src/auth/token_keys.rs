@@ -1,8 +1,8 @@
 //! The keys of an issuer: read from a document, or a secret that both know.
 //!
-//! Law: a key that fits no signature, is of an unknown kind or too weak is passed over. A caller
-//! admitted by a key stays admitted as long as the key is there: its [`Grant`] goes over to the
-//! next set of keys that has it, and is withdrawn by one that has not.
+//! Invariant: a key that fits no signature, is of an unknown kind or too weak is passed over. A
+//! caller admitted by a key stays admitted as long as the key is there: its [`Grant`] goes over to
+//! the next set of keys that has it, and is withdrawn by one that has not.
 
 use std::{fmt, sync::Arc};
 

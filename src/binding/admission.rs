@@ -1,8 +1,8 @@
 //! The caller of a request, and whether it is admitted: from its head before any of its body is
 //! read. What is asked of each of its calls is in `authorize.rs`.
 //!
-//! Law: what shows no task is public: cards, catalogs, health, reflection, what HTTP asks of a
-//! server, and errors about paths. Everything else needs a caller as soon as callers are known at
+//! Invariant: what shows no task is public: cards, catalogs, health, reflection, what HTTP asks of
+//! a server, and errors about paths. Everything else needs a caller as soon as callers are known at
 //! all, unless the agent admits anonymous callers. A wrong credential is refused by such an agent,
 //! too: ADR 0021. For what is public it is as none, and the body of a request without one is not
 //! read there.

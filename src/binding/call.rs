@@ -1,7 +1,7 @@
 //! The pipeline: a call that was decoded is made, and answered, left pending, or becomes a stream.
 //!
-//! Law: JSON-RPC, HTTP+JSON and gRPC decode a request into a call and the format of its answer, and
-//! hand both to [`CallContext::answer`]; what happens then is the same for all of them.
+//! Invariant: JSON-RPC, HTTP+JSON and gRPC decode a request into a call and the format of its
+//! answer, and hand both to [`CallContext::answer`]; what happens then is the same for all of them.
 
 use std::{borrow::Cow, task::Waker};
 

@@ -1,8 +1,8 @@
 //! The signer of cards, and which cards are signed (A2A 1.0 §8.4).
 //!
-//! Law: what is signed names hosts that the operator has named, and no others, so that no client
-//! gets a card signed that leads elsewhere, nor as many as it has names for tenants. A card has the
-//! same signatures for all workers, and others when it is another.
+//! Invariant: what is signed names hosts that the operator has named, and no others, so that no
+//! client gets a card signed that leads elsewhere, nor as many as it has names for tenants. A card
+//! has the same signatures for all workers, and others when it is another.
 
 use std::{
     collections::VecDeque,

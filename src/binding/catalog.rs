@@ -1,9 +1,9 @@
 //! What a server serves, as lists: `/agents` for people and programs of ours, and the catalog of
 //! RFC 9727 for those of others.
 //!
-//! Law: an agent is listed from when it has come until it goes, under the URL that its card names,
-//! and no list is longer than the agents and mounts that there can be. A list is written anew for
-//! every client, and is told to be the same by the validators that cards have.
+//! Invariant: an agent is listed from when it has come until it goes, under the URL that its card
+//! names, and no list is longer than the agents and mounts that there can be. A list is written
+//! anew for every client, and is told to be the same by the validators that cards have.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

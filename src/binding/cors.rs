@@ -1,10 +1,10 @@
 //! Which pages of other origins may read answers (Fetch, §3.3 "CORS protocol").
 //!
-//! Law: without a setting nothing is looked at and nothing is said, and nothing is ever said of the
-//! pages about the server. With one, every other answer to a request for a known host says whether
-//! the page that sent it may read it, and what it may read beside the content. Origins are compared
-//! byte by byte; an origin that may send credentials is named, and never `*`. What a page asks
-//! before it sends (a preflight) is answered by the route.
+//! Invariant: without a setting nothing is looked at and nothing is said, and nothing is ever said
+//! of the pages about the server. With one, every other answer to a request for a known host says
+//! whether the page that sent it may read it, and what it may read beside the content. Origins are
+//! compared byte by byte; an origin that may send credentials is named, and never `*`. What a page
+//! asks before it sends (a preflight) is answered by the route.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The extended card, asked for as a call, or by GET at the path that 0.2 has for it.
 //!
-//! Law: it shows each caller the skills that its scopes are enough for, so no rendered card is kept
-//! here, and no cache may store one.
+//! Invariant: it shows each caller the skills that its scopes are enough for, so no rendered card
+//! is kept here, and no cache may store one.
 
 use std::borrow::Cow;
 

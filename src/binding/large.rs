@@ -1,9 +1,9 @@
 //! Large bodies: parsing one takes many times its size, so few are parsed at a time.
 //!
-//! Laws: a body above [`LARGE_BODY_BYTES`] is handled with buffers of its own, of which there are
-//! `large_bodies_max` for all workers. A request that finds none waits in a queue, first come first
-//! served: of those that wait, the first as many as are free may go on, and each is woken when
-//! that becomes true of it. A waiting request holds a whole body, which counts among
+//! Invariants: a body above [`LARGE_BODY_BYTES`] is handled with buffers of its own, of which there
+//! are `large_bodies_max` for all workers. A request that finds none waits in a queue, first come
+//! first served: of those that wait, the first as many as are free may go on, and each is woken
+//! when that becomes true of it. A waiting request holds a whole body, which counts among
 //! `buffers_bytes_max`, so that bounds the queue as well. The buffers are kept for the next large
 //! body, and given back when none has come for a second.
 

@@ -1,11 +1,11 @@
 //! The pages about the server itself: which clients may see them, and how they are answered.
 //!
-//! Law: that a server lives, and whether it is ready, is for every client; what it has counted, and
-//! why it is not ready, is for the operator: on the listener that is there for that, with the
-//! scope `a2a:admin`, or from this machine. A peer on this machine may be a proxy that forwards for
-//! a stranger, or a browser that shows a stranger's page: so a request that is forwarded, that a
-//! page of another origin has sent, or that names a host that is not ours, is a stranger's. What
-//! pages of other origins may read of agents (CORS) they may not read here. Every
+//! Invariant: that a server lives, and whether it is ready, is for every client; what it has
+//! counted, and why it is not ready, is for the operator: on the listener that is there for that,
+//! with the scope `a2a:admin`, or from this machine. A peer on this machine may be a proxy that
+//! forwards for a stranger, or a browser that shows a stranger's page: so a request that is
+//! forwarded, that a page of another origin has sent, or that names a host that is not ours, is a
+//! stranger's. What pages of other origins may read of agents (CORS) they may not read here. Every
 //! other admin operation is served on that listener alone: on a loopback or unix listener to every
 //! request, on any other to callers with the scope `a2a:admin`. No page in a browser changes
 //! anything there.

@@ -1,8 +1,8 @@
 //! An answer in its parts: a head, content, trailers. A driver with a syntax of its own takes
 //! them from here when they are final.
 //!
-//! Law: what is rolled back was never there. The head of an answer at once is final when the answer
-//! is finished, and that of a stream when the turn ends in which it was begun: nothing is
+//! Invariant: what is rolled back was never there. The head of an answer at once is final when the
+//! answer is finished, and that of a stream when the turn ends in which it was begun: nothing is
 //! taken before.
 
 use super::responder::{Content, Responder, ResponseHead};

@@ -1,10 +1,11 @@
 //! The share of a server that each caller takes: calls, bytes, streams, running tasks, what these
 //! hold, and waiting calls; and how it hears that there is no more now.
 //!
-//! Law: a request takes its bytes and one call before any of its body is decoded, and each further
-//! call when that is known and before it is made. So what cannot be decoded has its price, too, and
-//! of a request whose bytes are too many nothing is decoded. An agent with a quota of its own has
-//! another account of each caller, from which is taken as soon as the agent of the call is known.
+//! Invariant: a request takes its bytes and one call before any of its body is decoded, and each
+//! further call when that is known and before it is made. So what cannot be decoded has its price,
+//! too, and of a request whose bytes are too many nothing is decoded. An agent with a quota of its
+//! own has another account of each caller, from which is taken as soon as the agent of the call is
+//! known.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Which agent and which space of tasks a call means: what `tenant` says, in every binding and
 //! generation.
 //!
-//! Law: at the root an agent's name is that agent, without a tenant. At an agent's own place its
-//! own name is no tenant, and another agent's is refused. Any other name is a space of tasks of its
-//! own, where the operator lets tenants be named, or has granted the caller this one by name; it is
-//! never the default agent's.
+//! Invariant: at the root an agent's name is that agent, without a tenant. At an agent's own place
+//! its own name is no tenant, and another agent's is refused. Any other name is a space of tasks of
+//! its own, where the operator lets tenants be named, or has granted the caller this one by name;
+//! it is never the default agent's.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! What a command could not do: a code, a sentence, the way out, and an exit code that agrees.
 //!
-//! Law: two layers that are never mixed. What the protocol has a name for keeps it; what happens
-//! before or outside a request has a code of the command line's specification. A task that failed
-//! is no failure of the command.
+//! Invariant: two layers that are never mixed. What the protocol has a name for keeps it; what
+//! happens before or outside a request has a code of the command line's specification. A task that
+//! failed is no failure of the command.
 
 use std::fmt::Write;
 

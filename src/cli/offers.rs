@@ -1,7 +1,7 @@
 //! What a completion script offers for a value.
 //!
-//! Law: an offer forbids nothing. Other spellings are taken as well, and what means nothing is said
-//! by the reader of the setting, which knows its source.
+//! Invariant: an offer forbids nothing. Other spellings are taken as well, and what means nothing
+//! is said by the reader of the setting, which knows its source.
 
 use std::ffi::OsStr;
 

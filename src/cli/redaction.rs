@@ -1,8 +1,8 @@
 //! What the command line must not show (the command line's specification, §12.2).
 //!
-//! Law: a credential is masked by its name where it stands under one, and, if it is not as short as
-//! a part of a word, wherever else it stands. Whatever a call has sent as one is a credential from
-//! then on, from whichever source. All parts of a call know the same ones.
+//! Invariant: a credential is masked by its name where it stands under one, and, if it is not as
+//! short as a part of a word, wherever else it stands. Whatever a call has sent as one is a
+//! credential from then on, from whichever source. All parts of a call know the same ones.
 
 use std::{
     collections::VecDeque,

@@ -1,8 +1,8 @@
 //! Text for people and for `grep`: one `Label: value` a line, and blocks.
 //!
-//! Law: a block is its label on a line of its own, its content and one empty line; an empty line
-//! inside the content has a space, so that the first empty line ends the block. What a peer says
-//! never reaches the terminal as anything but text: control characters are shown escaped.
+//! Invariant: a block is its label on a line of its own, its content and one empty line; an empty
+//! line inside the content has a space, so that the first empty line ends the block. What a peer
+//! says never reaches the terminal as anything but text: control characters are shown escaped.
 
 use std::fmt::Write;
 

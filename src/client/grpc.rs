@@ -1,7 +1,7 @@
 //! Calls over gRPC: one request of HTTP/2 each, and messages behind five bytes.
 //!
-//! Law: a call has succeeded when the trailers say so, whatever came before them. A response that
-//! has content and ends without them was cut, as by a proxy whose server is gone.
+//! Invariant: a call has succeeded when the trailers say so, whatever came before them. A response
+//! that has content and ends without them was cut, as by a proxy whose server is gone.
 
 use std::future::poll_fn;
 

@@ -1,9 +1,9 @@
 //! A connection of HTTP/1.x on the client's side: requests into a buffer, bytes into responses.
 //!
-//! Laws: one request at a time; a response is answered for by the request before it, so bytes that
-//! no request asked for end the connection. Whether it can be used again is said once, with the end
-//! of each response, and what was not certain is a no. What is found does not depend on how the
-//! bytes were cut, and a connection between two requests holds no buffers.
+//! Invariants: one request at a time; a response is answered for by the request before it, so bytes
+//! that no request asked for end the connection. Whether it can be used again is said once, with
+//! the end of each response, and what was not certain is a no. What is found does not depend on how
+//! the bytes were cut, and a connection between two requests holds no buffers.
 
 mod response;
 

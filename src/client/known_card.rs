@@ -1,8 +1,8 @@
 //! Cards that are known already: one is used while it is fresh, and asked about after that
 //! (A2A 1.0 §8.6, RFC 9111).
 //!
-//! Law: what is known is the public card, as the server at its URL gave it, and how it was found.
-//! That redirects led to another origin than the caller named is a part of it, and stays one
+//! Invariant: what is known is the public card, as the server at its URL gave it, and how it was
+//! found. That redirects led to another origin than the caller named is a part of it, and stays one
 //! however often the card is used or asked about.
 
 use std::sync::{Arc, PoisonError};

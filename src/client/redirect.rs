@@ -1,9 +1,9 @@
 //! Which redirects are followed (RFC 9110 §15.4): those of a GET of a card, and of calls 307 and
 //! 308 within their origin.
 //!
-//! Law: at most `redirects_max` in a row, and never from `https` to `http`. A card is asked for
-//! without credentials. A call keeps its method, its content and its credentials, and is never sent
-//! to another origin than the one that the caller sent it to.
+//! Invariant: at most `redirects_max` in a row, and never from `https` to `http`. A card is asked
+//! for without credentials. A call keeps its method, its content and its credentials, and is never
+//! sent to another origin than the one that the caller sent it to.
 
 use std::fmt;
 

@@ -1,11 +1,11 @@
 //! What may be sent once more, and when.
 //!
-//! Law: a call is repeated only when it does no harm: it changes nothing, or it is idempotent by
-//! the specification, or no server can have handled it. A send is none of these, unless the server
-//! says that it recognises one by its message. A pause grows with each attempt and is drawn from
-//! all of it ("full jitter"), so that callers that failed together do not come back together; what
-//! the server asks for by `Retry-After`, or by `RetryInfo` in gRPC, is waited for, if it is soon
-//! enough. No clock, no random bits: both are arguments.
+//! Invariant: a call is repeated only when it does no harm: it changes nothing, or it is idempotent
+//! by the specification, or no server can have handled it. A send is none of these, unless the
+//! server says that it recognises one by its message. A pause grows with each attempt and is drawn
+//! from all of it ("full jitter"), so that callers that failed together do not come back together;
+//! what the server asks for by `Retry-After`, or by `RetryInfo` in gRPC, is waited for, if it is
+//! soon enough. No clock, no random bits: both are arguments.
 
 use crate::{
     fault::CanonicalCode,

@@ -1,8 +1,8 @@
 //! Memory that calls use one after another.
 //!
-//! Law: a call takes what it needs and gives it back, so what goes on in the steady state allocates
-//! nothing. Memory that one large answer took is not kept; that of a call that was dropped is
-//! freed.
+//! Invariant: a call takes what it needs and gives it back, so what goes on in the steady state
+//! allocates nothing. Memory that one large answer took is not kept; that of a call that was
+//! dropped is freed.
 
 use std::{
     ops::{Deref, DerefMut},

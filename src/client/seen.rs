@@ -1,9 +1,9 @@
 //! What the reader of a stream has seen of its task, so that a stream that broke goes on without
 //! repeating anything.
 //!
-//! Law: a stream that is taken up again begins with the task, and what the task holds beyond what
-//! was seen becomes events, each part of an artifact once. Only statuses in between can have been
-//! lost.
+//! Invariant: a stream that is taken up again begins with the task, and what the task holds beyond
+//! what was seen becomes events, each part of an artifact once. Only statuses in between can have
+//! been lost.
 
 use std::hash::{BuildHasher, Hasher};
 

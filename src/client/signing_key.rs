@@ -1,6 +1,6 @@
 //! Private keys of the operator's, which sign cards and posts to webhooks.
 //!
-//! Law: no key is shown, and none stays in memory but in `ring`'s pairs. A key is used by one
+//! Invariant: no key is shown, and none stays in memory but in `ring`'s pairs. A key is used by one
 //! algorithm alone, and is called by its thumbprint (RFC 7638) unless it has a name.
 
 use std::fmt;

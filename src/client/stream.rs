@@ -1,9 +1,9 @@
 //! A stream of events that goes on by itself when its connection breaks.
 //!
-//! Law: its reader gets every event in order and once, or a gap says that what follows may repeat
-//! some. What was missed while there was no connection is read from the task and said as events;
-//! what cannot be known is reported as a gap. A stream whose task is unknown cannot be taken up,
-//! since sending again might do the work twice: that is an error.
+//! Invariant: its reader gets every event in order and once, or a gap says that what follows may
+//! repeat some. What was missed while there was no connection is read from the task and said as
+//! events; what cannot be known is reported as a gap. A stream whose task is unknown cannot be
+//! taken up, since sending again might do the work twice: that is an error.
 
 mod open;
 mod resume;

@@ -1,7 +1,7 @@
 //! The opening handshake of WebSocket, on the client's side (RFC 6455 §4.1).
 //!
-//! Law: a 101 is believed only if it proves that its server has read the key of this handshake, and
-//! agrees to nothing that was not offered. No extension ever is.
+//! Invariant: a 101 is believed only if it proves that its server has read the key of this
+//! handshake, and agrees to nothing that was not offered. No extension ever is.
 
 use std::fmt;
 

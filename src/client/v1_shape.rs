@@ -1,6 +1,6 @@
 //! Whether JSON of an agent of 1.0 has the shape that 1.0 says, and can be passed on as it came.
 //!
-//! Law: it has if it holds all that our own writer makes of it, member by member. What it has
+//! Invariant: it has if it holds all that our own writer makes of it, member by member. What it has
 //! beyond that is passed on; what is spelled or wrapped otherwise is not.
 
 use crate::json::{Kind, Parser, Value};

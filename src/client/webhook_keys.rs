@@ -1,8 +1,8 @@
 //! The keys that posts to webhooks are signed with.
 //!
-//! Law: of each kind the first key signs, and the others are known already: a receiver that reads
-//! the keys finds the next one before it is used. They are keys of their own: what they sign is no
-//! card.
+//! Invariant: of each kind the first key signs, and the others are known already: a receiver that
+//! reads the keys finds the next one before it is used. They are keys of their own: what they sign
+//! is no card.
 
 use std::fmt;
 

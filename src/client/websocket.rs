@@ -1,9 +1,9 @@
 //! Calls over a WebSocket: JSON-RPC, a text message each (`docs/dialects.md`).
 //!
-//! Law: a session makes one call at a time, so nothing has to be told apart; a call at the same
-//! time has another session. One that ended in the middle of a call is closed, all others wait for
-//! the next call, for as long as an idle connection may. The caller of a session was named when it
-//! was opened: a call with another credential, or in another version, has a session of its own.
+//! Invariant: a session makes one call at a time, so nothing has to be told apart; a call at the
+//! same time has another session. One that ended in the middle of a call is closed, all others wait
+//! for the next call, for as long as an idle connection may. The caller of a session was named when
+//! it was opened: a call with another credential, or in another version, has a session of its own.
 
 mod idle;
 

@@ -1,7 +1,7 @@
 //! What was received as the JSON of 1.0, whatever it came as.
 //!
-//! Law: written by the writers with which servers answer calls of 1.0, so that what a server of
-//! that generation said comes out as it was, and what is read again is the same.
+//! Invariant: written by the writers with which servers answer calls of 1.0, so that what a server
+//! of that generation said comes out as it was, and what is read again is the same.
 
 use crate::{
     json::write::push_escaped,

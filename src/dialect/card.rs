@@ -1,6 +1,6 @@
 //! The wire forms of an agent card, and the entity tag under which they are cached.
 //!
-//! The law of this file: the strict forms hold only fields of their own schema; the hybrid form is
+//! Invariant: the strict forms hold only fields of their own schema; the hybrid form is
 //! the 1.0 card plus the keys of 0.3, which never collide (wire §7.3), so that clients of every
 //! generation read one document. Of several interfaces the 1.0 ones come first. Nothing is
 //! promised that the server does not do.

@@ -1,7 +1,7 @@
 //! What callers have to show, in the words of each generation (A2A 1.0 §4.5, 0.3 §5.5.3, 0.1).
 //!
-//! Law: the hybrid form says all of them. Of a scheme it says both spellings in one object, the
-//! wrapper of 1.0 beside the members of 0.3, which no reader of either mistakes (wire §7.3).
+//! Invariant: the hybrid form says all of them. Of a scheme it says both spellings in one object,
+//! the wrapper of 1.0 beside the members of 0.3, which no reader of either mistakes (wire §7.3).
 
 use std::borrow::Cow;
 

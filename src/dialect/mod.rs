@@ -1,7 +1,7 @@
 //! Wire spellings: what each protocol generation and platform calls things.
 //!
-//! Law: a dialect is a value. It reads leniently: every alias that a client is known to send means
-//! the same [`Call`]. It writes strictly: exactly what its generation specifies. Versions are
+//! Invariant: a dialect is a value. It reads leniently: every alias that a client is known to send
+//! means the same [`Call`]. It writes strictly: exactly what its generation specifies. Versions are
 //! compared nowhere else. What a dialect asks of HTTP (path prefixes, statuses, `Accept`) is data
 //! in [`Routes`] and [`Quirks`]; the bindings act on it. Nothing here knows a store or a clock.
 //!

@@ -1,7 +1,7 @@
 //! What the generations before 1.0 write alike; a [`Spelling`] holds what they do not.
 //!
-//! Law: strict output. A member that the generation of the spelling does not define is not written,
-//! and a value that it cannot express is mapped as wire §1.9 says.
+//! Invariant: strict output. A member that the generation of the spelling does not define is not
+//! written, and a value that it cannot express is mapped as wire §1.9 says.
 
 use crate::model::{
     Artifact, Content, Generation, Message, Part, RawText, Role, TaskState, TaskView,

@@ -1,6 +1,6 @@
 //! Push configurations in answers, in each generation (wire §1.5, §1.6, §3.4).
 //!
-//! Law: credentials are never written: the caller that set them knows them, and no other may.
+//! Invariant: credentials are never written: the caller that set them knows them, and no other may.
 
 use crate::model::{PushConfig, PushReply, RawText};
 

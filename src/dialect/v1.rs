@@ -1,7 +1,7 @@
 //! Protocol 1.0 (wire §1.5 to §1.7): ProtoJSON, `{"task":…}` or `{"message":…}`, ErrorInfo.
 //!
-//! Law: camelCase names, full enum names, defaults and empty lists left out, no member that the
-//! proto does not have. The hot path: members are constants, values are copied as they are.
+//! Invariant: camelCase names, full enum names, defaults and empty lists left out, no member that
+//! the proto does not have. The hot path: members are constants, values are copied as they are.
 
 use crate::{
     fault::Fault,

@@ -1,8 +1,9 @@
 //! One request that another library has parsed, and its answer: the entry above bytes.
 //!
-//! Laws: the same requests are refused for the same reasons, in the same words and under the same
-//! limits as on a connection of HTTP/1.1. What a [`ResponseSink`] is given is final, and durable if
-//! the server has a [`Tap`](crate::service::tap::Tap). A body is handled when all of it is there.
+//! Invariants: the same requests are refused for the same reasons, in the same words and under the
+//! same limits as on a connection of HTTP/1.1. What a [`ResponseSink`] is given is final, and
+//! durable if the server has a [`Tap`](crate::service::tap::Tap). A body is handled when all of it
+//! is there.
 
 mod admission;
 mod body;

@@ -1,6 +1,6 @@
 //! The public keys of whatever a server signs, in one JWK set.
 //!
-//! Law: each key stands there as its signer has written it; a set that is none adds nothing.
+//! Invariant: each key stands there as its signer has written it; a set that is none adds nothing.
 
 use crate::json::{DEPTH_CAP, Parser};
 

@@ -1,7 +1,7 @@
 //! What a courier posts: the requests of webhooks, ready to be sent.
 //!
-//! Law: a request shows what lies in the log of its task, and is made when it is asked for. With a
-//! tap it leaves when the record that it shows is durable, as an answer does.
+//! Invariant: a request shows what lies in the log of its task, and is made when it is asked for.
+//! With a tap it leaves when the record that it shows is durable, as an answer does.
 
 use std::{
     collections::VecDeque,

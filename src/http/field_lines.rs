@@ -1,7 +1,7 @@
 //! Fields of a request or a response: names and values, kept as the lines they are in HTTP/1.1.
 //!
-//! Law: where the parts of a line stand is known from the time at which it is written. HTTP/1.1
-//! copies the lines as they are, other syntaxes read names and values, and none parses.
+//! Invariant: where the parts of a line stand is known from the time at which it is written.
+//! HTTP/1.1 copies the lines as they are, other syntaxes read names and values, and none parses.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
 //! Heads in parts that came before: of one that is known but for its gaps only these are checked.
 //!
-//! The laws are those of heads in text ([`super::kept`]): method, target, host, the names of the
-//! fields in their order and a few of their values are compared. Every other value is a gap: it is
-//! not kept and compared with nothing, and passes the check that it passes in a new head. A gap
+//! The invariants are those of heads in text ([`super::kept`]): method, target, host, the names of
+//! the fields in their order and a few of their values are compared. Every other value is a gap: it
+//! is not kept and compared with nothing, and passes the check that it passes in a new head. A gap
 //! that is longer or shorter than before makes another head.
 
 use super::{

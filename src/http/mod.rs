@@ -1,7 +1,7 @@
 //! HTTP/1.1 as a strict, pure codec: bytes to views, values to bytes; the server's side here, the
 //! client's in `client`.
 //!
-//! The law of this folder: what RFC 9112 lets a server refuse is refused, and every refusal
+//! Invariant: what RFC 9112 lets a server refuse is refused, and every refusal
 //! ([`Reject`]) of bytes closes their connection. Of A2A nothing is known here but the
 //! names of its fields ([`Field`]), and nothing of a socket, a clock or a thread; no bytes can
 //! make it panic, and no loop is longer than its input.

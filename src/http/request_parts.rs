@@ -1,9 +1,9 @@
 //! A head that another library has parsed: its parts are checked and filed as those of HTTP/1.1
 //! are.
 //!
-//! Law: a head that comes in parts is refused for the reason for which the same head in HTTP/1.1
-//! would be, but for what only the syntax of HTTP/1.1 can get wrong. Fields of a connection mean
-//! nothing here (RFC 9113 §8.2.2) and are left out.
+//! Invariant: a head that comes in parts is refused for the reason for which the same head in
+//! HTTP/1.1 would be, but for what only the syntax of HTTP/1.1 can get wrong. Fields of a
+//! connection mean nothing here (RFC 9113 §8.2.2) and are left out.
 
 use super::{
     HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, HeadMemo, Method, Reject, TargetForm,

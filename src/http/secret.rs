@@ -1,8 +1,8 @@
 //! Bytes that may hold a secret, such as a head with a credential: they are written over when
 //! they are needed no more.
 //!
-//! Law: what is wiped is written over while it is still owned. Where there are no callers to know,
-//! nothing is wiped.
+//! Invariant: what is wiped is written over while it is still owned. Where there are no callers to
+//! know, nothing is wiped.
 
 use std::{hint::black_box, ops::Deref};
 

@@ -1,6 +1,6 @@
 //! Turns the structural indexes of a document into a table of exact source spans.
 //!
-//! Law: simd-json has seen that the bytes are UTF-8, that strings end and hold no control
+//! Invariant: simd-json has seen that the bytes are UTF-8, that strings end and hold no control
 //! characters, and has marked where each of `{}[]:,`, each string and each other scalar begins.
 //! All else is checked here: the order of the marks, escapes, numbers and words. A scalar ends
 //! at the last byte before the next mark that is not white space. Nodes are in document order, a

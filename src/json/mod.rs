@@ -1,6 +1,6 @@
 //! The JSON codec: a span table over the caller's bytes, writers that append, base64.
 //!
-//! The law of this module: the caller's bytes are never changed and never copied into a value;
+//! Invariant: the caller's bytes are never changed and never copied into a value;
 //! every node of a document is the exact source text it was written as, so numbers and strings
 //! can be stored, echoed and compared verbatim. A document is RFC 8259 JSON in UTF-8 or it is
 //! refused; numbers of any size are JSON, exponents beyond 999 apart. Nothing here recurses and

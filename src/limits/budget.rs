@@ -1,8 +1,8 @@
 //! One number for memory: a budget is divided among the limits that follow from it.
 //!
-//! Laws: the sum of the terms never passes the budget; limits of the protocol (bodies, queries,
-//! depths, ids, frames) and those that were set by hand stay as they are; a budget below the sum
-//! with the least that works is refused, and the error says that sum.
+//! Invariants: the sum of the terms never passes the budget; limits of the protocol (bodies,
+//! queries, depths, ids, frames) and those that were set by hand stay as they are; a budget below
+//! the sum with the least that works is refused, and the error says that sum.
 
 use std::fmt;
 

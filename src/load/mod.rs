@@ -1,9 +1,9 @@
 //! The load generator: calls at the times they are due, whatever the server does meanwhile, and
 //! what came of them.
 //!
-//! Law: a call is due by a schedule that does not know the server (open loop), and its latency
-//! counts from then on. What was late, held back, cut off at the end or answered wrongly is counted
-//! and reported; nothing that took long is left out. Over [`LoadClock`] and
+//! Invariant: a call is due by a schedule that does not know the server (open loop), and its
+//! latency counts from then on. What was late, held back, cut off at the end or answered wrongly is
+//! counted and reported; nothing that took long is left out. Over [`LoadClock`] and
 //! [`Transport`](crate::client::Transport) a run works in simulated time as well as over sockets.
 
 mod answer_check;

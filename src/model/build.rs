@@ -1,6 +1,6 @@
 //! Builders with which agents make parts, messages and artifacts.
 //!
-//! The law of this file: what a builder takes is valid, so what it makes can be written on any
+//! Invariant: what a builder takes is valid, so what it makes can be written on any
 //! wire. Text is a `str`, which is escaped once on the way in, or a [`RawText`](super::RawText),
 //! which is not; JSON is a [`Json`] or a [`JsonObject`]. A setter that is called again replaces
 //! what was set; the ones that add say so.

@@ -1,7 +1,7 @@
 //! What a client asks of a server: every operation with all that it can say.
 //!
-//! Law: a call that a generation or dialect cannot express is an error that names what, and nothing
-//! of it is dropped on the way.
+//! Invariant: a call that a generation or dialect cannot express is an error that names what, and
+//! nothing of it is dropped on the way.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Calls and tasks that own what they are made of: for a service that answers later, from another
 //! thread, or with tasks that are in no store.
 //!
-//! Law: what an owned form shows is what it was made from, to the byte.
+//! Invariant: what an owned form shows is what it was made from, to the byte.
 
 use super::{
     build::{ArtifactBuf, MessageBuf},

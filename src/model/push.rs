@@ -1,8 +1,9 @@
 //! Where a server sends the events of a task, and the four operations on that (A2A 1.0 §3.1.7 to
 //! §3.1.10).
 //!
-//! Law: as with messages, a view is over packed fields, whose text stands as between the quotes of
-//! a JSON string. A configuration holds secrets: nothing here shows them when it is printed.
+//! Invariant: as with messages, a view is over packed fields, whose text stands as between the
+//! quotes of a JSON string. A configuration holds secrets: nothing here shows them when it is
+//! printed.
 
 use std::fmt;
 

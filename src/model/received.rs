@@ -1,8 +1,8 @@
 //! What a server said, in canonical form, whatever the generation and the binding it came in.
 //!
-//! Law: one holder is filled again and again and keeps its memory, so that what is read in the
-//! steady state allocates nothing. A task is read into a log of its own: its history as messages in
-//! their order, of all authors, its artifacts, and then its status.
+//! Invariant: one holder is filled again and again and keeps its memory, so that what is read in
+//! the steady state allocates nothing. A task is read into a log of its own: its history as
+//! messages in their order, of all authors, its artifacts, and then its status.
 
 mod error;
 mod fill;

@@ -1,8 +1,8 @@
 //! Agents of ordinary blocking code, which runs on threads of their own and not on a worker's.
 //!
-//! Laws: threads and messages that wait for one are bounded, and the message beyond them is refused
-//! before anything is kept of it. Code that panics or returns without an answer fails its task or
-//! call. The end of a server waits for calls, as ever, and for no thread.
+//! Invariants: threads and messages that wait for one are bounded, and the message beyond them is
+//! refused before anything is kept of it. Code that panics or returns without an answer fails its
+//! task or call. The end of a server waits for calls, as ever, and for no thread.
 
 use std::{marker::PhantomData, sync::Arc};
 

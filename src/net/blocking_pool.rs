@@ -1,7 +1,7 @@
 //! A bounded pool of threads for code that blocks.
 //!
-//! Laws: a call with a [`WorkPlace`] finds a thread, now or later; there are as many places as
-//! threads and room in the queue. A thread is started when it is needed, and ends when it had
+//! Invariants: a call with a [`WorkPlace`] finds a thread, now or later; there are as many places
+//! as threads and room in the queue. A thread is started when it is needed, and ends when it had
 //! nothing to do for a while. Work that panics costs no other work. There is no wait for the end of
 //! the threads.
 

@@ -1,7 +1,7 @@
 //! Dead letters for the operator: `/push/dead` and what is below it.
 //!
-//! Laws: an answer has as many letters as are kept, and those are bounded. A letter names ids, an
-//! origin and an error, and nothing of what is secret in a URL.
+//! Invariants: an answer has as many letters as are kept, and those are bounded. A letter names
+//! ids, an origin and an error, and nothing of what is secret in a URL.
 
 use crate::{
     json::write::push_string,

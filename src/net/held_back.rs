@@ -1,8 +1,8 @@
 //! Output that may not leave yet: what it shows is not durable.
 //!
-//! Law: `free | first | second`, in the order of the output. What is free may leave; the first part
-//! waits for its record, and everything written meanwhile for another. So whatever is said without
-//! end still leaves, part by part.
+//! Invariant: `free | first | second`, in the order of the output. What is free may leave; the
+//! first part waits for its record, and everything written meanwhile for another. So whatever is
+//! said without end still leaves, part by part.
 
 use std::{sync::Arc, task::Context};
 

@@ -1,8 +1,8 @@
 //! Fetches the keys of issuers, on a thread of its own.
 //!
-//! Laws: what is fetched, and when, is [`Callers`]' to say; here it is asked for with the client's
-//! transport. A fetch ends by its deadline and holds no more than a document may have. The thread
-//! ends with its owner, whatever is under way.
+//! Invariants: what is fetched, and when, is [`Callers`]' to say; here it is asked for with the
+//! client's transport. A fetch ends by its deadline and holds no more than a document may have. The
+//! thread ends with its owner, whatever is under way.
 
 use std::{
     fmt,

@@ -1,6 +1,6 @@
 //! Which addresses are this host's own.
 //!
-//! Law: the system is asked at the moment of the connection, since addresses come and go, and
+//! Invariant: the system is asked at the moment of the connection, since addresses come and go, and
 //! nothing is sent to find out.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};

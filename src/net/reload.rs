@@ -1,8 +1,8 @@
 //! What is read again while a server runs: on SIGHUP, and when it has changed.
 //!
-//! Law: it is read on a thread of its own, which no worker waits for: a file system that hangs
-//! holds up that thread and nothing else, not even the end of the process. One reading runs at a
-//! time, and signals that come meanwhile are one more reading behind it.
+//! Invariant: it is read on a thread of its own, which no worker waits for: a file system that
+//! hangs holds up that thread and nothing else, not even the end of the process. One reading runs
+//! at a time, and signals that come meanwhile are one more reading behind it.
 
 use std::{
     io,

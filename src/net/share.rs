@@ -1,6 +1,6 @@
 //! What each connection holds of all buffers together, and which is cut when they run short.
 //!
-//! Laws: the connection that has taken most from the others is cut first, never the one that
+//! Invariants: the connection that has taken most from the others is cut first, never the one that
 //! happens to need more. What is taken is bytes times the time that they have been held; of two
 //! that came at once it is the one that holds more. The time is that of an average byte: what comes
 //! makes it less, what goes leaves it as it is. So a busy connection is as old as its bytes stay,

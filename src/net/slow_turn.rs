@@ -1,6 +1,6 @@
 //! Agents that hold up their worker: how they are reported, and how often.
 //!
-//! Law: there is one report a minute at most, on the thread of a worker that was held up.
+//! Invariant: there is one report a minute at most, on the thread of a worker that was held up.
 
 use std::{
     cell::Cell,

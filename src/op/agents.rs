@@ -1,8 +1,8 @@
 //! The agents of a core, by index and by name: they come, change and go while it runs.
 //!
-//! Law: an index names one agent for ever. What a call needs of its agent lies in a list of its
-//! worker's, which is as new as the last change: on the way of a call nothing is written that other
-//! workers write. A program is dropped when no worker's list and no turn has it any more.
+//! Invariant: an index names one agent for ever. What a call needs of its agent lies in a list of
+//! its worker's, which is as new as the last change: on the way of a call nothing is written that
+//! other workers write. A program is dropped when no worker's list and no turn has it any more.
 
 use std::{
     collections::HashSet,

@@ -1,8 +1,8 @@
 //! Turns that are answered later, from any thread.
 //!
-//! Law: a deferred turn that would start a task has stored nothing: it has the place of that task.
-//! What a deferred turn keeps of its call is counted as bytes of the store until it is over, and
-//! its message, with the place among deferred calls, until the call has taken it.
+//! Invariant: a deferred turn that would start a task has stored nothing: it has the place of that
+//! task. What a deferred turn keeps of its call is counted as bytes of the store until it is over,
+//! and its message, with the place among deferred calls, until the call has taken it.
 
 use std::sync::Arc;
 

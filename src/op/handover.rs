@@ -1,9 +1,9 @@
 //! What becomes of the tasks of an agent that was replaced or removed.
 //!
-//! Law: a task belongs to one incarnation of its agent, and only that one's jobs and timers go on
-//! with it. Each unfinished task is handed over once for each change: by the thread that changed
-//! the agent, or by a turn of the program before that ends later. One that goes on with an earlier
-//! program of a renewed agent stays with that one's incarnation.
+//! Invariant: a task belongs to one incarnation of its agent, and only that one's jobs and timers
+//! go on with it. Each unfinished task is handed over once for each change: by the thread that
+//! changed the agent, or by a turn of the program before that ends later. One that goes on with an
+//! earlier program of a renewed agent stays with that one's incarnation.
 
 use std::{
     collections::HashSet,

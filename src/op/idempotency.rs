@@ -1,7 +1,7 @@
 //! Sends that are safe to repeat: an equal one that was made before is not made again.
 //!
-//! Law: of equal sends one runs, and the others get what comes of it, each in the way that it asks
-//! for. What failed did not happen. What is no longer there is not made again. Decision:
+//! Invariant: of equal sends one runs, and the others get what comes of it, each in the way that it
+//! asks for. What failed did not happen. What is no longer there is not made again. Decision:
 //! `docs/adr/0022-a-send-is-known-again.md`.
 
 mod content;

@@ -1,12 +1,12 @@
 //! Calls about tasks that are not stored: their agent is asked, which answers now, later or not at
 //! all.
 //!
-//! Law: no agent is asked for a task that is stored, and another's, under an id that the store has
-//! made. Ids that clients choose are known by their scope alone: whose task has one cannot be
-//! found out. Nothing is stored of a task that an agent is asked for: what it has of a lookup is a
-//! place out of the share of its caller, for as long as it has it. What is kept of the call is
-//! counted as bytes of the store until the answer is given, and the answer, with the place among
-//! deferred calls, until the call has taken it.
+//! Invariant: no agent is asked for a task that is stored, and another's, under an id that the
+//! store has made. Ids that clients choose are known by their scope alone: whose task has one
+//! cannot be found out. Nothing is stored of a task that an agent is asked for: what it has of a
+//! lookup is a place out of the share of its caller, for as long as it has it. What is kept of the
+//! call is counted as bytes of the store until the answer is given, and the answer, with the place
+//! among deferred calls, until the call has taken it.
 
 use std::sync::Arc;
 

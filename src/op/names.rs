@@ -1,6 +1,6 @@
 //! The names of agents: added one by one, and found without a lock and without a write.
 //!
-//! Law: a name keeps its index for ever, and there is a fixed number of both.
+//! Invariant: a name keeps its index for ever, and there is a fixed number of both.
 
 use std::sync::{
     OnceLock,

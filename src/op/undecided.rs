@@ -1,8 +1,8 @@
 //! Cancels that are not decided yet, by task.
 //!
-//! Law: of one task and one caller, as the agent is told of him, one cancel at a time asks the
-//! agent. Others that come before its decision wait for it, and are counted as bytes of the store;
-//! the one that asked has a place among deferred calls as soon as it waits, too.
+//! Invariant: of one task and one caller, as the agent is told of him, one cancel at a time asks
+//! the agent. Others that come before its decision wait for it, and are counted as bytes of the
+//! store; the one that asked has a place among deferred calls as soon as it waits, too.
 
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,6 @@
 //! Protocol buffers, the wire format alone: fields out of bytes, fields into bytes.
 //!
-//! The law of this module: reading borrows and never copies, writing appends, and lengths are
+//! Invariant: reading borrows and never copies, writing appends, and lengths are
 //! filled in behind what they measure. A message is what the encoding guide of proto3 calls one or
 //! it is [`Malformed`]; nothing here recurses, allocates or panics on bytes. Field numbers and
 //! types belong to the reader.

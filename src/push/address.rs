@@ -1,6 +1,6 @@
 //! Which addresses are on the public internet, and which are not.
 //!
-//! Law: an address is refused unless it is known to be globally reachable. What IANA's
+//! Invariant: an address is refused unless it is known to be globally reachable. What IANA's
 //! special-purpose registries (RFC 6890) do not call so is refused, and so is what carries such an
 //! address of IPv4 inside one of IPv6; multicast, whatever was never allotted, and the
 //! addresses at which clouds answer their own machines.

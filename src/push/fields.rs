@@ -1,7 +1,7 @@
 //! What a configuration says of header fields, and whether it may.
 //!
-//! Law: nothing that was configured ends a line, or names a field that says where a request goes or
-//! where it ends. Fields of the sender's own come from here and from nowhere else.
+//! Invariant: nothing that was configured ends a line, or names a field that says where a request
+//! goes or where it ends. Fields of the sender's own come from here and from nowhere else.
 
 use std::borrow::Cow;
 

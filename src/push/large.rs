@@ -1,10 +1,11 @@
 //! Large posts in flight: those of one owner may not hold the bytes of all.
 //!
-//! Law: small posts, of which there is a bounded number, are not looked at; they may hold half of
-//! the bytes. Large ones hold the other half, those of one owner at most half of that, and those of
-//! one host a quarter. An owner with none in flight may have one, however large, if there are bytes
-//! left; and where there is none at all, there may always be one. The one that has waited longest
-//! for bytes that others have is before all that come later, and what is let go on has its bytes.
+//! Invariant: small posts, of which there is a bounded number, are not looked at; they may hold
+//! half of the bytes. Large ones hold the other half, those of one owner at most half of that, and
+//! those of one host a quarter. An owner with none in flight may have one, however large, if there
+//! are bytes left; and where there is none at all, there may always be one. The one that has waited
+//! longest for bytes that others have is before all that come later, and what is let go on has its
+//! bytes.
 
 use std::collections::HashMap;
 

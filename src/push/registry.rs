@@ -1,8 +1,8 @@
 //! The webhooks of all tasks: what each was configured with, and how far it has got.
 //!
-//! Laws: what is to be posted lies in the log of its task and nowhere else. A change of a task
-//! that has webhooks notes the task once, until it is looked at, so what is noted is bounded by
-//! what is configured. Everything is counted in bytes, and taken back with its task.
+//! Invariants: what is to be posted lies in the log of its task and nowhere else. A change of a
+//! task that has webhooks notes the task once, until it is looked at, so what is noted is bounded
+//! by what is configured. Everything is counted in bytes, and taken back with its task.
 
 mod aside;
 mod counts;

@@ -1,13 +1,13 @@
 //! When which webhook is posted next: which are ready, which wait after a failure, and which
 //! origins are given a rest.
 //!
-//! Laws: of one webhook one post is under way at most, so its events arrive in order; a webhook
-//! that takes its place waits until that has ended. A host and an owner have a bounded number of
-//! posts at a time, and a post counts until it has ended, whatever becomes of its webhook. Owners
-//! take turns at a host, and so do the origins of each and the owners of an origin, so a slow one
-//! holds up no other; nor do those that have failed, with which others take turns. When an origin
-//! has failed often in a row, one post at a time finds out whether it is back, and all others wait
-//! in line without a timer: waiting costs nothing until then.
+//! Invariants: of one webhook one post is under way at most, so its events arrive in order; a
+//! webhook that takes its place waits until that has ended. A host and an owner have a bounded
+//! number of posts at a time, and a post counts until it has ended, whatever becomes of its
+//! webhook. Owners take turns at a host, and so do the origins of each and the owners of an origin,
+//! so a slow one holds up no other; nor do those that have failed, with which others take turns.
+//! When an origin has failed often in a row, one post at a time finds out whether it is back, and
+//! all others wait in line without a timer: waiting costs nothing until then.
 
 mod host_line;
 mod hosts;

@@ -1,7 +1,7 @@
 //! How a post is signed: the JWT that 0.1's sample had (wire §6) and the
 //! signatures of Standard Webhooks.
 //!
-//! Law: a signature is about one post, to one origin, at one time; each attempt has new ones.
+//! Invariant: a signature is about one post, to one origin, at one time; each attempt has new ones.
 //! `Authorization` belongs to the authentication that a configuration asks for (A2A 1.0 §13.2), so
 //! where it asks for one, the JWT stands in a field of its own.
 

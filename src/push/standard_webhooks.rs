@@ -1,8 +1,9 @@
 //! The secret of a configuration whose scheme is `StandardWebhooks`, and what it signs
 //! (<https://www.standardwebhooks.com>, "Symmetric", HMAC with SHA-256).
 //!
-//! Law: each configuration has a secret of its own, which its owner has made up and which never
-//! goes over the wire: neither as it came nor by a signature of anything but a post of its own.
+//! Invariant: each configuration has a secret of its own, which its owner has made up and which
+//! never goes over the wire: neither as it came nor by a signature of anything but a post of its
+//! own.
 
 use ring::hmac;
 use zeroize::Zeroizing;

@@ -1,8 +1,8 @@
 //! Where webhooks may go: what a URL must be to be configured, and what an address must be to be
 //! connected to.
 //!
-//! Laws: a URL is read by the parser of the URL Standard and by nothing else, and the driver that
-//! connects is given what that has read. No name is resolved here. What the operator denies is
+//! Invariants: a URL is read by the parser of the URL Standard and by nothing else, and the driver
+//! that connects is given what that has read. No name is resolved here. What the operator denies is
 //! denied, whatever is allowed beside it.
 
 use std::{

@@ -1,8 +1,8 @@
 //! Calls that wait for one answer: an equal call waits while it is being decided with
 //! the first.
 //!
-//! Law: all of them get the same answer, and none joins behind it. They have left when the last one
-//! has. A call that wants no answer never leaves: it wants what is decided.
+//! Invariant: all of them get the same answer, and none joins behind it. They have left when the
+//! last one has. A call that wants no answer never leaves: it wants what is decided.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},

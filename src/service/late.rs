@@ -1,6 +1,6 @@
 //! A call that is answered later: what the side that waits and the side that answers share.
 //!
-//! Law: at most one answer is given, from any thread, and wakes the waiting call. A caller
+//! Invariant: at most one answer is given, from any thread, and wakes the waiting call. A caller
 //! that leaves before its answer is reported at once to a watcher. What an answer
 //! is counted by lives until it is taken, or cannot be taken any more.
 

@@ -1,10 +1,10 @@
 //! What a server tells metrics and logs: how each call has ended, and which credentials came with
 //! requests.
 //!
-//! Law: each call is told once, at its end, on the thread that has answered it: at once, when it no
-//! longer waits, or when its stream has ended. Nothing that is told is a secret. `Now` is read once
-//! a turn, and most calls end in the turn in which they begin, so the observer has a clock of its
-//! own. It is read when a call ends; that one begins costs no reading
+//! Invariant: each call is told once, at its end, on the thread that has answered it: at once, when
+//! it no longer waits, or when its stream has ended. Nothing that is told is a secret. `Now` is
+//! read once a turn, and most calls end in the turn in which they begin, so the observer has a
+//! clock of its own. It is read when a call ends; that one begins costs no reading
 //! ([`CallObserver::turned_ns`]).
 
 use std::{net::IpAddr, sync::Arc};

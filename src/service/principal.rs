@@ -1,6 +1,6 @@
 //! An authenticated caller: its name and its issuer, its tenants and its scopes.
 //!
-//! Law: an owner is (kind, issuer, name), never the name alone; no two of those have one
+//! Invariant: an owner is (kind, issuer, name), never the name alone; no two of those have one
 //! [`Principal::owner`].
 
 use std::{fmt::Write, sync::Arc};

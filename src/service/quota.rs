@@ -1,7 +1,7 @@
 //! How much a caller may take: rates and places, and the account on which they are counted.
 //!
-//! Law: a rate is one word, the time at which what was taken is paid for (GCRA, ITU-T I.371): it is
-//! compared and moved in one step, so no caller takes more from two threads at once. A place
+//! Invariant: a rate is one word, the time at which what was taken is paid for (GCRA, ITU-T I.371):
+//! it is compared and moved in one step, so no caller takes more from two threads at once. A place
 //! is given back by dropping it.
 
 mod running;

@@ -1,8 +1,8 @@
 //! What goes through the door into tasks, for a journal or a replica.
 //!
-//! Law: everything that happens to a task is recorded, in its order and before a caller sees it.
-//! What shows a task is held back until the last record that it shows of it is durable; what shows
-//! none waits for nothing.
+//! Invariant: everything that happens to a task is recorded, in its order and before a caller sees
+//! it. What shows a task is held back until the last record that it shows of it is durable; what
+//! shows none waits for nothing.
 
 use std::task::Waker;
 

@@ -1,9 +1,9 @@
 //! The trace that a call belongs to (W3C Trace Context), and the spans that are made in it: one for
 //! a call, and one for each turn of an agent.
 //!
-//! Law: whether a call is traced is decided once, when it begins: as its caller says, or by its
-//! fresh trace id where the caller is in no trace. What an agent is shown of a traced call is the
-//! span that it works in, so that whatever it calls lies below that.
+//! Invariant: whether a call is traced is decided once, when it begins: as its caller says, or by
+//! its fresh trace id where the caller is in no trace. What an agent is shown of a traced call is
+//! the span that it works in, so that whatever it calls lies below that.
 
 use std::net::IpAddr;
 

@@ -1,6 +1,6 @@
 //! The Server-Sent Events codec: frames appended to a buffer, and an incremental parser.
 //!
-//! The law of this module: output is all or nothing, begun with a mark that can roll back, and
+//! Invariant: output is all or nothing, begun with a mark that can roll back, and
 //! a payload is rendered straight into the place it is sent from. Input is bounded, may be cut
 //! anywhere, and is read as the WHATWG event-stream standard says.
 //!

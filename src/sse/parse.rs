@@ -1,9 +1,9 @@
 //! Reads an event stream (WHATWG HTML §9.2.5–9.2.6) that may be cut at any byte.
 //!
-//! Laws: the events are the same wherever the stream was cut. Memory is bounded by one limit on
-//! a line and on the data of an event; what is beyond it ends the stream with an error. An
-//! event not ended by a blank line is never delivered. Data is given as the bytes that came, since
-//! a JSON parser finds out whether it is UTF-8.
+//! Invariants: the events are the same wherever the stream was cut. Memory is bounded by one limit
+//! on a line and on the data of an event; what is beyond it ends the stream with an error. An event
+//! not ended by a blank line is never delivered. Data is given as the bytes that came, since a JSON
+//! parser finds out whether it is UTF-8.
 
 use std::mem;
 

@@ -1,8 +1,8 @@
 //! What the whole store may hold, counted before it is held.
 //!
-//! Law: what is free of a limit lies in the middle or with one group of shards, and is taken before
-//! it is used: no limit is exceeded even for a moment. A group takes from the pool, and gives back
-//! to it, a portion at a time, so that workers seldom write what others write.
+//! Invariant: what is free of a limit lies in the middle or with one group of shards, and is taken
+//! before it is used: no limit is exceeded even for a moment. A group takes from the pool, and
+//! gives back to it, a portion at a time, so that workers seldom write what others write.
 
 use crossbeam_utils::CachePadded;
 

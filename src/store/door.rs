@@ -1,8 +1,8 @@
 //! The one door into a task: here it is made, changed and evicted, and nowhere else, since no other
 //! code gets hold of a [`TaskInSlot`] to change it.
 //!
-//! Law: whatever goes through is recorded by the tap, if there is one, under the task's lock and so
-//! in the task's order. What is refused leaves no record, and the task as it was.
+//! Invariant: whatever goes through is recorded by the tap, if there is one, under the task's lock
+//! and so in the task's order. What is refused leaves no record, and the task as it was.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The finished tasks of a shard, by their end: what can be evicted.
 //!
-//! Laws: for room any one may leave, as [`super::evict`] chooses. An expired task is evicted unless
-//! a webhook needs it: then it is spared until none does, and of those that are spared a bounded
-//! number is looked at at a time. Each is spared once.
+//! Invariants: for room any one may leave, as [`super::evict`] chooses. An expired task is evicted
+//! unless a webhook needs it: then it is spared until none does, and of those that are spared a
+//! bounded number is looked at at a time. Each is spared once.
 
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,8 @@
 //! The shards of one worker, and what they have in common: room, a clock, the charges of holders
 //! that have tasks in them.
 //!
-//! Law: what a call writes beside the shard at work is its group's, which is one worker's as long
-//! as clients choose no contexts; what belongs to all groups is read now and then, and written
+//! Invariant: what a call writes beside the shard at work is its group's, which is one worker's as
+//! long as clients choose no contexts; what belongs to all groups is read now and then, and written
 //! rarely.
 
 use std::sync::PoisonError;

@@ -1,10 +1,10 @@
 //! Tasks in memory: 16 shards for each worker, each under a lock; a place in every id; bounded in
 //! three ways.
 //!
-//! Law: a task is changed and read under its shard's lock and nowhere else; callbacks run under it
-//! and must not call the store. A task is evicted when it has finished; one that makes room before
-//! fails first. No limit is exceeded even for a moment. Wakers are woken after the lock is
-//! released.
+//! Invariant: a task is changed and read under its shard's lock and nowhere else; callbacks run
+//! under it and must not call the store. A task is evicted when it has finished; one that makes
+//! room before fails first. No limit is exceeded even for a moment. Wakers are woken after the lock
+//! is released.
 //!
 //! Lock order: a table of names, one shard (others only by `try_lock`), then one map of chosen ids,
 //! one list of names by number, or the table of charges of one group.

@@ -1,7 +1,7 @@
 //! Making a task: room and an id first, the agent next, and then the task, whole, or no trace.
 //!
-//! Law: an id has at most one task. A reservation that is dropped gives everything back. A task
-//! counts as running from its reservation on, and its bytes from when it is stored.
+//! Invariant: an id has at most one task. A reservation that is dropped gives everything back. A
+//! task counts as running from its reservation on, and its bytes from when it is stored.
 
 use std::{cell::Cell, sync::PoisonError};
 

@@ -1,8 +1,8 @@
 //! Slots in chunks: growth copies nothing, a place never moves, and a chunk of free slots goes.
 //!
-//! Law: a chunk is held as long as one of its slots is taken, and a few more are kept for what
-//! comes next. A slot's check is above all checks that its place has had, also where its chunk was
-//! given back meanwhile.
+//! Invariant: a chunk is held as long as one of its slots is taken, and a few more are kept for
+//! what comes next. A slot's check is above all checks that its place has had, also where its chunk
+//! was given back meanwhile.
 
 use std::{
     ops::{Deref, Index, IndexMut},

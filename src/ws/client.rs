@@ -1,8 +1,8 @@
 //! The client's side of WebSocket: the key of a handshake, and frames that are masked (RFC 6455
 //! §4.1, §5.3).
 //!
-//! Law: random bits are arguments, from a generator that the peer cannot foresee: what a page or a
-//! proxy between can guess of a key, it can write into a frame. A payload is rendered into the
+//! Invariant: random bits are arguments, from a generator that the peer cannot foresee: what a page
+//! or a proxy between can guess of a key, it can write into a frame. A payload is rendered into the
 //! place from which it is sent, and masked there.
 
 use super::{

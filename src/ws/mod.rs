@@ -1,7 +1,7 @@
 //! WebSocket frames as a strict, pure codec (RFC 6455): bytes to messages, payloads to frames; a
 //! server's frames here, a client's in `client`.
 //!
-//! The law of this folder: what RFC 6455 lets an endpoint refuse is refused, as early as the bytes
+//! Invariant: what RFC 6455 lets an endpoint refuse is refused, as early as the bytes
 //! show it, and every refusal ([`WsError`]) has the close code that the peer is told. Nothing here
 //! knows HTTP, JSON, a clock or a socket; no bytes can make it panic, and memory is bounded by the
 //! [`ReaderRules`].

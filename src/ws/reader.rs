@@ -1,6 +1,6 @@
 //! Messages (RFC 6455 §5.4 to §5.6, §8.1) from frames that may be cut at any byte.
 //!
-//! Laws: what is found is the same wherever the bytes were cut. A message that arrives in one
+//! Invariants: what is found is the same wherever the bytes were cut. A message that arrives in one
 //! piece is unmasked once, into the caller's scratch; any other is gathered here, and what cannot
 //! become valid text any more is refused at once.
 

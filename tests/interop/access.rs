@@ -1,6 +1,6 @@
 //! Who is let in: each kind of credential, at each place that can be called, in each of its states.
 //!
-//! The law of a refusal is in `docs/guide/callers.md`; its forms are those of wire §2, and of the
+//! The rules of refusals are in `docs/guide/callers.md`; its forms are those of wire §2, and of the
 //! dialects where they say something else.
 
 use serde_json::{Value, json};

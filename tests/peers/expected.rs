@@ -1,7 +1,7 @@
 //! What every server must answer, because its agent is the same, and where the SDKs differ.
 //!
-//! Law: an answer is compared whole, as the JSON of 1.0. Each difference between SDKs stands here
-//! once, by name, and is checked as well: when an SDK changes, a test says so.
+//! Invariant: an answer is compared whole, as the JSON of 1.0. Each difference between SDKs stands
+//! here once, by name, and is checked as well: when an SDK changes, a test says so.
 
 use peregrine::{
     binding::interfaces::Binding,

@@ -1,6 +1,6 @@
 //! The script agent: rules from a TOML file, for tests, demos and benchmarks.
 //!
-//! The law of this module: the same message to the same task gets the same answer, identifiers
+//! Invariant: the same message to the same task gets the same answer, identifiers
 //! included. Everything is checked and packed when the script is read; running it copies bytes.
 //! Steps follow each other in one turn until one has to wait.
 //!

@@ -1,6 +1,6 @@
 //! The tables of a script, read by serde, with errors that say where and what was meant.
 //!
-//! The law of this file: no key is ignored and no value is converted; a value that was read is
+//! Invariant: no key is ignored and no value is converted; a value that was read is
 //! valid by itself. What depends on other keys is checked by [`super::rules`]. Every error names
 //! the line, and the rule, step and part as a human counts them.
 

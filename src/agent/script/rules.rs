@@ -1,6 +1,6 @@
 //! Rules and steps, checked and packed.
 //!
-//! The law of this file: a [`Rule`] that exists can be run: nothing follows the end of its task,
+//! Invariant: a [`Rule`] that exists can be run: nothing follows the end of its task,
 //! and its counts fit a token. That each value is valid by itself was seen to when it was read.
 
 use std::cmp::Reverse;

@@ -1,6 +1,6 @@
 //! What a token claims, once its issuer is verified (RFC 7519 §4.1, RFC 9068 §2.2).
 //!
-//! Law: a claim of another type than its own is refused, never passed over.
+//! Invariant: a claim of another type than its own is refused, never passed over.
 
 use serde_json::{Map, Value};
 

@@ -1,9 +1,9 @@
 //! Tokens that an issuer has signed: JWT (RFC 7519) as JWS (RFC 7515), under the rules of RFC 8725.
 //!
-//! Law: trusted issuers are configured, with the keys that prove it; a token only chooses among
-//! them. A signature is verified before a claim is believed, and whatever is not known to be right
-//! is refused: an expired token before its signature is verified, since that would change nothing.
-//! The time is an argument, and no reason says anything of a secret.
+//! Invariant: trusted issuers are configured, with the keys that prove it; a token only chooses
+//! among them. A signature is verified before a claim is believed, and whatever is not known to be
+//! right is refused: an expired token before its signature is verified, since that would change
+//! nothing. The time is an argument, and no reason says anything of a secret.
 
 mod claims;
 mod strict;

@@ -1,6 +1,6 @@
 //! Readers that know one spelling: base64url as it is written, JSON that says each member once.
 //!
-//! Law: what two readers could understand in two ways is not understood here.
+//! Invariant: what two readers could understand in two ways is not understood here.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! A token as its bytes say it, before anything of it is believed (RFC 7515 §5.2, RFC 7519 §7.2).
 //!
-//! Law: a token has one spelling. What its header says of keys (`jku`, `jwk`, `x5u`, `x5c`) is not
-//! looked at; what it says that would change how it is to be read makes it refused.
+//! Invariant: a token has one spelling. What its header says of keys (`jku`, `jwk`, `x5u`, `x5c`)
+//! is not looked at; what it says that would change how it is to be read makes it refused.
 
 use std::fmt;
 

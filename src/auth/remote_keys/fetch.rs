@@ -1,6 +1,6 @@
 //! One fetch: what is asked for, and what its answer means.
 //!
-//! Law: a document is taken whole or not at all; what cannot be read changes no key.
+//! Invariant: a document is taken whole or not at all; what cannot be read changes no key.
 
 use std::{fmt, sync::Arc, task::Waker};
 

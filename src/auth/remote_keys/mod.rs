@@ -1,9 +1,9 @@
 //! Keys of an issuer behind a URL: a JWK set, or the metadata that names one (OpenID Connect
 //! Discovery 1.0 §4, RFC 8414).
 //!
-//! Laws: nothing here blocks or fetches. A verifier asks [`RemoteKeys::poll`]; the driver that has
-//! sockets asks [`RemoteKeys::next_fetch`] what to fetch. One fetch is under way at a time,
-//! the waiting verifiers. Keys are never given up because the issuer is down.
+//! Invariants: nothing here blocks or fetches. A verifier asks [`RemoteKeys::poll`]; the driver
+//! that has sockets asks [`RemoteKeys::next_fetch`] what to fetch. One fetch is under way at a
+//! time, the waiting verifiers. Keys are never given up because the issuer is down.
 
 mod fetch;
 mod place;

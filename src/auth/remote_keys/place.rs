@@ -1,6 +1,6 @@
 //! Where keys may be fetched from.
 //!
-//! Law: by TLS; without it only on this machine, and only where the configuration says so.
+//! Invariant: by TLS; without it only on this machine, and only where the configuration says so.
 
 use std::fmt;
 

@@ -1,7 +1,8 @@
 //! The security and the signatures of a card, as fields of a card's message: by its
 //! ProtoJSON, because it is rare.
 //!
-//! Law: a flow of OAuth that the generation has no field for leaves no half of a scheme behind.
+//! Invariant: a flow of OAuth that the generation has no field for leaves no half of a scheme
+//! behind.
 
 use crate::{
     dialect::card_security::proto_json,

@@ -1,9 +1,9 @@
 //! The numbers of the events of a stream over gRPC.
 //!
-//! Law: a message has no place for its number, so its subscriber counts, from the number of the
-//! first, which the head of the answer names; each is one more than the one before. One that comes
-//! back from behind the replay window begins with a snapshot, whatever it has seen; one that must
-//! be given a snapshot in between is cut off, and subscribes anew.
+//! Invariant: a message has no place for its number, so its subscriber counts, from the number of
+//! the first, which the head of the answer names; each is one more than the one before. One that
+//! comes back from behind the replay window begins with a snapshot, whatever it has seen; one that
+//! must be given a snapshot in between is cut off, and subscribes anew.
 
 use crate::{
     binding::{

@@ -1,7 +1,7 @@
 //! JSON text to `google.protobuf.Struct` and `Value`.
 //!
-//! Law: what was stored as JSON is given to gRPC as `Struct`, where every number is a double. Whole
-//! numbers beyond 2^53 lose their last digits there, and a number beyond a double becomes the
+//! Invariant: what was stored as JSON is given to gRPC as `Struct`, where every number is a double.
+//! Whole numbers beyond 2^53 lose their last digits there, and a number beyond a double becomes the
 //! largest one (`Infinity` is no JSON and no valid `Struct`). Nothing here recurses.
 
 use smallvec::SmallVec;

@@ -1,6 +1,6 @@
 //! gRPC: from the head and the one message of a request to a call, and the format of its answer.
 //!
-//! Law: nothing here knows HTTP/2. Requests are read straight into the call, answers written
+//! Invariant: nothing here knows HTTP/2. Requests are read straight into the call, answers written
 //! straight from the task, each message behind its five bytes. How a call ends is a status: in
 //! trailers behind its messages, or in a head that has nothing behind it.
 //!

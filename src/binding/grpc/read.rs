@@ -1,8 +1,8 @@
 //! Requests: from protocol buffers to a [`Call`], borrowed from the message and from the pack.
 //!
-//! Law: what a JSON request of the same generation would be refused for is refused here in the same
-//! words. proto3 has no absent strings: an empty one is unset. Of repeated singular fields the last
-//! counts, unknown ones are ignored.
+//! Invariant: what a JSON request of the same generation would be refused for is refused here in
+//! the same words. proto3 has no absent strings: an empty one is unset. Of repeated singular fields
+//! the last counts, unknown ones are ignored.
 
 use crate::{
     dialect::{NO_GENERATIONS, ReadCx},

@@ -1,7 +1,7 @@
 //! `google.protobuf.Struct` and `Value` to JSON text.
 //!
-//! Law: what a client sends as `Struct` is stored as JSON text and given to every other binding as
-//! that text. Nothing here recurses.
+//! Invariant: what a client sends as `Struct` is stored as JSON text and given to every other
+//! binding as that text. Nothing here recurses.
 
 use std::cell::Cell;
 

@@ -2,7 +2,7 @@
 //! write. The answer is an error that names the member then, and not a text that the agent never
 //! wrote.
 //!
-//! Law: what is noted belongs to the message that this thread has opened last; opening one
+//! Invariant: what is noted belongs to the message that this thread has opened last; opening one
 //! ([`forget`]) forgets what was noted before. Without the client no such text comes in.
 
 #[cfg(feature = "client")]

@@ -1,7 +1,7 @@
 //! Answers: from the views of a task to protocol buffers, while the task is locked.
 //!
-//! Law: as `dialect/v1` and `dialect/v03` write JSON, so this writes messages: the same fields in
-//! the same cases. Defaults are left out, but for the content of a part.
+//! Invariant: as `dialect/v1` and `dialect/v03` write JSON, so this writes messages: the same
+//! fields in the same cases. Defaults are left out, but for the content of a part.
 
 use crate::{
     model::{

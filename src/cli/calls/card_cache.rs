@@ -1,11 +1,11 @@
 //! Cards that are kept between two calls (the command line's specification, §10.1; RFC 9111).
 //!
-//! Law: a card is kept where its server lets it be, together with what its server said of it. It is
-//! used without a question only while that says so; else the server is asked whether it has
+//! Invariant: a card is kept where its server lets it be, together with what its server said of it.
+//! It is used without a question only while that says so; else the server is asked whether it has
 //! changed. Nothing secret is kept: a card that was asked for with more than every request for a
-//! public card has is left alone, one of an unverified server (`--insecure`) as well, and
-//! trust and credentials are a part of the path. What is no card is none here. A cache that
-//! cannot be read or written is none.
+//! public card has is left alone, one of an unverified server (`--insecure`) as well, and trust and
+//! credentials are a part of the path. What is no card is none here. A cache that cannot be read or
+//! written is none.
 
 use std::{
     collections::BTreeMap,

@@ -1,9 +1,10 @@
 //! `chat`: turns from the lines of the standard input.
 //!
-//! Law: at a terminal lines are edited behind a prompt, and the agent's words stand below; Ctrl-C
-//! clears the line or ends the turn, Ctrl-D ends the session, and a failed turn does not. The
-//! history is in memory alone, since a line may be a secret. From a pipe lines are taken until its
-//! end, without a prompt, events are shown as `send --stream` does, and a failure ends the session.
+//! Invariant: at a terminal lines are edited behind a prompt, and the agent's words stand below;
+//! Ctrl-C clears the line or ends the turn, Ctrl-D ends the session, and a failed turn does not.
+//! The history is in memory alone, since a line may be a secret. From a pipe lines are taken until
+//! its end, without a prompt, events are shown as `send --stream` does, and a failure ends the
+//! session.
 
 use std::{
     cell::Cell,

@@ -1,10 +1,10 @@
 //! `conformance`: a look at a live agent by requirements of the A2A TCK, or by the TCK itself.
 //!
-//! Law: each check has the name that the kit gives its requirement. The kit wants an agent that
-//! knows its messages; any other is asked for less: what every agent must answer, whatever it makes
-//! of a message. What cannot be asked, is no requirement of the version that is spoken, or is known
-//! to end servers, is skipped and says why. No call is larger, deeper or more often made than a
-//! client makes it.
+//! Invariant: each check has the name that the kit gives its requirement. The kit wants an agent
+//! that knows its messages; any other is asked for less: what every agent must answer, whatever it
+//! makes of a message. What cannot be asked, is no requirement of the version that is spoken, or is
+//! known to end servers, is skipped and says why. No call is larger, deeper or more often made than
+//! a client makes it.
 
 use peregrine::{
     client::{

@@ -1,7 +1,7 @@
 //! `task download`: the artifacts of a task as files.
 //!
-//! Law: a name that an agent gives never leaves the folder, never hides and never replaces a file
-//! that is there unless the user says so. Nothing is written before everything has a name.
+//! Invariant: a name that an agent gives never leaves the folder, never hides and never replaces a
+//! file that is there unless the user says so. Nothing is written before everything has a name.
 
 use std::{
     collections::HashMap,

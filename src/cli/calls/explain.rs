@@ -1,8 +1,9 @@
 //! What could not be done, as the command line's specification says it (§11.4).
 //!
-//! Law: what A2A has a name for has that name, whichever binding it came over; a server that names
-//! nothing is taken at its status and at what it was asked. No secret of the user's is shown, even
-//! where the server repeats one. A hint is something to do; where there is nothing, there is none.
+//! Invariant: what A2A has a name for has that name, whichever binding it came over; a server that
+//! names nothing is taken at its status and at what it was asked. No secret of the user's is shown,
+//! even where the server repeats one. A hint is something to do; where there is nothing, there is
+//! none.
 
 mod transport;
 

@@ -1,6 +1,6 @@
 //! The official kit (a2aproject/a2a-tck) as a program beside ours.
 //!
-//! Law: it is given the agent's origin and none of the user's secrets, and it ends with the
+//! Invariant: it is given the agent's origin and none of the user's secrets, and it ends with the
 //! command: by itself, by `--timeout`, or by Ctrl-C, with all that it started.
 
 use std::{

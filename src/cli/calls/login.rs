@@ -1,7 +1,7 @@
 //! `auth login`: a token by OAuth, kept for later calls.
 //!
-//! Law: a client secret goes to the URLs that the user named and to no other. Without a secret the
-//! device flow may take its URLs from the card: what goes there is a public id.
+//! Invariant: a client secret goes to the URLs that the user named and to no other. Without a
+//! secret the device flow may take its URLs from the card: what goes there is a public id.
 
 use peregrine::{
     client::{

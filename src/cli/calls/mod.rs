@@ -1,8 +1,8 @@
 //! The commands that call an agent.
 //!
-//! Law: one command is one future on one thread. It ends by itself, by `--timeout`, or by Ctrl-C;
-//! the last two end the wait and leave the task alone, and say how to find it again. In a `chat` at
-//! a terminal they end the turn alone.
+//! Invariant: one command is one future on one thread. It ends by itself, by `--timeout`, or by
+//! Ctrl-C; the last two end the wait and leave the task alone, and say how to find it again. In a
+//! `chat` at a terminal they end the turn alone.
 
 mod agent;
 mod card;

@@ -1,7 +1,7 @@
 //! What an agent says in a `chat` at a terminal: its words, without labels.
 //!
-//! Law: what would steer the terminal is shown escaped, as everywhere. Pieces of one artifact stand
-//! behind each other as they come; anything else begins on a line of its own.
+//! Invariant: what would steer the terminal is shown escaped, as everywhere. Pieces of one artifact
+//! stand behind each other as they come; anything else begins on a line of its own.
 
 use peregrine::{
     client::{EventKind, StreamEvent},

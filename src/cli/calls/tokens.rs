@@ -1,7 +1,7 @@
 //! Tokens that `auth login` has got, in a file of the user's.
 //!
-//! Law: the file belongs to its owner alone. It is written with mode 0600 before a secret is in it
-//! and replaced as a whole; one that others may read is not believed. A token is kept for the
+//! Invariant: the file belongs to its owner alone. It is written with mode 0600 before a secret is
+//! in it and replaced as a whole; one that others may read is not believed. A token is kept for the
 //! origin of the agent's card and goes to no other.
 
 use std::{

@@ -1,8 +1,8 @@
 //! `--debug`: what goes over the wire, on stderr.
 //!
-//! Law: no secret is ever shown, however much is asked for; what is one says [`Redaction`], which
-//! hears here what goes out as a credential. What comes is shown by whole lines, so that a secret
-//! cannot hide in a cut.
+//! Invariant: no secret is ever shown, however much is asked for; what is one says [`Redaction`],
+//! which hears here what goes out as a credential. What comes is shown by whole lines, so that a
+//! secret cannot hide in a cut.
 
 mod line;
 

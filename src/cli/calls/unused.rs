@@ -1,7 +1,7 @@
 //! What the user said that this agent's card leaves without effect, in one line each on stderr.
 //!
-//! Law: the call goes on all the same. A list of bindings in the environment or in a file is for
-//! many agents, so there it is no news that one of them is passed over (the command line's
+//! Invariant: the call goes on all the same. A list of bindings in the environment or in a file is
+//! for many agents, so there it is no news that one of them is passed over (the command line's
 //! specification, §7.2), but that all of them are.
 
 use peregrine::client::{

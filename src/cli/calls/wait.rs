@@ -1,9 +1,9 @@
 //! Waiting for a task: by its stream where the agent has one, by asking where it has none.
 //!
-//! Law: a wait ends when the task has ended or wants something of its client, and nowhere else: an
-//! unspecified state is neither. A stream that fails is no reason to give up while the task can be
-//! asked for, and one error is none while the next answer may be another. Ctrl-C and `--timeout`
-//! end the wait and never the task.
+//! Invariant: a wait ends when the task has ended or wants something of its client, and nowhere
+//! else: an unspecified state is neither. A stream that fails is no reason to give up while the
+//! task can be asked for, and one error is none while the next answer may be another. Ctrl-C and
+//! `--timeout` end the wait and never the task.
 
 use std::time::{Duration, Instant};
 

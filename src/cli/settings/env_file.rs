@@ -1,8 +1,8 @@
 //! Files of settings: one `A2ACLI_NAME=value` a line.
 //!
-//! Law: a `.env` has other people's lines as well, and they are none of our business. A line that
-//! is ours and cannot be read is an error with its number. The environment of the process is not
-//! touched.
+//! Invariant: a `.env` has other people's lines as well, and they are none of our business. A line
+//! that is ours and cannot be read is an error with its number. The environment of the process is
+//! not touched.
 
 use std::{
     fs, io,

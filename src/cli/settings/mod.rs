@@ -1,7 +1,7 @@
 //! The settings of one call of the command line, and the source of each.
 //!
-//! Law: a flag wins over the environment, that over the local file, that over the global one, and
-//! that over what is built in. Which command it is decides nothing here.
+//! Invariant: a flag wins over the environment, that over the local file, that over the global one,
+//! and that over what is built in. Which command it is decides nothing here.
 
 mod env_file;
 mod show;

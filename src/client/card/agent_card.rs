@@ -1,8 +1,8 @@
 //! The agent card (A2A 1.0 §4.4) as a client knows it, whatever generation it was written for.
 //!
-//! Law: a card is kept as 1.0 says it. Members that 1.0 requires are written always, optional ones
-//! where they were said, all others where they are not empty: the presence rules of A2A 1.0 §8.4.1,
-//! under which a card is signed. So what a client acts on is what a signature covers.
+//! Invariant: a card is kept as 1.0 says it. Members that 1.0 requires are written always, optional
+//! ones where they were said, all others where they are not empty: the presence rules of A2A 1.0
+//! §8.4.1, under which a card is signed. So what a client acts on is what a signature covers.
 
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -1,6 +1,6 @@
 //! Which interface of a card is called, and in which version (A2A 1.0 §5.2, §8.3.2).
 //!
-//! Law: what the caller says comes first, then the newest version, then the card's order. An
+//! Invariant: what the caller says comes first, then the newest version, then the card's order. An
 //! interface in a binding or a version that is not spoken, or with a URL that cannot be called, is
 //! passed over; one below the floor is never taken silently: when there is nothing else, that is an
 //! error which says how to allow it.

@@ -1,7 +1,7 @@
 //! Where cards are found, and how long one that was found is good (A2A 1.0 §8.2, §8.6).
 //!
-//! Law: a bare origin has its card at the well-known path, the one of 1.0 and 0.3 first, that of
-//! 0.2 and 0.1 only when there is none (wire §7.1). A card is used without a question while the
+//! Invariant: a bare origin has its card at the well-known path, the one of 1.0 and 0.3 first, that
+//! of 0.2 and 0.1 only when there is none (wire §7.1). A card is used without a question while the
 //! server said it is fresh, and asked about by its validators after that. No clock: the time is an
 //! argument.
 

@@ -1,7 +1,7 @@
 //! JSON of cards, bounded: as a tree, because cards are small and rare.
 //!
-//! Law: a document has a limit of bytes and of depth, and no object has a member twice: two readers
-//! could read two cards in it, and a signature would cover but one of them.
+//! Invariant: a document has a limit of bytes and of depth, and no object has a member twice: two
+//! readers could read two cards in it, and a signature would cover but one of them.
 
 use std::{cell::Cell, fmt};
 

@@ -1,8 +1,8 @@
 //! An object of a card and where it stands, so that an error can name a member.
 //!
-//! Law: a member is found under its name in JSON or in the proto (A2A 1.0 §5.5, wire §1.7); `null`
-//! is absent, and an empty array is an empty object, as PHP writes it. Read as text, numbers and
-//! flags are text.
+//! Invariant: a member is found under its name in JSON or in the proto (A2A 1.0 §5.5, wire §1.7);
+//! `null` is absent, and an empty array is an empty object, as PHP writes it. Read as text, numbers
+//! and flags are text.
 
 use std::borrow::Cow;
 

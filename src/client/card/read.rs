@@ -1,7 +1,7 @@
 //! Reads cards of every generation (wire §1.6, §7) into the form of 1.0.
 //!
-//! Law: what does no harm is forgiven: unknown members, missing ones, a number where a text is
-//! meant. What a client would act wrongly on is an error that names the member: a card without a
+//! Invariant: what does no harm is forgiven: unknown members, missing ones, a number where a text
+//! is meant. What a client would act wrongly on is an error that names the member: a card without a
 //! name or an interface, and security that cannot be understood. `supportedInterfaces` makes a card
 //! one of 1.0, and nothing of its older members adds an interface, because no signature covers
 //! them. Names of members are those of JSON or those of the proto, `null` is absent.

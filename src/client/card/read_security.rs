@@ -1,8 +1,8 @@
 //! Reads security schemes and requirements in the forms that cards have (wire §1.6), and in one
 //! more: JavaScript's SDK 1.3.0 writes its own objects, `{"scheme":{"$case":"…","value":{…}}}`.
 //!
-//! Law: a scheme in the wrapper of 1.0 is read from it, whatever `type` stands beside it (wire §10,
-//! trap 49). What cannot be understood is not read as "nothing is required".
+//! Invariant: a scheme in the wrapper of 1.0 is read from it, whatever `type` stands beside it
+//! (wire §10, trap 49). What cannot be understood is not read as "nothing is required".
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! How callers authenticate (A2A 1.0 §4.5), in the form of 1.0.
 //!
-//! Law: an unknown scheme stays on the card: what requires it is not free of charge.
+//! Invariant: an unknown scheme stays on the card: what requires it is not free of charge.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Credential fields of the caller, by their names.
 //!
-//! Law: a field that may hold a credential goes where credentials may go and nowhere else. A name
-//! that only looks like one costs its caller a word of permission; one that is missed costs a
+//! Invariant: a field that may hold a credential goes where credentials may go and nowhere else. A
+//! name that only looks like one costs its caller a word of permission; one that is missed costs a
 //! secret: so the rule takes in too much rather than too little.
 
 use crate::{

@@ -1,8 +1,8 @@
 //! Credentials: what a caller has, which of it a card asks for, and where it may go.
 //!
-//! Law: a credential goes to the origin of the card, over TLS or to this machine, and nowhere else
-//! unless the caller allows it. A client secret goes to a token URL or to the metadata of an issuer
-//! that the *caller* named, never to a URL that a card names. No secret is in any `Debug`,
+//! Invariant: a credential goes to the origin of the card, over TLS or to this machine, and nowhere
+//! else unless the caller allows it. A client secret goes to a token URL or to the metadata of an
+//! issuer that the *caller* named, never to a URL that a card names. No secret is in any `Debug`,
 //! `Display` or error.
 
 mod error;

@@ -1,6 +1,6 @@
 //! Which credentials a card asks for, and what is added to each request.
 //!
-//! Law: of the card's requirements the first that the caller can meet is met, whole (A2A 1.0
+//! Invariant: of the card's requirements the first that the caller can meet is met, whole (A2A 1.0
 //! §4.5.1: a list is OR, a requirement AND). Where they may go is decided before anything is
 //! written. A card says where a key stands, but cannot have it stand where it means something else.
 

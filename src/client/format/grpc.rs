@@ -1,7 +1,8 @@
 //! gRPC: calls as messages behind five bytes, answers out of them, and how a call ended.
 //!
-//! Law: a message is the ProtoJSON of the same generation over HTTP+JSON, by the schemas of the
-//! proto files, so that both say the same. Statuses are read as leniently as faults in JSON are.
+//! Invariant: a message is the ProtoJSON of the same generation over HTTP+JSON, by the schemas of
+//! the proto files, so that both say the same. Statuses are read as leniently as faults in JSON
+//! are.
 
 use std::{cell::Cell, fmt, ops::Range};
 

@@ -1,7 +1,7 @@
 //! How a call of gRPC ended: `grpc-status`, `grpc-message`, `grpc-status-details-bin` (wire §2.3).
 //!
-//! Law: what is not understood is an error without a kind, and what a server says is cut to some
-//! KiB. A response without a status did not come from gRPC.
+//! Invariant: what is not understood is an error without a kind, and what a server says is cut to
+//! some KiB. A response without a status did not come from gRPC.
 
 use crate::{
     binding::grpc::fields::other::{any, duration, error_info, retry_info, status},

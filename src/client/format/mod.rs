@@ -1,8 +1,8 @@
 //! How one server is spoken to: its binding, generation and dialect, as data.
 //!
-//! Law: a call goes in and a request's parts come out; a response's parts go in and what the server
-//! said comes out, in canonical form, or an error by name. Nothing here sends anything. What a
-//! server says has limits, and is never believed before it is checked.
+//! Invariant: a call goes in and a request's parts come out; a response's parts go in and what the
+//! server said comes out, in canonical form, or an error by name. Nothing here sends anything. What
+//! a server says has limits, and is never believed before it is checked.
 
 mod error;
 mod explain;

@@ -1,10 +1,10 @@
 //! Answers and events that say again what was said before but for some texts, read by what they
 //! repeat.
 //!
-//! Law: what is read the short way is what the long way reads. A document that has the bytes of an
-//! earlier one around its texts, and in their places what can stand in quotes, is that document
-//! with other texts, in whatever generation and dialect. Left out are only texts that readers pack
-//! as they come; ids, and when a status changed, are checked as readers check them.
+//! Invariant: what is read the short way is what the long way reads. A document that has the bytes
+//! of an earlier one around its texts, and in their places what can stand in quotes, is that
+//! document with other texts, in whatever generation and dialect. Left out are only texts that
+//! readers pack as they come; ids, and when a status changed, are checked as readers check them.
 
 mod last_item;
 mod learn;

@@ -1,7 +1,8 @@
 //! Calls over HTTP+JSON: an operation is a method and a path, its params are path, query and body
 //! (wire §3).
 //!
-//! Law: an id is one segment of a path, whatever it is made of; one that could be none is refused.
+//! Invariant: an id is one segment of a path, whatever it is made of; one that could be none is
+//! refused.
 
 use crate::{
     client::HttpMethod,

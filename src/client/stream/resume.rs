@@ -1,11 +1,11 @@
 //! Taking a stream up again.
 //!
-//! Law: the subscription is there before the task is read, so nothing falls between the two. Where
-//! the server counts, its task included, it is told the number of the last event, and what it sends
-//! from there on is all that was missed. Anything else is compared with what was seen. A server
-//! that refuses for now is asked again, when it says; one that refuses the token is asked with a
-//! new one, once; one that takes the stream up but cuts it again at once is asked for the task
-//! instead; one that does neither is given up.
+//! Invariant: the subscription is there before the task is read, so nothing falls between the two.
+//! Where the server counts, its task included, it is told the number of the last event, and what it
+//! sends from there on is all that was missed. Anything else is compared with what was seen. A
+//! server that refuses for now is asked again, when it says; one that refuses the token is asked
+//! with a new one, once; one that takes the stream up but cuts it again at once is asked for the
+//! task instead; one that does neither is given up.
 
 use crate::{
     fault::FaultKind,

@@ -1,7 +1,7 @@
 //! Sessions that wait for the next call, until they have waited for too long.
 //!
-//! Law: they are closed by the next call, or by the one task that looks after all of them, which
-//! ends when there are none; it holds none of them. The server is told, where that needs no
+//! Invariant: they are closed by the next call, or by the one task that looks after all of them,
+//! which ends when there are none; it holds none of them. The server is told, where that needs no
 //! waiting.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

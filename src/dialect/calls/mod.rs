@@ -1,8 +1,8 @@
 //! Writing calls: the params of each operation, as each generation and platform has them (wire
 //! §1.5, §3, §8).
 //!
-//! Law: strict. Only members that the generation has are written, and what it cannot say is an
-//! error that names it; nothing is dropped. What a caller gives as JSON is copied as it is.
+//! Invariant: strict. Only members that the generation has are written, and what it cannot say is
+//! an error that names it; nothing is dropped. What a caller gives as JSON is copied as it is.
 
 mod object;
 mod pre_v1;

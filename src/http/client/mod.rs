@@ -1,6 +1,6 @@
 //! HTTP/1.1 client side as a strict, pure codec: responses to views, requests to bytes.
 //!
-//! The law of this folder: a response is as dangerous as a request. What two readers could measure
+//! Invariant: a response is as dangerous as a request. What two readers could measure
 //! differently is refused, every refusal ([`ResponseReject`]) ends its connection, and nothing is
 //! guessed. It shares the rules of lines, lengths and chunks with the server's side; no bytes can
 //! make it panic, and nothing is allocated once a [`ResponseLayout`] has seen the fields of a head.

@@ -1,7 +1,7 @@
 //! What was received but for some of its texts.
 //!
-//! Law: what is received with texts filled in is what a reader makes of the same answer with those
-//! texts in it, since the texts in question are packed as they came.
+//! Invariant: what is received with texts filled in is what a reader makes of the same answer with
+//! those texts in it, since the texts in question are packed as they came.
 
 mod write;
 

@@ -1,7 +1,7 @@
 //! The client for code that blocks: each call runs to its end on the caller's thread.
 //!
-//! Law: it is the async client and nothing else, on a runtime of its own that only runs while a
-//! call does. It must not be used inside of another runtime, whose thread it would stop.
+//! Invariant: it is the async client and nothing else, on a runtime of its own that only runs while
+//! a call does. It must not be used inside of another runtime, whose thread it would stop.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Content codings of responses: gzip and deflate, decoded as they come.
 //!
-//! Laws: content is what its coding says and nothing behind it. What comes out is bounded, in bytes
-//! and as a multiple of what went in, and is made as it is taken: a small piece of input is never
-//! more than a bounded piece of memory.
+//! Invariants: content is what its coding says and nothing behind it. What comes out is bounded, in
+//! bytes and as a multiple of what went in, and is made as it is taken: a small piece of input is
+//! never more than a bounded piece of memory.
 
 use std::{
     io::Write,

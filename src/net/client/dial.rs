@@ -1,9 +1,10 @@
 //! From a name to a connected socket.
 //!
-//! Laws: a name is looked up once for each connection, all of its addresses are shown to the guard
-//! before anything is sent to one of them, and no other address is connected to. A name with many
-//! addresses costs a bounded number of attempts, of which the next begins when the last has failed
-//! or has had its head start, so a dead address delays a call and does not fail it (RFC 8305).
+//! Invariants: a name is looked up once for each connection, all of its addresses are shown to the
+//! guard before anything is sent to one of them, and no other address is connected to. A name with
+//! many addresses costs a bounded number of attempts, of which the next begins when the last has
+//! failed or has had its head start, so a dead address delays a call and does not fail it (RFC
+//! 8305).
 
 use std::{
     future::{Future, poll_fn},

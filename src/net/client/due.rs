@@ -1,7 +1,7 @@
 //! The client's time, and when to give up.
 //!
-//! Law: a timer that fires too early is looked at and set again; one that would fire too late is
-//! set at once. Deadlines mostly move on, so a call on a connection in use sets no timer.
+//! Invariant: a timer that fires too early is looked at and set again; one that would fire too late
+//! is set at once. Deadlines mostly move on, so a call on a connection in use sets no timer.
 
 use std::{
     future::Future,

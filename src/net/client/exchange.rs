@@ -1,9 +1,9 @@
 //! One request and its response over HTTP/1.x: bytes between [`Http1Connection`] and a [`Link`].
 //!
-//! Laws: what is sent and what is read go on side by side, so a server that answers early is heard,
-//! and one that takes nothing before it has spoken is no deadlock. Everything that a request needs
-//! lies in one `Http1Exchange`, which goes from request to request; a connection between two has
-//! none.
+//! Invariants: what is sent and what is read go on side by side, so a server that answers early is
+//! heard, and one that takes nothing before it has spoken is no deadlock. Everything that a request
+//! needs lies in one `Http1Exchange`, which goes from request to request; a connection between two
+//! has none.
 
 use std::{
     cell::Cell,

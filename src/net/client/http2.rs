@@ -1,8 +1,8 @@
 //! One connection of HTTP/2 for each origin, shared by all its requests. The protocol is h2's.
 //!
-//! Laws: of an origin that may speak HTTP/2 only one connection is opened at a time, and the others
-//! wait for it. A request that the server says it has not processed (RFC 9113 §8.7) is made again
-//! on a new connection; one that it may have processed is not, unless the caller allows it. A
+//! Invariants: of an origin that may speak HTTP/2 only one connection is opened at a time, and the
+//! others wait for it. A request that the server says it has not processed (RFC 9113 §8.7) is made
+//! again on a new connection; one that it may have processed is not, unless the caller allows it. A
 //! connection on which nothing at all has come while a request waited to the end of its time takes
 //! no other request; those that wait there, too, go on to the end of theirs.
 

@@ -1,8 +1,8 @@
 //! The client's transport over sockets: pools, TLS, both versions of HTTP, proxies and deadlines.
 //!
-//! Laws: what is spoken is found by `client` and h2; here bytes are moved, and every wait has a
-//! deadline. A request with a `User-Agent` over a kept connection of HTTP/1.1 allocates nothing and
-//! sets no timer. One that may have reached its server is never sent again unless the caller
+//! Invariants: what is spoken is found by `client` and h2; here bytes are moved, and every wait has
+//! a deadline. A request with a `User-Agent` over a kept connection of HTTP/1.1 allocates nothing
+//! and sets no timer. One that may have reached its server is never sent again unless the caller
 //! allows it.
 
 mod blocking;

@@ -1,8 +1,8 @@
 //! The connections of a client that wait for their next request, by origin.
 //!
-//! Laws: an idle connection is a socket and the time since when, and nothing else. The one that was
-//! idle last is used first, so unneeded ones grow old and are closed: by the next request, or by
-//! the one task that looks after all of them and ends when there are none.
+//! Invariants: an idle connection is a socket and the time since when, and nothing else. The one
+//! that was idle last is used first, so unneeded ones grow old and are closed: by the next request,
+//! or by the one task that looks after all of them and ends when there are none.
 
 use std::{
     collections::HashMap,

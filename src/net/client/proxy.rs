@@ -1,7 +1,7 @@
 //! Which requests go through which proxy.
 //!
-//! Laws: nothing here reads the environment unless [`Proxies::from_environment`] is called, and
-//! that reads it once. What a proxy's URL says of a user is for the proxy alone.
+//! Invariants: nothing here reads the environment unless [`Proxies::from_environment`] is called,
+//! and that reads it once. What a proxy's URL says of a user is for the proxy alone.
 
 mod exempt;
 

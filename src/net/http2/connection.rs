@@ -1,7 +1,7 @@
 //! One connection: calls are begun as they come, and it ends when it is idle, silent or a flood.
 //!
-//! Law: all calls that one read brought are begun before the connection writes. What h2 is told
-//! meanwhile wakes no task, since it is polled again anyway.
+//! Invariant: all calls that one read brought are begun before the connection writes. What h2 is
+//! told meanwhile wakes no task, since it is polled again anyway.
 
 use std::{
     rc::Rc,

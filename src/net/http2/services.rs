@@ -1,9 +1,9 @@
 //! The services that every gRPC server has beside A2A: health, and reflection.
 //!
-//! Law: their calls begin when their head was checked, as every call, and wait for no answers of
-//! others: a connection that does not take its answers still hears how the server is. Two of them
-//! are streams that last for as long as their client likes; they need no caller, and so have places
-//! of their own.
+//! Invariant: their calls begin when their head was checked, as every call, and wait for no answers
+//! of others: a connection that does not take its answers still hears how the server is. Two of
+//! them are streams that last for as long as their client likes; they need no caller, and so have
+//! places of their own.
 
 use std::{future::poll_fn, net::IpAddr, rc::Rc, task::Poll};
 

@@ -1,6 +1,6 @@
 //! The log of a process, through `tracing`: text where stderr is a terminal, JSON otherwise.
 //!
-//! Law: workers never wait for the reader of the log; what the sink cannot take is counted.
+//! Invariant: workers never wait for the reader of the log; what the sink cannot take is counted.
 //! No line has a secret or a query; names of callers stand there where the operator wants them.
 
 mod access;

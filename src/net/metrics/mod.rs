@@ -1,8 +1,9 @@
 //! What a server counts of its calls, for `/metrics`.
 //!
-//! Law: a call that is answered costs some additions of its worker's own, without a lock, a map or
-//! a text; what is rare, a refusal, may take a lock of its worker's. Sums are made when an operator
-//! reads them. No label is an id or anything that a peer has chosen, and there are few of them.
+//! Invariant: a call that is answered costs some additions of its worker's own, without a lock, a
+//! map or a text; what is rare, a refusal, may take a lock of its worker's. Sums are made when an
+//! operator reads them. No label is an id or anything that a peer has chosen, and there are few of
+//! them.
 
 mod counters;
 mod families;

@@ -1,10 +1,10 @@
 //! Traces of a server, for a collector of OpenTelemetry: a span for each call that is traced, and
 //! for each turn of an agent in it.
 //!
-//! Law: a worker puts a span into a queue and never waits; what the queue cannot take, and what
-//! the collector does not, is counted and lost. Spans are made into messages and sent on a thread
-//! of their own: from the begin of a drain at once, and what is left behind its last call within
-//! `SPANS_FLUSH_MS`.
+//! Invariant: a worker puts a span into a queue and never waits; what the queue cannot take, and
+//! what the collector does not, is counted and lost. Spans are made into messages and sent on a
+//! thread of their own: from the begin of a drain at once, and what is left behind its last call
+//! within `SPANS_FLUSH_MS`.
 
 mod collector;
 mod export;

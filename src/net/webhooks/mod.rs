@@ -1,9 +1,9 @@
 //! Posts to webhooks, on a thread of its own.
 //!
-//! Laws: what is posted, and when, is the [`Outbox`]'s to say; of every request that it makes it is
-//! told once what became of it. Each connection is to an address that the outbox allows, of a name
-//! all of whose addresses it allows. The thread ends with its owner, and what is under way then is
-//! cut without a report.
+//! Invariants: what is posted, and when, is the [`Outbox`]'s to say; of every request that it makes
+//! it is told once what became of it. Each connection is to an address that the outbox allows, of a
+//! name all of whose addresses it allows. The thread ends with its owner, and what is under way
+//! then is cut without a report.
 
 mod post;
 #[cfg(test)]

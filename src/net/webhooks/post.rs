@@ -1,8 +1,8 @@
 //! One post: a request, and what its receiver says to it.
 //!
-//! Laws: a post ends by its deadline, and with the head of the answer, whose status is what counts:
-//! a receiver that goes on holds its connection for a little while, and nothing else. Content that
-//! is ignored is not decoded, and may be of any length and any coding. A redirect is
+//! Invariants: a post ends by its deadline, and with the head of the answer, whose status is what
+//! counts: a receiver that goes on holds its connection for a little while, and nothing else.
+//! Content that is ignored is not decoded, and may be of any length and any coding. A redirect is
 //! not followed, and what else a receiver says is thrown away. No word of an error is one of the
 //! path or query of the URL, which may be secret.
 

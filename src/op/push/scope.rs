@@ -1,9 +1,9 @@
 //! Webhooks of a scope: Evo AI's, which name no task and are about all that are made from then on
 //! (wire §8).
 //!
-//! Law: a scope is an agent, a tenant and an owner by their names, and has one webhook. Setting it
-//! again replaces it, and setting none removes it; tasks that there are keep that
-//! which they began with.
+//! Invariant: a scope is an agent, a tenant and an owner by their names, and has one webhook.
+//! Setting it again replaces it, and setting none removes it; tasks that there are keep that which
+//! they began with.
 
 use std::{
     collections::HashMap,

@@ -1,7 +1,7 @@
 //! Webhooks whose next post is too large for now.
 //!
-//! Law: owners take turns, and so do those of each; but the first that waits for bytes which others
-//! hold stays the first.
+//! Invariant: owners take turns, and so do those of each; but the first that waits for bytes which
+//! others hold stays the first.
 
 use super::{PushState, Webhooks};
 use crate::{

@@ -1,6 +1,6 @@
 //! What is counted of webhooks, for the operator.
 //!
-//! Law: counting takes no lock of its own. What can be seen of the webhooks is looked at when
+//! Invariant: counting takes no lock of its own. What can be seen of the webhooks is looked at when
 //! it is asked for, and no id and no host is told.
 
 use super::{PushState, Webhooks};

@@ -1,7 +1,7 @@
 //! The owners that wait for a slot of a host.
 //!
-//! Law: owners take turns, and so do the origins of each, so that an owner with many ports of a
-//! host is before another no more than once. An origin is in the line of an owner at most once;
+//! Invariant: owners take turns, and so do the origins of each, so that an owner with many ports of
+//! a host is before another no more than once. An origin is in the line of an owner at most once;
 //! of those that need no place any more some are still in it, as many as of the others at most, or
 //! [`SPARE`].
 

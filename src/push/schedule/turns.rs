@@ -1,10 +1,10 @@
 //! Whose turn it is.
 //!
 //! A lane has what waits of one owner for one origin, apart what has failed and what was not tried
-//! yet. Laws: a lane in which a webhook waits has one turn, in the line of its origin or in that of
-//! its owner. In the line of an origin a lane waits only while the origin or its host has no
-//! place, and in that of an owner only while the owner has none; where the host has none, owner and
-//! origin are in the line of the host. Whatever makes a place lets the next ones of the line
+//! yet. Invariants: a lane in which a webhook waits has one turn, in the line of its origin or in
+//! that of its owner. In the line of an origin a lane waits only while the origin or its host has
+//! no place, and in that of an owner only while the owner has none; where the host has none, owner
+//! and origin are in the line of the host. Whatever makes a place lets the next ones of the line
 //! through until it is taken. So no place is free while a lane waits for it alone; but an origin
 //! whose host has no other any more takes what it has left to others when its next post ends. Each
 //! turn lets one through, and a lane with more goes to the end of the line. Where its owner has no

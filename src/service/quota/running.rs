@@ -1,7 +1,7 @@
 //! How many tasks of a caller may run, and what these may hold.
 //!
-//! Law: bytes are taken before a task holds them, in one step, so that no two threads take the same
-//! ones; the store of the task gives them back.
+//! Invariant: bytes are taken before a task holds them, in one step, so that no two threads take
+//! the same ones; the store of the task gives them back.
 
 use std::sync::{
     Arc,

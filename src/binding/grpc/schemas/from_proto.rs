@@ -1,6 +1,6 @@
 //! Messages to ProtoJSON.
 //!
-//! Law: lenient as proto3 is: unknown fields are left out, of repeated singular ones the last
+//! Invariant: lenient as proto3 is: unknown fields are left out, of repeated singular ones the last
 //! counts. What is set is written, even if it is the default.
 
 use crate::{

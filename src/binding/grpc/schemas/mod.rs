@@ -1,9 +1,9 @@
 //! Messages of gRPC as ProtoJSON and back, for a client: by the schemas of the proto files.
 //!
-//! Law: what a server says in protocol buffers is read by the readers of JSON, and what it is asked
-//! is written by their writers, so that both say the same over every binding. A schema says the
-//! numbers, names and types of a message's fields; it nests as deeply as the proto files do, and
-//! what nests without end (`Struct`) is never recursed into.
+//! Invariant: what a server says in protocol buffers is read by the readers of JSON, and what it is
+//! asked is written by their writers, so that both say the same over every binding. A schema says
+//! the numbers, names and types of a message's fields; it nests as deeply as the proto files do,
+//! and what nests without end (`Struct`) is never recursed into.
 
 mod from_proto;
 mod to_proto;

@@ -1,7 +1,7 @@
 //! ProtoJSON of our own writers to messages.
 //!
-//! Law: strict. A member that a message has no field for, or whose value is of another type, is an
-//! error that names it, and nothing is dropped.
+//! Invariant: strict. A member that a message has no field for, or whose value is of another type,
+//! is an error that names it, and nothing is dropped.
 
 use crate::{
     binding::grpc::{

@@ -1,7 +1,7 @@
 //! The settings of a server with their sources: a flag, the environment, the file, or default.
 //!
-//! Law: a flag wins over a variable, that over the file, and that over what is built in, whichever
-//! key it is. A list that is said takes the place of the whole list.
+//! Invariant: a flag wins over a variable, that over the file, and that over what is built in,
+//! whichever key it is. A list that is said takes the place of the whole list.
 
 mod command;
 pub mod file;

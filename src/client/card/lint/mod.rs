@@ -1,8 +1,8 @@
 //! What is wrong with a card, by the letter of its specification.
 //!
-//! Law: reading forgives, this does not. An error breaks a rule of the specification; a warning is
-//! allowed and still goes wrong with some client. Each finding names its member and its clause. A
-//! card is checked as what it is: one of 0.1, of 0.3, of 1.0, or one for clients of both.
+//! Invariant: reading forgives, this does not. An error breaks a rule of the specification; a
+//! warning is allowed and still goes wrong with some client. Each finding names its member and its
+//! clause. A card is checked as what it is: one of 0.1, of 0.3, of 1.0, or one for clients of both.
 //!
 //! Every error of a2a-lint 0.1.1, which knows cards of 0.3, is one of these on a card of 0.3.
 //! Beyond it, `tags` of a skill are required, as the schema of 0.3 has it. It also refuses every

@@ -1,10 +1,10 @@
 //! Signs cards, and verifies the signatures of a card (A2A 1.0 §8.4, RFC 7515, RFC 8785) with keys
 //! that the caller has.
 //!
-//! Law: a key comes from the caller and from nowhere else: `jku` is never followed, and a key in a
-//! signature's header means nothing. The key says which algorithms fit, not the signature; `none`
-//! and the HMACs fit no key. A card of 1.0 is verified in the form in which it was read, so that
-//! what a client acts on is what was signed.
+//! Invariant: a key comes from the caller and from nowhere else: `jku` is never followed, and a key
+//! in a signature's header means nothing. The key says which algorithms fit, not the signature;
+//! `none` and the HMACs fit no key. A card of 1.0 is verified in the form in which it was read, so
+//! that what a client acts on is what was signed.
 
 mod form;
 mod key;

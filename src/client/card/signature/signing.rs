@@ -1,8 +1,8 @@
 //! Signs cards (A2A 1.0 §8.4, RFC 7515, RFC 8785) with keys of the operator's.
 //!
-//! Law: what is signed is what a reader acts on: the members of 1.0 first, as the specification has
-//! it; the document as it goes out, where it has others beside them; and without what is empty, as
-//! the SDKs make it.
+//! Invariant: what is signed is what a reader acts on: the members of 1.0 first, as the
+//! specification has it; the document as it goes out, where it has others beside them; and without
+//! what is empty, as the SDKs make it.
 
 use std::fmt;
 

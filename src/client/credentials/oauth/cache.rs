@@ -1,7 +1,7 @@
 //! One token for all calls of a client.
 //!
-//! Law: while a token is being fetched no other call fetches one: calls that need it wait for the
-//! one attempt and has its result, good or bad. If that call gives up, another one continues.
+//! Invariant: while a token is being fetched no other call fetches one: calls that need it wait for
+//! the one attempt and has its result, good or bad. If that call gives up, another one continues.
 
 use std::{
     future::poll_fn,

@@ -1,6 +1,6 @@
 //! OAuth 2.0 for clients (RFC 6749): client credentials, refresh, and the device flow (RFC 8628).
 //!
-//! Law: requests are built and responses are read by pure functions; `run` alone awaits a
+//! Invariant: requests are built and responses are read by pure functions; `run` alone awaits a
 //! transport. Every URL is one that the caller named, or stands in the metadata of an issuer that
 //! the caller named (RFC 8414, OpenID Connect Discovery): nothing is taken from a card.
 

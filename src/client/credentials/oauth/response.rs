@@ -1,7 +1,7 @@
 //! Responses of an authorization server.
 //!
-//! Law: a token is a bearer token (RFC 6750); whatever has another type is not used. Of an error
-//! the code is kept, and its description without what a terminal would act on.
+//! Invariant: a token is a bearer token (RFC 6750); whatever has another type is not used. Of an
+//! error the code is kept, and its description without what a terminal would act on.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! The flows over a transport.
 //!
-//! Law: a redirect is not followed: a secret goes where the caller said. An error shows no secret,
-//! even where the server repeats one. A request has `head_ms` for its whole answer.
+//! Invariant: a redirect is not followed: a secret goes where the caller said. An error shows no
+//! secret, even where the server repeats one. A request has `head_ms` for its whole answer.
 
 use url::form_urlencoded::byte_serialize;
 

@@ -1,8 +1,9 @@
 //! What comes over a connection of HTTP/2, looked at on its way to h2.
 //!
-//! Law: h2 answers PING and SETTINGS and skips what it does not know as fast as it comes, so frames
-//! that carry nothing are counted, by the allowance that our server gives its clients. And a server
-//! of HTTP/1.1 that is asked in HTTP/2 says so in HTTP/1.1, of which h2 only sees broken frames.
+//! Invariant: h2 answers PING and SETTINGS and skips what it does not know as fast as it comes, so
+//! frames that carry nothing are counted, by the allowance that our server gives its clients. And a
+//! server of HTTP/1.1 that is asked in HTTP/2 says so in HTTP/1.1, of which h2 only sees broken
+//! frames.
 
 use std::{
     convert::Infallible,

@@ -1,7 +1,7 @@
 //! No verification of certificates, for users that asked for that by name.
 //!
-//! Law: the handshake's signatures are verified all the same, so the server that answers has the
-//! key of the certificate that it shows.
+//! Invariant: the handshake's signatures are verified all the same, so the server that answers has
+//! the key of the certificate that it shows.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! A configuration that is read again while its server runs.
 //!
-//! Law: everything is read, checked and prepared before anything changes, and what then changes
-//! cannot fail; so a reload changes all that can change, or nothing. A key that holds until the
-//! server is started again is named.
+//! Invariant: everything is read, checked and prepared before anything changes, and what then
+//! changes cannot fail; so a reload changes all that can change, or nothing. A key that holds until
+//! the server is started again is named.
 
 mod agents;
 mod difference;

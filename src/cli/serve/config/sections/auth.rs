@@ -1,7 +1,7 @@
 //! `[auth]`: the known callers and their credentials; with any of it every operation needs a
 //! caller.
 //!
-//! Law: a secret is hashed when it is read, and dropped.
+//! Invariant: a secret is hashed when it is read, and dropped.
 
 use peregrine::auth::{
     AuthRules, AuthRulesError, CertificateRule, IssuerRule, JwsAlgorithm, KeyPlace, KeyRule,

@@ -1,7 +1,7 @@
 //! From the text of a file to a section.
 //!
-//! Law: the first thing in the file that is wrong is told, with its line. The parser of TOML bounds
-//! how deep values are nested; here it is the tables of keys that do.
+//! Invariant: the first thing in the file that is wrong is told, with its line. The parser of TOML
+//! bounds how deep values are nested; here it is the tables of keys that do.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! `PEREGRINE_*`: a variable for each value of a configuration.
 //!
-//! Law: the variable of `limits.tasks_max` is `PEREGRINE_LIMITS_TASKS_MAX`: the path in capitals,
-//! with `_` for whatever is no letter or digit. One that is near to one of ours, or names a section
-//! of ours, and is none, is an error; any other belongs to other programs.
+//! Invariant: the variable of `limits.tasks_max` is `PEREGRINE_LIMITS_TASKS_MAX`: the path in
+//! capitals, with `_` for whatever is no letter or digit. One that is near to one of ours, or names
+//! a section of ours, and is none, is an error; any other belongs to other programs.
 
 use super::{
     hint,
