@@ -2,7 +2,6 @@
 //! request, but not a callback.
 
 use std::{
-    net::IpAddr,
     ptr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
@@ -11,26 +10,18 @@ use std::{
 use crate::{
     embed::{HostAnswer, HostCx, HostError, OpenSlot},
     engine::{Cx, Exchange, RequestParts},
-    service::Peer,
 };
 
 use super::{
     border,
-    buffers::{bytes, put, text},
+    buffers::{bytes, put},
     engine::{RunningEngine, running},
     handles::{self, HandleObject},
+    peer::{
+        PEREGRINE_BODY, PEREGRINE_LOOPBACK, PEREGRINE_SECURE, PEREGRINE_TRAILERS, PeerDescription,
+    },
     status::{FfiFailure, PeregrineStatus, run},
 };
-
-/// The connection is encrypted: URLs on cards begin with `https`.
-pub const PEREGRINE_SECURE: u32 = 1;
-/// The listener can be reached from this machine alone: requests that name other hosts are refused,
-/// so that no web page reaches it (`docs/guide/proxy.md`).
-pub const PEREGRINE_LOOPBACK: u32 = 2;
-/// A body follows, and be it empty.
-pub const PEREGRINE_BODY: u32 = 4;
-/// The answer may have trailers, as in HTTP/2: gRPC needs them.
-pub const PEREGRINE_TRAILERS: u32 = 8;
 
 /// A header field; neither text ends with a zero byte.
 #[repr(C)]
@@ -102,8 +93,7 @@ pub(super) struct ExchangeSlot {
     inner: Mutex<ExchangeInner>,
     running: Arc<RunningEngine>,
     slot: OpenSlot,
-    flags: u32,
-    address: Option<IpAddr>,
+    peer: PeerDescription,
     wake: Waker,
 }
 
@@ -127,7 +117,7 @@ impl ExchangeSlot {
         let inner = &mut *self.lock();
         let ExchangeInner { exchange, said, out } = inner;
         let (worker, wake, unsent) = (self.slot.worker(), &self.wake, said.unsent());
-        let with = HostCx { worker, wake, out, unsent, peer: peer(self.flags, self.address) };
+        let with = HostCx { worker, wake, out, unsent, peer: self.peer.peer() };
         let engine = &self.running.engine;
         engine.with_cx(with, |cx| step(exchange, cx, said));
         let first = said.first();
@@ -148,32 +138,6 @@ impl ExchangeSlot {
             wants_body: exchange.wants_body(),
         }
     }
-}
-
-fn peer(flags: u32, remote: Option<IpAddr>) -> Peer<'static> {
-    Peer {
-        is_secure: flags & PEREGRINE_SECURE != 0,
-        is_loopback: flags & PEREGRINE_LOOPBACK != 0,
-        remote,
-        ..Peer::default()
-    }
-}
-
-/// The address of a peer.
-///
-/// # Safety
-/// As for [`text`].
-pub(super) unsafe fn read_address(
-    data: *const u8,
-    len: usize,
-) -> Result<Option<IpAddr>, FfiFailure> {
-    if data.is_null() && len == 0 {
-        return Ok(None);
-    }
-    // SAFETY: as this function demands.
-    let address = unsafe { text(data, len) }?;
-    let wrong = |_| FfiFailure::new(PeregrineStatus::Value, "the address of the peer is no IP");
-    address.parse().map(Some).map_err(wrong)
 }
 
 /// The name and the value of a field of a request.
@@ -232,16 +196,13 @@ pub unsafe extern "C" fn peregrine_exchange_new(
         // SAFETY: not null, and as this function demands.
         let request = unsafe { request.read_unaligned() };
         let all = PEREGRINE_SECURE | PEREGRINE_LOOPBACK | PEREGRINE_BODY | PEREGRINE_TRAILERS;
-        if request.flags & !all != 0 {
-            return Err(FfiFailure::new(PeregrineStatus::Value, "there is no such flag"));
-        }
         // SAFETY: as this function demands.
-        let (method, target, fields, address) = unsafe {
+        let (method, target, fields, peer) = unsafe {
             (
                 bytes(request.method, request.method_len)?,
                 bytes(request.target, request.target_len)?,
                 read_fields(request.fields, request.fields_len)?,
-                read_address(request.address, request.address_len)?,
+                PeerDescription::read(request.address, request.address_len, request.flags, all)?,
             )
         };
         let authority = match request.authority.is_null() && request.authority_len == 0 {
@@ -251,7 +212,7 @@ pub unsafe extern "C" fn peregrine_exchange_new(
         };
         let running = running(engine)?;
         let slot = running.engine.open().ok_or(HostError::Full)?;
-        let (handle, flags) = (handles::fresh(), request.flags);
+        let (handle, flags) = (handles::fresh(), peer.flags);
         let (wake, mut out) = (running.host.waker(handle), Vec::new());
         let parts = RequestParts {
             method,
@@ -261,12 +222,12 @@ pub unsafe extern "C" fn peregrine_exchange_new(
             has_body: flags & PEREGRINE_BODY != 0,
             takes_trailers: flags & PEREGRINE_TRAILERS != 0,
         };
-        let (worker, peer) = (slot.worker(), peer(flags, address));
-        let with = HostCx { worker, wake: &wake, out: &mut out, unsent: 0, peer };
+        let (worker, wake_by) = (slot.worker(), &wake);
+        let with = HostCx { worker, wake: wake_by, out: &mut out, unsent: 0, peer: peer.peer() };
         let begun = running.engine.with_cx(with, |cx| Exchange::new(cx, parts));
         let inner = ExchangeInner { exchange: begun, said: HostAnswer::default(), out };
         let inner = Mutex::new(inner);
-        let slot = ExchangeSlot { inner, running, slot, flags, address, wake };
+        let slot = ExchangeSlot { inner, running, slot, peer, wake };
         handles::insert_as(handle, HandleObject::Exchange(slot.into()));
         // SAFETY: not null, and as this function demands.
         unsafe { put(exchange, handle) }

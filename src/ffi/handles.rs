@@ -15,6 +15,7 @@ use crate::embed::{HostCancel, HostTurn};
 
 use super::{
     call::HostCallSlot,
+    conn::ConnSlot,
     engine::EngineSlot,
     exchange::ExchangeSlot,
     server::ServerSlot,
@@ -28,6 +29,7 @@ pub(super) enum HandleObject {
     Engine(Arc<EngineSlot>),
     Exchange(Arc<ExchangeSlot>),
     Call(Arc<HostCallSlot>),
+    Conn(Arc<ConnSlot>),
     Job(Arc<HostTurn>),
     Cancel(Arc<Mutex<Option<HostCancel>>>),
 }
@@ -101,5 +103,6 @@ finds!(server, Server, Arc<ServerSlot>);
 finds!(engine, Engine, Arc<EngineSlot>);
 finds!(exchange, Exchange, Arc<ExchangeSlot>);
 finds!(call, Call, Arc<HostCallSlot>);
+finds!(conn, Conn, Arc<ConnSlot>);
 finds!(job, Job, Arc<HostTurn>);
 finds!(cancel, Cancel, Arc<Mutex<Option<HostCancel>>>);

@@ -92,6 +92,28 @@ typedef enum PeregrineStatus {
 } PeregrineStatus;
 
 /**
+ * What to do with a socket.
+ */
+typedef enum PeregrineNext {
+  /**
+   * Keep it.
+   */
+  PEREGRINE_NEXT_OPEN = 0,
+  /**
+   * Send the output, close for writing, ignore input for a while (`linger_ms`), then close.
+   */
+  PEREGRINE_NEXT_CLOSE = 1,
+  /**
+   * Close it now, by a reset.
+   */
+  PEREGRINE_NEXT_ABORT = 2,
+  /**
+   * The peer speaks HTTP/2, which a server does and an engine does not: close it.
+   */
+  PEREGRINE_NEXT_HTTP2 = 3,
+} PeregrineNext;
+
+/**
  * The operation of a call, and the request of A2A 1.0 that it has as JSON.
  */
 typedef enum PeregrineOp {
@@ -182,6 +204,37 @@ typedef struct PeregrineReply {
    */
   bool is_over;
 } PeregrineReply;
+
+/**
+ * What a connection wants next.
+ */
+typedef struct PeregrineProgress {
+  /**
+   * Bytes at the front of the input that are done with.
+   */
+  size_t consumed;
+  /**
+   * More input changes nothing until there are so many bytes of it, from the first one that is
+   * not consumed; 0: unknown.
+   */
+  size_t need;
+  /**
+   * Bytes of output (`peregrine_conn_output`).
+   */
+  size_t unsent;
+  /**
+   * Advance again in so many milliseconds at the latest; `UINT64_MAX`: for ever.
+   */
+  uint64_t wait_ms;
+  /**
+   * A `PeregrineNext`.
+   */
+  uint32_t next;
+  /**
+   * False: leave input in the socket.
+   */
+  bool reads;
+} PeregrineProgress;
 
 /**
  * The callbacks of a program that drives an engine. They come from any thread, also from several
@@ -399,6 +452,67 @@ enum PeregrineStatus peregrine_call_next(uint64_t call,
  * Errors: `HANDLE`, `BUSY`.
  */
 enum PeregrineStatus peregrine_call_release(uint64_t call);
+
+/**
+ * Begins a connection that the program has accepted: its bytes are those behind TLS, if there is
+ * TLS. `address` is the IP address of the peer as text, without a port; null: unknown. `flags` are
+ * `PEREGRINE_SECURE` and `PEREGRINE_LOOPBACK`. Released by `peregrine_conn_release`, at any time.
+ * Any thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `VALUE` (an unknown flag, an address that is none),
+ * `SERVER` (the engine was not started), `FULL` (`connections_max` are open).
+ *
+ * # Safety
+ * `address` is null or points at `address_len` bytes; `conn` points at a `uint64_t`.
+ */
+enum PeregrineStatus peregrine_conn_new(uint64_t engine,
+                                        const uint8_t *address,
+                                        size_t address_len,
+                                        uint32_t flags,
+                                        uint64_t *conn);
+
+/**
+ * Goes on as far as possible. `data` is all input that was received and not consumed, which is
+ * read where it is; `eof`: the peer has closed its side. Call it when input came, output was sent,
+ * `wake` was called with this handle, or `wait_ms` have passed. Any thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE`.
+ *
+ * # Safety
+ * `data` points at `len` bytes; `progress` points at a `PeregrineProgress`.
+ */
+enum PeregrineStatus peregrine_conn_advance(uint64_t conn,
+                                            const uint8_t *data,
+                                            size_t len,
+                                            bool eof,
+                                            struct PeregrineProgress *progress);
+
+/**
+ * What is to be sent. It stays good until the connection is advanced or released. Any thread, but
+ * not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`.
+ *
+ * # Safety
+ * `data` points at a `const uint8_t *`, which becomes null if there is nothing; `len` points at a
+ * `size_t`.
+ */
+enum PeregrineStatus peregrine_conn_output(uint64_t conn, const uint8_t **data, size_t *len);
+
+/**
+ * So many bytes of the output were sent. Any thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `VALUE` (there are fewer).
+ */
+enum PeregrineStatus peregrine_conn_consume(uint64_t conn, size_t len);
+
+/**
+ * Releases the connection: what it waits for is told that the client has left. Any thread, but not
+ * a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`.
+ */
+enum PeregrineStatus peregrine_conn_release(uint64_t conn);
 
 /**
  * Makes an engine of a configuration, the text of a TOML file as for `peregrine_server_new`; `len`
