@@ -50,6 +50,23 @@ operations! {
 }
 
 impl Op {
+    /// Its name in A2A 1.0 (§3.1).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Send => "SendMessage",
+            Op::Stream => "SendStreamingMessage",
+            Op::Get => "GetTask",
+            Op::List => "ListTasks",
+            Op::Cancel => "CancelTask",
+            Op::Subscribe => "SubscribeToTask",
+            Op::PushSet => "CreateTaskPushNotificationConfig",
+            Op::PushGet => "GetTaskPushNotificationConfig",
+            Op::PushList => "ListTaskPushNotificationConfigs",
+            Op::PushDelete => "DeleteTaskPushNotificationConfig",
+            Op::ExtendedCard => "GetExtendedAgentCard",
+        }
+    }
+
     /// True for the operations that answer with a stream of events.
     pub fn is_streaming(self) -> bool {
         matches!(self, Op::Stream | Op::Subscribe)

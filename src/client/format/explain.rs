@@ -12,7 +12,7 @@ use crate::{
     model::{Generation, Op, Received},
 };
 
-use super::{Format, FormatBuffers, push_json, write::operation};
+use super::{Format, FormatBuffers, push_json};
 
 /// What ACTS calls the operations that are answered by more than a card.
 const ACTS_OPS: [(Op, &str); 10] = [
@@ -81,7 +81,7 @@ fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplaine
             "fault" => kind = PayloadKind::Fault,
             "HTTP+JSON" => binding = Binding::HttpJson,
             "JSONRPC" => binding = Binding::JsonRpc,
-            _ => match Op::ALL.iter().copied().find(|op| operation(*op) == word) {
+            _ => match Op::ALL.iter().copied().find(|op| op.name() == word) {
                 Some(known) => op = known,
                 None => generation = version(word)?,
             },

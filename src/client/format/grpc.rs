@@ -28,9 +28,7 @@ use crate::{
     pb::{Fields, Writer},
 };
 
-use super::{
-    super::TransportError, CallError, Format, FormatBuffers, WrittenCall, write::operation,
-};
+use super::{super::TransportError, CallError, Format, FormatBuffers, WrittenCall};
 
 const BY: &str = "gRPC";
 
@@ -138,7 +136,7 @@ pub(super) fn write(
     out: &mut WrittenCall,
 ) -> Result<(), NotExpressible> {
     let op = call.op();
-    let missing = NotExpressible { what: operation(op), by: format.name() };
+    let missing = NotExpressible { what: op.name(), by: format.name() };
     let service = format.service().ok_or(missing)?;
     let rpc = service.rpc(op).ok_or(missing)?;
     for part in ["/", service.name(), "/", rpc] {

@@ -14,7 +14,7 @@ use crate::{
     model::{Generation, List, NotExpressible, OutgoingCall, PushCall, RawText, time},
 };
 
-use super::{Format, WrittenCall, write::operation};
+use super::{Format, WrittenCall};
 
 const BY: &str = "HTTP+JSON";
 
@@ -30,7 +30,7 @@ pub(super) fn write(
     let op = call.op();
     let form = calls::http_json(format.dialect, format.generation);
     let row = form.and_then(|form| Some((form, form.method(op)?)));
-    let missing = NotExpressible { what: operation(op), by: format.name() };
+    let missing = NotExpressible { what: op.name(), by: format.name() };
     let (form, method) = row.ok_or(missing)?;
     prefix(format, tenant, &mut out.path)?;
     let tenant = tenant.filter(|_| form.generation != Generation::V1);

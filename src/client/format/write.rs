@@ -122,7 +122,7 @@ impl Format {
         out: &mut WrittenCall,
     ) -> Result<(), NotExpressible> {
         let op = call.op();
-        let missing = NotExpressible { what: operation(op), by: self.name() };
+        let missing = NotExpressible { what: op.name(), by: self.name() };
         let (name, wire) = calls::method(self.dialect, self.generation, op).ok_or(missing)?;
         let body = &mut out.body;
         body.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":\"");
@@ -147,22 +147,5 @@ impl Format {
             "standard" => calls::generation_name(self.generation),
             dialect => dialect,
         }
-    }
-}
-
-/// The name of an operation in 1.0 (A2A 1.0 §3.1).
-pub(super) fn operation(op: Op) -> &'static str {
-    match op {
-        Op::Send => "SendMessage",
-        Op::Stream => "SendStreamingMessage",
-        Op::Get => "GetTask",
-        Op::List => "ListTasks",
-        Op::Cancel => "CancelTask",
-        Op::Subscribe => "SubscribeToTask",
-        Op::PushSet => "CreateTaskPushNotificationConfig",
-        Op::PushGet => "GetTaskPushNotificationConfig",
-        Op::PushList => "ListTaskPushNotificationConfigs",
-        Op::PushDelete => "DeleteTaskPushNotificationConfig",
-        Op::ExtendedCard => "GetExtendedAgentCard",
     }
 }

@@ -110,28 +110,11 @@ const OP_NAMES: [&str; OPS] = {
     let mut names = [OTHER; OPS];
     let mut number = 0;
     while number < Op::ALL.len() {
-        names[number] = method(Op::ALL[number]);
+        names[number] = Op::ALL[number].name();
         number += 1;
     }
     names
 };
-
-/// The method of an operation, as A2A 1.0 names it.
-const fn method(op: Op) -> &'static str {
-    match op {
-        Op::Send => "SendMessage",
-        Op::Stream => "SendStreamingMessage",
-        Op::Get => "GetTask",
-        Op::List => "ListTasks",
-        Op::Cancel => "CancelTask",
-        Op::Subscribe => "SubscribeToTask",
-        Op::PushSet => "CreateTaskPushNotificationConfig",
-        Op::PushGet => "GetTaskPushNotificationConfig",
-        Op::PushList => "ListTaskPushNotificationConfigs",
-        Op::PushDelete => "DeleteTaskPushNotificationConfig",
-        Op::ExtendedCard => "GetExtendedAgentCard",
-    }
-}
 
 fn generation_number(generation: Generation) -> usize {
     match generation {
