@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -94,7 +97,7 @@ def test_an_exception_fails_the_task_with_its_text_or_a_reference(shown, caplog)
         assert text == "ValueError: no such town"
         assert error["message"] == "ValueError: no such town"
     else:
-        reference = text.removeprefix("the agent failed (reference ").rstrip(")")
+        reference = text.removeprefix("the agent has failed (reference ").rstrip(")")
         assert len(reference) == 12 and reference in caplog.text
         assert "no such town" not in error["message"]
 
@@ -229,3 +232,43 @@ def test_the_configuration_says_whether_errors_are_shown():
     with peregrine.Server(failing, port=0, settings="show_errors = false\n") as server:
         task = Caller(server.url).send("go")
     assert "reference" in json.dumps(task)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: peregrine.agent("x"), "a function of a turn"),
+        (lambda: peregrine.agent(lambda: None), "one argument, the turn"),
+        (lambda: peregrine.agent(card={"skils": []})(sleeper), "do you mean 'skills'?"),
+        (lambda: peregrine.agent(skills=["x"])(sleeper), "must be a dict"),
+        (lambda: peregrine.agent(skills=[{"id": "x"}])(sleeper), "skills[0] has no 'name'"),
+        (lambda: peregrine.Server(port=0).start(), "needs an agent"),
+    ],
+)
+def test_what_is_no_agent_is_refused_with_the_reason(make, words):
+    with pytest.raises((TypeError, ValueError)) as error:
+        make()
+    assert words in str(error.value)
+
+
+def test_sigterm_lets_running_tasks_end():
+    program = """
+import asyncio, peregrine
+
+@peregrine.agent
+async def slow(turn):
+    turn.status("working")
+    await asyncio.sleep(1)
+
+peregrine.serve(slow, port=0)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    line = next(line for line in process.stdout if " url " in line)
+    caller = Caller(line.split()[-1])
+    events = caller.stream("go")
+    states = [next(events)]
+    process.send_signal(signal.SIGTERM)
+    states += list(events)
+    assert states[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    process.stdout.close()
+    assert process.wait(30) == 0

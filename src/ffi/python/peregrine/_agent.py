@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 from collections.abc import Callable
@@ -52,6 +53,7 @@ class Agent:
         card: dict[str, Any] | None = None,
         headers: list[str] | None = None,
     ) -> None:
+        check_function(function)
         self.function = function
         self.headers = list(headers or [])
         self.decide_cancel: Decision | None = None
@@ -62,6 +64,7 @@ class Agent:
             "skills": skills or [],
         }
         self.card: dict[str, Any] = {**said, **(card or {})}
+        check_card(self.card)
 
     def __call__(self, turn: Turn) -> Any:
         return self.function(turn)
@@ -72,6 +75,11 @@ class Agent:
         return function
 
     @property
+    def name(self) -> str:
+        """The name on its card."""
+        return str(self.card["name"])
+
+    @property
     def is_async(self) -> bool:
         """True when it runs on the event loop; else it runs on a thread."""
         plain = inspect.unwrap(self.function)
@@ -80,6 +88,43 @@ class Agent:
     def card_json(self) -> bytes:
         """Its card in JSON."""
         return json.dumps(self.card).encode()
+
+
+#: Members of a card of A2A 1.0, and what 0.3 has beside them.
+CARD_MEMBERS = frozenset(
+    "name description version skills provider documentationUrl iconUrl capabilities defaultInputModes"
+    " defaultOutputModes supportedInterfaces securitySchemes securityRequirements signatures"
+    " protocolVersion url preferredTransport additionalInterfaces security"
+    " supportsAuthenticatedExtendedCard".split()
+)
+#: What each skill has (A2A 1.0 §4.4.5).
+SKILL_MEMBERS = ("id", "name", "description", "tags")
+
+
+def check_function(function: Any) -> None:
+    """Raises a `TypeError` unless it is a function of a turn."""
+    if not callable(function) or inspect.isclass(function):
+        raise TypeError(f"an agent is a function of a turn, and not {function!r}")
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as error:
+        name = getattr(function, "__name__", repr(function))
+        raise TypeError(f"the agent {name} must take one argument, the turn: {error}") from None
+
+
+def check_card(card: dict[str, Any]) -> None:
+    """Raises a `ValueError` that names what is wrong."""
+    for member in card:
+        if member not in CARD_MEMBERS:
+            close = difflib.get_close_matches(member, CARD_MEMBERS, 1)
+            hint = f"; do you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"a card has no member {member!r}{hint}")
+    for number, skill in enumerate(card["skills"]):
+        if not isinstance(skill, dict):
+            raise ValueError(f"skills[{number}] is {skill!r}, and must be a dict")
+        for member in SKILL_MEMBERS:
+            if not skill.get(member):
+                raise ValueError(f"skills[{number}] has no {member!r}")
 
 
 @overload

@@ -30,19 +30,16 @@ class Failures:
     def __init__(self) -> None:
         self.show = False
 
-    def text(self, error: BaseException) -> str:
-        """The text for the client; the log gets all of it."""
-        if self.show:
-            log.error("an agent has failed: %s", error, exc_info=error)
-            return f"{type(error).__name__}: {error}"
+    def end(self, turn: _native.Turn, agent: str, error: BaseException) -> None:
+        """Fails the turn; the log gets the error with its traceback."""
         reference = uuid.uuid4().hex[:12]
-        log.error("an agent has failed, reference %s", reference, exc_info=error)
-        return f"the agent failed (reference {reference})"
-
-    def end(self, turn: _native.Turn, error: BaseException) -> None:
-        """Fails the turn."""
+        line = "the agent %r has failed at the task %r, reference %s"
+        log.error(line, agent, turn.task_id, reference, exc_info=error)
+        text = f"the agent has failed (reference {reference})"
+        if self.show:
+            text = f"{type(error).__name__}: {error}"
         try:
-            turn.fail(self.text(error))
+            turn.fail(text)
         except TaskClosed:
             pass
 
@@ -90,7 +87,7 @@ class ThreadRunner:
         except TaskClosed:
             pass
         except Exception as error:
-            self.failures.end(item, error)
+            self.failures.end(item, self.agent.name, error)
 
     def _decide(self, item: _native.Cancel) -> None:
         try:
@@ -230,7 +227,7 @@ def answer_of(agent: Agent, failures: Failures) -> Answer:
             # The task has ended, or the server ends, which fails it.
             raise
         except Exception as error:
-            failures.end(item, error)
+            failures.end(item, agent.name, error)
 
     return answer
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ._agent import Agent, ServedAgent
@@ -86,6 +88,9 @@ class Server:
         """
         if self._native is not None:
             raise Error("the server was started already")
+        given = (self._agents, self._config, self._settings, os.environ.get("PEREGRINE_CONFIG"))
+        if not any(given):
+            raise ValueError("a server needs an agent: peregrine.Server(my_agent)")
         if os.getpid() != self._process:
             raise Error("this server was made in another process: make it after the fork")
         from . import _native
@@ -101,10 +106,12 @@ class Server:
         return self
 
     def run(self) -> None:
-        """Starts it, prints where it listens, and serves until Ctrl-C or `shutdown`, after which
-        running tasks have `drain_ms` to end."""
+        """Starts it, prints where it listens, and serves until Ctrl-C, SIGTERM or `shutdown`, after
+        which running tasks have `drain_ms` to end."""
         self.start()
         print(self._running().banner, end="", flush=True)
+        is_main = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGTERM, _interrupt) if is_main else None
         try:
             self.wait()
         except KeyboardInterrupt:
@@ -113,6 +120,8 @@ class Server:
             self.wait()
         finally:
             self.stop()
+            if is_main:
+                signal.signal(signal.SIGTERM, before)
 
     def wait(self) -> None:
         """Waits until the server has ended."""
@@ -168,6 +177,10 @@ class Server:
         return self._running().addresses
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
 def _listen(host: str | None, port: int | None) -> list[str]:
     if host is None and port is None:
         return []
@@ -178,5 +191,5 @@ def _listen(host: str | None, port: int | None) -> list[str]:
 
 
 def serve(*agents: Any, **options: Any) -> None:
-    """Serves agents until Ctrl-C; the arguments are those of `Server`."""
+    """Serves agents until Ctrl-C or SIGTERM; the arguments are those of `Server`."""
     Server(*agents, **options).run()

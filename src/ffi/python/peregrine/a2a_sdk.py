@@ -114,8 +114,11 @@ class _CancelQueue(EventQueue):
 class _Executor:
     """One executor, and its turns that run."""
 
-    def __init__(self, executor: AgentExecutor, headers: list[str], failures: Failures) -> None:
-        self._executor, self._headers, self._failures = executor, headers, failures
+    def __init__(
+        self, executor: AgentExecutor, name: str, headers: list[str], failures: Failures
+    ) -> None:
+        self._executor, self._name = executor, name
+        self._headers, self._failures = headers, failures
         #: Of each task the turn that runs, and what runs it.
         self._turns: dict[str, tuple[_native.Turn, asyncio.Task[Any] | None]] = {}
         #: Of each task with turns, which run one after another.
@@ -141,11 +144,11 @@ class _Executor:
         except sdk_errors.A2AError as error:
             name = _REFUSALS.get(type(error).__name__)
             if name is None:
-                self._failures.end(turn, error)
+                self._failures.end(turn, self._name, error)
             else:
                 self._refuse(turn, name, error)
         except Exception as error:
-            self._failures.end(turn, error)
+            self._failures.end(turn, self._name, error)
         finally:
             # What has neither ended nor asked the client something fails here, and says so.
             turn.end()
@@ -218,8 +221,8 @@ class Server(_Server):
         agent_executor: AgentExecutor,
         agent_card: pb.AgentCard,
         *,
-        host: str | None = "127.0.0.1",
-        port: int | None = 3000,
+        host: str | None = None,
+        port: int | None = None,
         config: str | os.PathLike[str] | None = None,
         settings: str | None = None,
         headers: list[str] | None = None,
@@ -245,8 +248,12 @@ class Server(_Server):
         """Adds an executor, at `/agents/NAME` by the name of its card; before the start."""
         if self._native is not None:
             raise Error("the server was started already")
+        if isinstance(agent_executor, type) or not hasattr(agent_executor, "execute"):
+            raise TypeError(f"an instance of AgentExecutor is wanted, and not {agent_executor!r}")
+        if not isinstance(agent_card, pb.AgentCard):
+            raise TypeError(f"an a2a.types.AgentCard is wanted, and not {type(agent_card)}")
         names = list(headers or [])
-        executor = _Executor(agent_executor, names, self._failures)
+        executor = _Executor(agent_executor, agent_card.name, names, self._failures)
         queue = self._loop.add(executor.answer, executor.decide)
         card = json.dumps(json_format.MessageToDict(agent_card)).encode()
         self._agents.append(ServedAgent(card, names, queue, True))
