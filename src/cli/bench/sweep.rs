@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Runs of a search, at most.
-const RUNS_MAX: usize = 24;
+const RUNS_MAX: usize = 36;
 /// How near to each other the best and the first failed rate are at the end of a search.
 const NEAR: f64 = 1.05;
 /// The share of the wanted rate that has to be reached for a rate to count as held.
@@ -43,11 +43,18 @@ struct Search {
     best: Option<f64>,
     /// The lowest rate that did not.
     broken: Option<f64>,
+    /// True: the rate has broken an objective once and is tried again.
+    is_second: bool,
 }
 
 impl Search {
-    /// The next rate; `None`: it is found.
+    /// The next rate; `None`: it is found. A rate that breaks an objective is tried once more, so that
+    /// one stall of the machine does not end the search.
     fn next(&mut self, holds: bool) -> Option<f64> {
+        self.is_second = !holds && !self.is_second;
+        if self.is_second {
+            return Some(self.rate);
+        }
         match holds {
             true => self.best = Some(self.rate),
             false => self.broken = Some(self.rate),
@@ -57,11 +64,16 @@ impl Search {
             (None, Some(broken)) if broken < 1.0 => return None,
             (None, Some(broken)) => broken / 2.0,
             (Some(best), Some(broken)) if broken / best <= NEAR => return None,
-            (Some(best), Some(broken)) => (best * broken).sqrt(),
+            (Some(best), Some(broken)) => readable((best * broken).sqrt()),
             (None, None) => return None,
         };
         Some(self.rate)
     }
+}
+
+/// The rate without digits that say nothing.
+fn readable(rate: f64) -> f64 {
+    if rate < 10.0 { (rate * 10.0).round() / 10.0 } else { rate.round() }
 }
 
 impl Sweep {
@@ -81,7 +93,7 @@ impl Sweep {
         };
         let (mut points, mut best): (Vec<SweepPoint>, Option<TargetReport>) = (Vec::new(), None);
         let mut best_holds = false;
-        let mut search = Search { rate: self.first(), best: None, broken: None };
+        let mut search = Search { rate: self.first(), best: None, broken: None, is_second: false };
         let mut rate = Some(search.rate);
         while let Some(wanted) = rate {
             let Some(loaded) = runtime.block_on(target.load(&at_rate(plan, wanted)))? else {
@@ -179,4 +191,39 @@ fn line(wanted: f64, report: &TargetReport, broken: Option<&str>) -> String {
         report.latency_us.p99 / 1e3,
         broken.map_or_else(String::new, |why| format!(": {why}"))
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rates that are tried where so many calls a second hold, but for the first try of some.
+    fn tried(most: f64, stalls_at: &[f64]) -> Vec<f64> {
+        let mut search = Search { rate: 100.0, best: None, broken: None, is_second: false };
+        let (mut rates, mut stalled) = (vec![100.0], Vec::new());
+        loop {
+            let rate = *rates.last().unwrap();
+            let stalls = stalls_at.contains(&rate) && !stalled.contains(&rate);
+            if stalls {
+                stalled.push(rate);
+            }
+            match search.next(rate <= most && !stalls) {
+                Some(next) => rates.push(next),
+                None => return rates,
+            }
+        }
+    }
+
+    #[test]
+    fn one_stall_does_not_end_a_search() {
+        let calm = tried(1_000.0, &[]);
+        assert_eq!(calm[..5], [100.0, 200.0, 400.0, 800.0, 1_600.0]);
+        let best = |rates: &[f64]| {
+            rates.iter().copied().filter(|rate| *rate <= 1_000.0).fold(0.0, f64::max)
+        };
+        assert!(best(&calm) > 1_000.0 / NEAR, "{calm:?}");
+        assert_eq!(best(&tried(1_000.0, &[200.0, 800.0])), best(&calm));
+        assert!(calm.iter().all(|rate| rate.fract() == 0.0), "{calm:?}");
+        assert!(calm.len() < RUNS_MAX, "{calm:?}");
+    }
 }
