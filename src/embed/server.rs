@@ -1,8 +1,11 @@
 //! The server of a program: its configuration, its start and its end.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::{cli::serve::start_embedded, net::Running};
+use crate::{
+    cli::serve::{Embedded, EmbeddedReloader, start_embedded},
+    net::{Reload, Running, report_line},
+};
 
 use super::{HostAgent, HostEngine, HostError, HostSettings, OwnTime};
 
@@ -12,6 +15,7 @@ pub struct HostServer {
     banner: String,
     /// For calls of this process, once there is one.
     engine: OnceLock<Arc<HostEngine>>,
+    reloader: Mutex<EmbeddedReloader>,
 }
 
 impl HostServer {
@@ -27,13 +31,32 @@ impl HostServer {
     ) -> Result<HostServer, HostError> {
         let agents = agents.into_iter().map(|HostAgent { profile, agent }| (profile, agent));
         let started = start_embedded(settings, listen, agents.collect());
-        let (running, banner) = started.map_err(HostError::Server)?;
-        Ok(HostServer { running, banner, engine: OnceLock::new() })
+        let Embedded { running, banner, reloader } = started.map_err(HostError::Server)?;
+        let (engine, reloader) = (OnceLock::new(), Mutex::new(reloader));
+        Ok(HostServer { running, banner, engine, reloader })
     }
 
     /// The server itself.
     pub fn running(&self) -> &Running {
         &self.running
+    }
+
+    /// Reads the configuration again, as `serve` does on SIGHUP: this text, or what the server was
+    /// started with or reloaded with last. Agents of the program stay; those of the configuration,
+    /// callers, quotas, TLS, the log and the limits that are live change, or nothing does. What has
+    /// changed is told to the log.
+    ///
+    /// # Errors
+    /// [`HostError::Server`]: why nothing has changed, in one line.
+    pub fn reload(&self, text: Option<&str>) -> Result<(), HostError> {
+        let mut reloader = self.reloader.lock().unwrap_or_else(PoisonError::into_inner);
+        let controls = self.running.controls();
+        let changed = match text {
+            Some(text) => reloader.reload_text(text, &controls),
+            None => reloader.reload(&controls),
+        };
+        changed.map_err(HostError::Server)?.iter().for_each(|line| report_line(line));
+        Ok(())
     }
 
     /// The engine of the server, for calls of this process ([`HostCall`]).

@@ -75,11 +75,18 @@ impl TurnProgress {
     }
 }
 
+/// Where it is said that a turn is of no use any more.
+enum NoticeTo {
+    /// In a queue, which is not counted: a notice may wait in it.
+    Queue(Weak<HostQueue>),
+    /// By a function, which asks [`HostTurn::is_over`] later, and not itself.
+    Function(Box<dyn Fn() + Send + Sync>),
+}
+
 /// Woken by every change of what the turn waits for, which may be its end.
 pub(super) struct EndNotice {
     number: u64,
-    /// Not counted: a notice may wait in it.
-    queue: Weak<HostQueue>,
+    to: NoticeTo,
     turn: Weak<Mutex<TurnInner>>,
     /// True while the turn itself publishes, which is no news to it.
     is_publishing: AtomicBool,
@@ -88,10 +95,16 @@ pub(super) struct EndNotice {
 impl Wake for EndNotice {
     fn wake(self: Arc<Self>) {
         // The turn looks itself when it has published.
-        if !self.is_publishing.load(Ordering::Relaxed)
-            && let Some(queue) = self.queue.upgrade()
-        {
-            queue.push(Queued::Woken(self));
+        if self.is_publishing.load(Ordering::Relaxed) {
+            return;
+        }
+        match &self.to {
+            NoticeTo::Queue(queue) => {
+                if let Some(queue) = queue.upgrade() {
+                    queue.push(Queued::Woken(self));
+                }
+            }
+            NoticeTo::Function(notify) => notify(),
         }
     }
 }
@@ -119,11 +132,17 @@ impl TurnInner {
 
     /// Tells the program if the turn is of no use any more.
     fn tell_end(&mut self) {
-        if self.has_ended()
-            && let Some(notice) = &self.notice
-            && let Some(queue) = notice.queue.upgrade()
-        {
-            queue.push(Queued::Ended(notice.number));
+        if !self.has_ended() {
+            return;
+        }
+        match self.notice.as_ref().map(|notice| (notice.number, &notice.to)) {
+            Some((number, NoticeTo::Queue(queue))) => {
+                if let Some(queue) = queue.upgrade() {
+                    queue.push(Queued::Ended(number));
+                }
+            }
+            Some((_, NoticeTo::Function(notify))) => notify(),
+            None => {}
         }
     }
 
@@ -170,21 +189,39 @@ impl HostTurn {
     /// [`HostItem::Ended`]: super::HostItem::Ended
     pub fn watch(&self, queue: &Arc<HostQueue>) -> u64 {
         let number = queue.number();
-        let mut inner = self.lock();
-        inner.notice = Some(Arc::new(EndNotice {
+        self.watch_to(number, NoticeTo::Queue(Arc::downgrade(queue)));
+        number
+    }
+
+    /// Has a function called when the turn may be of no use any more, on any thread: it must not
+    /// use the turn, nor wait. After each call of it [`HostTurn::is_over`] tells and arms it again.
+    pub fn watch_with(&self, notify: impl Fn() + Send + Sync + 'static) {
+        self.watch_to(0, NoticeTo::Function(Box::new(notify)));
+    }
+
+    fn watch_to(&self, number: u64, to: NoticeTo) {
+        let notice = EndNotice {
             number,
-            queue: Arc::downgrade(queue),
+            to,
             turn: Arc::downgrade(&self.inner),
             is_publishing: AtomicBool::new(false),
-        }));
+        };
+        let mut inner = self.lock();
+        let before = inner.notice.replace(Arc::new(notice));
         inner.watch();
-        number
+        drop(inner);
+        // Without the lock: it may be a function's last use.
+        drop(before);
     }
 
     /// True when what the turn publishes is refused: it has answered, its task has ended, or the
     /// caller has left before there was one.
     pub fn is_over(&self) -> bool {
-        let ended = self.lock().progress.canceled();
+        let mut inner = self.lock();
+        if inner.has_ended() {
+            return true;
+        }
+        let ended = inner.progress.canceled();
         let mut cx = Context::from_waker(Waker::noop());
         ended.is_none_or(|mut ended| Pin::new(&mut ended).poll(&mut cx).is_ready())
     }
@@ -382,6 +419,21 @@ impl HostTurn {
     /// [`HostError::Closed`].
     pub fn fail(&self, text: &str) -> Result<(), HostError> {
         self.finish(|deferred| deferred.fail(text.to_owned()), |job| job.fail(text))
+    }
+
+    /// Ends the turn with an error of the program: the operator is told its text, at most 4 KiB;
+    /// the client is shown it where the server shows errors, and else a reference.
+    ///
+    /// # Errors
+    /// [`HostError::Closed`].
+    pub fn fail_for(&self, text: &str) -> Result<(), HostError> {
+        self.finish(
+            |deferred| deferred.fail_for(&text),
+            |job| {
+                job.fail_for(&text);
+                Ok(())
+            },
+        )
     }
 
     /// Refuses the message with an error of A2A: the call fails and no task is made; a task that

@@ -1,10 +1,11 @@
 //! A turn that was taken along, and a cancel that the program decides. Any thread.
 
-use std::sync::PoisonError;
+use std::{ffi::c_void, sync::PoisonError};
 
 use crate::embed::{EventField, HostCancel};
 
 use super::{
+    border,
     buffers::{bytes, give, put, with_text},
     handles,
     status::{FfiFailure, PeregrineStatus, run},
@@ -171,6 +172,96 @@ pub unsafe extern "C" fn peregrine_job_fail(
 ) -> PeregrineStatus {
     // SAFETY: as this function demands.
     unsafe { with_text(data, len, |words| Ok(handles::job(job)?.fail(words)?)) }
+}
+
+/// As `peregrine_job_fail` for an error of the program, such as an exception: its text is told to
+/// the operator, at most 4 KiB of it; the client is shown it where `show_errors` says so, else a
+/// reference. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED`.
+///
+/// # Safety
+/// `data` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_fail_error(
+    job: u64,
+    data: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    // SAFETY: as this function demands.
+    unsafe { with_text(data, len, |words| Ok(handles::job(job)?.fail_for(words)?)) }
+}
+
+/// A function that is told of the end of a job. It comes from any thread, and must neither block
+/// nor call a function of the library (`PEREGRINE_STATUS_BUSY`).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PeregrineNotice {
+    /// Given to every callback.
+    pub user: *mut c_void,
+    /// The job may be over: its task has ended, for instance because a client canceled it, or the
+    /// caller has left before there was one. Ask `peregrine_job_is_over` soon, on another thread or
+    /// later: it tells, and arms the notice again. The handle may be released already.
+    pub ended: Option<unsafe extern "C" fn(user: *mut c_void, job: u64)>,
+    /// No other callback comes after it. May be null.
+    pub release: Option<unsafe extern "C" fn(user: *mut c_void)>,
+}
+
+/// The callbacks, until the job is released or another notice takes their place.
+struct NoticeCallbacks(PeregrineNotice);
+
+// SAFETY: the program has promised that its callbacks may be called from any thread, with the
+// pointer that it gave.
+unsafe impl Send for NoticeCallbacks {}
+// SAFETY: as above.
+unsafe impl Sync for NoticeCallbacks {}
+
+impl NoticeCallbacks {
+    fn tell(&self, job: u64) {
+        if let Some(ended) = self.0.ended {
+            // SAFETY: a function of the program, called as it has agreed to.
+            border::in_bare_callback(|| unsafe { ended(self.0.user, job) });
+        }
+    }
+}
+
+impl Drop for NoticeCallbacks {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.release {
+            // SAFETY: a function of the program, called as it has agreed to.
+            border::in_bare_callback(|| unsafe { release(self.0.user) });
+        }
+    }
+}
+
+/// Has the program told when the job is over, in place of asking between two steps; a second notice
+/// takes the place of the first. The callbacks are copied; where this fails, `release` is not
+/// called. Any thread.
+///
+/// Errors: `HANDLE`, `NULL` (also a notice without `ended`).
+///
+/// # Safety
+/// `notice` points at a `PeregrineNotice` whose functions may be called from any thread with its
+/// `user`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_watch(
+    job: u64,
+    notice: *const PeregrineNotice,
+) -> PeregrineStatus {
+    run(|| {
+        let turn = handles::job(job)?;
+        if notice.is_null() {
+            return Err(FfiFailure::new(PeregrineStatus::Null, "the notice is null"));
+        }
+        // SAFETY: not null, and as this function demands.
+        let notice = unsafe { notice.read_unaligned() };
+        if notice.ended.is_none() {
+            return Err(FfiFailure::new(PeregrineStatus::Null, "a notice has no callback"));
+        }
+        let callbacks = NoticeCallbacks(notice);
+        turn.watch_with(move || callbacks.tell(job));
+        Ok(())
+    })
 }
 
 /// Releases the job. A task that neither has ended nor waits for its client fails, as does a call

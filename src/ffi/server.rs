@@ -7,7 +7,7 @@ use crate::embed::{HostAgent, HostEngine, HostServer, HostSettings};
 use super::{
     agent::{PeregrineAgent, read_agent},
     border,
-    buffers::{give, put, text},
+    buffers::{give, put, text, with_text},
     handles::{self, HandleObject},
     status::{FfiFailure, PeregrineStatus, run},
 };
@@ -21,7 +21,7 @@ enum ServerStage {
         settings: String,
         agents: Vec<HostAgent>,
     },
-    Running(HostServer),
+    Running(Box<HostServer>),
     Ended,
 }
 
@@ -113,7 +113,11 @@ pub extern "C" fn peregrine_server_start(server: u64) -> PeregrineStatus {
                     true => HostSettings::Default,
                     false => HostSettings::Text(settings),
                 };
-                *stage = ServerStage::Running(HostServer::start(settings, Vec::new(), agents)?);
+                *stage = ServerStage::Running(Box::new(HostServer::start(
+                    settings,
+                    Vec::new(),
+                    agents,
+                )?));
                 Ok(())
             }
             other => {
@@ -155,6 +159,30 @@ pub unsafe extern "C" fn peregrine_server_url(
     };
     // SAFETY: as this function demands.
     unsafe { give(out, capacity, len, url) }
+}
+
+/// Reads the configuration again, as `peregrine serve` does on SIGHUP: this text, or with `len` 0
+/// what the server has. Agents of the configuration, callers, quotas, TLS, the log and the limits
+/// that are live change, or nothing does; agents of the program stay. What has changed is a line of
+/// the log. Any thread, but not a callback; other functions of this server wait meanwhile.
+///
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `SERVER` (it does not run, or nothing has changed).
+///
+/// # Safety
+/// `data` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_server_reload(
+    server: u64,
+    data: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    let reload = |text: &str| {
+        border::outside_callbacks()?;
+        let text = Some(text).filter(|text| !text.is_empty());
+        Ok(handles::server(server)?.running(|server| server.reload(text))??)
+    };
+    // SAFETY: as this function demands.
+    unsafe { with_text(data, len, reload) }
 }
 
 /// Stops accepting, and lets what runs end within `drain_ms`; returns at once.

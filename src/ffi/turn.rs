@@ -19,6 +19,8 @@ use super::{
 /// The turn that a callback on this thread may use.
 struct LentTurn {
     handle: u64,
+    /// True: it has published an event.
+    has_events: bool,
     /// A `Turn` whose lifetime is that of the callback; `None` behind its answer.
     turn: Option<Turn<'static>>,
 }
@@ -34,7 +36,7 @@ pub(super) fn lend(turn: Turn<'_>, callback: impl FnOnce(u64)) {
     // the callback unwinds. Nothing hands out what it borrows.
     let turn = unsafe { std::mem::transmute::<Turn<'_>, Turn<'static>>(turn) };
     // A callback that makes an in-process call may cause another turn on this thread.
-    let before = LENT.replace(Some(LentTurn { handle, turn: Some(turn) }));
+    let before = LENT.replace(Some(LentTurn { handle, has_events: false, turn: Some(turn) }));
     let _restore = Restore(before);
     border::in_callback(|| callback(handle));
 }
@@ -52,8 +54,15 @@ fn with<R>(
     handle: u64,
     act: impl FnOnce(&mut Option<Turn<'static>>) -> Result<R, FfiFailure>,
 ) -> Result<R, FfiFailure> {
+    with_lent(handle, |lent| act(&mut lent.turn))
+}
+
+fn with_lent<R>(
+    handle: u64,
+    act: impl FnOnce(&mut LentTurn) -> Result<R, FfiFailure>,
+) -> Result<R, FfiFailure> {
     LENT.with_borrow_mut(|lent| match lent {
-        Some(lent) if lent.handle == handle => act(&mut lent.turn),
+        Some(lent) if lent.handle == handle => act(lent),
         Some(_) | None => Err(FfiFailure::new(
             PeregrineStatus::Handle,
             "the turn is not that of the callback which runs on this thread",
@@ -66,6 +75,15 @@ fn with_turn<R>(
     act: impl FnOnce(&mut Turn<'static>) -> Result<R, FfiFailure>,
 ) -> Result<R, FfiFailure> {
     with(handle, |turn| act(turn.as_mut().ok_or_else(answered)?))
+}
+
+/// As [`with_turn`], for what publishes an event.
+fn publish(handle: u64, act: impl FnOnce(&mut Turn<'static>)) -> Result<(), FfiFailure> {
+    with_lent(handle, |lent| {
+        act(lent.turn.as_mut().ok_or_else(answered)?);
+        lent.has_events = true;
+        Ok(())
+    })
 }
 
 fn answered() -> FfiFailure {
@@ -183,18 +201,15 @@ pub unsafe extern "C" fn peregrine_turn_status(
     data: *const u8,
     len: usize,
 ) -> PeregrineStatus {
-    let publish = |words: &str| {
+    let status = |words: &str| {
         let state = state_of(state)?;
-        with_turn(turn, |turn| {
-            match words {
-                "" => turn.status(state),
-                words => turn.status_with(state, &said(words)),
-            }
-            Ok(())
+        publish(turn, |turn| match words {
+            "" => turn.status(state),
+            words => turn.status_with(state, &said(words)),
         })
     };
     // SAFETY: as this function demands.
-    unsafe { with_text(data, len, publish) }
+    unsafe { with_text(data, len, status) }
 }
 
 /// Publishes an artifact of one text. Only in the callback.
@@ -213,11 +228,42 @@ pub unsafe extern "C" fn peregrine_turn_artifact(
         // SAFETY: as this function demands.
         let (id, words) = unsafe { (text(id, id_len)?, text(data, len)?) };
         let artifact = ArtifactBuf::new(id, &PartsBuf::new().text(words));
-        with_turn(turn, |turn| {
-            turn.artifact(&artifact);
+        publish(turn, |turn| turn.artifact(&artifact))
+    })
+}
+
+/// Ends the turn with an error of the program, such as an exception: the call fails, or the task if
+/// there is one by what was published. The text is told to the operator, at most 4 KiB of it; the
+/// client is shown it where `show_errors` says so, else a reference. Only in the callback, which
+/// can do nothing more with the turn.
+///
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (it was answered, or the server has no room).
+///
+/// # Safety
+/// `data` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_fail_error(
+    turn: u64,
+    data: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    let fail = |words: &str| {
+        with_lent(turn, |lent| {
+            let turn = lent.turn.take().ok_or_else(answered)?;
+            let deferred = turn.defer().map_err(|_| no_room())?;
+            match lent.has_events {
+                true => deferred.into_job().map_err(|_| no_room())?.fail_for(&words),
+                false => deferred.fail_for(&words),
+            }
             Ok(())
         })
-    })
+    };
+    // SAFETY: as this function demands.
+    unsafe { with_text(data, len, fail) }
+}
+
+fn no_room() -> FfiFailure {
+    FfiFailure::new(PeregrineStatus::Closed, "the server has no room for the turn")
 }
 
 /// Takes the turn along: `job` is good on any thread until it is released
@@ -234,9 +280,7 @@ pub unsafe extern "C" fn peregrine_turn_defer(turn: u64, job: *mut u64) -> Pereg
         }
         let deferred = with(turn, |turn| {
             let turn = turn.take().ok_or_else(answered)?;
-            turn.defer().map_err(|_| {
-                FfiFailure::new(PeregrineStatus::Closed, "the server has no room for the turn")
-            })
+            turn.defer().map_err(|_| no_room())
         })?;
         let handle = handles::insert(HandleObject::Job(HostTurn::new(deferred).into()));
         // SAFETY: not null, and as this function demands.

@@ -56,6 +56,12 @@ pub trait Reload: Send {
 pub struct Controls(Arc<ServerState>);
 
 impl Controls {
+    /// Those of a server that runs.
+    #[cfg(feature = "embed")]
+    pub(super) fn of(server: &Arc<ServerState>) -> Controls {
+        Controls(Arc::clone(server))
+    }
+
     /// The agents; `None` where a service answers in place of agents.
     pub fn agents(&self) -> Option<&Agents> {
         self.0.engine.agents()

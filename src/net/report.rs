@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Says one line: to the log, where there is one.
-pub(super) fn say(line: &dyn Display) {
+pub(crate) fn say(line: &dyn Display) {
     #[cfg(feature = "logs")]
     if tracing::dispatcher::has_been_set() {
         return tracing::info!(target: "peregrine", "{line}");

@@ -15,6 +15,8 @@ use crate::{engine::Agents, limits::Limits};
 
 #[cfg(feature = "logs")]
 use super::log::{self, LogLevel};
+#[cfg(feature = "embed")]
+use super::reload::Controls;
 use super::{
     error::ServerError,
     server_state::{ServerState, Stage},
@@ -101,6 +103,12 @@ impl Running {
         let fetcher = super::KeyFetcher::start(callers, options, mono_ms)?;
         self.server.keep_key_fetcher(Some(fetcher));
         Ok(())
+    }
+
+    /// What can be changed while it runs.
+    #[cfg(feature = "embed")]
+    pub(crate) fn controls(&self) -> Controls {
+        Controls::of(&self.server)
     }
 
     /// The engine, and when its monotonic clock began: for calls of this process.

@@ -12,7 +12,7 @@ use peregrine::{
 
 use super::{
     Loaded, Made, RemoteCards, UsageError, begin_background_work,
-    config::{Config, ConfigOrigin, Program},
+    config::{Config, ConfigOrigin, Program, Reloader, Stamp},
     make, settle,
 };
 
@@ -29,9 +29,19 @@ pub enum HostSettings {
     Text(String),
 }
 
+/// A server of a program, which runs.
+pub struct Embedded {
+    /// The server.
+    pub running: Running,
+    /// What `serve` prints when it is ready.
+    pub banner: String,
+    /// Reads the configuration again.
+    pub reloader: Reloader,
+}
+
 /// Starts a server of these agents, the first of which is the default one, and of those that the
 /// configuration names behind them. `listen`, if there is anything in it, takes the place of the
-/// key of that name. The text is what `serve` prints when it is ready.
+/// key of that name.
 ///
 /// # Errors
 /// One line: what is wrong with the configuration, and where, or why the server cannot start.
@@ -39,39 +49,34 @@ pub fn start_embedded(
     settings: HostSettings,
     listen: Vec<String>,
     agents: Vec<(Profile, Arc<dyn Agent>)>,
-) -> Result<(Running, String), String> {
+) -> Result<Embedded, String> {
     let line = |UsageError(line): UsageError| line;
     let origin = ConfigOrigin::embedded(settings).map_err(line)?;
+    let stamp = Stamp::of(&origin);
     let mut config = origin.read_to_start().map_err(line)?;
     if !listen.is_empty() {
         config.serve.listen = listen;
     }
-    let all = with_own(agents, &origin, &config).map_err(line)?;
+    let own = own(agents, &config);
+    let all = origin.agents_behind(&own, &config, &[]).map_err(line)?;
     let cards = Arc::new(RemoteCards::of(&all));
+    let mut reloader = Reloader::new(&origin, &config, &all, &cards, stamp).with_own(own);
     let Made { server, banner, callers, .. } = make(&origin, config, all).map_err(line)?;
+    reloader.callers.clone_from(&callers);
     let running = server.start().map_err(|error| error.to_string())?;
     begin_background_work(&running, callers, &cards);
-    let text = banner.text(&running);
-    Ok((running, text))
+    let banner = banner.text(&running);
+    Ok(Embedded { running, banner, reloader })
 }
 
-/// The agents of the program, then those of the configuration.
-fn with_own(
-    own: Vec<(Profile, Arc<dyn Agent>)>,
-    origin: &ConfigOrigin,
-    config: &Config,
-) -> Result<Vec<Loaded>, UsageError> {
-    let streaming = config.serve.streaming;
-    let own = own.into_iter().map(|(mut profile, agent)| {
-        profile.streaming &= streaming;
+/// The agents of the program.
+fn own(agents: Vec<(Profile, Arc<dyn Agent>)>, config: &Config) -> Vec<Loaded> {
+    let own = agents.into_iter().map(|(mut profile, agent)| {
+        profile.streaming &= config.serve.streaming;
         let made_of = format!("embedded {}", profile.name);
         Loaded::new(profile, agent, made_of)
     });
-    let mut all: Vec<Loaded> = own.collect();
-    if all.is_empty() || !config.serve.agents.is_empty() {
-        all.extend(origin.agents(config, &[])?);
-    }
-    Ok(all)
+    own.collect()
 }
 
 /// What an engine without sockets is made of.
@@ -109,7 +114,7 @@ pub fn engine_parts(
             return Err(line(origin.line(&wrong)));
         }
     }
-    let all = with_own(agents, &origin, &config).map_err(line)?;
+    let all = origin.agents_behind(&own(agents, &config), &config, &[]).map_err(line)?;
     let callers = settle(&origin, &config.root, &mut config.serve, all).map_err(line)?;
     let (mut setup, workers) = (config.serve.setup, config.serve.workers);
     (setup.push, setup.webhook_signer) = (None, None);

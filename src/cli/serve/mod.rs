@@ -33,7 +33,9 @@ use remote_cards::RemoteCards;
 #[cfg(feature = "embed")]
 pub use agents::path_name;
 #[cfg(feature = "embed")]
-pub use embedded::{EngineParts, HostSettings, engine_parts, start_embedded};
+pub use config::Reloader as EmbeddedReloader;
+#[cfg(feature = "embed")]
+pub use embedded::{Embedded, EngineParts, HostSettings, engine_parts, start_embedded};
 pub use flags::command;
 pub use gateway_command::command as gateway_command;
 pub use server_command::command as server_command;

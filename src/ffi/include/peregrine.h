@@ -403,6 +403,27 @@ typedef struct PeregrineAnswer {
   bool wants_body;
 } PeregrineAnswer;
 
+/**
+ * A function that is told of the end of a job. It comes from any thread, and must neither block
+ * nor call a function of the library (`PEREGRINE_STATUS_BUSY`).
+ */
+typedef struct PeregrineNotice {
+  /**
+   * Given to every callback.
+   */
+  void *user;
+  /**
+   * The job may be over: its task has ended, for instance because a client canceled it, or the
+   * caller has left before there was one. Ask `peregrine_job_is_over` soon, on another thread or
+   * later: it tells, and arms the notice again. The handle may be released already.
+   */
+  void (*ended)(void *user, uint64_t job);
+  /**
+   * No other callback comes after it. May be null.
+   */
+  void (*release)(void *user);
+} PeregrineNotice;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -783,6 +804,31 @@ enum PeregrineStatus peregrine_job_publish_protobuf(uint64_t job,
 enum PeregrineStatus peregrine_job_fail(uint64_t job, const uint8_t *data, size_t len);
 
 /**
+ * As `peregrine_job_fail` for an error of the program, such as an exception: its text is told to
+ * the operator, at most 4 KiB of it; the client is shown it where `show_errors` says so, else a
+ * reference. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED`.
+ *
+ * # Safety
+ * `data` points at `len` bytes.
+ */
+enum PeregrineStatus peregrine_job_fail_error(uint64_t job, const uint8_t *data, size_t len);
+
+/**
+ * Has the program told when the job is over, in place of asking between two steps; a second notice
+ * takes the place of the first. The callbacks are copied; where this fails, `release` is not
+ * called. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL` (also a notice without `ended`).
+ *
+ * # Safety
+ * `notice` points at a `PeregrineNotice` whose functions may be called from any thread with its
+ * `user`.
+ */
+enum PeregrineStatus peregrine_job_watch(uint64_t job, const struct PeregrineNotice *notice);
+
+/**
  * Releases the job. A task that neither has ended nor waits for its client fails, as does a call
  * that has no answer.
  */
@@ -859,6 +905,19 @@ enum PeregrineStatus peregrine_server_url(uint64_t server,
                                           uint8_t *out,
                                           size_t capacity,
                                           size_t *len);
+
+/**
+ * Reads the configuration again, as `peregrine serve` does on SIGHUP: this text, or with `len` 0
+ * what the server has. Agents of the configuration, callers, quotas, TLS, the log and the limits
+ * that are live change, or nothing does; agents of the program stay. What has changed is a line of
+ * the log. Any thread, but not a callback; other functions of this server wait meanwhile.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `SERVER` (it does not run, or nothing has changed).
+ *
+ * # Safety
+ * `data` points at `len` bytes.
+ */
+enum PeregrineStatus peregrine_server_reload(uint64_t server, const uint8_t *data, size_t len);
 
 /**
  * Stops accepting, and lets what runs end within `drain_ms`; returns at once.
@@ -953,6 +1012,19 @@ enum PeregrineStatus peregrine_turn_artifact(uint64_t turn,
                                              size_t id_len,
                                              const uint8_t *data,
                                              size_t len);
+
+/**
+ * Ends the turn with an error of the program, such as an exception: the call fails, or the task if
+ * there is one by what was published. The text is told to the operator, at most 4 KiB of it; the
+ * client is shown it where `show_errors` says so, else a reference. Only in the callback, which
+ * can do nothing more with the turn.
+ *
+ * Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (it was answered, or the server has no room).
+ *
+ * # Safety
+ * `data` points at `len` bytes.
+ */
+enum PeregrineStatus peregrine_turn_fail_error(uint64_t turn, const uint8_t *data, size_t len);
 
 /**
  * Takes the turn along: `job` is good on any thread until it is released

@@ -163,6 +163,24 @@ impl ConfigOrigin {
             .map_err(|(spec, message)| self.line(&Wrong { message, ..spec.at.clone() }))
     }
 
+    /// The same behind agents that the configuration does not name; where there are some, it needs
+    /// to name none.
+    ///
+    /// # Errors
+    /// As from [`ConfigOrigin::agents`].
+    pub fn agents_behind(
+        &self,
+        own: &[Loaded],
+        config: &Config,
+        running: &[ServedRemote],
+    ) -> Result<Vec<Loaded>, UsageError> {
+        let mut all = own.to_vec();
+        if all.is_empty() || !config.serve.agents.is_empty() {
+            all.extend(self.agents(config, running)?);
+        }
+        Ok(all)
+    }
+
     /// What is wrong, in one line.
     pub fn line(&self, wrong: &Wrong) -> UsageError {
         UsageError(wrong.line(&self.name()))

@@ -56,6 +56,8 @@ pub struct Reloader {
     /// True: the file sets nothing.
     is_blank: bool,
     agents: AgentChanges,
+    /// Agents that the configuration does not name: those of an embedding program.
+    own: Vec<Loaded>,
     cards: Arc<RemoteCards>,
     watch: watch::Watch,
     /// The known callers; `None`: the server does not ask callers, and cannot begin to.
@@ -78,10 +80,32 @@ impl Reloader {
             trusted_proxies: config.serve.setup.trusted_proxies.clone(),
             is_blank: config.is_blank,
             agents: AgentChanges::of(agents),
+            own: Vec::new(),
             cards: Arc::clone(cards),
             watch: watch::Watch::new(stamp),
             callers: None,
         }
+    }
+
+    /// Serves these agents in front of those of the configuration, whatever that becomes.
+    #[cfg(feature = "embed")]
+    pub fn with_own(self, own: Vec<Loaded>) -> Reloader {
+        Reloader { own, ..self }
+    }
+
+    /// As [`Reload::reload`], but of this text in place of what was read before.
+    ///
+    /// # Errors
+    /// As from [`Reload::reload`].
+    #[cfg(feature = "embed")]
+    pub fn reload_text(&mut self, text: &str, server: &Controls) -> Result<Vec<String>, String> {
+        let before = self.origin.clone();
+        self.origin.text = Some(text.into());
+        let changed = self.reload(server);
+        if changed.is_err() {
+            self.origin = before;
+        }
+        changed
     }
 
     fn apply(&mut self, server: &Controls) -> Result<Vec<String>, UsageError> {
@@ -93,7 +117,7 @@ impl Reloader {
             let line = format!("{name}: it is empty and was not before; restart to run without it");
             return Err(UsageError(line));
         }
-        let agents = self.origin.agents(&config, &self.cards.remotes())?;
+        let agents = self.origin.agents_behind(&self.own, &config, &self.cards.remotes())?;
         let commits = APPLIERS.iter().map(|applier| applier(&self.origin, &config, server));
         let commits = commits.collect::<Result<Vec<Commit>, _>>()?;
         let mut held = held_back(&self.started, &config.root);
