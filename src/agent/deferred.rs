@@ -9,7 +9,7 @@ use std::{borrow::Cow, fmt::Display, sync::Arc};
 use super::TurnKey;
 use super::{
     Canceled, Closed, DeferredHost, FailureCause, Job, JobHost, RequestInfo,
-    failure::{DroppedEnd, DroppedTurn},
+    failure::{DroppedEnd, DroppedTurn, text_of},
     ids::FreshIds,
     watch::CallerGone,
 };
@@ -117,8 +117,9 @@ impl Deferred {
 
     /// Refuses the message for an error of the agent's own, as [`Job::fail_for`] fails a task.
     pub fn fail_for(mut self, error: &dyn Display) {
+        let text = text_of(error);
         if let Some(dropped) = self.dropped() {
-            dropped.end(Some(FailureCause::Error(format!("{error:#}"))));
+            dropped.end(Some(FailureCause::Error(text)));
         }
     }
 

@@ -6,9 +6,10 @@
 use std::{
     any::Any,
     cell::Cell,
-    fmt::Display,
+    fmt::{Display, Write},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    thread,
 };
 
 use super::{
@@ -58,7 +59,8 @@ impl FailureRules {
     #[cold]
     pub(crate) fn tell(&self, failure: &AgentFailure) -> String {
         if let Some(listener) = &self.listener {
-            listener(failure);
+            // The turn ends whatever the listener does; a panic of it was reported where it happened.
+            let _ = caught(|| listener(failure));
         }
         match self.shows_errors.unwrap_or(false) {
             true if failure.is_panic => format!("the agent has panicked: {}", failure.text),
@@ -108,10 +110,52 @@ impl FailureNote {
     }
 }
 
-/// Runs one step of an agent's own code; `None`: it has not panicked.
+/// The text of an error, in its alternate form (`{:#}`), which has its sources with `anyhow`.
+pub(super) fn text_of(error: &dyn Display) -> String {
+    let written = caught(|| {
+        let mut text = String::new();
+        write!(text, "{error:#}").map(|()| text)
+    });
+    written.ok().and_then(Result::ok).unwrap_or_else(|| "an error without a text".to_owned())
+}
+
+/// Runs code of an agent that may panic.
+fn caught<R>(run: impl FnOnce() -> R) -> Result<R, FailureCause> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(cause_of)
+}
+
+/// What a panic says.
+#[cold]
+fn cause_of(payload: Box<dyn Any + Send>) -> FailureCause {
+    let cause = FailureCause::panic(&*payload);
+    // The payload is the agent's, and its end may panic as well.
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(again);
+    }
+    cause
+}
+
+/// Runs one step of an agent's own code; `None`: it has not panicked, or the panic has ended the
+/// turn with the job or deferred turn that it dropped.
 #[inline(always)] // It is what every turn runs in.
 pub(crate) fn panic_of(run: impl FnOnce()) -> Option<FailureCause> {
-    catch_unwind(AssertUnwindSafe(run)).err().map(|payload| FailureCause::panic(&*payload))
+    let outer = CATCHES.replace(true);
+    let ran = catch_unwind(AssertUnwindSafe(run));
+    CATCHES.set(outer);
+    ran.err().and_then(broken)
+}
+
+/// A step that has panicked.
+#[cold]
+fn broken(payload: Box<dyn Any + Send>) -> Option<FailureCause> {
+    let cause = cause_of(payload);
+    match DROPPED.take() {
+        Some(dropped) => {
+            dropped.end(Some(cause));
+            None
+        }
+        None => Some(cause),
+    }
 }
 
 /// A job or deferred turn that its agent has dropped before its end.
@@ -168,7 +212,9 @@ impl DroppedTurn {
     #[cold]
     pub fn end_with_its_function(self) {
         let is_its_own = STEP.try_with(Cell::get).is_ok_and(|step| step == Some(self.ids.key()));
-        if !is_its_own {
+        let is_caught =
+            thread::panicking() && CATCHES.try_with(Cell::get).is_ok_and(|catches| catches);
+        if !is_its_own && !is_caught {
             return self.end(None);
         }
         let mut dropped = Some(self);
@@ -181,12 +227,13 @@ impl DroppedTurn {
 thread_local! {
     /// The turn whose function runs on this thread now.
     static STEP: Cell<Option<TurnKey>> = const { Cell::new(None) };
+    /// Whether a panic on this thread ends in [`panic_of`].
+    static CATCHES: Cell<bool> = const { Cell::new(false) };
     /// What that function has dropped of its turn.
     static DROPPED: Cell<Option<DroppedTurn>> = const { Cell::new(None) };
 }
 
 /// What the function of an agent returns: nothing, or a result whose error fails its task or call.
-/// The text of an error is its alternate form (`{:#}`), which has its sources with `anyhow`.
 pub trait AgentOutcome {
     /// The text of the error, if it is one.
     fn into_error(self) -> Option<String>;
@@ -200,7 +247,7 @@ impl AgentOutcome for () {
 
 impl<T, E: Display> AgentOutcome for Result<T, E> {
     fn into_error(self) -> Option<String> {
-        self.err().map(|error| format!("{error:#}"))
+        self.err().map(|error| text_of(&error))
     }
 }
 
@@ -212,13 +259,17 @@ pub(crate) fn run_step<R: AgentOutcome>(
     step: impl FnOnce() -> Option<R>,
 ) -> bool {
     let outer = STEP.replace(turn);
-    let returned = catch_unwind(AssertUnwindSafe(step));
+    let returned = caught(step);
     STEP.set(outer);
     let dropped = DROPPED.take();
     let (is_over, cause) = match returned {
         Ok(None) => (false, None),
-        Ok(Some(outcome)) => (true, outcome.into_error().map(FailureCause::Error)),
-        Err(payload) => (true, Some(FailureCause::panic(&*payload))),
+        // An error of the agent's own type may panic when it is written or dropped.
+        Ok(Some(outcome)) => match caught(|| outcome.into_error()) {
+            Ok(error) => (true, error.map(FailureCause::Error)),
+            Err(cause) => (true, Some(cause)),
+        },
+        Err(cause) => (true, Some(cause)),
     };
     if let Some(dropped) = dropped {
         dropped.end(cause);

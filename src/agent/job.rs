@@ -6,7 +6,7 @@ use std::{fmt::Display, sync::Arc};
 use super::TurnKey;
 use super::{
     Canceled, Closed, FailureCause, JobHost, RequestInfo,
-    failure::{DroppedEnd, DroppedTurn},
+    failure::{DroppedEnd, DroppedTurn, text_of},
     ids::FreshIds,
     saying,
     watch::CallerGone,
@@ -117,8 +117,9 @@ impl Job {
     /// most 4 KiB); the client is shown it where the server shows errors, and else a reference
     /// ([`FailureRules`](super::FailureRules)). A task that has ended stays as it is.
     pub fn fail_for(mut self, error: &dyn Display) {
+        let text = text_of(error);
         self.done = true;
-        self.dropped().end(Some(FailureCause::Error(format!("{error:#}"))));
+        self.dropped().end(Some(FailureCause::Error(text)));
     }
 
     /// What tells its turn from others.

@@ -3,6 +3,8 @@
 
 use std::{
     error::Error,
+    fmt,
+    ops::Deref,
     sync::mpsc::{Receiver, channel},
 };
 
@@ -32,6 +34,10 @@ impl Agent for Fragile {
             "detached" => {
                 let _job = turn.detach();
                 panic!("no job");
+            }
+            "deferred" => {
+                let _deferred = turn.defer();
+                panic!("no answer");
             }
             "resume" => turn.resume_after(1, 0),
             "cancel" => turn.resume_after(1_000_000, 0),
@@ -154,11 +160,59 @@ fn a_panic_fails_the_task_and_its_text_is_told() {
 }
 
 #[test]
-fn a_panic_behind_detach_fails_the_task_and_is_told() {
+fn a_panic_behind_detach_or_defer_is_told() {
+    is_told("no job", "fragile", true, |running| send(running, "fragile", "detached"));
+    is_told("no answer", "fragile", true, |running| send(running, "fragile", "deferred"));
+}
+
+/// An error that cannot be written, and a payload of a panic that panics again.
+struct Mean;
+
+impl fmt::Display for Mean {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        panic!("no text")
+    }
+}
+
+impl Drop for Mean {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("no end");
+        }
+    }
+}
+
+#[test]
+fn errors_and_listeners_that_panic_leave_no_task_behind() {
+    let agent = net::blocking_agent(|job: Job| -> Result<(), Mean> {
+        match job.message().text().as_str() {
+            "fail_for" => job.fail_for(&std::mem::ManuallyDrop::new(Mean).deref()),
+            "payload" => std::panic::panic_any(Mean),
+            _ => return Err(Mean),
+        }
+        Ok(())
+    });
+    let deferring = net::async_agent(|_: Deferred| async { Err::<(), Mean>(Mean) });
+    let server = Server::new().agent(Profile::new("mean", "Fails."), agent);
+    let server = server.agent(Profile::new("deferring", "Fails."), deferring);
+    let server = server.on_agent_failure(|_| panic!("no listener")).allow_host("*");
+    let running = server.listen("127.0.0.1:0").workers(1).start().unwrap();
+    for text in ["error", "payload", "fail_for"] {
+        assert_eq!(
+            send(&running, "mean", text)["result"]["task"]["status"]["state"],
+            "TASK_STATE_FAILED"
+        );
+    }
+    assert!(!send(&running, "deferring", "error")["error"].is_null());
+}
+
+#[test]
+fn a_server_behind_a_proxy_shows_references() {
     let (server, told) = server();
-    let running = server.start().unwrap();
-    assert_eq!(failed(&send(&running, "fragile", "detached")), "the agent ended without a result");
-    assert_eq!(told.recv_timeout(PATIENCE).unwrap().text, "no job");
+    let running = server.public_url("https://agents.example").start().unwrap();
+    let shown = failed(&send(&running, "fragile", "start"));
+    let reference = told.recv_timeout(PATIENCE).unwrap().reference;
+    assert_eq!(shown, format!("the agent has failed (reference {reference})"));
 }
 
 #[test]

@@ -149,7 +149,11 @@ impl Server {
         let unix_sockets = unix_sockets.collect::<Result<Vec<_>, _>>()?;
         self.setup.failures.listener.get_or_insert_with(|| Arc::new(report::agent_failure));
         self.slow_turns.get_or_insert_with(|| Box::new(report::slow_turn));
-        let shows_errors = addrs.iter().all(|addr| addr.ip().is_loopback());
+        // Behind a proxy clients are elsewhere.
+        let has_proxy = self.setup.public_url.is_some()
+            || self.setup.trust_forwarded
+            || !self.setup.trusted_proxies.is_empty();
+        let shows_errors = !has_proxy && addrs.iter().all(|addr| addr.ip().is_loopback());
         let shows_errors = *self.setup.failures.shows_errors.get_or_insert(shows_errors);
         let engine = self.setup.build(start)?;
         let mut server = ServerState::new(engine, tls, workers, self.slow_turns);
