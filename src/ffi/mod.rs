@@ -25,6 +25,8 @@ mod handles;
 mod host;
 mod job;
 mod peer;
+#[cfg(feature = "internals")]
+pub mod random;
 mod server;
 mod status;
 mod turn;

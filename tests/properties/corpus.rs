@@ -28,6 +28,7 @@ targets! {
     config "../../fuzz/fuzz_targets/config.rs"
     conn "../../fuzz/fuzz_targets/conn.rs"
     dialect "../../fuzz/fuzz_targets/dialect.rs"
+    ffi "../../fuzz/fuzz_targets/ffi.rs"
     grpc "../../fuzz/fuzz_targets/grpc.rs"
     http_chunks "../../fuzz/fuzz_targets/http_chunks.rs"
     http_date "../../fuzz/fuzz_targets/http_date.rs"
