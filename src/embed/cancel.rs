@@ -1,6 +1,6 @@
 //! A cancel that the program decides.
 
-use super::turn::write_task;
+use super::turn::{scope_text, write_task};
 use crate::agent::DeferredCancel;
 
 /// A client wants a task to end, and waits for the answer. Dropping it refuses.
@@ -14,6 +14,11 @@ impl HostCancel {
     /// The task's id.
     pub fn task_id(&self) -> String {
         self.0.task_id().to_str().into_owned()
+    }
+
+    /// What tells the tasks of its owner and tenant from others with the same id.
+    pub fn scope(&self) -> String {
+        scope_text(self.0.request().scope())
     }
 
     /// The task as it is now, in protocol buffers; `None`: it has left the store.

@@ -22,6 +22,7 @@ use crate::{
         TaskState, TaskView,
     },
     net::unix_ms,
+    service::Scope,
 };
 
 use super::{EventField, HostError, HostQueue, events, queue::Queued};
@@ -34,6 +35,7 @@ use super::{EventField, HostError, HostQueue, events, queue::Queued};
 pub struct HostTurn {
     task_id: String,
     context_id: String,
+    scope: String,
     inner: Arc<Mutex<TurnInner>>,
 }
 
@@ -153,6 +155,11 @@ impl TurnInner {
     }
 }
 
+/// A scope as a text, of which nothing is to be read.
+pub(super) fn scope_text(scope: Scope) -> String {
+    format!("{}.{}.{}", scope.agent.0, scope.tenant.0, scope.owner.0)
+}
+
 /// Appends a task in protocol buffers.
 pub(super) fn write_task(out: &mut Vec<u8>, view: TaskView<'_>) {
     let task = Reply::Task { view, history: None };
@@ -164,6 +171,7 @@ impl HostTurn {
         HostTurn {
             task_id: deferred.task_id().to_str().into_owned(),
             context_id: deferred.context_id().to_str().into_owned(),
+            scope: scope_text(deferred.request().scope()),
             inner: Arc::new(Mutex::new(TurnInner {
                 progress: TurnProgress::Waiting(deferred),
                 notice: None,
@@ -176,6 +184,11 @@ impl HostTurn {
     /// The task's id; if the turn starts one, the one that it would have.
     pub fn task_id(&self) -> &str {
         &self.task_id
+    }
+
+    /// What tells the tasks of its owner and tenant from others with the same id.
+    pub fn scope(&self) -> &str {
+        &self.scope
     }
 
     /// The id of the conversation.
@@ -418,7 +431,12 @@ impl HostTurn {
     /// # Errors
     /// [`HostError::Closed`].
     pub fn fail(&self, text: &str) -> Result<(), HostError> {
-        self.finish(|deferred| deferred.fail(text.to_owned()), |job| job.fail(text))
+        let fail = |deferred: Deferred| match deferred.request().state() {
+            // The task exists, and has ended or takes its end.
+            Some(_) => drop(deferred.into_job().and_then(|job| job.fail(text))),
+            None => deferred.fail(text.to_owned()),
+        };
+        self.finish(fail, |job| job.fail(text))
     }
 
     /// Ends the turn with an error of the program: the operator is told its text, at most 4 KiB;

@@ -205,6 +205,48 @@ def test_a_cancel_of_a_task_that_waits_has_the_task():
     assert executor.seen == (task["id"], task["contextId"], "coffee")
 
 
+def test_callers_with_tasks_of_one_id_do_not_meet():
+    keys = {name: name[0] * 32 for name in ("alice", "bob")}
+    settings = "".join(
+        f'[[auth.api_keys]]\nname = "{name}"\nkey = "{key}"\n' for name, key in keys.items()
+    )
+    begun = threading.Event()
+
+    class Waits(Asks):
+        async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+            updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+            if context.call_context.user.user_name == "bob":
+                await updater.requires_input(said("well?"))
+                return
+            await updater.start_work()
+            begun.set()
+            await asyncio.sleep(1)
+            await updater.complete()
+
+        async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+            updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+            await updater.cancel()
+
+    def old(caller: Caller, method: str, **params) -> dict:
+        return caller.call(method, {"id": "t1", **params})["result"]
+
+    message = {"role": "user", "parts": [{"type": "text", "text": "go"}]}
+    with a2a_sdk.Server(Waits(), card(), port=0, settings=settings) as server:
+        alice, bob = (Caller(server.url, {"X-API-Key": key}) for key in keys.values())
+        for caller in (alice, bob):
+            del caller.http.headers["A2A-Version"]
+        answers: list[dict] = []
+        thread = threading.Thread(
+            target=lambda: answers.append(old(alice, "tasks/send", message=message))
+        )
+        thread.start()
+        assert begun.wait(10)
+        assert old(bob, "tasks/send", message=message)["status"]["state"] == "input-required"
+        assert old(bob, "tasks/cancel")["status"]["state"] == "canceled"
+        thread.join()
+    assert answers[0]["status"]["state"] == "completed"
+
+
 def test_the_caller_and_header_fields_are_in_the_call_context():
     class Who(HelloWorld):
         async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:

@@ -272,3 +272,124 @@ peregrine.serve(slow, port=0)
     assert states[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
     process.stdout.close()
     assert process.wait(30) == 0
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise SystemExit("no text")
+
+
+def fails_badly(text: str):
+    if text == "exit":
+        raise SystemExit(2)
+    if text == "interrupt":
+        raise KeyboardInterrupt
+    if text == "cancelled":
+        raise asyncio.CancelledError
+    if text == "mute":
+        raise Mute
+    if text == "surrogate":
+        raise OSError("\udcff")
+    return "fine"
+
+
+BAD = ["exit", "interrupt", "cancelled", "mute", "surrogate"]
+
+
+def test_no_exception_ends_the_threads_or_the_loop_of_agents():
+    kept = []
+
+    def plain(turn: peregrine.Turn):
+        kept.append(turn)
+        if turn.text.startswith("task "):
+            turn.status("working")
+        return fails_badly(turn.text.removeprefix("task "))
+
+    async def later(turn: peregrine.Turn):
+        kept.append(turn)
+        if turn.text.startswith("task "):
+            turn.status("working")
+        if turn.text == "stop":
+            asyncio.get_running_loop().stop()
+        return fails_badly(turn.text.removeprefix("task "))
+
+    with peregrine.Server(plain, later, port=0, threads=1) as server:
+        for name in ("plain", "later"):
+            caller = Caller(f"{server.url}/agents/{name}")
+            for bad in BAD:
+                assert "error" in caller.send(bad), (name, bad)
+                task = caller.send(f"task {bad}")["task"]
+                assert task["status"]["state"] == "TASK_STATE_FAILED", (name, bad)
+            assert text_of(caller.send("stop")["message"]["parts"]) == "fine"
+            assert text_of(caller.send("good")["message"]["parts"]) == "fine"
+
+
+def test_an_exception_in_a_later_turn_fails_the_task():
+    def asks_once(turn: peregrine.Turn):
+        if turn.state is None:
+            turn.ask("well?")
+        else:
+            raise ValueError("no such town")
+
+    with peregrine.Server(asks_once, port=0) as server:
+        caller = Caller(server.url)
+        task = caller.send("coffee")["task"]
+        task = caller.send("large", taskId=task["id"], contextId=task["contextId"])["task"]
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+
+
+@pytest.mark.parametrize("shown", [True, False])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_refused_cancel_shows_its_words_and_no_secrets(shown, is_async):
+    begun = threading.Event()
+
+    @peregrine.agent
+    async def slow(turn: peregrine.Turn):
+        turn.status("working")
+        begun.set()
+        await asyncio.sleep(60)
+
+    @peregrine.agent(name="slow")
+    def blocking(turn: peregrine.Turn):
+        turn.status("working")
+        begun.set()
+        while not turn.is_over:
+            time.sleep(0.01)
+
+    async def decide(cancel: peregrine.CancelRequest):
+        await asyncio.sleep(0)
+        if cancel.task_id == refused:
+            raise peregrine.CancelRefused("an order is binding")
+        raise KeyError("password")
+
+    agent = slow if is_async else blocking
+    agent.on_cancel(decide)
+    with peregrine.Server(agent, port=0, threads=4, show_errors=shown) as server:
+        caller = Caller(server.url)
+        refused = caller.send_at_once("go")["id"]
+        other = caller.send_at_once("go")["id"]
+        assert "an order is binding" in caller.cancel(refused)["error"]["message"]
+        assert ("password" in caller.cancel(other)["error"]["message"]) == shown
+
+
+def test_a_reload_changes_what_may_change():
+    with peregrine.Server(greeter, port=0, settings="show_errors = true\n") as server:
+        caller = Caller(server.url)
+        server.reload("[auth]\n[limits]\ndrain_ms = 1000\n")
+        with pytest.raises(peregrine.Error):
+            server.reload("[limits]\nno_such_limit = 1\n")
+        assert text_of(caller.send("you")["message"]["parts"]) == "Hello, you!"
+
+
+def test_a_loop_that_cannot_be_made_opens_no_port():
+    def no_loop():
+        raise RuntimeError("no loop")
+
+    server = peregrine.Server(sleeper, port=0, new_loop=no_loop)
+    with pytest.raises(RuntimeError):
+        server.start()
+    with pytest.raises(RuntimeError):
+        server.start()
+    server.stop()
+    with pytest.raises(ValueError):
+        peregrine.Server(greeter, port=0, threads=0)

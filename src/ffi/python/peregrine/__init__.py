@@ -6,7 +6,7 @@ The server, its wire formats, store, callers and webhooks are native; an agent i
 
     @peregrine.agent
     def greeter(turn: peregrine.Turn) -> str:
-        "Greets everybody."
+        "Says hello."
         return f"Hello, {turn.text}!"
 
     peregrine.serve(greeter)
@@ -16,11 +16,13 @@ The server, its wire formats, store, callers and webhooks are native; an agent i
 
 from ._agent import Agent, CancelRequest, agent
 from ._native_part import Error, TaskClosed, __version__
+from ._runners import CancelRefused
 from ._server import Server, serve
 from ._turn import Turn
 
 __all__ = [
     "Agent",
+    "CancelRefused",
     "CancelRequest",
     "Error",
     "Server",

@@ -82,8 +82,10 @@ class Agent:
     @property
     def is_async(self) -> bool:
         """True when it runs on the event loop; else it runs on a thread."""
-        plain = inspect.unwrap(self.function)
-        return inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain)
+        kinds = (self.function, getattr(self.function, "__call__", None))
+        return any(
+            inspect.iscoroutinefunction(kind) or inspect.isasyncgenfunction(kind) for kind in kinds
+        )
 
     def card_json(self) -> bytes:
         """Its card in JSON."""
@@ -106,7 +108,12 @@ def check_function(function: Any) -> None:
     if not callable(function) or inspect.isclass(function):
         raise TypeError(f"an agent is a function of a turn, and not {function!r}")
     try:
-        inspect.signature(function).bind(None)
+        signature = inspect.signature(function)
+    except ValueError:
+        # A builtin, which says nothing of its arguments.
+        return
+    try:
+        signature.bind(None)
     except TypeError as error:
         name = getattr(function, "__name__", repr(function))
         raise TypeError(f"the agent {name} must take one argument, the turn: {error}") from None
@@ -165,6 +172,8 @@ def finish(turn: Turn, result: Any = None) -> None:
         turn._native.reply(result)
     elif isinstance(result, dict):
         turn.publish(result)
+    elif inspect.isawaitable(result):
+        raise TypeError("the agent has returned an awaitable: define it with async def")
     elif result is not None:
         raise TypeError(f"an agent returns a text, an event or None, and not {type(result)}")
     elif not turn.is_over and not turn._native.is_waiting_for_client:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
+import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ._agent import Agent, CancelRequest, finish, publish_yielded
@@ -20,8 +22,26 @@ log = logging.getLogger("peregrine")
 
 #: Turns that are taken at once.
 BATCH = 256
+#: Characters of an exception that a client is shown.
+TEXT_MAX = 4096
+#: Lines of the log for failures in one second.
+LINES_MAX = 100
 #: Seconds that a thread waits before it looks again.
 WAIT_S = 600.0
+
+
+class CancelRefused(Exception):
+    """Raised by the function of `on_cancel`: the client is shown its text."""
+
+
+def text_of(error: BaseException) -> str:
+    """The text of an exception, which may fail to have one."""
+    try:
+        text = str(error)
+    except BaseException:
+        text = "an exception without a text"
+    # Half a surrogate pair is no text of the wire.
+    return text[:TEXT_MAX].encode("utf-8", "replace").decode()
 
 
 class Failures:
@@ -29,15 +49,33 @@ class Failures:
 
     def __init__(self) -> None:
         self.show = False
+        self._second = 0
+        self._lines = 0
+
+    def _log(self, line: str, *values: object, error: BaseException) -> None:
+        """Writes a line, of which clients may provoke many."""
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._lines = second, 0
+        self._lines += 1
+        if self._lines <= LINES_MAX:
+            log.error(line, *values, exc_info=error)
+
+    def refusal(self, task_id: str, error: BaseException) -> str:
+        """What a client is told whose cancel an exception has refused."""
+        if isinstance(error, CancelRefused):
+            return text_of(error)
+        self._log("a cancel of the task %r has failed", task_id, error=error)
+        return text_of(error) if self.show else "the agent does not cancel the task"
 
     def end(self, turn: _native.Turn, agent: str, error: BaseException) -> None:
         """Fails the turn; the log gets the error with its traceback."""
         reference = uuid.uuid4().hex[:12]
         line = "the agent %r has failed at the task %r, reference %s"
-        log.error(line, agent, turn.task_id, reference, exc_info=error)
+        self._log(line, agent, turn.task_id, reference, error=error)
         text = f"the agent has failed (reference {reference})"
         if self.show:
-            text = f"{type(error).__name__}: {error}"
+            text = f"{type(error).__name__}: {text_of(error)}"
         try:
             turn.fail(text)
         except TaskClosed:
@@ -77,6 +115,9 @@ class ThreadRunner:
     def _answer(self, item: _native.Turn) -> None:
         turn = Turn(item)
         try:
+            # The client has left, or the task has ended, before a thread was free.
+            if item.is_over:
+                return
             result = self.agent.function(turn)
             if hasattr(result, "__next__"):
                 for piece in result:
@@ -86,17 +127,27 @@ class ThreadRunner:
                 finish(turn, result)
         except TaskClosed:
             pass
-        except Exception as error:
+        except BaseException as error:
             self.failures.end(item, self.agent.name, error)
+        finally:
+            # An agent that keeps its turn keeps no task.
+            item.end()
 
     def _decide(self, item: _native.Cancel) -> None:
         try:
             decide = self.agent.decide_cancel
             agreed = True if decide is None else decide(CancelRequest(item))
-        except Exception as error:
-            item.refuse(str(error))
+            if inspect.isawaitable(agreed):
+                agreed = asyncio.run(awaited(agreed))
+        except BaseException as error:
+            item.refuse(self.failures.refusal(item.task_id, error))
         else:
             refuse_or_agree(item, agreed)
+
+
+async def awaited(value: Awaitable[Any]) -> Any:
+    """What comes of an awaitable."""
+    return await value
 
 
 def refuse_or_agree(item: _native.Cancel, agreed: Any) -> None:
@@ -120,6 +171,7 @@ class LoopRunner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._queues: list[LoopQueue] = []
         self._thread = threading.Thread(target=self._run, name="peregrine-loop", daemon=True)
+        self._stopping = False
 
     def add(self, answer: Answer, decide: Decide | None) -> _native.Queue:
         """A queue whose turns are answered on the loop."""
@@ -131,14 +183,30 @@ class LoopRunner:
     def is_used(self) -> bool:
         return bool(self._queues)
 
+    def prepare(self) -> None:
+        """Makes the loop, before anything listens."""
+        loop = self._new_loop()
+        try:
+            for queue in self._queues:
+                queue.attach(loop)
+        except BaseException:
+            loop.close()
+            raise
+        self._loop = loop
+
+    def discard(self) -> None:
+        """Takes back `prepare`: the server could not start."""
+        if self._loop is not None:
+            for queue in self._queues:
+                queue.detach(self._loop)
+            self._loop.close()
+            self._loop = None
+
     def start(self) -> None:
-        started = threading.Event()
-        self._loop = self._new_loop()
-        self._loop.call_soon(started.set)
         self._thread.start()
-        started.wait()
 
     def stop(self) -> None:
+        self._stopping = True
         for queue in self._queues:
             queue.queue.close()
         loop = self._loop
@@ -151,10 +219,13 @@ class LoopRunner:
         loop = self._loop
         assert loop is not None
         asyncio.set_event_loop(loop)
-        for queue in self._queues:
-            queue.attach(loop)
         try:
-            loop.run_forever()
+            while not self._stopping:
+                try:
+                    loop.run_forever()
+                except BaseException:
+                    # Of a callback or a task of an agent's: other agents go on.
+                    log.exception("the event loop of the agents was interrupted")
         finally:
             for queue in self._queues:
                 queue.detach(loop)
@@ -214,6 +285,9 @@ def answer_of(agent: Agent, failures: Failures) -> Answer:
     async def answer(item: _native.Turn) -> None:
         turn = Turn(item)
         try:
+            # The client has left, or the task has ended, before the loop was free.
+            if item.is_over:
+                return
             result = agent.function(turn)
             if hasattr(result, "__anext__"):
                 async for piece in result:
@@ -223,16 +297,19 @@ def answer_of(agent: Agent, failures: Failures) -> Answer:
                 finish(turn, await result)
         except TaskClosed:
             pass
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             # The task has ended, or the server ends, which fails it.
             raise
-        except Exception as error:
+        except BaseException as error:
             failures.end(item, agent.name, error)
+        finally:
+            # An agent that keeps its turn keeps no task.
+            item.end()
 
     return answer
 
 
-def decision_of(agent: Agent) -> Decide | None:
+def decision_of(agent: Agent, failures: Failures) -> Decide | None:
     """What decides a cancel with the function of an agent; `None`: it has none."""
     decide = agent.decide_cancel
     if decide is None:
@@ -241,10 +318,12 @@ def decision_of(agent: Agent) -> Decide | None:
     async def decision(item: _native.Cancel) -> None:
         try:
             agreed = decide(CancelRequest(item))
-            if asyncio.iscoroutine(agreed):
+            if inspect.isawaitable(agreed):
                 agreed = await agreed
-        except Exception as error:
-            item.refuse(str(error))
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:
+            item.refuse(failures.refusal(item.task_id, error))
         else:
             refuse_or_agree(item, agreed)
 

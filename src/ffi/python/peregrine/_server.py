@@ -65,13 +65,15 @@ class Server:
         self._loop = LoopRunner(new_loop)
         self._threads: list[ThreadRunner] = []
         self._agents: list[ServedAgent] = []
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads is {threads}, and must be 1 or more")
         count = threads or min(32, (os.cpu_count() or 1) + 4)
         for one in agents:
             self._add(one if isinstance(one, Agent) else make_agent(one), count)
 
     def _add(self, one: Agent, threads: int) -> None:
         if one.is_async:
-            queue = self._loop.add(answer_of(one, self._failures), decision_of(one))
+            queue = self._loop.add(answer_of(one, self._failures), decision_of(one, self._failures))
         else:
             runner = ThreadRunner(one, threads, self._failures)
             self._threads.append(runner)
@@ -95,7 +97,13 @@ class Server:
             raise Error("this server was made in another process: make it after the fork")
         from . import _native
 
-        server = _native.Server(self._agents, self._listen, self._config, self._settings)
+        if self._loop.is_used:
+            self._loop.prepare()
+        try:
+            server = _native.Server(self._agents, self._listen, self._config, self._settings)
+        except BaseException:
+            self._loop.discard()
+            raise
         self._native = server
         show = self._show_errors
         self._failures.show = server.shows_errors if show is None else show
@@ -115,18 +123,30 @@ class Server:
         try:
             self.wait()
         except KeyboardInterrupt:
+            if is_main:
+                # The next one ends the process at once.
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
             print("peregrine: draining", file=sys.stderr)
             self.shutdown()
             self.wait()
         finally:
             self.stop()
             if is_main:
-                signal.signal(signal.SIGTERM, before)
+                signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
     def wait(self) -> None:
         """Waits until the server has ended."""
         while not self._running().join(LOOK_S):
             pass
+
+    def reload(self, settings: str | None = None) -> None:
+        """Reads the configuration again, or takes this text in its place: what `peregrine serve`
+        changes on SIGHUP changes. The agents of this program stay.
+
+        Raises:
+            Error: the configuration is wrong; nothing has changed.
+        """
+        self._running().reload(settings)
 
     def shutdown(self) -> None:
         """Stops accepting, and lets running tasks end within `drain_ms`; returns at once."""

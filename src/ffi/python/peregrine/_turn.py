@@ -14,10 +14,11 @@ OUTPUT = "output"
 
 
 class Published:
-    """What is published needs no wait; an async agent may `await` it all the same."""
+    """What is published needs no wait; an async agent may `await` it, and lets others run."""
 
     def __await__(self) -> Iterator[None]:
-        return iter(())
+        # Others of the loop have their turn.
+        yield
 
 
 _PUBLISHED = Published()

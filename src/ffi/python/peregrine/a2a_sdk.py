@@ -31,7 +31,7 @@ from google.protobuf import json_format
 
 from ._agent import ServedAgent
 from ._native_part import Error, TaskClosed
-from ._runners import Failures
+from ._runners import Failures, text_of
 from ._server import Server as _Server
 
 if TYPE_CHECKING:
@@ -119,20 +119,23 @@ class _Executor:
     ) -> None:
         self._executor, self._name = executor, name
         self._headers, self._failures = headers, failures
-        #: Of each task the turn that runs, and what runs it.
-        self._turns: dict[str, tuple[_native.Turn, asyncio.Task[Any] | None]] = {}
+        #: Of each task the turn that runs, and what runs it. Clients of 0.1 choose ids, so that
+        #: two callers may have a task of one id.
+        self._turns: dict[tuple[str, str], tuple[_native.Turn, asyncio.Task[Any] | None]] = {}
         #: Of each task with turns, which run one after another.
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, turn: _native.Turn) -> None:
         """Answers a turn."""
-        task_id = turn.task_id
-        async with self._locks.setdefault(task_id, asyncio.Lock()):
-            self._turns[task_id] = (turn, asyncio.current_task())
+        key = (turn.scope, turn.task_id)
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            self._turns[key] = (turn, asyncio.current_task())
             try:
-                await self._execute(turn)
+                if not turn.is_over:
+                    await self._execute(turn)
             finally:
-                del self._turns[task_id]
+                turn.end()
+                del self._turns[key]
 
     async def _execute(self, turn: _native.Turn) -> None:
         try:
@@ -143,11 +146,13 @@ class _Executor:
             log.debug("an executor went on after the end of its task")
         except sdk_errors.A2AError as error:
             name = _REFUSALS.get(type(error).__name__)
-            if name is None:
+            if name is None or (name == "Internal" and not self._failures.show):
                 self._failures.end(turn, self._name, error)
             else:
                 self._refuse(turn, name, error)
-        except Exception as error:
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:
             self._failures.end(turn, self._name, error)
         finally:
             # What has neither ended nor asked the client something fails here, and says so.
@@ -156,7 +161,7 @@ class _Executor:
     @staticmethod
     def _refuse(turn: _native.Turn, name: str, error: Exception) -> None:
         try:
-            turn.refuse(name, str(error))
+            turn.refuse(name, text_of(error))
         except TaskClosed:
             pass
 
@@ -183,7 +188,7 @@ class _Executor:
 
     async def decide(self, cancel: _native.Cancel) -> None:
         """Decides a cancel, as the executor does."""
-        turn, running = self._turns.get(cancel.task_id, (None, None))
+        turn, running = self._turns.get((cancel.scope, cancel.task_id), (None, None))
         queue = _CancelQueue(turn)
         try:
             stored = cancel.task_protobuf
@@ -195,8 +200,12 @@ class _Executor:
             await self._executor.cancel(context, queue)
         except TaskClosed:
             cancel.agree()
-        except Exception as error:
-            cancel.refuse(f"{error}" if self._failures.show else "the agent does not cancel it")
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except sdk_errors.A2AError as error:
+            cancel.refuse(text_of(error))
+        except BaseException as error:
+            cancel.refuse(self._failures.refusal(cancel.task_id, error))
         else:
             # An executor that publishes nothing has stopped all the same.
             cancel.agree()

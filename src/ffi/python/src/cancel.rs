@@ -8,6 +8,7 @@ use pyo3::{prelude::*, types::PyBytes};
 /// A client wants a task to end. Dropping it refuses.
 #[pyclass(frozen, name = "Cancel", module = "peregrine._native")]
 pub struct PyCancel {
+    scope: String,
     task_id: String,
     caller: Option<String>,
     tenant: Option<String>,
@@ -17,6 +18,7 @@ pub struct PyCancel {
 impl PyCancel {
     pub fn new(cancel: HostCancel) -> PyCancel {
         PyCancel {
+            scope: cancel.scope(),
             task_id: cancel.task_id(),
             caller: cancel.caller().map(str::to_owned),
             tenant: cancel.tenant().map(str::to_owned),
@@ -31,6 +33,11 @@ impl PyCancel {
 
 #[pymethods]
 impl PyCancel {
+    #[getter]
+    fn scope(&self) -> &str {
+        &self.scope
+    }
+
     #[getter]
     fn task_id(&self) -> &str {
         &self.task_id

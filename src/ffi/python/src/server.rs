@@ -98,6 +98,11 @@ impl PyServer {
         self.ask(|server| server.running().shows_errors())
     }
 
+    /// Reads the configuration again, or takes this text in its place.
+    fn reload(&self, py: Python<'_>, text: Option<String>) -> PyResult<()> {
+        py.detach(|| self.ask(|server| server.reload(text.as_deref())))?.map_err(error)
+    }
+
     /// Stops accepting, lets what runs end within `drain_ms`, then ends; returns at once.
     fn shutdown(&self) -> PyResult<()> {
         self.ask(HostServer::shutdown)

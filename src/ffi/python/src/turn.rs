@@ -57,6 +57,11 @@ fn bytes<'py>(py: Python<'py>, bytes: Option<Vec<u8>>) -> Option<Bound<'py, PyBy
 #[pymethods]
 impl PyTurn {
     #[getter]
+    fn scope(&self) -> &str {
+        self.turn.scope()
+    }
+
+    #[getter]
     fn task_id(&self) -> &str {
         self.turn.task_id()
     }
