@@ -9,7 +9,6 @@ use std::{
     fmt::{Display, Write},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    thread,
 };
 
 use super::{
@@ -59,7 +58,7 @@ impl FailureRules {
     #[cold]
     pub(crate) fn tell(&self, failure: &AgentFailure) -> String {
         if let Some(listener) = &self.listener {
-            // The turn ends whatever the listener does; a panic of it was reported where it happened.
+            // The turn ends whatever the listener does; its panic was reported where it happened.
             let _ = caught(|| listener(failure));
         }
         match self.shows_errors.unwrap_or(false) {
@@ -213,7 +212,7 @@ impl DroppedTurn {
     pub fn end_with_its_function(self) {
         let is_its_own = STEP.try_with(Cell::get).is_ok_and(|step| step == Some(self.ids.key()));
         let is_caught =
-            thread::panicking() && CATCHES.try_with(Cell::get).is_ok_and(|catches| catches);
+            std::thread::panicking() && CATCHES.try_with(Cell::get).is_ok_and(|catches| catches);
         if !is_its_own && !is_caught {
             return self.end(None);
         }

@@ -48,8 +48,8 @@ struct Search {
 }
 
 impl Search {
-    /// The next rate; `None`: it is found. A rate that breaks an objective is tried once more, so that
-    /// one stall of the machine does not end the search.
+    /// The next rate; `None`: it is found. A rate that breaks an objective is tried once more, so
+    /// that one stall of the machine does not end the search.
     fn next(&mut self, holds: bool) -> Option<f64> {
         self.is_second = !holds && !self.is_second;
         if self.is_second {
