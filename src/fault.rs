@@ -248,7 +248,7 @@ impl FaultKind {
             FaultKind::InvalidRequest => row(-32600, -32600, 400, InvalidArgument, "INVALID_REQUEST", "Request payload validation error"),
             FaultKind::MethodNotFound => row(-32601, -32601, 404, NotFound, "METHOD_NOT_FOUND", "Method not found"),
             FaultKind::InvalidParams => row(-32602, -32602, 422, InvalidArgument, "INVALID_PARAMS", "Invalid parameters"),
-            FaultKind::IdempotencyConflict => row(-32602, -32602, 409, AlreadyExists, "IDEMPOTENCY_CONFLICT", "Another message was sent under this id"),
+            FaultKind::IdempotencyConflict => row(-32602, -32602, 409, AlreadyExists, "IDEMPOTENCY_CONFLICT", "This id was already used for another message"),
             FaultKind::Internal => row(-32603, -32603, 500, Internal, "INTERNAL_ERROR", "Internal error"),
             FaultKind::TaskNotFound => row(-32001, -32001, 404, NotFound, "TASK_NOT_FOUND", "Task not found"),
             FaultKind::TaskNotCancelable => row(-32002, -32002, 409, FailedPrecondition, "TASK_NOT_CANCELABLE", "Task cannot be canceled"),
@@ -261,13 +261,13 @@ impl FaultKind {
             FaultKind::ExtendedAgentCardNotConfigured => row(-32007, -32004, 404, FailedPrecondition, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", "Authenticated Extended Card is not configured"),
             FaultKind::ExtensionSupportRequired => row(-32008, -32004, 400, FailedPrecondition, "EXTENSION_SUPPORT_REQUIRED", "Extension support required"),
             FaultKind::VersionNotSupported => row(-32009, -32600, 400, FailedPrecondition, "VERSION_NOT_SUPPORTED", "Version not supported"),
-            FaultKind::Overloaded => row(-32000, -32011, 429, ResourceExhausted, "RESOURCE_EXHAUSTED", "The server is at its limit, retry later"),
+            FaultKind::Overloaded => row(-32000, -32011, 429, ResourceExhausted, "RESOURCE_EXHAUSTED", "The server is at capacity, retry later"),
             FaultKind::ShuttingDown => row(-32000, -32011, 503, Unavailable, "UNAVAILABLE", "The server is shutting down, retry later"),
             FaultKind::Unauthenticated => row(-32000, -32007, 401, Unauthenticated, "AUTHENTICATION_REQUIRED", "Authentication is required"),
             FaultKind::PermissionDenied => row(-32000, -32008, 403, PermissionDenied, "AUTHORIZATION_FAILED", "This is not allowed"),
             FaultKind::RateLimited => row(-32000, -32010, 429, ResourceExhausted, "RATE_LIMIT_EXCEEDED", "Too many requests, retry later"),
             FaultKind::DeadlineExceeded => row(-32000, -32011, 504, DeadlineExceeded, "DEADLINE_EXCEEDED", "The deadline of the call has passed"),
-            FaultKind::LoopDetected => row(-32000, -32011, 508, FailedPrecondition, "LOOP_DETECTED", "The call has come through too many agents"),
+            FaultKind::LoopDetected => row(-32000, -32011, 508, FailedPrecondition, "LOOP_DETECTED", "The call passed through too many agents"),
         }
     }
 }

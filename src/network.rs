@@ -19,7 +19,7 @@ pub struct NoNetwork;
 
 impl fmt::Display for NoNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not an address, or a network like 10.0.0.0/8")
+        f.write_str("not an address, or a network such as 10.0.0.0/8")
     }
 }
 

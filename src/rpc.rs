@@ -40,7 +40,7 @@ pub struct Invalid<'p> {
 /// [`Invalid`] with [`FaultKind::InvalidRequest`].
 pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<RpcRequest<'p>, Invalid<'p>> {
     if value.kind() != Kind::Object {
-        return Err(refuse(NULL_ID, "a request is an object"));
+        return Err(refuse(NULL_ID, "the request must be an object"));
     }
     let mut slots = [ValueSlot::default(); OTHER + 1];
     // A bit for each slot: filled, and filled again.
@@ -62,7 +62,7 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<RpcRequest<'p>, Inv
         None => None,
         Some((Kind::String | Kind::Number | Kind::Null, raw)) => Some(raw),
         Some((Kind::Bool(_) | Kind::Array | Kind::Object, _)) => {
-            return Err(refuse(NULL_ID, "an id is a string, a number or null"));
+            return Err(refuse(NULL_ID, "id must be a string, a number or null"));
         }
     };
     if id.is_some_and(|id| id.len() > limits.rpc_id_bytes_max) {

@@ -81,7 +81,7 @@ impl Adopted {
 impl Drop for Adopted {
     fn drop(&mut self) {
         let Some(mut job) = self.job.take() else { return };
-        let text = "the agent was replaced, and the new one does not go on with this task";
+        let text = "the agent was replaced, and the new agent does not continue this task";
         let message = MessageBuf::agent(&PartsBuf::new().text(text));
         // A task that has ended meanwhile needs no end.
         let _ = job.status(TaskState::Failed, Some(&message));
@@ -102,8 +102,8 @@ pub enum NotKept {
 impl std::fmt::Display for NotKept {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            NotKept::Closed => "the task takes no more events",
-            NotKept::TooLong => "there are more bytes than kept_bytes_max",
+            NotKept::Closed => "the task accepts no more events",
+            NotKept::TooLong => "more bytes than kept_bytes_max",
             NotKept::NoRoom => "the store has no room for the bytes",
         })
     }

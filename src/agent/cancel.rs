@@ -144,7 +144,7 @@ impl DeferredCancel {
 impl Drop for DeferredCancel {
     fn drop(&mut self) {
         if let Some(host) = self.host.take() {
-            host.decide(Some("the agent did not say whether the task may end".into()));
+            host.decide(Some("the agent did not decide whether the task may be canceled".into()));
         }
     }
 }

@@ -93,7 +93,7 @@ impl FailureCause {
     pub(crate) fn panic(payload: &(dyn Any + Send)) -> FailureCause {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        FailureCause::Panic(text.unwrap_or("without a text").to_owned())
+        FailureCause::Panic(text.unwrap_or("without a message").to_owned())
     }
 }
 

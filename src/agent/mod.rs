@@ -173,7 +173,7 @@ pub struct Closed;
 
 impl std::fmt::Display for Closed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the task takes no more events")
+        f.write_str("the task accepts no more events")
     }
 }
 

@@ -143,8 +143,8 @@ impl Callers {
         else {
             return Ok(());
         };
-        let why = status.problem.unwrap_or_else(|| "they are being fetched".to_owned());
-        Err(format!("there are no keys of {}: {why}", status.issuer))
+        let why = status.problem.unwrap_or_else(|| "the keys are still being fetched".to_owned());
+        Err(format!("no keys of {}: {why}", status.issuer))
     }
 
     /// What the fetcher of keys does next; `wake` is woken when that changes.
@@ -368,7 +368,7 @@ fn check_token(
             }
         }
     }
-    Poll::Ready(Err(AuthRefusal::Wrong("no key of the issuer has the kid of the token")))
+    Poll::Ready(Err(AuthRefusal::Wrong("no key of the issuer has the token's kid")))
 }
 
 fn issuer_of<'r>(
@@ -376,7 +376,7 @@ fn issuer_of<'r>(
     token: &UnverifiedToken<'_>,
 ) -> Result<&'r TrustedIssuer, AuthRefusal> {
     let issuer = token.issuer().and_then(|issuer| rules.issuers.get(issuer));
-    issuer.ok_or(AuthRefusal::Wrong("the issuer of the token is not known"))
+    issuer.ok_or(AuthRefusal::Wrong("the issuer of the token is not trusted here"))
 }
 
 fn check_certificate(rules: &RulesInUse, shown: &[u8]) -> Result<Admission, AuthRefusal> {

@@ -13,7 +13,7 @@ use crate::model::{CardRequirement, CardScheme, CardSecurity};
 
 pub(super) const KEY_UNKNOWN: &str = "the API key is unknown";
 pub(super) const KEY_EXPIRED: &str = "the API key has expired";
-pub(super) const NAME_REFUSED: &str = "the name is no plain name";
+pub(super) const NAME_REFUSED: &str = "the caller's name has invalid characters";
 
 /// The value of `WWW-Authenticate`.
 pub(super) fn challenge(rules: &AuthRules, asks_for: AskedFor, refusal: &AuthRefusal) -> String {

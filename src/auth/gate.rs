@@ -44,7 +44,7 @@ const CALLER_BYTES: usize = 512;
 
 /// The answer to a JWT beyond the budget of its peer.
 pub(crate) const OVER_BUDGET: AuthRefusal = AuthRefusal::Unavailable {
-    why: "too many tokens from this address wait to be verified; retry later",
+    why: "too many pending tokens from this address; retry later",
     retry_s: 1,
 };
 

@@ -199,19 +199,23 @@ pub enum AuthRulesError {
 impl fmt::Display for AuthRulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AuthRulesError::Digest => f.write_str("a SHA-256 has 64 hexadecimal digits"),
-            AuthRulesError::Name(name) => write!(f, "{name:?} is no name of a caller"),
-            AuthRulesError::Field(name) => write!(f, "{name:?} is no field for credentials"),
+            AuthRulesError::Digest => f.write_str("a SHA-256 must have 64 hexadecimal digits"),
+            AuthRulesError::Name(name) => write!(f, "{name:?} is not a valid caller name"),
+            AuthRulesError::Field(name) => write!(
+                f,
+                "{name:?} is not a valid header field for \
+                 credentials"
+            ),
             AuthRulesError::SameSecret(name) => {
-                write!(f, "the key or token of {name:?} is there twice")
+                write!(f, "the key or token of {name:?} is configured twice")
             }
             AuthRulesError::Issuer(issuer) => {
-                write!(f, "the issuer {issuer:?} is there twice, or has no name")
+                write!(f, "the issuer {issuer:?} is empty or configured twice")
             }
             AuthRulesError::KeyPlace(issuer, why) => {
                 write!(f, "the keys of {issuer:?} cannot be fetched: {why}")
             }
-            AuthRulesError::TooMany(what) => write!(f, "there are too many {what}"),
+            AuthRulesError::TooMany(what) => write!(f, "too many {what}"),
         }
     }
 }

@@ -46,12 +46,12 @@ impl fmt::Display for TokenKeysError {
             TokenKeysError::TooLong => {
                 write!(f, "the keys have more than {ISSUER_DOCUMENT_BYTES_MAX} bytes")
             }
-            TokenKeysError::Unreadable => f.write_str("the keys are neither a JWK set nor PEM"),
-            TokenKeysError::TooMany => write!(f, "there are more than {ISSUER_KEYS_MAX} keys"),
-            TokenKeysError::NoKey => f.write_str(
-                "there is no public key for P-256, P-384, P-521, Ed25519 or RSA of 2,048 bits",
-            ),
-            TokenKeysError::ShortSecret => f.write_str("a secret has at least 32 bytes"),
+            TokenKeysError::Unreadable => f.write_str("the keys must be a JWK set or PEM"),
+            TokenKeysError::TooMany => write!(f, "more than {ISSUER_KEYS_MAX} keys"),
+            TokenKeysError::NoKey => {
+                f.write_str("no public key for P-256, P-384, P-521, Ed25519 or RSA (2,048 bits)")
+            }
+            TokenKeysError::ShortSecret => f.write_str("a secret needs at least 32 bytes"),
         }
     }
 }

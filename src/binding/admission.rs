@@ -36,11 +36,13 @@ const BEARER_PROTOCOL: &[u8] = b"a2a.bearer.";
 const CHALLENGE: &str = "WWW-Authenticate";
 
 /// The refusal of a request whose credential was not checked within `ADMISSION_MS_MAX`.
-pub const LATE: AuthRefusal =
-    AuthRefusal::Unavailable { why: "the authenticator did not answer in time", retry_s: 1 };
+pub const LATE: AuthRefusal = AuthRefusal::Unavailable {
+    why: "the authentication backend did not respond in time",
+    retry_s: 1,
+};
 
 /// What a request hears whose credential has ended while its body came, or its answer was made.
-pub const ENDED: AuthRefusal = AuthRefusal::Expired("the credential has ended");
+pub const ENDED: AuthRefusal = AuthRefusal::Expired("the credential is no longer valid");
 
 /// Which callers are admitted.
 pub struct Access {
@@ -271,7 +273,7 @@ pub fn fault(refusal: &AuthRefusal) -> Fault {
             Fault { retry_s, ..Fault::because(FaultKind::ShuttingDown, why) }
         }
         AuthRefusal::TooMany { retry_s } => {
-            let detail = "too many wrong keys wait for their answers; retry later";
+            let detail = "too many pending refusals of wrong credentials; retry later";
             let retry_s = Some(retry_s);
             Fault { retry_s, ..Fault::because(FaultKind::RateLimited, detail) }
         }

@@ -383,6 +383,6 @@ impl<'x> ResponseWriter<'x> {
 /// a stream where none was asked for.
 pub(super) fn no_answer(outcome: Result<Outcome, Fault>) -> Fault {
     outcome.err().unwrap_or_else(|| {
-        Fault::because(FaultKind::Internal, "a stream was opened where one answer was asked for")
+        Fault::because(FaultKind::Internal, "the service opened a stream for a call without one")
     })
 }

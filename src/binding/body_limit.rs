@@ -28,8 +28,11 @@ pub struct RequestRefusal {
 
 impl RequestRefusal {
     /// A body that stopped moving.
-    pub const SLOW_BODY: RequestRefusal =
-        RequestRefusal { status: 408, why: "the body took too long", limit: Some("body_idle_ms") };
+    pub const SLOW_BODY: RequestRefusal = RequestRefusal {
+        status: 408,
+        why: "the body did not arrive in time",
+        limit: Some("body_idle_ms"),
+    };
 
     /// A refusal that is due to no limit.
     pub const fn new(status: u16, why: &'static str) -> RequestRefusal {

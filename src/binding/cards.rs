@@ -113,13 +113,13 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, by_query: bool) 
             cx.endpoint = Endpoint::own(dialect, agent);
             send(cx, head, &format!("{prefix}{name}"), form);
         }
-        None => http_error::answer(cx, 404, "there is no agent of this name"),
+        None => http_error::answer(cx, 404, "no agent has this name"),
     }
 }
 
 /// The error for an extended card that is off; it tells its operator what would change that.
-pub(super) const NO_EXTENDED: &str =
-    "the extended card is off; --extended-card (Setup::extended_card) shows it to everybody";
+pub(super) const NO_EXTENDED: &str = "the extended card is disabled; --extended-card \
+                                      (Setup::extended_card) serves it to every client";
 
 /// The agent that a platform names in the query: its dialect, the prefix of its endpoint, its name.
 fn asked_agent(head: &Head<'_>) -> Option<(&'static Dialect, &'static str, String)> {
@@ -134,7 +134,7 @@ fn send(cx: &mut CallContext<'_>, head: &Head<'_>, base: &str, form: CardForm) {
     let endpoint = cx.endpoint;
     let origin = Origin::of(cx.config, cx.peer, head);
     let Some(profile) = cx.service.profile(endpoint.agent) else {
-        return http_error::answer(cx, 404, "there is no such agent");
+        return http_error::answer(cx, 404, "no such agent");
     };
     let source = CardSource::of(cx.config, profile);
     let cards = &cx.scratch.cards;

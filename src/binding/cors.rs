@@ -56,13 +56,13 @@ impl fmt::Display for CorsError {
         match self {
             CorsError::Origin(text) => write!(
                 f,
-                "the CORS origin {text:?} is neither * nor scheme://host[:port] as browsers send \
-                 it: in lower case, without the usual port and without a path"
+                "the CORS origin {text:?} must be * or scheme://host[:port], in lower case, \
+                 without the default port and without a path"
             ),
             CorsError::Credentials => {
-                f.write_str("CORS with credentials needs origins that are named, not * or null")
+                f.write_str("CORS with credentials needs named origins, not * or null")
             }
-            CorsError::TooMany => write!(f, "there are more than {CORS_ORIGINS_MAX} CORS origins"),
+            CorsError::TooMany => write!(f, "more than {CORS_ORIGINS_MAX} CORS origins"),
             CorsError::Header(name) => write!(f, "{name:?} is not the name of a header field"),
         }
     }

@@ -35,7 +35,7 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
         return http_error::refuse(cx, &fault);
     }
     let Some(profile) = cx.service.profile(endpoint.agent) else {
-        return http_error::answer(cx, 404, "there is no such agent");
+        return http_error::answer(cx, 404, "no such agent");
     };
     let origin = Origin::of(config, cx.peer, head);
     let shown = (&*profile, cx.scopes());

@@ -21,8 +21,8 @@ use crate::{
 pub const MISDIRECTED: u16 = 421;
 
 /// What such a request is told.
-pub const REFUSAL: &str = "the host that the request names is not served here; \
-    --allow-host HOST or --public-url URL lets it in (Setup::allow_hosts, Setup::public_url)";
+pub const REFUSAL: &str = "the Host of the request is not allowed; allow it with --allow-host \
+                           HOST or --public-url URL (Setup::allow_hosts, Setup::public_url)";
 
 /// Stands for every host among those that are allowed.
 const ANY: &str = "*";

@@ -106,7 +106,7 @@ impl fmt::Display for InterfaceError {
                 write!(f, "the interface {word} cannot have the URL {url:?}")?;
                 match binding.schemes() {
                     [] => Ok(()),
-                    schemes => write!(f, ", which does not begin with {}", schemes.join(" or ")),
+                    schemes => write!(f, ": it must begin with {}", schemes.join(" or ")),
                 }
             }
         }

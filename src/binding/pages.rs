@@ -22,15 +22,15 @@ const METHODS: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, OPTIONS")
 const NO_STORE: FieldLines<'static> = field_lines!("Cache-Control": "no-store");
 
 /// The error for a client that is not the operator.
-const NOT_YOURS: &str = "this page is for the operator: from its own machine, on \
-    --admin, or with the scope a2a:admin";
+const NOT_YOURS: &str = "this page is for the operator: request it from this machine, on --admin, \
+                         or with the scope a2a:admin";
 
 /// The refusal of an admin operation on a listener that other machines reach.
 const NEEDS_SCOPE: &str = "admin operations need a credential with the scope a2a:admin here: only \
     a loopback or unix --admin serves them without one";
 
 /// What a page in a browser is told that wants to change something.
-const NO_PAGES: &str = "a page in a browser changes nothing here";
+const NO_PAGES: &str = "web pages may not send admin operations";
 
 /// Fields by which a proxy says that it forwards a request.
 const FORWARDED: [&str; 6] =

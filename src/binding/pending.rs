@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// What a call hears that its service has not answered when the server ends.
-const ASK_AGAIN: &str = "the server shuts down before there is an answer; ask again later";
+const ASK_AGAIN: &str = "the server shut down before the answer was ready; retry later";
 
 /// One call that waits.
 pub struct PendingCall {
@@ -424,7 +424,7 @@ fn push_element(
 pub(super) fn too_large() -> Fault {
     Fault::because(
         FaultKind::Overloaded,
-        "the answers of this batch are too large (answer_bytes_max); ask for less",
+        "the answers of this batch are too large (answer_bytes_max); request less",
     )
     .of_limit("answer_bytes_max")
 }

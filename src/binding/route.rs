@@ -62,9 +62,9 @@ pub enum Route<'r> {
 
 const WELL_KNOWN: [&str; 2] = [cards::WELL_KNOWN, "/.well-known/agent.json"];
 /// The error below an agent that does not exist.
-pub const NO_AGENT: &str = "there is no agent of this name";
+pub const NO_AGENT: &str = "no agent has this name";
 /// The answer for a path with nothing, the card of a tenant that cannot be named among them.
-pub const NOTHING: &str = "there is nothing at this path";
+pub const NOTHING: &str = "nothing is served at this path";
 const EXTENDED: &str = "/agent/authenticatedExtendedCard";
 
 /// The path of a request. That of a card, which is asked for most, needs no proof that it is text.

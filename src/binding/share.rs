@@ -441,10 +441,10 @@ fn too_much(used_up: UsedUp) -> Fault {
 }
 
 #[cold]
-fn places_taken(kind: PlaceKind, who: &str, most: u32) -> Fault {
+fn places_taken(kind: PlaceKind, holder: &str, most: u32) -> Fault {
     let (places, limit) = match kind {
         PlaceKind::Stream => ("open streams", "quotas.streams"),
         PlaceKind::WaitingCall => ("waiting calls", "quotas.waiting_calls"),
     };
-    Fault::share_taken(limit, most, format!("{who} too many {places} ({most})"))
+    Fault::share_taken(limit, most, format!("{holder} too many {places} ({most})"))
 }

@@ -35,7 +35,7 @@ pub(super) use items::{push_fault, push_only_fault, push_only_item};
 const TASK_ENDS: &str = "the server is shutting down, and the task ends with it";
 
 /// What a subscriber hears whose credential has ended before its stream.
-const EXPIRED: &str = "the credential has ended; subscribe again with another to go on";
+const EXPIRED: &str = "the credential is no longer valid; subscribe again with a valid one";
 
 /// How the events of a stream travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +214,11 @@ impl EventStream {
             match follow {
                 Follow::End => push_last(out, &format),
                 Follow::Gone => {
-                    let fault = Fault::because(FaultKind::TaskNotFound, "the task left the store");
+                    let fault = Fault::because(
+                        FaultKind::TaskNotFound,
+                        "the task was evicted \
+                         from the store",
+                    );
                     push_fault(out, &format, &fault);
                 }
                 Follow::Pending | Follow::More => {}
@@ -309,13 +313,17 @@ fn poll_counted(
     count.write_head(writer, format, start);
     let (end, follow) = match (follow, unwritable) {
         _ if is_behind => {
-            let why = "the subscriber fell behind; subscribe again to go on";
+            let why = "the subscriber fell behind; subscribe again to resume";
             (Status::new(Code::Unavailable, why), Follow::Gone)
         }
         (_, Some(fault)) => (Status::of(&fault, format.encode), Follow::Gone),
         (Follow::End, None) => (Status::OK, follow),
         (Follow::Gone, None) => {
-            let fault = Fault::because(FaultKind::TaskNotFound, "the task left the store");
+            let fault = Fault::because(
+                FaultKind::TaskNotFound,
+                "the task was evicted from the \
+                 store",
+            );
             (Status::of(&fault, format.encode), follow)
         }
         (Follow::Pending | Follow::More, None) => return follow,

@@ -72,7 +72,7 @@ impl Tenants {
 /// The error for a caller that names a tenant that is not among its own.
 #[cold]
 pub fn not_granted(tenant: &str) -> Fault {
-    let detail = format!("the tenant {tenant} is not among those of the caller");
+    let detail = format!("the caller may not use the tenant {tenant}");
     Fault::because(FaultKind::PermissionDenied, detail)
 }
 
@@ -119,8 +119,8 @@ fn named<'t>(
         Some(agent) if agent == endpoint.agent || !endpoint.is_own => {
             Ok(Addressee { agent, tenant: None })
         }
-        Some(_) => refused("names another agent than the path does"),
-        None if !is_agent_name(name) => refused("there is no agent and no tenant of this name"),
+        Some(_) => refused("must name the same agent as the path"),
+        None if !is_agent_name(name) => refused("no agent or tenant has this name"),
         None if tenants.allow(name, service) => {
             Ok(Addressee { agent: endpoint.agent, tenant: Some(name) })
         }
@@ -129,9 +129,7 @@ fn named<'t>(
                 Ok(Addressee { agent: endpoint.agent, tenant: Some(name) })
             }
             Some(TenantGrant::None | TenantGrant::Named(_)) => Err(not_granted(name)),
-            Some(TenantGrant::Any) | None => {
-                refused("there is no agent and no tenant of this name")
-            }
+            Some(TenantGrant::Any) | None => refused("no agent or tenant has this name"),
         },
     }
 }

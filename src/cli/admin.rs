@@ -73,12 +73,12 @@ pub fn perform(
     let fields = listener.credentials(settings)?;
     let patience = settings.time("timeout")?.unwrap_or(PATIENCE);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let no_room = |error| internal(format!("the system has no room: {error}"));
+    let no_room = |error| internal(format!("cannot start the runtime: {error}"));
     runtime.map_err(no_room)?.block_on(async {
         let asking = listener.ask(operation, &fields, settings);
         tokio::time::timeout(patience, asking).await.unwrap_or_else(|_| {
             let seconds = patience.as_secs_f64();
-            let line = format!("{listener} has not answered within {seconds} s");
+            let line = format!("{listener} did not respond within {seconds} s");
             Err(CommandFailure::new(FailureCode::Timeout, line))
         })
     })
@@ -105,9 +105,11 @@ impl AdminAddress {
         let flag = flags.get_many::<String>("admin").into_iter().flatten().next_back().cloned();
         let said = flag.or_else(|| env::var(VARIABLE).ok()).filter(|said| !said.is_empty());
         let said = said.ok_or_else(|| {
-            let line =
-                format!("no server is named: --admin ADDR, --admin unix:PATH, or {VARIABLE}");
-            CommandFailure::usage(line).hint("it is what peregrine serve --admin was given")
+            let line = format!(
+                "missing the server's address: --admin ADDR, --admin unix:PATH, or \
+                 {VARIABLE}"
+            );
+            CommandFailure::usage(line).hint("use the address given to peregrine serve --admin")
         })?;
         let unix = said.strip_prefix("unix:").map(str::to_owned);
         let has_scheme = said.starts_with("http://") || said.starts_with("https://");
@@ -120,9 +122,10 @@ impl AdminAddress {
             Ok(parsed) if parsed.path == "/" => {
                 Ok(AdminAddress { said, url, origin: parsed.origin, unix })
             }
-            Ok(_) => {
-                Err(CommandFailure::usage(format!("--admin {said}: it must be an address alone")))
-            }
+            Ok(_) => Err(CommandFailure::usage(format!(
+                "--admin {said}: the address must not have a \
+                 path"
+            ))),
             Err(error) => Err(CommandFailure::usage(format!("--admin {said}: {error}"))),
         }
     }
@@ -140,8 +143,7 @@ impl AdminAddress {
         {
             let line = format!("--admin {self}: a credential would be sent in plain text");
             return Err(CommandFailure::usage(line).hint(
-                "name it as https://HOST:PORT where the server has TLS, or add \
-                 --allow-http-credentials",
+                "use https://HOST:PORT if the server has TLS, or add --allow-http-credentials",
             ));
         }
         for (name, setting, value) in
@@ -175,7 +177,7 @@ impl AdminAddress {
         let lost = |error: TransportError| {
             let line = format!("{self}: {error}");
             CommandFailure::new(FailureCode::Unreachable, line)
-                .hint("is it what peregrine serve --admin was given?")
+                .hint("use the address given to peregrine serve --admin")
         };
         let request = HttpRequest {
             method: operation.method,
@@ -219,7 +221,7 @@ impl AdminAddress {
                 CommandFailure::new(FailureCode::CredentialsMissing, line).hint(CREDENTIAL)
             }
             (error, 403) => {
-                let line = error.unwrap_or_else(|| format!("{self} refuses this"));
+                let line = error.unwrap_or_else(|| format!("{self} refused the request"));
                 CommandFailure::new(FailureCode::AuthFailed, line).hint(CREDENTIAL)
             }
             (Some(error), 404) if said["error"].is_string() => {
@@ -228,7 +230,7 @@ impl AdminAddress {
             (_, 404) => internal(format!("{self} does not serve this operation")),
             (Some(error), 400) => CommandFailure::usage(error),
             (Some(error), _) => internal(error),
-            (None, _) => internal(format!("{self} answers with HTTP status {status}")),
+            (None, _) => internal(format!("{self} answered with HTTP status {status}")),
         };
         CommandFailure { a2a_code: Some(status.into()), ..failure }
     }

@@ -36,7 +36,7 @@ pub fn tree() -> Command {
         .disable_version_flag(true)
         .propagate_version(true)
         .term_width(100)
-        .after_help("peregrine help limits prints what is limited, and how.")
+        .after_help("peregrine help limits lists the limits.")
         .arg(version.global(true).display_order(1000))
         .subcommands([
             serve::command(),
@@ -50,14 +50,19 @@ pub fn tree() -> Command {
                 .subcommand(admin_tasks()),
             client("chat", &[], "Talk with an agent, line by line"),
             client("conformance", &[], "Check an agent by requirements of the A2A TCK")
-                .arg(flag("text", "TEXT", "What the agent is told [default: hello]"))
-                .arg(switch("aggressive", "Also make the calls that are known to end servers"))
-                .arg(flag("tck", "DIR", "Run the TCK that is checked out there in place of that"))
+                .arg(flag("text", "TEXT", "Text of each message [default: hello]"))
+                .arg(switch("aggressive", "Also make calls that are known to crash servers"))
+                .arg(flag(
+                    "tck",
+                    "DIR",
+                    "Run the TCK checked out in this folder instead of the \
+                     built-in checks",
+                ))
                 .after_help(
-                    "It sends some messages, and cancels nothing that runs. The exit code is 1 \
-                     where a check fails.",
+                    "Sends some messages, and cancels no running task. The exit code is 1 if a \
+                     check fails.",
                 ),
-            bench::command(client("bench", &[], "Put load on an agent, and report how it held")),
+            bench::command(client("bench", &[], "Put load on an agent and report its performance")),
             Command::new(bench::FLOOR_COMMAND)
                 .about("Answer every call with as little work as possible, for bench --floor")
                 .hide(true)
@@ -173,16 +178,16 @@ pub fn switch(name: &'static str, help: &'static str) -> Arg {
 }
 
 fn history() -> Arg {
-    flag("history", "N", "Show at most so many messages of the history")
+    flag("history", "N", "Show at most this many messages of the history")
 }
 
-const SEND_HELP: &str = "\
-It waits until the task has ended or wants something of you; --async does not. Exit codes: 0 the \
-agent has answered, whatever it says; 1 failure; 2 wrong usage; 3 no answer, or no card; 4 no \
-or wrong credentials; 5 --timeout is over.";
+const SEND_HELP: &str = "Waits until the task ends or needs input; --async does not wait. Exit \
+                         codes: 0 the agent answered, whatever the answer; 1 failure; 2 wrong \
+                         usage; 3 no answer, or no card; 4 no or wrong credentials; 5 --timeout \
+                         expired.";
 
 fn send() -> Command {
-    client("send", &["\"TEXT\""], "Send a message to an agent, and wait for what comes of it")
+    client("send", &["\"TEXT\""], "Send a message to an agent and wait for the answer")
         .arg(flag("text", "TEXT", "A part of text; parts keep their order"))
         .arg(flag("file", "PATH|URL", "A part that is a file: a path by value, a URL by reference"))
         .arg(flag("data", "PATH|-", "A part of JSON, from a file or the standard input"))
@@ -195,10 +200,15 @@ fn send() -> Command {
 
 fn push_flags() -> [Arg; 4] {
     let flags = [
-        flag("push-url", "URL", "Where the agent posts the events of the task as well"),
-        flag("push-token", "TOKEN", "What the agent shows there"),
-        flag("push-auth-scheme", "SCHEME", "How the agent authenticates there, as Bearer"),
-        flag("push-auth-credentials", "TEXT", "With what"),
+        flag("push-url", "URL", "URL of a webhook to which the agent also posts the task's events"),
+        flag("push-token", "TOKEN", "Token that the agent sends to the webhook"),
+        flag(
+            "push-auth-scheme",
+            "SCHEME",
+            "Scheme by which the agent authenticates to the \
+             webhook, such as Bearer",
+        ),
+        flag("push-auth-credentials", "TEXT", "Credentials for that scheme"),
     ];
     flags.map(|flag| flag.hide_short_help(true))
 }
@@ -207,20 +217,24 @@ fn card() -> Command {
     group("card", "Agent cards")
         .subcommand(
             client("card get", &[], "Fetch a card and show it")
-                .arg(switch("validate", "Check it; what is wrong is named, and the exit code is 1"))
+                .arg(switch(
+                    "validate",
+                    "Check the card: list its errors, and exit with 1 if \
+                     there are any",
+                ))
                 .arg(switch("extended", "The extended card, for authenticated callers"))
                 .args(keys()),
         )
-        .subcommand(client("card lint", &[], "Say everything that is wrong with a card"))
+        .subcommand(client("card lint", &[], "List everything that is wrong with a card"))
         .subcommand(client("card verify", &[], "Check the signatures of a card").args(keys()))
         .subcommand(
             // It makes no call: `--key` is not the client's.
             Command::new("sign")
-                .about("Write a card with a signature of yours to stdout")
+                .about("Sign a card with your key and write it to stdout")
                 .override_usage("peregrine card sign FILE --key FILE [--kid KID]")
                 .arg(word("card", "FILE", "The card").required(true))
                 .arg(flag("key", "FILE", "Your private key (PEM, PKCS#8); may be repeated"))
-                .arg(flag("kid", "KID", "What each is called [default: its thumbprint]")),
+                .arg(flag("kid", "KID", "Key id (kid) of each key [default: its thumbprint]")),
         )
 }
 
@@ -236,67 +250,75 @@ fn task() -> Command {
         .subcommand(client("task get", &["ID"], "Show a task").arg(history()))
         .subcommand(
             client("task list", &[], "List tasks, the newest first")
-                .arg(flag("status", "STATE", "Only those in this state, as WORKING"))
-                .arg(flag("page-size", "N", "At most so many: 1 to 100"))
-                .arg(flag("page-token", "TOKEN", "The page that the one before names"))
-                .arg(flag("after", "TIME", "Only those changed since then (RFC 3339)"))
-                .arg(switch("artifacts", "With their artifacts"))
+                .arg(flag("status", "STATE", "Only tasks in this state, such as WORKING"))
+                .arg(flag("page-size", "N", "Page size: 1 to 100"))
+                .arg(flag("page-token", "TOKEN", "Page token from the previous page"))
+                .arg(flag("after", "TIME", "Only tasks changed since this time (RFC 3339)"))
+                .arg(switch("artifacts", "Include artifacts"))
                 .arg(history()),
         )
         .subcommand(client("task cancel", &["ID"], "Cancel a task"))
         .subcommand(
-            client(
-                "task subscribe",
-                &["ID"],
-                "Follow a task until it has ended or wants something",
-            )
-            .arg(flag(
-                "last-event-id",
-                "N",
-                "Only events behind this one, where the agent numbers them",
-            )),
+            client("task subscribe", &["ID"], "Follow a task until it ends or needs input").arg(
+                flag(
+                    "last-event-id",
+                    "N",
+                    "Only events after this one, if the agent numbers its events",
+                ),
+            ),
         )
         .subcommand(
             client("task download", &["ID"], "Save the artifacts of a task")
-                .arg(flag("dir", "DIR", "Where to [default: .]"))
+                .arg(flag("dir", "DIR", "Folder to save to [default: .]"))
                 .arg(flag("artifact", "ID", "Only this artifact; may be repeated"))
-                .arg(switch("overwrite", "Write over files that are there")),
+                .arg(switch("overwrite", "Overwrite existing files")),
         )
         .subcommand(push_config())
 }
 
 fn push_config() -> Command {
     let create = "Have an agent post the events of a task to a URL";
-    let id = "Its name [default: the agent's choice; one of ours where 0.3 wants one]";
-    let events = "Only these, as status,artifacts,final [default: what the agent posts]";
-    group("push-config", "Where an agent tells of a task")
+    let id = "Id of the configuration [default: chosen by the agent; generated if A2A 0.3 \
+              requires one]";
+    let events = "Only these events, such as status,artifacts,final [default: all that the agent \
+                  posts]";
+    group("push-config", "Webhooks that an agent notifies about a task")
         .subcommand(
             client("task push-config create", &["TASK"], create)
-                .arg(flag("url", "URL", "Where to").required(true))
+                .arg(flag("url", "URL", "URL of the webhook").required(true))
                 .arg(flag("id", "ID", id))
-                .arg(flag("token", "TOKEN", "What the agent shows there"))
-                .arg(flag("auth-scheme", "SCHEME", "How the agent authenticates there, as Bearer"))
-                .arg(flag("auth-credentials", "TEXT", "With what"))
+                .arg(flag("token", "TOKEN", "Token that the agent sends to the webhook"))
+                .arg(flag(
+                    "auth-scheme",
+                    "SCHEME",
+                    "Scheme by which the agent authenticates to \
+                     the webhook, such as Bearer",
+                ))
+                .arg(flag("auth-credentials", "TEXT", "Credentials for that scheme"))
                 .arg(flag("events", "KINDS", events))
-                .arg(switch("coalesce", "One post of the task for events that wait together")),
+                .arg(switch("coalesce", "Replace waiting events by one post of the task")),
         )
-        .subcommand(client("task push-config get", &["TASK", "CONFIG"], "Show one"))
+        .subcommand(client("task push-config get", &["TASK", "CONFIG"], "Show a configuration"))
         .subcommand(
-            client("task push-config list", &["TASK"], "List those of a task")
-                .arg(flag("page-size", "N", "At most so many: 1 to 100"))
-                .arg(flag("page-token", "TOKEN", "The page that the one before names")),
+            client("task push-config list", &["TASK"], "List the configurations of a task")
+                .arg(flag("page-size", "N", "Page size: 1 to 100"))
+                .arg(flag("page-token", "TOKEN", "Page token from the previous page")),
         )
-        .subcommand(client("task push-config delete", &["TASK", "CONFIG"], "Delete one"))
+        .subcommand(client(
+            "task push-config delete",
+            &["TASK", "CONFIG"],
+            "Delete a configuration",
+        ))
 }
 
-const DEAD_HELP: &str = "\
-The server must have been started with --admin, and is asked there. It keeps a dead letter of \
-each webhook that has stopped. Reasons: given_up, the receiver has failed for a day; task_left, \
-the task has left before everything was posted, so that no replay is possible; \
-credential_withdrawn, no credential of its owner is valid any more. Exit codes: 0 it is \
-done; 1 failure, such as a dead letter whose task or configuration is gone; 2 wrong usage; 3 \
-no answer, or there is no dead letter of this number; 4 no or wrong credentials; 5 --timeout \
-is over.";
+const DEAD_HELP: &str = "The server must have been started with --admin, which receives the \
+                         request. It retains a dead letter for each webhook that has stopped. \
+                         Reasons: given_up, the receiver failed for a day; task_left, the task \
+                         was evicted before everything was posted, so it cannot be replayed; \
+                         credential_withdrawn, no credential of its owner is valid any more. Exit \
+                         codes: 0 done; 1 failure, such as a dead letter whose task or \
+                         configuration is gone; 2 wrong usage; 3 no answer, or no dead letter \
+                         with this number; 4 no or wrong credentials; 5 --timeout expired.";
 
 /// The client has no limit; these commands have one.
 const OPERATOR_TIMEOUT: &str = "How long to wait before giving up [default: 30s]";
@@ -315,38 +337,38 @@ fn operator(name: &'static str, about: &'static str) -> Command {
         .mut_arg("timeout", |arg| arg.help(OPERATOR_TIMEOUT))
 }
 
-const ADMIN_HELP: &str = "\
-The server must have been started with --admin. An --admin that other machines reach needs a \
-credential with the scope a2a:admin. Exit codes: 0 done; 1 failure, such as an agent that refuses; \
-2 wrong usage; 3 no answer, or no such task; 4 no or wrong credentials; 5 --timeout is over.";
+const ADMIN_HELP: &str = "The server must have been started with --admin. An --admin that other \
+                          machines reach needs a credential with the scope a2a:admin. Exit codes: \
+                          0 done; 1 failure, such as an agent that refuses; 2 wrong usage; 3 no \
+                          answer, or no such task; 4 no or wrong credentials; 5 --timeout expired.";
 
 fn admin_tasks() -> Command {
     let chosen = |command: Command| {
         command
-            .arg(flag("owner", "NAME", "Only tasks of this owner; empty: without an owner"))
+            .arg(flag("owner", "NAME", "Only tasks of this owner; empty: tasks without an owner"))
             .arg(flag("agent", "NAME", "Only tasks of this agent"))
             .after_help(ADMIN_HELP)
     };
     let one = |name, about| {
-        chosen(operator(name, about)).arg(word("id", "ID", "The task").required(true))
+        chosen(operator(name, about)).arg(word("id", "ID", "Id of the task").required(true))
     };
     group("task", "List, cancel and fail tasks of all owners")
         .subcommand(
             chosen(operator("list", "List tasks, the newest status first, 100 a page"))
                 .arg(flag("state", "STATE", "Only tasks in this state, as working"))
-                .arg(flag("page-token", "TOKEN", "The page that the one before names")),
+                .arg(flag("page-token", "TOKEN", "Page token from the previous page")),
         )
         .subcommand(one("cancel", "Cancel a task through its agent, as its caller would"))
         .subcommand(one("fail", "End a task as failed, whatever its agent does").arg(flag(
             "reason",
             "TEXT",
-            "What the task says",
+            "Text of the task's last status",
         )))
 }
 
 fn dead_letters() -> Command {
     let one = |name: &'static str, about: &'static str| operator(name, about).after_help(DEAD_HELP);
-    let number = || word("number", "N", "Its number");
+    let number = || word("number", "N", "Number of the dead letter");
     let many = |name, about| {
         one(name, about)
             .override_usage(format!(
@@ -354,19 +376,19 @@ fn dead_letters() -> Command {
                  [OPTIONS]"
             ))
             .arg(number())
-            .arg(switch("all", "All of them"))
+            .arg(switch("all", "All dead letters"))
     };
     group("dead", "Dead letters: webhooks that have stopped")
-        .subcommand(one("list", "List them, the oldest first"))
-        .subcommand(one("show", "Show one").arg(number().required(true)))
-        .subcommand(many("replay", "Have a webhook go on with the event that it has stopped at"))
-        .subcommand(many("drop", "Forget a dead letter; its webhook does not go on"))
+        .subcommand(one("list", "List dead letters, the oldest first"))
+        .subcommand(one("show", "Show a dead letter").arg(number().required(true)))
+        .subcommand(many("replay", "Resume a webhook at the event where it stopped"))
+        .subcommand(many("drop", "Delete a dead letter; its webhook stays stopped"))
 }
 
 fn login() -> Command {
     client("auth login", &[], "Get a token by OAuth and keep it for later calls").arg(flag(
         "flow",
         "device|client-credentials",
-        "How [default: by what is given]",
+        "OAuth flow [default: chosen by the other options]",
     ))
 }

@@ -58,7 +58,7 @@ fn asked(what: &str, flags: &ArgMatches) -> Result<(HttpMethod, String), Command
         (Some(number), false) => Ok((method, format!("/push/dead/{number}{behind}"))),
         (None, true) => Ok((method, format!("/push/dead{behind}"))),
         (Some(_), true) => {
-            Err(CommandFailure::usage("a number and --all contradict each other".to_owned()))
+            Err(CommandFailure::usage("a number and --all cannot be combined".to_owned()))
         }
         (None, false) => {
             let line = "missing the number of a dead letter, or --all".to_owned();

@@ -16,7 +16,7 @@ pub fn completion(flags: &ArgMatches) -> Result<(), UsageError> {
     let word = flags.get_one::<String>("shell").map(String::as_str).unwrap_or_default();
     let shell = word.parse::<Shell>().map_err(|_| {
         UsageError::new(format!(
-            "there is no shell {word:?}; there are bash, elvish, fish, powershell, zsh"
+            "unknown shell {word:?}; supported shells: bash, elvish, fish, powershell, zsh"
         ))
     })?;
     let mut script = Vec::new();

@@ -82,7 +82,7 @@ pub fn named(flags: &ArgMatches, words_before: usize) -> Result<Vec<NamedPart>, 
                 part.media_type = Some(value.clone());
             }
             (None, _) => {
-                let line = "--media-type belongs right behind --text, --file or --data";
+                let line = "--media-type must follow --text, --file or --data directly";
                 return Err(
                     CommandFailure::usage(line).hint("--file a.bin --media-type application/pdf")
                 );
@@ -100,7 +100,7 @@ pub fn named(flags: &ArgMatches, words_before: usize) -> Result<Vec<NamedPart>, 
 /// a standard input without text.
 pub fn read(named: &[NamedPart], stdin: &mut dyn Read) -> Result<PartsBuf, CommandFailure> {
     if named.iter().filter(|part| part.is_standard_input()).count() > 1 {
-        let line = "- can be said once, as the text or behind --data: there is one standard input";
+        let line = "- can be given once, as the text or after --data: there is one standard input";
         return Err(CommandFailure::usage(line));
     }
     let mut parts = PartsBuf::new();
@@ -116,7 +116,7 @@ pub fn read(named: &[NamedPart], stdin: &mut dyn Read) -> Result<PartsBuf, Comma
                     path => open(path)?,
                 };
                 let json = Json::parse(without_mark(&bytes)).map_err(|error| {
-                    CommandFailure::usage(format!("--data {value}: no JSON: {error}"))
+                    CommandFailure::usage(format!("--data {value}: not JSON: {error}"))
                 })?;
                 PartBuf::data(json)
             }
@@ -133,7 +133,7 @@ pub fn read(named: &[NamedPart], stdin: &mut dyn Read) -> Result<PartsBuf, Comma
 fn text(stdin: &mut dyn Read) -> Result<String, CommandFailure> {
     let bytes = bounded(stdin, "the standard input")?;
     let mut text = String::from_utf8(without_mark(&bytes).to_vec()).map_err(|_| {
-        let line = "the standard input is no text in UTF-8";
+        let line = "the standard input is not UTF-8 text";
         CommandFailure::usage(line).hint("send it as a file: --file PATH")
     })?;
     if text.ends_with('\n') {
@@ -144,7 +144,7 @@ fn text(stdin: &mut dyn Read) -> Result<String, CommandFailure> {
     }
     match text.is_empty() {
         true => {
-            let line = "there is nothing to send: the standard input is empty";
+            let line = "nothing to send: the standard input is empty";
             Err(CommandFailure::usage(line).hint("peregrine send -a REF \"TEXT\""))
         }
         false => Ok(text),
@@ -290,16 +290,16 @@ mod tests {
             &["hello", "--media-type", "x/y"],
             &["--text", "a", "--media-type", "x/y", "--media-type", "x/z"],
         ] {
-            assert!(parts(words, 0).unwrap_err().message.contains("right behind"), "{words:?}");
+            assert!(parts(words, 0).unwrap_err().message.contains("must follow"), "{words:?}");
         }
     }
 
     #[test]
     fn what_cannot_be_sent_is_said() {
         for (words, said) in [
-            (&["--data", "-"][..], "no JSON"),
-            (&["--data", "-", "--data", "-"], "can be said once"),
-            (&["-", "--data", "-"], "can be said once"),
+            (&["--data", "-"][..], "not JSON"),
+            (&["--data", "-", "--data", "-"], "can be given once"),
+            (&["-", "--data", "-"], "can be given once"),
             (&["--file", "no/such/file"], "cannot read no/such/file"),
             (&["--data", "no/such/file"], "cannot read no/such/file"),
         ] {

@@ -30,7 +30,7 @@ impl CardReference {
         if let Some((scheme, rest)) = text.split_once("://") {
             if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
                 let shown = shown(text);
-                let line = format!("--agent-card {shown:?} is neither http, https nor file");
+                let line = format!("--agent-card {shown:?} must be an http, https or file URL");
                 return Err(CommandFailure::usage(line));
             }
             if let Err(error) = HttpOrigin::parse(text) {
@@ -49,7 +49,7 @@ impl CardReference {
             return Ok(CardReference::File(PathBuf::from(text)));
         }
         if text.is_empty() || text.contains(char::is_whitespace) {
-            let line = format!("--agent-card {:?} is no host, URL or file", shown(text));
+            let line = format!("--agent-card {:?} must be a host, a URL or a file", shown(text));
             return Err(CommandFailure::usage(line));
         }
         let host = text.split('/').next().unwrap_or(text);

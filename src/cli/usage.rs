@@ -35,30 +35,30 @@ pub fn verdict(
             let hint = hint.map_or(String::new(), |name| format!("; did you mean {name}?"));
             format!("unknown flag {}{hint}", flag_alone(&arg))
         }
-        ErrorKind::UnknownArgument => format!("what is {arg:?}? see peregrine --help"),
+        ErrorKind::UnknownArgument => format!("unexpected argument {arg:?}; see peregrine --help"),
         ErrorKind::InvalidSubcommand => {
             let word = of(ContextKind::InvalidSubcommand).unwrap_or_default();
             match meant(&word).as_slice() {
-                [] => format!("what is {word:?}? see peregrine --help"),
-                names => format!("what is {word:?}? did you mean {}?", names.join(", or ")),
+                [] => format!("unknown command {word:?}; see peregrine --help"),
+                names => format!("unknown command {word:?}; did you mean {}?", names.join(", or ")),
             }
         }
         ErrorKind::InvalidValue if value.is_empty() => {
             format!("{} needs a value: {arg}", flag_alone(&arg))
         }
         ErrorKind::TooManyValues if !arg.starts_with('-') => {
-            "there are too many words; quote a text that has spaces".to_owned()
+            "too many arguments; quote a text that has spaces".to_owned()
         }
         ErrorKind::TooManyValues => format!("{} takes no value", flag_alone(&arg)),
         ErrorKind::MissingSubcommand => {
             let names = all(error, ContextKind::ValidSubcommand);
             let names = names.into_iter().filter(|name| name != "help").collect::<Vec<_>>();
             let verb = if names.len() == 1 { "is" } else { "are" };
-            format!("what to do? there {verb} {}", names.join(", "))
+            format!("missing subcommand; there {verb} {}", names.join(", "))
         }
         ErrorKind::ArgumentConflict => {
             let other = of(ContextKind::PriorArg).unwrap_or_default();
-            format!("{} and {} contradict each other", flag_alone(&arg), flag_alone(&other))
+            format!("{} and {} cannot be combined", flag_alone(&arg), flag_alone(&other))
         }
         ErrorKind::MissingRequiredArgument => format!("{arg} is missing"),
         ErrorKind::InvalidUtf8 => "an argument is not UTF-8".to_owned(),

@@ -114,7 +114,7 @@ fn answers_by_id(body: &[u8]) -> Option<HashMap<u64, &RawValue>> {
 
 #[cold]
 fn no_batch() -> ClientError {
-    let error = ReadError::new("must be a list with an answer to each call of the batch");
+    let error = ReadError::new("must be a list with one answer to each call of the batch");
     let why = error.to_string();
     ClientError::because(ClientErrorKind::Unreadable(Box::new(error)), why)
 }

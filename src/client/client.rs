@@ -471,8 +471,8 @@ impl<T: Transport> SharedClient<T> {
         }
         if !self.has_warned_of_push.swap(true, Ordering::Relaxed) {
             self.built.warn(
-                "the agent's card does not declare push notifications; it gets the webhook, and \
-                 may ignore it",
+                "the agent's card does not declare push notifications; the webhook is sent, and \
+                 the agent may ignore it",
             );
         }
         Ok(())

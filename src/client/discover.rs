@@ -32,7 +32,7 @@ impl FoundDocument {
             let mut error = ClientError::from(error);
             if !looks_like_card(&json) {
                 let answer = NoCardAnswer { status: 200, media };
-                error.detail.push_str(&format!(": {url} answers with {answer}"));
+                error.detail.push_str(&format!(": {url} answered with {answer}"));
             }
             error
         })?;
@@ -255,16 +255,16 @@ fn is_place_of_cards(url: &HttpUrl) -> bool {
 
 #[cold]
 fn unauthorized() -> ClientError {
-    const WHY: &str = "the card is only for callers who say who they are";
+    const WHY: &str = "the card requires authentication";
     ClientError::because(ClientErrorKind::Unauthorized, WHY)
 }
 
 #[cold]
 fn no_card(asked: &HttpUrl, refused: &NoCardAnswer) -> ClientError {
     let detail = match refused.status {
-        200 => format!("there is no card at {asked}: the response is a stream of events"),
-        500.. => format!("the card at {asked} cannot be read for now: {refused}"),
-        _ => format!("there is no card at {asked}: {refused}"),
+        200 => format!("no card at {asked}: the response is a stream of events"),
+        500.. => format!("the card at {asked} is temporarily unavailable: {refused}"),
+        _ => format!("no card at {asked}: {refused}"),
     };
     ClientError::because(ClientErrorKind::NoCard(refused.status), detail)
 }
@@ -298,6 +298,6 @@ pub(crate) fn check_field(name: &str, value: &str) -> Result<(), ClientError> {
         return Ok(());
     }
     let detail =
-        format!("{name:?} is no field that can be added, or its value has other characters");
+        format!("{name:?} is not a field that can be added, or its value has invalid characters");
     Err(ClientError::because(ClientErrorKind::InvalidField, detail))
 }

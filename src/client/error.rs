@@ -108,13 +108,13 @@ impl ClientError {
 
     #[cold]
     pub(super) fn stream_lost() -> ClientError {
-        const WHY: &str = "the stream ended before it said which task it is about";
+        const WHY: &str = "the stream ended before it named its task";
         ClientError::because(ClientErrorKind::StreamLost, WHY)
     }
 
     #[cold]
     pub(super) fn of_another_task() -> ClientError {
-        const WHY: &str = "the server answered with another task, or sent an event of one";
+        const WHY: &str = "the server answered with another task, or sent an event of another task";
         ClientError::because(ClientErrorKind::OtherTask, WHY)
     }
 

@@ -34,7 +34,7 @@ impl<T: Transport> SharedClient<T> {
             .map_err(|error| explained(error, response, self.transport.now()))?;
         let message = Format::message_in(body, limit)?;
         let Some(message) = message.and_then(|range| body.get(range)) else {
-            return Err(TransportError::Malformed("an answer of gRPC without a message").into());
+            return Err(TransportError::Malformed("a gRPC answer without a message").into());
         };
         endpoint.format.read_message(buffers, written.op, message, received)?;
         Ok(())

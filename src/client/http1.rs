@@ -245,7 +245,7 @@ impl Http1Connection {
         match &mut self.state {
             // A response before the request may belong to another request.
             Http1State::Idle if !input.is_empty() => {
-                Err(TransportError::Malformed("Bytes came that no request asked for."))
+                Err(TransportError::Malformed("Bytes arrived that belong to no request."))
             }
             Http1State::Idle => more(0),
             Http1State::Head { is_begun } => {
@@ -280,7 +280,10 @@ impl Http1Connection {
                 more(fits.len())
             }
             Http1State::Ended => Ok(self.end(input, 0)),
-            Http1State::Spent => Err(TransportError::Malformed("The connection is spent.")),
+            Http1State::Spent => Err(TransportError::Malformed(
+                "The connection cannot be used \
+                 again.",
+            )),
         }
     }
 
@@ -300,7 +303,7 @@ impl Http1Connection {
             match response.head().status() {
                 // RFC 9110 §15.2.2: a server switches only to what the client has asked for.
                 101 if !self.wants_upgrade => {
-                    return Err(TransportError::Malformed("A 101 came that was not asked for."));
+                    return Err(TransportError::Malformed("A 101 arrived that was not requested."));
                 }
                 100 | 102..=199 => {
                     self.interim += 1;
@@ -348,8 +351,8 @@ fn first(bytes: &[u8], count: u64) -> &[u8] {
 impl fmt::Display for RequestRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RequestRefused::Busy => "the connection takes no request now",
-            RequestRefused::Target => "the target is no path of visible ASCII",
+            RequestRefused::Busy => "the connection accepts no request now",
+            RequestRefused::Target => "the target is not a path of visible ASCII",
         })
     }
 }

@@ -36,9 +36,15 @@ pub enum RedirectError {
 impl fmt::Display for RedirectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RedirectError::Method => f.write_str("the server redirects, but only a GET follows"),
-            RedirectError::NoLocation => f.write_str("the redirect does not say where to"),
-            RedirectError::TooMany(0) => f.write_str("the server redirects, which is not followed"),
+            RedirectError::Method => f.write_str(
+                "the server redirects, but only GET requests \
+                 follow redirects",
+            ),
+            RedirectError::NoLocation => f.write_str("the redirect has no target"),
+            RedirectError::TooMany(0) => f.write_str(
+                "the server redirects, and redirects are not \
+                 followed",
+            ),
             RedirectError::TooMany(max) => write!(f, "more than {max} redirects in a row"),
             RedirectError::Insecure => f.write_str("the redirect leads from https to http"),
             RedirectError::Url(error) => write!(f, "the redirect cannot be followed: {error}"),
@@ -112,13 +118,13 @@ pub fn next_of_call(
     let said = String::from_utf8_lossy(location.unwrap_or_default().trim_ascii()).into_owned();
     let url = if said.is_empty() { None } else { current.join(&said).ok() };
     let why = match &url {
-        _ if said.is_empty() => "it does not say where to",
-        None => "it leads to what cannot be called",
-        Some(url) if url.origin != current.origin => "it is another origin",
+        _ if said.is_empty() => "it has no target",
+        None => "its target cannot be called",
+        Some(url) if url.origin != current.origin => "its target is another origin",
         // RFC 9110 §15.4.3, §15.4.4: clients may make a GET of it.
-        Some(_) if !matches!(status, 307 | 308) => "only 307 and 308 keep the call as it is",
-        Some(_) if redirects_max == 0 => "calls are not redirected here",
-        Some(_) if before >= redirects_max => "there are too many in a row",
+        Some(_) if !matches!(status, 307 | 308) => "only 307 and 308 preserve the call",
+        Some(_) if redirects_max == 0 => "redirects of calls are disabled",
+        Some(_) if before >= redirects_max => "too many redirects in a row",
         Some(url) => return Ok(url.clone()),
     };
     let to = url.map_or_else(|| said.chars().take(SHOWN_MAX).collect(), |url| url.to_string());

@@ -107,7 +107,7 @@ pub(super) struct Stash {
     is_strict: bool,
     #[allow(clippy::vec_box, reason = "they are large, and moved twice a call")]
     idle: Mutex<Vec<Box<CallBuffers>>>,
-    #[allow(clippy::vec_box, reason = "an answer takes one with it through all who wait for it")]
+    #[allow(clippy::vec_box, reason = "each future of a call would move it")]
     said: Mutex<Vec<Box<ReplyBuf>>>,
 }
 

@@ -44,16 +44,16 @@ impl fmt::Display for SigningKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SigningKeyError::NoKey => f.write_str(
-                "there is no private key in PKCS#8 (PEM, BEGIN PRIVATE KEY); \
-                 openssl pkcs8 -topk8 -nocrypt makes one of another form",
+                "no private key in PKCS#8 (PEM, BEGIN PRIVATE KEY); openssl pkcs8 -topk8 -nocrypt \
+                 converts other forms",
             ),
-            SigningKeyError::Kind => f.write_str("the private key is none for P-256 or Ed25519"),
+            SigningKeyError::Kind => f.write_str("the private key must be for P-256 or Ed25519"),
             SigningKeyError::KindOrRsa => f.write_str(
-                "the private key is none for P-256, Ed25519 or RSA of 2048 to 4096 bits",
+                "the private key must be for P-256, Ed25519 or RSA of 2048 to 4096 bits",
             ),
-            SigningKeyError::SameKid(kid) => write!(f, "two keys are called {kid:?}"),
+            SigningKeyError::SameKid(kid) => write!(f, "two keys have the key id {kid:?}"),
             SigningKeyError::TooMany => {
-                write!(f, "there are more than {SIGNING_KEYS_MAX} keys that sign")
+                write!(f, "more than {SIGNING_KEYS_MAX} keys that sign")
             }
         }
     }

@@ -302,8 +302,8 @@ impl<T: Transport> StreamState<T> {
             return Ok(Some(Shown::Received(number)));
         }
         if was_message {
-            const MORE: &str = "the agent has streamed more than one message, of which A2A 1.0 \
-                                allows one; only the first is taken";
+            const MORE: &str = "the agent streamed more than one message, and A2A 1.0 allows one; \
+                                only the first is used";
             self.client.inner.built.warn(MORE);
             self.is_over = true;
             self.source = EventOrigin::Nowhere;
@@ -330,7 +330,7 @@ impl<T: Transport> StreamState<T> {
             const SHOWN_MAX: usize = 80;
             let said = String::from_utf8_lossy(&self.scratch.said.body);
             let shown: String = said.chars().take(SHOWN_MAX).collect();
-            let sentence = format!("the stream has an event that is not known, skipped: {shown:?}");
+            let sentence = format!("the stream has an unknown event, which is skipped: {shown:?}");
             self.client.inner.built.warn(&sentence);
         }
     }

@@ -198,7 +198,7 @@ impl fmt::Display for TransportError {
             TransportError::Refused(why) => write!(f, "the address is not allowed: {why}"),
             TransportError::Tls(why) => write!(f, "TLS failed: {why}"),
             TransportError::Proxy(why) => write!(f, "the proxy failed: {why}"),
-            TransportError::NoHttp2 => f.write_str("the server does not speak HTTP/2"),
+            TransportError::NoHttp2 => f.write_str("the server does not support HTTP/2"),
             TransportError::Timeout(what) => write!(f, "no {what} in time"),
             TransportError::Closed { before_response: true } => {
                 f.write_str("the connection closed before the response")
@@ -206,8 +206,8 @@ impl fmt::Display for TransportError {
             TransportError::Closed { before_response: false } => {
                 f.write_str("the connection closed inside the response")
             }
-            TransportError::Malformed(why) => write!(f, "no valid response: {why}"),
-            TransportError::TooLarge(limit) => write!(f, "the response is beyond {limit}"),
+            TransportError::Malformed(why) => write!(f, "invalid response: {why}"),
+            TransportError::TooLarge(limit) => write!(f, "the response exceeds {limit}"),
             TransportError::Coding(why) => write!(f, "the content coding failed: {why}"),
             TransportError::Http2(why) => write!(f, "HTTP/2 failed: {why}"),
             TransportError::Io(why) => write!(f, "{why}"),

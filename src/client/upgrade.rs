@@ -92,7 +92,7 @@ impl fmt::Display for UpgradeError {
             }
             UpgradeError::Upgrade => f.write_str("the 101 does not upgrade to websocket"),
             UpgradeError::Connection => f.write_str("the 101 lacks Connection: Upgrade"),
-            UpgradeError::Accept => f.write_str("Sec-WebSocket-Accept is not that of the key"),
+            UpgradeError::Accept => f.write_str("Sec-WebSocket-Accept does not match the key"),
             UpgradeError::Extension => f.write_str("the 101 has an extension that was not offered"),
             UpgradeError::Subprotocol => {
                 f.write_str("the 101 has a subprotocol that was not offered")

@@ -138,12 +138,16 @@ impl fmt::Display for HttpOrigin {
 impl fmt::Display for UrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            UrlError::NotAUrl(why) => write!(f, "not an absolute URL, as https://HOST/PATH: {why}"),
+            UrlError::NotAUrl(why) => write!(
+                f,
+                "not an absolute URL such as https://HOST/PATH: \
+                 {why}"
+            ),
             UrlError::Scheme(scheme) => {
-                write!(f, "the URL must begin with http:// or https://, and not with {scheme}:")
+                write!(f, "the URL must begin with http:// or https://, not {scheme}:")
             }
             UrlError::NoHost => f.write_str("the URL has no host"),
-            UrlError::Credentials => f.write_str("the URL has a user name or a password"),
+            UrlError::Credentials => f.write_str("the URL must not have a user name or a password"),
         }
     }
 }

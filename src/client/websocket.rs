@@ -171,7 +171,7 @@ impl<R: HttpResponse> WsSession<R> {
                 }
             }
         }
-        Err(TransportError::Malformed("nothing but control frames").into())
+        Err(TransportError::Malformed("too many control frames without a message").into())
     }
 
     /// Reads more; false: the connection has ended.

@@ -259,18 +259,18 @@ impl CardWriter {
             self.0.push(b'}');
         }
         if let Some((uri, callers)) = once {
-            self.own_extension(uri, "A message that is sent again is not handled again");
+            self.own_extension(uri, "A message that is sent again is not executed again");
             self.text("callers", callers);
             self.0.extend_from_slice(b"}}");
         }
         if let Some((uri, seconds)) = poll {
-            self.own_extension(uri, "A client that reads a task may wait for news of it");
+            self.own_extension(uri, "A client that reads a task may wait for its next change");
             self.key("waitSecondsMax");
             push_u64(&mut self.0, seconds);
             self.0.extend_from_slice(b"}}");
         }
         if let Some(uri) = push {
-            self.own_extension(uri, "A webhook may name the events that it gets");
+            self.own_extension(uri, "A webhook may select the events it receives");
             self.key("events");
             self.0.extend_from_slice(br#"["status","artifacts","final"],"bindings":"#);
             self.0.extend_from_slice(PUSH_EVENTS_BINDINGS.as_bytes());

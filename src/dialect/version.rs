@@ -63,7 +63,7 @@ pub fn rest(
         return Ok(by_path);
     }
     let served = forms.iter().copied().find(|form| Some(form.generation) == wanted);
-    let detail = "this version is not served over HTTP+JSON here";
+    let detail = "this version is not served over HTTP+JSON";
     served.ok_or_else(|| Fault::because(FaultKind::VersionNotSupported, detail))
 }
 

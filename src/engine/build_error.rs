@@ -54,18 +54,22 @@ impl std::fmt::Display for BuildError {
         match self {
             BuildError::NoAgent => write!(f, "a server needs an agent"),
             BuildError::AgentsBesideService => {
-                write!(f, "a service brings its own agents and nodes: others cannot be beside it")
+                write!(
+                    f,
+                    "a service brings its own agents and nodes: the setup must not name \
+                     others"
+                )
             }
             BuildError::SameName(name) => write!(f, "two agents are called {name:?}"),
             BuildError::Name(name) => {
-                write!(f, "the agent name {name:?} is not made of letters, digits, '-', '_', '.'")
+                write!(f, "the agent name {name:?} may only have letters, digits, '-', '_', '.'")
             }
             BuildError::Field(name) => {
-                write!(f, "an agent cannot be shown the header field {name:?}: ")?;
-                write!(f, "it is none of the request's, or one of more than {AGENT_FIELDS_MAX}")
+                write!(f, "the agent cannot receive the header field {name:?}: ")?;
+                write!(f, "it must be a request header, and one of at most {AGENT_FIELDS_MAX}")
             }
             BuildError::PageMount(path) => {
-                write!(f, "the server itself has a page at {path:?}: nothing can be mounted there")
+                write!(f, "the server has its own page at {path:?}: nothing can be mounted there")
             }
             BuildError::Tenant(name) => write!(
                 f,
@@ -76,28 +80,32 @@ impl std::fmt::Display for BuildError {
             }
             BuildError::Dialect(name) => {
                 let names: Vec<_> = dialect::ALL.iter().map(|dialect| dialect.name).collect();
-                write!(f, "there is no dialect {name:?}; there are {}", names.join(", "))
+                write!(f, "unknown dialect {name:?}; known dialects: {}", names.join(", "))
             }
             BuildError::SameMount(path) => write!(f, "two mounts have the path {path:?}"),
             BuildError::PublicUrl(url) => {
                 write!(f, "the public URL {url:?} is not an http or https URL ")?;
                 write!(f, "without user information, query and fragment")
             }
-            BuildError::Agent(name) => write!(f, "there is no agent {name:?}"),
-            BuildError::TooManyAgents => write!(f, "there are more agents than agents_max"),
+            BuildError::Agent(name) => write!(f, "no agent is called {name:?}"),
+            BuildError::TooManyAgents => write!(f, "more agents than agents_max"),
             BuildError::Origin(text) => {
-                write!(f, "the origin {text:?} is neither like https://host:port nor *")
+                write!(f, "the origin {text:?} must be scheme://host:port or *")
             }
             BuildError::Host(text) => {
-                write!(f, "the host {text:?} is no name or address without a port, nor *")
+                write!(f, "the host {text:?} must be a name or address without a port, or *")
             }
             BuildError::Security(name) => {
-                write!(f, "the security scheme {name:?} is there twice, or asked for and not there")
+                write!(
+                    f,
+                    "the security scheme {name:?} is declared twice, or required and not \
+                     declared"
+                )
             }
             BuildError::Cors(error) => error.fmt(f),
             BuildError::Interfaces(error) => error.fmt(f),
             BuildError::Limit(name) => {
-                write!(f, "the limit {name} is not a whole number above zero that fits")
+                write!(f, "the limit {name} must be a whole number above zero that fits")
             }
         }
     }

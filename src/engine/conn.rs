@@ -405,7 +405,7 @@ impl Conn {
         }
         if need == 0 && waited >= limits.head_timeout_ms {
             let limit = Some("head_timeout_ms");
-            let why = "the head took too long";
+            let why = "the request head did not arrive in time";
             return self.reject_with(cx, RequestRefusal { status: 408, why, limit });
         }
         if need > 0 && self.body_stalls(cx, seen as u64) {

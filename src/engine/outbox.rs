@@ -376,7 +376,7 @@ struct UnmadePost<'a> {
 
 impl Drop for UnmadePost<'_> {
     fn drop(&mut self) {
-        let (place, why) = (self.place, "the post could not be made");
+        let (place, why) = (self.place, "the post could not be created");
         let (retry_after_ms, kind, random) = (None, FailureKind::Refused, u64::MAX);
         let failed = FailedPost { place, why, retry_after_ms, kind, random };
         self.webhooks.failed(&failed, self.now);

@@ -72,7 +72,7 @@ impl Socket {
             (self.heard_ms, self.pinged_ms) = (cx.now.mono_ms, None);
         }
         if !self.session.is_admitted(cx.now, cx.wake) {
-            ws::close(cx.out, Some(code::UNAUTHORIZED), "the credential has ended");
+            ws::close(cx.out, Some(code::UNAUTHORIZED), "the credential is no longer valid");
             return Step::Over(Next::Close);
         }
         let room = cx.engine.limits().output_bytes_max.saturating_sub(cx.unsent);
@@ -230,7 +230,7 @@ impl Socket {
             return Some(Next::Close);
         }
         if self.stalls(limits, now_ms) {
-            ws::close(cx.out, Some(code::POLICY), "the message took too long");
+            ws::close(cx.out, Some(code::POLICY), "the message did not arrive in time");
             return Some(Next::Close);
         }
         match self.pinged_ms {

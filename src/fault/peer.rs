@@ -163,8 +163,8 @@ impl fmt::Display for PeerFault {
             (None, None) => {}
         }
         match (self.message.as_str(), self.http) {
-            ("", Some(http)) => write!(f, "the server says no more than HTTP status {http}"),
-            ("", None) => f.write_str("the server does not say what went wrong"),
+            ("", Some(http)) => write!(f, "the server gave no details: HTTP status {http}"),
+            ("", None) => f.write_str("the server gave no details"),
             (message, _) => f.write_str(message),
         }
     }

@@ -17,16 +17,24 @@ pub fn fault_of(error: &ClientError) -> Fault {
             (kind, fault.message.clone())
         }
         ClientErrorKind::NotA2a(429) => {
-            (FaultKind::Overloaded, format!("the upstream agent refuses calls: {error}"))
+            (FaultKind::Overloaded, format!("the upstream agent refused the call: {error}"))
         }
         // The upstream agent's version, binding or card has no place for it.
-        ClientErrorKind::NotExpressible(_) | ClientErrorKind::NotDeclared(_) => {
-            (FaultKind::UnsupportedOperation, format!("the upstream agent cannot do this: {error}"))
-        }
+        ClientErrorKind::NotExpressible(_) | ClientErrorKind::NotDeclared(_) => (
+            FaultKind::UnsupportedOperation,
+            format!(
+                "the upstream agent does not support this: \
+                 {error}"
+            ),
+        ),
         // The gateway's own credentials were refused, which its caller cannot mend.
-        ClientErrorKind::Unauthorized | ClientErrorKind::Forbidden => {
-            (FaultKind::Internal, format!("the upstream agent rejects the gateway: {error}"))
-        }
+        ClientErrorKind::Unauthorized | ClientErrorKind::Forbidden => (
+            FaultKind::Internal,
+            format!(
+                "the upstream agent rejected the gateway's credentials: \
+                 {error}"
+            ),
+        ),
         ClientErrorKind::Credentials(CredentialsError::OAuth(OAuthError::Transport(_))) => {
             (FaultKind::ShuttingDown, format!("the upstream agent cannot be called: {error}"))
         }
@@ -69,7 +77,7 @@ pub fn fault_of_call<T: Transport>(client: &Client<T>, error: &ClientError) -> F
         _ => return fault_of(error),
     };
     match client.passes_authorization() {
-        true => Fault::because(kind, format!("the upstream agent rejects the caller: {error}")),
+        true => Fault::because(kind, format!("the upstream agent rejected the caller: {error}")),
         false => fault_of(error),
     }
 }

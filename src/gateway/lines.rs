@@ -50,12 +50,14 @@ pub enum LineError {
 impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LineError::Turn => f.write_str("not an object with the id of a turn"),
+            LineError::Turn => f.write_str("not an object with the id of an invocation"),
             LineError::Json(error) => write!(f, "{error}"),
             LineError::Value(name, error) => write!(f, "{name}: {error}"),
-            LineError::State(state) => write!(f, "status: there is no state {state:?}"),
-            LineError::Part => f.write_str("parts: each has one of text, data, raw and url"),
-            LineError::Kind => f.write_str("an event has one of status, artifact and message"),
+            LineError::State(state) => write!(f, "status: unknown state {state:?}"),
+            LineError::Part => f.write_str("parts: each must have one of text, data, raw and url"),
+            LineError::Kind => {
+                f.write_str("an event must have one of status, artifact and message")
+            }
             LineError::Id => f.write_str("artifactId: too long (identifier_bytes_max)"),
         }
     }

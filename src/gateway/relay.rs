@@ -86,7 +86,7 @@ pub async fn relay<T: Transport, P>(
     let continued = UpstreamIds::read(turn.kept(), &tasks.url);
     if turn.request().state().is_some() && continued.is_none() {
         call.end(UpstreamOutcome::Unsupported);
-        let text = "the upstream agent has no task for this one";
+        let text = "the upstream agent has no matching task";
         return turn.refuse(Fault::because(FaultKind::UnsupportedOperation, text));
     }
     let mut references = match TaskReferences::of(&turn, &tasks.url) {
@@ -126,7 +126,7 @@ pub async fn relay<T: Transport, P>(
         }
         None => {
             call.end(UpstreamOutcome::InvalidAnswer);
-            let text = "the upstream agent answered with nothing";
+            let text = "the upstream agent gave no answer";
             return turn.refuse(Fault::because(FaultKind::InvalidAgentResponse, text));
         }
     };
@@ -141,7 +141,7 @@ pub async fn relay<T: Transport, P>(
         let Ok(job) = turn.into_job() else { return };
         call.follow();
         call.end(UpstreamOutcome::Limit);
-        let text = format!("the upstream ids of the task cannot be kept: {not_kept}");
+        let text = format!("the upstream ids of the task cannot be stored: {not_kept}");
         let _: Result<(), Closed> = job.fail(&text);
         return;
     }

@@ -81,8 +81,8 @@ impl fmt::Display for TooLittleMemory {
         let least = self.least.div_ceil(MIB);
         write!(
             f,
-            "{} MiB of memory are too little: with these workers and limits {least} MiB is the \
-             least (fewer workers, or a smaller body_bytes_max, evo_ai_body_bytes_max or \
+            "{} MiB of memory are too little: these workers and limits need at least {least} MiB \
+             (fewer workers, or a smaller body_bytes_max, evo_ai_body_bytes_max or \
              task_bytes_max, need less)",
             self.bytes / MIB
         )

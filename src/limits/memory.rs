@@ -147,13 +147,14 @@ impl Limits {
                     CREDENTIAL_BYTES,
                 ) + times(workers, RECENT_CALLERS_BYTES),
             ),
-            ("agents to be called again (tasks_max)", times(self.tasks_max, RESUME_TIMER_BYTES)),
+            ("agents to call again (tasks_max)", times(self.tasks_max, RESUME_TIMER_BYTES)),
             (
-                "calls that wait for their agents (deferred_calls_max)",
+                "calls waiting for their agents (deferred_calls_max)",
                 times(self.deferred_calls_max, DEFERRED_CALL_BYTES),
             ),
             (
-                "sends that are known again (idempotency_entries_max, idempotency_bytes_max)",
+                "messages remembered to detect repeats (idempotency_entries_max, \
+                 idempotency_bytes_max)",
                 times(self.idempotency_entries_max, IDEMPOTENCY_ENTRY_BYTES)
                     .saturating_add(self.idempotency_bytes_max as u64),
             ),
@@ -181,7 +182,7 @@ impl Limits {
                 times(self.large_bodies_max.min(workers), self.handling_bytes(body)),
             ),
             (
-                "workers: the request and the answer at hand (answer_bytes_max, task_bytes_max)",
+                "workers: the current request and answer (answer_bytes_max, task_bytes_max)",
                 times(workers, at_hand),
             ),
             ("workers: buffers kept for reuse (reuse_bytes_max)", self.reuse_bytes_max as u64),
@@ -256,10 +257,7 @@ impl Limits {
                 "connections: calls and tables of HTTP/2 (http2_connections_max)",
                 connections.saturating_mul(connection),
             ),
-            (
-                "workers: the heads of HTTP/2 at hand (head_bytes_max)",
-                workers.saturating_mul(heads),
-            ),
+            ("workers: current HTTP/2 heads (head_bytes_max)", workers.saturating_mul(heads)),
         ]
     }
 
@@ -291,7 +289,7 @@ mod tests {
             term(limits, "connections: calls and tables of HTTP/2 (http2_connections_max)")
         };
         let workers =
-            |limits: &Limits| term(limits, "workers: the heads of HTTP/2 at hand (head_bytes_max)");
+            |limits: &Limits| term(limits, "workers: current HTTP/2 heads (head_bytes_max)");
         let mut limits = Limits { http2_connections_max: 10, ..Limits::default() };
         limits.http2_streams_max = 100;
         limits.head_bytes_max = 1000;

@@ -75,8 +75,8 @@ impl Unit {
     /// What a value of this kind may look like, for errors.
     pub fn examples(self) -> &'static str {
         match self {
-            Unit::Bytes => "a size, as 4096, 64KiB, 512M or 1GiB",
-            Unit::Millis => "a time, as 250ms, 5s, 10m or 1h",
+            Unit::Bytes => "a size such as 4096, 64KiB, 512M or 1GiB",
+            Unit::Millis => "a time such as 250ms, 5s, 10m or 1h",
             Unit::Count => "a number without a unit",
         }
     }

@@ -46,11 +46,11 @@ impl StreamCheck {
     /// It cannot follow those before it.
     pub fn event(&mut self, event: &StreamEvent<'_>) -> Result<(), CallFailure> {
         if let Some(state) = self.state.filter(|state| state.is_terminal()) {
-            let why = format!("an event came after the task was {}", state.word());
+            let why = format!("an event arrived after the task was {}", state.word());
             return Err(CallFailure::wrong("event_after_end", why));
         }
         if self.has_message {
-            return Err(CallFailure::wrong("event_after_end", "an event came after a message"));
+            return Err(CallFailure::wrong("event_after_end", "an event arrived after a message"));
         }
         let joined = std::mem::take(&mut self.joins);
         self.number(event, joined)?;
@@ -97,7 +97,7 @@ impl StreamCheck {
             return Ok(());
         }
         let kind = if changes < wanted { "events_lost" } else { "too_many_events" };
-        Err(CallFailure::wrong(kind, format!("{changes} events came in place of {wanted}")))
+        Err(CallFailure::wrong(kind, format!("{changes} events arrived instead of {wanted}")))
     }
 
     /// Checks that numbers go up by one. A subscription may begin with the task as of the newest
@@ -108,7 +108,7 @@ impl StreamCheck {
             return match self.number.filter(|_| !is_snapshot) {
                 None => Ok(()),
                 Some(before) => {
-                    let why = format!("event {before} was followed by one with no other number");
+                    let why = format!("the event after event {before} has no higher number");
                     Err(CallFailure::wrong("event_repeated", why))
                 }
             };
@@ -120,7 +120,7 @@ impl StreamCheck {
             let kind = if number > before { "sequence_gap" } else { "event_repeated" };
             return Err(CallFailure::wrong(
                 kind,
-                format!("event {number} came after event {before}"),
+                format!("event {number} arrived after event {before}"),
             ));
         }
         Ok(())
@@ -134,10 +134,10 @@ impl StreamCheck {
             EventKind::Message(_) | EventKind::Gap { .. } => return Ok(()),
         };
         if !is_same(&mut self.task_id, task_id.raw()) {
-            return Err(CallFailure::wrong("other_task", "an event is of another task"));
+            return Err(CallFailure::wrong("other_task", "an event belongs to another task"));
         }
         if !is_same(&mut self.context_id, context_id.raw()) {
-            return Err(CallFailure::wrong("other_context", "an event is of another context"));
+            return Err(CallFailure::wrong("other_context", "an event belongs to another context"));
         }
         Ok(())
     }
@@ -159,7 +159,7 @@ impl StreamCheck {
             && self.state.is_some_and(|before| before != TaskState::Submitted);
         if state == TaskState::Unspecified || goes_back {
             let before = self.state.map_or("nothing", TaskState::word);
-            let why = format!("the state {} came after {before}", state.word());
+            let why = format!("the state {} arrived after {before}", state.word());
             return Err(CallFailure::wrong("illegal_state", why));
         }
         self.state = Some(state);
@@ -176,7 +176,7 @@ impl StreamCheck {
             self.chunk = number;
             if number != before + 1 {
                 let kind = if number > before { "chunk_missing" } else { "chunk_repeated" };
-                let why = format!("chunk {number} came after chunk {before}");
+                let why = format!("chunk {number} arrived after chunk {before}");
                 return Err(CallFailure::wrong(kind, why));
             }
         }
@@ -207,7 +207,7 @@ fn has_words_of(v1_json: &[u8], what: &str) -> Result<(), CallFailure> {
     if v1_json.is_empty() || memchr::memmem::find(v1_json, b"\"TASK_STATE_").is_some() {
         return Ok(());
     }
-    let why = format!("{what} does not name the state of the task as A2A 1.0 does");
+    let why = format!("the state of {what} is not written as in A2A 1.0");
     Err(CallFailure::wrong("other_generation", why))
 }
 
@@ -234,16 +234,16 @@ pub(super) fn is_read_again(
     is_of_generation(answer)?;
     let state = answer.state().unwrap_or(TaskState::Unspecified);
     if left.is_terminal() && state != left {
-        let why = format!("a task that had ended as {} is {}", left.word(), state.word());
+        let why = format!("the task had ended as {} and is now {}", left.word(), state.word());
         return Err(CallFailure::wrong("illegal_state", why));
     }
     if matches!(state, TaskState::Submitted | TaskState::Working | TaskState::Unspecified) {
-        let why = format!("a task that had ended is {} when it is read", state.word());
+        let why = format!("the task had ended and is {} when read", state.word());
         return Err(CallFailure::wrong("illegal_state", why));
     }
     match text {
         Some(text) if !has_text(answer, text) => {
-            let why = format!("the task does not hold the text {text:.40}, which it was made for");
+            let why = format!("the task lacks its text {text:.40}");
             Err(CallFailure::wrong("other_answer", why))
         }
         _ => Ok(()),
@@ -257,7 +257,7 @@ pub(super) fn is_read_again(
 pub(super) fn is_page(page: TaskPage<'_>, wanted: u32) -> Result<(), CallFailure> {
     let mut ids: Vec<&[u8]> = page.tasks().map(|(task, _)| task.id().raw()).collect();
     if ids.len() > wanted as usize {
-        let why = format!("the page has {} tasks, and {wanted} were wanted at most", ids.len());
+        let why = format!("the page has {} tasks, more than the {wanted} requested", ids.len());
         return Err(CallFailure::wrong("page_too_long", why));
     }
     ids.sort_unstable();

@@ -76,7 +76,7 @@ impl FloorServer {
         });
         let modes = ["text/plain"];
         let card = serde_json::json!({
-            "name": "floor", "description": "Answers with as little work as possible",
+            "name": "floor", "description": "Answers with the least work possible",
             "version": "1", "supportedInterfaces": [interface], "capabilities": {},
             "defaultInputModes": modes, "defaultOutputModes": modes, "skills": [],
         });

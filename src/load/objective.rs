@@ -99,8 +99,12 @@ impl Objective {
     /// A sentence that says what is wrong.
     pub fn parse(text: &str) -> Result<Objective, String> {
         let text = text.trim();
-        let wrong =
-            |what: &str| format!("{text:?} is no objective, as p99<20ms or errors=0: {what}");
+        let wrong = |what: &str| {
+            format!(
+                "{text:?} must be an objective such as p99<20ms or errors=0: \
+                 {what}"
+            )
+        };
         let found = COMPARISONS.iter().find_map(|(sign, comparison)| {
             let (name, value) = text.split_once(sign)?;
             Some((name.trim(), *comparison, value.trim()))
@@ -121,9 +125,9 @@ impl Objective {
                 let (quantile, of) = named.unwrap_or((name, TimeOf::Latency));
                 let quantile = Quantile::of(quantile).ok_or_else(|| {
                     wrong(
-                        "p50, p90, p99, p99.9, p99.99, max and mean are known, alone or behind \
-                         latency_, service_, first_byte_, first_event_, second_event_, gap_, \
-                         spread_ or delivery_, and errors, rate, goodput, held_back, never_sent",
+                        "use p50, p90, p99, p99.9, p99.99, max or mean, alone or after latency_, \
+                         service_, first_byte_, first_event_, second_event_, gap_, spread_ or \
+                         delivery_; or errors, rate, goodput, held_back, never_sent",
                     )
                 })?;
                 Metric::Time(of, quantile)
@@ -131,13 +135,13 @@ impl Objective {
         };
         let value = match metric {
             Metric::Time(..) => {
-                microseconds(value).ok_or_else(|| wrong("a time, as 20ms, is missing"))?
+                microseconds(value).ok_or_else(|| wrong("a time such as 20ms is missing"))?
             }
             Metric::Errors { is_share: true } => {
                 let percent = value.trim_end_matches('%').trim().parse::<f64>();
-                percent.map_err(|_| wrong("its number cannot be read"))? / 100.0
+                percent.map_err(|_| wrong("its number is invalid"))? / 100.0
             }
-            _ => value.parse::<f64>().map_err(|_| wrong("its number cannot be read"))?,
+            _ => value.parse::<f64>().map_err(|_| wrong("its number is invalid"))?,
         };
         if !value.is_finite() || value < 0.0 {
             return Err(wrong("its number is out of range"));
@@ -184,7 +188,7 @@ impl Objective {
         });
         match (holds, measured) {
             (true, _) => Ok(()),
-            (false, None) => Err(format!("{}: nothing of the kind was measured", self.text)),
+            (false, None) => Err(format!("{}: no such value was measured", self.text)),
             (false, Some(measured)) => {
                 let told = match self.metric {
                     Metric::Time(..) => format!("{:.3} ms", measured / 1e3),

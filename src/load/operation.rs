@@ -208,7 +208,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
 
     async fn get(&self) -> Result<(), CallFailure> {
         let Some(task) = self.tasks.first() else {
-            return Err(CallFailure::wrong("no_task", "there is no task to read"));
+            return Err(CallFailure::wrong("no_task", "no task to read"));
         };
         self.is_read(&self.client.get_task(task.id.as_str(), None).await?, task)
     }
@@ -237,12 +237,12 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         let wanted = ListTasks { page_size: Some(PAGE_TASKS), ..ListTasks::default() };
         let answer = self.client.list_tasks(&wanted).await?;
         let Some(page) = answer.page() else {
-            return Err(CallFailure::wrong("no_page", "the answer is no page of tasks"));
+            return Err(CallFailure::wrong("no_page", "the answer is not a page of tasks"));
         };
         if self.is_checked && !self.tasks.is_empty() && page.tasks().next().is_none() {
             return Err(CallFailure::wrong(
                 "tasks_missing",
-                "the page is empty, and tasks were made",
+                "the page is empty although tasks were created",
             ));
         }
         if self.is_checked { is_page(page, PAGE_TASKS) } else { Ok(()) }
@@ -300,7 +300,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
 
     async fn push(&self, times: &mut CallTimes) -> Result<(), CallFailure> {
         let Some(receiver) = self.webhooks else {
-            return Err(CallFailure::wrong("no_receiver", "there is no receiver of webhooks"));
+            return Err(CallFailure::wrong("no_receiver", "no receiver of webhooks"));
         };
         let awaited = receiver.expect();
         let request = SendRequest::text(self.trigger("stream:").as_str()).push(awaited.config());
@@ -314,7 +314,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         times.delivery_ns = Some(self.clock.now_ns().saturating_sub(ended_ns));
         let task_id = followed.stream.task_id().unwrap_or_default();
         if self.is_checked && !post.names(task_id) {
-            return Err(CallFailure::wrong("other_task", "the webhook is of another task"));
+            return Err(CallFailure::wrong("other_task", "the webhook belongs to another task"));
         }
         self.is_uncut(1)
     }
@@ -329,7 +329,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
             return Err(CallFailure::wrong("no_event", "the stream had no event"));
         };
         let Some(id) = followed.stream.task_id().map(|id| id.to_str().into_owned()) else {
-            return Err(CallFailure::wrong("no_task", "the stream is about no task"));
+            return Err(CallFailure::wrong("no_task", "the stream has no task"));
         };
         let after = followed.stream.last_number();
         // Dropping a stream closes it.
@@ -367,7 +367,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
     fn is_uncut(&self, requests: u64) -> Result<(), CallFailure> {
         match self.probe.requests() {
             made if made > requests => {
-                Err(CallFailure::wrong("stream_cut", "a stream broke and was taken up again"))
+                Err(CallFailure::wrong("stream_cut", "a stream broke and was resumed"))
             }
             _ => Ok(()),
         }
@@ -429,7 +429,11 @@ impl<'a, T: Transport, C: LoadClock> StreamReading<'a, T, C> {
         match self.stream.repeats() {
             0 => Ok(()),
             _ if !self.context.is_checked => Ok(()),
-            _ => Err(CallFailure::wrong("event_repeated", "an event came again, with its number")),
+            _ => Err(CallFailure::wrong(
+                "event_repeated",
+                "an event arrived twice, with the same \
+                 number",
+            )),
         }
     }
 }
@@ -469,7 +473,7 @@ fn has_ended_well(answer: &Answer) -> Result<(), CallFailure> {
     match answer.state() {
         Some(state) => is_good_end(state),
         None if answer.message().is_some() => Ok(()),
-        None => Err(CallFailure::wrong("no_result", "the answer is no task and no message")),
+        None => Err(CallFailure::wrong("no_result", "the answer is neither a task nor a message")),
     }
 }
 
@@ -481,7 +485,7 @@ fn is_good_end(state: TaskState) -> Result<(), CallFailure> {
         TaskState::Canceled => Err(CallFailure::wrong("task_canceled", "the task was canceled")),
         TaskState::Rejected => Err(CallFailure::wrong("task_rejected", "the task was rejected")),
         TaskState::Submitted | TaskState::Working | TaskState::Unspecified => {
-            let why = format!("the answer came while the task was {}", state.word());
+            let why = format!("the answer arrived while the task was {}", state.word());
             Err(CallFailure::wrong("task_unfinished", why))
         }
     }

@@ -62,7 +62,7 @@ impl CallProbe {
         match self.has_other_media.load(Relaxed) {
             false => Ok(()),
             true => {
-                let why = "the Content-Type of an answer is none of JSON, a stream and gRPC";
+                let why = "the Content-Type of an answer must be JSON, an event stream or gRPC";
                 Err(CallFailure::wrong("content_type", why))
             }
         }

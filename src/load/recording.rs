@@ -50,14 +50,14 @@ const KINDS_MAX: usize = 1_000;
 /// a recording takes.
 pub fn write_recording(plan: &LoadPlan) -> Result<String, String> {
     if !plan.is_open() {
-        return Err("in a closed loop the answers decide the times".to_owned());
+        return Err("in a closed loop, answers determine the times".to_owned());
     }
     let mut calls = Vec::new();
     for worker in 0..plan.threads() {
         let mut schedule = CallSchedule::new(plan, worker);
         while let Some(due) = schedule.next(0) {
             if calls.len() >= CALLS_MAX {
-                return Err(format!("a recording has {CALLS_MAX} calls at most"));
+                return Err(format!("a recording has at most {CALLS_MAX} calls"));
             }
             calls.push((due.due_ns.unwrap_or_default(), due));
         }
@@ -102,7 +102,7 @@ pub fn read_recording(text: &str, base: &LoadPlan) -> Result<LoadPlan, String> {
             calls.len() - 1
         });
         if calls.len() > KINDS_MAX {
-            return Err(wrong(format!("there are more than {KINDS_MAX} kinds of calls")));
+            return Err(wrong(format!("more than {KINDS_MAX} kinds of calls")));
         }
         let due_ns = (line.at_ms * 1e6).round() as u64;
         recorded.push(RecordedCall { due_ns, call, payload_bytes: line.payload });
@@ -124,7 +124,7 @@ pub fn read_recording(text: &str, base: &LoadPlan) -> Result<LoadPlan, String> {
 impl RecordedLine {
     fn planned(&self) -> Result<PlannedCall, String> {
         let operation = LoadOperation::of_name(&self.operation)
-            .ok_or_else(|| format!("there is no operation {:?}", self.operation))?;
+            .ok_or_else(|| format!("unknown operation {:?}", self.operation))?;
         let usual = PlannedCall::new(operation);
         Ok(PlannedCall {
             shape: self.shape.as_deref().map_or(Ok(usual.shape), PayloadShape::parse)?,

@@ -141,7 +141,7 @@ impl LoadRun {
         if is_ready.iter().take(threads.len()).count() < threads.len() {
             drop(starters);
             let failed = threads.into_iter().filter_map(|thread| thread.join().ok()?.err());
-            return Err(failed.last().unwrap_or_else(|| "a worker has ended".to_owned()));
+            return Err(failed.last().unwrap_or_else(|| "a worker thread ended early".to_owned()));
         }
         let start = Instant::now();
         for starter in &starters {
@@ -230,7 +230,7 @@ impl LoadRun {
         };
         self.sample();
         for thread in std::mem::take(&mut self.threads) {
-            thread.join().map_err(|_| "a worker has ended in a panic".to_owned())??;
+            thread.join().map_err(|_| "a worker thread panicked".to_owned())??;
         }
         Ok(LoadedTarget {
             url: url.to_owned(),
@@ -333,5 +333,5 @@ fn within_descriptors(plan: &LoadPlan) -> LoadPlan {
 }
 
 fn no_room(error: io::Error) -> String {
-    format!("the system has no room: {error}")
+    format!("cannot start the runtime: {error}")
 }

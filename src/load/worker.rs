@@ -166,7 +166,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             let request = SendRequest::text(payload(PREPARED_BYTES, number).as_str());
             let answer = client.send(&request).await.map_err(|error| error.to_string())?;
             let Some(id) = answer.task_id() else {
-                return Err("the agent answers with a message, so there is no task to read".into());
+                return Err("the agent answers with a message, so no task to read".into());
             };
             let state = answer.state().unwrap_or(TaskState::Unspecified);
             tasks.push(PreparedTask { id: id.to_str().into_owned(), state });
@@ -299,10 +299,10 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             Poll::Pending => late.as_mut().poll(cx).map(|()| {
                 Err(match context.awaits_webhook.get() {
                     true => {
-                        let why = "no webhook said in time that the task had ended";
+                        let why = "no webhook reported the end of the task in time";
                         CallFailure::wrong("webhook_missing", why)
                     }
-                    false => CallFailure::wrong("timeout", "the stream had not ended in time"),
+                    false => CallFailure::wrong("timeout", "the stream did not end in time"),
                 })
             }),
         })

@@ -113,14 +113,14 @@ impl WorkloadPhase {
         let arrivals = arrivals(self.arrivals.as_deref(), self.burstiness).map_err(wrong)?;
         let pace = match (self.rate, self.concurrency) {
             (Some(_), Some(_)) => {
-                return Err(wrong("a rate and a concurrency exclude each other".to_owned()));
+                return Err(wrong("a rate and a concurrency cannot be combined".to_owned()));
             }
             (Some(rate), None) if rate > 0.0 && rate <= RateSpan::RATE_MAX => {
                 LoadPace::Rate(RateSpan::steady(rate, arrivals))
             }
             (Some(_), None) => {
                 let most = RateSpan::RATE_MAX;
-                return Err(wrong(format!("a rate is above 0 and at most {most:.0}")));
+                return Err(wrong(format!("a rate must be above 0 and at most {most:.0}")));
             }
             (None, Some(_)) => LoadPace::Closed,
             (None, None) => base.pace,
@@ -130,7 +130,9 @@ impl WorkloadPhase {
             Some(seconds) => Duration::try_from_secs_f64(seconds)
                 .ok()
                 .filter(|time| *time <= LoadPlan::TIME_MAX)
-                .ok_or_else(|| wrong(format!("{seconds} is no number of seconds up to a year"))),
+                .ok_or_else(|| {
+                    wrong(format!("{seconds} must be a number of seconds up to a year"))
+                }),
         };
         Ok(LoadPlan {
             name: format!("{workload}: {}", self.name),
@@ -147,11 +149,11 @@ impl WorkloadPhase {
 impl PhaseCall {
     fn planned(&self) -> Result<PlannedCall, String> {
         let operation = LoadOperation::of_name(&self.operation)
-            .ok_or_else(|| format!("there is no operation {:?}", self.operation))?;
+            .ok_or_else(|| format!("unknown operation {:?}", self.operation))?;
         let usual = PlannedCall::new(operation);
         let weight = self.weight.unwrap_or(usual.weight);
         if !(weight > 0.0 && weight.is_finite()) {
-            return Err(format!("the weight of {} is not above 0", self.operation));
+            return Err(format!("the weight of {} must be above 0", self.operation));
         }
         let payload = match &self.payload {
             None => usual.payload,
@@ -166,7 +168,7 @@ impl PhaseCall {
             let number = number.unwrap_or(usual);
             match (1..=most).contains(&number) {
                 true => Ok(number),
-                false => Err(format!("{name} is {number}, and not from 1 to {most}")),
+                false => Err(format!("{name} is {number} and must be from 1 to {most}")),
             }
         };
         let subscribers_max = PlannedCall::SUBSCRIBERS_MAX;
@@ -195,8 +197,12 @@ impl PayloadSize {
     /// # Errors
     /// A sentence that says what is wrong.
     pub fn parse(text: &str) -> Result<PayloadSize, String> {
-        let wrong =
-            || format!("{text:?} is no size, as 1024, 100..2000 or lognormal:800:1.0 (in bytes)");
+        let wrong = || {
+            format!(
+                "{text:?} must be a size such as 1024, 100..2000 or lognormal:800:1.0 (in \
+                 bytes)"
+            )
+        };
         let bytes = |text: &str| text.trim().parse::<usize>().ok();
         let size = if let Some((least, most)) = text.split_once("..") {
             let (least, most) = (bytes(least).ok_or_else(wrong)?, bytes(most).ok_or_else(wrong)?);
@@ -243,7 +249,7 @@ impl PayloadShape {
             "text" => Ok(PayloadShape::Text),
             "data" => Ok(PayloadShape::Data),
             "file" => Ok(PayloadShape::File),
-            _ => Err(format!("{text:?} is none of text, data and file")),
+            _ => Err(format!("{text:?} must be text, data or file")),
         }
     }
 }
@@ -260,10 +266,8 @@ pub fn arrivals(name: Option<&str>, burstiness: Option<f64>) -> Result<Arrivals,
         (None | Some("constant"), None) => Ok(Arrivals::Constant),
         (Some("poisson"), None) => Ok(Arrivals::Poisson),
         (_, Some(shape)) => {
-            Err(format!("burstiness {shape} is no shape of gamma arrivals from 0.01 to 1000"))
+            Err(format!("burstiness {shape} must be a shape of gamma arrivals from 0.01 to 1000"))
         }
-        (Some(text), None) => {
-            Err(format!("arrivals {text:?} are none of constant, poisson and gamma"))
-        }
+        (Some(text), None) => Err(format!("arrivals {text:?} must be constant, poisson or gamma")),
     }
 }

@@ -63,7 +63,7 @@ pub struct NotExpressible {
 
 impl fmt::Display for NotExpressible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cannot be said in A2A {}", self.what, self.by)
+        write!(f, "{} does not exist in A2A {}", self.what, self.by)
     }
 }
 

@@ -25,8 +25,8 @@ const PATH: &str = "/tasks";
 /// What a task says that was failed without a reason.
 const REASON_DEFAULT: &str = "the operator of the server ended the task";
 
-const UNKNOWN: &str = "there is no task of this id";
-const SEVERAL: &str = "several tasks have this id: name an owner or an agent, too";
+const UNKNOWN: &str = "no task has this id";
+const SEVERAL: &str = "several tasks have this id: also name an owner or an agent";
 
 /// What a path stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl TaskQuery {
         match (in_path, &self.id) {
             (Some(id), None) | (None, Some(id)) => Ok(id),
             (None, None) => Err("name the task: in the path, or as ?id="),
-            (Some(_), Some(_)) => Err("the path and the query name a task each"),
+            (Some(_), Some(_)) => Err("the path and the query each name a task"),
         }
     }
 
@@ -177,7 +177,7 @@ fn reason(content: &[u8], limits: &Limits) -> Result<String, String> {
     let most = limits.string_bytes_max;
     match why.len() {
         0 => Ok(REASON_DEFAULT.to_owned()),
-        len if len > most => Err(format!("reason must have at most {most} bytes")),
+        len if len > most => Err(format!("reason must not be longer than {most} bytes")),
         _ => Ok(why.into_owned()),
     }
 }

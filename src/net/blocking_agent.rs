@@ -89,7 +89,7 @@ where
             Ok(place) => place,
             Err(NoPlace::Full) => return turn.refuse(Fault::at_limit("blocking_queue_max")),
             Err(NoPlace::NoThread) => {
-                let text = "the system starts no thread for the agent, retry later";
+                let text = "the system cannot start a thread for the agent, retry later";
                 return turn.refuse(Fault::because(FaultKind::Overloaded, text));
             }
         };

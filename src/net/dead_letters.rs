@@ -19,7 +19,7 @@ const JSON: &str = "application/json";
 /// Where they are.
 const PATH: &str = "/push/dead";
 
-const NO_LETTER: &str = "there is no dead letter of this number";
+const NO_LETTER: &str = "no dead letter has this number";
 const NO_WEBHOOK: &str =
     "its configuration or its task is gone, and no copy of the task is retained";
 

@@ -53,12 +53,16 @@ impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServerError::Address(text) => {
-                write!(f, "cannot listen on {text:?}: not an address and a port, as 127.0.0.1:3000")
+                write!(
+                    f,
+                    "cannot listen on {text:?}: not an address and a port, such as \
+                     127.0.0.1:3000"
+                )
             }
             ServerError::Bind { addr, source } if source.kind() == io::ErrorKind::AddrInUse => {
                 write!(
                     f,
-                    "cannot listen on {addr}: the port is taken; choose another by --listen \
+                    "cannot listen on {addr}: the port is in use; choose another with --listen \
                      (Server::listen)"
                 )
             }
@@ -71,15 +75,15 @@ impl fmt::Display for ServerError {
             }
             ServerError::Public(text) => write!(
                 f,
-                "{text} can be reached by other machines, and callers are not authenticated; \
-                 authenticate them by --config (Server::authenticator) or --tls-client-ca \
+                "{text} is reachable from other machines, and callers are not authenticated; \
+                 authenticate them with --config (Server::authenticator) or --tls-client-ca \
                  (Tls::client_ca), or add --allow-anonymous (Server::allow_anonymous) if every \
                  client may call the agents"
             ),
             ServerError::Build(error) => error.fmt(f),
             ServerError::Memory(error) => error.fmt(f),
             #[cfg(feature = "otlp")]
-            ServerError::Traces(error) => write!(f, "no traces: {error}"),
+            ServerError::Traces(error) => write!(f, "cannot trace: {error}"),
             ServerError::System(error) => write!(f, "cannot start: {error}"),
         }
     }
@@ -102,8 +106,8 @@ mod tests {
         let addr = "127.0.0.1:3000".parse().unwrap();
         let source = io::Error::from(io::ErrorKind::AddrInUse);
         let error = ServerError::Bind { addr, source };
-        let line = "cannot listen on 127.0.0.1:3000: the port is taken; choose another by --listen \
-                    (Server::listen)";
+        let line = "cannot listen on 127.0.0.1:3000: the port is in use; choose another with \
+                    --listen (Server::listen)";
         assert_eq!(format!("{error:?}"), line);
     }
 }

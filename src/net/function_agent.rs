@@ -209,7 +209,7 @@ impl HttpFunction {
             }
             NextEvent::Failed(reason) => wrong_answer(reason).refuse(deferred, call),
             NextEvent::End => {
-                let reason = "the function answered with nothing".to_owned();
+                let reason = "the function gave no answer".to_owned();
                 wrong_answer(reason).refuse(deferred, call);
             }
         }

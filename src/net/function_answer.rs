@@ -68,7 +68,7 @@ impl FunctionAnswer {
             other if other.ends_with("+json") => AnswerForm::Json,
             other => {
                 return Err(format!(
-                    "the function answered with {other}; known are application/json, \
+                    "the function answered with {other}; supported are application/json, \
                      application/x-ndjson, text/event-stream and text/plain"
                 ));
             }
@@ -136,7 +136,7 @@ fn read_stream(
                 input = &input[ate..];
             }
             Err(error) => {
-                ready.push_back(Err(format!("the function sent a wrong event: {error}")));
+                ready.push_back(Err(format!("the function sent an invalid event: {error}")));
                 break;
             }
         }
@@ -155,7 +155,7 @@ fn push_all(ready: &mut VecDeque<Result<LineEvent, String>>, json: &[u8]) {
     match read_answer(json) {
         Ok(events) => ready.extend(events.into_iter().map(Ok)),
         Err(error) => {
-            ready.push_back(Err(format!("the function sent a wrong event: {error}")));
+            ready.push_back(Err(format!("the function sent an invalid event: {error}")));
         }
     }
 }

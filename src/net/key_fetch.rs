@@ -159,7 +159,7 @@ async fn get(
             let next = redirect::next(get, &url, location, redirects, most);
             url = next.map_err(|error| error.to_string())?.url;
             if !fetch.may_go_to(&url.to_string()) {
-                return Err("the redirect leads to no URL of https".to_owned());
+                return Err("the redirect does not lead to an https URL".to_owned());
             }
             continue;
         }

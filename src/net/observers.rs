@@ -123,7 +123,7 @@ impl CallObserver for Observers {
 
     fn filter_ignored(&self, name: &str) {
         report::warn(&format_args!(
-            "a client filters tasks by {name:?}, which this server does not know: it is ignored"
+            "a client filters tasks by {name:?}, an unknown parameter: the filter is ignored"
         ));
     }
 

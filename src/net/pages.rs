@@ -71,7 +71,7 @@ impl Pages {
             false => Err("tasks_max is reached, and every task is unfinished".to_owned()),
         };
         let listeners = match server.listening() {
-            0 => Err("nothing listens".to_owned()),
+            0 => Err("no listener is open".to_owned()),
             _ => Ok(()),
         };
         let mut found = vec![("store", store), ("listeners", listeners)];

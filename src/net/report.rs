@@ -135,8 +135,8 @@ pub(super) fn peer_slowed(address: IpAddr) {
     static SLOWED: LineGate = LineGate::new();
     let (address, seconds) = (address.to_canonical(), PEER_FAILURE_WINDOW_MS / 1_000);
     SLOWED.note(&format_args!(
-        "the address {address} is slowed: it has shown {PEER_FAILURES_MAX} wrong credentials \
-         within {seconds} s"
+        "the address {address} is slowed: it sent {PEER_FAILURES_MAX} wrong credentials within \
+         {seconds} s"
     ));
 }
 
@@ -144,7 +144,7 @@ pub(super) fn peer_slowed(address: IpAddr) {
 #[cfg(all(feature = "auth", feature = "client"))]
 pub(super) fn keys_not_fetched(url: &str, why: &dyn Display) {
     static FAILED: LineGate = LineGate::new();
-    FAILED.note(&format_args!("no keys come from {url}: {why}"));
+    FAILED.note(&format_args!("cannot fetch keys from {url}: {why}"));
 }
 
 /// Says that a post to a webhook has failed, or that its receiver wants no more, at most once a
@@ -152,7 +152,7 @@ pub(super) fn keys_not_fetched(url: &str, why: &dyn Display) {
 #[cfg(feature = "push")]
 pub(super) fn not_posted(origin: &str, why: &dyn Display) {
     static FAILED: LineGate = LineGate::new();
-    FAILED.note(&format_args!("a webhook at {origin} took no post: {why}"));
+    FAILED.note(&format_args!("a post to the webhook at {origin} failed: {why}"));
 }
 
 /// Says that a webhook has stopped, at most once a second.
@@ -170,7 +170,7 @@ pub(super) fn webhook_stopped(letter: &crate::push::DeadLetter) {
 #[cfg(feature = "otlp")]
 pub(super) fn traces_lost(why: &dyn Display) {
     static LOST: LineGate = LineGate::new();
-    LOST.note(&format_args!("the collector of traces takes no spans, which are lost: {why}"));
+    LOST.note(&format_args!("the collector of traces did not accept spans, which are lost: {why}"));
 }
 
 /// Waits, but not for long, until the log is written.
@@ -211,7 +211,7 @@ impl OncePerSecond {
 }
 
 fn and_others(others: u64) -> String {
-    if others == 0 { String::new() } else { format!(", and {others} times more before that") }
+    if others == 0 { String::new() } else { format!(", and {others} more times before that") }
 }
 
 /// Says in the log what an operator has changed, or has tried to.
@@ -234,9 +234,7 @@ pub(super) fn operated(_: &AdminRequest<'_>, _: u16) {}
 /// Says that an agent has held up its worker.
 pub(super) fn slow_turn(slow: &SlowTurn) {
     let SlowTurn { agent, ms } = slow;
-    say(&format_args!(
-        "the agent {agent:?} has held up a worker for {ms} ms: it blocks, and others wait for it"
-    ));
+    say(&format_args!("the agent {agent:?} blocked a worker for {ms} ms; other calls waited"));
 }
 
 /// Lines for failures of agents in one second at most: clients may provoke them.
@@ -258,7 +256,7 @@ pub(crate) fn agent_failure(failure: &AgentFailure) {
     let AgentFailure { agent, task_id, text, reference, is_panic, .. } = failure;
     let how = if *is_panic { "panicked" } else { "failed" };
     warn(&format_args!(
-        "the agent {agent:?} has {how} at the task {task_id:?}, reference {reference}: {text:?}"
+        "the agent {agent:?} {how} on task {task_id:?}, reference {reference}: {text:?}"
     ));
 }
 
@@ -284,7 +282,7 @@ pub(super) fn drained(server: &ServerState) {
     if cut == Waiting::default() {
         say(&format_args!("drained; {lost}"));
     } else {
-        say(&format_args!("{seconds} were not enough: {} cut; {lost}", list(&cut)));
+        say(&format_args!("the drain timed out after {seconds}: {} cut; {lost}", list(&cut)));
     }
 }
 
@@ -293,7 +291,7 @@ pub(super) fn drained(server: &ServerState) {
 pub(super) fn ended_for_webhooks(tasks: usize) {
     if tasks > 0 {
         let tasks = count(tasks, "unfinished task");
-        say(&format_args!("draining: {tasks} with webhooks failed, which their webhooks are told"));
+        say(&format_args!("draining: {tasks} with webhooks failed; their webhooks are notified"));
     }
 }
 
@@ -302,7 +300,7 @@ pub(super) fn ended_for_webhooks(tasks: usize) {
 fn unposted(server: &ServerState) -> String {
     match server.engine.webhooks().map(|webhooks| webhooks.stats(0).pending) {
         Some(pending @ 1..) => {
-            format!("; {} did not get all posts", count(pending, "webhook"))
+            format!("; {} did not receive all posts", count(pending, "webhook"))
         }
         _ => String::new(),
     }

@@ -23,27 +23,27 @@ pub(super) fn text(server: &ServerState) -> Option<String> {
     let gauge = |name, help, number| Family::one(FamilyKind::Gauge, name, help, number);
     let counter = |name, help, number| Family::one(FamilyKind::Counter, name, help, number);
     families.extend([
-        gauge("peregrine_waiting_calls", "Calls that wait for their task", waiting.calls as u64),
-        gauge("peregrine_open_streams", "Streams that are open", waiting.streams as u64),
+        gauge("peregrine_waiting_calls", "Calls waiting for their task", waiting.calls as u64),
+        gauge("peregrine_open_streams", "Open streams", waiting.streams as u64),
         gauge("peregrine_open_connections", "Connections", server.connections.count() as u64),
         gauge(
             "peregrine_buffer_bytes",
-            "Bytes of buffers that connections hold",
+            "Bytes of buffers held by connections",
             engine.held_bytes().load(Relaxed) as u64,
         ),
         counter(
             "peregrine_connections_accepted",
-            "Connections that were accepted",
+            "Accepted connections",
             server.counts.accepted.load(Relaxed),
         ),
         refusals(server, metrics.by_limit()),
         handshakes(server),
         counter(
             "peregrine_log_lines_lost",
-            "Lines of the log that its sink could not take",
+            "Lines of the log that its sink dropped",
             super::report::lost_lines(),
         ),
-        Family::new(FamilyKind::Gauge, "peregrine_build_info", "What runs")
+        Family::new(FamilyKind::Gauge, "peregrine_build_info", "Version of the running server")
             .with(vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1),
         gauge(
             "process_start_time_seconds",
@@ -71,7 +71,7 @@ fn refusals(
     server: &ServerState,
     mut by_limit: std::collections::BTreeMap<&'static str, u64>,
 ) -> Family {
-    let help = "Connections, requests and calls that were refused because of a limit, by its name";
+    let help = "Connections, requests and calls refused because of a limit, by its name";
     let mut family = Family::new(FamilyKind::Counter, "peregrine_refused", help);
     // Those of connections are there from the start.
     for name in ["connections_max", "http2_connections_max", "admin_connections_max"] {
@@ -87,7 +87,7 @@ fn refusals(
 fn handshakes(server: &ServerState) -> Family {
     let failed = server.tls.as_ref().map_or(0, super::tls::Current::failed);
     let done = server.counts.handshakes.load(Relaxed);
-    Family::new(FamilyKind::Counter, "peregrine_tls_handshakes", "Handshakes of TLS")
+    Family::new(FamilyKind::Counter, "peregrine_tls_handshakes", "TLS handshakes")
         .with(vec![("outcome", "ok".to_owned())], done)
         .with(vec![("outcome", "failed".to_owned())], failed)
 }
@@ -95,9 +95,9 @@ fn handshakes(server: &ServerState) -> Family {
 #[cfg(feature = "otlp")]
 fn of_traces(traces: &super::traces::Traces) -> [Family; 2] {
     let (sent, lost) = traces.counts();
-    let help = "Spans that the collector of traces has taken";
+    let help = "Spans that the collector of traces has accepted";
     let sent = Family::one(FamilyKind::Counter, "peregrine_spans_sent", help, sent);
-    let help = "Spans that no collector has taken, by what has kept them from it";
+    let help = "Spans that were lost, by reason";
     let mut family = Family::new(FamilyKind::Counter, "peregrine_spans_lost", help);
     for (why, count) in lost {
         family = family.with(vec![("reason", why.to_owned())], count);
@@ -112,35 +112,39 @@ fn of_webhooks(stats: &crate::push::PushStats) -> Vec<Family> {
     for (outcome, count) in stats.outcomes.posts() {
         outcomes = outcomes.with(vec![("outcome", outcome.to_owned())], count);
     }
-    let help = "Webhooks that have stopped, by the reason";
+    let help = "Webhooks that have stopped, by reason";
     let mut stopped = Family::new(FamilyKind::Counter, "peregrine_push_stopped", help);
     for (reason, count) in stats.outcomes.stopped() {
         stopped = stopped.with(vec![("reason", reason.to_owned())], count);
     }
     let gauge = |name, help, number| Family::one(FamilyKind::Gauge, name, help, number);
-    let help = "Tasks without the webhook of their scope, since a limit was reached";
+    let help = "Tasks without the webhook of their scope because a limit was reached";
     let (kind, count) = (FamilyKind::Counter, stats.outcomes.left_out);
     let left_out = Family::one(kind, "peregrine_push_left_out", help, count);
     vec![
         outcomes,
         stopped,
         left_out,
-        gauge("peregrine_push_configs", "Configurations of webhooks", stats.configs as u64),
-        gauge("peregrine_push_config_bytes", "Bytes of them", stats.config_bytes as u64),
+        gauge("peregrine_push_configs", "Webhook configurations", stats.configs as u64),
+        gauge(
+            "peregrine_push_config_bytes",
+            "Bytes of webhook configurations",
+            stats.config_bytes as u64,
+        ),
         gauge(
             "peregrine_push_pending",
-            "Webhooks with something that was not posted yet",
+            "Webhooks with events not posted yet",
             stats.pending as u64,
         ),
-        gauge("peregrine_push_in_flight", "Posts under way", stats.in_flight as u64),
+        gauge("peregrine_push_in_flight", "Posts in flight", stats.in_flight as u64),
         gauge(
             "peregrine_push_oldest_pending_seconds",
-            "For how long the one has waited that has waited longest",
+            "Longest time a webhook has waited to post",
             stats.oldest_pending_ms / 1_000,
         ),
         gauge(
             "peregrine_push_lag_events",
-            "Events that the one has not got that is furthest behind its task",
+            "Most events by which a webhook is behind its task",
             stats.lag_events,
         ),
         gauge("peregrine_push_dead_letters", "Dead letters", stats.dead_letters as u64),
@@ -152,7 +156,7 @@ fn of_service(stats: &ServiceStats) -> Vec<Family> {
     for (state, count) in TaskState::ALL.into_iter().zip(stats.tasks) {
         tasks = tasks.with(vec![("state", state.word().to_owned())], count);
     }
-    let help = "Finished tasks that have left, by the limit that made them";
+    let help = "Finished tasks that were evicted, by the limit that evicted them";
     let mut evicted = Family::new(FamilyKind::Counter, "peregrine_tasks_evicted", help);
     for (limit, count) in ServiceStats::EVICTED_BY.into_iter().zip(stats.evicted) {
         evicted = evicted.with(vec![("limit", limit.to_owned())], count);

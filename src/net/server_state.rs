@@ -44,7 +44,7 @@ pub(super) struct ServerCounts {
     /// They have shaken hands.
     #[cfg_attr(
         not(any(feature = "tls", feature = "metrics")),
-        expect(dead_code, reason = "there is no TLS")
+        expect(dead_code, reason = "the server has no TLS")
     )]
     pub(super) handshakes: AtomicU64,
 }

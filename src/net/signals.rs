@@ -105,11 +105,11 @@ fn reload(server: &Arc<ServerState>, readings: &Arc<Readings>) {
         return asking.ask();
     }
     if server.tls.is_none() {
-        return say(&"SIGHUP: there is nothing to read again, for there is no TLS");
+        return say(&"SIGHUP: nothing to read again: the server has no TLS");
     }
     match readings.ask() {
         0 => {}
-        1 => return say(&"SIGHUP: the files are still being read, and will be once more"),
+        1 => return say(&"SIGHUP: the files are still being read; they will be read once more"),
         _ => return,
     }
     let (server, all) = (Arc::clone(server), Arc::clone(readings));
@@ -127,8 +127,8 @@ fn reload(server: &Arc<ServerState>, readings: &Arc<Readings>) {
 
 fn read_again(tls: &Current) {
     match tls.reload() {
-        Ok(()) => say(&"SIGHUP: new connections get the certificate that was read just now"),
-        Err(error) => warn(&format_args!("{error}; the old certificate stays")),
+        Ok(()) => say(&"SIGHUP: new connections use the certificate that was just read"),
+        Err(error) => warn(&format_args!("{error}; the old certificate stays in use")),
     }
 }
 

@@ -110,7 +110,7 @@ fn is_socket(path: &Path) -> io::Result<bool> {
     match std::fs::symlink_metadata(path) {
         Ok(file) if file.file_type().is_socket() => Ok(true),
         Ok(_) => {
-            let said = "a file is there that is no socket";
+            let said = "a file exists there that is not a socket";
             Err(io::Error::new(io::ErrorKind::AlreadyExists, said))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -111,27 +111,31 @@ impl std::fmt::Display for AgentError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             AgentError::Name(name) => {
-                write!(f, "the agent name {name:?} is not made of letters, digits, '-', '_', '.'")
+                write!(f, "the agent name {name:?} may only have letters, digits, '-', '_', '.'")
             }
             AgentError::Field(name) => {
-                write!(f, "an agent cannot be shown the header field {name:?}: ")?;
-                write!(f, "it is none of the request's, or one of more than {AGENT_FIELDS_MAX}")
+                write!(f, "the agent cannot receive the header field {name:?}: ")?;
+                write!(f, "it must be a request header, and one of at most {AGENT_FIELDS_MAX}")
             }
             AgentError::Security(name) => {
-                write!(f, "the security scheme {name:?} is there twice, or asked for and not there")
+                write!(
+                    f,
+                    "the security scheme {name:?} is declared twice, or required and not \
+                     declared"
+                )
             }
-            AgentError::Taken(name) => write!(f, "there is an agent {name:?} already"),
+            AgentError::Taken(name) => write!(f, "an agent is already called {name:?}"),
             AgentError::Tenant { name, tasks, unfinished } => {
-                write!(f, "there is a tenant {name:?} with {tasks} tasks, {unfinished} of them ")?;
+                write!(f, "the tenant {name:?} has {tasks} tasks, {unfinished} of them ")?;
                 write!(f, "unfinished: Agents::end_tenant ends them, and the name is free when ")?;
-                write!(f, "they have left the store (task_ttl_ms); --tenants (Setup::tenants) ")?;
-                write!(f, "says which names tenants may have")
+                write!(f, "they are evicted (task_ttl_ms); --tenants (Setup::tenants) ")?;
+                write!(f, "defines which names tenants may have")
             }
-            AgentError::Unknown(name) => write!(f, "there is no agent {name:?}"),
+            AgentError::Unknown(name) => write!(f, "no agent is called {name:?}"),
             AgentError::Default(name) => {
                 write!(f, "the agent {name:?} answers at the root and can only be replaced")
             }
-            AgentError::TooMany => write!(f, "there have been as many agents as agents_max"),
+            AgentError::TooMany => write!(f, "agents_max agents were already added"),
         }
     }
 }

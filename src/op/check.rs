@@ -10,7 +10,7 @@ use crate::{
 #[cold]
 pub(super) fn removed(registered: &RegisteredAgent) -> Fault {
     let name = &registered.profile.name;
-    let detail = format!("the agent {name} was removed and takes no more messages");
+    let detail = format!("the agent {name} was removed and accepts no more messages");
     Fault::because(FaultKind::UnsupportedOperation, detail)
 }
 
@@ -30,7 +30,7 @@ fn check_required(registered: &RegisteredAgent, named: Option<&str>) -> Result<(
     if required.all(|extension| is_named(&extension.uri)) {
         return Ok(());
     }
-    let detail = "A2A-Extensions must name every extension that the card requires";
+    let detail = "A2A-Extensions must name every extension required by the card";
     Err(Fault::because(FaultKind::ExtensionSupportRequired, detail))
 }
 

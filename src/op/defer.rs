@@ -86,13 +86,13 @@ fn asked_place(share: &RunningShare, bytes: usize) -> Result<Option<AskedPlace>,
     let Some(account) = &share.account else { return Ok(None) };
     let place = AskedPlace::take(account, share).ok_or_else(|| {
         let most = share.most;
-        let said = "the caller has too many calls that wait for agents";
+        let said = "the caller has too many calls waiting for agents";
         let detail = format!("{said} ({most}); retry when one has been answered");
         Fault::share_taken("quotas.deferred", most, detail)
     })?;
     let place = place.with_bytes(bytes, share).ok_or_else(|| {
         let most = share.kib_max;
-        let said = "calls of the caller that wait for agents may hold no more bytes";
+        let said = "the caller's calls waiting for agents hold too many bytes";
         let detail = format!("{said} ({most} KiB); retry when one has been answered");
         Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.deferred")
     })?;

@@ -331,6 +331,6 @@ impl Core {
 #[cold]
 fn conflict(by_field: bool) -> Fault {
     let field = if by_field { "Idempotency-Key" } else { "message.messageId" };
-    let detail = "another message was sent under this id";
+    let detail = "this id was already used for another message";
     Fault { field: Some(field), ..Fault::because(FaultKind::IdempotencyConflict, detail) }
 }

@@ -144,7 +144,7 @@ impl Lookup {
         let (view, bytes_max) = (task.view(), self.core.limits.task_bytes_max);
         let (state, ended) = (view.status().state, view.status().state.is_terminal());
         if view.id().raw() != &*self.id {
-            let text = "the agent answered with another task";
+            let text = "the agent answered with a different task";
             return Err(Fault::because(FaultKind::Internal, text));
         }
         if self.context_id.as_ref().is_some_and(|named| **named != *view.context_id().raw()) {

@@ -153,11 +153,11 @@ impl Core {
         let detail = match name {
             Some(name) => {
                 format!(
-                    "the server shuts down before the task {name} is done, and keeps no tasks: \
+                    "the server shut down before the task {name} was done, and retains no tasks: \
                      send the message again"
                 )
             }
-            None => "the server shuts down before the agent has answered".to_owned(),
+            None => "the server shut down before the agent answered".to_owned(),
         };
         Fault { task: id, ..Fault::because(FaultKind::ShuttingDown, detail) }
     }
@@ -196,7 +196,7 @@ impl Core {
     #[inline]
     fn registered(&self, worker: usize, agent: AgentIndex) -> Result<CurrentAgent<'_>, Fault> {
         let found = self.agents.of_worker(worker, agent);
-        found.ok_or_else(|| Fault::because(FaultKind::Internal, "there is no such agent"))
+        found.ok_or_else(|| Fault::because(FaultKind::Internal, "no such agent"))
     }
 
     /// The core as the host of jobs; only a core that is being dropped has none.

@@ -104,7 +104,7 @@ impl Agents {
         let done = self.0.store.update(key, now, |edit| {
             let state = edit.task().state();
             if state.is_terminal() {
-                let why = "the task has ended already";
+                let why = "the task has already ended";
                 return Err(Fault::because(FaultKind::TaskNotCancelable, why));
             }
             // One that has no room for the words fails with the store's own.
@@ -146,7 +146,7 @@ impl Core {
     ) -> Result<Operated, Fault> {
         let state = || self.store.read(key, |task| task.state());
         if state().is_some_and(TaskState::is_terminal) {
-            let why = "the task has ended already";
+            let why = "the task has already ended";
             return Err(Fault::because(FaultKind::TaskNotCancelable, why));
         }
         let names = self.store.names_of(scope);

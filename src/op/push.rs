@@ -108,7 +108,7 @@ impl Core {
                     }
                     // A2A 1.0 §3.1.8.
                     (None, _) => {
-                        let detail = "there is no such push configuration";
+                        let detail = "no such push configuration";
                         return Err(Fault::because(FaultKind::TaskNotFound, detail));
                     }
                 }
@@ -226,7 +226,7 @@ impl CorePush {
     fn check_caller(&self, cx: &CallCx<'_>) -> Result<(), Fault> {
         let is_stranger = cx.caller.knows_callers && cx.caller.principal.is_none();
         if is_stranger && !self.settings.anonymous {
-            let detail = "only callers that are known may configure push notifications";
+            let detail = "only authenticated callers may configure push notifications";
             return Err(Fault::because(FaultKind::Unauthenticated, detail));
         }
         Ok(())
@@ -292,7 +292,7 @@ impl CorePush {
         (page_size, page_token): (Option<u32>, Option<RawText<'_>>),
         answer: &mut Answer<'_>,
     ) -> Result<(), Fault> {
-        let no_page = || Fault::param("pageToken", "must be that of a page before");
+        let no_page = || Fault::param("pageToken", "must be a token from an earlier page");
         let from = match page_token.filter(|token| !token.is_empty()) {
             Some(token) => {
                 let token = str::from_utf8(token.raw()).ok();

@@ -132,7 +132,7 @@ impl Core {
 
     /// No code would ever continue the task.
     fn refuse_resume(&self, key: TaskKey, now: Now) {
-        let text = PartsBuf::new().text("too many agents wait to be called again");
+        let text = PartsBuf::new().text("too many agents are waiting to be called again");
         let message = MessageBuf::agent(&text).id("resume-limit");
         let (state, at_ms, message) = (TaskState::Failed, now.unix_ms, Some(message.view()));
         let failed = TaskEvent::Status { state, at_ms, message, metadata: None };
@@ -165,7 +165,7 @@ impl Core {
 #[cold]
 fn fail_beyond(events: &mut EventBuf, now: Now) {
     events.clear();
-    let text = PartsBuf::new().text("the agent published too many events in one turn");
+    let text = PartsBuf::new().text("the agent published too many events in one invocation");
     let message = MessageBuf::agent(&text).id("turn-limit");
     push_status(events, TaskState::Failed, &message, now);
 }

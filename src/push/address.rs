@@ -53,7 +53,7 @@ impl AddressKind {
             Documentation => "for documentation or tests",
             Reserved => "reserved",
             Embedded => "an IPv4 address inside an IPv6 address",
-            CloudMetadata => "for a cloud's own machines",
+            CloudMetadata => "reserved for a cloud's own machines",
             AddressKind::Own => "an address of this server",
         }
     }

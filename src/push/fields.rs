@@ -79,17 +79,17 @@ fn check_headers(config: PushConfig<'_>) -> Result<(), FieldError> {
     let wrong = |must| Err(FieldError { member: "headers", must });
     let is_authorized = config.scheme().is_some() && config.credentials().is_some();
     if is_authorized && has(config, "authorization") {
-        return wrong("must not have an Authorization beside an authentication");
+        return wrong("must not have an Authorization header in addition to an authentication");
     }
     let (mut names, mut bytes) = (Vec::new(), 0);
     for (name, value) in config.headers() {
         let (name, value) = (plain(name), plain(value));
         if !is_token(&name) {
-            return wrong("must have names of header fields");
+            return wrong("must have valid header field names");
         }
         let name = name.to_ascii_lowercase().replace('_', "-");
         if OWN.contains(&&*name) || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-            return wrong("must not have a field that is the sender's to write");
+            return wrong("must not have a field that the server itself writes");
         }
         if !is_value(&value) {
             return wrong("must have values of visible ASCII and spaces");

@@ -33,7 +33,7 @@ pub struct NoHostRule;
 
 impl fmt::Display for NoHostRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a host, *.host, an address, or a network like 10.0.0.0/8")
+        f.write_str("not a host, *.host, an address, or a network such as 10.0.0.0/8")
     }
 }
 
@@ -183,7 +183,7 @@ impl fmt::Display for TargetError {
             TargetError::PlainHttp => f.write_str("must be https"),
             TargetError::UserInfo => f.write_str("must have no user name and no password"),
             TargetError::Port(port) => write!(f, "must not have the port {port}"),
-            TargetError::Denied => f.write_str("has a host that this server does not send to"),
+            TargetError::Denied => f.write_str("has a host that this server may not send to"),
             TargetError::Address(kind) => {
                 write!(f, "has an address that is not public: it is {}", kind.name())
             }
@@ -258,11 +258,11 @@ impl PushTargets {
         }
         // The parser of browsers leaves them out, or takes them for something else.
         if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f || byte == b'\\') {
-            return Err(TargetError::NoUrl("must have no white space, control or backslash"));
+            return Err(TargetError::NoUrl("must not have white space, controls or backslashes"));
         }
         let mut url = Url::parse(text).map_err(|_| TargetError::NoUrl("must be a URL"))?;
         if !matches!(url.scheme(), "http" | "https") || !has_authority(text) {
-            return Err(TargetError::NoUrl("must be a URL of https"));
+            return Err(TargetError::NoUrl("must be an https URL"));
         }
         if !url.username().is_empty() || url.password().is_some() || has_user_info(text) {
             return Err(TargetError::UserInfo);

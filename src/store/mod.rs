@@ -205,7 +205,7 @@ impl Store {
             last_words: [
                 say("the task has reached a limit and was ended"),
                 say("the server has no room for more output and ended the task"),
-                say("running tasks of the caller may hold no more bytes: the task was ended"),
+                say("running tasks of the caller hold too many bytes: the task was ended"),
                 say("the caller has too many running tasks: the task was ended"),
                 say("evicted: the owner's share is full"),
             ],

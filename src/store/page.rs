@@ -218,7 +218,7 @@ impl Store {
             let stamp = unhex(stamp)? ^ self.veil(check);
             (self.check(scope, stamp) == check).then_some(stamp)
         });
-        stamp.ok_or_else(|| Fault::param("pageToken", "is not a token of this server"))
+        stamp.ok_or_else(|| Fault::param("pageToken", "is not a page token of this server"))
     }
 
     fn check(&self, scope: Scope, stamp: u64) -> u64 {

@@ -42,7 +42,7 @@ impl From<Refused> for Fault {
             }
             Refused::TooLarge => Fault::param("message", "the task has no room for this message")
                 .of_limit("task_bytes_max"),
-            Refused::Taken => Fault::param("id", "a task with this id is being made"),
+            Refused::Taken => Fault::param("id", "a task with this id is being created"),
             Refused::Terminal => Fault::new(FaultKind::TaskTerminal),
             Refused::ShareTaken(most) | Refused::TenantShareTaken(most) => {
                 let why = match refused {
@@ -53,7 +53,7 @@ impl From<Refused> for Fault {
                 Fault::share_taken("quotas.running_tasks", most, detail)
             }
             Refused::ShareBytesTaken(kib_max) => {
-                let why = "running tasks of the caller may hold no more bytes";
+                let why = "running tasks of the caller hold too many bytes";
                 let retry = "retry when one has ended or waits for input";
                 let detail = format!("{why} ({kib_max} KiB); {retry}");
                 Fault::share_taken("quotas.running_bytes", kib_max, detail)

@@ -177,7 +177,7 @@ impl Store {
             let entered = self.spaces.tenants.enter(worker, said, now, NeverDisplaced(note));
             tenant = Some(entered.map_err(|why| match why {
                 NoNumber::Full => Fault::at_limit("tenants_max"),
-                NoNumber::Claimed => Fault::param("tenant", "is kept for an agent"),
+                NoNumber::Claimed => Fault::param("tenant", "is reserved for an agent"),
                 NoNumber::ShareTaken(most) => share_taken(named.owner, most),
             })?);
         }
@@ -245,8 +245,8 @@ impl Store {
 /// The error for an owner that has named its half of the tenants; `None`: anonymous callers have.
 #[cold]
 fn share_taken(owner: Option<&str>, most: u32) -> Fault {
-    let who = owner.map_or("anonymous callers have", |_| "the caller has");
-    let detail = format!("{who} named too many tenants that have tasks ({most})");
+    let holder = owner.map_or("anonymous callers have", |_| "the caller has");
+    let detail = format!("{holder} named too many tenants that have tasks ({most})");
     Fault::because(FaultKind::RateLimited, detail).of_limit("tenants_max")
 }
 

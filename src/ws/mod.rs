@@ -80,16 +80,16 @@ impl WsError {
         match self {
             WsError::ReservedBit => "a reserved bit is set",
             WsError::OpCode => "the opcode is reserved",
-            WsError::Unmasked => "a client masks its frames",
-            WsError::Masked => "a server masks no frame",
-            WsError::ControlFragment => "a control frame is a fragment",
+            WsError::Unmasked => "a client must mask its frames",
+            WsError::Masked => "a server must not mask its frames",
+            WsError::ControlFragment => "a control frame must not be fragmented",
             WsError::ControlLength => "a control frame is too long",
             WsError::Length => "the length is not in its shortest form",
             WsError::NothingToContinue => "there is no message to continue",
-            WsError::Interleaved => "a message begins inside of another one",
-            WsError::CloseCode => "the close code is not one to send",
+            WsError::Interleaved => "a message begins inside another message",
+            WsError::CloseCode => "the close code must not be sent",
             WsError::Utf8 => "the text is not UTF-8",
-            WsError::Binary => "only text messages are taken",
+            WsError::Binary => "only text messages are accepted",
             WsError::TooLarge { .. } => "the message is too large",
         }
     }

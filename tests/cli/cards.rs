@@ -134,7 +134,7 @@ fn a_card_that_is_kept_is_asked_about() {
     let asked: Vec<bool> = asked.map(|heard| heard.field("if-none-match").is_some()).collect();
     assert_eq!(asked, [false, true, true, true]);
     let said = user.ok(&["send", "x", "--debug"]);
-    assert!(said.err.contains("the card that is kept has not changed"), "{said:?}");
+    assert!(said.err.contains("the cached card has not changed"), "{said:?}");
     user.ok(&["send", "x", "--card-cache=false"]);
     let last = fake.heard().into_iter().rfind(|heard| heard.method == "GET").unwrap();
     assert!(last.field("if-none-match").is_none(), "{last:?}");
@@ -188,7 +188,7 @@ fn get_says_what_comes_of_the_signatures() {
     let said = user.ok(&["card", "get", "card.json"]);
     assert_floor(&said.out);
     let unverifiable =
-        "unverifiable: no key is given; peregrine card verify -a card.json --jwks FILE";
+        "unverifiable: no key was given; peregrine card verify -a card.json --jwks FILE";
     assert_eq!(said.field("Signature"), unverifiable);
     let said = user.ok(&["card", "get", "card.json", "-o", "json"]);
     assert_eq!(said.err, format!("Signature: {unverifiable}\n"));
@@ -243,7 +243,7 @@ fn whoever_does_not_speak_http_is_not_reached() {
     assert!(error["hint"].as_str().unwrap().contains("TLS"), "{error}");
     let fake = Fake::start(|_, _, _| status("500 No", "text/plain", "no"));
     let error = User::of(&fake.url).failure(&["card", "get"], "A2ACLI_ERR_CARD_NOT_FOUND", 3);
-    assert!(error["message"].as_str().unwrap().contains("for now"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("temporarily"), "{error}");
     assert_eq!((&error["a2aCode"], &error["hint"]), (&json!(500), &json!(null)));
 }
 

@@ -74,7 +74,7 @@ fn a_task_that_has_ended_by_itself_does_not_end_the_chat() {
         let fake = forgetful(code);
         let said = User::of(&fake.url).run_with(&["chat"], "one\ntwo\nthree\n");
         assert_eq!(said.code, Some(0), "{said:?}");
-        assert!(said.err.contains("the task takes no more"), "{said:?}");
+        assert!(said.err.contains("the task accepts no more"), "{said:?}");
         let nobody = Value::Null;
         assert_eq!(
             sent(&fake),

@@ -91,7 +91,7 @@ fn a_file_without_an_end_is_refused() {
     for words in [&["check", "--config", "/dev/zero"][..], &["check", "--config", "p.toml"]] {
         let (code, _, err) = config(&user, words);
         assert_eq!(code, Some(2), "{err}");
-        assert!(err.contains("it is longer than 1 MiB"), "{err}");
+        assert!(err.contains("larger than 1 MiB"), "{err}");
     }
 }
 
@@ -126,7 +126,7 @@ fn check_says_ok_or_what_is_wrong_and_where() {
         ("\npublic_url = \"ftp://x\"\n", "p.toml:2: public_url: the public URL"),
         (
             "[[mounts]]\npath = \"/x\"\ndialect = \"standard\"\nagent = \"eve\"\n",
-            "p.toml:4: mounts.1.agent: there is no agent \"eve\"",
+            "p.toml:4: mounts.1.agent: no agent is called \"eve\"",
         ),
         ("[agents.bob]\nscript = \"none.toml\"\n", "p.toml:2: agents.bob.script: cannot read"),
         ("listen = [\"0.0.0.0:0\"]\n", "p.toml: "),
@@ -170,7 +170,7 @@ fn a_key_that_signs_cards_signs_no_posts() {
     user.write("work/p.toml", &text("two.pem"));
     assert_eq!(config(&user, &["check", "--config", "p.toml"]).0, Some(0));
     let said = user.run(&["serve", "--config", "p.toml", "--push-sign-key", "one.pem"]);
-    let line = "--push-sign-key: one.pem: the key signs cards";
+    let line = "--push-sign-key: one.pem: this key signs cards";
     assert!(said.code == Some(2) && said.err.contains(line), "{said:?}");
     user.write("work/p.toml", &text("one.pem"));
     let (code, _, err) = config(&user, &["check", "--config", "p.toml"]);
@@ -506,7 +506,7 @@ fn a_signal_adds_replaces_and_removes_agents_while_calls_run() {
     let described = format!("{}description = \"another card\"\n", scripted("zoe"));
     server.replace(&format!("{ONE}{}{described}", scripted("bob")));
     server.server.signal("-HUP");
-    server.hears("agents replaced bob; with another card zoe");
+    server.hears("agents replaced bob; with a changed card zoe");
     assert_eq!(text_of(&server.send("bob", "hello")["message"]), "two");
     assert_eq!(server.described("zoe").as_deref(), Some("another card"));
     assert!(stays.is_silent() && older.is_silent());
@@ -593,11 +593,11 @@ fn check_ends_with_the_code_of_serve() {
 fn a_changed_file_is_read_without_a_signal() {
     let server = Configured::start(ONE);
     server.replace(&format!("{ONE}description = \"another\"\n"));
-    server.hears("was read again: agents with another card first");
+    server.hears("was read again: agents with a changed card first");
     assert_eq!(server.described("first").as_deref(), Some("another"));
     // It is written over, as editors do that keep the file.
     server.user.write("work/p.toml", &format!("{ONE}[agents.second]\nkind = \"echo\"\n"));
-    server.hears("agents added second; with another card first");
+    server.hears("agents added second; with a changed card first");
     assert_eq!(server.said().lines().count(), 2, "{}", server.said());
 }
 
@@ -606,7 +606,11 @@ fn a_bad_file_changes_nothing_and_is_one_line() {
     let text = format!("{ONE}description = \"old\"\n");
     let server = Configured::start(&text);
     let bad = [
-        ("workrs = 1\n", ":1: unknown key \"workrs\"; did you mean workers?; nothing has changed"),
+        (
+            "workrs = 1\n",
+            ":1: unknown key \"workrs\"; did you mean workers?; the running \
+             configuration is unchanged",
+        ),
         // All of it was good but the last thing.
         (
             "[agents.first]\nkind = \"echo\"\ndescription = \"new\"\n[agents.b]\nkind = \"echo\"\n\
@@ -615,7 +619,11 @@ fn a_bad_file_changes_nothing_and_is_one_line() {
         ),
         ("[agents.first]\nscript = \"none.toml\"\n", ":2: agents.first.script: cannot read"),
         ("[agents.first]\nkind = \"echo\"\n[auth]\nproxi = 1\n", "did you mean proxy?"),
-        ("", "it is empty and was not before; restart to run without it; nothing has changed"),
+        (
+            "",
+            "the file is empty now; restart to run without it; the running configuration is \
+             unchanged",
+        ),
     ];
     for (index, (text, said)) in bad.into_iter().enumerate() {
         server.replace(text);
@@ -628,7 +636,7 @@ fn a_bad_file_changes_nothing_and_is_one_line() {
     fs::remove_file(server.user.path("work/p.toml")).unwrap();
     server.hears("cannot read ");
     server.replace(&text);
-    server.hears("was read again: the agents are the same");
+    server.hears("was read again: the agents are unchanged");
 }
 
 #[test]
@@ -637,7 +645,7 @@ fn a_log_of_warnings_has_what_a_reload_could_not_do() {
     let server = Configured::start(&text);
     server.replace(&format!("{text}[quotas]\nknwn = {{}}\n"));
     server.server.signal("-HUP");
-    server.hears("did you mean known?; nothing has changed");
+    server.hears("did you mean known?; the running configuration is unchanged");
     server.replace(&format!("{text}[agents.second]\nkind = \"echo\"\n"));
     server.server.signal("-HUP");
     eventually("the second agent", || server.described("second").is_some());
@@ -678,7 +686,7 @@ fn a_name_that_a_tenant_has_changes_nothing_at_all() {
         "tenants = \"any\"\n[agents.first]\nkind = \"echo\"\n[agents.alice]\nkind = \"echo\"\n\
          [agents.bob]\nkind = \"echo\"\n",
     );
-    server.hears("there is a tenant \"bob\" with 1 tasks");
+    server.hears("the tenant \"bob\" has 1 tasks");
     assert_eq!((server.described("alice"), server.described("bob")), (None, None));
 }
 
@@ -712,18 +720,21 @@ fn callers_and_their_quotas_are_those_of_the_file_as_it_is_now() {
     // Another key comes, with a quota of its own, and the first one goes.
     server.replace(&text(&key("bob", abd, "quota = \"small\"\n"), 1));
     server.server.signal("-HUP");
-    server.hears("was read again: callers changed; the agents are the same");
+    server.hears("was read again: callers changed; the agents are unchanged");
     assert_eq!(status(&server, "X-API-Key: abc"), 401);
     assert_eq!(status(&server, "X-API-Key: abd"), 200);
     assert_eq!(status(&server, "X-API-Key: abd"), 429);
     server.replace(&text(&key("bob", abd, "quota = \"small\"\n"), 100_000));
     server.server.signal("-HUP");
-    server.hears("was read again: quotas changed; the agents are the same");
+    server.hears("was read again: quotas changed; the agents are unchanged");
     eventually("the larger quota holds", || status(&server, "X-API-Key: abd") == 200);
     // Rules that cannot hold change nothing.
     server.replace(&text(&format!("{0}{0}", key("bob", abd, "")), 1));
     server.server.signal("-HUP");
-    server.hears("the key or token of \"bob\" is there twice; nothing has changed");
+    server.hears(
+        "the key or token of \"bob\" is configured twice; the running configuration is \
+         unchanged",
+    );
     assert_eq!(status(&server, "X-API-Key: abd"), 200);
     // A list without anybody in it lets everybody go.
     server.replace(&text("[auth]\napi_keys = []\n", 1));
@@ -776,7 +787,7 @@ fn a_server_is_ready_when_it_has_the_keys_of_its_issuers() {
     // Nobody answers yet.
     let (status, body) = ready();
     assert_eq!(status, 503, "{body}");
-    assert!(body.contains(&format!("there are no keys of {url}: ")), "{body}");
+    assert!(body.contains(&format!("no keys of {url}: ")), "{body}");
     let keys = include_str!("../data/tokens/keys.json");
     thread::spawn(move || {
         for asks in issuer.incoming() {
@@ -803,9 +814,11 @@ fn secrets_are_shown_to_nobody() {
     for secret in ["correct-horse", "0123456789abcdef"] {
         assert!(!out.contains(secret) && !err.contains(secret), "{out}");
     }
-    let text = "[[auth.api_keys]]\nname = \"a\"\nkey = \"sixteen-bytes-ok\"\n[quotas.known]\nstreams = 3\n\
-        [quotas.named.small]\nrunning_tasks = 2\nrunning_bytes = \"8MiB\"\n[limits]\nstreams_max = 800\n\
-        tasks_max = 80\nconnections_max = 160\nstore_bytes_max = \"160MiB\"\n";
+    let text = "[[auth.api_keys]]\nname = \"a\"\nkey = \
+                \"sixteen-bytes-ok\"\n[quotas.known]\nstreams = \
+                3\n[quotas.named.small]\nrunning_tasks = 2\nrunning_bytes = \
+                \"8MiB\"\n[limits]\nstreams_max = 800\ntasks_max = 80\nconnections_max = \
+                160\nstore_bytes_max = \"160MiB\"\n";
     let shown = user_with(text).ok(&["serve", "--config", "p.toml", "config", "show"]).out;
     for line in [
         "quotas.known.streams = 3  # p.toml:5",
@@ -820,33 +833,34 @@ fn secrets_are_shown_to_nobody() {
         assert!(shown.lines().any(|other| other == line), "{line}: {shown}");
     }
     for (text, said) in [
-        ("[[auth.api_keys]]\nname = \"a\"\n", "it needs key or sha256, one of them"),
+        ("[[auth.api_keys]]\nname = \"a\"\n", "needs exactly one of key and sha256"),
         ("[[auth.api_keys]]\nname = \"a\"\nsha256 = \"12\"\n", "64 hexadecimal digits"),
         (
             "[[auth.api_keys]]\nname = \"a\"\nkey = \"fifteen-bytes-k\"\n",
-            "p.toml:3: auth.api_keys.1.key: has 15 bytes and needs at least 16: make one with",
+            "p.toml:3: auth.api_keys.1.key: has 15 bytes and needs at least 16: create one with",
         ),
         (
             "[[auth.bearer_tokens]]\nname = \"a\"\ntoken = \"\"\n",
             "p.toml:3: auth.bearer_tokens.1.token: has 0 bytes and needs at least 16",
         ),
-        ("[auth]\nask_scopes = true\n", "p.toml:1: auth: no caller is known"),
-        ("[auth]\napi_keys = []\n", "p.toml:1: auth: no caller is known"),
-        ("[auth.proxy]\n", "p.toml:1: auth.proxy.name_header: must be a string"),
+        ("[auth]\nask_scopes = true\n", "p.toml:1: auth: no caller can be authenticated"),
+        ("[auth]\napi_keys = []\n", "p.toml:1: auth: no caller can be authenticated"),
+        ("[auth.proxy]\n", "p.toml:1: auth.proxy.name_header: must be a non-empty string"),
         (
             "[auth.certificates]\n",
-            "p.toml:1: auth.certificates: no client is asked for a certificate",
+            "p.toml:1: auth.certificates: no certificate is requested from clients",
         ),
         (
-            "[[auth.api_keys]]\nname = \"a\"\nkey = \"sixteen-bytes-ok\"\n[auth.certificates]\nscopes = [\"x\"]\n",
-            "p.toml:4: auth.certificates: no client is asked for a certificate",
+            "[[auth.api_keys]]\nname = \"a\"\nkey = \
+             \"sixteen-bytes-ok\"\n[auth.certificates]\nscopes = [\"x\"]\n",
+            "p.toml:4: auth.certificates: no certificate is requested from clients",
         ),
         (
             "[[auth.issuers]]\nissuer = \"http://a.example\"\n",
             "p.toml:2: auth.issuers.1.issuer: the keys of",
         ),
         ("[auth.proxy]\nnetworks = [\"10.0.0.1/8\"]\n", "not an address, or a network"),
-        ("[quotas.known]\ncall_burst = 3\n", "it needs calls_per_minute"),
+        ("[quotas.known]\ncall_burst = 3\n", "needs calls_per_minute"),
         ("[quotas.known]\nrunning_bytes = \"8TiB\"\n", "p.toml:2: quotas.known.running_bytes"),
         ("trusted_proxies = [\"x\"]\n", "not an address"),
     ] {

@@ -65,7 +65,7 @@ fn what_1_0_alone_requires_is_asked_of_1_0_alone() {
     });
     let said = User::of(&fake.url).run(&["conformance", "--a2a-version", "0.3"]);
     assert!(said.out.contains("Skip: CORE-SEND-002 "), "{said:?}");
-    assert!(said.out.contains("1.0 alone says how"), "{said:?}");
+    assert!(said.out.contains("only A2A 1.0 defines it"), "{said:?}");
     let (_server, url) = echo(&["--card", "v03"]);
     let said = User::of(&url).ok(&["conformance", "--aggressive", "--a2a-version", "0.3"]);
     assert!(said.out.contains("Skip: STREAM-SUB-003 "), "{said:?}");
@@ -164,13 +164,13 @@ fn what_an_agent_gets_wrong_is_named() {
     for (requirement, said) in [
         ("CARD-STRUCT-001", "fail description: "),
         ("CORE-SEND-001", "pass null"),
-        ("CORE-MULTI-003", "fail the second message went to the task of the first"),
+        ("CORE-MULTI-003", "fail the second message was added to the task of the first"),
         ("CORE-MULTI-004", "fail InvalidAgentResponseError: the server answered with another"),
         ("CORE-GET-001", "pass null"),
         ("CORE-GET-002", "fail InvalidAgentResponseError: the server answered with another"),
-        ("CORE-HIST-002", "fail 2 messages came for 1"),
-        ("CORE-CANCEL-002", "fail it was answered"),
-        ("CORE-LIST-003", "fail the task that was made is not listed"),
+        ("CORE-HIST-002", "fail 2 messages were returned instead of 1"),
+        ("CORE-CANCEL-002", "fail the call succeeded"),
+        ("CORE-LIST-003", "fail the new task is not in the list"),
         ("STREAM-SUB-003", "skip the card declares no streams"),
     ] {
         assert!(outcome(requirement).starts_with(said), "{requirement}: {report}");

@@ -91,12 +91,12 @@ fn what_has_no_effect_is_warned_of() {
         (
             both,
             [KEY, BEARER],
-            "--api-key is not sent: the card is content with another credential".to_owned(),
+            "--api-key is not sent: the card accepts another credential that is sent".to_owned(),
         ),
         (
             bearer(),
             [BEARER, OWN],
-            "--bearer is not sent: --svc-param authorization takes its place".to_owned(),
+            "--bearer is not sent: --svc-param authorization replaces it".to_owned(),
         ),
         (bearer(), [BEARER, &[]], String::new()),
         (json!({}), [BEARER, &[]], String::new()),
@@ -124,7 +124,7 @@ fn a_binding_that_is_passed_over_is_warned_of() {
         user.ok(&words).err
     };
     let line = "peregrine: warning: --transport: the card has no grpc that can be called here; \
-                jsonrpc is taken\n";
+                jsonrpc is used\n";
     let flags = ["--transport", "grpc", "--transport", "jsonrpc"];
     assert_eq!(said(User::new(), &flags), line);
     assert_eq!(said(User::new(), &flags[..2]), line);

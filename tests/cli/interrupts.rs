@@ -33,7 +33,10 @@ fn ctrl_c_leaves_the_task_and_says_how_to_cancel_it() {
         let said = Said::of(child);
         assert_eq!(said.code, Some(130), "{said:?} {seen}");
         let told = if format == "json" { &said.out } else { &seen };
-        assert!(told.contains("goes on") && told.contains("peregrine task cancel"), "{told}");
+        assert!(
+            told.contains("is still running") && told.contains("peregrine task cancel"),
+            "{told}"
+        );
         let id = told.split("peregrine task cancel ").nth(1).unwrap();
         let id: String = id.chars().take_while(|c| c.is_ascii_hexdigit() || *c == '-').collect();
         let task = user.json(&["task", "get", &id]);

@@ -98,12 +98,11 @@ impl City {
             )
         };
         let text = format!(
-            "default_agent = \"clerk\"\ntenants = [\"acme\", \"other\"]\n\
-             interfaces = [\"jsonrpc\", \"http+json\", \"grpc\", \"websocket\"]\n\
-             [push]\nallow = [\"127.0.0.1\"]\n{}{}{}anonymous = true\n\
-             [[auth.api_keys]]\nname = \"robot\"\nkey = \"key-0123456789abcdef\"\ntenants = [\"*\"]\n\
-             [[auth.bearer_tokens]]\nname = \"alice\"\ntoken = \"token-0123456789abcdef\"\n\
-             tenants = [\"*\"]\n",
+            "default_agent = \"clerk\"\ntenants = [\"acme\", \"other\"]\ninterfaces = \
+             [\"jsonrpc\", \"http+json\", \"grpc\", \"websocket\"]\n[push]\nallow = \
+             [\"127.0.0.1\"]\n{}{}{}anonymous = true\n[[auth.api_keys]]\nname = \"robot\"\nkey = \
+             \"key-0123456789abcdef\"\ntenants = [\"*\"]\n[[auth.bearer_tokens]]\nname = \
+             \"alice\"\ntoken = \"token-0123456789abcdef\"\ntenants = [\"*\"]\n",
             agent("clerk"),
             agent("bob"),
             agent("open"),
@@ -139,7 +138,7 @@ impl Traveller<'_> {
         let said = self.run(words);
         let context = || format!("{words:?} {:?} {:?}: {said:?}", self.place, self.flags);
         assert_eq!(said.code, Some(0), "{}", context());
-        let warned = said.err.contains("jsonrpc is taken");
+        let warned = said.err.contains("jsonrpc is used");
         assert_eq!(warned, outcome == Outcome::PassedOver, "{}", context());
         assert!(warned || !said.err.contains("warning"), "{}", context());
         said
@@ -164,7 +163,7 @@ impl Traveller<'_> {
             assert_eq!(said.code, Some(2), "{said:?}");
             let own = format!("-a {}{}/tenants/", self.city.url(), self.place.path);
             assert!(
-                said.err.contains("no place for a tenant") && said.err.contains(&own),
+                said.err.contains("cannot name a tenant") && said.err.contains(&own),
                 "{said:?}"
             );
             return;
@@ -182,7 +181,7 @@ impl Traveller<'_> {
             // Webhooks are for authenticated callers, and the card says how to be one.
             let words = ["task", "push-config", "create", &id, "--url", HOOK];
             let said = self.run(&words);
-            assert!(said.err.contains("only callers that are known"), "{:?} {said:?}", self.flags);
+            assert!(said.err.contains("only authenticated callers"), "{:?} {said:?}", self.flags);
             // What 0.3 says on a WebSocket has neither a status nor a name.
             let is_named = (transport, version) != ("websocket", "0.3");
             let is_hinted = said.err.contains("A2ACLI_API_KEY");
@@ -231,16 +230,8 @@ fn what_is_refused_says_what_to_do() {
     let key = || User::new().with("A2ACLI_API_KEY", "key-0123456789abcdef");
     for (user, words, said) in [
         (User::new(), &["send", "x", "-a", ""][..], "A2ACLI_API_KEY, or A2ACLI_BEARER"),
-        (
-            key(),
-            &["send", "x", "-a", "/tenants/else"],
-            "is there an agent, or a tenant, of this name?",
-        ),
-        (
-            key(),
-            &["send", "x", "-a", "/agents/else"],
-            "is there an agent, or a tenant, of this name?",
-        ),
+        (key(), &["send", "x", "-a", "/tenants/else"], "check the name of the agent or tenant"),
+        (key(), &["send", "x", "-a", "/agents/else"], "check the name of the agent or tenant"),
         (key(), &["send", "x", "-a", "", "--tenant", "else"], "another --tenant"),
         (
             key(),
@@ -250,7 +241,7 @@ fn what_is_refused_says_what_to_do() {
         (
             key(),
             &["auth", "login", "-a", ""],
-            "the card takes --api-key or --bearer without a login",
+            "the card accepts --api-key or --bearer without a login",
         ),
     ] {
         let agent = |word: &&str| match word.is_empty() || word.starts_with('/') {

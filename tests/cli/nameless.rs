@@ -62,7 +62,7 @@ fn a_refused_message_points_at_the_wire_and_made_no_task() {
     let user = User::of(&refusing("404 Not Found", "").url);
     let error = user.failure(&["send", "x", "--task-id", "t-1"], "TaskNotFoundError", 1);
     let hint = error["hint"].as_str().unwrap();
-    assert!(hint.starts_with("no new task was made") && hint.contains("--debug"), "{error}");
+    assert!(hint.starts_with("no new task was created") && hint.contains("--debug"), "{error}");
 }
 
 #[test]

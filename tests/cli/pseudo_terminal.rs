@@ -90,7 +90,10 @@ fn progress_is_shown_at_a_terminal_and_ctrl_c_leaves_the_task() {
     let id = progress.split(' ').next().unwrap();
     let said = |label| field(&shown, label).unwrap_or_else(|| panic!("no {label} in {shown}"));
     // Behind the ^C that the terminal echoes.
-    assert!(shown.contains(&format!("Error: interrupted; task {id} goes on\n")), "{shown}");
+    assert!(
+        shown.contains(&format!("Error: interrupted; task {id} is still running\n")),
+        "{shown}"
+    );
     assert_eq!(said("Code"), "PEREGRINE_ERR_INTERRUPTED");
     assert_eq!(said("Hint"), format!("peregrine task cancel {id}"));
     let out = fs::read_to_string(user.path("work/out.txt")).unwrap();
@@ -112,7 +115,7 @@ fn progress_is_shown_nowhere_else() {
 /// At the prompt of a `chat`, before any turn.
 fn chat(user: &User) -> Terminal {
     let mut terminal = Terminal::run(user, "chat");
-    terminal.until("Talking with clerk; Ctrl-C ends a turn, Ctrl-D the talk\r\n");
+    terminal.until("Chat with clerk; Ctrl-C ends a turn, Ctrl-D the chat\r\n");
     terminal.until(PROMPT);
     terminal
 }
@@ -189,7 +192,10 @@ fn ctrl_c_ends_the_turn_and_the_conversation_goes_on() {
     let (code, shown) = terminal.ends();
     assert_eq!(code, Some(0), "{shown}");
     let id = field(&shown, "Hint").and_then(|hint| hint.split(' ').next_back()).unwrap();
-    assert!(shown.contains(&format!("\nError: interrupted; task {id} goes on\n")), "{shown}");
+    assert!(
+        shown.contains(&format!("\nError: interrupted; task {id} is still running\n")),
+        "{shown}"
+    );
     let tasks = user.json(&["task", "list"]);
     let context = |at: usize| tasks["tasks"][at]["contextId"].as_str().unwrap();
     assert_eq!((&tasks["totalSize"], context(0)), (&2.into(), context(1)));

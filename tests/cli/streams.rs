@@ -60,7 +60,10 @@ fn stream_is_never_taken_from_the_environment() {
     assert!(user.json(&["config", "show"])["stream"]["variable"].is_null());
     let said = user.ok(&["send", "stream:5", "-o", "json"]);
     assert!(said.document()["task"].is_object(), "{said:?}");
-    assert!(said.err.contains("A2ACLI_STREAM has no effect: --stream is a flag alone"), "{said:?}");
+    assert!(
+        said.err.contains("A2ACLI_STREAM has no effect: --stream can only be a flag"),
+        "{said:?}"
+    );
     assert!(said.err.contains(".env: A2ACLI_STREAM has no effect in a file"), "{said:?}");
 }
 

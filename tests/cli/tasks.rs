@@ -140,7 +140,7 @@ fn download_saves_what_an_agent_names_where_the_user_says() {
     assert_eq!(fs::read_to_string(folder.join("hello.txt")).unwrap(), "hello");
     let words = ["task", "download", &id, "--dir", "none", "--artifact", "other"];
     let error = user.failure(&words, "A2ACLI_ERR_USAGE", 2);
-    assert!(error["message"].as_str().unwrap().contains("none of bundle"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("must be one of bundle"), "{error}");
     assert!(!user.path("work/none").exists());
 }
 

@@ -139,7 +139,7 @@ fn a_tenant_that_cannot_be_named_is_an_error_with_a_way_out() {
     let error = User::of(&fake.url).failure(&words, "A2ACLI_ERR_USAGE", 2);
     let message = error["message"].as_str().unwrap();
     assert!(
-        message.contains("of A2A 0.3 at") && message.contains("no place for a tenant"),
+        message.contains("of A2A 0.3 at") && message.contains("cannot name a tenant"),
         "{error}"
     );
     assert!(error["hint"].as_str().unwrap().contains("/tenants/acme"), "{error}");

@@ -110,30 +110,30 @@ fn wrong_words_are_a_usage_error_in_both_formats() {
     let user = User::new();
     for (words, said) in [
         (&["send", "--nope"][..], "unknown flag --nope"),
-        (&["send", "hello"], "no agent is named: \"hello\" is taken for the TEXT"),
-        (&["task", "get", "http://h"], "no agent is named: \"http://h\" is taken for the ID"),
+        (&["send", "hello"], "missing agent: \"hello\" is used as the TEXT"),
+        (&["task", "get", "http://h"], "missing agent: \"http://h\" is used as the ID"),
         (&["card", "verify", "h", "--jwks", "no/such"], "cannot read no/such"),
-        (&["send", "-a", "h", "r", "hello"], "the agent is named twice"),
+        (&["send", "-a", "h", "r", "hello"], "two agents are given"),
         (&["send", "-a", "h"], "nothing to send"),
-        (&["send", "-a", "h", "--media-type", "x/y", "t"], "--media-type belongs right behind"),
+        (&["send", "-a", "h", "--media-type", "x/y", "t"], "--media-type must follow"),
         (&["send", "-a", "h", "--file", "no/such"], "cannot read no/such"),
-        (&["send", "-a", "ftp://h", "t"], "neither http, https nor file"),
-        (&["send", "-a", "h", "t", "--metadata", "[1]"], "no JSON object"),
-        (&["send", "-a", "h", "t", "--async", "--wait"], "contradict each other"),
-        (&["send", "-a", "h", "t", "--timeout", "soon"], "no time"),
-        (&["send", "-a", "h", "t", "--transport", "smtp"], "none of jsonrpc"),
+        (&["send", "-a", "ftp://h", "t"], "must be an http, https or file URL"),
+        (&["send", "-a", "h", "t", "--metadata", "[1]"], "not a JSON object"),
+        (&["send", "-a", "h", "t", "--async", "--wait"], "cannot be combined"),
+        (&["send", "-a", "h", "t", "--timeout", "soon"], "not a time"),
+        (&["send", "-a", "h", "t", "--transport", "smtp"], "not one of jsonrpc"),
         (&["send", "-a", "h", "t", "--svc-param", "x"], "KEY:VALUE"),
         (&["send", "-a", "h", "t", "--cert", "x"], "add --key FILE"),
         (&["task", "get", "-a", "h"], "ID is missing"),
         (&["task", "gett"], "did you mean task get?"),
         (&["card", "gt"], "did you mean card get?"),
-        (&["send", "-a", "h", "t", "--a2a-version", "2.0"], "none of 1.0, 0.3, 0.2 and 0.1"),
-        (&["send", "-a", "h", "t", "--dialect", "klingon"], "no dialect"),
-        (&["send", "-a", "h", "t", "--traceparent", "00-1-2-3"], "no traceparent"),
+        (&["send", "-a", "h", "t", "--a2a-version", "2.0"], "not 1.0, 0.3, 0.2 or 0.1"),
+        (&["send", "-a", "h", "t", "--dialect", "klingon"], "not a dialect"),
+        (&["send", "-a", "h", "t", "--traceparent", "00-1-2-3"], "not a traceparent"),
         (&["task"], "there are get, list, cancel"),
-        (&["task", "get", "--history", "many", "-a", "h", "t"], "no number"),
-        (&["task", "list", "-a", "h", "--status", "done"], "none of SUBMITTED"),
-        (&["task", "list", "-a", "h", "--status", "unspecified"], "none of SUBMITTED"),
+        (&["task", "get", "--history", "many", "-a", "h", "t"], "not a number"),
+        (&["task", "list", "-a", "h", "--status", "done"], "must be one of SUBMITTED"),
+        (&["task", "list", "-a", "h", "--status", "unspecified"], "must be one of SUBMITTED"),
         (
             &["auth", "login", "h", "--client-id", "me", "--token-url", "htp://me:x@h/t?s"],
             "--token-url: \"htp://...@h/t\": the URL must begin with http",
@@ -141,22 +141,22 @@ fn wrong_words_are_a_usage_error_in_both_formats() {
         (&["config"], "there is show"),
         (&["push"], "there is dead"),
         (&["push", "dead"], "there are list, show, replay, drop"),
-        (&["push", "dead", "list"], "no server is named"),
+        (&["push", "dead", "list"], "missing the server's address"),
         (&["push", "dead", "replay", "--admin", "h:1"], "missing the number of a dead letter"),
         (&["push", "dead", "drop", "x", "--admin", "h:1"], "must be the number of a dead letter"),
-        (&["push", "dead", "drop", "1", "--all", "--admin", "h:1"], "contradict each other"),
-        (&["push", "dead", "list", "--admin", "h:1/x"], "an address alone"),
-        (&["push", "dead", "list", "--admin", "h:1", "--timeout", "soon"], "no time"),
+        (&["push", "dead", "drop", "1", "--all", "--admin", "h:1"], "cannot be combined"),
+        (&["push", "dead", "list", "--admin", "h:1/x"], "must not have a path"),
+        (&["push", "dead", "list", "--admin", "h:1", "--timeout", "soon"], "not a time"),
         (&["admin", "task"], "there are list, cancel, fail"),
-        (&["admin", "task", "list"], "no server is named"),
+        (&["admin", "task", "list"], "missing the server's address"),
         (&["admin", "task", "fail", "--admin", "h:1"], "<ID>"),
         (&["admin", "task", "list", "--admin", "h:1", "--api-key", "k"], "in plain text"),
         (&["task", "push-config", "create", "-a", "h", "t"], "--url <URL>"),
         (&["card"], "there are get, lint, verify"),
-        (&["send", "h", "a", "--verbose", "b"], "too many words: what is \"b\"?"),
-        (&["send", "h", "hi", "--async", "true"], "too many words: what is \"true\"?"),
-        (&["task", "get", "h", "x", "--verbose", "y"], "too many words: what is \"y\"?"),
-        (&["chat", "h", "--verbose", "x"], "too many words: what is \"x\"?"),
+        (&["send", "h", "a", "--verbose", "b"], "too many arguments: unexpected \"b\""),
+        (&["send", "h", "hi", "--async", "true"], "too many arguments: unexpected \"true\""),
+        (&["task", "get", "h", "x", "--verbose", "y"], "too many arguments: unexpected \"y\""),
+        (&["chat", "h", "--verbose", "x"], "too many arguments: unexpected \"x\""),
     ] {
         let text = user.run(words);
         assert_eq!(text.code, Some(2), "{words:?}: {text:?}");
@@ -175,11 +175,11 @@ fn nothing_is_sent_for_a_flag_that_means_nothing() {
     let fake = Fake::start(|_, _, _| status("500 No", "text/plain", "no"));
     let user = User::of(&fake.url);
     for (words, said) in [
-        (&["send", "hello", "--poll-interval", "abc"][..], "no time"),
-        (&["task", "subscribe", "t", "--last-event-id", "abc"], "no number"),
+        (&["send", "hello", "--poll-interval", "abc"][..], "not a time"),
+        (&["task", "subscribe", "t", "--last-event-id", "abc"], "not a number"),
         (&["task", "push-config", "create", "t", "--url", "notaurl"], "--url \"notaurl\""),
-        (&["task", "cancel", "t", "--metadata", "[1]"], "no JSON object"),
-        (&["send", "hello", "--stream", "--async"], "contradict each other"),
+        (&["task", "cancel", "t", "--metadata", "[1]"], "not a JSON object"),
+        (&["send", "hello", "--stream", "--async"], "cannot be combined"),
     ] {
         let error = user.failure(words, "A2ACLI_ERR_USAGE", 2);
         assert!(error["message"].as_str().unwrap().contains(said), "{error}");
@@ -293,11 +293,11 @@ fn completions_and_manual_pages_are_made() {
         assert!(case.contains(offered), "{flag}: {case}");
     }
     let refused = user.run(&["completion", "csh"]);
-    assert!(refused.code == Some(2) && refused.err.contains("no shell"), "{refused:?}");
+    assert!(refused.code == Some(2) && refused.err.contains("unknown shell"), "{refused:?}");
     assert!(user.ok(&["man"]).out.contains(".TH peregrine 1"));
     user.ok(&["man", "pages"]);
     let page = std::fs::read_to_string(user.path("work/pages/peregrine-send.1")).unwrap();
-    assert!(page.contains("OAuth: the client"), "{page}");
+    assert!(page.contains("OAuth: the client id"), "{page}");
     let pages = files(&user.path("work/pages"));
     for page in ["peregrine.1", "peregrine-serve.1", "peregrine-task-push-config-create.1"] {
         assert!(pages.iter().any(|name| name == page), "{pages:?}");

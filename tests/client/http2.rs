@@ -313,7 +313,7 @@ fn flooded(first: Vec<u8>, again: Vec<u8>) -> TransportError {
 #[test]
 fn a_flood_of_frames_is_an_error_by_name() {
     let named = |error: &TransportError| match error {
-        TransportError::Http2(why) => why.contains("too many frames that carry nothing"),
+        TransportError::Http2(why) => why.contains("too many empty frames"),
         _ => false,
     };
     let ping = frame(6, 0, 0, &[7; 8]);

@@ -153,7 +153,7 @@ fn a_session_of_nothing_but_control_frames_is_given_up() {
     const PING: &[u8] = b"\x89\x00";
     for frame in [PONG, PING] {
         assert_eq!(behind_silent_frames(frame, 9_900), None);
-        let expected = TransportError::Malformed("nothing but control frames");
+        let expected = TransportError::Malformed("too many control frames without a message");
         let expected = Some(ClientErrorKind::Transport(expected));
         assert_eq!(behind_silent_frames(frame, 10_000), expected);
     }

@@ -208,7 +208,7 @@ fn what_is_not_understood_is_named() {
         (
             Op::Stream,
             r#"{"task":{},"message":{}}"#.to_owned(),
-            "result must be one thing and not several",
+            "result must be exactly one kind of event",
         ),
         (Op::Send, r#"{"task":{}}"#.to_owned(), "result.task.id is required"),
         (Op::Send, r#"{"task":{"id":7}}"#.to_owned(), "result.task.id must be a string"),
@@ -251,7 +251,7 @@ fn what_is_not_understood_is_named() {
         (Op::PushSet, "{}".to_owned(), "result must be a push configuration"),
         (Op::ExtendedCard, "[]".to_owned(), "result must be a card"),
     ] {
-        let expected = format!("the answer is not understood: {error}");
+        let expected = format!("the response cannot be read: {error}");
         assert_eq!(read(V1, op, &result), Err(expected), "{result}");
     }
 }
@@ -347,7 +347,7 @@ fn what_a_server_says_has_limits() {
         ),
     ] {
         let read = format.read_reply(&mut buffers, (op, 7), HEAD, body.as_bytes(), &mut received);
-        let expected = format!("the answer is not understood: {error}");
+        let expected = format!("the response cannot be read: {error}");
         assert_eq!(read.map_err(|error| error.to_string()), Err(expected), "{body}");
         assert_eq!(received.kind(), ReceivedKind::Nothing);
     }
@@ -396,15 +396,15 @@ fn a_refusal_is_a_fault_and_a_page_of_a_proxy_is_none_of_a2a() {
     );
     assert_eq!(
         of(rest, 502, "text/html; charset=utf-8", "<html>"),
-        "the response is none of A2A: HTTP status 502, text/html"
+        "the response is not A2A: HTTP status 502, text/html"
     );
     assert_eq!(
         of(rpc, 200, "text/html", "<html>"),
-        "the response is none of A2A: HTTP status 200, text/html"
+        "the response is not A2A: HTTP status 200, text/html"
     );
     assert_eq!(of(rpc, 200, "application/json", "{"), "it must be JSON: invalid JSON at byte 1");
     assert_eq!(
         of(rest, 200, "application/json", ""),
-        "the response is none of A2A: HTTP status 200, an empty body"
+        "the response is not A2A: HTTP status 200, an empty body"
     );
 }

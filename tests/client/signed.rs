@@ -117,7 +117,7 @@ fn what_the_python_sdk_signs_is_believed() {
     assert!(discovered(Some(keys.clone()), &card).is_ok());
     let changed = card.replace("https://a.example/", "https://b.example/");
     let error = discovered(Some(keys), &changed).map(|_| ()).unwrap_err();
-    assert!(error.to_string().starts_with("no signature of the card is good"), "{error}");
+    assert!(error.to_string().starts_with("no signature of the card is valid"), "{error}");
 }
 
 /// The card that was believed stays, and is asked about by what its own server said of it.

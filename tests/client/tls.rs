@@ -73,7 +73,7 @@ fn who_cannot_be_believed_is_refused_by_name() {
     let plain = plain.listen("127.0.0.1:0").start().unwrap();
     run(async {
         let unknown = status(&client(trusting(&other)), &url("localhost", &server)).await;
-        assert!(tls_reason(unknown.unwrap_err()).contains("not trusted"));
+        assert!(tls_reason(unknown.unwrap_err()).contains("untrusted authority"));
         let ours = client(trusting(&authority));
         let late = status(&ours, &url("localhost", &expired)).await;
         assert!(tls_reason(late.unwrap_err()).contains("expired"));
@@ -164,7 +164,7 @@ fn files_that_cannot_be_used_are_named() {
     let no_cert = new(ClientTls::default().authority(&one.key_file));
     assert!(no_cert.to_string().contains("no certificate in PEM form"), "{no_cert}");
     let no_key = new(ClientTls::default().identity(&one.cert_file, &one.cert_file));
-    assert!(no_key.to_string().contains("no private key"), "{no_key}");
+    assert!(no_key.to_string().contains("no unencrypted private key"), "{no_key}");
     let foreign = new(ClientTls::default().identity(&one.cert_file, &other.key_file));
     assert!(matches!(foreign, HttpClientError::File { file, .. } if file == other.key_file));
 }

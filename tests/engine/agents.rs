@@ -197,7 +197,8 @@ fn echo_rejects_what_is_out_of_bounds() {
     let too_many = "Rejected task-end: [stream:N:BYTES takes at most 16384 events of 65536 bytes]";
     assert_eq!(Server::new(Echo).text("stream:16385"), [too_many]);
     assert_eq!(Server::new(Echo).text("stream:99999999999999999999"), [too_many]);
-    let too_long = "Rejected task-end: [hold:MS:N:BYTES takes at most 600000 ms and 16384 events of 65536 bytes]";
+    let too_long = "Rejected task-end: [hold:MS:N:BYTES takes at most 600000 ms and 16384 events \
+                    of 65536 bytes]";
     assert_eq!(Server::new(Echo).text("hold:600001:1"), [too_long]);
     assert_eq!(Server::new(Echo).text("hold:1:16385"), [too_long]);
 }
@@ -297,10 +298,10 @@ fn script_says_what_a_reader_makes_of_a_payload() {
     assert_eq!(server.send("m", &asked.clone().text("7")), [made("7")]);
     let said = r#"message task-1: [{\"words\":\"result 1.0  0.3\",\"payload\":{}]"#;
     assert_eq!(server.send("m", &asked.clone().text("{")), [said]);
-    let none = "message task-1: [the message has neither a data part nor a second text]";
+    let none = "message task-1: [the message has neither a data part nor a second text part]";
     assert_eq!(server.send("m", &asked), [none]);
     let mut without = script(toml);
-    assert_eq!(without.send("m", &data), ["message task-1: [there is no reader]"]);
+    assert_eq!(without.send("m", &data), ["message task-1: [the script has no reader]"]);
 }
 
 #[test]
@@ -487,7 +488,7 @@ fn script_errors_say_where_and_what_was_meant() {
         ("stauts = 'working'", one("unknown key `stauts`; did you mean `status`?")),
         (
             "status = 'done'",
-            one("`status` cannot be `done`; known are `submitted`, `working`, `completed`, \
+            one("`status` cannot be `done`; expected one of `submitted`, `working`, `completed`, \
                  `failed`, `canceled`, `input-required`, `rejected`, `auth-required`"),
         ),
         ("status = 'cancelled'", one("`status` cannot be `cancelled`; did you mean `canceled`?")),
@@ -511,7 +512,7 @@ fn script_errors_say_where_and_what_was_meant() {
     }
     for (toml, expected) in [
         ("artifact = 'a'", "`parts` must hold at least one part"),
-        ("artifact = ''\nparts = []", "`artifact` must be a string that is not empty"),
+        ("artifact = ''\nparts = []", "`artifact` must be a non-empty string"),
         ("delay_ms = 1", "needs exactly one of `status`, `artifact`, `message` and"),
         (
             "status = 'working'\nartifact = 'a'",
@@ -519,23 +520,23 @@ fn script_errors_say_where_and_what_was_meant() {
         ),
         (
             "status = 'working'\nrepeat = 2\nappend = true",
-            "line 5: rule 1, step 1: unknown key `append`; known are `status`, `text`, \
+            "line 5: rule 1, step 1: unknown key `append`; expected one of `status`, `text`, \
              `payload_bytes`, `delay_ms`, `repeat`",
         ),
         ("status = 'working'\nrepeat = 1.0", "`repeat` must be a whole number from 1 to 1000000"),
         ("artifact = 'a'\nappend = 1", "line 4: rule 1, step 1: `append` must be true or false"),
         ("status = 'working'\nrepeat = 0", "`repeat` must be a whole number from 1 to 1000000"),
-        ("status = 'failed'\nrepeat = 2", "`repeat` is not for a step that ends the task"),
+        ("status = 'failed'\nrepeat = 2", "`repeat` is not allowed on a step that ends the task"),
         ("status = 'working'\ndelay_ms = -1", "`delay_ms` must be a whole number from 0 to"),
         ("status = 'working'\npayload_bytes = 5000000", "`payload_bytes` must be a whole number"),
-        ("message = [{ text = 'x' }]\ndelay_ms = 1", "`message` stands alone"),
-        ("parse = 'card'\ndelay_ms = 1", "`parse` stands alone"),
-        ("parse = ''", "`parse` must be a string that is not empty"),
-        ("parse = 'card'\ntext = 'x'", "unknown key `text`; known are `parse`"),
+        ("message = [{ text = 'x' }]\ndelay_ms = 1", "`message` must be the only step"),
+        ("parse = 'card'\ndelay_ms = 1", "`parse` must be the only step"),
+        ("parse = ''", "`parse` must be a non-empty string"),
+        ("parse = 'card'\ntext = 'x'", "unknown key `text`; expected one of `parse`"),
         ("status = 'failed'\n[[rule.step]]\nstatus = 'working'", "nothing can follow"),
         (
             "status = 'working'\n[[rule.step]]\nmessage = [{ text = 'x' }]",
-            "line 5: rule 1, step 2: `message` stands alone",
+            "line 5: rule 1, step 2: `message` must be the only step",
         ),
     ] {
         assert!(step(toml).contains(expected), "{}", step(toml));
@@ -566,12 +567,16 @@ fn script_errors_outside_of_steps() {
         ("[agent]\nnam = 'x'", "line 2: agent: unknown key `nam`; did you mean `name`?"),
         ("[agent]\nstreaming = 'x'", "line 2: agent: `streaming` must be true or false"),
         ("[agent]\ninput_modes = [1]", "line 2: agent: `input_modes` must be an array of strings"),
-        ("[agent.provider]\nurl = 'x'", "line 1: agent, provider: `organization` must be a string"),
+        (
+            "[agent.provider]\nurl = 'x'",
+            "line 1: agent, provider: `organization` must be a \
+             non-empty string",
+        ),
         (
             "[[agent.extensions]]\nuri = 'x'\nparams = '1'",
             "line 3: agent, extension 1: `params` cannot be used: it must be a JSON object",
         ),
-        ("[[agent.skills]]\nname = 'x'", "line 1: agent, skill 1: `id` must be a string"),
+        ("[[agent.skills]]\nname = 'x'", "line 1: agent, skill 1: `id` must be a non-empty string"),
         (
             "[[rule]]\n[[rule.step]]\nstatus = 'working'\n[[rule]]\n[[rule.step]]\n\
              status = 'working'",

@@ -523,7 +523,7 @@ fn tenants_are_those_that_a_principal_may_name() {
     assert_eq!(said(&mut lab, "alice", None), "alice in no tenant");
     assert_eq!(said(&mut lab, "alice x a,b", None), "alice in a");
     assert_eq!(said(&mut lab, "alice x a,b", Some("b")), "alice in b");
-    let refused = "403 the tenant c is not among those of the caller";
+    let refused = "403 the caller may not use the tenant c";
     assert_eq!(said(&mut lab, "alice x a,b", Some("c")), refused);
     assert!(said(&mut lab, "alice", Some("a")).starts_with("403"));
     // By the path as well.

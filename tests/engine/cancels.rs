@@ -118,7 +118,7 @@ type Decide = fn(DeferredCancel);
 const DECISIONS: [(Decide, &str); 3] = [
     (DeferredCancel::agree, ""),
     (|cancel| cancel.refuse("too late"), "too late"),
-    (drop, "the agent did not say whether the task may end"),
+    (drop, "the agent did not decide whether the task may be canceled"),
 ];
 
 #[test]

@@ -103,7 +103,7 @@ fn status(lab: &mut Lab, id: &Value) -> (String, String) {
 
 const WORKING: &str = "TASK_STATE_WORKING";
 const FAILED: &str = "TASK_STATE_FAILED";
-const REPLACED: &str = "the agent was replaced, and the new one does not go on with this task";
+const REPLACED: &str = "the agent was replaced, and the new agent does not continue this task";
 const REMOVED: &str = "the agent was removed before the task was done";
 
 #[test]
@@ -159,10 +159,10 @@ fn what_cannot_be_changed_is_refused_and_says_why() {
     let add = |name: &str| agents.add(profile(name, ""), Arc::new(Named("x"))).map(drop);
     let replace = |name: &str| agents.replace(profile(name, ""), Arc::new(Named("x"))).map(drop);
     for (change, error, words) in [
-        (add("one"), AgentError::Taken("one".into()), "there is an agent \"one\" already"),
-        (add("a/b"), AgentError::Name("a/b".into()), "the agent name \"a/b\" is not made of"),
-        (replace("two"), AgentError::Unknown("two".into()), "there is no agent \"two\""),
-        (agents.remove("two"), AgentError::Unknown("two".into()), "there is no agent \"two\""),
+        (add("one"), AgentError::Taken("one".into()), "an agent is already called \"one\""),
+        (add("a/b"), AgentError::Name("a/b".into()), "the agent name \"a/b\" may only have"),
+        (replace("two"), AgentError::Unknown("two".into()), "no agent is called \"two\""),
+        (agents.remove("two"), AgentError::Unknown("two".into()), "no agent is called \"two\""),
         (agents.remove("echo"), AgentError::Default("echo".into()), "can only be replaced"),
     ] {
         assert_eq!(change, Err(error.clone()));
@@ -288,7 +288,7 @@ fn agents_max() {
     assert_eq!(said(&mut lab, "one"), "added");
     let many = (0..4).map(|at| (profile(&at.to_string(), ""), echo().1)).collect();
     let setup = Setup { agents: many, limits, ..Setup::default() };
-    assert_eq!(setup.check().unwrap_err().to_string(), "there are more agents than agents_max");
+    assert_eq!(setup.check().unwrap_err().to_string(), "more agents than agents_max");
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn the_place_of_a_removed_agent_refuses_messages_and_shows_its_tasks() {
         (gone.status, lab.ask(&get("/agents/one/.well-known/agent.json")).status),
         (404, 404)
     );
-    let why = "the agent one was removed and takes no more messages";
+    let why = "the agent one was removed and accepts no more messages";
     for generation in Gen::ALL {
         for method in [generation.send(), generation.stream()] {
             let refused = at(&mut lab, "one", method, &generation.params(say("task")));
@@ -855,7 +855,7 @@ fn kept_bytes_max() {
     for (refused, words) in [
         (NotKept::TooLong, "kept_bytes_max"),
         (NotKept::NoRoom, "no room"),
-        (NotKept::Closed, "takes no more"),
+        (NotKept::Closed, "accepts no more"),
     ] {
         assert!(refused.to_string().contains(words));
     }
@@ -928,7 +928,7 @@ fn an_operator_ends_a_tenant_whose_name_an_agent_is_to_have() {
     lab.pass(120_000);
     let refused = add().unwrap_err();
     assert_eq!(refused, AgentError::Tenant { name: "x".to_owned(), tasks: 1, unfinished: 1 });
-    for words in ["\"x\" with 1 tasks, 1 of them unfinished", "Agents::end_tenant", "--tenants"] {
+    for words in ["\"x\" has 1 tasks, 1 of them unfinished", "Agents::end_tenant", "--tenants"] {
         assert!(refused.to_string().contains(words), "{refused}");
     }
     assert_eq!((agents.end_tenant("x"), agents.end_tenant("nobody")), (1, 0));

@@ -379,7 +379,7 @@ fn a_server_that_ends_answers_deferred_calls() {
     for peer in peers {
         let error = lab.reply(peer).json()["error"].take();
         let text = error["message"].as_str().unwrap();
-        assert!(text.contains("before the agent has answered"), "{error}");
+        assert!(text.contains("before the agent answered"), "{error}");
         assert!(is_ready(keep.take().canceled()));
     }
     assert_eq!(lab.engine.running(), 0);

@@ -416,7 +416,7 @@ fn an_answer_that_fits_no_lookup_fails_it() {
     let error = answer(&mut lab, peer)["error"].take();
     assert_eq!(
         (&error["code"], &error["message"]),
-        (&json!(-32603), &json!("the agent answered with another task"))
+        (&json!(-32603), &json!("the agent answered with a different task"))
     );
     let peer = ask_rpc(&mut lab, "GetTask", &json!({ "id": "old" }));
     let mut large = task("old", TaskState::Working);
@@ -504,7 +504,7 @@ fn a_lookup_hears_when_its_caller_leaves_and_ends_with_the_server() {
     for peer in peers {
         let error = lab.reply(peer).json()["error"].take();
         assert_eq!(error["code"], -32000);
-        assert!(error.to_string().contains("before the agent has answered"), "{error}");
+        assert!(error.to_string().contains("before the agent answered"), "{error}");
         assert!(is_gone(&archive.take()));
     }
     let waiting = lab.engine.waiting();

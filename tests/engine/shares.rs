@@ -475,7 +475,7 @@ fn a_task_whose_agent_says_more_than_the_bytes_of_its_caller_fails_and_says_why(
     let task = lab.reply(peers[1]).result()["task"].clone();
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
     let why = task["status"]["message"]["parts"][0]["text"].as_str().unwrap();
-    assert!(why.contains("tasks of the caller may hold no more bytes"), "{why}");
+    assert!(why.contains("tasks of the caller hold too many bytes"), "{why}");
     // The other one goes on, and so does what begins now.
     keep.take().into_job().unwrap().status(TaskState::Completed, None).unwrap();
     lab.settle();

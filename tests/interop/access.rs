@@ -210,8 +210,8 @@ fn refusal(kind: Kind, who: Who) -> (&'static str, String) {
         (Who::Nobody, _) | (Who::Wrong, Kind::Certificate) => "Authentication is required",
         (Who::Wrong, Kind::Key | Kind::NamedKey) => "the API key is unknown",
         (Who::Wrong, Kind::Bearer) => "the token is unknown",
-        (Who::Wrong, Kind::Jwt | Kind::SignedJwt) => "the signature of the token is wrong",
-        (Who::Wrong, Kind::Proxy) => "the name is no plain name",
+        (Who::Wrong, Kind::Jwt | Kind::SignedJwt) => "the token's signature is invalid",
+        (Who::Wrong, Kind::Proxy) => "the caller's name has invalid characters",
         (Who::Late, Kind::Key | Kind::NamedKey) => "the API key has expired",
         (Who::Late, _) => "the token has expired",
         (Who::Reader | Who::Right, _) => unreachable!("they are known"),
@@ -274,7 +274,7 @@ fn try_door(guarded: &Guarded, kind: Kind, door: Door) {
     }
     let (place, approach) = guarded.caller(kind, Who::Right).expect("there is one");
     let attempt = door.call(&place, &approach, send(), "else");
-    assert_forbidden(door, Op::Send, &attempt, "the tenant else is not among those of the caller");
+    assert_forbidden(door, Op::Send, &attempt, "the caller may not use the tenant else");
     assert_eq!(tasks(guarded, kind, Who::Right), before, "{door:?}");
     let attempt = door.call(&place, &approach, send(), "");
     let made = attempt.answer.unwrap_or_else(|fault| panic!("{door:?}: {fault:?}"));

@@ -87,7 +87,7 @@ fn assert_restored(code: Option<i32>, shown: &str) {
     assert!(["wanted", "Latency:", "Errors", "Ctrl-C"].iter().all(|word| view.contains(word)));
     // The cursor is visible, and line breaks are whole again.
     assert!(rest.contains("\u{1b}[?25h") && rest.contains("  reached  "), "{shown:?}");
-    assert!(rest.contains("interrupted: the report is of what there is\r\n"), "{shown:?}");
+    assert!(rest.contains("interrupted: the report covers the calls made so far\r\n"), "{shown:?}");
 }
 
 #[test]

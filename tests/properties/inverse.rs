@@ -1177,36 +1177,36 @@ fn what_cannot_be_said_is_named_before_anything_is_sent() {
     for generation in [V1, V03] {
         assert_eq!(
             refused(Format::standard(Binding::Grpc, generation), &set_filtered, None),
-            "the events of a push configuration cannot be said in A2A gRPC"
+            "the events of a push configuration does not exist in A2A gRPC"
         );
     }
-    assert_eq!(refused(rpc(V03), &list, None), "ListTasks cannot be said in A2A 0.3");
-    assert_eq!(refused(rpc(V01), &list, None), "ListTasks cannot be said in A2A 0.1");
+    assert_eq!(refused(rpc(V03), &list, None), "ListTasks does not exist in A2A 0.3");
+    assert_eq!(refused(rpc(V01), &list, None), "ListTasks does not exist in A2A 0.1");
     assert_eq!(
         refused(rpc(V03), &say(SendMode::Wait), Some("x")),
-        "tenant cannot be said in A2A 0.3"
+        "tenant does not exist in A2A 0.3"
     );
     assert_eq!(
         refused(rpc(V01), &say(SendMode::Return), None),
-        "returnImmediately cannot be said in A2A 0.1"
+        "returnImmediately does not exist in A2A 0.1"
     );
     let langsmith = of("langsmith", V03);
     assert_eq!(
         refused(langsmith, &set, None),
-        "CreateTaskPushNotificationConfig cannot be said in A2A langsmith"
+        "CreateTaskPushNotificationConfig does not exist in A2A langsmith"
     );
     assert_eq!(
         refused(of("evo_ai", V03), &set, None),
-        "the task of a push configuration cannot be said in A2A evo_ai"
+        "the task of a push configuration does not exist in A2A evo_ai"
     );
     let dots =
         OutgoingCall::Get(Get { id: raw(".."), context_id: None, history: None, wait: None });
     assert_eq!(
         refused(Format::standard(Binding::HttpJson, V1), &dots, None),
-        "an id or a tenant that is no segment of a path cannot be said in A2A HTTP+JSON"
+        "an id or a tenant that cannot be a path segment does not exist in A2A HTTP+JSON"
     );
     assert_eq!(
         refused(Format::standard(Binding::HttpJson, V01), &dots, None),
-        "GetTask cannot be said in A2A 0.1"
+        "GetTask does not exist in A2A 0.1"
     );
 }

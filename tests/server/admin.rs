@@ -323,7 +323,7 @@ fn operators_have_commands_for_tasks() {
     let (code, text) = run(&admin, &[&fail[..], &key].concat());
     assert_eq!((code, text), (Some(0), format!("Task: {id}\nState: failed\n")));
     let (code, text) = run(&admin, &[&fail[..], &key].concat());
-    assert!(code == Some(1) && text.contains("ended already"), "{text}");
+    assert!(code == Some(1) && text.contains("already ended"), "{text}");
     let id = send(agents, "alice", "hold:600000:1");
     let cancel = ["cancel", &id, "-o", "json", "--api-key", "root a2a:admin"];
     let (code, text) = run(&admin, &cancel);

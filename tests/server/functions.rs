@@ -119,11 +119,11 @@ fn what_is_no_answer_is_an_error() {
         (answer("500 Internal Server Error", "text/plain", "secret"), "HTTP 500"),
         (answer("404 Not Found", "application/json", "{}"), "HTTP 404"),
         (answer("200 OK", "text/html", "<html>"), "answered with text/html"),
-        (answer("200 OK", "application/json", ""), "answered with nothing"),
-        ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), "answered with nothing"),
-        (answer("200 OK", "application/json", "[]"), "answered with nothing"),
-        (answer("200 OK", "application/json", "null"), "an event has one of"),
-        (answer("200 OK", "application/x-ndjson", "Traceback\n"), "wrong event"),
+        (answer("200 OK", "application/json", ""), "gave no answer"),
+        ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), "gave no answer"),
+        (answer("200 OK", "application/json", "[]"), "gave no answer"),
+        (answer("200 OK", "application/json", "null"), "an event must have one of"),
+        (answer("200 OK", "application/x-ndjson", "Traceback\n"), "invalid event"),
         (broken.to_owned(), "broke off"),
         ("nonsense\r\n\r\n".to_owned(), "cannot be called"),
         (String::new(), "cannot be called"),
@@ -145,8 +145,8 @@ fn an_answer_that_goes_wrong_fails_its_task() {
         "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nContent-Length: 999\r\n\r\n";
     for (rest, expected) in [
         ("", "broke off"),
-        ("Traceback\n", "wrong event"),
-        ("{\"status\":\"tired\"}\n", "there is no state \"tired\""),
+        ("Traceback\n", "invalid event"),
+        ("{\"status\":\"tired\"}\n", "unknown state \"tired\""),
     ] {
         let answered = format!("{head}{{\"artifact\":{{\"text\":\"a\"}}}}\n{rest}");
         let reply = send(&serve(&fixed(&answered)), "hello");

@@ -107,7 +107,7 @@ fn an_agent_that_is_switched_off_refuses_and_its_tasks_end() {
     on.reload(&text(false));
     stream.read_until("TASK_STATE_FAILED");
     let refused = send(&on.server, "/", "ping");
-    assert!(refused.text().contains("the agent is switched off"), "{}", refused.text());
+    assert!(refused.text().contains("the agent is disabled"), "{}", refused.text());
     let mut line = on.server.connect();
     line.write(&post(
         "/message:send",

@@ -379,13 +379,13 @@ fn calls_that_are_not_as_grpc_wants_them() {
         let whole = framed(&say("x"));
         let twice = [&whole[..], &whole].concat();
         let compressed = [&[1][..], &whole[1..]].concat();
-        let message = "the message is not what its type says";
+        let message = "the message does not match its protobuf type";
         let large = "the message is larger than 4194304 bytes (body_bytes_max)";
         for (path, body, code, says) in [
-            ("/lf.a2a.v1.A2AService/Nothing", &whole[..], 12, "there is no such rpc"),
-            ("/no.such.Service/SendMessage", &whole, 12, "there is no such rpc"),
-            ("/", &whole, 12, "there is no such rpc"),
-            ("/lf.a2a.v1.A2AService/SendMessage?x", &whole, 12, "there is no such rpc"),
+            ("/lf.a2a.v1.A2AService/Nothing", &whole[..], 12, "no such rpc"),
+            ("/no.such.Service/SendMessage", &whole, 12, "no such rpc"),
+            ("/", &whole, 12, "no such rpc"),
+            ("/lf.a2a.v1.A2AService/SendMessage?x", &whole, 12, "no such rpc"),
             (SEND, &whole[..whole.len() - 1], 3, "the message is cut short"),
             (SEND, &whole[..3], 3, "the message is cut short"),
             (SEND, &twice, 3, "the request has more than one message"),
@@ -530,7 +530,8 @@ fn what_is_no_preface_is_no_http2() {
         b"PRI * HTTP/2.0\r\n\r\n\r\n",
         b"PRI * HTTP/3.0\r\n\r\n",
         b"PRI / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\nPRI * \
+          HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ] {
         let answer = String::from_utf8_lossy(&raw(&rig, &[bytes])).into_owned();
         assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
@@ -1234,11 +1235,11 @@ fn a_call_behind_answers_that_trickle_is_refused() {
         };
         let refused = async {
             let status = status_of(waiting.pop().unwrap().await.unwrap()).await;
-            assert_eq!(status, (14, "the answers before this one are not read".to_owned()));
+            assert_eq!(status, (14, "the client does not read earlier answers".to_owned()));
             let response = waiting.pop().unwrap().await.unwrap();
             assert_eq!(response.status(), 503);
             let text = String::from_utf8(rest(response).await.1).unwrap();
-            assert!(text.contains(r#""id":null"#) && text.contains("are not read"), "{text}");
+            assert!(text.contains(r#""id":null"#) && text.contains("does not read"), "{text}");
         };
         tokio::select! {
             () = trickle => panic!("they waited until all had left"),

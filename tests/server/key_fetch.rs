@@ -215,7 +215,7 @@ fn a_rotated_key_lets_in_anew_and_lets_go_and_a_storm_of_kids_asks_once() {
     let header = base64url(r#"{"alg":"EdDSA","kid":"made-up"}"#);
     let rest = token().split_once('.').unwrap().1;
     let made_up = format!("{header}.{rest}");
-    let unknown = AuthRefusal::Wrong("no key of the issuer has the kid of the token");
+    let unknown = AuthRefusal::Wrong("no key of the issuer has the token's kid");
     for _ in 0..1_000 {
         let refused = test.check(&made_up).unwrap_err();
         assert!(matches!(refused, AuthRefusal::Unavailable { retry_s: 60, .. }), "{refused:?}");
@@ -246,18 +246,18 @@ fn an_issuer_that_is_wrong_is_asked_again_until_it_is_not() {
     let endless =
         format!("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{}", " ".repeat(1 << 20));
     let all = [
-        (ok("{\"keys\":"), "neither a JWK set"),
-        (ok("{}"), "neither a JWK set"),
-        (ok("<html></html>"), "neither a JWK set"),
+        (ok("{\"keys\":"), "must be a JWK set"),
+        (ok("{}"), "must be a JWK set"),
+        (ok("<html></html>"), "must be a JWK set"),
         (b"HTTP/1.1 503 x\r\nContent-Length: 0\r\n\r\n".to_vec(), "HTTP status 503"),
         (b"HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n".to_vec(), "HTTP status 404"),
         (b"HTTP/1.1 304 x\r\n\r\n".to_vec(), "HTTP status 304"),
         (b"".to_vec(), "closed before"),
-        (b"SSH-2.0-x\r\n".to_vec(), "no valid response"),
+        (b"SSH-2.0-x\r\n".to_vec(), "invalid response"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{".to_vec(), "closed inside"),
         (huge, "ISSUER_DOCUMENT_BYTES_MAX"),
-        (endless.into_bytes(), "beyond"),
-        (redirect("http://192.0.2.1/keys"), "leads to no URL of https"),
+        (endless.into_bytes(), "exceeds"),
+        (redirect("http://192.0.2.1/keys"), "does not lead to an https URL"),
         (redirect("file:///etc/passwd"), "redirect"),
         (redirect("/keys"), "more than 3 redirects"),
     ];
@@ -323,7 +323,7 @@ fn metadata_leads_to_the_keys() {
     let asked = ["GET /.well-known/openid-configuration HTTP/1.1", "GET /jwks HTTP/1.1"];
     assert_eq!(*issuer.asked.lock().unwrap(), asked);
     // The tokens are another issuer's.
-    let refused = AuthRefusal::Wrong("the issuer of the token is not known");
+    let refused = AuthRefusal::Wrong("the issuer of the token is not trusted here");
     assert_eq!(test.check(token()).unwrap_err(), refused);
 }
 

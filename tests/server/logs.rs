@@ -250,8 +250,7 @@ fn an_address_that_is_slowed_has_one_line() {
     let all = lines(path);
     let text = |line: &Value| line["message"].as_str().unwrap_or_default().to_owned();
     let slowed: Vec<_> = all.iter().map(text).filter(|text| text.contains("slowed")).collect();
-    let expected =
-        "the address 127.0.0.1 is slowed: it has shown 10 wrong credentials within 300 s";
+    let expected = "the address 127.0.0.1 is slowed: it sent 10 wrong credentials within 300 s";
     assert_eq!(slowed, [expected], "{all:?}");
     assert_eq!(all.iter().filter(|line| line["target"] == "peregrine::access").count(), 0);
 }

@@ -21,11 +21,11 @@ use watched::{SLACK_BYTES, Watched, assert_within, growth};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// The terms of HTTP/2.
-const HTTP2: [&str; 2] = ["calls and tables of HTTP/2", "heads of HTTP/2 at hand"];
+const HTTP2: [&str; 2] = ["calls and tables of HTTP/2", "current HTTP/2 heads"];
 /// The term of what is on its way.
 const ON_ITS_WAY: &str = "partial requests and unsent output";
 /// The term of one request and its answer.
-const AT_HAND: &str = "the request and the answer at hand";
+const AT_HAND: &str = "the current request and answer";
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();

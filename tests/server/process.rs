@@ -95,7 +95,7 @@ fn wrong_flags_are_one_line_and_exit_2() {
         (vec!["srve"], "srve"),
         (vec!["serve", "--lisen", "x"], "did you mean --listen?"),
         (vec!["serve", "--limit", "body_byte_max=1"], "did you mean body_bytes_max?"),
-        (vec!["serve", "--limit", "tasks_max=none"], "not a whole number"),
+        (vec!["serve", "--limit", "tasks_max=none"], "must be a whole number"),
         (vec!["serve", "--listen", "0.0.0.0:0"], "--allow-anonymous"),
         (vec!["serve", "--listen", "[::]:0"], "--allow-anonymous"),
         (vec!["serve", "--agent", "nope"], "nope"),
@@ -124,11 +124,11 @@ fn a_taken_port_is_one_line_and_exit_1() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = taken.local_addr().unwrap().to_string();
     for workers in ["1", "2"] {
-        assert_refused(&["serve", "--listen", &addr, "--workers", workers], 1, "port is taken");
+        assert_refused(&["serve", "--listen", &addr, "--workers", workers], 1, "port is in use");
     }
     let server = Binary::start_plain(&["--workers", "2"]);
     let addr = server.addr().to_string();
-    assert_refused(&["serve", "--listen", &addr], 1, "port is taken");
+    assert_refused(&["serve", "--listen", &addr], 1, "port is in use");
     // Who is wrong twice hears of the flag first: another port would not help.
     assert_refused(&["serve", "--listen", &addr, "--mount", "/x=nope"], 2, "nope");
     assert_refused(
@@ -309,7 +309,7 @@ fn a_drain_says_what_it_waits_for_and_what_it_cuts() {
     let begin = message(begin).replace("2 open connections", "1 open connection");
     assert_eq!(begin, format!("draining, for 0.2 s at most: {what}"));
     let what = "1 waiting call, 0 streams cut; 1 unfinished task in memory";
-    assert_eq!(message(end), format!("0.2 s were not enough: {what}"));
+    assert_eq!(message(end), format!("the drain timed out after 0.2 s: {what}"));
     std::fs::remove_file(said).unwrap();
 }
 

@@ -217,7 +217,7 @@ fn lines_that_are_no_events_are_logged_and_wrong_ones_fail() {
     let program = Program::start("noise", "");
     assert_eq!(program.answer("noise"), "after noise");
     let text = said(&program.task("wrong")).to_owned();
-    assert!(text.contains("there is no state \"tired\""), "{text}");
+    assert!(text.contains("unknown state \"tired\""), "{text}");
     assert_eq!(program.answer("direct"), "hello");
 }
 

@@ -204,7 +204,7 @@ fn a_second_message_to_a_running_program_is_refused() {
     let (_line, id, _) = begun(&server);
     let params = V1.params(crate::support::ask::Say { task: Some(&id), id: "m2", ..say("more") });
     let reply = call(&server, V1.send(), &params).reply();
-    assert!(reply.text().contains("one message a task"), "{}", reply.text());
+    assert!(reply.text().contains("one message per task"), "{}", reply.text());
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_command_that_is_not_there_is_a_usage_error() {
     let output = command.stdout(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let line = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(line.contains("no program \"no-such-program\""), "{line}");
+    assert!(line.contains("the program \"no-such-program\""), "{line}");
 }
 
 /// A server of `peregrine server` with these flags.

@@ -132,7 +132,7 @@ fn a_server_that_runs_says_once_which_agent_has_held_up_a_worker() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let mut said = String::new();
     server.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(said.matches("has held up a worker").count(), 1, "{said}");
+    assert_eq!(said.matches("blocked a worker").count(), 1, "{said}");
     assert!(said.contains("the agent \"sleepy\""), "{said}");
     eventually("the server ends", || server.0.try_wait().unwrap().is_some());
 }

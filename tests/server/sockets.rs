@@ -44,7 +44,7 @@ fn connections_fit_the_file_descriptors() {
     let server = Binary::start_with_files(60, &flags);
     let said = server.said("files");
     // What the system allows is a fact; nothing has run short.
-    assert!(said.ends_with("connections, for the hard limit of open files (ulimit -Hn)"));
+    assert!(said.ends_with("connections, because of the hard limit of open files (ulimit -Hn)"));
     let room = said.strip_prefix("at most ").unwrap();
     let room: usize = room.split(' ').next().unwrap().parse().unwrap();
     assert!((10..60).contains(&room), "{room}");

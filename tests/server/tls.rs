@@ -487,12 +487,15 @@ fn sighup_brings_new_files_for_new_connections() {
     eventually("a second line on stderr", || lines() == 2);
     assert_eq!(cert_now(), shown.cert);
     let text = fs::read_to_string(&said).unwrap();
-    for (line, why) in text.lines().zip(["is not that of the certificate", "server.pem: "]) {
+    for (line, why) in text.lines().zip(["does not belong to the certificate", "server.pem: "]) {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         assert_eq!(line["level"], "WARN", "{line}");
         let line = line["message"].as_str().unwrap();
         assert!(line.starts_with("cannot use "), "{line}");
-        assert!(line.ends_with("; the old certificate stays") && line.contains(why), "{line}");
+        assert!(
+            line.ends_with("; the old certificate stays in use") && line.contains(why),
+            "{line}"
+        );
     }
     // Files that fit each other.
     replace(&shown.cert_file, &fresh.cert_file);
@@ -501,7 +504,7 @@ fn sighup_brings_new_files_for_new_connections() {
     eventually("the new certificate", || cert_now() == fresh.cert);
     assert!(old.lives() && old.server_cert() == shown.cert);
     eventually("a third line on stderr", || lines() == 3);
-    assert!(fs::read_to_string(&said).unwrap().contains("new connections get the certificate"));
+    assert!(fs::read_to_string(&said).unwrap().contains("new connections use the certificate"));
 }
 
 #[test]
@@ -529,7 +532,7 @@ fn a_configuration_that_is_read_again_brings_new_files() {
     eventually("the new certificate", || cert_now() == fresh.cert);
     replace(&fresh.cert_file, &shown.cert_file);
     server.signal("-HUP");
-    eventually("a line on stderr", || text().contains("; nothing has changed"));
+    eventually("a line on stderr", || text().contains("; the running configuration is unchanged"));
     assert_eq!(cert_now(), fresh.cert);
     replace(&fresh.key_file, &shown.key_file);
     server.signal("-HUP");
@@ -594,11 +597,11 @@ fn signals_that_come_while_files_are_read_are_one_more_reading() {
     // However many came: each writer of the FIFO is one reading.
     for reading in 1..=2 {
         fs::write(&shown.cert_file, &pem).unwrap();
-        eventually("a line", || lines("new connections get") == reading);
+        eventually("a line", || lines("new connections use") == reading);
     }
     server.signal("-HUP");
     fs::write(&shown.cert_file, &pem).unwrap();
-    eventually("a line", || lines("new connections get") == 3);
+    eventually("a line", || lines("new connections use") == 3);
 }
 
 #[test]
@@ -774,9 +777,9 @@ fn files_that_cannot_be_used_are_one_line() {
         (cert, key, Some(&missing), "missing.pem", "No such file"),
         (&empty, key, none, "empty.pem", "no certificate in PEM form"),
         (&broken, key, none, "broken.pem", ""),
-        (cert, &empty, none, "empty.pem", "no private key in PEM form"),
-        (cert, &locked, none, "locked.key", "not encrypted"),
-        (cert, &other.key_file, none, "other.key", "not that of the certificate"),
+        (cert, &empty, none, "empty.pem", "no unencrypted private key"),
+        (cert, &locked, none, "locked.key", "no unencrypted private key"),
+        (cert, &other.key_file, none, "other.key", "does not belong to the certificate"),
         (cert, key, Some(&empty), "empty.pem", "no certificate in PEM form"),
         (cert, key, Some(&broken), "broken.pem", ""),
         (&authority.folder, key, none, "files", "directory"),

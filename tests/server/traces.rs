@@ -346,7 +346,9 @@ fn the_log_says_that_a_collector_is_down_and_not_what_it_was_to_be_shown() {
     let lost = || {
         let text = std::fs::read_to_string(&log).unwrap();
         assert!(!text.contains("hush"), "{text}");
-        text.lines().filter(|line| line.contains("the collector of traces takes no spans")).count()
+        text.lines()
+            .filter(|line| line.contains("the collector of traces did not accept spans"))
+            .count()
     };
     ask(server.addr(), "01", "hi");
     server.terminate();

@@ -229,6 +229,6 @@ fn a_redirect_of_the_card_is_not_followed() {
     );
     *agent.card.answer.lock().unwrap() = redirect;
     let said = answered(&agent.gateway("card-redirect", ""));
-    assert!(said.contains("the server redirects, which is not followed"), "{said}");
+    assert!(said.contains("the server redirects, and redirects are not followed"), "{said}");
     assert!(!other.server.was_asked());
 }

@@ -246,7 +246,11 @@ fn a_caller_is_known_to_the_agent_where_authorization_is_passed_on() {
     let reply = send(&passes, &caller, "ping");
     assert!(reply.text().contains("pong"), "{}", reply.text());
     let refused = send(&passes, &[], "ping");
-    assert!(refused.text().contains("the upstream agent rejects the caller"), "{}", refused.text());
+    assert!(
+        refused.text().contains("the upstream agent rejected the caller"),
+        "{}",
+        refused.text()
+    );
     let mut line = passes.connect();
     let message = V1.params(say("ping")).to_string();
     line.write(&post("/message:send", &[("A2A-Version", "1.0")], &message));
@@ -270,7 +274,7 @@ fn a_cancel_has_the_credential_of_its_own_caller() {
     stream.read_until("TASK_STATE_SUBMITTED");
     let id = stream.peek().unwrap().events()[0].result()["task"]["id"].clone();
     let refused = call(&[], V1.cancel(), &json!({"id": id})).reply();
-    assert!(refused.text().contains("the upstream agent rejects"), "{}", refused.text());
+    assert!(refused.text().contains("the upstream agent rejected"), "{}", refused.text());
     let canceled = call(&as_caller(&bearer), V1.cancel(), &json!({"id": id})).reply();
     assert_eq!(canceled.result()["status"]["state"], "TASK_STATE_CANCELED", "{}", canceled.text());
 }

@@ -51,7 +51,7 @@ pub const FAULTS: &[FrameFault] = &[
     fault("half", "FAILED", "no such thing"),
     fault("half known", "COMPLETED", ""),
     fault("compressed", "FAILED", "is compressed"),
-    fault("nonsense", "FAILED", "is not understood"),
+    fault("nonsense", "FAILED", "cannot be read"),
     fault("oversized", "FAILED", "event_bytes_max"),
     fault("other task", "FAILED", "another task"),
     fault("large", "COMPLETED", ""),
@@ -60,7 +60,7 @@ pub const FAULTS: &[FrameFault] = &[
     fault("no: internal", "error", "-32603 \"no such thing"),
     fault("no: unavailable", "error", "-32000 \"no such thing"),
     fault("no: exhausted", "error", "-32000 \"no such thing"),
-    fault("no: 429", "error", "-32000 \"the upstream agent refuses calls"),
+    fault("no: 429", "error", "-32000 \"the upstream agent refused the call"),
     fault("no: unimplemented", "error", "-32603 \"no such thing"),
     fault("no: status", "error", "-32006"),
     fault("no: html", "error", "-32006"),
@@ -114,7 +114,7 @@ fn what_is_no_http2_is_an_error_of_the_call() {
     const HTTP1: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
     for (says, expected) in [
         (&b"nonsense\r\n\r\n and more of it"[..], "HTTP/2 failed"),
-        (HTTP1, "the server does not speak HTTP/2"),
+        (HTTP1, "the server does not support HTTP/2"),
         (b"", "the connection closed"),
     ] {
         let addr = agent::serve(move |socket| agent::says(socket, says));

@@ -36,7 +36,7 @@ fn grpc_reads_the_tasks_of_a_removed_agent_and_cannot_send_to_it() {
         assert!(stream.next().await.is_none());
 
         let refused = client.send_message(ask()).await.unwrap_err();
-        assert_eq!(refused.message(), "the agent other was removed and takes no more messages");
+        assert_eq!(refused.message(), "the agent other was removed and accepts no more messages");
         assert_eq!(reason(&refused, Code::FailedPrecondition), "UNSUPPORTED_OPERATION");
         let refused = client.send_streaming_message(ask()).await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition);
@@ -53,7 +53,7 @@ fn grpc_reads_the_tasks_of_a_removed_agent_and_cannot_send_to_it() {
         let params = r#"{"tenant":"other","message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"ask"}]}}"#;
         let request = json::JsonPayload { data: params.as_bytes().into() };
         let refused = rig.json().await.send_message(request).await.unwrap_err();
-        assert_eq!(refused.message(), "the agent other was removed and takes no more messages");
+        assert_eq!(refused.message(), "the agent other was removed and accepts no more messages");
     });
 }
 

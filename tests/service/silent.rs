@@ -135,7 +135,7 @@ fn calls_over_http2_that_still_wait_at_the_cut_hear_that_the_server_ends() {
         let (status, answer, ()) = tokio::join!(grpc.send_message(say("x")), answer, end);
         let status = status.unwrap_err();
         assert_eq!(status.code(), tonic::Code::Unavailable);
-        assert!(status.message().contains("the server shuts down"), "{status:?}");
+        assert!(status.message().contains("the server shut down"), "{status:?}");
         let mut answer = answer.unwrap();
         assert_eq!(answer.status(), 503);
         let text = answer.body_mut().data().await.unwrap().unwrap();

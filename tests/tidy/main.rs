@@ -228,6 +228,15 @@ fn words_of_the_glossary_are_names() {
 }
 
 #[test]
+fn few_strings_name_people() {
+    let mut findings = Vec::new();
+    for file in TREE.sources() {
+        words::people_in_strings(&file.name, &file.rust, &mut findings);
+    }
+    none(&words::few_people_in_strings(findings));
+}
+
+#[test]
 fn few_types_share_a_name() {
     let mut findings = Vec::new();
     let sources = TREE.sources().map(|file| (&*file.name, &file.rust));

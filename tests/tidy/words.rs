@@ -46,6 +46,44 @@ pub fn people(file: &str, text: &str, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Words for people that may stand in a string of `src` for a person or as grammar alone.
+const PEOPLE_IN_STRINGS: [&str; 11] = [
+    "who",
+    "whom",
+    "whose",
+    concat!("who", "ever"),
+    "somebody",
+    concat!("no", "body"),
+    "anybody",
+    "everybody",
+    "everyone",
+    "someone",
+    "anyone",
+];
+
+/// How many of [`PEOPLE_IN_STRINGS`] stand in strings of `src`. This number only goes down.
+const PEOPLE_IN_STRINGS_MAX: usize = 9;
+
+/// Adds a finding for each of [`PEOPLE_IN_STRINGS`] in a string.
+pub fn people_in_strings(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
+    let lines = rust.with_strings.lines().zip(rust.code.lines());
+    for (index, (line, code)) in lines.enumerate() {
+        // Code without strings has spaces where their contents are.
+        let pairs = line.chars().zip(code.chars());
+        let strings: String = pairs.map(|(c, code)| if code == ' ' { c } else { '"' }).collect();
+        let lower = strings.to_lowercase();
+        let words = lower.split(|c: char| !is_ident(c));
+        for word in words.filter(|word| PEOPLE_IN_STRINGS.contains(word)) {
+            find(findings, file, index + 1, format!("\"{word}\" in a string"));
+        }
+    }
+}
+
+/// The findings, if they are more than [`PEOPLE_IN_STRINGS_MAX`].
+pub fn few_people_in_strings(findings: Vec<Finding>) -> Vec<Finding> {
+    if findings.len() > PEOPLE_IN_STRINGS_MAX { findings } else { Vec::new() }
+}
+
 /// `§1.2` of `## 1.2 Fingerprints`, `Appendix A` of `# Appendix A. Minimal frames`.
 fn heading(line: &str) -> Option<String> {
     let title = line.strip_prefix('#')?.trim_start_matches('#').trim_start();
@@ -192,4 +230,15 @@ fn a_name_for_two_things() {
     let two = Rust::of("pub(crate) struct Place<'a> {}\nstruct Home;\n");
     let names = shared_names([("a", &one), ("b", &two)].into_iter());
     assert_eq!(names.into_iter().collect::<Vec<_>>(), [("Place".to_owned(), vec!["a", "b"])]);
+}
+
+#[test]
+fn people_in_strings_are_counted() {
+    let check = |text: &str| {
+        let mut findings = Vec::new();
+        people_in_strings("src/a.rs", &Rust::of(text), &mut findings);
+        findings.len()
+    };
+    assert_eq!(check("let who = \"Somebody, whose\"; // who"), 2);
+    assert_eq!(check("#[cfg(test)]\nmod tests { const A: &str = \"who\"; }"), 0);
 }

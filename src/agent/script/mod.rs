@@ -124,8 +124,10 @@ impl Script {
         let payload = data.or(text.as_ref().map(|text| text.as_bytes()));
         let said = match (self.reader, payload) {
             (Some(reader), Some(payload)) => reader(&words, payload),
-            (Some(_), None) => "the message has neither a data part nor a second text".to_owned(),
-            (None, _) => "there is no reader".to_owned(),
+            (Some(_), None) => {
+                "the message has neither a data part nor a second text part".to_owned()
+            }
+            (None, _) => "the script has no reader".to_owned(),
         };
         let parts = match Json::parse(&said) {
             Ok(json) => PartsBuf::new().data(json),

@@ -122,7 +122,7 @@ const TABLE: &str = "a table";
 fn sentence(path: &Path, message: &str) -> String {
     let mut steps: Vec<&Segment> = path.iter().filter(|step| !is_wrapper(step)).collect();
     if let Some(key) = message.strip_prefix("missing field ") {
-        return prefixed(&place(&steps), &format!("{key} must be a string that is not empty"));
+        return prefixed(&place(&steps), &format!("{key} must be a non-empty string"));
     }
     let in_array = matches!(steps.last(), Some(Segment::Seq { .. }));
     if in_array {

@@ -92,7 +92,11 @@ pub(super) fn rules(
     tables: Vec<TomlElement<RuleTable>>,
 ) -> Result<Vec<Rule>, ScriptError> {
     if tables.len() >= COUNT_MAX {
-        return Err(root.of("rule", COUNT_MAX - 1, &tables[COUNT_MAX - 1]).fail("is one too many"));
+        return Err(root.of("rule", COUNT_MAX - 1, &tables[COUNT_MAX - 1]).fail(
+            "exceeds the \
+             maximum number of \
+             rules",
+        ));
     }
     let mut rules: Vec<Rule> = Vec::with_capacity(tables.len());
     for (index, table) in tables.into_iter().enumerate() {
@@ -163,7 +167,7 @@ fn step(at: &Location<'_>, table: StepTable, index: usize) -> Result<ScriptStep,
         return Err(at.unknown(key, start, &[own, &COMMON].concat()));
     }
     if index > 0 || delay_ms > 0 {
-        let why = "stands alone and without delay: whatever comes before it makes a task";
+        let why = "must be the only step and have no delay: any step before it creates a task";
         if table.message.is_some() {
             return Err(at.wrong("message", &table.message, why));
         }
@@ -174,7 +178,7 @@ fn step(at: &Location<'_>, table: StepTable, index: usize) -> Result<ScriptStep,
     let asked = table.repeat.clone();
     let act = act(at, table)?;
     if repeat > 1 && act.ends() {
-        return Err(at.wrong("repeat", &asked, "is not for a step that ends the task"));
+        return Err(at.wrong("repeat", &asked, "is not allowed on a step that ends the task"));
     }
     Ok(ScriptStep { delay_ms, repeat, act })
 }

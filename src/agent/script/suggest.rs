@@ -7,7 +7,7 @@ pub(super) fn suggest(word: &str, known: &[&str]) -> String {
         Some((distance, known)) if distance <= 1 + known.len() / 4 => {
             format!("did you mean `{known}`?")
         }
-        Some(_) | None => format!("known are `{}`", known.join("`, `")),
+        Some(_) | None => format!("expected one of `{}`", known.join("`, `")),
     }
 }
 
@@ -43,6 +43,6 @@ mod tests {
     fn the_nearest_word_is_suggested() {
         assert_eq!(suggest("stauts", &["status", "step"]), "did you mean `status`?");
         assert_eq!(suggest("messageId", &["text", "message_id"]), "did you mean `message_id`?");
-        assert_eq!(suggest("x", &["text", "step"]), "known are `text`, `step`");
+        assert_eq!(suggest("x", &["text", "step"]), "expected one of `text`, `step`");
     }
 }

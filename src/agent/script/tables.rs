@@ -144,7 +144,7 @@ impl TryFrom<String> for Name {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Name, &'static str> {
-        if text.is_empty() { Err("must be a string that is not empty") } else { Ok(Name(text)) }
+        if text.is_empty() { Err("must be a non-empty string") } else { Ok(Name(text)) }
     }
 }
 
@@ -214,7 +214,7 @@ fn not_json(error: ValueError) -> String {
 impl From<AgentTable> for Profile {
     fn from(agent: AgentTable) -> Profile {
         let name = agent.name.as_deref().unwrap_or("script");
-        let description = agent.description.as_deref().unwrap_or("Answers as its script says");
+        let description = agent.description.as_deref().unwrap_or("Answers as its script defines");
         let own = Profile::new(name, description);
         let skills: Vec<Skill> = agent.skills.into_iter().map(|table| table.0.into()).collect();
         Profile {

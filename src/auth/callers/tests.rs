@@ -195,7 +195,7 @@ fn two_issuers_have_two_alices() {
     // Neither speaks for the other, and no other speaks.
     assert!(of(&one, r#""https://two.example""#).is_err());
     assert!(of(&two, r#""https://issuer.example""#).is_err());
-    let unknown = AuthRefusal::Wrong("the issuer of the token is not known");
+    let unknown = AuthRefusal::Wrong("the issuer of the token is not trusted here");
     assert_eq!(of(&one, r#""https://three.example""#).unwrap_err(), unknown);
 }
 

@@ -17,11 +17,14 @@ type Claims = Map<String, Value>;
 pub(super) fn check(claims: &Claims, rules: &TokenRules) -> Result<(), &'static str> {
     match claims.get("iss") {
         Some(Value::String(issuer)) if *issuer == rules.issuer => {}
-        Some(_) => return Err("the token is of another issuer"),
+        Some(_) => return Err("the token was issued by another issuer"),
         None => return Err("the token has no iss"),
     }
     let audiences = match claims.get("aud") {
-        Some(claim) => Some(texts(claim).ok_or("the aud of the token has another type")?),
+        Some(claim) => Some(texts(claim).ok_or(
+            "the token's aud must be a string or an array of \
+             strings",
+        )?),
         None => None,
     };
     if !rules.audiences.is_empty() {
@@ -40,17 +43,17 @@ pub(super) fn check_time(claims: &Claims, now_unix_ms: u64) -> Result<u64, Token
         Some(claim) => claim.as_f64().map(|s| Some(s * 1000.0)).ok_or(()),
     };
     let now_ms = now_unix_ms as f64;
-    let ends_ms = ms("exp").map_err(|()| "the exp of the token is no number")?;
+    let ends_ms = ms("exp").map_err(|()| "the token's exp must be a number")?;
     // Beyond what fits it is the end of time, before the epoch its beginning.
     let ends_ms = (ends_ms.ok_or("the token has no exp")? + leeway_ms) as u64;
     if now_unix_ms >= ends_ms {
         return Err(TokenRefusal::Expired("the token has expired"));
     }
-    let begins_ms = ms("nbf").map_err(|()| "the nbf of the token is no number")?;
+    let begins_ms = ms("nbf").map_err(|()| "the token's nbf must be a number")?;
     if begins_ms.is_some_and(|begins_ms| begins_ms > now_ms + leeway_ms) {
         return Err(TokenRefusal::Expired("the token is not valid yet"));
     }
-    let made_ms = ms("iat").map_err(|()| "the iat of the token is no number")?;
+    let made_ms = ms("iat").map_err(|()| "the token's iat must be a number")?;
     if made_ms.is_some_and(|made_ms| made_ms > now_ms + leeway_ms) {
         return Err(TokenRefusal::Expired("the token was issued in the future"));
     }
@@ -59,9 +62,9 @@ pub(super) fn check_time(claims: &Claims, now_unix_ms: u64) -> Result<u64, Token
 
 /// The caller that the token names.
 pub(super) fn principal(claims: &Claims, rules: &TokenRules) -> Result<PrincipalBuf, &'static str> {
-    let name = claims.get(&rules.name_claim).ok_or("the token has no name of its caller")?;
+    let name = claims.get(&rules.name_claim).ok_or("the token does not name its caller")?;
     let name = name.as_str().filter(|name| is_name(name));
-    let name = name.ok_or("the name of the caller in the token is not a plain one")?;
+    let name = name.ok_or("the caller's name in the token has invalid characters")?;
     Ok(PrincipalBuf {
         kind: CredentialKind::Jwt,
         issuer: rules.issuer.clone(),
@@ -80,9 +83,10 @@ pub(in crate::auth) fn is_name(name: &str) -> bool {
 fn tenants(claims: &Claims, rules: &TokenRules) -> Result<TenantGrant, &'static str> {
     let Some(claim) = &rules.tenants_claim else { return Ok(rules.tenants.clone()) };
     let Some(claim) = claims.get(claim) else { return Ok(TenantGrant::None) };
-    let names = texts(claim).ok_or("the tenants of the token have another type")?;
+    let names =
+        texts(claim).ok_or("the token's tenants must be a string or an array of strings")?;
     if !names.iter().all(|name| is_name(name)) {
-        return Err("a tenant of the token is no plain name");
+        return Err("a tenant in the token has invalid characters");
     }
     Ok(match names.is_empty() {
         true => TenantGrant::None,
@@ -94,7 +98,8 @@ fn tenants(claims: &Claims, rules: &TokenRules) -> Result<TenantGrant, &'static 
 fn scopes(claims: &Claims, rules: &TokenRules) -> Result<ScopeSet, &'static str> {
     let mut names = Vec::new();
     for claim in rules.scope_claims.iter().filter_map(|name| claims.get(name)) {
-        let said = texts(claim).ok_or("the scopes of the token have another type")?;
+        let said =
+            texts(claim).ok_or("the token's scopes must be a string or an array of strings")?;
         names.extend(said.into_iter().flat_map(|said| said.split(' ')));
     }
     Ok(ScopeSet::new(names.into_iter().filter(|name| !name.is_empty())))
@@ -104,7 +109,7 @@ fn quota(claims: &Claims, rules: &TokenRules) -> Result<Option<String>, &'static
     match rules.quota_claim.as_ref().and_then(|claim| claims.get(claim)) {
         None => Ok(rules.quota.clone()),
         Some(Value::String(name)) if is_name(name) => Ok(Some(name.clone())),
-        Some(_) => Err("the quota of the token is no plain name"),
+        Some(_) => Err("the token's quota is not a valid name"),
     }
 }
 

@@ -99,7 +99,7 @@ impl TokenRules {
         now_unix_ms: u64,
     ) -> Result<u64, TokenRefusal> {
         if token.issuer() != Some(self.issuer.as_str()) {
-            return Err(TokenRefusal::Wrong("the token is of another issuer"));
+            return Err(TokenRefusal::Wrong("the token was issued by another issuer"));
         }
         // RFC 8725 §3.1: the application says which algorithms, not the token.
         if !self.algorithms.is_empty() && !self.algorithms.contains(&token.algorithm) {
@@ -127,7 +127,7 @@ impl TokenRules {
         let Some(key) = signed_with else {
             return Err(match token.kid() {
                 Some(kid) if !keys.has_name(kid) => TokenRefusal::UnknownKey,
-                _ if is_tried => TokenRefusal::Wrong("the signature of the token is wrong"),
+                _ if is_tried => TokenRefusal::Wrong("the token's signature is invalid"),
                 _ => TokenRefusal::Wrong("no key of the issuer fits the token"),
             });
         };

@@ -110,7 +110,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
         let mut object = Map::new();
         while let Some((name, UniqueValue(value))) = members.next_entry::<String, UniqueValue>()? {
             if object.insert(name, value).is_some() {
-                return Err(A::Error::custom("a member is said twice"));
+                return Err(A::Error::custom("a member appears twice"));
             }
         }
         Ok(Value::Object(object))

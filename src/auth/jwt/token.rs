@@ -44,13 +44,13 @@ impl<'t> UnverifiedToken<'t> {
         let mut parts = text.split('.');
         let (header, claims, signature) = match (parts.next(), parts.next(), parts.next()) {
             (Some(header), Some(claims), Some(signature)) => (header, claims, signature),
-            _ => return Err("the token has not three parts"),
+            _ => return Err("the token must have three parts"),
         };
         match parts.count() {
             0 => {}
             // RFC 7516 §3.1.
             2 => return Err("the token is encrypted"),
-            _ => return Err("the token has not three parts"),
+            _ => return Err("the token must have three parts"),
         }
         let signed = &token[..header.len() + 1 + claims.len()];
         // RFC 7518 §3.6: without a signature it is an unsecured one.
@@ -60,13 +60,13 @@ impl<'t> UnverifiedToken<'t> {
         let decode = |part| base64url(part).ok_or("the token is not base64url");
         let (header, claims, signature) = (decode(header)?, decode(claims)?, decode(signature)?);
         let header = object(&header).map_err(|why| match why {
-            NoObject::Unreadable => "the header of the token is no JSON object",
-            NoObject::Twice => "the header of the token says a member twice",
+            NoObject::Unreadable => "the token's header is not a JSON object",
+            NoObject::Twice => "a member of the token's header appears twice",
         })?;
         let (algorithm, kid) = check_header(&header)?;
         let claims = object(&claims).map_err(|why| match why {
-            NoObject::Unreadable => "the claims of the token are no JSON object",
-            NoObject::Twice => "the token says a claim twice",
+            NoObject::Unreadable => "the token's claims are not a JSON object",
+            NoObject::Twice => "a claim of the token appears twice",
         })?;
         Ok(UnverifiedToken { signed, signature, algorithm, kid, claims })
     }
@@ -88,7 +88,7 @@ fn check_header(
 ) -> Result<(JwsAlgorithm, Option<String>), &'static str> {
     // RFC 7515 §4.1.11: what must be understood, and nothing of the kind is.
     if header.contains_key("crit") {
-        return Err("the header of the token asks for an extension (crit)");
+        return Err("the token's header requires an extension (crit)");
     }
     // RFC 7516 §4.1.2, §4.1.3.
     if header.contains_key("enc") || header.contains_key("zip") {
@@ -96,22 +96,22 @@ fn check_header(
     }
     // RFC 7797 §3 changes what is signed; §6 wants it to be in `crit`.
     if header.contains_key("b64") {
-        return Err("the header of the token asks for an extension (b64)");
+        return Err("the token's header requires an extension (b64)");
     }
     let algorithm = match header.get("alg") {
         Some(Value::String(name)) => JwsAlgorithm::named(name),
         Some(_) => None,
-        None => return Err("the header of the token has no alg"),
+        None => return Err("the token's header has no alg"),
     };
     let algorithm = algorithm.ok_or("the algorithm of the token is not accepted")?;
     if let Some(kind) = header.get("typ") {
         let is_token = kind.as_str().is_some_and(is_token_type);
-        is_token.then_some(()).ok_or("the type of the token is not JWT")?;
+        is_token.then_some(()).ok_or("the token's typ is not JWT")?;
     }
     let kid = match header.get("kid") {
         None => None,
         Some(Value::String(kid)) if is_plain_name(kid) => Some(kid.clone()),
-        Some(_) => return Err("the kid of the token is no plain name"),
+        Some(_) => return Err("the token's kid has invalid characters"),
     };
     Ok((algorithm, kid))
 }

@@ -85,15 +85,16 @@ impl KeyFetch {
 
     /// OpenID Connect Discovery 1.0 §4.3: the issuer is the one that was asked for, exactly.
     fn keys_url(&self, metadata: &[u8]) -> Result<String, String> {
-        let metadata = object(metadata).map_err(|_| "the metadata is no JSON object".to_owned())?;
+        let metadata =
+            object(metadata).map_err(|_| "the metadata is not a JSON object".to_owned())?;
         if metadata.get("issuer").and_then(Value::as_str) != Some(self.source.issuer.as_str()) {
-            return Err("the metadata is that of another issuer".to_owned());
+            return Err("the metadata belongs to another issuer".to_owned());
         }
         let url = metadata.get("jwks_uri").and_then(Value::as_str);
         let url = url.ok_or_else(|| "the metadata has no jwks_uri".to_owned())?;
         match self.may_go_to(url) {
             true => Ok(url.to_owned()),
-            false => Err("the jwks_uri of the metadata is no URL of https".to_owned()),
+            false => Err("the jwks_uri of the metadata is not an https URL".to_owned()),
         }
     }
 }

@@ -278,7 +278,7 @@ impl RemoteKeys {
                 return NextFetch::Wait(until_ms);
             }
             // The fetcher is gone, or too slow.
-            let woken = state.fail(number, now, "it took too long".to_owned());
+            let woken = state.fail(number, now, "it timed out".to_owned());
             let due_ms = state.due_ms;
             drop(state);
             woken.into_iter().for_each(Waker::wake);
@@ -380,12 +380,12 @@ fn seconds_until(due_ms: u64, now: Now) -> u32 {
 
 const UNREADABLE: &str = "the keys of the issuer cannot be fetched; retry later";
 const LATER_KID: &str =
-    "no key of the issuer has the kid of the token; keys are fetched again later";
+    "no key of the issuer has the token's kid; the keys are fetched again later";
 const CROWDED: AuthRefusal = AuthRefusal::Unavailable {
-    why: "too many requests wait for the keys of the issuer; retry later",
+    why: "too many requests are waiting for the issuer's keys; retry later",
     retry_s: 1,
 };
-const UNKNOWN_KID: &str = "no key of the issuer has the kid of the token";
+const UNKNOWN_KID: &str = "no key of the issuer has the token's kid";
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]

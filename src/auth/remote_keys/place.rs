@@ -27,8 +27,8 @@ pub enum KeyPlaceError {
 impl fmt::Display for KeyPlaceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            KeyPlaceError::Url => "it is no URL of https",
-            KeyPlaceError::PlainHttp => "keys come by https, but for those of this machine",
+            KeyPlaceError::Url => "not an https URL",
+            KeyPlaceError::PlainHttp => "keys must be fetched over https, except from this machine",
         })
     }
 }

@@ -143,7 +143,7 @@ fn nobody_waits_longer_than_issuer_wait_ms() {
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
     assert!(lost.end(at(5_011), document(set("a", 1))).is_none());
     assert_eq!(keys.poll(at(5_011), no_caller(Waker::noop())).map(Result::err), unreadable(1));
-    assert_eq!(keys.status().problem.as_deref(), Some("it took too long"));
+    assert_eq!(keys.status().problem.as_deref(), Some("it timed out"));
     fetch(&keys, 6_010, set("a", 1));
     assert_eq!(ready(&keys, 6_010).len(), 1);
 }

@@ -36,7 +36,13 @@ impl Serving {
 /// # Errors
 /// `INVALID_ARGUMENT` when the bytes are no such message.
 pub fn is_known(message: &[u8]) -> Result<bool, Status> {
-    let wrong = |_| Status::new(Code::InvalidArgument, "the message is not what its type says");
+    let wrong = |_| {
+        Status::new(
+            Code::InvalidArgument,
+            "the message does not match its protobuf \
+             type",
+        )
+    };
     let mut service = "";
     for field in Fields(message) {
         if let (health_check_request::SERVICE, value) = field.map_err(wrong)? {
@@ -49,7 +55,7 @@ pub fn is_known(message: &[u8]) -> Result<bool, Status> {
 
 /// What is answered about a service that there is not.
 pub fn no_service() -> Status {
-    Status::new(Code::NotFound, "there is no such service")
+    Status::new(Code::NotFound, "no such service")
 }
 
 /// Appends a framed `HealthCheckResponse`.

@@ -66,7 +66,7 @@ fn bounds<'a>(cx: &'a ReadCx<'_>) -> Bounds<'a> {
 
 fn why(wrong: NotJson, cx: &ReadCx<'_>) -> Cow<'static, str> {
     match wrong {
-        NotJson::Malformed => "is not what its type says".into(),
+        NotJson::Malformed => "does not match its protobuf type".into(),
         NotJson::Number => "must not hold numbers that are not finite".into(),
         NotJson::Depth => {
             let most = cx.limits.json_depth_max;
@@ -222,7 +222,7 @@ fn parts(
 type Wrong = Cow<'static, str>;
 
 fn shape(_: Malformed) -> Wrong {
-    "is not what its type says".into()
+    "does not match its protobuf type".into()
 }
 
 fn part_v1(cx: &ReadCx<'_>, part: &[u8], packer: &mut Packer<'_>) -> Result<(), Wrong> {

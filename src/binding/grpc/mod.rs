@@ -199,7 +199,7 @@ pub fn status_of(fault: &Fault) -> Status {
 
 /// How a call of what there is not ends.
 pub fn no_rpc() -> Status {
-    Status::new(Code::Unimplemented, "there is no such rpc")
+    Status::new(Code::Unimplemented, "no such rpc")
 }
 
 /// Ends a call that has said nothing: a response of trailers alone.

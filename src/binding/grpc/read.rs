@@ -30,7 +30,7 @@ pub struct Asked<'p> {
 
 /// What is no message of its type is the sender's mistake.
 pub(super) fn malformed(_: Malformed) -> Fault {
-    Fault::because(FaultKind::InvalidRequest, "the message is not what its type says")
+    Fault::because(FaultKind::InvalidRequest, "the message does not match its protobuf type")
 }
 
 /// Reads the request of an operation of 1.0 or 0.3.

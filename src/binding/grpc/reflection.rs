@@ -39,7 +39,13 @@ mod descriptor {
 /// # Errors
 /// `INVALID_ARGUMENT` when the bytes are no such message. What is not found is an answer.
 pub fn answer(out: &mut Vec<u8>, message: &[u8]) -> Result<(), Status> {
-    let wrong = |_| Status::new(Code::InvalidArgument, "the message is not what its type says");
+    let wrong = |_| {
+        Status::new(
+            Code::InvalidArgument,
+            "the message does not match its protobuf \
+             type",
+        )
+    };
     let (mut host, mut question) = (&[][..], None);
     for field in Fields(message) {
         match field.map_err(wrong)? {
@@ -65,7 +71,7 @@ pub fn answer(out: &mut Vec<u8>, message: &[u8]) -> Result<(), Status> {
         }
         // proto3 has no extensions.
         Some(_) => error(&mut writer, Code::NotFound, "there are no extensions"),
-        None => error(&mut writer, Code::InvalidArgument, "nothing is asked"),
+        None => error(&mut writer, Code::InvalidArgument, "the request is empty"),
     }
     frame::finish(out, frame);
     Ok(())
@@ -88,7 +94,7 @@ fn file(writer: &mut Writer<'_>, is_wanted: impl Fn(&[u8]) -> bool) {
             writer.bytes(file_descriptor_response::FILE_DESCRIPTOR_PROTO, file);
             writer.close(nested);
         }
-        None => error(writer, Code::NotFound, "there is no such file or symbol"),
+        None => error(writer, Code::NotFound, "no such file or symbol"),
     }
 }
 

@@ -33,8 +33,8 @@ pub fn take() -> Option<Fault> {
     let member = MEMBER.take()?;
     let member = if member.is_empty() { "the answer" } else { &member };
     let why = format!(
-        "{member}: it has half of a surrogate pair, which JSON can carry and gRPC cannot; ask \
-         for it over another binding"
+        "{member} has half of a surrogate pair, which gRPC cannot carry; request it over another \
+         binding"
     );
     Some(Fault::because(FaultKind::UnsupportedOperation, why))
 }

@@ -74,7 +74,7 @@ pub(super) fn invalid<'p>(endpoint: Endpoint, invalid: &rpc::Invalid<'p>) -> Rej
 pub(super) fn other_method<'p>(endpoint: Endpoint, request: &RpcRequest<'p>) -> Rejected<'p> {
     let encode = endpoint.dialect.fault_encode(&request.method);
     let format = format(endpoint, id_of(request), encode, Op::Send);
-    let detail = "the method is not the operation of the path";
+    let detail = "the method does not match the operation of the path";
     let fault = Fault::because(FaultKind::InvalidRequest, detail);
     Rejected::With(Box::new((None, format, fault)))
 }
@@ -137,7 +137,7 @@ fn check(
     version::check(version, method.generation(), cx.config.strict_version)?;
     let invalid = |detail: &'static str| Fault::because(FaultKind::InvalidRequest, detail);
     if by_position {
-        return Err(Fault::param("params", "parameters go by name"));
+        return Err(Fault::param("params", "parameters must be passed by name"));
     }
     if in_batch && method.op.is_streaming() {
         return Err(invalid("streams cannot be part of a batch"));

@@ -57,10 +57,10 @@ type HandshakeRefusal = (u16, &'static str, FieldLines<'static>);
 fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], HandshakeRefusal> {
     let bad = |detail| (400, detail, FieldLines::NONE);
     if !head.connection_upgrade() {
-        return Err(bad("an upgrade needs the field Connection: Upgrade"));
+        return Err(bad("an upgrade needs the header Connection: Upgrade"));
     }
     if head.body() != BodyFraming::None {
-        return Err(bad("an upgrade has no body"));
+        return Err(bad("an upgrade must not have a body"));
     }
     // RFC 6455 §4.4: the versions that are known go with the refusal.
     if only(head, "sec-websocket-version") != Some(b"13") {
@@ -73,10 +73,10 @@ fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], HandshakeRe
     }
     let authority = Origin::of(cx.config, cx.peer, head).authority();
     if !is_origin_allowed(cx.config, head, authority.as_deref()) {
-        return Err((403, "no WebSocket is served to pages of this origin", FieldLines::NONE));
+        return Err((403, "pages of this origin may not open WebSockets", FieldLines::NONE));
     }
     if cx.closes {
-        return Err((503, "the connection closes now", RETRY_AFTER));
+        return Err((503, "the connection is closing", RETRY_AFTER));
     }
     Ok(key)
 }

@@ -28,13 +28,13 @@ use super::{
     sweep::Sweep,
 };
 
-const HELP: &str = "\
-Calls are due at --rate, whatever the agent does, and latency counts from then: a slow agent \
-cannot make its own figures better. --concurrency makes calls one after the other instead. \
-A call has 30 s unless --timeout says otherwise. \
-docs/bench.md says how to measure honestly, and what agents do with stream:N and hold:MS:N. Exit \
-codes: 0 done; 1 failure, such as an assertion that does not hold; 2 wrong usage; 3 no answer, or \
-no card; 4 no or wrong credentials.";
+const HELP: &str = "Calls are due at --rate, independent of the agent, and latency counts from \
+                    the due time: a slow agent cannot improve its own figures. --concurrency \
+                    makes calls one after the other instead. A call times out after 30 s unless \
+                    --timeout is given. docs/bench.md explains how to measure honestly, and what \
+                    agents do for stream:N and hold:MS:N. Exit codes: 0 done; 1 failure, such as \
+                    an assertion that does not hold; 2 wrong usage; 3 no answer, or no card; 4 no \
+                    or wrong credentials.";
 
 /// Calls a second if nothing is said.
 const RATE: f64 = 100.0;
@@ -80,8 +80,8 @@ pub struct BenchPlan<'i> {
 /// Adds the options to the command.
 pub fn command(command: Command) -> Command {
     let scenario = "send, get, stream, subscribe, batch, list, cancel, push, resume or mixed; or \
-                    a mixture, as send=3,stream=1 [default: send]";
-    let workload = "Phases of a file, or those of a2a-bench-1, instead of a scenario";
+                    a mixture, such as send=3,stream=1 [default: send]";
+    let workload = "Phases from a file, or the built-in a2a-bench-1, instead of a scenario";
     command
         .arg(flag("scenario", "NAME", scenario))
         .arg(flag("workload", "NAME|FILE", workload))
@@ -89,24 +89,33 @@ pub fn command(command: Command) -> Command {
         .arg(flag(
             "arrivals",
             "constant|poisson",
-            "How the times between calls vary [default: constant]",
+            "Distribution of the times between calls [default: constant]",
         ))
-        .arg(flag("burstiness", "SHAPE", "Gamma arrivals: 1 is poisson, less comes in bursts"))
-        .arg(flag("ramp", "FROM:TO", "A rate that changes evenly, from one to another"))
+        .arg(flag(
+            "burstiness",
+            "SHAPE",
+            "Shape of gamma arrivals: 1 is poisson, below 1 is bursty",
+        ))
+        .arg(flag("ramp", "FROM:TO", "A rate that changes linearly from one to the other"))
         .arg(flag("sweep", "FROM:TO:STEPS", "Several rates, one run of --duration each"))
-        .arg(switch("find-max", "Find the highest rate that keeps to --slo; it begins with --rate"))
-        .arg(flag("slo", "LIST", "Objectives, as p99<20ms,first_event_p99<50ms,errors=0"))
-        .arg(flag("assert", "OBJECTIVE", "Exit with 1 if it does not hold; may be repeated"))
-        .arg(flag("in-flight", "N", "Calls unanswered at one time, at most [default: 1000]"))
+        .arg(switch("find-max", "Find the highest rate that meets --slo, starting at --rate"))
+        .arg(flag("slo", "LIST", "Objectives, such as p99<20ms,first_event_p99<50ms,errors=0"))
+        .arg(flag(
+            "assert",
+            "OBJECTIVE",
+            "Exit with 1 if this objective is not met; may be \
+             repeated",
+        ))
+        .arg(flag("in-flight", "N", "Maximum number of unanswered calls [default: 1000]"))
         .arg(flag(
             "concurrency",
             "N",
-            "Closed loop: so many calls at once for each of --connections",
+            "Closed loop: this many concurrent calls on each of --connections",
         ))
-        .arg(flag("connections", "N", "Connections of HTTP/2, or clients of HTTP/1.1 [default: 1]"))
-        .arg(flag("duration", "TIME", "How long calls are counted [default: 10s]"))
-        .arg(flag("warmup", "TIME", "How long before that they are not [default: 1s]"))
-        .arg(flag("requests", "N", "Calls that are made, at most"))
+        .arg(flag("connections", "N", "HTTP/2 connections, or HTTP/1.1 clients [default: 1]"))
+        .arg(flag("duration", "TIME", "Duration of the measurement [default: 10s]"))
+        .arg(flag("warmup", "TIME", "Warm-up before the measurement [default: 1s]"))
+        .arg(flag("requests", "N", "Maximum number of calls"))
         .arg(flag("workers", "N", "Threads of the generator [default: 1]"))
         .arg(flag("seed", "N", "The same seed makes the same calls [default: 1]"))
         .arg(flag(
@@ -114,29 +123,46 @@ pub fn command(command: Command) -> Command {
             "SIZE",
             "Bytes of a text: N, FROM..TO or lognormal:MEDIAN:SIGMA [default: 64]",
         ))
-        .arg(flag("shape", "text|data|file", "What a message has it as [default: text]"))
-        .arg(flag("events", "N", "Events of each stream [default: 22]"))
-        .arg(flag("chunk-bytes", "N", "Bytes of each chunk of a stream, at least"))
         .arg(flag(
-            "hold",
-            "TIME",
-            "How long tasks are held for subscribe and resume [default: 200ms]",
+            "shape",
+            "text|data|file",
+            "Kind of part that carries the text: text, data or \
+             file [default: text]",
         ))
-        .arg(flag("subscribers", "N", "Streams of each task of subscribe [default: 10]"))
+        .arg(flag("events", "N", "Events of each stream [default: 22]"))
+        .arg(flag("chunk-bytes", "N", "Minimum bytes of each chunk of a stream"))
+        .arg(flag("hold", "TIME", "How long subscribe and resume hold a task [default: 200ms]"))
+        .arg(flag("subscribers", "N", "Streams on each task, for subscribe [default: 10]"))
         .arg(flag("batch", "N", "Calls of each batch [default: 10]"))
-        .arg(flag("check", "full|sample|off", "How many answers are checked [default: full]"))
-        .arg(flag("webhook-listen", "ADDR", "Where push receives webhooks [default: 127.0.0.1:0]"))
-        .arg(flag("webhook-url", "URL", "How the server reaches that [default: by its address]"))
+        .arg(flag(
+            "check",
+            "full|sample|off",
+            "Which answers are checked: full, sample or off \
+             [default: full]",
+        ))
+        .arg(flag(
+            "webhook-listen",
+            "ADDR",
+            "Address on which push receives webhooks [default: \
+             127.0.0.1:0]",
+        ))
+        .arg(flag(
+            "webhook-url",
+            "URL",
+            "URL by which the server reaches that address [default: \
+             the address itself]",
+        ))
         .arg(flag(
             "pid",
             "PID",
-            "The server's process here, measured too; one for each target, in order",
+            "Process of the server on this machine, to measure it as well; one for each target, \
+             in order",
         ))
         .arg(flag("compare", "URL", "Put the same load on this agent in rounds; may be repeated"))
         .arg(flag("rounds", "N", "Rounds of --compare and --floor [default: 5]"))
-        .arg(switch("floor", "Compare with a server that does as little as answers need"))
-        .arg(flag("record", "FILE", "Write the calls, with their times, as lines of JSON"))
-        .arg(flag("replay", "FILE", "Make the calls of such a file, instead of a scenario"))
+        .arg(switch("floor", "Compare with a server that does the least work an answer needs"))
+        .arg(flag("record", "FILE", "Record the calls with their times, as lines of JSON"))
+        .arg(flag("replay", "FILE", "Replay the calls of such a file instead of a scenario"))
         .arg(switch("self-test", "Measure the generator on this machine; no agent is called"))
         .arg(flag("live", "true|false", "A live view on a terminal [default: true]"))
         .arg(flag("out", "FILE", "A report: .html, .json, .csv or .txt; may be repeated"))
@@ -185,12 +211,12 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
     }
     let has_others = on.flag("compare").is_some() || on.flags.get_flag("floor");
     if sweep.is_some() && has_others {
-        return Err(wrong("compare", "a sweep is of one agent"));
+        return Err(wrong("compare", "a sweep needs exactly one agent"));
     }
     excluded(on)?;
     let rounds = up_to(on, "rounds", 5, *ROUNDS.end())?;
     if !ROUNDS.contains(&rounds) {
-        return Err(wrong("rounds", "it is at least 3: fewer say nothing about chance"));
+        return Err(wrong("rounds", "must be at least 3: fewer rounds cannot show chance"));
     }
     let assertions = on.flag_list("assert").into_iter().map(Objective::parse);
     let assertions: Result<Vec<Objective>, String> = assertions.collect();
@@ -224,7 +250,7 @@ fn excluded(on: &Invocation<'_>) -> Result<(), CommandFailure> {
         _ => on.flag(name).is_some(),
     };
     match PAIRS.into_iter().find(|(one, other)| is_said(one) && is_said(other)) {
-        Some((one, other)) => Err(wrong(one, &format!("it means nothing beside --{other}"))),
+        Some((one, other)) => Err(wrong(one, &format!("cannot be combined with --{other}"))),
         None => Ok(()),
     }
 }
@@ -232,7 +258,7 @@ fn excluded(on: &Invocation<'_>) -> Result<(), CommandFailure> {
 fn pids(on: &Invocation<'_>) -> Result<Vec<u32>, CommandFailure> {
     let pid = |text: &str| {
         let pid = text.parse().ok().filter(|pid| ProcessSample::of(*pid).is_some());
-        pid.ok_or_else(|| wrong("pid", &format!("{text:?} is no process of this machine")))
+        pid.ok_or_else(|| wrong("pid", &format!("{text:?} is not a process on this machine")))
     };
     on.flag_list("pid").into_iter().map(pid).collect()
 }
@@ -244,7 +270,7 @@ fn floor_can(phases: &[LoadPlan]) -> Result<(), CommandFailure> {
     match phases.iter().flat_map(|plan| &plan.calls).find(|call| !knows(call)) {
         Some(call) => {
             let name = call.operation.name();
-            Err(wrong("floor", &format!("it is for send and get, and {name} is asked for")))
+            Err(wrong("floor", &format!("supports send and get, not {name}")))
         }
         None => Ok(()),
     }
@@ -262,7 +288,7 @@ fn phases(on: &Invocation<'_>, base: LoadPlan) -> Result<Vec<LoadPlan>, CommandF
     if let Some(name) = on.flag("replay") {
         let alone = ["scenario", "workload", "rate", "ramp", "sweep", "concurrency", "duration"];
         if let Some(other) = alone.into_iter().find(|other| on.flag(other).is_some()) {
-            return Err(wrong(other, "a --replay says it"));
+            return Err(wrong(other, "the --replay file defines it"));
         }
         return Ok(vec![recorded(name, &base)?]);
     }
@@ -273,7 +299,7 @@ fn phases(on: &Invocation<'_>, base: LoadPlan) -> Result<Vec<LoadPlan>, CommandF
     };
     let mut alone = ["scenario", "payload", "shape", "events", "chunk-bytes", "hold"].into_iter();
     if let Some(other) = alone.find(|other| on.flag(other).is_some()) {
-        return Err(wrong(other, "a --workload says it"));
+        return Err(wrong(other, "the --workload file defines it"));
     }
     let workload = match Workload::known(name) {
         Some(known) => known,
@@ -281,7 +307,7 @@ fn phases(on: &Invocation<'_>, base: LoadPlan) -> Result<Vec<LoadPlan>, CommandF
             Ok(text) => Workload::parse(&text),
             Err(error) => {
                 let known: Vec<&str> = Workload::names().collect();
-                let why = format!("{name:?} is none of {} and no file: {error}", known.join(", "));
+                let why = format!("{name:?} must be {} or a file: {error}", known.join(", "));
                 return Err(wrong("workload", &why));
             }
         },
@@ -317,14 +343,14 @@ fn calls(on: &Invocation<'_>, text: &str) -> Result<Vec<PlannedCall>, CommandFai
         let (name, weight) = text.split_once('=').unwrap_or((text, "1"));
         let all: Vec<&str> = LoadOperation::ALL.into_iter().map(LoadOperation::name).collect();
         let operation = LoadOperation::of_name(name.trim()).ok_or_else(|| {
-            wrong("scenario", &format!("{name:?} is none of {}, mixed", all.join(", ")))
+            wrong("scenario", &format!("{name:?} must be one of {}, mixed", all.join(", ")))
         })?;
         let weight =
             weight.parse::<f64>().ok().filter(|weight| *weight > 0.0 && weight.is_finite());
         let usual = PlannedCall::new(operation);
         Ok(PlannedCall {
             weight: weight
-                .ok_or_else(|| wrong("scenario", &format!("{text:?} has no weight above 0")))?,
+                .ok_or_else(|| wrong("scenario", &format!("{text:?} needs a weight above 0")))?,
             payload,
             shape,
             events: up_to(on, "events", usual.events as usize, CALLS_MAX)? as u64,
@@ -345,7 +371,7 @@ fn pace(on: &Invocation<'_>) -> Result<LoadPace, CommandFailure> {
         let mut others = ["rate", "ramp", "sweep", "arrivals", "burstiness"].into_iter();
         return match others.find(|name| on.flag(name).is_some()) {
             Some(name) => {
-                let line = format!("--concurrency is a closed loop, where --{name} means nothing");
+                let line = format!("--concurrency is a closed loop, which does not use --{name}");
                 Err(CommandFailure::usage(line))
             }
             None => Ok(LoadPace::Closed),
@@ -357,7 +383,7 @@ fn pace(on: &Invocation<'_>) -> Result<LoadPace, CommandFailure> {
     if let Some(text) = on.flag("ramp") {
         let rates = text.split_once(':').and_then(|(from, to)| Some((rate(from)?, rate(to)?)));
         let (from, to) =
-            rates.ok_or_else(|| wrong("ramp", &format!("{text:?} is not FROM:TO, two rates")))?;
+            rates.ok_or_else(|| wrong("ramp", &format!("{text:?} must be FROM:TO, two rates")))?;
         return Ok(LoadPace::Rate(RateSpan { from, to, arrivals }));
     }
     let rate = match on.flag("rate") {
@@ -365,7 +391,7 @@ fn pace(on: &Invocation<'_>) -> Result<LoadPace, CommandFailure> {
         Some(text) => rate(text).ok_or_else(|| {
             wrong(
                 "rate",
-                &format!("{text:?} is no rate above 0 and up to {:.0}", RateSpan::RATE_MAX),
+                &format!("{text:?} must be a rate above 0 and up to {:.0}", RateSpan::RATE_MAX),
             )
         })?,
     };
@@ -384,7 +410,7 @@ fn sweep(
     let finds_max = on.flags.get_flag("find-max");
     let sweep = match (on.flag("sweep"), finds_max) {
         (None, false) => return Ok(None),
-        (Some(_), true) => return Err(wrong("find-max", "it excludes --sweep")),
+        (Some(_), true) => return Err(wrong("find-max", "cannot be combined with --sweep")),
         (Some(text), false) => {
             let numbers: Vec<&str> = text.split(':').collect();
             let steps = |text: &str| text.parse::<usize>().ok().filter(|steps| *steps >= 2);
@@ -393,12 +419,12 @@ fn sweep(
                 _ => None,
             };
             let ((from, to), steps) = sweep.ok_or_else(|| {
-                wrong("sweep", &format!("{text:?} is not FROM:TO:STEPS, 2 at least"))
+                wrong("sweep", &format!("{text:?} must be FROM:TO:STEPS, with at least 2 steps"))
             })?;
             Sweep::Steps { from, to, steps }
         }
         (None, true) if objectives.is_empty() => {
-            return Err(wrong("find-max", "it needs objectives: add --slo, as --slo 'p99<20ms'"));
+            return Err(wrong("find-max", "needs objectives: add --slo, such as --slo 'p99<20ms'"));
         }
         (None, true) => {
             let from = on.flag("rate").and_then(rate).unwrap_or(RATE);
@@ -407,7 +433,7 @@ fn sweep(
     };
     match phases.len() {
         1 => Ok(Some(sweep)),
-        _ => Err(wrong("workload", "it has several phases, and a sweep is of one")),
+        _ => Err(wrong("workload", "a sweep needs one phase, and it has several")),
     }
 }
 
@@ -416,7 +442,7 @@ fn check(on: &Invocation<'_>) -> Result<CheckLevel, CommandFailure> {
         None | Some("full") => Ok(CheckLevel::Full),
         Some("sample") => Ok(CheckLevel::Sample),
         Some("off") => Ok(CheckLevel::Off),
-        Some(text) => Err(wrong("check", &format!("{text:?} is none of full, sample and off"))),
+        Some(text) => Err(wrong("check", &format!("{text:?} must be full, sample or off"))),
     }
 }
 
@@ -424,17 +450,17 @@ fn is_live(on: &Invocation<'_>) -> Result<bool, CommandFailure> {
     match on.flag("live") {
         None | Some("true") => Ok(on.format == OutputFormat::Text),
         Some("false") => Ok(false),
-        Some(text) => Err(wrong("live", &format!("{text:?} is neither true nor false"))),
+        Some(text) => Err(wrong("live", &format!("{text:?} must be true or false"))),
     }
 }
 
 fn webhooks(on: &Invocation<'_>, workers: usize) -> Result<Option<WebhookPlace>, CommandFailure> {
     let text = on.flag("webhook-listen").unwrap_or("127.0.0.1:0");
     let listen: SocketAddr = text.parse().map_err(|_| {
-        wrong("webhook-listen", &format!("{text:?} is no address, as 0.0.0.0:9100"))
+        wrong("webhook-listen", &format!("{text:?} must be an address such as 0.0.0.0:9100"))
     })?;
     if workers > 1 && listen.port() != 0 {
-        let why = "each of several --workers has a receiver of its own: take port 0";
+        let why = "each of several --workers has its own receiver: use port 0";
         return Err(wrong("webhook-listen", why));
     }
     Ok(Some(WebhookPlace { listen, url: on.flag("webhook-url").map(str::to_owned) }))
@@ -451,9 +477,7 @@ pub fn report_files<'i>(
         let path = Path::new(text);
         match path.extension().and_then(|end| end.to_str()) {
             Some("html" | "json" | "csv" | "txt") => Ok(path),
-            _ => {
-                Err(wrong("out", &format!("{text:?} does not end with .html, .json, .csv or .txt")))
-            }
+            _ => Err(wrong("out", &format!("{text:?} must end with .html, .json, .csv or .txt"))),
         }
     };
     texts.map(file).collect()
@@ -473,8 +497,8 @@ fn up_to(
     most: usize,
 ) -> Result<usize, CommandFailure> {
     match on.flag_number(name)?.unwrap_or(default) {
-        0 => Err(wrong(name, "it is at least 1")),
-        number if number > most => Err(wrong(name, &format!("it is at most {most}"))),
+        0 => Err(wrong(name, "must be at least 1")),
+        number if number > most => Err(wrong(name, &format!("must be at most {most}"))),
         number => Ok(number),
     }
 }
@@ -487,7 +511,7 @@ pub fn read_text(name: &str) -> io::Result<String> {
     let mut text = String::new();
     fs::File::open(name)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     match text.len() as u64 > FILE_BYTES_MAX {
-        true => Err(io::Error::other(format!("it is longer than {FILE_BYTES_MAX} bytes"))),
+        true => Err(io::Error::other(format!("larger than {FILE_BYTES_MAX} bytes"))),
         false => Ok(text),
     }
 }
@@ -496,7 +520,7 @@ fn time(on: &Invocation<'_>, name: &str, default: &str) -> Result<Duration, Comm
     let text = on.flag(name).unwrap_or(default);
     let ms = milliseconds(text);
     let time = ms.map(Duration::from_millis).filter(|time| *time <= LoadPlan::TIME_MAX);
-    time.ok_or_else(|| wrong(name, &format!("{text:?} is no time, as 500ms, 30s or 5m")))
+    time.ok_or_else(|| wrong(name, &format!("{text:?} must be a time such as 500ms, 30s or 5m")))
 }
 
 fn wrong(name: &str, why: &str) -> CommandFailure {

@@ -147,7 +147,7 @@ fn error_lines(errors: &BTreeMap<String, u64>) -> Vec<Line<'static>> {
         .collect();
     if errors.len() > ERROR_LINES_MAX {
         let rest = errors.len() - ERROR_LINES_MAX;
-        lines.push(Line::from(format!("and {rest} kinds more")).red());
+        lines.push(Line::from(format!("and {rest} more kinds")).red());
     }
     lines
 }

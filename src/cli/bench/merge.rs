@@ -11,10 +11,10 @@ use super::super::{
     settings::{OutputFormat, Settings, with_only},
 };
 
-const HELP: &str = "\
-Each FILE is a report that bench has written with --out FILE.json. Their targets stand side by \
-side in one report, on stdout and in each --out. Exit codes: 0 done; 1 failure; 2 wrong usage, \
-such as a file that is no report.";
+const HELP: &str = "Each FILE is a report that bench has written with --out FILE.json. Their \
+                    targets are shown side by side in one report, on stdout and in each --out. \
+                    Exit codes: 0 done; 1 failure; 2 wrong usage, such as a file that is not a \
+                    report.";
 
 /// The command.
 pub fn command() -> Command {

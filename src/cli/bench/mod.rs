@@ -73,7 +73,7 @@ pub fn run(on: &Invocation<'_>) -> Result<(), CommandFailure> {
 /// Writes the calls of the one phase to a file.
 fn record(asked: &BenchPlan<'_>, path: &Path) -> Result<(), CommandFailure> {
     let [plan] = &asked.phases[..] else {
-        let line = "--record is of one phase, and the workload has several";
+        let line = "--record supports one phase, and the workload has several";
         return Err(CommandFailure::usage(line));
     };
     let lines = write_recording(plan);

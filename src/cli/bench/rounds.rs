@@ -32,7 +32,12 @@ impl FloorProcess {
     /// # Errors
     /// A [`CommandFailure`]: there is no process to have.
     pub fn start(answer_bytes: usize) -> Result<FloorProcess, CommandFailure> {
-        let failed = |error: std::io::Error| internal(format!("the floor does not start: {error}"));
+        let failed = |error: std::io::Error| {
+            internal(format!(
+                "cannot start the floor server: \
+                 {error}"
+            ))
+        };
         let program = std::env::current_exe().map_err(failed)?;
         let mut child = Command::new(program)
             .args([FLOOR_COMMAND, &answer_bytes.to_string()])
@@ -66,7 +71,7 @@ pub fn compare_in_rounds(
     asked: &BenchPlan<'_>,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<(Vec<TargetReport>, Vec<ComparisonReport>), CommandFailure> {
-    let plan = asked.phases.first().ok_or_else(|| internal("there is nothing to do".to_owned()))?;
+    let plan = asked.phases.first().ok_or_else(|| internal("nothing to do".to_owned()))?;
     let floor = match asked.has_floor {
         true => Some(FloorProcess::start(runtime.block_on(first.answer_bytes(plan))?)?),
         false => None,

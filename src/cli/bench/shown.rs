@@ -88,7 +88,7 @@ impl ShownRun {
     /// Latencies of the last slice.
     pub fn latency_line(&self) -> String {
         let Some(last) = self.last.as_ref().filter(|last| !last.latency.is_empty()) else {
-            return format!("no call ended well in the last {:.0} s", self.slice.as_secs_f64());
+            return format!("no call succeeded in the last {:.0} s", self.slice.as_secs_f64());
         };
         let ms = |share: f64| last.latency.value_at_quantile(share) as f64 / 1e6;
         let max = last.latency.max() as f64 / 1e6;

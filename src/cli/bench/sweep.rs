@@ -89,7 +89,7 @@ impl Sweep {
         runtime: &tokio::runtime::Runtime,
     ) -> Result<TargetReport, CommandFailure> {
         let Some(plan) = asked.phases.first() else {
-            return Err(CommandFailure::usage("there is nothing to do"));
+            return Err(CommandFailure::usage("nothing to do"));
         };
         let (mut points, mut best): (Vec<SweepPoint>, Option<TargetReport>) = (Vec::new(), None);
         let mut best_holds = false;
@@ -157,7 +157,7 @@ fn broken_objective(report: &TargetReport, objectives: &[Objective]) -> Option<S
         let reached = format!("reached {:.1} of {wanted:.1} calls/s", report.rate.reached);
         // More late calls than held back ones: the agent was not asked for more.
         return Some(match report.late > report.held_back {
-            true => format!("{reached}, because the generator was not in time"),
+            true => format!("{reached}, because the generator was late"),
             false => reached,
         });
     }
@@ -178,8 +178,8 @@ fn point(wanted: f64, report: &TargetReport) -> SweepPoint {
 fn found(best: &TargetReport, holds: bool) -> String {
     let wanted = best.rate.wanted.unwrap_or_default();
     match holds {
-        true => format!("the highest rate that keeps to the objectives: {wanted:.1} calls/s\n"),
-        false => format!("no rate keeps to the objectives; the report is of {wanted:.1} calls/s\n"),
+        true => format!("the highest rate that meets the objectives: {wanted:.1} calls/s\n"),
+        false => format!("no rate meets the objectives; the report is for {wanted:.1} calls/s\n"),
     }
 }
 

@@ -76,7 +76,7 @@ impl<'i> BenchTarget<'i> {
         let calls = || asked.phases.iter().flat_map(|plan| &plan.calls);
         let seen = AgentBehaviour::of(&agent.client, calls());
         let seen = tokio::time::timeout(FIRST_CALLS, seen).await.map_err(|_| {
-            let line = format!("the agent has not answered within {FIRST_CALLS:?}");
+            let line = format!("the agent did not respond within {FIRST_CALLS:?}");
             CommandFailure::new(FailureCode::Timeout, line)
         })?;
         let behaviour = seen.map_err(|error| explained(on, error))?;
@@ -138,14 +138,14 @@ impl<'i> BenchTarget<'i> {
             // The run may not be waited for any more.
             let _ = done.send(LoadRun::start(&of_thread, maker, pid, webhooks));
         });
-        spawned.map_err(|error| internal(format!("the system has no room: {error}")))?;
+        spawned.map_err(|error| internal(format!("cannot start the runtime: {error}")))?;
         let (mut started, mut interrupted) = (pin!(started), pin!(end_signal()));
         let started = poll_fn(|cx| match interrupted.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(None),
             Poll::Pending => started.as_mut().poll(cx).map(Some),
         });
         let Some(started) = started.await else { return Ok(None) };
-        let started = started.map_err(|_| internal("a worker has ended".to_owned()))?;
+        let started = started.map_err(|_| internal("a worker thread ended early".to_owned()))?;
         let mut run = started.map_err(internal)?;
         let title = format!("{} · {} · {}", self.url, self.interface, plan.name);
         let view = if self.is_live { LiveView::open() } else { None };
@@ -164,7 +164,7 @@ fn can_do<'p>(
         Some(call) => {
             let name = call.operation.name();
             let line = format!("{name} needs an agent that holds a task for the text hold:MS:N");
-            Err(internal(line).hint("docs/bench.md has the contract, and agents that keep to it"))
+            Err(internal(line).hint("docs/bench.md has the contract and agents that implement it"))
         }
     }
 }
@@ -182,7 +182,7 @@ async fn watch(run: &mut LoadRun, mut shown: ShownRun, mut view: Option<LiveView
         if is_interrupted.await || view.as_ref().is_some_and(LiveView::is_ended_by_user) {
             run.stop();
             drop(view);
-            return warn("interrupted: the report is of what there is");
+            return warn("interrupted: the report covers the calls made so far");
         }
         run.sample_when_due();
         match &mut view {

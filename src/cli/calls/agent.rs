@@ -217,7 +217,10 @@ pub fn client_tls(settings: &Settings) -> Result<ClientTls, CommandFailure> {
 
 /// The command line's specification, §6.5 and §12.1: never silently.
 fn warn_insecure(settings: &Settings) {
-    warn("--insecure: certificates are not verified; any host on the way can read and change this");
+    warn(
+        "--insecure: certificates are not verified; any host on the path can read and change the \
+         traffic",
+    );
     let mut credentials = CREDENTIALS.iter().filter(|name| settings.text(name).is_some());
     if credentials.next().is_some() || settings.list("svc-param").next().is_some() {
         warn("--insecure: SECURITY: a credential is sent to an unverified server");
@@ -239,7 +242,7 @@ fn builder(settings: &Settings, is_strict: bool) -> Result<ClientBuilder, Comman
     let options = CallOptions { backoff, is_strict, assumes_push, ..CallOptions::default() };
     let mut builder = ClientBuilder::new().transports(bindings).options(options).on_warning(warn);
     if let Some(text) = settings.text("a2a-version") {
-        let wrong = || settings.wrong("a2a-version", text, "none of 1.0, 0.3, 0.2 and 0.1");
+        let wrong = || settings.wrong("a2a-version", text, "not 1.0, 0.3, 0.2 or 0.1");
         let version = ProtocolVersion::parse(text).filter(|one| one.generation().is_some());
         builder = builder.version(version.ok_or_else(wrong)?);
     }
@@ -248,7 +251,7 @@ fn builder(settings: &Settings, is_strict: bool) -> Result<ClientBuilder, Comman
     }
     if let Some(name) = settings.text("dialect").filter(|name| *name != "standard") {
         if first_call(name).is_none() {
-            return Err(settings.wrong("dialect", name, "no dialect; see docs/dialects.md"));
+            return Err(settings.wrong("dialect", name, "not a dialect; see docs/dialects.md"));
         }
         builder = builder.dialect(name.to_owned().leak());
     }
@@ -256,13 +259,12 @@ fn builder(settings: &Settings, is_strict: bool) -> Result<ClientBuilder, Comman
         builder = builder.extension(uri);
     }
     if let Some(text) = settings.text("traceparent") {
-        let wrong = || settings.wrong("traceparent", text, "no traceparent (W3C Trace Context)");
+        let wrong = || settings.wrong("traceparent", text, "not a traceparent (W3C Trace Context)");
         let trace = TraceParent::parse(text).ok_or_else(wrong)?;
         builder = builder.field("traceparent", trace.as_str()).map_err(|_| wrong())?;
     }
     for (name, value) in settings.service_parameters()? {
-        let wrong =
-            |_| CommandFailure::usage(format!("--svc-param {name} is not one that can be set"));
+        let wrong = |_| CommandFailure::usage(format!("--svc-param {name} cannot be set"));
         builder = builder.field(name, value).map_err(wrong)?;
     }
     Ok(builder)
@@ -272,8 +274,12 @@ fn builder(settings: &Settings, is_strict: bool) -> Result<ClientBuilder, Comman
 fn credentials(settings: &Settings) -> Result<Credentials, CommandFailure> {
     let secret = |name: &str| settings.text(name).map(Secret::new);
     let basic = settings.text("basic").map(|text| {
-        let pair =
-            text.split_once(':').ok_or_else(|| CommandFailure::usage("--basic is NAME:PASSWORD"));
+        let pair = text.split_once(':').ok_or_else(|| {
+            CommandFailure::usage(
+                "--basic must be \
+                 NAME:PASSWORD",
+            )
+        });
         pair.map(|(name, password)| (name.to_owned(), Secret::new(password)))
     });
     let oauth = match settings.text("client-secret") {

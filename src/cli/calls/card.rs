@@ -93,7 +93,7 @@ pub async fn check_signatures(on: &Invocation<'_>) -> Result<(), CommandFailure>
     let keys = keys(on)?;
     let card = agent::card(on).await?;
     if keys.is_empty() && !card.signatures.is_empty() {
-        tell("Hint: name a key to check the card with: --public-key FILE, or --jwks FILE\n");
+        tell("Hint: give a key to check the card with: --public-key FILE, or --jwks FILE\n");
     }
     let outcome = verified(&card, &keys);
     let word = match &outcome {
@@ -181,7 +181,7 @@ fn show(
         }
         SignatureOutcome::Unverifiable(_) => {
             let verify = on.command("card verify", "--jwks FILE");
-            format!("unverifiable: no key is given; {verify}")
+            format!("unverifiable: no key was given; {verify}")
         }
         SignatureOutcome::Verified { .. } | SignatureOutcome::Absent => outcome.to_string(),
     };
@@ -236,7 +236,7 @@ fn text(output: &mut TextOutput, card: &AgentCard) {
     let said = |is: Option<bool>| match is {
         Some(true) => "yes",
         Some(false) => "no",
-        None => "not said",
+        None => "not specified",
     };
     let capabilities = &card.capabilities;
     output.field("Streaming", said(capabilities.streaming));

@@ -216,7 +216,7 @@ impl<T: Transport> Transport for CachingTransport<T> {
         if let Some(kept) = &kept {
             let freshness = kept.freshness();
             if freshness.is_fresh(now) && !cache.asks {
-                say("the card that is kept is fresh");
+                say("the cached card is fresh");
                 return Ok(CachedResponse::Kept(kept.clone(), 0));
             }
             freshness.ask(&mut fields);
@@ -232,7 +232,7 @@ impl<T: Transport> Transport for CachingTransport<T> {
         };
         match (response.status(), kept) {
             (304, Some(kept)) => {
-                say("the card that is kept has not changed");
+                say("the cached card has not changed");
                 // RFC 9111 §4.3.4: what is said now replaces what was said of the same.
                 let mut fields = kept.fields;
                 fields.extend(said);

@@ -41,7 +41,7 @@ const PROMPT: &str = "> ";
 pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), CommandFailure> {
     let is_asked = io::stdin().is_terminal();
     if is_asked && !io::stdout().is_terminal() {
-        let line = "chat asks for lines, and its output is no terminal";
+        let line = "chat needs a terminal, and its output is not one";
         return Err(CommandFailure::usage(line).hint("peregrine send"));
     }
     on.is_streaming = true;
@@ -51,7 +51,7 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
         lines = ChatLines::Terminal(Box::new(DefaultEditor::new().map_err(unread)?));
         on.hears_interrupts.set(true);
         let name = one_line(&agent.client.card().name);
-        tell(&format!("Talking with {name}; Ctrl-C ends a turn, Ctrl-D the talk\n"));
+        tell(&format!("Chat with {name}; Ctrl-C ends a turn, Ctrl-D the chat\n"));
     }
     let timeout = on.settings.time("timeout")?;
     let mut has_turned = false;
@@ -74,7 +74,7 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
             && has_turned
             && failed.is_over(on)
         {
-            warn("the task takes no more; the line begins another one in its conversation");
+            warn("the task accepts no more messages; this line starts a new task in its context");
             on.settings.say("task-id", "");
             turned = turn_within(agent, on, &line, timeout).await;
         }

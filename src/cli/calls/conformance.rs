@@ -33,13 +33,13 @@ const TEXT: &str = "hello";
 /// Events of a stream that are waited for; an agent may have more to say.
 const EVENTS_MAX: usize = 10_000;
 /// Why what versions before 1.0 leave open is not asked.
-const ONLY_V1: &str = "1.0 alone says how, and an older version is spoken";
+const ONLY_V1: &str = "only A2A 1.0 defines it, and the agent speaks an older version";
 /// Why what 0.1 has otherwise is not asked of it.
-const ONLY_LATER: &str = "0.1 has it otherwise";
+const ONLY_LATER: &str = "A2A 0.1 defines it differently";
 /// Why nothing is subscribed to that sends no events: servers that do not refuse it keep a
 /// subscriber that has left, and one such was seen to stop a whole server (a2a-python#1136).
 const ONLY_AGGRESSIVE: &str =
-    "--aggressive alone asks it: a server that does not refuse it may serve nothing afterwards";
+    "only with --aggressive: a server that does not refuse it may stop serving";
 
 /// How a check went.
 enum CheckOutcome {
@@ -72,7 +72,7 @@ pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let agent = CalledAgent::of(on).await?;
     let mut report = ConformanceReport::default();
     let outcome = validate(&json).first().map_or(Pass, |finding| Fail(finding.sentence()));
-    report.note("CARD-STRUCT-001", "the card has what every card needs", outcome);
+    report.note("CARD-STRUCT-001", "the card has all required members", outcome);
     let made = report.messages(&agent, on).await;
     report.unknown_task(&agent, on).await;
     report.made_task(&agent, on, made.as_ref()).await;
@@ -89,7 +89,7 @@ pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
 async fn by_kit(on: &Invocation<'_>, folder: &str) -> Result<(), CommandFailure> {
     let is_pass = kit::run(on, folder).await?;
     let mut report = ConformanceReport::default();
-    let outcome = if is_pass { Pass } else { Fail("see what the kit says".to_owned()) };
+    let outcome = if is_pass { Pass } else { Fail("see the TCK's output".to_owned()) };
     report.note("TCK", "the requirements of level MUST", outcome);
     report.show(on);
     if is_pass { Ok(()) } else { Err(CommandFailure::said(FailureCode::Internal)) }
@@ -126,13 +126,13 @@ impl ConformanceReport {
             false if is_v01(agent) => Skip(ONLY_LATER),
             false => Fail(format!("the task is {}", state_word(state))),
         };
-        const WAITS: &str = "a waiting call is answered when the task has ended or wants something";
+        const WAITS: &str = "a blocking call is answered when the task ends or needs input";
         self.note("CORE-EXECUTION-MODE-001", WAITS, outcome);
         let again = agent.client.send(&request).await.map_err(|error| name(on, error));
         let outcome = match again {
             Ok(again) => match again.task_id().is_none_or(|other| *other.to_str() != *id) {
                 true => Pass,
-                false => Fail("the second message went to the task of the first".to_owned()),
+                false => Fail("the second message was added to the task of the first".to_owned()),
             },
             Err(name) => Fail(name),
         };
@@ -164,14 +164,14 @@ impl ConformanceReport {
         made: Option<&MadeTask>,
     ) {
         const READ: (&str, &str) = ("CORE-GET-001", "a task is read as it is");
-        const HISTORY: (&str, &str) = ("CORE-HIST-002", "no more history comes than was asked for");
+        const HISTORY: (&str, &str) = ("CORE-HIST-002", "the history is no longer than requested");
         const SEND: (&str, &str) =
             ("CORE-SEND-002", "a message to a task that has ended is refused");
         const CANCEL: (&str, &str) =
             ("CORE-CANCEL-002", "canceling a task that has ended is TaskNotCancelableError");
         let Some(made) = made else {
             for (requirement, title) in [READ, HISTORY, SEND, CANCEL] {
-                self.note(requirement, title, Skip("no task was made"));
+                self.note(requirement, title, Skip("no task was created"));
             }
             return;
         };
@@ -185,7 +185,7 @@ impl ConformanceReport {
         let count = got.ok().and_then(|got| got.task().map(|view| view.history(None).count()));
         let outcome = match count {
             Some(0 | 1) => Pass,
-            Some(count) => Fail(format!("{count} messages came for 1")),
+            Some(count) => Fail(format!("{count} messages were returned instead of 1")),
             None => Skip("the task could not be read"),
         };
         self.note(HISTORY.0, HISTORY.1, outcome);
@@ -216,7 +216,7 @@ impl ConformanceReport {
         let list = ListTasks { page_size: Some(2), ..ListTasks::default() };
         let outcome = match agent.client.list_tasks(&list).await {
             Err(error) if matches!(error.kind, ClientErrorKind::NotExpressible(_)) => {
-                Skip("ListTasks cannot be said in this version over this binding")
+                Skip("this binding of this version has no ListTasks")
             }
             Err(error) => Fail(name(on, error)),
             Ok(answer) => {
@@ -224,12 +224,14 @@ impl ConformanceReport {
                 let times: Vec<u64> = tasks().map(|(view, _)| view.status().at_ms).collect();
                 let artifacts = tasks().any(|(view, _)| view.artifacts().next().is_some());
                 match times.as_slice() {
-                    [] if made.is_some() => Fail("the task that was made is not listed".to_owned()),
-                    [_, _, _, ..] => Fail("more tasks came than the page has".to_owned()),
+                    [] if made.is_some() => Fail("the new task is not in the list".to_owned()),
+                    [_, _, _, ..] => Fail("the page has more tasks than requested".to_owned()),
                     times if !times.is_sorted_by(|a, b| a >= b) => {
-                        Fail("the oldest comes first".to_owned())
+                        Fail("the oldest task comes first".to_owned())
                     }
-                    _ if artifacts => Fail("artifacts came that were not asked for".to_owned()),
+                    _ if artifacts => {
+                        Fail("artifacts were returned without being requested".to_owned())
+                    }
                     _ => Pass,
                 }
             }
@@ -263,7 +265,7 @@ impl ConformanceReport {
         let outcome = match made.filter(|made| made.state.is_terminal()) {
             Some(_) if !is_v1(agent) => Skip(ONLY_V1),
             Some(made) => subscribed(agent, on, &made.id, "UnsupportedOperationError").await,
-            None => Skip("there is no task that has ended"),
+            None => Skip("no task has ended"),
         };
         self.note(ENDED.0, ENDED.1, outcome);
     }
@@ -345,7 +347,7 @@ fn refused(
     names: &[&str],
 ) -> CheckOutcome {
     match answer {
-        Ok(_) => Fail("it was answered".to_owned()),
+        Ok(_) => Fail("the call succeeded".to_owned()),
         Err(error) => {
             let is_nameless = error.fault().is_some_and(|fault| {
                 fault.kind.is_none() && fault.code.is_none() && fault.http == Some(404)
@@ -394,7 +396,7 @@ async fn stream(agent: &CalledAgent, on: &Invocation<'_>) -> CheckOutcome {
     }
     match (is_message, count, state) {
         (true, 1, _) => Pass,
-        (true, _, _) if is_v1(agent) => Fail("a message is not alone".to_owned()),
+        (true, _, _) if is_v1(agent) => Fail("a message is followed by other events".to_owned()),
         // Before 1.0 nothing says that a message is the only one.
         (true, _, _) => Pass,
         (false, _, Some(state)) if state.is_terminal() || state.is_interrupted() => Pass,
@@ -415,6 +417,6 @@ async fn subscribed(
     };
     match stream.next().await {
         Some(Err(error)) => refused(on, Err(error), &[wanted]),
-        Some(Ok(_)) | None => Fail("it was answered".to_owned()),
+        Some(Ok(_)) | None => Fail("the call succeeded".to_owned()),
     }
 }

@@ -56,7 +56,7 @@ pub async fn download(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Co
     let (files, elsewhere) = files(view, folder, &wanted);
     let overwrites = on.flags.get_flag("overwrite");
     if let Some(taken) = files.iter().find(|file| !overwrites && file.path.exists()) {
-        let line = format!("{} is there already", taken.path.display());
+        let line = format!("{} already exists", taken.path.display());
         return Err(CommandFailure::usage(line).hint("--overwrite, or --dir DIR"));
     }
     fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
@@ -92,7 +92,7 @@ fn known(view: TaskView<'_>, wanted: &[&str]) -> Result<(), CommandFailure> {
     };
     let line = match ids.is_empty() {
         true => format!("--artifact {other:?}: the task has no artifacts"),
-        false => format!("--artifact {other:?} is none of {}", ids.join(", ")),
+        false => format!("--artifact {other:?} must be one of {}", ids.join(", ")),
     };
     Err(CommandFailure::usage(line))
 }

@@ -16,21 +16,22 @@ use super::super::{
 pub fn endpoint_card(settings: &Settings) -> Result<Option<AgentCard>, CommandFailure> {
     let Some(url) = settings.text("endpoint") else { return Ok(None) };
     if *settings.source("agent-card") == SettingSource::Flag {
-        let line = "the agent is named twice: by --endpoint, which has no card, and by its card";
+        let line = "two agents are given: by --endpoint, which has no card, and by a card";
         return Err(CommandFailure::usage(line));
     }
     let transports = settings.transports()?;
     let &[word] = &transports[..] else {
-        let line = "--endpoint needs exactly one --transport: no card says how it is called";
-        return Err(
-            CommandFailure::usage(line).hint("as -e http://localhost:3000 --transport jsonrpc")
-        );
+        let line = "--endpoint needs exactly one --transport, as there is no card";
+        return Err(CommandFailure::usage(line).hint(
+            "such such as -e http://localhost:3000 --transport \
+             jsonrpc",
+        ));
     };
     let binding = Binding::ALL.into_iter().find(|binding| binding.word() == word);
     let binding = binding.unwrap_or(Binding::JsonRpc);
     let url = match (binding, url.split_once("://")) {
         (_, None) => {
-            let line = format!("--endpoint {url:?} is no URL, as http://localhost:3000");
+            let line = format!("--endpoint {url:?} must be a URL such as http://localhost:3000");
             return Err(CommandFailure::usage(line));
         }
         // The scheme of a WebSocket is said by its transport already.

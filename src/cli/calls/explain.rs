@@ -34,7 +34,7 @@ use super::{
 use transport::{transport_code, transport_hint};
 
 /// Where the protocol is shown.
-pub const DEBUG: &str = "see --debug for what the agent said";
+pub const DEBUG: &str = "see the agent's response with --debug";
 
 /// The command that shows the card, where the agent has one.
 fn shows_card(on: &Invocation<'_>) -> Option<String> {
@@ -67,8 +67,8 @@ fn message(on: &Invocation<'_>, error: &ClientError) -> String {
     match &error.kind {
         ClientErrorKind::Fault(fault) => said(fault),
         ClientErrorKind::BelowFloor { newest, floor } => format!(
-            "the agent speaks A2A {newest}, and what is older than {floor} is spoken only if it is \
-             named: --a2a-version {newest}"
+            "the agent speaks A2A {newest}; versions below {floor} must be requested: \
+             --a2a-version {newest}"
         ),
         // A card that came from the agent is the agent's; of files there may be many.
         ClientErrorKind::Card(_) if on.card().is_none() => match card_file(on) {
@@ -99,9 +99,9 @@ fn said(fault: &PeerFault) -> String {
         text = rest.trim_start();
     }
     match (text, fault.http, &fault.status) {
-        ("", Some(http), _) => format!("the agent says no more than HTTP status {http}"),
-        ("", None, Some(status)) => format!("the agent says no more than {status}"),
-        ("", None, None) => "the agent does not say what went wrong".to_owned(),
+        ("", Some(http), _) => format!("the agent gave no details: HTTP status {http}"),
+        ("", None, Some(status)) => format!("the agent gave no details: {status}"),
+        ("", None, None) => "the agent gave no details".to_owned(),
         (text, _, _) => text.to_owned(),
     }
 }
@@ -115,9 +115,9 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
         ClientErrorKind::NoCard(_) => {
             let hint = match reference(on) {
                 Some(CardReference::Url(_)) => {
-                    "is there an agent, or a tenant, of this name? a full URL of a card works, too"
+                    "check the name of the agent or tenant; a full URL of a card also works"
                 }
-                _ => "is it the agent's URL, with its path? a full URL of a card works, too",
+                _ => "check the agent's URL and its path; a full URL of a card also works",
             };
             (FailureCode::CardNotFound, Some(hint.to_owned()))
         }
@@ -145,7 +145,7 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             };
             let url = format!("{}/tenants/{tenant}", agent.trim_end_matches('/'));
             let hint = format!(
-                "--a2a-version 1.0, if the agent speaks it; or the tenant's own URL, if it has \
+                "--a2a-version 1.0, if the agent supports it; or the tenant's own URL, if it has \
                  one: -a {}",
                 quoted(&url)
             );
@@ -156,7 +156,7 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             (named(FaultKind::VersionNotSupported), Some(hint))
         }
         ClientErrorKind::NotDeclared(what) if what.contains("push") => {
-            let hint = "--assume push, if the agent sends them all the same".to_owned();
+            let hint = "--assume push, if the agent sends them anyway".to_owned();
             (named(FaultKind::PushNotificationNotSupported), Some(hint))
         }
         ClientErrorKind::NotDeclared(_) if on.path == "task subscribe" => {
@@ -168,7 +168,7 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             // Wire §3: before 1.0 JSON-RPC has no method that lists, and HTTP+JSON has a path. 0.1
             // has no HTTP+JSON.
             let is_v01 = on.card().is_some_and(|card| card.generation == Generation::V01);
-            let hint = "--transport http+json, where the agent has it";
+            let hint = "--transport http+json, if the agent has it";
             (named(FaultKind::UnsupportedOperation), (!is_v01).then(|| hint.to_owned()))
         }
         ClientErrorKind::NotDeclared(_) | ClientErrorKind::NotExpressible(_) => {
@@ -176,8 +176,8 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
         }
         ClientErrorKind::Credentials(why) => credentials_code(on, why),
         ClientErrorKind::Unauthorized if on.card().is_none() => {
-            const HINT: &str = "no credential goes out for a card; fetch it by other means, and \
-                                call -a ./card.json";
+            const HINT: &str = "no credential is sent to fetch a card; fetch it by other means, \
+                                and use -a ./card.json";
             (FailureCode::CredentialsMissing, Some(HINT.to_owned()))
         }
         ClientErrorKind::Unauthorized if !has_credentials => {
@@ -298,7 +298,7 @@ fn of_status(on: &Invocation<'_>, status: u16) -> Option<FaultKind> {
 /// What to do where an answer is not there or not whole. Servers refuse a task by that, too.
 fn cut_hint(on: &Invocation<'_>) -> Option<String> {
     let is_asked = names_task(on) && on.card().is_some();
-    is_asked.then(|| format!("no new task was asked for; {DEBUG}"))
+    is_asked.then(|| format!("no new task was requested; {DEBUG}"))
 }
 
 /// True for a message to a task that the user named.
@@ -314,10 +314,10 @@ fn credentials_code(
     match error {
         CredentialsError::Missing(_) => missing(credentials_hint(on)),
         CredentialsError::PlainHttp(_) => {
-            missing("--allow-http-credentials, if that is meant".into())
+            missing("--allow-http-credentials, if this is intended".into())
         }
         CredentialsError::OtherOrigin(_) => {
-            missing("--allow-other-origin, if that is meant".into())
+            missing("--allow-other-origin, if this is intended".into())
         }
         CredentialsError::OAuth(error) => (login::code(error), None),
         CredentialsError::Place(_) | CredentialsError::Value(_) | CredentialsError::WebSocket => {
@@ -363,7 +363,7 @@ fn credentials_hint(on: &Invocation<'_>) -> String {
 /// the task is pointed at the protocol.
 fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
     if names_task(on) {
-        return Some(format!("no new task was made; {DEBUG}"));
+        return Some(format!("no new task was created; {DEBUG}"));
     }
     let shows_task = || {
         let task = on.words.first().filter(|_| on.path.starts_with("task "));
@@ -372,10 +372,10 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
     let tenant = on.settings.text("tenant");
     match kind {
         Some(FaultKind::InvalidParams) if tenant.is_some() => {
-            Some(format!("another --tenant, if that is what is wrong; {DEBUG}"))
+            Some(format!("try another --tenant; {DEBUG}"))
         }
         Some(FaultKind::PermissionDenied) if tenant.is_some() => {
-            Some(format!("another --tenant, or {}", credentials_hint(on)))
+            Some(format!("try another --tenant, or {}", credentials_hint(on)))
         }
         Some(FaultKind::TaskNotFound)
             if matches!(on.path, "task push-config get" | "task push-config delete") =>
@@ -390,9 +390,9 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
             let task = on.words.first()?;
             Some(on.command("task get", &format!("--wait {}", last_word(task))))
         }
-        Some(FaultKind::VersionNotSupported) => {
-            Some("name a version that the agent has: --a2a-version, or A2ACLI_A2A_VERSION".into())
-        }
+        Some(FaultKind::VersionNotSupported) => Some(
+            "request a version that the agent has: --a2a-version, or A2ACLI_A2A_VERSION".into(),
+        ),
         Some(FaultKind::ExtensionSupportRequired) => Some(extension_hint(on)),
         Some(FaultKind::ContentTypeNotSupported | FaultKind::MethodNotFound) => shows_card(on),
         Some(
@@ -426,7 +426,7 @@ fn extension_hint(on: &Invocation<'_>) -> String {
     let required = card.iter().flat_map(|card| card.required_extensions());
     let flags: Vec<String> = required.map(|uri| flag("extension", uri)).collect();
     match flags.is_empty() {
-        true => "declare what the agent wants: --extension URI".to_owned(),
+        true => "declare the extension that the agent requires: --extension URI".to_owned(),
         false => flags.join(" "),
     }
 }

@@ -108,7 +108,7 @@ impl<'a> Invocation<'a> {
             let by_flag = |name| *settings.source(name) == SettingSource::Flag;
             let flag = [("agent-card", "-a"), ("endpoint", "-e")];
             if let Some((_, flag)) = flag.into_iter().find(|(name, _)| by_flag(name)) {
-                let line = format!("the agent is named twice: by {flag} and by {:?}", words[0]);
+                let line = format!("two agents are given: by {flag} and by {:?}", words[0]);
                 return Err(CommandFailure::usage(line).hint(form.usage()));
             }
             settings.say("agent-card", &words.remove(0));
@@ -116,18 +116,17 @@ impl<'a> Invocation<'a> {
             let line = match words.last() {
                 Some(word) => {
                     let place = form.words[words.len() - 1].trim_matches('"');
-                    format!("no agent is named: {word:?} is taken for the {place}")
+                    format!("missing agent: {word:?} is used as the {place}")
                 }
-                None => "no agent is named".to_owned(),
+                None => "missing agent".to_owned(),
             };
             return Err(CommandFailure::usage(line).hint(form.usage()));
         }
         // The parser counts the words between two flags, and not all of them.
         if let Some(word) = words.get(wanted) {
-            let line =
-                format!("there are too many words: what is {word:?}? quote a text with spaces");
+            let line = format!("too many arguments: unexpected {word:?}; quote a text with spaces");
             let hint = match word.as_str() {
-                "true" | "false" => format!("a switch takes it behind a sign: --async={word}"),
+                "true" | "false" => format!("a switch takes its value after =: --async={word}"),
                 _ => form.usage(),
             };
             return Err(CommandFailure::usage(line).hint(hint));
@@ -179,7 +178,7 @@ impl<'a> Invocation<'a> {
     ) -> Result<Option<N>, CommandFailure> {
         let number = |text: &str| {
             text.parse()
-                .map_err(|_| CommandFailure::usage(format!("--{name}: {text:?} is no number")))
+                .map_err(|_| CommandFailure::usage(format!("--{name}: {text:?} is not a number")))
         };
         self.flag(name).map(number).transpose()
     }
@@ -190,7 +189,7 @@ impl<'a> Invocation<'a> {
     /// A [`CommandFailure`] of usage.
     pub fn metadata(&self) -> Result<Option<JsonObject<'_>>, CommandFailure> {
         let Some(text) = self.settings.text("metadata") else { return Ok(None) };
-        let wrong = |_| self.settings.wrong("metadata", text, "no JSON object");
+        let wrong = |_| self.settings.wrong("metadata", text, "not a JSON object");
         JsonObject::parse(text).map(Some).map_err(wrong)
     }
 

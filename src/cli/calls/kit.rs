@@ -52,13 +52,16 @@ fn end_all(kit: &mut Child) -> Result<(), Error> {
 pub async fn run(on: &Invocation<'_>, folder: &str) -> Result<bool, CommandFailure> {
     let reference = CardReference::parse(on.settings.text("agent-card").unwrap_or_default())?;
     let CardReference::Origin(url) = reference else {
-        let line = "the kit looks for the card itself: name the agent by its origin";
+        let line = "the TCK fetches the card itself: give the agent's origin";
         return Err(CommandFailure::usage(line));
     };
     let program = Path::new(folder).join("run_tck.py");
     let unusable = |error: Error| {
         let line = format!("cannot run {}: {error}", program.display());
-        CommandFailure::usage(line).hint("--tck names a folder with a2aproject/a2a-tck in it")
+        CommandFailure::usage(line).hint(
+            "--tck must be a folder with a checkout of \
+             a2aproject/a2a-tck",
+        )
     };
     let mut command = Command::new(program.canonicalize().map_err(unusable)?);
     command.current_dir(folder).arg("--sut-host").arg(&url).arg("--level").arg("must");

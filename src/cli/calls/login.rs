@@ -42,13 +42,13 @@ pub async fn login(on: &Invocation<'_>) -> Result<(), CommandFailure> {
         (Some("device"), _) | (None, None) => true,
         (Some("client-credentials"), _) | (None, Some(_)) => false,
         (Some(other), _) => {
-            let line = format!("--flow {other:?} is neither device nor client-credentials");
+            let line = format!("--flow {other:?} must be device or client-credentials");
             return Err(CommandFailure::usage(line));
         }
     };
     let Some(folder) = &settings.folder else {
         return Err(CommandFailure::usage(
-            "tokens are kept in the folder of HOME, which is not set",
+            "tokens are stored in the home folder, and HOME is not set",
         ));
     };
     let transport = agent::transport(settings, None)?;
@@ -60,7 +60,7 @@ pub async fn login(on: &Invocation<'_>) -> Result<(), CommandFailure> {
             of_card(on, &agent::card(on).await?)?
         }
         None => {
-            let line = "where tokens come from is not said";
+            let line = "missing the source of the token";
             return Err(CommandFailure::usage(line).hint("--token-url URL, or --issuer URL"));
         }
     };
@@ -93,7 +93,7 @@ fn report(on: &Invocation<'_>, file: &TokenFile, key: &str, token: &Token) {
             output.field("Agent", key);
             output.field("Token", "kept");
             output.field("File", &path);
-            output.field("Expires", expires.as_deref().unwrap_or("not said"));
+            output.field("Expires", expires.as_deref().unwrap_or("not specified"));
             say(&output.text);
         }
     }
@@ -136,7 +136,7 @@ pub fn oauth_client(settings: &Settings) -> Result<Option<OAuthClient>, CommandF
         (None, Some(issuer)) => OAuthSource::Issuer(issuer),
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => {
-            return Err(CommandFailure::usage("--token-url and --issuer contradict each other"));
+            return Err(CommandFailure::usage("--token-url and --issuer cannot be combined"));
         }
     };
     client_of(settings, source).map(Some)
@@ -170,12 +170,12 @@ fn of_card(on: &Invocation<'_>, card: &AgentCard) -> Result<OAuthClient, Command
     };
     let mut flows = flows.filter(|flow| flow.kind == OAuthFlowKind::DeviceCode);
     let server = flows.find_map(server).ok_or_else(|| {
-        let line = "the card names no device flow, and where tokens come from is not said";
+        let line = "the card has no device flow, and the source of the token is missing";
         let keys = ["api-key", "bearer", "basic"].into_iter().filter(|name| takes(card, name));
         let keys: Vec<String> = keys.map(|name| format!("--{name}")).collect();
         let known = match keys.is_empty() || card.security_schemes.is_empty() {
             true => String::new(),
-            false => format!("the card takes {} without a login; else ", keys.join(" or ")),
+            false => format!("the card accepts {} without a login; otherwise ", keys.join(" or ")),
         };
         let urls = "--token-url URL --device-url URL, or --issuer URL";
         CommandFailure::usage(line).hint(format!("{known}{urls}"))

@@ -82,7 +82,7 @@ pub fn run(
     format: OutputFormat,
 ) -> Result<(), CommandFailure> {
     let form = FORMS.iter().find(|form| form.path == path);
-    let form = form.ok_or_else(|| CommandFailure::usage(format!("what is {path}?")))?;
+    let form = form.ok_or_else(|| CommandFailure::usage(format!("unknown command {path}")))?;
     let timeout = settings.time("timeout")?;
     if path == "bench" && flags.get_flag("self-test") {
         return bench::run_self_test();
@@ -113,7 +113,7 @@ pub fn run(
 pub fn runtime() -> Result<tokio::runtime::Runtime, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| {
-        CommandFailure::new(FailureCode::Internal, format!("the system has no room: {error}"))
+        CommandFailure::new(FailureCode::Internal, format!("cannot start the runtime: {error}"))
     })
 }
 
@@ -143,7 +143,7 @@ async fn call(path: &str, on: &mut Invocation<'_>) -> Result<(), CommandFailure>
         ("task push-config list", _) => push_config::list(&agent, on).await,
         ("task push-config delete", _) => push_config::delete(&agent, on).await,
         ("chat", _) => chat::chat(&agent, on).await,
-        (other, _) => Err(CommandFailure::usage(format!("what is {other}?"))),
+        (other, _) => Err(CommandFailure::usage(format!("unknown command {other}"))),
     }
 }
 
@@ -220,13 +220,15 @@ fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
     match on.known() {
         Some(task) if !task.state.is_terminal() => {
             on.say_known();
-            let line = format!("{} goes on, but {seconds} s are over", on.named(&task));
+            let line = format!("{} is still running after {seconds} s", on.named(&task));
             let hint = on.command("task get", &format!("--wait {}", last_word(&task.id)));
             CommandFailure::new(FailureCode::Timeout, line).hint(hint)
         }
-        Some(_) => CommandFailure::new(FailureCode::Timeout, format!("{seconds} s are over")),
+        Some(_) => {
+            CommandFailure::new(FailureCode::Timeout, format!("timed out after {seconds} s"))
+        }
         None => {
-            let line = format!("{seconds} s are over, and the agent has not answered");
+            let line = format!("the agent did not respond within {seconds} s");
             CommandFailure::new(FailureCode::Timeout, line)
         }
     }
@@ -246,7 +248,7 @@ fn interrupted(on: &Invocation<'_>) -> CommandFailure {
 fn interruption(on: &Invocation<'_>, task: Option<KnownTask>) -> CommandFailure {
     match task.filter(|task| !task.state.is_terminal()) {
         Some(task) => {
-            let line = format!("interrupted; {} goes on", on.named(&task));
+            let line = format!("interrupted; {} is still running", on.named(&task));
             let cancel = on.command("task cancel", &last_word(&task.id));
             CommandFailure::new(FailureCode::Interrupted, line).hint(cancel)
         }

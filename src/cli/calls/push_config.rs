@@ -64,7 +64,7 @@ pub fn receiver(
         (value("token"), value("auth-scheme"), value("auth-credentials"));
     let Some(url) = value("url") else {
         return match [token, scheme, credentials].into_iter().any(|one| one.is_some()) {
-            true => Err(CommandFailure::usage(format!("there is no --{before}url"))),
+            true => Err(CommandFailure::usage(format!("missing --{before}url"))),
             false => Ok(None),
         };
     };
@@ -80,7 +80,7 @@ pub fn receiver(
         }
         (None, Some(_)) => {
             return Err(CommandFailure::usage(format!(
-                "--{before}auth-credentials needs its --{before}auth-scheme, as Bearer",
+                "--{before}auth-credentials needs --{before}auth-scheme, such as Bearer",
             )));
         }
         (None, None) => {}
@@ -103,7 +103,7 @@ fn filter(on: &Invocation<'_>) -> Result<Option<PushFilter>, CommandFailure> {
     }
     for name in events.into_iter().flat_map(|events| events.split(',')) {
         let kind = PushFilter::named(name.trim()).ok_or_else(|| {
-            let wrong = format!("--events: {name:?} is not status, artifacts or final");
+            let wrong = format!("--events: {name:?} must be status, artifacts or final");
             CommandFailure::usage(wrong)
         })?;
         filter = filter.with(kind);

@@ -33,7 +33,7 @@ pub fn request(on: &Invocation<'_>) -> Result<SendRequest, CommandFailure> {
         named.push(NamedPart::standard_input());
     }
     if named.is_empty() {
-        let line = "there is nothing to send";
+        let line = "nothing to send";
         return Err(CommandFailure::usage(line).hint("peregrine send -a REF \"TEXT\""));
     }
     let parts = parts::read(&named, &mut io::stdin().lock())?;
@@ -77,7 +77,7 @@ pub fn addressed(
 /// A [`CommandFailure`] of usage.
 pub fn streams(on: &Invocation<'_>, waits: bool) -> Result<(), CommandFailure> {
     match on.is_streaming && !waits && *on.settings.source("async") == SettingSource::Flag {
-        true => Err(CommandFailure::usage("--stream and --async contradict each other")),
+        true => Err(CommandFailure::usage("--stream and --async cannot be combined")),
         false => Ok(()),
     }
 }
@@ -152,7 +152,7 @@ pub fn left(
         Err(error) if error.is_connection_lost() => Ok(true),
         Err(error) => {
             let line = on.settings.redaction().without_secrets(&error.to_string());
-            warn(&format!("the stream cannot be followed on: {line}; the task is asked for"));
+            warn(&format!("the stream cannot be resumed: {line}; the task is read instead"));
             Ok(false)
         }
     }
@@ -183,7 +183,9 @@ pub async fn finish(
         // Some agents keep no task, or cannot be asked for one.
         Err(failure) if followed.has_told() => {
             let (name, line) = (failure.code.name(), failure.message);
-            warn(&format!("the task cannot be read ({name}: {line}); its stream has told this"));
+            warn(&format!(
+                "the task cannot be read ({name}: {line}); this is what its stream sent"
+            ));
             followed.show_told(on, shape, history.is_some());
             return Ok(());
         }

@@ -87,7 +87,7 @@ impl Talk {
                 Content::Data(data) => text.push_str(&several_lines(&indented(Json::as_str(data)))),
                 Content::Unknown(part) => {
                     let kind = one_line(&unknown_kind(part));
-                    text.push_str(&format!("[a part that is not known here: {kind}]"));
+                    text.push_str(&format!("[unknown kind of part: {kind}]"));
                 }
                 Content::Url(url) => text.push_str(&format!("[{}]", one_line(&url.to_str()))),
                 Content::Raw(raw) => {

@@ -115,7 +115,10 @@ pub fn wanted(on: &Invocation<'_>) -> Result<ListTasks, CommandFailure> {
     let status = on.flag("status").map(state_of).transpose()?;
     let after = |text| {
         let wrong = || {
-            CommandFailure::usage(format!("--after {text:?} is no time, as 2026-01-31T12:00:00Z"))
+            CommandFailure::usage(format!(
+                "--after {text:?} must be a time such as \
+                 2026-01-31T12:00:00Z"
+            ))
         };
         parse_rfc3339(text).ok_or_else(wrong)
     };
@@ -138,7 +141,7 @@ fn state_of(text: &str) -> Result<TaskState, CommandFailure> {
     let said = || TaskState::ALL.into_iter().filter(|state| *state != TaskState::Unspecified);
     said().find(|state| state_word(*state) == word).ok_or_else(|| {
         let words = said().map(state_word).collect::<Vec<_>>().join(", ");
-        CommandFailure::usage(format!("--status {text:?} is none of {words}"))
+        CommandFailure::usage(format!("--status {text:?} must be one of {words}"))
     })
 }
 
@@ -174,6 +177,6 @@ mod tests {
             assert_eq!(state_of(text), Ok(TaskState::Working));
         }
         assert_eq!(state_of("input-required"), Ok(TaskState::InputRequired));
-        assert!(state_of("done").unwrap_err().message.contains("none of"));
+        assert!(state_of("done").unwrap_err().message.contains("must be one of"));
     }
 }

@@ -101,7 +101,7 @@ impl TokenFile {
             }
         };
         if is_open(&metadata) {
-            let line = format!("{shown} holds tokens, and others may read it");
+            let line = format!("{shown} holds tokens and is readable by other users");
             return Err(CommandFailure::usage(line).hint(format!("chmod 600 {shown}")));
         }
         let text = match metadata.len() {
@@ -109,7 +109,7 @@ impl TokenFile {
             _ => String::new(),
         };
         serde_json::from_str(&text).map_err(|_| {
-            let line = format!("{shown} is no file of tokens");
+            let line = format!("{shown} is not a token file");
             CommandFailure::usage(line).hint(format!("rm {shown}, and peregrine auth login"))
         })
     }
@@ -200,7 +200,7 @@ mod tests {
         assert!(file.get("c").unwrap().is_none());
         fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).unwrap();
         let failure = file.get("a").unwrap_err();
-        assert!(failure.message.contains("others may read"), "{failure:?}");
+        assert!(failure.message.contains("readable by other users"), "{failure:?}");
         assert!(!format!("{read:?}").contains("hidden"));
         fs::remove_dir_all(folder).unwrap();
     }

@@ -33,7 +33,7 @@ pub fn warn_of<T: Transport>(
 ) -> Result<(), CommandFailure> {
     let (card, interface) = (client.card(), client.interface());
     if path == "chat" && settings.is_on("async")? {
-        warn("--async has no effect: a talk waits for each answer");
+        warn("--async has no effect: chat waits for each answer");
     }
     if let Some(line) = transport_line(settings, &interface)? {
         warn(&line);
@@ -49,7 +49,7 @@ pub fn warn_of_tenant(on: &Invocation<'_>) {
     let settings = &on.settings;
     let is_flag = *settings.source("tenant") == SettingSource::Flag;
     let why = match on.path {
-        "conformance" if on.flag("tck").is_some() => "the kit names no tenant",
+        "conformance" if on.flag("tck").is_some() => "the TCK has no option for a tenant",
         "card get" if on.flags.get_flag("extended") => return,
         "card get" | "card lint" | "card verify" if is_flag => {
             "a tenant's card is at its own URL, if it has one: -a https://HOST/tenants/NAME"
@@ -75,7 +75,7 @@ fn transport_line(
         return Ok(None);
     }
     let (said, passed) = (settings.said("transport"), passed.join(", "));
-    Ok(Some(format!("{said}: the card has no {passed} that can be called here; {chosen} is taken")))
+    Ok(Some(format!("{said}: the card has no {passed} that can be called here; {chosen} is used")))
 }
 
 /// Credentials that go nowhere.
@@ -96,10 +96,10 @@ fn credential_lines(
         let own =
             place.and_then(|place| own.iter().find(|(own, _)| own.eq_ignore_ascii_case(place)));
         let why = match (place, own) {
-            (Some(_), Some((own, _))) => format!("--svc-param {own} takes its place"),
+            (Some(_), Some((own, _))) => format!("--svc-param {own} replaces it"),
             (Some(_), None) => continue,
             (None, _) if takes(card, name) && !plan.is_empty() => {
-                "the card is content with another credential".to_owned()
+                "the card accepts another credential that is sent".to_owned()
             }
             (None, _) => "the card has no scheme for it".to_owned(),
         };

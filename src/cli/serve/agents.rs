@@ -129,7 +129,7 @@ struct SwitchedOff;
 
 impl Agent for SwitchedOff {
     fn start(&self, turn: Turn<'_>) {
-        let text = "the agent is switched off";
+        let text = "the agent is disabled";
         turn.refuse(Fault::because(FaultKind::ShuttingDown, text));
     }
 }

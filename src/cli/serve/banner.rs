@@ -52,11 +52,12 @@ impl Banner {
         if limits.connections_max < self.connections_max {
             let _ = writeln!(
                 text,
-                "  files   at most {} connections, for the hard limit of open files (ulimit -Hn)",
+                "  files   at most {} connections, because of the hard limit of open files \
+                 (ulimit -Hn)",
                 limits.connections_max,
             );
         }
-        text.push_str("  tasks   are in memory alone: those of an earlier run are gone\n");
+        text.push_str("  tasks   in memory only: tasks of an earlier run are gone\n");
         let (workers, is_secure) = (running.workers(), scheme == "https");
         text.push_str(&memory(limits, workers, is_secure, self.shows_memory));
         text.push_str(&glance(limits));
@@ -70,8 +71,8 @@ fn push(is_wanted: bool, is_on: bool) -> &'static str {
         (_, true) => "webhooks are posted (docs/guide/webhooks.md)",
         (false, false) => "webhooks are off",
         (true, false) => {
-            "webhooks are off: other machines reach this server, and callers are not authenticated \
-             (push.anonymous = true allows webhooks)"
+            "webhooks are off: other machines reach this server, and callers are not \
+             authenticated (push.anonymous = true allows webhooks)"
         }
     }
 }

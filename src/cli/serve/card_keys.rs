@@ -29,7 +29,7 @@ pub fn sign(
         keys.add(&pem, kid.as_deref()).map_err(|error| format!("{shown}: {error}"))?;
     }
     if setup.public_url.is_none() && setup.allow_hosts.iter().all(|host| host == "*") {
-        let line = "cards are signed that name --public-url URL or --allow-host HOST: give one";
+        let line = "signed cards need a fixed host: add --public-url URL or --allow-host HOST";
         return Err(line.to_owned());
     }
     let keys = Arc::new(keys);

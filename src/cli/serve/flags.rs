@@ -11,7 +11,7 @@ const ROWS: &[Row] = &[
     (
         "config",
         "FILE",
-        "The configuration, see docs/peregrine.toml; flags go before it [default: the variable \
+        "The configuration, see docs/peregrine.toml; flags override it [default: the variable \
          PEREGRINE_CONFIG, or none]",
     ),
     (
@@ -23,104 +23,110 @@ const ROWS: &[Row] = &[
     (
         "agent",
         "[NAME=]KIND[:ARG]",
-        "Adds an agent; without NAME it is the default one; kinds: echo, script:FILE, \
+        "Adds an agent; without NAME it is the default agent; kinds: echo, script:FILE, \
          exec:COMMAND, exec+jsonl:COMMAND, a2a:URL, http:URL [default: echo]",
     ),
-    ("tls-cert", "FILE", "Speaks TLS on every address, with this certificate chain (PEM)"),
+    ("tls-cert", "FILE", "Uses TLS on every address, with this certificate chain (PEM)"),
     ("tls-key", "FILE", "The private key of the certificate (PEM)"),
     (
         "tls-client-ca",
         "FILE",
-        "Clients must show a certificate that leads to one of these (PEM); with callers in [auth] \
-         of the configuration they may show none",
+        "Clients must present a certificate issued by one of these authorities (PEM); it is \
+         optional with callers in [auth] of the configuration",
     ),
     ("public-url", "URL", "The URL that cards name, for a server behind a proxy"),
     (
         "allow-host",
         "HOST",
-        "Answers to this host, too, * for any; may be repeated [default: loopback names and \
+        "Also accepts this host, * for any; may be repeated [default: loopback names and \
          addresses, --public-url's, the address connected to]",
     ),
     (
         "trust-forwarded",
         "",
-        "Cards believe X-Forwarded-Proto, -Host, -Port and -Prefix: only behind a proxy that sets \
+        "Cards use X-Forwarded-Proto, -Host, -Port and -Prefix: only behind a proxy that sets \
          them and that no client can bypass",
     ),
     ("workers", "N", "Threads [default: one per core]"),
     (
         "memory",
         "SIZE",
-        "What the server may take, divided among its limits [default: 4GiB, and 64 MiB for each \
-         worker above four]",
+        "Memory budget, divided among the limits [default: 4GiB, and 64 MiB for each worker above \
+         four]",
     ),
-    ("show-memory", "", "The banner lists what the memory is for"),
+    ("show-memory", "", "Lists in the banner what the memory is used for"),
     ("limit", "NAME=VALUE", "Sets a limit, see docs/limits.md; may be repeated"),
     ("mount", "PATH=DIALECT[:AGENT]", "Serves a dialect at a path of its own; may be repeated"),
     (
         "tenants",
         "any|NAME,...",
-        "Names that are no agent's and have tasks of their own [default: any with one agent, none \
-         with several]",
+        "Names of tenants: names other than agents' that have their own tasks [default: any with \
+         one agent, none with several]",
     ),
     ("card", "v1|v03|hybrid", "Form of the public agent cards [default: hybrid]"),
     (
         "card-key",
         "FILE[=KID]",
-        "Signs cards with this private key (PEM, PKCS#8: P-256 or Ed25519); may be repeated; its \
-         name is KID [default: its thumbprint]",
+        "Signs cards with this private key (PEM, PKCS#8: P-256 or Ed25519); may be repeated; KID \
+         is its key id [default: its thumbprint]",
     ),
     (
         "push-sign-key",
         "FILE",
         "Signs posts to webhooks with this private key (PEM, PKCS#8): RSA of 2048 to 4096 bits or \
-         P-256 for JWTs, Ed25519 for Standard Webhooks; may be repeated, up to four; of each kind \
-         the first signs; none that signs cards",
+         P-256 for JWTs, Ed25519 for Standard Webhooks; may be repeated, up to four; the first of \
+         each kind signs; a key that signs cards is not allowed",
     ),
-    ("strict", "", "--strict-version, and a message without messageId is refused"),
-    ("strict-version", "", "A 1.0 method without the A2A-Version header is refused"),
-    ("no-streaming", "", "Streaming operations are refused"),
+    ("strict", "", "Like --strict-version, and refuses a message without messageId"),
+    ("strict-version", "", "Refuses a 1.0 method without the A2A-Version header"),
+    ("no-streaming", "", "Refuses streaming operations"),
     (
         "interfaces",
         "LIST",
-        "What cards list, the preferred first: jsonrpc, http+json, grpc, websocket, each with =URL \
-         if need be [default: jsonrpc,http+json]",
+        "Interfaces that cards list, the preferred first: jsonrpc, http+json, grpc, websocket, \
+         each optionally with =URL [default: jsonrpc,http+json]",
     ),
     (
         "extended-card",
         "",
-        "Serves the extended agent card to every client [default: off; where callers are \
-         authenticated it is served to them alone, whatever is set here]",
+        "Serves the extended agent card to every client [default: off; if callers are \
+         authenticated, it is always served to them only]",
     ),
-    ("no-extended-card", "", "Takes back what --extended-card or the configuration says of it"),
+    ("no-extended-card", "", "Cancels --extended-card and the same key of the configuration"),
     ("ws-origin", "ORIGIN", "Pages of this origin may open WebSockets, * for any; may be repeated"),
     (
         "cors-origin",
         "ORIGIN",
         "Pages of this origin may read answers, as https://app.example, * for any; may be repeated",
     ),
-    ("cors-credentials", "", "They may send cookies and client certificates, too: not with *"),
+    (
+        "cors-credentials",
+        "",
+        "These pages may also send cookies and client certificates: not with \
+         *",
+    ),
     (
         "admin",
         "ADDR|unix:PATH",
-        "Serves /healthz, /readyz and /metrics here alone, and dead letters (/push/dead) and tasks \
-         (/tasks), which need the scope a2a:admin unless the address is of loopback [default: with \
-         the agents; metrics to this machine alone; dead letters and tasks nowhere]",
+        "Serves /healthz, /readyz and /metrics only here, and dead letters (/push/dead) and tasks \
+         (/tasks), which need the scope a2a:admin unless the address is loopback [default: with \
+         the agents; metrics for this machine only; dead letters and tasks nowhere]",
     ),
-    ("no-push", "", "Push notifications are not served"),
+    ("no-push", "", "Disables push notifications"),
     (
         "push-allow",
         "HOST|NETWORK",
-        "Webhooks may go to this host or network though it is not public, over plain http, too; \
+        "Allows webhooks to this host or network even if it is not public, also over plain http; \
          may be repeated; localhost is 127.0.0.0/8 and ::1",
     ),
-    ("log", "LEVEL", "What is written to stderr: off, error, warn, info, debug [default: info]"),
+    ("log", "LEVEL", "Level of the log on stderr: off, error, warn, info, debug [default: info]"),
+    ("access-log", "N", "Logs each call, or one of N: text on a terminal, JSON otherwise"),
     (
-        "access-log",
-        "N",
-        "Writes a line for each call, or for one of N: text on a terminal, JSON otherwise",
+        "allow-anonymous",
+        "",
+        "Listens on addresses that other machines can reach, without \
+         authentication",
     ),
-    ("allow-anonymous", "", "Listen on addresses that other machines can reach"),
 ];
 
 const AFTER: &str = "\
@@ -152,7 +158,7 @@ fn config() -> Command {
     Command::new("config")
         .about("The server's configuration")
         .subcommand_required(true)
-        .subcommand(Command::new("check").about("Say whether it is good, or what is wrong with it"))
+        .subcommand(Command::new("check").about("Check the configuration and report its errors"))
         .subcommand(Command::new("init").about("Print the file with every key, each commented out"))
         .subcommand(Command::new("schema").about("Print the JSON Schema of the file"))
         .subcommand(

@@ -37,7 +37,7 @@ pub fn command() -> Command {
 /// [`UsageError`]: a flag that is not for this command, or a name that cannot be one.
 pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> {
     if NOT_OF_SERVE.iter().any(|name| flags.contains_id(name)) {
-        let line = "peregrine gateway has no --agent and no --config; peregrine serve takes them";
+        let line = "peregrine gateway does not accept --agent and --config; use peregrine serve";
         return Err(UsageError::new(line));
     }
     let remotes = flags.get_many::<String>("remote").into_iter().flatten();

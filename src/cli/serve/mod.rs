@@ -103,12 +103,13 @@ fn serve(origin: &ConfigOrigin, config: Config, stamp: Stamp) -> Result<(), (u8,
     let is_extended = made.is_extended;
     let greet = |running: &Running| {
         if is_extended {
-            warn("--extended-card: every client is shown the extended card");
+            warn("--extended-card: the extended card is served to every client");
         }
         if let (None, [first, ..]) = (&made.callers, &passing[..]) {
             warn(&format!(
-                "agents.{first}: pass_authorization without [auth]: the server cannot tell callers \
-                 apart, so all of them see the tasks that come of one's credential"
+                "agents.{first}: pass_authorization without [auth]: the server cannot tell \
+                 callers apart, so every caller sees the tasks created with another caller's \
+                 credential"
             ));
         }
         begin_background_work(running, made.callers, &cards);

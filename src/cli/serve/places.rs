@@ -23,7 +23,7 @@ impl OwnCredential {
     fn certificate() -> OwnCredential {
         OwnCredential {
             flags: " --cert client.pem --key client.key".to_owned(),
-            note: "with a certificate and its key of your own",
+            note: "with your own certificate and key",
         }
     }
 
@@ -54,7 +54,7 @@ impl OwnCredential {
         let certificate = || asks_clients.then(OwnCredential::certificate);
         Some(header.or_else(certificate).unwrap_or_else(|| OwnCredential {
             flags: String::new(),
-            note: "with the credential that the server asks for ([auth])",
+            note: "with a credential that the server accepts ([auth])",
         }))
     }
 

@@ -72,7 +72,7 @@ impl RemoteCards {
                 }
             });
             if let Err(error) = started {
-                warn(&format!("cards of remote agents are not read again: {error}"));
+                warn(&format!("cards of remote agents cannot be refreshed: {error}"));
             }
         });
     }

@@ -38,32 +38,41 @@ pub fn command() -> Command {
     };
     let port = own("port", "PORT", "Port; 0 is any free one [default: 8080]");
     let proxy = own("proxy", "URL", "Passes messages to a remote A2A agent");
-    let agent_card = own("agent-card", "URL", "The agent of --proxy, unless that names one");
-    let card = own("card-file", "FILE", "Serves what this agent card (JSON) says of the agent");
-    let protocol = own("protocol", "latest|0.3", "Version that the card lists");
-    let transport =
-        own("serve-transport", "rest|jsonrpc|grpc", "The one binding that the card lists");
+    let agent_card = own("agent-card", "URL", "URL of the agent for --proxy without a URL");
+    let card = own("card-file", "FILE", "Describes the agent with this agent card (JSON)");
+    let protocol = own("protocol", "latest|0.3", "Version on the card");
+    let transport = own("serve-transport", "rest|jsonrpc|grpc", "The one binding on the card");
     Command::new("server")
         .about("Serves one agent: a command, an echo or a proxy")
         .after_help(AFTER)
         .args([
             own("exec", "CMD", "Runs a command for each message"),
             own("chunk", "SEP", "Cuts the command's output into chunks").requires("exec"),
-            own("echo", "", "Sends back what it is sent"),
+            own("echo", "", "Echoes each message"),
             proxy.num_args(0..=1).allow_hyphen_values(false),
             agent_card.short('a').requires("proxy"),
             own("host", "HOST", "Address to listen on [default: 127.0.0.1]"),
             port.value_parser(clap::value_parser!(u16)),
-            own("name", "NAME", "Name of the agent; what no path may hold becomes a hyphen"),
+            own(
+                "name",
+                "NAME",
+                "Name of the agent; characters that a path cannot have become \
+                 hyphens",
+            ),
             own("description", "TEXT", "Description of the agent"),
             card.long("card"),
-            own("card-compat", "", "The card is for clients of 1.0 and of 0.3, as it is anyway"),
+            own(
+                "card-compat",
+                "",
+                "Accepted without effect: the card is always for clients of \
+                 1.0 and of 0.3",
+            ),
             protocol.value_parser(PossibleValuesParser::new(["latest", "0.3"])),
             transport
                 .value_parser(PossibleValuesParser::new(["rest", "jsonrpc", "grpc"]))
                 .alias("transport"),
-            own("advertise-address", "ADDR", "URL, or host and port, that the card lists"),
-            own("quiet", "", "Writes nothing but errors to stderr"),
+            own("advertise-address", "ADDR", "URL, or host and port, on the card"),
+            own("quiet", "", "Writes only errors to stderr"),
         ])
         .group(ArgGroup::new("mode").args(["exec", "echo", "proxy"]).required(true))
         .args(flags::args().map(|arg| match arg.get_id().as_str() {
@@ -80,8 +89,8 @@ pub fn command() -> Command {
 /// that cannot be read.
 pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> {
     if NOT_OF_SERVE.iter().any(|name| flags.contains_id(name)) {
-        let line = "peregrine server has one agent and no file; peregrine serve takes --agent, \
-                    --mount and --config";
+        let line = "peregrine server has one agent and no configuration file; peregrine serve \
+                    takes --agent, --mount and --config";
         return Err(UsageError::new(line));
     }
     let text = |name| flags.get_one::<String>(name).cloned();

@@ -25,7 +25,7 @@ pub fn sign(setup: &mut Setup, files: &[PathBuf], card_keys: &SigningKeys) -> Re
         let pem = pem.map_err(|error| format!("cannot read {shown}: {error}"))?;
         keys.add(&pem).map_err(|error| format!("{shown}: {error}"))?;
         if keys.kids().last().is_some_and(|kid| card_keys.has_key(kid)) {
-            return Err(format!("{shown}: the key signs cards: webhooks need one of their own"));
+            return Err(format!("{shown}: this key signs cards: webhooks need a separate key"));
         }
     }
     if setup.push.is_some() {

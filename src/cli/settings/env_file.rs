@@ -72,14 +72,14 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, (usize, String)> {
         }
         let wrong = |what: String| (index + 1, what);
         let Some((name, value)) = line.split_once('=') else {
-            return Err(wrong("a line of ours is A2ACLI_NAME=value".to_owned()));
+            return Err(wrong("a line must be A2ACLI_NAME=value".to_owned()));
         };
         let name = name.trim_end();
         if !name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_') {
-            return Err(wrong(format!("{name:?} is no name of a variable")));
+            return Err(wrong(format!("{name:?} is not a variable name")));
         }
         if values.iter().any(|(other, _)| other == name) {
-            return Err(wrong(format!("{name} is said twice")));
+            return Err(wrong(format!("{name} is set twice")));
         }
         let value = unquote(value.trim()).map_err(|what| wrong(format!("{name}: {what}")))?;
         values.push((name.to_owned(), value));
@@ -105,12 +105,15 @@ fn unquote(text: &str) -> Result<String, &'static str> {
                 Some('n') => value.push('\n'),
                 Some('t') => value.push('\t'),
                 Some(same @ ('"' | '\\' | '$')) => value.push(same),
-                Some(_) | None => return Err("an escape is one of \\n, \\t, \\\", \\\\ and \\$"),
+                Some(_) | None => {
+                    return Err("an escape must be one of \\n, \\t, \\\", \\\\ and \
+                                \\$");
+                }
             },
             _ if letter == quote => {
                 let rest = letters.as_str().trim_start();
                 let is_end = rest.is_empty() || rest.starts_with('#');
-                return if is_end { Ok(value) } else { Err("there is text behind the quotes") };
+                return if is_end { Ok(value) } else { Err("text follows the closing quote") };
             }
             _ => value.push(letter),
         }
@@ -155,10 +158,10 @@ mod tests {
     fn a_bad_line_of_ours_has_its_number() {
         for (text, line, said) in [
             ("A=1\nA2ACLI_A", 2, "A2ACLI_NAME=value"),
-            ("A2ACLI_a=1", 1, "no name of a variable"),
-            ("A2ACLI_A=1\n\nA2ACLI_A=2", 3, "said twice"),
+            ("A2ACLI_a=1", 1, "not a variable name"),
+            ("A2ACLI_A=1\n\nA2ACLI_A=2", 3, "set twice"),
             ("A2ACLI_A=\"1", 1, "not closed"),
-            ("A2ACLI_A='1' 2", 1, "behind the quotes"),
+            ("A2ACLI_A='1' 2", 1, "follows the closing quote"),
             ("A2ACLI_A=\"\\x\"", 1, "an escape"),
         ] {
             let (at, what) = parse(text).unwrap_err();

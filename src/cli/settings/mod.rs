@@ -28,11 +28,11 @@ pub use values::{OutputFormat, milliseconds};
 pub const CONFIG_FOLDER: &str = ".config/a2a-cli";
 
 /// What stands below the settings in a help.
-pub const LONG_HELP: &str = "\
-What stands under a heading, but --stream, can be said by a variable or in a .env file as well: \
---a2a-version is A2ACLI_A2A_VERSION. A flag wins over the environment, that over the nearest .env \
-(or --config FILE), that over ~/.config/a2a-cli/.env. What holds, and who said it: peregrine \
-config show.";
+pub const LONG_HELP: &str = "Options under a heading, except --stream, can also be set by a \
+                             variable or in a .env file: --a2a-version is A2ACLI_A2A_VERSION. A \
+                             flag overrides the environment, which overrides the nearest .env (or \
+                             --config FILE), which overrides ~/.config/a2a-cli/.env. Show the \
+                             values in force and their sources: peregrine config show.";
 
 /// The source of a setting; one further down wins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,7 +132,7 @@ impl Settings {
     fn held(&self, name: &str) -> &HeldSetting {
         let index = SETTINGS.iter().position(|setting| setting.name == name);
         // A name that is no row is a mistake of this program, which its tests find.
-        &self.held[index.unwrap_or_else(|| unreachable!("no setting {name}"))]
+        &self.held[index.unwrap_or_else(|| unreachable!("unknown setting {name}"))]
     }
 
     /// The source of a setting.
@@ -248,7 +248,7 @@ fn ignored(around: &Surroundings<'_>) -> Vec<String> {
     let flags = SETTINGS.iter().filter(|setting| setting.kind == SettingKind::FlagOnly);
     let said = flags.filter(|setting| (around.variable)(&variable(setting)).is_some());
     let line = |setting: &Setting| {
-        format!("{} has no effect: --{} is a flag alone", variable(setting), setting.name)
+        format!("{} has no effect: --{} can only be a flag", variable(setting), setting.name)
     };
     said.map(line).collect()
 }
@@ -265,11 +265,13 @@ fn warnings(file: &EnvFile) -> Vec<String> {
                 warnings.push(format!("{path}: {name} has no effect in a file"));
             }
             Some(kind) if kind.is_secret() && file.is_open => {
-                warnings
-                    .push(format!("{path} has {name} and others may read it: chmod 600 {path}"));
+                warnings.push(format!(
+                    "{path} has {name} and is readable by other users: chmod 600 \
+                     {path}"
+                ));
             }
             Some(_) => {}
-            None => warnings.push(format!("{path}: {name} is no setting of this program")),
+            None => warnings.push(format!("{path}: {name} is not a setting of this program")),
         }
     }
     warnings

@@ -95,7 +95,10 @@ fn what_is_wrong_names_who_said_it() {
     assert!(message.contains("A2ACLI_ASYNC in the environment: \"maybe\""), "{message}");
     let settings = folder.resolve("config show --transport websockt", &[]).unwrap();
     let message = settings.transports().unwrap_err().message;
-    assert!(message.contains("--transport") && message.contains("is it websocket?"), "{message}");
+    assert!(
+        message.contains("--transport") && message.contains("did you mean websocket?"),
+        "{message}"
+    );
     folder.write("project/.env", "\nA2ACLI_TIMEOUT\n");
     let failure = folder.resolve("config show", &[]).unwrap_err();
     assert!(failure.message.contains(".env:2: "), "{failure:?}");

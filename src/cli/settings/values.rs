@@ -29,7 +29,7 @@ impl Settings {
         match self.text("output").unwrap_or("text") {
             "text" => Ok(OutputFormat::Text),
             "json" => Ok(OutputFormat::Json),
-            other => Err(self.wrong("output", other, "neither text nor json")),
+            other => Err(self.wrong("output", other, "not text or json")),
         }
     }
 
@@ -41,7 +41,7 @@ impl Settings {
         match self.text(name).unwrap_or("false").to_ascii_lowercase().as_str() {
             "true" | "1" | "yes" | "on" => Ok(true),
             "false" | "0" | "no" | "off" => Ok(false),
-            other => Err(self.wrong(name, other, "neither true nor false")),
+            other => Err(self.wrong(name, other, "not true or false")),
         }
     }
 
@@ -51,7 +51,7 @@ impl Settings {
     /// A [`CommandFailure`] of usage.
     pub fn time(&self, name: &str) -> Result<Option<Duration>, CommandFailure> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        let wrong = || self.wrong(name, text, "no time, as 500ms, 2s, 1m30s");
+        let wrong = || self.wrong(name, text, "not a time such as 500ms, 2s, 1m30s");
         let ms = milliseconds(text).filter(|ms| (1..=TIME_MS_MAX).contains(ms));
         Ok(Some(Duration::from_millis(ms.ok_or_else(wrong)?)))
     }
@@ -71,9 +71,16 @@ impl Settings {
             };
             let known = BINDINGS.into_iter().find(|binding| *binding == word);
             known.ok_or_else(|| match nearest(word, BINDINGS.into_iter()) {
-                Some(near) => self.wrong("transport", text, &format!("no binding; is it {near}?")),
+                Some(near) => self.wrong(
+                    "transport",
+                    text,
+                    &format!(
+                        "not a binding; did you mean \
+                         {near}?"
+                    ),
+                ),
                 None => {
-                    let all = format!("none of {}", BINDINGS.join(", "));
+                    let all = format!("not one of {}", BINDINGS.join(", "));
                     self.wrong("transport", text, &all)
                 }
             })
@@ -89,7 +96,7 @@ impl Settings {
         match self.text("assume") {
             None | Some("") => Ok(false),
             Some("push") => Ok(true),
-            Some(other) => Err(self.wrong("assume", other, "not push, which alone can be assumed")),
+            Some(other) => Err(self.wrong("assume", other, "not push, the only value")),
         }
     }
 
@@ -106,7 +113,7 @@ impl Settings {
             };
             let is_line = |value: &str| value.bytes().all(|b| (0x20..0x7f).contains(&b));
             pair.filter(|(key, value)| is_token(key) && is_line(value)).ok_or_else(|| {
-                CommandFailure::usage("--svc-param is not KEY:VALUE in printable ASCII")
+                CommandFailure::usage("--svc-param must be KEY:VALUE in printable ASCII")
             })
         };
         self.list("svc-param").map(of).collect()
@@ -121,7 +128,7 @@ impl Settings {
         let (of_async, of_wait) = (self.source("async"), self.source("wait"));
         match (is_async, is_wait) {
             (true, true) if *of_async == SettingSource::Flag && of_async == of_wait => {
-                Err(CommandFailure::usage("--wait and --async contradict each other"))
+                Err(CommandFailure::usage("--wait and --async cannot be combined"))
             }
             (true, true) => Ok(of_wait > of_async),
             (true, false) => Ok(false),

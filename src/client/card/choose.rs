@@ -109,17 +109,21 @@ impl fmt::Display for ChooseError {
         match self {
             ChooseError::BelowFloor { newest, floor } => write!(
                 f,
-                "the agent speaks A2A {newest}, and {floor} is the oldest version allowed; \
-                 allow it with ClientBuilder::version or ClientBuilder::floor"
+                "the agent speaks A2A {newest}, and {floor} is the oldest version allowed; allow \
+                 it with ClientBuilder::version or ClientBuilder::floor"
             ),
             ChooseError::UnknownVersion(wanted) => {
-                write!(f, "A2A {wanted} is not spoken; 1.0, 0.3, 0.2 and 0.1 are")
+                write!(
+                    f,
+                    "A2A {wanted} is not supported; supported versions: 1.0, 0.3, 0.2 and \
+                     0.1"
+                )
             }
             ChooseError::NoTenant { version, url } => write!(
                 f,
-                "the interface of A2A {version} at {url} has no place for a tenant: before 1.0 \
-                 only a URL that ends with /tenants/NAME has one, and over gRPC none where the \
-                 card's tenant is its agent's name"
+                "the interface of A2A {version} at {url} cannot name a tenant: before 1.0 only a \
+                 URL that ends with /tenants/NAME can, and over gRPC none can if the card's \
+                 tenant is its agent's name"
             ),
             ChooseError::OtherOrigin(url) => write!(
                 f,

@@ -48,9 +48,9 @@ impl fmt::Display for CardError {
             CardProblem::NotJson(why) => write!(f, "is not JSON: {why}"),
             CardProblem::TooLarge(max) => write!(f, "has more than {max} bytes"),
             CardProblem::TooDeep(max) => write!(f, "is nested deeper than {max}"),
-            CardProblem::Twice => f.write_str("stands twice in its object"),
+            CardProblem::Twice => f.write_str("appears twice in its object"),
             CardProblem::TooMany(max) => write!(f, "has more than {max} entries"),
-            CardProblem::Missing => f.write_str("is required, and missing or empty"),
+            CardProblem::Missing => f.write_str("is required and is missing or empty"),
             CardProblem::Type(wanted) => write!(f, "is not {wanted}"),
             CardProblem::Url(why) => write!(f, "cannot be called: {why}"),
         }

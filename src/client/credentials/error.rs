@@ -29,7 +29,7 @@ impl fmt::Display for CredentialsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CredentialsError::Missing(alternatives) => {
-                f.write_str("the agent requires credentials that were not given: ")?;
+                f.write_str("missing credentials required by the agent: ")?;
                 for (at, schemes) in alternatives.iter().enumerate() {
                     f.write_str(if at == 0 { "" } else { ", or " })?;
                     for (at, (name, kind)) in schemes.iter().enumerate() {
@@ -43,19 +43,16 @@ impl fmt::Display for CredentialsError {
                 write!(f, "credentials would go to {origin} without TLS, which is not allowed")
             }
             CredentialsError::OtherOrigin(origin) => {
-                write!(
-                    f,
-                    "credentials would go to {origin}, which is not where the card was asked for"
-                )
+                write!(f, "credentials would go to {origin}, which is not the origin of the card")
             }
             CredentialsError::Place(name) => {
-                write!(f, "the card wants a credential in {name:?}, which cannot hold one")
+                write!(f, "the card requires a credential in {name:?}, which cannot carry one")
             }
             CredentialsError::Value(name) => {
                 write!(f, "the credential for {name} is empty or has bytes that cannot be sent")
             }
             CredentialsError::WebSocket => {
-                f.write_str("the Authorization of callers cannot be passed on over WebSocket")
+                f.write_str("WebSocket cannot forward callers' Authorization")
             }
             CredentialsError::OAuth(error) => write!(f, "{error}"),
         }

@@ -436,7 +436,7 @@ mod tests {
         let none = Credentials::default();
         let error = planned(r#"[{"key":[],"oauth":[]},{"mtls":[]},{"gone":[]}]"#, &none);
         let error = error.unwrap_err().to_string();
-        let said = "the agent requires credentials that were not given: key (apiKey) and oauth \
+        let said = "missing credentials required by the agent: key (apiKey) and oauth \
                     (oauth2), or mtls (mutualTLS), or gone (not declared)";
         assert_eq!(error, said);
         assert!(planned(r#"[{"digest":[]}]"#, &all()).is_err());

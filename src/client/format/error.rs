@@ -37,12 +37,12 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallError::Fault(fault) => fault.fmt(f),
-            CallError::Unreadable(error) => write!(f, "the answer is not understood: {error}"),
+            CallError::Unreadable(error) => write!(f, "the response cannot be read: {error}"),
             CallError::NotA2a { status, media } if media.is_empty() => {
-                write!(f, "the response is none of A2A: HTTP status {status}")
+                write!(f, "the response is not A2A: HTTP status {status}")
             }
             CallError::NotA2a { status, media } => {
-                write!(f, "the response is none of A2A: HTTP status {status}, {media}")
+                write!(f, "the response is not A2A: HTTP status {status}, {media}")
             }
         }
     }

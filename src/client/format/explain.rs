@@ -157,7 +157,7 @@ fn client_response(
         (_, Some(result)) => result,
         (None, None) => wire,
         (Some(_), None) => {
-            let message = "there is neither a result nor an error".to_owned();
+            let message = "it has neither a result nor an error".to_owned();
             return Err(("ReadError", "wire_payload".to_owned(), message));
         }
     };
@@ -199,10 +199,8 @@ fn no_fault(value: Value<'_>) -> Unexplained {
     let inner = value.get("error").filter(|error| error.kind() == Kind::Object);
     let prefix = if inner.is_some() { "error." } else { "" };
     let (path, message) = match inner.unwrap_or(value).get("code") {
-        Some(_) => {
-            (format!("{prefix}code"), "code is not a whole number, and nothing else is said")
-        }
-        None => (String::new(), "there is neither a code nor a message"),
+        Some(_) => (format!("{prefix}code"), "code is not a whole number, and there is no message"),
+        None => (String::new(), "it has neither a code nor a message"),
     };
     ("FaultError", path, message.to_owned())
 }

@@ -76,7 +76,7 @@ impl Format {
         bytes: &[u8],
         (bytes_max, limit): (usize, &'static str),
     ) -> Result<Option<Range<usize>>, TransportError> {
-        const COMPRESSED: &str = "a message of gRPC is compressed, which was not asked for";
+        const COMPRESSED: &str = "a gRPC message is compressed, which was not requested";
         match frame::look(bytes, bytes_max) {
             Framed::Partial(_) => Ok(None),
             Framed::Whole(length) => Ok(Some(frame::PREFIX..frame::PREFIX + length)),
@@ -161,7 +161,7 @@ pub(super) fn write(
         }
     };
     // Our own text, so it is JSON; what a caller gave as JSON is part of it.
-    let no_json = NotExpressible { what: "what is no JSON", by: BY };
+    let no_json = NotExpressible { what: "data that is not JSON", by: BY };
     let value = parser.parse(json, usize::MAX).map_err(|_| no_json)?;
     if pushed(call).is_some_and(|config| config.filter().is_some()) {
         return Err(NotExpressible { what: "the events of a push configuration", by: BY });

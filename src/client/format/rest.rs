@@ -177,7 +177,7 @@ fn push_segment(path: &mut String, text: &str) -> Result<(), NotExpressible> {
     // RFC 3986 §5.2.4: a hop that resolves the path would remove them, encoded or not.
     if matches!(text, "" | "." | "..") {
         return Err(NotExpressible {
-            what: "an id or a tenant that is no segment of a path",
+            what: "an id or a tenant that cannot be a path segment",
             by: BY,
         });
     }

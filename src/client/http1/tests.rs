@@ -186,7 +186,7 @@ fn interim_responses_are_skipped_and_counted() {
 #[test]
 fn a_101_is_for_those_who_asked() {
     let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
-    let unasked = TransportError::Malformed("A 101 came that was not asked for.");
+    let unasked = TransportError::Malformed("A 101 arrived that was not requested.");
     assert_eq!(refusal(switch), unasked);
     let mut client = Client::asking();
     client.http1 = Http1Connection::default();

@@ -175,10 +175,10 @@ fn plain_parts(message: Message<'_>, by: &'static str) -> Result<(), NotExpressi
             Content::Text(_) | Content::Data(_) | Content::Unknown(_) => false,
         };
         if !is_file && part.filename().is_some() {
-            return Err(NotExpressible { what: "filename of a part that is no file", by });
+            return Err(NotExpressible { what: "filename of a part that is not a file", by });
         }
         if !is_file && part.media_type().is_some() {
-            return Err(NotExpressible { what: "mediaType of a part that is no file", by });
+            return Err(NotExpressible { what: "mediaType of a part that is not a file", by });
         }
     }
     Ok(())

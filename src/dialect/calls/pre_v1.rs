@@ -170,7 +170,7 @@ fn get(params: &mut ObjectOut<'_>, get: &Get<'_>, rules: &CallRules) -> Result<(
     params.raw("id", get.id.raw());
     thread(params, get.context_id, rules);
     if get.history.is_some_and(|history| history > rules.history_max) {
-        return Err(NotExpressible { what: "so large a historyLength", by: rules.by });
+        return Err(NotExpressible { what: "a historyLength this large", by: rules.by });
     }
     params.number_some("historyLength", get.history);
     Ok(())
@@ -230,7 +230,7 @@ fn push_params(
         }
         PushCall::Delete { task_id, id } => {
             params.raw("id", task_id.raw());
-            let what = "the end of a push configuration without its id";
+            let what = "deletion of a push configuration without its id";
             params.raw("pushNotificationConfigId", id.ok_or(NotExpressible { what, by })?.raw());
         }
     }

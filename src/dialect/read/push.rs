@@ -179,7 +179,7 @@ pub(in crate::dialect) fn read_headers<'p>(
     let mut around = ScopeSlots::default();
     around.fill(params);
     if params.at(around.task_id).is_some() {
-        let must = "must not be there: this configuration is about all tasks from then on";
+        let must = "must not be set: this configuration is for all later tasks";
         return Err(Fault::param("taskId", must));
     }
     let config = params.at(around.config).ok_or_else(|| missing("config"))?;
@@ -195,7 +195,7 @@ pub(in crate::dialect) fn read_headers<'p>(
     }
     fields.check(place)?;
     if fields.filter.is_some_and(|filter| !filter.takes_any_status()) {
-        let must = "must name status or final: nothing else is posted";
+        let must = "must name status or final: no other event is posted";
         return Err(Fault::param(place.path("events"), must));
     }
     let mut slots = ContextSlots::default();

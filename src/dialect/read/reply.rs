@@ -256,7 +256,7 @@ fn shape<'p>(
     });
     match (wrapped.next(), wrapped.next()) {
         (Some(only), None) => Ok(only),
-        (Some(_), Some(_)) => Err(ReadError::new("must be one thing and not several")),
+        (Some(_), Some(_)) => Err(ReadError::new("must be exactly one kind of event")),
         (None, _) => match named {
             Some(kind) => Ok((kind, "", value)),
             None => Err(ReadError::new(shapes.expected())),
@@ -317,7 +317,7 @@ pub(super) fn wrong(fault: Fault) -> ReadError {
 #[cold]
 pub(super) fn refused(refusal: Refusal) -> ReadError {
     ReadError::new(match refusal {
-        Refusal::Terminal => "must not go on after its end",
+        Refusal::Terminal => "must not continue after its end",
         Refusal::TooLarge => "must not be longer than a task can be",
         Refusal::TooManyArtifacts => "must not have more artifacts than a task can have",
     })

@@ -43,7 +43,8 @@ slots!(ConfigurationSlots {
 /// not seen, so a message to a task that has it is refused (`docs/adr/0024`).
 pub const NO_GENERATIONS: (&str, &str) = (
     "configuration.ifGenerationMatch",
-    "is of A2A 1.1, which is not served here: send the message without it, or to a server of 1.1",
+    "is part of A2A 1.1, which is not served here: send the message without it, or to a server of \
+     1.1",
 );
 
 impl Rules {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What is refused whose length is not the one that its head names.
-const LENGTH_DIFFERS: &str = "the body is not as long as Content-Length says";
+const LENGTH_DIFFERS: &str = "the length of the body differs from Content-Length";
 
 /// How large the body of a request may be. Its path is looked at only if that matters.
 pub(super) fn limit(cx: &Cx<'_>, head: &Head<'_>, is_grpc: bool) -> BodyLimit {

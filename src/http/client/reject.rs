@@ -28,7 +28,7 @@ impl ResponseReject {
     pub const fn reason(self) -> &'static str {
         match self {
             Self::StatusLine => "The response does not begin with a status line.",
-            Self::Version => "The version is neither `HTTP/1.1` nor `HTTP/1.0`.",
+            Self::Version => "The version must be `HTTP/1.1` or `HTTP/1.0`.",
             Self::Status => "The status is below 100.",
             Self::HeadTooLarge => "The response head is too large (response_head_bytes_max).",
             Self::TooManyFields => "The response head has too many fields (response_fields_max).",

@@ -170,14 +170,14 @@ fn warnings(report: &TargetReport) -> Vec<String> {
     let cores = report.plan.workers.clamp(1, cpus) as f64;
     if report.interrupted {
         warnings.push(format!(
-            "the run was ended early: {} calls had no answer then, the oldest of them for {:.1} s; \
-             the latencies leave them out",
+            "the run was ended early: {} calls had no answer, the oldest for {:.1} s; the \
+             latencies do not include them",
             report.unanswered,
             report.oldest_unanswered_us / 1e6
         ));
     }
     if report.requests == 0 && !report.interrupted {
-        warnings.push("no call was counted: there was none after the warm-up".to_owned());
+        warnings.push("no call was counted: none was made after the warm-up".to_owned());
     }
     if report.generator.cpu_share > BUSY_SHARE * cores {
         warnings.push(format!(
@@ -188,8 +188,8 @@ fn warnings(report: &TargetReport) -> Vec<String> {
     }
     if report.late as f64 > LATE_SHARE * report.requests as f64 {
         warnings.push(format!(
-            "{} calls began more than 1 ms late because the generator was not in time; their \
-             latency counts from when they were due",
+            "{} calls began more than 1 ms late because the generator was late; their latency \
+             counts from the due time",
             report.late
         ));
     }
@@ -201,11 +201,11 @@ fn warnings(report: &TargetReport) -> Vec<String> {
     }
     if report.never_sent > 0 {
         let why = match report.late > report.held_back {
-            true => "the generator was not in time",
+            true => "the generator was late",
             false => "the server did not keep up",
         };
         warnings.push(format!(
-            "{} calls were due and never sent: {why}, and the latencies are better than what users \
+            "{} calls were due and never sent: {why}, so the latencies are better than users \
              would have seen",
             report.never_sent
         ));

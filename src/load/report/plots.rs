@@ -85,8 +85,8 @@ fn latency(all: NamedTargets<'_>) -> LinePlot<'static> {
     });
     by_percentile(
         "Latency by percentile",
-        "How long calls took, from the fastest on the left to the slowest on the right; latency \
-         counts from when a call was due, so waiting for a slow server is part of it.",
+        "Duration of calls, from the fastest on the left to the slowest on the right; latency \
+         counts from the due time, so waiting for a slow server is included.",
         lines.flatten(),
     )
 }
@@ -101,8 +101,8 @@ fn first_events(all: NamedTargets<'_>) -> LinePlot<'static> {
     });
     by_percentile(
         "First events of streams by percentile",
-        "How long after a stream was due its first and its second event came: what a user waits \
-         before something is shown.",
+        "Time from the due time of a stream to its first and second event: what a user waits \
+         before anything is shown.",
         lines,
     )
 }
@@ -119,20 +119,21 @@ struct CurvePlot {
 const CURVES: [CurvePlot; 3] = [
     CurvePlot {
         title: "Gaps between events by percentile",
-        caption: "How long it took from one event of a stream to the next; a steep end on the \
-                  right means that streams stalled now and then.",
+        caption: "Time from one event of a stream to the next; a steep end on the right means \
+                  that streams stalled now and then.",
         what: "gap",
         of: |target| &target.gap_us,
     },
     CurvePlot {
         title: "Spread of subscribers by percentile",
-        caption: "How long after the first subscriber of a task the last one saw its end.",
+        caption: "Time from the end seen by the first subscriber of a task to the end seen by the \
+                  last.",
         what: "spread",
         of: |target| &target.spread_us,
     },
     CurvePlot {
         title: "Delay of webhooks by percentile",
-        caption: "How long after the last event of a stream its webhook came.",
+        caption: "Time from the last event of a stream to its webhook.",
         what: "delay",
         of: |target| &target.delivery_us,
     },
@@ -185,8 +186,8 @@ fn latency_over_time(all: NamedTargets<'_>) -> LinePlot<'static> {
         all,
         "Latency over time",
         "ms",
-        "The latency that 50 and 99 of 100 calls stayed within, of the calls that ended in each \
-         slice of time; a hole means that none ended, and the shaded warm-up is not counted.",
+        "The latency of 50 and 99 of 100 calls that ended in each slice of time; a hole means \
+         that no call ended, and the shaded warm-up is not counted.",
     );
     plot.lines.extend(all.each().flat_map(|(index, target, name)| {
         let name = |what| all.line_name(name, what);
@@ -204,8 +205,8 @@ fn rate_over_time(all: NamedTargets<'_>) -> LinePlot<'static> {
         all,
         "Calls a second over time",
         "calls/s",
-        "Calls that ended in each slice of time; a dip is a time in which the server answered \
-         fewer calls than were due, the peak after it are the calls that had waited.",
+        "Calls that ended in each slice of time; a dip means that the server answered fewer calls \
+         than were due, and the peak after it is the calls that had waited.",
     );
     let line = |(index, target, name)| {
         let name = all.line_name(name, "reached");
@@ -231,7 +232,7 @@ fn errors_over_time(all: NamedTargets<'_>) -> LinePlot<'static> {
         all,
         "Errors a second over time",
         "errors/s",
-        "Calls that failed, or were answered wrongly, in each slice of time.",
+        "Calls that failed or were answered wrongly, in each slice of time.",
     );
     counted_over_time(plot, all, "errors", |slice| slice.errors)
 }
@@ -301,8 +302,8 @@ fn cpu(all: NamedTargets<'_>) -> LinePlot<'static> {
         all,
         "CPU over time",
         "% of a core",
-        "CPU time that each process took by time: 100 % is one core; a generator at the limit of \
-         its cores measures itself.",
+        "CPU time of each process over time: 100 % is one core; a generator at the limit of its \
+         cores measures itself.",
     );
     plot.lines = process_lines(all, |sample| sample.cpu_share * 100.0);
     plot
@@ -313,8 +314,8 @@ fn memory(all: NamedTargets<'_>) -> LinePlot<'static> {
         all,
         "Memory over time",
         "MiB",
-        "Memory of each process that was resident; a line that rises to the end of a long run is \
-         worth a second look.",
+        "Resident memory of each process; a line that rises to the end of a long run deserves a \
+         second look.",
     );
     plot.lines = process_lines(all, |sample| sample.rss_bytes as f64 / f64::from(1 << 20));
     plot
@@ -366,8 +367,8 @@ fn sweeps(all: NamedTargets<'_>) -> [LinePlot<'static>; 2] {
         ),
         plot(
             "Rate reached by rate wanted",
-            "Calls a second that were answered well, by how many were wanted; where the line \
-             leaves the dashed one the server has reached its limit.",
+            "Calls per second answered correctly, by the rate wanted; where the line leaves the \
+             dashed one, the server has reached its limit.",
             Axis { label: "calls/s", scale: AxisScale::Linear },
             rates,
         ),

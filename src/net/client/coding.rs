@@ -67,7 +67,7 @@ impl Decoder {
         } else if is("identity") || coding.is_empty() {
             return Ok(None);
         } else {
-            return Err(TransportError::Coding("it is neither gzip nor deflate"));
+            return Err(TransportError::Coding("it must be gzip or deflate"));
         };
         const EVENTS: &[u8] = b"text/event-stream";
         let start = media_type.and_then(|media| media.get(..EVENTS.len()));
@@ -138,7 +138,7 @@ impl Decoder {
 
     /// Decodes the next piece.
     fn decode(&mut self) -> Result<(), TransportError> {
-        const BROKEN: TransportError = TransportError::Coding("the content is broken");
+        const BROKEN: TransportError = TransportError::Coding("the content is corrupt");
         let end = self.coded.len().min(self.start + STEP_BYTES);
         while self.start < end {
             let count = self.inflate.write(&self.coded[self.start..end]).map_err(|_| BROKEN)?;
@@ -160,7 +160,7 @@ impl Decoder {
             return Ok(());
         }
         let ended = self.inflate.finish();
-        ended.map_err(|_| TransportError::Coding("the content is cut short or broken"))?;
+        ended.map_err(|_| TransportError::Coding("the content is truncated or corrupt"))?;
         self.count()?;
         self.is_over = self.inflate.decoded().is_empty();
         Ok(())

@@ -105,7 +105,7 @@ async fn shake_hands(
             TransportError::NoHttp2
         }
         Some(_) => transport_error(&error),
-        None => TransportError::Tls(format!("the handshake was cut short: {error}")),
+        None => TransportError::Tls(format!("the connection ended during the handshake: {error}")),
     })
 }
 
@@ -145,7 +145,7 @@ async fn tunnel(
     let status = exchange.response.head().status();
     let link = match status {
         200..=299 => exchange.take_tunnel(),
-        407 => return Err(failed("it wants other credentials (status 407)")),
+        407 => return Err(failed("it requires other credentials (status 407)")),
         other => return Err(failed(&format!("it refused a tunnel (status {other})"))),
     };
     state.give_exchange(exchange);

@@ -139,9 +139,9 @@ impl fmt::Display for HttpClientError {
             HttpClientError::Proxy { variable, reason } => {
                 write!(f, "cannot use the proxy of {variable}: {reason}")
             }
-            HttpClientError::UserAgent => f.write_str(
-                "user_agent is empty or has other characters than visible ASCII and spaces",
-            ),
+            HttpClientError::UserAgent => {
+                f.write_str("user_agent must be visible ASCII and spaces, and not empty")
+            }
             HttpClientError::System(reason) => write!(f, "cannot make a client: {reason}"),
         }
     }

@@ -107,7 +107,7 @@ impl ProxyServer {
         let spelt = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         let url = Url::parse(&spelt).map_err(|error| unusable(&error.to_string()))?;
         if url.scheme() != "http" {
-            return Err(unusable("only proxies of the scheme http are spoken"));
+            return Err(unusable("only http proxies are supported"));
         }
         let host = url.host_str().filter(|host| !host.is_empty());
         let host = host.ok_or_else(|| unusable("it has no host"))?;

@@ -144,7 +144,10 @@ impl TlsSetup {
         }
         let roots = self.roots(&system);
         if roots.is_empty() && !self.is_insecure {
-            let what = format!("no certificate authority is trusted: the system has none{reason}");
+            let what = format!(
+                "no certificate authority is trusted: the system provides \
+                 none{reason}"
+            );
             return Err(TransportError::Tls(one_line(&what)));
         }
         let config = self.build(roots).map_err(|e| TransportError::Tls(one_line(&e)))?;
@@ -194,7 +197,7 @@ pub(super) fn server_name(origin: &HttpOrigin) -> Result<ServerName<'static>, Tr
     let name = origin.host_name();
     let name = name.strip_suffix('.').unwrap_or(name);
     ServerName::try_from(name.to_owned())
-        .map_err(|_| TransportError::Tls(format!("no certificate can be for {name}")))
+        .map_err(|_| TransportError::Tls(format!("{name} cannot be the name in a certificate")))
 }
 
 /// What went wrong below HTTP: TLS says it through the errors of the system.
@@ -210,7 +213,7 @@ fn tls_reason(error: &rustls::Error) -> String {
     let rustls::Error::InvalidCertificate(error) = error else { return one_line(error) };
     match error {
         CertificateError::UnknownIssuer => {
-            "the certificate is of an authority that is not trusted".to_owned()
+            "the certificate was issued by an untrusted authority".to_owned()
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             format!("the certificate has expired: {}", one_line(error))

@@ -139,7 +139,7 @@ impl Messages {
             // Little is asked of these services, which no client compresses for its size.
             Framed::Compressed(_) => Err(NoMessage::Status(Status::new(
                 Code::Unimplemented,
-                "compressed messages are not read here",
+                "compressed messages are not supported here",
             ))),
         }
     }
@@ -164,7 +164,7 @@ impl Messages {
                 Ok(true)
             }
             Piece::End => Ok(false),
-            Piece::Slow => refuse(Code::Cancelled, "the message came too slowly"),
+            Piece::Slow => refuse(Code::Cancelled, "the message did not arrive in time"),
             Piece::Late => Err(NoMessage::Status(Status::late())),
             Piece::Gone => Err(NoMessage::Gone),
         }

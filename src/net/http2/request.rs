@@ -278,7 +278,7 @@ impl Http2Request {
                 }
                 self.exchange.refuse(RequestRefusal {
                     status: 503,
-                    why: "the answers before this one are not read",
+                    why: "the client does not read earlier answers",
                     limit: Some("output_bytes_max"),
                 });
             }

@@ -190,7 +190,7 @@ fn tell_unlogged(unlogged: u64) {
             target: "peregrine::access",
             outcome = "refused",
             unlogged,
-            "refused requests have at most {REFUSED_LINES_MAX} lines a second; the others are \
+            "at most {REFUSED_LINES_MAX} refused requests a second are logged; the others are \
              counted",
         );
     }

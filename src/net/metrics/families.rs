@@ -158,7 +158,7 @@ pub(super) fn of_calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
         Family::one(
             FamilyKind::Counter,
             "peregrine_calls_waited",
-            "Calls and streams that were not over in the turn in which they came",
+            "Calls and streams that were not finished in the poll in which they arrived",
             sum(|worker| &worker.waited),
         ),
         Family::one(
@@ -176,13 +176,13 @@ pub(super) fn of_calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
         Family::one(
             FamilyKind::Counter,
             "peregrine_stream_events",
-            "Events that were written to streams which have ended",
+            "Events written to streams that have ended",
             sum(|worker| &worker.events),
         ),
         Family::one(
             FamilyKind::Counter,
             "peregrine_streams_resumed",
-            "Streams that have ended and had gone on behind an event their subscriber named",
+            "Streams that have ended and resumed after an event named by the subscriber",
             sum(|worker| &worker.resumed),
         ),
     ];
@@ -198,7 +198,7 @@ pub(super) fn of_calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
         first_event.add(&worker.first_event);
         behind.add(&worker.behind);
     }
-    let help = "From the call to the first event of its stream";
+    let help = "Time from the call to the first event of its stream";
     let family = Family::new(FamilyKind::Times, "peregrine_time_to_first_event_seconds", help);
     families.push(family.with_sums(Vec::new(), first_event));
     let help = "The most events by which a stream was behind its task";
@@ -233,7 +233,7 @@ fn calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
     let mut family = Family::new(
         FamilyKind::Counter,
         "peregrine_calls",
-        "Calls that have ended, by operation, binding, version, agent and outcome",
+        "Finished calls, by operation, binding, version, agent and outcome",
     );
     for ((agent, [op, binding, generation], outcome), count) in sums {
         let labels = vec![
@@ -264,7 +264,7 @@ fn durations<'m, I: Iterator<Item = &'m WorkerCounters>>(
             }
         });
     }
-    let help = "From the decoding of a call to its end; streams count to their last event";
+    let help = "Time from the decoding of a call to its end; a stream ends with its last event";
     let mut family = Family::new(FamilyKind::Times, "rpc_server_call_duration_seconds", help);
     for ((op, binding, agent), sums) in sums {
         let labels = vec![
@@ -278,7 +278,7 @@ fn durations<'m, I: Iterator<Item = &'m WorkerCounters>>(
 }
 
 fn callers<'m, I: Iterator<Item = &'m WorkerCounters>>(workers: &impl Fn() -> I) -> Family {
-    let help = "Requests by what came of asking who makes them, where callers are known";
+    let help = "Requests by the result of authentication, where callers are authenticated";
     let mut family = Family::new(FamilyKind::Counter, "peregrine_callers", help);
     for outcome in AuthOutcome::all() {
         let count = workers().map(|worker| worker.callers[outcome.index()].load(Relaxed)).sum();

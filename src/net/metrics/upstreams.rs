@@ -12,11 +12,11 @@ pub(in crate::net) fn families(upstreams: &[(String, Arc<UpstreamMeter>)]) -> Ve
         return Vec::new();
     }
     let help = "Calls of the upstream of an agent by outcome: messages until the answer begins, \
-                streams behind an answer, cancels";
+                resumed streams, cancels";
     let mut requests = Family::new(FamilyKind::Counter, "peregrine_upstream_requests", help);
-    let help = "From the sending of a message or a cancel until its answer begins";
+    let help = "Time from sending a message or a cancel until its answer begins";
     let mut answers = Family::new(FamilyKind::Times, "peregrine_upstream_answer_seconds", help);
-    let help = "Processes that were started for an agent";
+    let help = "Processes started for an agent";
     let mut processes = Family::new(FamilyKind::Counter, "peregrine_upstream_processes", help);
     for (agent, meter) in upstreams {
         let label = || ("agent", agent.clone());
@@ -44,11 +44,11 @@ pub(in crate::net) fn families(upstreams: &[(String, Arc<UpstreamMeter>)]) -> Ve
             },
         )
     };
-    let help = "Messages that wait until their upstream takes another one";
+    let help = "Messages waiting for their upstream";
     let queued = gauge("peregrine_upstream_queued", help, |gauges| gauges.queued);
-    let help = "Messages and cancels that were sent, and whose answer has not begun";
+    let help = "Messages and cancels before their answer begins";
     let outstanding = gauge("peregrine_upstream_outstanding", help, |gauges| gauges.outstanding);
-    let help = "Answers that are followed";
+    let help = "Answers in progress";
     let streams = gauge("peregrine_upstream_streams", help, |gauges| gauges.streams);
     vec![requests, answers, processes, queued, outstanding, streams]
 }

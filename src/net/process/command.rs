@@ -30,7 +30,7 @@ impl fmt::Display for ProcessCommandError {
             ProcessCommandError::Empty => f.write_str("the command is empty"),
             ProcessCommandError::Quotes => f.write_str("the command has an open quote"),
             ProcessCommandError::NotFound(program) => {
-                write!(f, "there is no program {program:?} in PATH")
+                write!(f, "cannot find the program {program:?} in PATH")
             }
         }
     }

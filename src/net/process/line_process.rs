@@ -243,14 +243,17 @@ impl Driver {
         let options = &self.program.options;
         let reason = match end {
             ProcessEnd::Exited(Ok(status)) => format!("the program ended with {status}"),
-            ProcessEnd::Exited(Err(error)) => format!("the program is lost: {error}"),
+            ProcessEnd::Exited(Err(error)) => format!(
+                "the state of the program is unknown: \
+                 {error}"
+            ),
             ProcessEnd::Silent => {
                 format!("the program wrote nothing for {} ms", options.silence_ms)
             }
             ProcessEnd::LongLine => {
                 format!("the program wrote a line of more than {AGENT_LINE_BYTES_MAX} bytes")
             }
-            ProcessEnd::NoInput => "the program reads no lines".to_owned(),
+            ProcessEnd::NoInput => "the program does not read its input".to_owned(),
             ProcessEnd::NoOutput => "the program closed its output".to_owned(),
         };
         self.program.log.line(&reason);
@@ -350,7 +353,7 @@ impl TurnTable {
             Ok(line) => line,
             Err(error) => {
                 let text = String::from_utf8_lossy(&line[..line.len().min(256)]);
-                return program.log.line(&format!("no event ({error}): {text}"));
+                return program.log.line(&format!("not an event ({error}): {text}"));
             }
         };
         self.has_spoken.store(true, Relaxed);

@@ -67,7 +67,7 @@ impl Agent for LinesAgent {
                     },
                     Err(error) => {
                         call.end(UpstreamOutcome::Unreachable);
-                        let text = format!("the program does not start: {error}");
+                        let text = format!("the program cannot be started: {error}");
                         deferred.into_job().and_then(|job| job.fail(&text))
                     }
                 };
@@ -101,10 +101,10 @@ impl TurnEvents for TurnEntry {
         self.news.poll_recv(cx).map(|news| match news {
             Some(TurnNews::Event(Ok(event))) => NextEvent::Event(event),
             Some(TurnNews::Event(Err(error))) => {
-                NextEvent::Failed(format!("the program wrote a wrong event: {error}"))
+                NextEvent::Failed(format!("the program wrote an invalid event: {error}"))
             }
             Some(TurnNews::Ended(reason)) => NextEvent::Failed(reason),
-            None => NextEvent::Failed("the program is lost".to_owned()),
+            None => NextEvent::Failed("the state of the program is unknown".to_owned()),
         })
     }
 

@@ -81,7 +81,7 @@ impl ProcessAgent {
 impl Agent for ProcessAgent {
     fn start(&self, turn: Turn<'_>) {
         if turn.state.is_some() {
-            let text = "this agent takes one message a task";
+            let text = "this agent accepts one message per task";
             return turn.refuse(Fault::because(FaultKind::UnsupportedOperation, text));
         }
         let Some(queued) = self.queue.enter(turn.request.scope.owner) else {
@@ -114,7 +114,7 @@ impl TextProgram {
             Ok(run) => run,
             Err(error) => {
                 call.end(UpstreamOutcome::Unreachable);
-                return job.fail(&format!("the program does not start: {error}"));
+                return job.fail(&format!("the program cannot be started: {error}"));
             }
         };
         self.meter.start_process();
@@ -131,7 +131,10 @@ impl TextProgram {
                 job.fail(&format!("the program failed with {status}: {errors}"))
             }
             RunEnd::Exited(Ok(status)) => job.fail(&format!("the program failed with {status}")),
-            RunEnd::Exited(Err(error)) => job.fail(&format!("the program is lost: {error}")),
+            RunEnd::Exited(Err(error)) => job.fail(&format!(
+                "the state of the program is unknown: \
+                 {error}"
+            )),
             RunEnd::Canceled => Ok(()),
             RunEnd::Silent => {
                 let text = format!("the program wrote nothing for {} ms", self.silence_ms);

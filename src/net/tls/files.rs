@@ -56,7 +56,8 @@ fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, S
     match key.keys_match() {
         Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(key),
         Err(Error::InconsistentKeys(_)) => {
-            let whose = format!("the key is not that of the certificate in {}", tls.cert.display());
+            let whose =
+                format!("the key does not belong to the certificate in {}", tls.cert.display());
             Err(unusable(&tls.key, &whose))
         }
         Err(error) => Err(unusable(&tls.cert, &error)),

@@ -39,7 +39,7 @@ pub(in crate::net) fn certificates(
     let all = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
     let all = all.map_err(|error| UnusableFile::new(file, &error))?;
     if all.is_empty() {
-        return Err(UnusableFile::new(file, &"there is no certificate in PEM form"));
+        return Err(UnusableFile::new(file, &"no certificate in PEM form"));
     }
     Ok(all)
 }
@@ -51,7 +51,7 @@ pub(in crate::net) fn certificates(
 pub(in crate::net) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, UnusableFile> {
     PrivateKeyDer::from_pem_slice(&read(file)?).map_err(|error| match error {
         pem::Error::NoItemsFound => {
-            let reason = "there is no private key in PEM form that is not encrypted";
+            let reason = "no unencrypted private key in PEM form";
             UnusableFile::new(file, &reason)
         }
         error => UnusableFile::new(file, &error),

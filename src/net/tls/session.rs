@@ -105,7 +105,7 @@ impl Future for Handshake<'_> {
         });
         let is_late = local.clock.now().mono_ms >= *due_ms;
         if is_late {
-            report::handshake(local.remote(), &"it took too long");
+            report::handshake(local.remote(), &"it timed out");
         }
         let is_over = local.server.stage() != Stage::Serving && !*is_admin;
         if is_late || local.is_ending() || is_over {

@@ -48,7 +48,7 @@ impl TraceCollector {
     pub fn over_plain_http(endpoint: &str) -> Result<TraceCollector, TraceCollectorError> {
         let mut url = HttpOrigin::parse(endpoint).map_err(TraceCollectorError::Url)?;
         if url.path.contains('?') {
-            let why = "it has a query, and a path is added to it".to_owned();
+            let why = "it must not have a query, as a path is appended".to_owned();
             return Err(TraceCollectorError::Url(UrlError::NotAUrl(why)));
         }
         url.path = format!("{}{PATH}", url.path.trim_end_matches('/'));
@@ -117,13 +117,21 @@ pub enum TraceCollectorError {
 impl fmt::Display for TraceCollectorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TraceCollectorError::Url(error) => write!(f, "no collector of traces: {error}"),
+            TraceCollectorError::Url(error) => write!(
+                f,
+                "cannot use the collector of traces: \
+                 {error}"
+            ),
             TraceCollectorError::PlainHttp => f.write_str(
-                "the collector of traces is on another machine and has no TLS: use https, or say \
-                 that it may be so (traces.plain_http, TraceCollector::over_plain_http)",
+                "the collector of traces is on another machine and has no TLS: use https, or \
+                 allow http (traces.plain_http, TraceCollector::over_plain_http)",
             ),
             TraceCollectorError::Field(name) => {
-                write!(f, "{name:?} is no field that can be added, or its value has other bytes")
+                write!(
+                    f,
+                    "{name:?} is not a field that can be added, or its value has invalid \
+                     bytes"
+                )
             }
         }
     }

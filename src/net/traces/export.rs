@@ -212,7 +212,7 @@ impl Exporter {
             }
             Some(Ok(CollectorAnswer::PutOff { .. })) => {
                 state.failed.fetch_add(count, Relaxed);
-                Some("it puts them off".to_owned())
+                Some("it asks to retry later".to_owned())
             }
             Some(Err(error)) => {
                 state.failed.fetch_add(count, Relaxed);
@@ -220,7 +220,7 @@ impl Exporter {
             }
             None => {
                 state.failed.fetch_add(count, Relaxed);
-                Some("the server has ended".to_owned())
+                Some("the server shut down".to_owned())
             }
         };
         if let Some(why) = failure {

@@ -215,7 +215,7 @@ impl PostUnderWay {
         let origin = url_origin(&self.buffers.request.url);
         match &outcome {
             PostOutcome::Delivered => {}
-            PostOutcome::Gone => report::not_posted(origin, &"it wants no more (410)"),
+            PostOutcome::Gone => report::not_posted(origin, &"it wants no more posts (410)"),
             PostOutcome::Refused { why, .. }
             | PostOutcome::Unwell { why, .. }
             | PostOutcome::Failed { why, .. } => {
@@ -234,7 +234,7 @@ impl Drop for PostUnderWay {
     /// for ever.
     fn drop(&mut self) {
         if !self.is_told && !self.courier.state.is_stopped() {
-            let why = "the post was cut short".to_owned();
+            let why = "the post was interrupted".to_owned();
             self.tell(PostOutcome::Failed { why, retry_after_ms: None });
         }
     }

@@ -93,7 +93,7 @@ impl PostBuffers {
         let _ = timeout_at(due, answer).await;
         match outcome {
             PostOutcome::Delivered if !self.is_answered() => {
-                let why = "the challenge was not answered with its token".to_owned();
+                let why = "the response to the challenge lacks its token".to_owned();
                 (PostOutcome::Refused { why, retry_after_ms: None }, None)
             }
             outcome => (outcome, None),

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// What such a task says.
-const ENDED: &str = "the server ended before the task was done";
+const ENDED: &str = "the server shut down before the task was done";
 
 impl Core {
     /// Whether an agent is at work at a task that has webhooks.

@@ -152,7 +152,7 @@ impl CorePush {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         let Some(name) = ScopeName::of(cx) else {
-            let detail = "only callers that are known may configure push notifications";
+            let detail = "only authenticated callers may configure push notifications";
             return Err(Fault::because(FaultKind::InvalidRequest, detail));
         };
         let task_id = RawText::default();

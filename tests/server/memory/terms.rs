@@ -61,7 +61,7 @@ fn agents_that_want_to_be_called_again() {
     };
     caller.call_well(&calls(500, count));
     let grown = watched.grown();
-    let bound = watched.bound(&["agents to be called again", "store: task logs"]);
+    let bound = watched.bound(&["agents to call again", "store: task logs"]);
     assert_within(grown, bound + SLACK_BYTES / 2);
     assert!(grown > 30 * count as u64, "{grown}");
     // A message that would add one more ends its task.
@@ -124,7 +124,7 @@ fn calls_that_wait_for_their_agents() {
     watched.wait_until_read(&all);
     let grown = watched.grown();
     // Each has the room of a task, and what it holds counts as bytes of the store.
-    let labels = ["calls that wait for their agents", "slots and indexes", "connections: state"];
+    let labels = ["calls waiting for their agents", "slots and indexes", "connections: state"];
     let held = 1_024 * count as u64;
     assert_within(grown, watched.bound(&labels) + held + SLACK_BYTES);
     assert!(grown > 512 * count as u64, "{grown}");
@@ -158,7 +158,7 @@ fn sends_that_are_repeated() {
     // Direct messages, which no task holds.
     caller.call_well(&calls(500, count + count / 4));
     let grown = watched.grown();
-    let bound = watched.bound(&["sends that are known again"]);
+    let bound = watched.bound(&["messages remembered to detect repeats"]);
     assert_within(grown, bound + SLACK_BYTES / 2);
     assert!(grown > 128 * count, "{grown}");
 }
@@ -188,7 +188,7 @@ fn large_messages_for_sends_that_are_repeated() {
     caller.call_well(&calls(100, 6_000));
     let grown = watched.grown();
     // The entries take little here.
-    let entries = watched.bound(&["sends that are known again"]) - 16_000_000;
+    let entries = watched.bound(&["messages remembered to detect repeats"]) - 16_000_000;
     assert_within(grown, 16_000_000 + entries / 8 + SLACK_BYTES);
     assert!(grown > 8_000_000, "{grown}");
 }

@@ -50,7 +50,7 @@ fn webhooks_of_tasks_that_a_drain_ends_are_told_so() {
     let text = fs::read_to_string(&said).unwrap();
     assert!(text.contains("2 unfinished tasks with webhooks failed"), "{text}");
     assert!(
-        text.contains("drained; 0 unfinished tasks in memory; 1 webhook did not get"),
+        text.contains("drained; 0 unfinished tasks in memory; 1 webhook did not receive"),
         "{text}"
     );
     fs::remove_file(said).unwrap();

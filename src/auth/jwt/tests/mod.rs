@@ -177,7 +177,7 @@ fn token_keys_tried_max() {
     };
     for header in [r#"{"alg":"EdDSA"}"#, r#"{"alg":"Ed25519"}"#] {
         assert!(verify(7, header).is_ok());
-        let refused = TokenRefusal::Wrong("the signature of the token is wrong");
+        let refused = TokenRefusal::Wrong("the token's signature is invalid");
         assert_eq!(verify(8, header).unwrap_err(), refused);
     }
     // One that names a key may be signed with a nameless one, but is asked about once more.

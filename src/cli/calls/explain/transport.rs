@@ -41,18 +41,20 @@ pub fn transport_hint(on: &Invocation<'_>, error: &TransportError) -> Option<Str
             let card = on.card()?;
             let url = card.interfaces.iter().find(|one| one.url.starts_with("https:"))?.url.clone();
             Some(format!(
-                "the card names {url}; where no TLS is spoken it is wrong, and --endpoint URL \
-                 --transport NAME calls without it"
+                "the card names {url}; if the agent has no TLS the card is wrong: use --endpoint \
+                 URL --transport NAME instead"
             ))
         }
-        TransportError::Tls(_) => {
-            Some("--ca FILE trusts another authority; http:// is for who speaks no TLS".to_owned())
-        }
-        TransportError::Connect(_) if is_bare => {
-            Some(format!("a host without a scheme is asked over https: -a http://{reference}"))
-        }
+        TransportError::Tls(_) => Some(
+            "trust another authority with --ca FILE; use http:// for an agent without TLS"
+                .to_owned(),
+        ),
+        TransportError::Connect(_) if is_bare => Some(format!(
+            "a host without a scheme is called over https; for http use -a \
+             http://{reference}"
+        )),
         error if error.is_not_http() && !reference.starts_with("https:") => {
-            Some("does it speak TLS? https:// in front asks so".to_owned())
+            Some("if the agent uses TLS, add https:// in front".to_owned())
         }
         TransportError::NoHttp2 => Some("--transport jsonrpc, or http+json".to_owned()),
         TransportError::Timeout(_)

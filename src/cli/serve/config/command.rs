@@ -25,7 +25,7 @@ pub fn run(flags: &ArgMatches, words: &ArgMatches) -> Result<(), (u8, String)> {
     }
     let origin = ConfigOrigin::new(flags).map_err(wrong)?;
     if word == "check" && origin.file.is_none() {
-        return Err(wrong(UsageError::new("there is nothing to check: add --config FILE")));
+        return Err(wrong(UsageError::new("nothing to check: add --config FILE")));
     }
     let config = origin.read_to_start().map_err(wrong)?;
     let agents = origin.agents(&config, &[]).map_err(wrong)?;

@@ -30,11 +30,11 @@ pub fn read(file: &Path) -> io::Result<Vec<u8>> {
         let _ = done.send(read.map(|_| bytes));
     })?;
     let bytes = is_done.recv_timeout(READ_TIME_MAX).map_err(|error| match error {
-        RecvTimeoutError::Timeout => io::Error::other("it has not ended after 5 s"),
+        RecvTimeoutError::Timeout => io::Error::other("reading it took longer than 5 s"),
         RecvTimeoutError::Disconnected => io::Error::other("it could not be read"),
     })??;
     match bytes.len() as u64 > FILE_BYTES_MAX {
-        true => Err(io::Error::other("it is longer than 1 MiB")),
+        true => Err(io::Error::other("larger than 1 MiB")),
         false => Ok(bytes),
     }
 }
@@ -44,7 +44,7 @@ pub fn read(file: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Those of [`read`], and that it is no text in UTF-8.
 pub fn read_text(file: &Path) -> io::Result<String> {
-    String::from_utf8(read(file)?).map_err(|_| io::Error::other("it is no text in UTF-8"))
+    String::from_utf8(read(file)?).map_err(|_| io::Error::other("not UTF-8 text"))
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_file_without_an_end_is_refused() {
         let error = read(Path::new("/dev/zero")).unwrap_err();
-        assert_eq!(error.to_string(), "it is longer than 1 MiB");
+        assert_eq!(error.to_string(), "larger than 1 MiB");
         assert_eq!(read(Path::new("/dev/null")).unwrap(), b"");
         assert!(read(Path::new("/no/such/file")).is_err());
     }

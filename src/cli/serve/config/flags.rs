@@ -93,12 +93,12 @@ fn split(text: &str) -> ConfigValue {
 /// `NAME=VALUE`.
 fn limit(root: &mut ConfigSection, text: &str) -> Result<(), UsageError> {
     let Some((name, value)) = text.split_once('=') else {
-        return Err(UsageError(format!("--limit {text:?} is not NAME=VALUE")));
+        return Err(UsageError(format!("--limit {text:?} must be NAME=VALUE")));
     };
     let names = Limits::NAMES.iter().copied();
     if Limits::default().set(name, "1") == Err(LimitError::Name) {
         let hint = hint(name, names);
-        return Err(UsageError(format!("there is no limit {name:?}{hint}")));
+        return Err(UsageError(format!("unknown limit {name:?}{hint}")));
     }
     let place = root.keys.iter().position(|key| key.name == "limits");
     if let Some(Some(ConfigEntry::Section(limits))) = place.map(|at| root.entries[at].as_mut()) {

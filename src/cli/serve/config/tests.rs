@@ -70,8 +70,8 @@ fn every_flag_is_taken() {
 fn what_is_wrong_is_said_in_one_line() {
     for (words, said) in [
         ("", "nothing to do"),
-        ("sevre", "what is \"sevre\"? did you mean serve?"),
-        ("serve again", "what is \"again\"?"),
+        ("sevre", "unknown command \"sevre\"; did you mean serve?"),
+        ("serve again", "unknown command \"again\""),
         ("serve -x", "unknown flag -x"),
         ("serve --lisen 1", "did you mean --listen?"),
         ("serve --listen", "--listen needs a value: --listen <ADDR>"),
@@ -80,32 +80,36 @@ fn what_is_wrong_is_said_in_one_line() {
         ("serve --tls-key a", "add --tls-cert"),
         ("serve --tls-client-ca a", "add --tls-cert and --tls-key"),
         ("serve --tls-crt a", "did you mean --tls-cert?"),
-        ("serve --workers 0", "--workers: \"0\" is not a number from 1 to 1024"),
-        ("serve --agent ehco", "--agent: there is no agent kind \"ehco\""),
+        ("serve --workers 0", "--workers: \"0\" must be a number from 1 to 1024"),
+        ("serve --agent ehco", "--agent: unknown agent kind \"ehco\""),
         ("serve --agent echo:x", "takes no argument"),
         ("serve --agent script", "needs a file"),
         ("serve --agent echo --agent echo", "only one --agent"),
-        ("serve --limit body=1", "there is no limit \"body\""),
+        ("serve --limit body=1", "unknown limit \"body\""),
         ("serve --limit task_max=1", "did you mean tasks_max?"),
-        ("serve --limit tasks_max=0", "not a whole number above zero"),
-        ("serve --limit tasks_max", "not NAME=VALUE"),
+        ("serve --limit tasks_max=0", "must be a whole number above zero"),
+        ("serve --limit tasks_max", "must be NAME=VALUE"),
         ("serve --limit tasks_max=5s", "not a number without a unit"),
-        ("serve --limit body_bytes_max=5s", "not a size, as 4096, 64KiB"),
-        ("serve --limit drain_ms=1GiB", "not a time, as 250ms, 5s"),
-        ("serve --memory much", "not a size, as 4096, 64KiB, 512M"),
+        ("serve --limit body_bytes_max=5s", "not a size such as 4096, 64KiB"),
+        ("serve --limit drain_ms=1GiB", "not a time such as 250ms, 5s"),
+        ("serve --memory much", "not a size such as 4096, 64KiB, 512M"),
         ("serve --memory 5s", "not a size"),
-        ("serve --memory 1M", "MiB is the least"),
+        ("serve --memory 1M", "limits need at least"),
         ("serve --mount /x", "not PATH=DIALECT"),
-        ("serve --tenants a,,b", "--tenants: \"\" is neither any nor"),
-        ("serve --card v2", "none of v1, v03, hybrid"),
-        ("serve --interfaces rest", "\"rest\"; there are jsonrpc, http+json, grpc, websocket"),
+        ("serve --tenants a,,b", "--tenants: \"\" must be any, or have only"),
+        ("serve --card v2", "must be one of v1, v03, hybrid"),
+        (
+            "serve --interfaces rest",
+            "\"rest\"; known interfaces: jsonrpc, http+json, grpc, \
+             websocket",
+        ),
         ("serve --interfaces json-rpc", "did you mean jsonrpc?"),
-        ("serve --interfaces=", "there is no interface \"\""),
+        ("serve --interfaces=", "unknown interface \"\""),
         ("serve --interfaces jsonrpc,jsonrpc", "jsonrpc is listed twice"),
         ("serve --interfaces http+json=h:1", "begin with http:// or https://"),
-        ("serve --allow-host a.example:80", "no name or address without a port"),
-        ("serve --ws-origin a.example", "neither like https://host:port nor *"),
-        ("serve --ws-origin https://a.example/", "neither like https://host:port nor *"),
+        ("serve --allow-host a.example:80", "not a name or address without a port"),
+        ("serve --ws-origin a.example", "not https://host:port or *"),
+        ("serve --ws-origin https://a.example/", "not https://host:port or *"),
     ] {
         let line = serve(words).err().unwrap();
         assert!(line.contains(said) && !line.contains('\n'), "{words}: {line}");
@@ -238,30 +242,38 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
         ("workers = 1\nworkrs = 2", "p.toml:2: unknown key \"workrs\"; did you mean workers?"),
         ("\n[limits]\ntask_max = 1", "p.toml:3: limits: unknown key \"task_max\"; did you mean"),
         ("[limit]", "p.toml:1: unknown key \"limit\"; did you mean limits?"),
-        ("[tls]\nworkers = 1", "p.toml:2: tls: unknown key \"workers\"; it stands above"),
+        ("[tls]\nworkers = 1", "p.toml:2: tls: unknown key \"workers\"; it belongs above"),
         ("client_ca = \"a\"", "p.toml:1: unknown key \"client_ca\"; it belongs to [tls]"),
-        ("push_allow = [\"a\"]", "p.toml:1: unknown key \"push_allow\"; it is allow of [push]"),
-        ("[agents.x]\ntls = {}", "p.toml:2: agents.x: unknown key \"tls\"; it is a section of its"),
+        (
+            "push_allow = [\"a\"]",
+            "p.toml:1: unknown key \"push_allow\"; it is the key allow of \
+             [push]",
+        ),
+        (
+            "[agents.x]\ntls = {}",
+            "p.toml:2: agents.x: unknown key \"tls\"; it is a separate \
+             section",
+        ),
         (
             "[[auth.bearer_tokens]]\nname = \"a\"\ntoken = \"has spaces in its text\"",
-            "p.toml:3: auth.bearer_tokens.1.token: holds spaces",
+            "p.toml:3: auth.bearer_tokens.1.token: has spaces",
         ),
         (
             "[[auth.api_keys]]\nname = \"a\"\nkey = \" has-a-space-first\"",
-            "p.toml:3: auth.api_keys.1.key: holds spaces",
+            "p.toml:3: auth.api_keys.1.key: has spaces",
         ),
         (
             "[[auth.api_keys]]\nname = \"a\"\nkey = \"has-no-spaces-in\"\ntenants = [\"a/b\"]",
-            "p.toml:4: auth.api_keys.1.tenants: \"a/b\" is not made of letters",
+            "p.toml:4: auth.api_keys.1.tenants: \"a/b\" may only have letters",
         ),
         (
             "[auth.proxy]\nnetworks = [\"::1/128\"]\nname_header = \"x-a\"\nscopes = [\"a b\"]",
-            "p.toml:4: auth.proxy.scopes: \"a b\" is no scope",
+            "p.toml:4: auth.proxy.scopes: \"a b\" is not a scope",
         ),
         (
             "[[auth.issuers]]\nissuer = \"https://a.example\"\nsecret = \"0123456789012345678901\
              2345678901\"\nalgorithms = [\"HS256\", \"ES256\"]",
-            "p.toml:4: auth.issuers.1.algorithms: ES256 does not fit a secret",
+            "p.toml:4: auth.issuers.1.algorithms: ES256 cannot be used with a secret",
         ),
         (
             "[[auth.issuers]]\nissuer = \"https://a.example\"\nalgorithms = [\"HS256\"]",
@@ -277,27 +289,31 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
         ("listen = \"a\"", "p.toml:1: listen: must be an array of strings"),
         ("listen = [\n\"a\",\n7]", "p.toml:3: listen: must be an array of strings"),
         ("[push]\nports = [443,\ntrue]", "p.toml:3: push.ports: must be an array of whole numbers"),
-        ("card = \"hybird\"", "is none of v1, v03, hybrid; did you mean hybrid?"),
+        ("card = \"hybird\"", "must be one of v1, v03, hybrid; did you mean hybrid?"),
         ("tenants = \"all\"", "must be \"any\" or an array of strings"),
-        ("tenants = [\"a\",\n\"b c\"]", "p.toml:2: tenants: \"b c\" is neither any nor"),
-        ("allow_hosts = [\"a\",\n\n\"b:80\"]", "p.toml:3: allow_hosts: \"b:80\" is no name"),
+        ("tenants = [\"a\",\n\"b c\"]", "p.toml:2: tenants: \"b c\" must be any, or have only"),
+        ("allow_hosts = [\"a\",\n\n\"b:80\"]", "p.toml:3: allow_hosts: \"b:80\" is not a name"),
         ("interfaces = [\"json-rpc\"]", "did you mean jsonrpc?"),
         ("memory = \"much\"", "p.toml:1: memory: \"much\" is not a size"),
         ("memory = \"1M\"", "p.toml:1: memory: "),
         ("memory = true", "p.toml:1: memory: must be a size"),
         ("[limits]\ndrain_ms = \"1GiB\"", "p.toml:2: limits.drain_ms: \"1GiB\" is not a time"),
-        ("[limits]\ntasks_max = 0", "p.toml:2: limits.tasks_max: \"0\" is not a whole number"),
-        ("[limits]\ntasks_max = -4", "p.toml:2: limits.tasks_max: \"-4\" is not a whole number"),
+        ("[limits]\ntasks_max = 0", "p.toml:2: limits.tasks_max: \"0\" must be a whole number"),
+        ("[limits]\ntasks_max = -4", "p.toml:2: limits.tasks_max: \"-4\" must be a whole number"),
         ("public_url = \"${NONE}\"", "p.toml:1: public_url: the variable NONE is not set"),
         ("listen = [\"a\",\n\"${NONE}\"]", "p.toml:2: listen: the variable NONE is not set"),
-        ("[tls]\ncert = \"a\"", "p.toml:2: tls.cert: it needs its private key"),
-        ("[tls]\nkey = \"a\"", "p.toml:2: tls.key: it needs its certificate"),
+        ("[tls]\ncert = \"a\"", "p.toml:2: tls.cert: needs its private key"),
+        ("[tls]\nkey = \"a\"", "p.toml:2: tls.key: needs its certificate"),
         ("tls = 1", "p.toml:1: tls: must be a table, written [tls]"),
-        ("[traces]\nendpoint = \"a:1\"", "p.toml:2: traces.endpoint: no collector of traces"),
+        (
+            "[traces]\nendpoint = \"a:1\"",
+            "p.toml:2: traces.endpoint: cannot use the collector of \
+             traces",
+        ),
         ("[traces]\nendpoint = \"http://192.0.2.1\"", "p.toml:2: traces.endpoint: the collector"),
         (
             "[traces]\nendpoint = \"https://a\"\nheaders = [\"Host: a\"]",
-            "p.toml:3: traces.headers: \"Host\" is no field that can be added",
+            "p.toml:3: traces.headers: \"Host\" is not a field that can be added",
         ),
         (
             "[traces]\nendpoint = \"https://a\"\nheaders = [\"hush\"]",
@@ -306,11 +322,17 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
         ("mounts = 1", "p.toml:1: mounts: must be tables, each written [[mounts]]"),
         ("[[mounts]]\npath = \"/\"", "p.toml:1: mounts.1.dialect: is missing"),
         ("[agents]\nbob = 1", "p.toml:2: agents.bob: must be a table, written [agents.bob]"),
-        ("[agents.\"b b\"]", "p.toml:1: agents: the name \"b b\" is not made of"),
+        ("[agents.\"b b\"]", "p.toml:1: agents: the name \"b b\" may only have"),
         ("[agents.bob]", "p.toml:1: agents.bob.kind: is missing"),
-        ("[agents.bob]\nkind = \"ecko\"", "p.toml:2: agents.bob.kind: \"ecko\" is none of echo"),
+        (
+            "[agents.bob]\nkind = \"ecko\"",
+            "p.toml:2: agents.bob.kind: \"ecko\" must be one of echo",
+        ),
         ("[agents.bob]\nkind = \"script\"", "agents.bob.script: is missing"),
-        ("[agents.bob]\nkind = \"echo\"\nscript = \"x\"", "p.toml:3: agents.bob.script: is for"),
+        (
+            "[agents.bob]\nkind = \"echo\"\nscript = \"x\"",
+            "p.toml:3: agents.bob.script: is only for",
+        ),
         ("[agents.bob]\nkind = \"echo\"\nskils = 1", "p.toml:3: agents.bob: unknown key"),
         (
             "[agents.bob]\nkind = \"echo\"\n[[agents.bob.skills]]\nname = \"x\"",
@@ -318,7 +340,7 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
         ),
         (
             "[agents.bob]\nkind = \"echo\"\n[[agents.bob.extensions]]\nuri = \"x\"\nparams = '[]'",
-            "p.toml:5: agents.bob.extensions.1.params: is no JSON object",
+            "p.toml:5: agents.bob.extensions.1.params: must be a JSON object",
         ),
         (
             "[agents.bob]\nkind = \"echo\"\nprovider = { url = \"x\" }",
@@ -326,7 +348,7 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
         ),
         (
             "default_agent = \"bbo\"\n[agents.bob]\nkind = \"echo\"",
-            "p.toml:1: default_agent: there is no agent \"bbo\"; did you mean bob?",
+            "p.toml:1: default_agent: no agent is called \"bbo\"; did you mean bob?",
         ),
     ] {
         let line = of_file(text, &[]).err().unwrap_or_else(|| panic!("{text} is good"));
@@ -360,10 +382,10 @@ fn a_quota_that_is_named_exists() {
     ] {
         of_file(&format!("{start}quota = \"small\"\n{named}"), &[]).unwrap();
         let line = of_file(&format!("{start}quota = \"smal\"\n{named}"), &[]).err().unwrap();
-        let why = "there is no quota \"smal\" in [quotas.named]; did you mean small?";
+        let why = "no quota \"smal\" in [quotas.named]; did you mean small?";
         assert_eq!(line, format!("p.toml:4: {path}: {why}"));
         let line = of_file(&format!("{start}quota = \"small\"\n"), &[]).err().unwrap();
-        assert!(line.ends_with("there is no quota \"small\" in [quotas.named]"), "{line}");
+        assert!(line.ends_with("no quota \"small\" in [quotas.named]"), "{line}");
     }
 }
 
@@ -396,7 +418,7 @@ fn whose_sends_are_known_again_is_a_key() {
     }
     assert_eq!(of(""), Ok(Idempotency::Authenticated));
     let line = of("idempotent_send = \"every\"").unwrap_err();
-    assert!(line.starts_with("p.toml:1: idempotent_send: \"every\" is none of off"), "{line}");
+    assert!(line.starts_with("p.toml:1: idempotent_send: \"every\" must be one of off"), "{line}");
     let of = |text: &str| of_file(text, &[]).map(|(_, serve)| serve.setup.idempotent_conflict);
     assert_eq!(of(""), Ok(IdempotentConflict::New));
     assert_eq!(of("idempotent_conflict = \"new\""), Ok(IdempotentConflict::New));
@@ -457,13 +479,13 @@ fn variables_go_before_the_file() {
 #[test]
 fn a_wrong_variable_is_named() {
     for (variable, said) in [
-        ("PEREGRINE_WORKRS=1", "PEREGRINE_WORKRS: there is no such key; did you mean PEREGRINE_WO"),
+        ("PEREGRINE_WORKRS=1", "PEREGRINE_WORKRS: unknown key; did you mean PEREGRINE_WO"),
         ("PEREGRINE_LIMITS_TASK_MAX=1", "did you mean PEREGRINE_LIMITS_TASKS_MAX?"),
-        ("PEREGRINE_LIMITS_XYZ=1", "PEREGRINE_LIMITS_XYZ: there is no such key"),
-        ("PEREGRINE_AGENTS_NOBODY_KIND=echo", "there is no such key"),
-        ("PEREGRINE_WORKERS=0", "PEREGRINE_WORKERS: \"0\" is not a number from 1 to 1024"),
-        ("PEREGRINE_STRICT=maybe", "PEREGRINE_STRICT: \"maybe\" is neither true nor false"),
-        ("PEREGRINE_LIMITS_DRAIN_MS=x", "PEREGRINE_LIMITS_DRAIN_MS: \"x\" is not a whole number"),
+        ("PEREGRINE_LIMITS_XYZ=1", "PEREGRINE_LIMITS_XYZ: unknown key"),
+        ("PEREGRINE_AGENTS_NOBODY_KIND=echo", "unknown key"),
+        ("PEREGRINE_WORKERS=0", "PEREGRINE_WORKERS: \"0\" must be a number from 1 to 1024"),
+        ("PEREGRINE_STRICT=maybe", "PEREGRINE_STRICT: \"maybe\" is not true or false"),
+        ("PEREGRINE_LIMITS_DRAIN_MS=x", "PEREGRINE_LIMITS_DRAIN_MS: \"x\" must be a whole number"),
         ("PEREGRINE_AGENTS_A_B_KIND=echo", "PEREGRINE_AGENTS_A_B_KIND: it is the variable of two"),
     ] {
         let text = "[agents.a-b]\nkind = \"echo\"\n[agents.a_b]\nkind = \"echo\"\n";
@@ -540,10 +562,13 @@ fn each_key_of_an_upstream_agent_is_read() {
         ),
         (
             "[agents.b]\nkind = \"echo\"\n[agents.b.upstream]\nurl = \"https://b\"",
-            "p.toml:5: agents.b.upstream: is for the agent kinds a2a and http alone",
+            "p.toml:5: agents.b.upstream: is only for the agent kinds a2a and http",
         ),
-        ("transports = [\"smtp\"]", "p.toml:3: agents.a.upstream.transports: \"smtp\" is none of"),
-        ("version = \"7.0\"", "p.toml:3: agents.a.upstream.version: \"7.0\" is none of"),
+        (
+            "transports = [\"smtp\"]",
+            "p.toml:3: agents.a.upstream.transports: \"smtp\" must be one of",
+        ),
+        ("version = \"7.0\"", "p.toml:3: agents.a.upstream.version: \"7.0\" is not 1.0"),
         ("basic = \"name\"", "p.toml:3: agents.a.upstream.basic: must be NAME:PASSWORD"),
         (
             "token_url = \"http://a.example\"",
@@ -554,11 +579,11 @@ fn each_key_of_an_upstream_agent_is_read() {
         ("client_id = \"a\"", "p.toml:3: agents.a.upstream.client_id: needs token_url or issuer"),
         (
             "bearer = \"a\"\ntoken_url = \"https://a\"",
-            "p.toml:3: agents.a.upstream.bearer: contradicts token_url",
+            "p.toml:3: agents.a.upstream.bearer: cannot be combined with token_url",
         ),
         (
             "pass_authorization = true\nbasic = \"a:b\"",
-            "p.toml:3: agents.a.upstream.pass_authorization: contradicts basic",
+            "p.toml:3: agents.a.upstream.pass_authorization: cannot be combined with basic",
         ),
         (
             "[agents.b.upstream]\nurl = \"http://b.example\"\npass_authorization = true",
@@ -567,10 +592,11 @@ fn each_key_of_an_upstream_agent_is_read() {
         ("cert = \"a\"", "p.toml:3: agents.a.upstream.cert: needs its private key"),
         (
             "origins = [\"https://b/\",\n\"https://b/c\"]",
-            "p.toml:4: agents.a.upstream.origins: \"https://b/c\": an origin has no path",
+            "p.toml:4: agents.a.upstream.origins: \"https://b/c\": must be an origin without a \
+             path",
         ),
         ("key = \"a\"", "p.toml:3: agents.a.upstream.key: needs its certificate"),
-        ("call_ms = 0", "p.toml:3: agents.a.upstream.call_ms: \"0\" is not a time above zero"),
+        ("call_ms = 0", "p.toml:3: agents.a.upstream.call_ms: \"0\" must be a time above zero"),
     ] {
         let wrong = of(line).unwrap_err();
         assert!(wrong.starts_with(said), "{line}: {wrong}");

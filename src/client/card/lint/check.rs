@@ -30,7 +30,7 @@ pub(super) fn object(
         let value = by_name.or_else(|| members.get(&*proto_name).filter(|value| !value.is_null()));
         if by_name.is_none() && value.is_some() {
             // A2A 1.0 §5.5: names in JSON are in camel case.
-            let message = format!("it is called {proto_name}, its name in the proto");
+            let message = format!("it must not be called {proto_name}, its name in the proto");
             findings.warn(&at, "A2A 1.0 §5.5", message);
         }
         match (value, member.need) {
@@ -134,7 +134,7 @@ fn unknown(
         // A hybrid card is walked for 0.3 as well, whose tables have fewer members.
         let is_of_v1 = table.clause.starts_with(V1);
         if is_of_v1 && !is_known && !is_legacy {
-            findings.warn(&path(base, name), table.clause, "A2A 1.0 has no such member");
+            findings.warn(&path(base, name), table.clause, "not a member in A2A 1.0");
         }
     }
 }

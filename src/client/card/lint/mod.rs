@@ -165,7 +165,7 @@ const FINDINGS_MAX: usize = 1_000;
 pub fn lint(json: &[u8], card_url: Option<&HttpUrl>) -> Vec<CardFinding> {
     let mut findings = Findings::default();
     if without_mark(json).len() < json.len() {
-        const MARK: &str = "a byte order mark (EF BB BF) is before it, which some clients refuse";
+        const MARK: &str = "a byte order mark (EF BB BF) precedes it, which some clients reject";
         findings.warn("", "RFC 8259 §8.1", MARK);
     }
     match json::read(json, CARD_BYTES_MAX, CARD_DEPTH_MAX) {

@@ -24,7 +24,7 @@ pub(super) fn all(
 ) {
     if card_url.is_some_and(|url| url.path == WELL_KNOWN[1]) && form != LintForm::V01 {
         let message =
-            format!("the card came from {}; clients ask at {}", WELL_KNOWN[1], WELL_KNOWN[0]);
+            format!("the card was served at {}; clients request {}", WELL_KNOWN[1], WELL_KNOWN[0]);
         findings.warn("", "A2A 0.3 §5.3", message);
     }
     if form.is_v1() {
@@ -42,7 +42,7 @@ pub(super) fn all(
     for (member, value) in links {
         let text = value.and_then(Value::as_str).filter(|text| !text.is_empty());
         if text.is_some_and(|text| HttpOrigin::parse(text).is_err()) {
-            findings.warn(&member, clause, "it is no absolute URL of http or https");
+            findings.warn(&member, clause, "it must be an absolute URL of http or https");
         }
     }
 }
@@ -75,10 +75,10 @@ fn interfaces_v1(card: &Map<String, Value>, card_url: Option<&HttpUrl>, findings
             let member = path(&at, "protocolVersion");
             match ProtocolVersion::parse(version) {
                 None if version_of(version).is_some() => {
-                    let message = format!("{version:?} should be Major.Minor, as \"1.0\"");
+                    let message = format!("{version:?} should be Major.Minor, such as \"1.0\"");
                     findings.warn(&member, "A2A 1.0 §3.6", message);
                 }
-                None => findings.error(&member, "A2A 1.0 §3.6", "it is no version"),
+                None => findings.error(&member, "A2A 1.0 §3.6", "it is not a version"),
                 // A2A 1.0 §3.6: patch numbers are not used.
                 Some(_) if version.split('.').count() > 2 => {
                     findings.warn(&member, "A2A 1.0 §3.6", "it has a patch number");
@@ -102,13 +102,18 @@ fn interfaces_v0(
     let preferred = text(card, "preferredTransport");
     if form == LintForm::V03 {
         if preferred.is_none() && card.get("preferredTransport").is_none() {
-            let message = "it is missing: clients take the URL for one of JSONRPC";
+            let message = "it is missing: clients assume that the URL is for JSONRPC";
             findings.warn("preferredTransport", "A2A 0.3 §5.6.1", message);
         }
         match text(card, "protocolVersion") {
-            None => findings.warn("protocolVersion", clause, "the card does not say its version"),
+            None => findings.warn(
+                "protocolVersion",
+                clause,
+                "the card does not declare its \
+                 version",
+            ),
             Some(version) if ProtocolVersion::parse(version).is_none() => {
-                findings.error("protocolVersion", clause, "it is no version");
+                findings.error("protocolVersion", clause, "it is not a version");
             }
             Some(_) => {}
         }
@@ -162,8 +167,7 @@ fn interface(
             }
             // A2A 1.0 §5.8: bindings of one's own are named by URIs.
             None if !binding.contains(':') => {
-                let message =
-                    format!("{binding:?} is none of JSONRPC, GRPC, HTTP+JSON, and no URI");
+                let message = format!("{binding:?} must be JSONRPC, GRPC, HTTP+JSON or a URI");
                 findings.error(binding_member, clauses.1, message);
             }
             Some(_) | None => {}
@@ -196,24 +200,24 @@ fn interface(
     }
     if let Some(operation) = known.and_then(|binding| operation_of(&target, binding)) {
         let message = format!(
-            "its path ends with {operation}, which is an operation's: clients append such paths \
+            "its path ends with {operation}, the name of an operation: clients append such paths \
              to the url"
         );
         findings.warn(url_member, clause, message);
     }
     let origin = &target.origin;
     if !origin.is_secure() && !origin.is_loopback() {
-        let message = "it is not secured by TLS, and not on this machine";
+        let message = "it does not use TLS and is not on this machine";
         findings.warn(url_member, "A2A 1.0 §7.1", message);
     }
     if matches!(origin.host_name(), "0.0.0.0" | "::") {
         findings.warn(url_member, clause, "no client can call the address 0.0.0.0 or ::");
     } else if origin.is_loopback() && card_url.is_some_and(|card| !card.origin.is_loopback()) {
-        findings.warn(url_member, clause, "it is on this machine, the card is not");
+        findings.warn(url_member, clause, "it is on this machine, and the card is not");
     }
     let is_ws = ["ws://", "wss://"].iter().any(|scheme| url.starts_with(scheme));
     if known.is_some() && is_ws != (known == Some(Binding::WebSocket)) {
-        findings.warn(url_member, clause, format!("{binding} has no such URLs"));
+        findings.warn(url_member, clause, format!("{binding} does not allow such URLs"));
     }
 }
 
@@ -246,7 +250,11 @@ fn skills(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
         if let Some(id) = text(skill, "id")
             && !seen.insert(id)
         {
-            findings.error(&path(&at, "id"), clause, format!("another skill is called {id:?}"));
+            findings.error(
+                &path(&at, "id"),
+                clause,
+                format!("another skill also has the id {id:?}"),
+            );
         }
         modes(&at, skill, ["inputModes", "outputModes"], form, findings);
     }
@@ -266,7 +274,7 @@ fn modes(
             let Some(mode) = value.as_str() else { continue };
             if !is_media_type(mode) {
                 let member = format!("{}[{index}]", path(base, name));
-                findings.warn(&member, clause, format!("{mode:?} is no media type"));
+                findings.warn(&member, clause, format!("{mode:?} is not a media type"));
             }
         }
     }

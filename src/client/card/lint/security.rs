@@ -79,14 +79,14 @@ pub(super) fn schemes_v1(card: &Map<String, Value>, form: LintForm, findings: &m
         let wrapped: Vec<&Scheme> = wrapped.collect();
         let [scheme] = wrapped.as_slice() else {
             let message = match wrapped.is_empty() {
-                true => "it has none of the scheme members of 1.0",
-                false => "it has several scheme members, of which one is allowed",
+                true => "it has no scheme member of 1.0",
+                false => "it must have one scheme member, and has several",
             };
             findings.schema(&at, V1, message);
             continue;
         };
         if form == LintForm::V1 && said.get("type").is_some() {
-            findings.warn(&said.path("type"), V1, "A2A 1.0 has no such member");
+            findings.warn(&said.path("type"), V1, "not a member in A2A 1.0");
         }
         let Some(inner) = said.object(scheme.wrapper).filter(CardObject::is_object) else {
             let at = said.path(scheme.wrapper);
@@ -121,14 +121,14 @@ pub(super) fn schemes_v0(card: &Map<String, Value>, form: LintForm, findings: &m
             }
             // Clients of 0.3 find nothing there; those of 1.0 do.
             (None, true) => {
-                let message = "it has the form of the proto, which clients of 0.3 do not all read";
+                let message = "it has the form of the proto, which some clients of 0.3 cannot read";
                 if form == LintForm::V03 {
                     findings.warn(&at, V03, message);
                 }
             }
             (None, false) => {
                 let types: Vec<&str> = SCHEMES.iter().map(|scheme| scheme.of_type).collect();
-                let message = format!("its type is none of {}", types.join(", "));
+                let message = format!("its type must be one of {}", types.join(", "));
                 findings.schema(&at, V03, message);
             }
         }
@@ -146,7 +146,7 @@ fn required(said: &CardObject<'_>, names: &[&str], clause: &'static str, finding
 fn location(said: &CardObject<'_>, name: &str, clause: &'static str, findings: &mut Findings) {
     let text = said.text(name).filter(|text| !text.is_empty());
     if let Some(text) = text.filter(|text| !["header", "query", "cookie"].contains(&&**text)) {
-        let message = format!("{text:?} is none of header, query and cookie");
+        let message = format!("{text:?} must be header, query or cookie");
         findings.error(&said.path(name), clause, message);
     }
 }
@@ -155,7 +155,7 @@ fn location(said: &CardObject<'_>, name: &str, clause: &'static str, findings: &
 fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mut Findings) {
     let at = said.path("flows");
     let Some(flows) = said.object("flows") else {
-        return findings.schema(&at, clause, "it is required and missing, or no object");
+        return findings.schema(&at, clause, "it is required and is missing or not an object");
     };
     let named = OAuthFlowKind::ALL.into_iter();
     let named = named.filter_map(|kind| Some((kind, flows.object(kind.name())?)));
@@ -163,7 +163,12 @@ fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mu
     match named.len() {
         0 => findings.schema(&at, clause, "it has no flow"),
         1 => {}
-        _ if is_v1 => findings.schema(&at, "A2A 1.0 §4.5.7", "it has several flows, not one"),
+        _ if is_v1 => findings.schema(
+            &at,
+            "A2A 1.0 §4.5.7",
+            "it must have one flow, and has \
+             several",
+        ),
         _ => {}
     }
     for (kind, flow) in named {
@@ -172,7 +177,7 @@ fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mu
             OAuthFlowKind::ClientCredentials => &["tokenUrl"],
             OAuthFlowKind::DeviceCode => &["deviceAuthorizationUrl", "tokenUrl"],
             OAuthFlowKind::Implicit | OAuthFlowKind::Password => {
-                let message = "OAuth 2.1 has this flow no longer";
+                let message = "OAuth 2.1 has removed this flow";
                 findings.warn(&at, "A2A 1.0 §4.5.7", format!("{}: {message}", kind.name()));
                 &[]
             }
@@ -181,11 +186,16 @@ fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mu
         for name in urls {
             let url = flow.text(name).and_then(|url| HttpOrigin::parse(&url).ok());
             if url.is_some_and(|url| !url.origin.is_secure() && !url.origin.is_loopback()) {
-                findings.warn(&flow.path(name), clause, "secrets would go there without TLS");
+                findings.warn(&flow.path(name), clause, "secrets would be sent there without TLS");
             }
         }
         if flow.get("scopes").is_none_or(|scopes| !scopes.is_object()) {
-            findings.schema(&flow.path("scopes"), clause, "it is required and missing, or no map");
+            findings.schema(
+                &flow.path("scopes"),
+                clause,
+                "it is required and is missing or not a \
+                 map",
+            );
         }
     }
 }
@@ -211,7 +221,7 @@ pub(super) fn requirements(card: &Map<String, Value>, form: LintForm, findings: 
                 };
                 let wrapped = one.get("schemes").and_then(Value::as_object);
                 if name == "securityRequirements" && wrapped.is_none() && !one.is_empty() {
-                    findings.schema(&at, V1, "it has no object schemes");
+                    findings.schema(&at, V1, "it has no schemes object");
                 }
                 for scheme in wrapped.unwrap_or(one).keys() {
                     if declared.is_none_or(|declared| !declared.contains_key(scheme)) {

@@ -27,7 +27,7 @@ pub(super) fn all(card: &Map<String, Value>, form: LintForm, findings: &mut Find
         match text("alg") {
             None => findings.error(&member, clause, "its header has no alg"),
             Some(alg) if alg == "none" || alg.starts_with("HS") => {
-                let message = format!("alg {alg} proves nothing: it needs no key");
+                let message = format!("alg {alg} uses no key, so it proves nothing");
                 findings.error(&member, clause, message);
             }
             Some(_) => {}

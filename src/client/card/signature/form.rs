@@ -26,7 +26,7 @@ impl fmt::Display for SignedForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SignedForm::Strict => "the form of the specification",
-            SignedForm::AsServed => "the document as it came",
+            SignedForm::AsServed => "the document as received",
             SignedForm::Cleaned => "the form without empty members",
             SignedForm::CleanedEscaped => "the form without empty members, escaped",
         })

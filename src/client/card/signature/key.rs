@@ -31,11 +31,9 @@ pub enum KeyError {
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KeyError::Unreadable => f.write_str("the keys are neither a JWK set nor PEM"),
-            KeyError::NoKey => {
-                f.write_str("there is no public key for P-256, P-384, Ed25519 or RSA")
-            }
-            KeyError::TooMany(max) => write!(f, "there are more than {max} keys"),
+            KeyError::Unreadable => f.write_str("the keys must be a JWK set or PEM"),
+            KeyError::NoKey => f.write_str("no public key for P-256, P-384, Ed25519 or RSA"),
+            KeyError::TooMany(max) => write!(f, "more than {max} keys"),
         }
     }
 }

@@ -53,9 +53,9 @@ pub enum SignatureError {
 impl fmt::Display for SignatureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SignatureError::Absent => f.write_str("the card is not signed, and must be"),
+            SignatureError::Absent => f.write_str("the card must be signed, and is not"),
             SignatureError::Unverifiable(why) => {
-                write!(f, "no signature of the card is good: {why}")
+                write!(f, "no signature of the card is valid: {why}")
             }
         }
     }
@@ -93,9 +93,9 @@ impl fmt::Display for WhyUnverifiable {
         match self {
             WhyUnverifiable::Malformed(what) => f.write_str(what),
             WhyUnverifiable::Algorithm(name) => write!(f, "the algorithm {name:?} is not accepted"),
-            WhyUnverifiable::NoKey(kid) => write!(f, "no key is given that fits, for kid {kid:?}"),
+            WhyUnverifiable::NoKey(kid) => write!(f, "no key was given for kid {kid:?}"),
             WhyUnverifiable::Mismatch(kid) => {
-                write!(f, "the signature for kid {kid:?} is not one of this card")
+                write!(f, "the signature for kid {kid:?} does not match the card")
             }
         }
     }
@@ -117,7 +117,7 @@ pub fn verify(card: &AgentCard, keys: &CardKeys) -> SignatureOutcome {
             Err(why) => worst = worst.max(Some(why)),
         }
     }
-    let why = worst.unwrap_or(WhyUnverifiable::Malformed("there is no signature"));
+    let why = worst.unwrap_or(WhyUnverifiable::Malformed("it has no signature"));
     SignatureOutcome::Unverifiable(why)
 }
 
@@ -145,7 +145,7 @@ fn verify_one(
     use WhyUnverifiable::{Algorithm, Malformed, Mismatch, NoKey};
     let header = decode(&signature.protected).ok_or(Malformed("protected is not base64url"))?;
     let header: Value = serde_json::from_slice(&header)
-        .map_err(|_| Malformed("the protected header is no JSON"))?;
+        .map_err(|_| Malformed("the protected header is not JSON"))?;
     let bytes = decode(&signature.signature).ok_or(Malformed("signature is not base64url"))?;
     let text = |name: &str| header.get(name).and_then(Value::as_str);
     // RFC 7515 §4.1.11: what must be understood and is not makes a signature invalid.

@@ -165,7 +165,7 @@ fn what_proves_nothing_is_refused() {
             WhyUnverifiable::Malformed("the protected header requires an extension (crit)"),
         ),
         ("{}", WhyUnverifiable::Malformed("the protected header has no alg")),
-        ("x", WhyUnverifiable::Malformed("the protected header is no JSON")),
+        ("x", WhyUnverifiable::Malformed("the protected header is not JSON")),
     ] {
         let signature = signer.sign(header, &strict);
         let outcome = signer.outcome(CARD, &[signature]);

@@ -27,7 +27,7 @@ pub fn metadata_urls(issuer: &HttpUrl) -> [HttpUrl; 2] {
 /// leads from `https` to `http`, [`OAuthError::Unreadable`].
 pub fn read_metadata(body: &[u8], issuer: &HttpUrl) -> Result<AuthorizationServer, OAuthError> {
     let said = serde_json::from_slice::<Value>(without_mark(body)).ok().filter(Value::is_object);
-    let said = said.ok_or(OAuthError::Unreadable("the metadata is no JSON object"))?;
+    let said = said.ok_or(OAuthError::Unreadable("the metadata is not a JSON object"))?;
     let text = |name: &str| said.get(name).and_then(Value::as_str);
     let named = text("issuer").ok_or(OAuthError::Unreadable("issuer is missing"))?;
     let asked = issuer.to_string();
@@ -39,7 +39,7 @@ pub fn read_metadata(body: &[u8], issuer: &HttpUrl) -> Result<AuthorizationServe
     }
     let endpoint = |name: &str| {
         let url = text(name)?;
-        Some(HttpOrigin::parse(url).map_err(|_| OAuthError::Unreadable("an endpoint is no URL")))
+        Some(HttpOrigin::parse(url).map_err(|_| OAuthError::Unreadable("an endpoint is not a URL")))
     };
     let checked = |url: HttpUrl| match issuer.origin.is_secure() && !url.origin.is_secure() {
         true => Err(OAuthError::PlainHttp(url.origin)),

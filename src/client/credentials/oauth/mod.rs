@@ -118,26 +118,26 @@ impl fmt::Display for OAuthError {
                 if description.is_empty() { Ok(()) } else { write!(f, " ({description})") }
             }
             OAuthError::Pending => f.write_str("the sign-in is not confirmed yet"),
-            OAuthError::SlowDown => f.write_str("the authorization server is asked too often"),
+            OAuthError::SlowDown => f.write_str("the authorization server is polled too often"),
             OAuthError::Denied => f.write_str("the sign-in was denied"),
             OAuthError::Expired => f.write_str("the sign-in was not confirmed in time"),
             OAuthError::Unreadable(why) => {
-                write!(f, "the authorization server's response is not OAuth's: {why}")
+                write!(f, "the authorization server's response is not valid OAuth: {why}")
             }
             OAuthError::Status(status) => {
                 write!(f, "the authorization server answered with HTTP {status}")
             }
             OAuthError::PlainHttp(origin) => {
-                write!(f, "the client's secret would go to {origin} without TLS")
+                write!(f, "the client secret would be sent to {origin} without TLS")
             }
             OAuthError::Issuer(issuer) => {
-                write!(f, "the metadata is of the issuer {issuer:?}, which was not asked")
+                write!(f, "the metadata is of the issuer {issuer:?}, which was not requested")
             }
             OAuthError::NoSecret => f.write_str("the OAuth client has no secret"),
             OAuthError::NoDeviceFlow => {
-                f.write_str("the authorization server names no device authorization endpoint")
+                f.write_str("the authorization server has no device authorization endpoint")
             }
-            OAuthError::Transport(error) => write!(f, "no token: {error}"),
+            OAuthError::Transport(error) => write!(f, "cannot get a token: {error}"),
         }
     }
 }

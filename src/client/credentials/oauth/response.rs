@@ -93,7 +93,7 @@ pub fn read_device_code(status: u16, body: &[u8]) -> Result<DeviceCode, OAuthErr
     // Servers older than the RFC write `url`.
     let verification_url = text(&["verification_uri", "verification_url"]);
     let verification_url = verification_url.filter(|url| HttpOrigin::parse(url).is_ok());
-    let no_url = OAuthError::Unreadable("verification_uri is missing, or no URL");
+    let no_url = OAuthError::Unreadable("verification_uri is missing or not a URL");
     Ok(DeviceCode {
         device_code: Secret::new(device_code),
         user_code: user_code.to_owned(),
@@ -146,7 +146,7 @@ fn read(status: u16, body: &[u8]) -> Result<Value, OAuthError> {
     let code = said.as_ref().and_then(|said| said.get("error")).and_then(Value::as_str);
     match (said.as_ref(), code, status) {
         (Some(said), Some(code), _) => Err(refused(code, said)),
-        (_, _, 200 | 201) => said.ok_or(OAuthError::Unreadable("the body is no JSON object")),
+        (_, _, 200 | 201) => said.ok_or(OAuthError::Unreadable("the body is not a JSON object")),
         _ => Err(OAuthError::Status(status)),
     }
 }

@@ -74,7 +74,7 @@ impl Http2Mark {
         if self.seen.is_http1.load(Relaxed) {
             return Some(TransportError::NoHttp2);
         }
-        const FLOOD: &str = "the server sends too many frames that carry nothing";
+        const FLOOD: &str = "the server sends too many empty frames";
         self.seen.is_flooded.load(Relaxed).then(|| TransportError::Http2(FLOOD.to_owned()))
     }
 

@@ -78,14 +78,14 @@ impl AgentChanges {
         let words = [
             ("added", added),
             ("replaced", replaced),
-            ("with another card", described),
+            ("with a changed card", described),
             ("removed", removed),
         ];
         let words = words.into_iter().filter(|(_, names)| !names.is_empty());
         let words: Vec<String> =
             words.map(|(word, names)| format!("{word} {}", names.join(", "))).collect();
         let said = match words.as_slice() {
-            [] => "the agents are the same".to_owned(),
+            [] => "the agents are unchanged".to_owned(),
             words => format!("agents {}", words.join("; ")),
         };
         (changes, said)
@@ -127,13 +127,13 @@ mod tests {
     fn only_what_is_different_changes() {
         let mut agents = AgentChanges::of(&[loaded("a", "1", "1"), loaded("b", "1", "1")]);
         let same = [loaded("a", "1", "1"), loaded("b", "1", "1")];
-        assert_eq!(said(&agents, &same), (0, "the agents are the same".to_owned(), vec![]));
+        assert_eq!(said(&agents, &same), (0, "the agents are unchanged".to_owned(), vec![]));
         let next = [loaded("a", "2", "2"), loaded("c", "1", "1")];
         let words = "agents added c; replaced a; removed b";
         assert_eq!(said(&agents, &next), (3, words.to_owned(), vec![]));
         agents.took(&next);
         let next = [loaded("a", "2", "3"), loaded("c", "1", "1")];
-        assert_eq!(said(&agents, &next), (1, "agents with another card a".to_owned(), vec![]));
+        assert_eq!(said(&agents, &next), (1, "agents with a changed card a".to_owned(), vec![]));
     }
 
     #[test]
@@ -141,11 +141,11 @@ mod tests {
         let mut agents = AgentChanges::of(&[loaded("a", "1", "1"), loaded("b", "1", "1")]);
         let next = [loaded("b", "1", "1")];
         let held = vec!["default_agent".to_owned()];
-        assert_eq!(said(&agents, &next), (0, "the agents are the same".to_owned(), held.clone()));
+        assert_eq!(said(&agents, &next), (0, "the agents are unchanged".to_owned(), held.clone()));
         agents.took(&next);
         assert_eq!(said(&agents, &next).2, held);
         // It is there again, and is not added a second time.
         let again = [loaded("a", "1", "1"), loaded("b", "1", "1")];
-        assert_eq!(said(&agents, &again), (0, "the agents are the same".to_owned(), vec![]));
+        assert_eq!(said(&agents, &again), (0, "the agents are unchanged".to_owned(), vec![]));
     }
 }

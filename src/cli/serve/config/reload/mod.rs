@@ -114,7 +114,7 @@ impl Reloader {
         // A file that is written anew is empty for a moment, and one on a full disk stays so.
         if is_blank && !self.is_blank {
             let name = self.origin.name();
-            let line = format!("{name}: it is empty and was not before; restart to run without it");
+            let line = format!("{name}: the file is empty now; restart to run without it");
             return Err(UsageError(line));
         }
         let agents = self.origin.agents_behind(&self.own, &config, &self.cards.remotes())?;
@@ -174,7 +174,7 @@ impl Reloader {
         let mut lines = vec![format!("{name} was read again: {said}")];
         if !held.is_empty() {
             let held = held.join(", ");
-            lines.push(format!("{name}: these keys are different and need a restart: {held}"));
+            lines.push(format!("{name}: these keys changed and need a restart: {held}"));
         }
         Ok(lines)
     }
@@ -187,7 +187,12 @@ impl Reload for Reloader {
 
     fn reload(&mut self, server: &Controls) -> Result<Vec<String>, String> {
         self.watch.reads(Stamp::of(&self.origin));
-        self.apply(server).map_err(|UsageError(line)| format!("{line}; nothing has changed"))
+        self.apply(server).map_err(|UsageError(line)| {
+            format!(
+                "{line}; the running configuration \
+                 is unchanged"
+            )
+        })
     }
 }
 

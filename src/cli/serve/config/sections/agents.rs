@@ -27,8 +27,8 @@ const KEYS: &[Key] = &[
         "kind",
         KIND,
         "",
-        "What it is: echo, script, exec, exec+jsonl, a2a or http; without it script, exec or a2a, \
-         if script, command or upstream is set",
+        "Kind of the agent: echo, script, exec, exec+jsonl, a2a or http; default: script, exec or \
+         a2a, if script, command or upstream is set",
     )
     .live(),
     key("script", Shape::Path, "", "The file of a script agent, see docs/guide/script.md").live(),
@@ -36,7 +36,7 @@ const KEYS: &[Key] = &[
         "upstream",
         Shape::Section(remote::keys),
         "",
-        "The remote A2A agent, or the HTTP function, that answers",
+        "URL of the remote A2A agent, or of the HTTP function",
     )
     .live(),
     key(
@@ -46,52 +46,64 @@ const KEYS: &[Key] = &[
         "Command line of its program; split into words, without a shell",
     )
     .live(),
-    key("environment", Shape::Texts, "", "Names of variables that its processes get, as does PATH")
-        .live(),
-    key("chunk", Shape::Text, "", "Cuts the output of a process into chunks, and is dropped")
-        .live(),
+    key(
+        "environment",
+        Shape::Texts,
+        "",
+        "Names of variables that its processes receive in \
+         addition to PATH",
+    )
+    .live(),
+    key(
+        "chunk",
+        Shape::Text,
+        "",
+        "Separator that splits the output of a process into chunks; it \
+         is removed",
+    )
+    .live(),
     key(
         "show_errors",
         Shape::Switch,
         "",
-        "A client sees what a process that fails has written to stderr last, or a function \
-         answered",
+        "Shows clients the end of a failed process's stderr, or a function's error body",
     )
     .live(),
     key(
         "silence_ms",
         Shape::Measure(Unit::Millis),
         "",
-        "Milliseconds without output after which a process is killed, or an answer is given up; \
-         without this 300_000",
+        "Milliseconds without output after which a process is killed, or an answer is abandoned; \
+         default 300_000",
     )
     .live(),
     key(
         "processes",
         Shape::Whole { min: 1, max: PROCESSES_MAX as u64 },
         "",
-        "Processes at a time, while other messages wait; without this 16, and 1 of exec+jsonl",
+        "Processes at a time, while other messages wait; default 16, and 1 for exec+jsonl",
     )
     .live(),
     key(
         "queue",
         Shape::Whole { min: 1, max: AGENT_TURNS_QUEUED_MAX as u64 },
         "",
-        "Messages that wait, before the next is refused; without this 1,024",
+        "Messages that may wait before the next is refused; default 1,024",
     )
     .live(),
     key(
         "turns",
         Shape::Whole { min: 1, max: AGENT_TURNS_QUEUED_MAX as u64 },
         "",
-        "Messages at a time in one process of exec+jsonl, or at an http function; without this 64",
+        "Messages at a time in one process of exec+jsonl, or at an http function; default 64",
     )
     .live(),
     key(
         "history",
         Shape::Switch,
         "",
-        "A message that continues a task brings the earlier ones along, to exec+jsonl and http",
+        "Sends the earlier messages of a task with each message that continues it, to exec+jsonl \
+         and http",
     )
     .live(),
     key(
@@ -102,41 +114,41 @@ const KEYS: &[Key] = &[
     )
     .live(),
     key("description", Shape::Text, "", "One paragraph for humans").live(),
-    key("version", Shape::Text, "", "Version of the agent; that of the server unless it is said")
-        .live(),
-    key("provider", Shape::Section(cards::provider_keys), "", "Who provides it").live(),
-    key("documentation_url", Shape::Text, "", "URL of what there is to read about it").live(),
-    key("icon_url", Shape::Text, "", "URL of a picture of it").live(),
-    key("input_modes", Shape::Texts, "", "Media types it reads; */* is any").live(),
-    key("output_modes", Shape::Texts, "", "Media types it writes").live(),
-    key("streaming", Shape::Switch, "true", "Streaming operations are served").live(),
+    key("version", Shape::Text, "", "Version of the agent; default: that of the server").live(),
+    key("provider", Shape::Section(cards::provider_keys), "", "Provider of the agent").live(),
+    key("documentation_url", Shape::Text, "", "URL of its documentation").live(),
+    key("icon_url", Shape::Text, "", "URL of its icon").live(),
+    key("input_modes", Shape::Texts, "", "Media types that it reads; */* is any").live(),
+    key("output_modes", Shape::Texts, "", "Media types that it writes").live(),
+    key("streaming", Shape::Switch, "true", "Serves streaming operations").live(),
     key(
         "fields",
         Shape::Texts,
         "",
-        "Header fields of a request that it is shown, as traceparent; no others are",
+        "Header fields of a request that it receives, such as traceparent; it receives no others",
     )
     .live(),
     key(
         "anonymous",
         Shape::Switch,
         "false",
-        "Anonymous callers may call it, also where callers are authenticated",
+        "Anonymous callers may call it, even if callers are authenticated",
     )
     .live(),
-    key("scopes", Shape::Texts, "[]", "Scopes that a caller needs for each operation").live(),
+    key("scopes", Shape::Texts, "[]", "Scopes required for each operation").live(),
     key(
         "reads_all_scopes",
         Shape::Switch,
         "false",
-        "It sees all scopes of its callers' tokens, not only those that agents and skills ask for",
+        "It receives all scopes of its callers' tokens, not only those that agents and skills \
+         require",
     )
     .live(),
     key(
         "quota",
         Shape::Text,
         "",
-        "The name of a quota in [quotas.named]: each caller may take no more of this agent",
+        "Name of a quota in [quotas.named] that limits each caller of this agent",
     )
     .live(),
     key(
@@ -153,8 +165,9 @@ const KEYS: &[Key] = &[
         "Milliseconds without an event after which its tasks that wait for their client fail",
     )
     .live(),
-    key("skills", Shape::Sections(cards::skill_keys), "", "What it can do").live(),
-    key("extensions", Shape::Sections(cards::extension_keys), "", "Extensions it supports").live(),
+    key("skills", Shape::Sections(cards::skill_keys), "", "Skills of the agent").live(),
+    key("extensions", Shape::Sections(cards::extension_keys), "", "Extensions that it supports")
+        .live(),
 ];
 
 /// The keys of the section.
@@ -209,7 +222,9 @@ pub fn read(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
         let index = agents.iter().position(|agent| agent.name.as_deref() == Some(default));
         let Some(index) = index else {
             let hint = hint(default, agents.iter().filter_map(|agent| agent.name.as_deref()));
-            return Err(root.wrong("default_agent", format!("there is no agent {default:?}{hint}")));
+            return Err(
+                root.wrong("default_agent", format!("no agent is called {default:?}{hint}"))
+            );
         };
         agents[..=index].rotate_right(1);
     }
@@ -243,7 +258,7 @@ fn program(section: &ConfigSection, kind: Option<&str>) -> Result<Program, Wrong
             remote.map_or(Program::Echo, Program::Remote)
         }
         (_, _, _) if remote.is_some() => {
-            let line = "is for the agent kinds a2a and http alone, without script and command";
+            let line = "is only for the agent kinds a2a and http, without script and command";
             return Err(section.wrong("upstream", line));
         }
         (Some(REMOTE), _, _) => {
@@ -253,18 +268,20 @@ fn program(section: &ConfigSection, kind: Option<&str>) -> Result<Program, Wrong
         (Some("exec" | processes::LINES), _, None) => {
             return Err(section.wrong("command", "is missing: a program needs one"));
         }
-        (_, _, Some(_)) => return Err(section.wrong("command", "is for programs alone")),
+        (_, _, Some(_)) => return Err(section.wrong("command", "is only for programs")),
         (Some("script") | None, Some(file), None) => Program::Script(file),
         (Some("script"), None, None) => {
             return Err(section.wrong("script", "is missing: the agent kind script needs a file"));
         }
         (None, None, None) => {
-            return Err(
-                section.wrong("kind", "is missing: an agent has kind, script, command or upstream")
-            );
+            return Err(section.wrong(
+                "kind",
+                "is missing: an agent needs kind, script, command or \
+                 upstream",
+            ));
         }
         (Some(_), Some(_), None) => {
-            return Err(section.wrong("script", "is for the agent kind script alone"));
+            return Err(section.wrong("script", "is only for the agent kind script"));
         }
         (Some(_), None, None) => Program::Echo,
     })
@@ -303,7 +320,7 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
             (kind, _) => {
                 let kinds = "kinds: echo, script:FILE, exec:COMMAND, exec+jsonl:COMMAND, a2a:URL, \
                              http:URL";
-                return Err(wrong(format!("there is no agent kind {kind:?}; {kinds}")));
+                return Err(wrong(format!("unknown agent kind {kind:?}; {kinds}")));
             }
         };
         let (name, at) = (name.map(str::to_owned), wrong(String::new()));

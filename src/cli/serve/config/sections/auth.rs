@@ -23,18 +23,25 @@ use super::super::{
 const REFRESH_MS: u64 = 600_000;
 
 const TENANTS: Key =
-    key("tenants", Shape::Texts, "", "Tenants it may name, the first by default; * is any").live();
-const SCOPES: Key = key("scopes", Shape::Texts, "", "What it may do, as a2a:read").live();
-const QUOTA: Key = key("quota", Shape::Text, "", "The name of its quota in [quotas.named]").live();
-const NAME: Key = key("name", Shape::Text, "", "Whose it is").live();
-const SHA256: Key =
-    key("sha256", Shape::Text, "", "Its SHA-256 in hexadecimal digits, in place of itself").live();
+    key("tenants", Shape::Texts, "", "Tenants it may name, the default first; * is any").live();
+const SCOPES: Key = key("scopes", Shape::Texts, "", "Scopes, such as a2a:read").live();
+const QUOTA: Key = key("quota", Shape::Text, "", "Name of its quota in [quotas.named]").live();
+const NAME: Key = key("name", Shape::Text, "", "Name of the caller").live();
+const SHA256: Key = key(
+    "sha256",
+    Shape::Text,
+    "",
+    "Its SHA-256 in hexadecimal digits, instead of the secret \
+     itself",
+)
+.live();
 const EXPIRES: Key =
-    key("expires", Shape::Text, "", "It ends then, as 2027-01-31T00:00:00Z").live();
+    key("expires", Shape::Text, "", "Time at which it expires, such as 2027-01-31T00:00:00Z")
+        .live();
 
 const API_KEY: &[Key] = &[
     NAME,
-    key("key", Shape::Text, "", "The key; better ${VARIABLE} than itself").live().secret(),
+    key("key", Shape::Text, "", "The key; prefer ${VARIABLE}").live().secret(),
     SHA256,
     EXPIRES,
     TENANTS,
@@ -44,7 +51,7 @@ const API_KEY: &[Key] = &[
 
 const BEARER_TOKEN: &[Key] = &[
     NAME,
-    key("token", Shape::Text, "", "The token; better ${VARIABLE} than itself").live().secret(),
+    key("token", Shape::Text, "", "The token; prefer ${VARIABLE}").live().secret(),
     SHA256,
     EXPIRES,
     TENANTS,
@@ -53,31 +60,29 @@ const BEARER_TOKEN: &[Key] = &[
 ];
 
 const ISSUER: &[Key] = &[
-    key("issuer", Shape::Text, "", "The iss of its tokens, letter by letter").live(),
-    key("audiences", Shape::Texts, "", "One of these must be in aud; none: any token will do")
-        .live(),
-    key("algorithms", Shape::Texts, "", "As ES256; none: each that fits a key").live(),
-    key("keys_file", Shape::Path, "", "Its keys: a JWK set or PEM").live(),
-    key("keys_url", Shape::Text, "", "Where its JWK set is; OpenID discovery without either")
-        .live(),
-    key("secret", Shape::Text, "", "A secret that both sides have, for HS256 to HS512")
-        .live()
-        .secret(),
-    key("name_claim", Shape::Text, "", "The claim with the caller's name; sub unless it is said")
-        .live(),
-    key("tenants_claim", Shape::Text, "", "The claim with its tenants").live(),
+    key("issuer", Shape::Text, "", "The iss of its tokens, compared exactly").live(),
     key(
-        "scope_claims",
+        "audiences",
         Shape::Texts,
         "",
-        "The claims with its scopes; scope and scp unless they are said",
+        "One of these must be in aud; default: any token is \
+         accepted",
     )
     .live(),
+    key("algorithms", Shape::Texts, "", "Algorithms, such as ES256; default: any that fits a key")
+        .live(),
+    key("keys_file", Shape::Path, "", "File with its keys: a JWK set or PEM").live(),
+    key("keys_url", Shape::Text, "", "URL of its JWK set; default: OpenID discovery").live(),
+    key("secret", Shape::Text, "", "A shared secret, for HS256 to HS512").live().secret(),
+    key("name_claim", Shape::Text, "", "The claim with the caller's name; default sub").live(),
+    key("tenants_claim", Shape::Text, "", "The claim with its tenants").live(),
+    key("scope_claims", Shape::Texts, "", "The claims with its scopes; default scope and scp")
+        .live(),
     key(
         "quota_claim",
         Shape::Text,
         "",
-        "The claim with the name of its quota; a name that [quotas.named] does not have means \
+        "The claim with the name of its quota; a name that is not in [quotas.named] means \
          [quotas.known]",
     )
     .live(),
@@ -86,8 +91,15 @@ const ISSUER: &[Key] = &[
 ];
 
 const PROXY: &[Key] = &[
-    key("networks", Shape::Texts, "", "Where trusted proxies connect from, as 10.0.0.0/8").live(),
-    key("name_header", Shape::Text, "", "The field with the caller's name, as X-User").live(),
+    key(
+        "networks",
+        Shape::Texts,
+        "",
+        "Networks from which trusted proxies connect, such as \
+         10.0.0.0/8",
+    )
+    .live(),
+    key("name_header", Shape::Text, "", "The field with the caller's name, such as X-User").live(),
     key("scopes_header", Shape::Text, "", "The field with its scopes").live(),
     key("tenants_header", Shape::Text, "", "The field with its tenants").live(),
     TENANTS,
@@ -98,18 +110,17 @@ const PROXY: &[Key] = &[
 const CERTIFICATES: &[Key] = &[TENANTS, SCOPES, QUOTA];
 
 const KEYS: &[Key] = &[
-    key("ask_scopes", Shape::Switch, "false", "Each operation asks for a2a:read, send or cancel"),
-    key("api_key_header", Shape::Text, "\"X-API-Key\"", "The field of API keys").live(),
+    key("ask_scopes", Shape::Switch, "false", "Each operation requires a2a:read, send or cancel"),
+    key("api_key_header", Shape::Text, "\"X-API-Key\"", "The header field of API keys").live(),
     key("api_keys", Shape::Sections(|| API_KEY), "", "API keys").live(),
-    key("bearer_tokens", Shape::Sections(|| BEARER_TOKEN), "", "Bearer tokens that are known")
-        .live(),
+    key("bearer_tokens", Shape::Sections(|| BEARER_TOKEN), "", "Bearer tokens").live(),
     key("issuers", Shape::Sections(|| ISSUER), "", "Issuers of JWTs").live(),
-    key("proxy", Shape::Section(|| PROXY), "", "Proxies that name the caller").live(),
+    key("proxy", Shape::Section(|| PROXY), "", "Proxies that authenticate the caller").live(),
     key(
         "certificates",
         Shape::Section(|| CERTIFICATES),
         "",
-        "What clients may do that show a certificate (tls.client_ca)",
+        "Permissions of clients with a certificate (tls.client_ca)",
     )
     .live(),
 ];
@@ -130,7 +141,8 @@ pub fn read(root: &ConfigSection, asks_clients: bool) -> Result<Option<AuthRules
     let keys = |name, secret| auth.sections(name).iter().map(move |one| key_rule(one, secret));
     let certificates = auth.section("certificates");
     if !asks_clients && certificates.is_some_and(ConfigSection::is_said) {
-        let line = "no client is asked for a certificate: add --tls-client-ca, or tls.client_ca";
+        let line = "no certificate is requested from clients: add --tls-client-ca, or \
+                    tls.client_ca";
         return Err(auth.wrong("certificates", line));
     }
     let asks = names_callers(auth);
@@ -176,7 +188,7 @@ pub fn check_known(root: &ConfigSection, rules: Option<&AuthRules>) -> Result<()
         false => Ok(()),
         true => {
             let known = "api_keys, bearer_tokens, issuers, proxy or tls.client_ca";
-            Err(root.wrong("auth", format!("no caller is known: add {known}")))
+            Err(root.wrong("auth", format!("no caller can be authenticated: add {known}")))
         }
     }
 }
@@ -216,7 +228,7 @@ fn text(section: &ConfigSection, name: &str) -> Option<String> {
 /// A string that must be there and hold something.
 fn required(section: &ConfigSection, name: &str) -> Result<String, Wrong> {
     let text = text(section, name).filter(|text| !text.is_empty());
-    text.ok_or_else(|| section.wrong(name, "must be a string that is not empty"))
+    text.ok_or_else(|| section.wrong(name, "must be a non-empty string"))
 }
 
 /// The tenants that a caller may name: names that a path can have, or `*` first.
@@ -225,8 +237,8 @@ fn tenants(section: &ConfigSection) -> Result<TenantGrant, Wrong> {
     let is_any = names.first().is_some_and(|first| first == "*");
     if let Some(at) = names.iter().skip(usize::from(is_any)).position(|one| !is_agent_name(one)) {
         let at = at + usize::from(is_any);
-        let line = format!("{:?} is not made of letters, digits, '-', '_', '.'", names[at]);
-        let line = if names[at] == "*" { "* stands first, or not at all".to_owned() } else { line };
+        let line = format!("{:?} may only have letters, digits, '-', '_', '.'", names[at]);
+        let line = if names[at] == "*" { "* must stand first".to_owned() } else { line };
         return Err(section.wrong_item("tenants", at, line));
     }
     Ok(match names.is_empty() {
@@ -258,7 +270,8 @@ pub fn check_scopes(section: &ConfigSection) -> Result<(), Wrong> {
     match scopes.iter().position(|scope| !is_scope(scope)) {
         None => Ok(()),
         Some(at) => {
-            let line = format!("{:?} is no scope: a scope has no spaces, as a2a:read", scopes[at]);
+            let line =
+                format!("{:?} is not a scope: a scope has no spaces, such as a2a:read", scopes[at]);
             Err(section.wrong_item("scopes", at, line))
         }
     }
@@ -278,7 +291,7 @@ fn check_sendable(section: &ConfigSection, secret: &str) -> Result<(), Wrong> {
     match is_sent {
         true => Ok(()),
         false => {
-            let line = "holds spaces or characters that no client can send: make one with \
+            let line = "has spaces or characters that no client can send: create one with \
                         `openssl rand -hex 32`";
             Err(section.wrong(secret, line))
         }
@@ -296,14 +309,14 @@ fn key_rule(section: &ConfigSection, secret: &str) -> Result<KeyRule, Wrong> {
         }
         (Some(text), None) => {
             let line = format!(
-                "has {} bytes and needs at least {PLAIN_KEY_BYTES_MIN}: make one with \
-                 `openssl rand -hex 32`",
+                "has {} bytes and needs at least {PLAIN_KEY_BYTES_MIN}: create one with `openssl \
+                 rand -hex 32`",
                 text.len()
             );
             return Err(section.wrong(secret, line));
         }
         (None, None) | (Some(_), Some(_)) => {
-            return Err(section.wrong("name", format!("it needs {secret} or sha256, one of them")));
+            return Err(section.wrong("name", format!("needs exactly one of {secret} and sha256")));
         }
     };
     check_sendable(section, secret)?;
@@ -314,7 +327,7 @@ fn key_rule(section: &ConfigSection, secret: &str) -> Result<KeyRule, Wrong> {
         quota: text(section, "quota"),
     };
     let expires = section.text("expires").map(|text| {
-        let line = "is no time, as 2027-01-31T00:00:00Z";
+        let line = "must be a time such as 2027-01-31T00:00:00Z";
         parse_rfc3339(text).ok_or_else(|| section.wrong("expires", line))
     });
     Ok(KeyRule { digest, caller, expires_unix_ms: expires.transpose()? })
@@ -325,7 +338,7 @@ fn issuer(section: &ConfigSection) -> Result<IssuerRule, Wrong> {
     let algorithms = section.texts("algorithms").unwrap_or_default().iter().enumerate();
     let algorithms = algorithms.map(|(index, item)| {
         let wrong = || {
-            let message = format!("there is no algorithm {:?}, as ES256", item.text);
+            let message = format!("unknown algorithm {:?}; a known one is ES256", item.text);
             section.wrong_item("algorithms", index, message)
         };
         JwsAlgorithm::named(&item.text).ok_or_else(wrong)
@@ -344,7 +357,7 @@ fn issuer(section: &ConfigSection) -> Result<IssuerRule, Wrong> {
     check_algorithms(section, &tokens.algorithms)?;
     let said = ["keys_file", "keys_url", "secret"].map(|name| section.said(name).is_some());
     if said.iter().filter(|is_said| **is_said).count() > 1 {
-        return Err(section.wrong("issuer", "it has one of keys_file, keys_url and secret"));
+        return Err(section.wrong("issuer", "needs at most one of keys_file, keys_url and secret"));
     }
     let keys = if let Some(path) = section.path("keys_file") {
         let wrong = |error: String| {
@@ -376,8 +389,8 @@ fn check_algorithms(section: &ConfigSection, algorithms: &[JwsAlgorithm]) -> Res
         Some(at) => {
             let name = algorithms[at].name();
             let line = match is_secret {
-                true => format!("{name} does not fit a secret: HS256, HS384 and HS512 do"),
-                false => format!("{name} needs a secret: keys that are public are for others"),
+                true => format!("{name} cannot be used with a secret: use HS256, HS384 or HS512"),
+                false => format!("{name} needs a secret, not public keys"),
             };
             Err(section.wrong_item("algorithms", at, line))
         }

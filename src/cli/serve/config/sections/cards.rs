@@ -13,31 +13,26 @@ use super::super::tree::{ConfigSection, Key, Shape, Wrong, key};
 
 const PROVIDER: &[Key] = &[
     key("organization", Shape::Text, "", "Name of the organization").live(),
-    key("url", Shape::Text, "", "URL of its pages").live(),
+    key("url", Shape::Text, "", "URL of its website").live(),
 ];
 
 const SKILL: &[Key] = &[
     key("id", Shape::Text, "", "Identifier").live(),
-    key("name", Shape::Text, "", "Title; its id unless it is said").live(),
-    key("description", Shape::Text, "", "One paragraph; its name unless it is said").live(),
-    key("tags", Shape::Texts, "", "Keywords; its id unless they are said").live(),
-    key("examples", Shape::Texts, "[]", "Messages that show what it does").live(),
-    key("input_modes", Shape::Texts, "[]", "Media types, where they are not the agent's").live(),
-    key("output_modes", Shape::Texts, "[]", "Media types, where they are not the agent's").live(),
-    key(
-        "scopes",
-        Shape::Texts,
-        "[]",
-        "Scopes that a caller needs to be shown it, on the extended card alone",
-    )
-    .live(),
+    key("name", Shape::Text, "", "Title; default: its id").live(),
+    key("description", Shape::Text, "", "One paragraph; default: its name").live(),
+    key("tags", Shape::Texts, "", "Keywords; default: its id").live(),
+    key("examples", Shape::Texts, "[]", "Example messages").live(),
+    key("input_modes", Shape::Texts, "[]", "Media types, if they differ from the agent's").live(),
+    key("output_modes", Shape::Texts, "[]", "Media types, if they differ from the agent's").live(),
+    key("scopes", Shape::Texts, "[]", "Scopes required to see it, on the extended card only")
+        .live(),
 ];
 
 const EXTENSION: &[Key] = &[
-    key("uri", Shape::Text, "", "Names it, its version included").live(),
-    key("description", Shape::Text, "\"\"", "What the agent does with it").live(),
-    key("required", Shape::Switch, "false", "Clients that do not name it are refused").live(),
-    key("params", Shape::Text, "", "What a client should know: a JSON object").live(),
+    key("uri", Shape::Text, "", "URI of the extension, with its version").live(),
+    key("description", Shape::Text, "\"\"", "How the agent uses it").live(),
+    key("required", Shape::Switch, "false", "Refuses clients that do not declare it").live(),
+    key("params", Shape::Text, "", "Parameters for clients: a JSON object").live(),
 ];
 
 /// The keys of `provider`.
@@ -167,7 +162,7 @@ fn limit(agent: &ConfigSection, name: &'static str) -> Result<Option<u64>, Wrong
             match error {
                 LimitError::Unit => format!("{text:?} is not {}", Unit::of(name).examples()),
                 LimitError::Name | LimitError::Value => {
-                    format!("{text:?} is not a whole number above zero that fits")
+                    format!("{text:?} must be a whole number above zero that fits")
                 }
             },
         )
@@ -204,7 +199,7 @@ fn skill(section: &ConfigSection) -> Result<Skill, Wrong> {
 fn extension(section: &ConfigSection) -> Result<Extension, Wrong> {
     let params = section.text("params").map(|text| match JsonObject::parse(text) {
         Ok(object) => Ok(object.into()),
-        Err(error) => Err(section.wrong("params", format!("is no JSON object: {error}"))),
+        Err(error) => Err(section.wrong("params", format!("must be a JSON object: {error}"))),
     });
     Ok(Extension {
         uri: required(section, "uri")?,
@@ -218,6 +213,6 @@ fn extension(section: &ConfigSection) -> Result<Extension, Wrong> {
 fn required(section: &ConfigSection, name: &str) -> Result<String, Wrong> {
     match section.text(name) {
         Some(text) if !text.is_empty() => Ok(text.to_owned()),
-        Some(_) | None => Err(section.wrong(name, "must be a string that is not empty")),
+        Some(_) | None => Err(section.wrong(name, "must be a non-empty string")),
     }
 }

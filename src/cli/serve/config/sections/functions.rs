@@ -82,7 +82,7 @@ impl FunctionSpec {
         let upstream = upstream.ok_or_else(missing)?;
         for key in OF_REMOTE {
             if upstream.said(key).is_some() {
-                return Err(upstream.wrong(key, "is for remote A2A agents alone"));
+                return Err(upstream.wrong(key, "is only for remote A2A agents"));
             }
         }
         let spec = FunctionSpec::at(remote::url(upstream)?);

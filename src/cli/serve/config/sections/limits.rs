@@ -58,7 +58,7 @@ pub fn read(
                         format!("{text:?} is not {}", Unit::of(key.name).examples())
                     }
                     LimitError::Name | LimitError::Value => {
-                        format!("{text:?} is not a whole number above zero that fits")
+                        format!("{text:?} must be a whole number above zero that fits")
                     }
                 },
             )

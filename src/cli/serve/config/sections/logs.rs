@@ -12,19 +12,14 @@ const LEVEL: Shape = Shape::Choice(&["off", "error", "warn", "info", "debug"]);
 const ONE_OF: Shape = Shape::Whole { min: 0, max: u32::MAX as u64 };
 
 const LOGS: &[Key] = &[
-    key("level", LEVEL, "\"info\"", "What is written to stderr").flag("log").live(),
-    key("access", ONE_OF, "0", "One call of so many has a line: 1 each, 0 none")
+    key("level", LEVEL, "\"info\"", "Level of the log on stderr").flag("log").live(),
+    key("access", ONE_OF, "0", "Logs one of this many calls: 1 each, 0 none")
         .flag("access-log")
         .live(),
-    key(
-        "principal",
-        Shape::Choice(&["hash", "name"]),
-        "\"hash\"",
-        "What the lines of calls show of callers",
-    ),
-    key("hash_key", Shape::Text, "", "Under it names are hashed; better ${VARIABLE} than itself")
+    key("principal", Shape::Choice(&["hash", "name"]), "\"hash\"", "How calls' lines name callers"),
+    key("hash_key", Shape::Text, "", "Key under which names are hashed; prefer ${VARIABLE}")
         .secret(),
-    key("hash_key_file", Shape::Path, "", "A file with that key, in place of itself"),
+    key("hash_key_file", Shape::Path, "", "File with that key, instead of the key itself"),
 ];
 
 const METRICS: &[Key] =
@@ -73,7 +68,7 @@ pub fn logs(root: &ConfigSection) -> Result<Logs, Wrong> {
 fn logged_principal(logs: &ConfigSection) -> Result<LoggedPrincipal, Wrong> {
     let key = match (logs.text("hash_key"), logs.path("hash_key_file")) {
         (Some(_), Some(_)) => {
-            return Err(logs.wrong("hash_key_file", "hash_key is set, too: one of them is enough"));
+            return Err(logs.wrong("hash_key_file", "hash_key is also set: set only one of them"));
         }
         (Some(key), None) => Some(("hash_key", key.as_bytes().to_vec())),
         (None, Some(path)) => {
@@ -86,15 +81,15 @@ fn logged_principal(logs: &ConfigSection) -> Result<LoggedPrincipal, Wrong> {
     };
     match (logs.text("principal"), key) {
         (Some("name"), Some((name, _))) => {
-            Err(logs.wrong(name, "it has no use where principal = \"name\""))
+            Err(logs.wrong(name, "is unused with principal = \"name\""))
         }
         (Some("name"), None) => Ok(LoggedPrincipal::Name),
         (_, None) => Ok(LoggedPrincipal::Hash),
         // A reader of the log could try all short ones, and find the names.
         (_, Some((name, key))) if key.len() < HASH_KEY_BYTES_MIN => {
             let line = format!(
-                "has {} bytes and needs at least {HASH_KEY_BYTES_MIN}: make one with \
-                 `openssl rand -hex 32`",
+                "has {} bytes and needs at least {HASH_KEY_BYTES_MIN}: create one with `openssl \
+                 rand -hex 32`",
                 key.len()
             );
             Err(logs.wrong(name, line))

@@ -7,7 +7,7 @@ use super::super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, key};
 const KEYS: &[Key] = &[
     key("path", Shape::Text, "", "Absolute path; / for the root"),
     key("dialect", Shape::Text, "", "Name of the dialect, see docs/dialects.md"),
-    key("agent", Shape::Text, "", "Name of the agent; the default one unless it is said"),
+    key("agent", Shape::Text, "", "Name of the agent; default: the default agent"),
 ];
 
 /// The keys of the section.

@@ -61,7 +61,7 @@ const OPTIONS: &[&str] = &[
 pub fn read(agent: &ConfigSection) -> Result<Option<ProcessSpec>, Wrong> {
     let Some(command) = agent.text("command") else {
         return match OPTIONS.iter().find(|key| agent.said(key).is_some()) {
-            Some(key) => Err(agent.wrong(key, "is for agents with a command alone")),
+            Some(key) => Err(agent.wrong(key, "is only for agents with a command")),
             None => Ok(None),
         };
     };
@@ -72,7 +72,7 @@ pub fn read(agent: &ConfigSection) -> Result<Option<ProcessSpec>, Wrong> {
     let foreign: &[&str] = if spec.is_lines { &["chunk"] } else { &["turns", "history"] };
     if let Some(key) = foreign.iter().find(|key| agent.said(key).is_some()) {
         let kind = if spec.is_lines { "exec" } else { LINES };
-        return Err(agent.wrong(key, format!("is for the agent kind {kind} alone")));
+        return Err(agent.wrong(key, format!("is only for the agent kind {kind}")));
     }
     spec.environment = agent.strings("environment").unwrap_or_default();
     let options = &mut spec.options;

@@ -10,68 +10,71 @@ use peregrine::{
 use super::super::tree::{ConfigSection, Key, Shape, Wrong, key};
 
 const KEYS: &[Key] = &[
-    key("enabled", Shape::Switch, "true", "Push notifications are served, and cards say so"),
+    key("enabled", Shape::Switch, "true", "Serves push notifications, and declares them on cards"),
     key(
         "anonymous",
         Shape::Switch,
         "false",
-        "Anonymous callers may have them, too; where only this machine can reach the server they \
-         may anyway",
+        "Also serves them to anonymous callers; always allowed if only this machine can reach the \
+         server",
     ),
     key(
         "allow",
         Shape::Texts,
         "[]",
-        "Hosts, *.hosts and networks that webhooks may go to though they are not public, over \
-         plain http, too; localhost is 127.0.0.0/8 and ::1",
+        "Hosts, *.hosts and networks that webhooks may reach even if they are not public, also \
+         over plain http; localhost is 127.0.0.0/8 and ::1",
     )
     .flag("push-allow"),
-    key("deny", Shape::Texts, "[]", "Hosts, *.hosts and networks that they never go to"),
-    key("only_allowed", Shape::Switch, "false", "They go to the hosts of allow alone"),
-    key("plain_http", Shape::Switch, "false", "They go to public hosts over plain http, too"),
+    key("deny", Shape::Texts, "[]", "Hosts, *.hosts and networks that webhooks must not reach"),
+    key("only_allowed", Shape::Switch, "false", "Webhooks may only reach the hosts of allow"),
+    key(
+        "plain_http",
+        Shape::Switch,
+        "false",
+        "Webhooks may also reach public hosts over plain \
+         http",
+    ),
     key(
         "ports",
         Shape::Numbers,
         "[]",
-        "The ports that they may go to, as [443, 8443]; 443, 80 and those above 1023 unless some \
-         are said",
+        "Ports that webhooks may reach, such as [443, 8443]; default: 443, 80 and those above 1023",
     ),
     key(
         "translators",
         Shape::Texts,
         "[]",
-        "Networks that translate IPv6 to IPv4 here beside 64:ff9b::/96: what an address in them \
-         leads to is what counts",
+        "Networks that translate IPv6 to IPv4 in addition to 64:ff9b::/96: the IPv4 address in \
+         them is checked",
     ),
     key(
         "challenge",
         Shape::SwitchOr("auto"),
         "\"auto\"",
-        "Whether their URL, asked by GET with ?validationToken=T, has to answer T: true (nothing \
-         is posted before), false, or \"auto\" (before it gets more posts than a URL that was not \
-         asked)",
+        "Whether a webhook's URL must answer GET with ?validationToken=T by T: true (before the \
+         first post), false, or \"auto\" (before it receives more posts than an unchecked URL)",
     ),
     key(
         "events",
         Shape::Texts,
         "[]",
-        "Which events webhooks get that do not name any themselves: status, artifacts, final (a \
-         status that ends the task, or asks for something); all unless some are said",
+        "Events for webhooks that select none: status, artifacts, final (a status that ends the \
+         task, or asks for something); default: all",
     ),
     key(
         "coalesce",
         Shape::Switch,
         "false",
-        "To webhooks that do not say otherwise several events that wait at the same time are one: \
-         the task as it is then",
+        "Replaces several waiting events by one post of the task, for webhooks that do not choose",
     ),
     key(
         "sign_keys",
         Shape::Paths,
         "[]",
         "Files of private keys that sign posts to webhooks (PEM, PKCS#8), up to four: RSA of 2048 \
-         to 4096 bits and P-256 make JWTs, Ed25519 signatures of Standard Webhooks; of each kind \
-         the first one signs. No key that signs cards",
+         to 4096 bits and P-256 for JWTs, Ed25519 for Standard Webhooks; the first of each kind \
+         signs; a key that signs cards is not allowed",
     )
     .flag("push-sign-key"),
 ];
@@ -96,7 +99,7 @@ pub fn read(root: &ConfigSection) -> Result<Option<PushSettings>, Wrong> {
         only_allowed: is_on("only_allowed"),
         plain_http: is_on("plain_http"),
         ports: if ports.is_empty() { PortRule::Usual } else { PortRule::Only(ports) },
-        translators: all(section, "translators", "a network, as 2001:db8::/96")?,
+        translators: all(section, "translators", "a network such as 2001:db8::/96")?,
     };
     let settings = PushSettings {
         targets,
@@ -117,7 +120,7 @@ fn events(section: &ConfigSection) -> Result<PushFilter, Wrong> {
     let mut filter = PushFilter::ALL;
     for (index, item) in section.texts("events").unwrap_or_default().iter().enumerate() {
         let Some(kind) = PushFilter::named(&item.text) else {
-            let message = format!("{:?} is not status, artifacts or final", item.text);
+            let message = format!("{:?} must be status, artifacts or final", item.text);
             return Err(section.wrong_item("events", index, message));
         };
         filter = filter.with(kind);

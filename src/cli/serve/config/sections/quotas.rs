@@ -14,46 +14,46 @@ use super::super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, hint, ke
 const COUNT: Shape = Shape::Whole { min: 1, max: u32::MAX as u64 };
 
 const CALLS: Key =
-    key("calls_per_minute", COUNT, "", "Calls a minute; each of a batch counts").live();
-const BURST: Key =
-    key("call_burst", COUNT, "", "Calls at once; those of a minute unless it is said").live();
+    key("calls_per_minute", COUNT, "", "Calls per minute; each call of a batch counts").live();
+const BURST: Key = key("call_burst", COUNT, "", "Calls at once; default: those of a minute").live();
 const REQUEST_BYTES: Key = key(
     "request_bytes_per_minute",
     Shape::Measure(Unit::Bytes),
     "",
-    "Bytes of requests a minute, in steps of 1KiB; as many at once",
+    "Bytes of requests per minute, in steps of 1KiB; as many at once",
 )
 .live();
 const STREAMS: Key = key("streams", COUNT, "", "Open streams").live();
-const TASKS: Key = key("running_tasks", COUNT, "", "Tasks that have not ended").live();
+const TASKS: Key = key("running_tasks", COUNT, "", "Unfinished tasks").live();
 const TASK_BYTES: Key = key(
     "running_bytes",
     Shape::Measure(Unit::Bytes),
     "",
-    "Bytes of tasks that have not ended, together, in steps of 1KiB",
+    "Bytes of all unfinished tasks, in steps of 1KiB",
 )
 .live();
 const WAITING: Key =
-    key("waiting_calls", COUNT, "", "Calls that wait; the rest of a batch is one").live();
+    key("waiting_calls", COUNT, "", "Waiting calls; the rest of a batch is one").live();
 
 const QUOTA: &[Key] = &[CALLS, BURST, REQUEST_BYTES, STREAMS, TASKS, TASK_BYTES, WAITING];
 const TENANT_QUOTA: &[Key] = &[CALLS, BURST, REQUEST_BYTES, STREAMS, TASKS, WAITING];
 
 const KEYS: &[Key] = &[
-    key("known", Shape::Section(|| QUOTA), "", "Callers that are known and name no other").live(),
+    key("known", Shape::Section(|| QUOTA), "", "Authenticated callers without a named quota")
+        .live(),
     key(
         "anonymous",
         Shape::Section(|| QUOTA),
         "",
-        "Anonymous callers, by address: one of IPv4, or a network of 64 bits of IPv6",
+        "Anonymous callers, by IPv4 address or by IPv6 network of 64 bits",
     )
     .live(),
-    key("named", Shape::Named(|| QUOTA), "", "Quotas that keys and claims name").live(),
+    key("named", Shape::Named(|| QUOTA), "", "Quotas named by keys and claims").live(),
     key(
         "tenants",
         Shape::Named(|| TENANT_QUOTA),
         "",
-        "All callers of a tenant together, beside what each of them may take",
+        "All callers of a tenant together, in addition to their own quotas",
     )
     .live(),
 ];
@@ -97,7 +97,7 @@ fn check_section(section: &ConfigSection, named: &[(String, ConfigSection)]) -> 
         && !named.iter().any(|(name, _)| name == quota)
     {
         let hint = hint(quota, named.iter().map(|(name, _)| name.as_str()));
-        let line = format!("there is no quota {quota:?} in [quotas.named]{hint}");
+        let line = format!("no quota {quota:?} in [quotas.named]{hint}");
         return Err(section.wrong("quota", line));
     }
     section.entries.iter().flatten().try_for_each(|entry| match entry {
@@ -115,12 +115,12 @@ fn quota(section: &ConfigSection) -> Result<Quota, Wrong> {
         (Some(per_minute), burst) => Some(Rate { per_minute, burst: burst.unwrap_or(per_minute) }),
         (None, None) => None,
         (None, Some(_)) => {
-            return Err(section.wrong("call_burst", "it needs calls_per_minute"));
+            return Err(section.wrong("call_burst", "needs calls_per_minute"));
         }
     };
     let kib = |name| {
         let read = section.text(name).map(|text| {
-            let wrong = || section.wrong(name, "is not a size, as 10MiB");
+            let wrong = || section.wrong(name, "is not a size such as 10MiB");
             let bytes = Unit::Bytes.read(text).map_err(|_| wrong())?;
             let kib = u32::try_from(bytes.div_ceil(1024)).ok().filter(|kib| *kib > 0);
             kib.ok_or_else(wrong)

@@ -30,110 +30,106 @@ const KEYS: &[Key] = &[
         "url",
         Shape::Text,
         "",
-        "URL of the agent: its origin, or that of its card; of a function, where to post",
+        "URL of the agent: its origin, or that of its card; of a function: the URL for posts",
     )
     .live(),
     key(
         "transports",
         Shape::Texts,
         "",
-        "Its bindings in order of preference: jsonrpc, http+json, grpc, websocket; its card's \
-         order unless said",
+        "Its bindings in order of preference: jsonrpc, http+json, grpc, websocket; default: its \
+         card's order",
     )
     .live(),
-    key("version", Shape::Text, "", "The A2A version to speak with it: 1.0, 0.3 or 0.1").live(),
+    key("version", Shape::Text, "", "The A2A version to use: 1.0, 0.3 or 0.1").live(),
     key(
         "version_min",
         Shape::Text,
         "",
-        "The oldest A2A version to speak with it, 0.1 unless set; an agent with older ones alone \
-         is not called",
+        "The oldest A2A version to use; default 0.1; an agent with older ones only is not called",
     )
     .live(),
-    key("tenant", Shape::Text, "", "The tenant to call there").live(),
+    key("tenant", Shape::Text, "", "The tenant to call at the agent").live(),
     key(
         "pass_tenant",
         Shape::Switch,
         "",
-        "true: the tenant that each caller names is called there, in place of the one before",
+        "true: calls the tenant that each caller names, instead of the key before",
     )
     .live(),
-    key("api_key", Shape::Text, "", "API key for it; better ${VARIABLE} than itself")
-        .live()
-        .secret(),
-    key("bearer", Shape::Text, "", "Bearer token for it; better ${VARIABLE} than itself")
-        .live()
-        .secret(),
-    key("basic", Shape::Text, "", "NAME:PASSWORD for it; better ${VARIABLE} than itself")
-        .live()
-        .secret(),
+    key("api_key", Shape::Text, "", "API key for it; prefer ${VARIABLE}").live().secret(),
+    key("bearer", Shape::Text, "", "Bearer token for it; prefer ${VARIABLE}").live().secret(),
+    key("basic", Shape::Text, "", "NAME:PASSWORD for it; prefer ${VARIABLE}").live().secret(),
     key(
         "token_url",
         Shape::Text,
         "",
-        "OAuth client credentials: the token endpoint, which alone gets client_secret",
+        "OAuth client credentials: the token endpoint, which alone receives client_secret",
     )
     .live(),
     key("issuer", Shape::Text, "", "OAuth: an issuer whose metadata names the token endpoint")
         .live(),
     key("client_id", Shape::Text, "", "OAuth: the client id").live(),
-    key("client_secret", Shape::Text, "", "OAuth: its secret; better ${VARIABLE} than itself")
-        .live()
-        .secret(),
-    key("scopes", Shape::Texts, "", "OAuth: scopes to request; those that the server gives else")
-        .live(),
+    key("client_secret", Shape::Text, "", "OAuth: its secret; prefer ${VARIABLE}").live().secret(),
+    key(
+        "scopes",
+        Shape::Texts,
+        "",
+        "OAuth: scopes to request; default: those that the server \
+         grants",
+    )
+    .live(),
     key(
         "pass_authorization",
         Shape::Switch,
         "",
-        "true: the Authorization of each caller is passed on, over https or to this machine alone",
+        "true: forwards the Authorization of each caller, over https or to this machine only",
     )
     .live(),
-    key("ca", Shape::Path, "", "Certificate authorities to trust there as well (PEM)").live(),
-    key("cert", Shape::Path, "", "The client certificate chain to show there (PEM)").live(),
+    key("ca", Shape::Path, "", "Additional certificate authorities to trust (PEM)").live(),
+    key("cert", Shape::Path, "", "The client certificate chain (PEM)").live(),
     key("key", Shape::Path, "", "The private key of that certificate (PEM)").live(),
     key(
         "origins",
         Shape::Texts,
         "",
-        "Other origins than that of url where the card may have the interface that is called",
+        "Other origins than that of url that the interface on its card may have",
     )
     .live(),
     key(
         "card_keys",
         Shape::Path,
         "",
-        "Public keys of which one has signed its card (a JWK set or PEM); without them unsigned \
-         cards are good, too",
+        "Public keys of which one must have signed its card (a JWK set or PEM); default: unsigned \
+         cards are accepted",
     )
     .live(),
     key(
         "card_ms",
         Shape::Measure(Unit::Millis),
         "",
-        "Milliseconds after which its card is read again; else as its server says, 5 min unless \
-         it does",
+        "Milliseconds after which its card is read again; default: as its server says, else 5 min",
     )
     .live(),
     key(
         "call_ms",
         Shape::Measure(Unit::Millis),
         "",
-        "Milliseconds for a call of it until its answer begins, 120,000 unless set",
+        "Milliseconds until its answer must begin; default 120,000",
     )
     .live(),
     key(
         "calls",
         Shape::Whole { min: 1, max: 1 << 20 },
         "",
-        "Calls of a remote agent whose answer has not begun, 1,024 unless set; as many others wait",
+        "Calls of a remote agent before its answer begins; default 1,024; as many others wait",
     )
     .live(),
     key(
         "streams",
         Shape::Whole { min: 1, max: 1 << 20 },
         "",
-        "Messages of a remote agent that are followed, 16,384 unless set; the next is refused",
+        "Answers of a remote agent in progress; default 16,384; the next message is refused",
     )
     .live(),
 ];
@@ -310,7 +306,7 @@ fn origins(section: &ConfigSection) -> Result<Vec<String>, Wrong> {
         let wrong = |why: String| section.wrong_item("origins", index, format!("{text:?}: {why}"));
         let url = HttpOrigin::parse(text).map_err(|error| wrong(error.to_string()))?;
         if url.path != "/" {
-            return Err(wrong("an origin has no path".to_owned()));
+            return Err(wrong("must be an origin without a path".to_owned()));
         }
     }
     Ok(all)
@@ -322,7 +318,7 @@ fn transports(section: &ConfigSection) -> Result<Vec<Binding>, Wrong> {
         let known = Binding::ALL.into_iter().find(|binding| binding.word() == word);
         known.ok_or_else(|| {
             let all = Binding::ALL.map(Binding::word).join(", ");
-            section.wrong_item("transports", index, format!("{word:?} is none of {all}"))
+            section.wrong_item("transports", index, format!("{word:?} must be one of {all}"))
         })
     };
     items.iter().map(|item| item.text.as_str()).enumerate().map(of).collect()
@@ -333,5 +329,5 @@ fn version(section: &ConfigSection, name: &str) -> Result<Option<ProtocolVersion
     let version = ProtocolVersion::parse(text).filter(|version| version.generation().is_some());
     version
         .map(Some)
-        .ok_or_else(|| section.wrong(name, format!("{text:?} is none of 1.0, 0.3, 0.2 and 0.1")))
+        .ok_or_else(|| section.wrong(name, format!("{text:?} is not 1.0, 0.3, 0.2 or 0.1")))
 }

@@ -38,29 +38,29 @@ pub const KEYS: &[Key] = &[
         "allow_anonymous",
         Shape::Switch,
         "false",
-        "Listen on addresses that other machines can reach",
+        "Listens on addresses that other machines can reach, without authentication",
     )
     .flag("allow-anonymous"),
     key(
         "admin",
         Shape::Text,
         "",
-        "An address of /healthz, /readyz and /metrics, as 127.0.0.1:9090 or unix:PATH, that serves \
-         them alone to every client; with the agents unless it is said. Dead letters of webhooks \
-         (/push/dead) and tasks (/tasks) are there and nowhere else, and need the scope a2a:admin \
-         unless the address is of loopback",
+        "An address for /healthz, /readyz and /metrics only, such as 127.0.0.1:9090 or unix:PATH, \
+         open to every client; default: with the agents. Dead letters of webhooks (/push/dead) \
+         and tasks (/tasks) are served only there, and need the scope a2a:admin unless the \
+         address is loopback",
     )
     .flag("admin"),
-    key("workers", WORKERS, "", "Threads; one per core unless it is said").flag("workers"),
+    key("workers", WORKERS, "", "Threads; default: one per core").flag("workers"),
     key(
         "memory",
         Shape::Measure(Unit::Bytes),
         "",
-        "What the server may take, divided among its limits; 4GiB, and 64 MiB for each worker \
-         above four, unless it is said",
+        "Memory budget, divided among the limits; default 4GiB, and 64 MiB for each worker above \
+         four",
     )
     .flag("memory"),
-    key("show_memory", Shape::Switch, "false", "The banner lists what the memory is for")
+    key("show_memory", Shape::Switch, "false", "Lists in the banner what the memory is used for")
         .flag("show-memory"),
     key("public_url", Shape::Text, "", "The URL that cards name, for a server behind a proxy")
         .flag("public-url"),
@@ -68,7 +68,7 @@ pub const KEYS: &[Key] = &[
         "allow_hosts",
         Shape::Texts,
         "[]",
-        "Hosts that are answered to, * for any, beside those of the loopback interface, of \
+        "Hosts that are accepted, * for any, in addition to those of the loopback interface, of \
          public_url and of the address connected to",
     )
     .flag("allow-host"),
@@ -76,7 +76,7 @@ pub const KEYS: &[Key] = &[
         "trust_forwarded",
         Shape::Switch,
         "false",
-        "Cards believe X-Forwarded-Proto, -Host, -Port and -Prefix: only behind a proxy that sets \
+        "Cards use X-Forwarded-Proto, -Host, -Port and -Prefix: only behind a proxy that sets \
          them and that no client can bypass",
     )
     .flag("trust-forwarded"),
@@ -84,8 +84,8 @@ pub const KEYS: &[Key] = &[
         "tenants",
         Shape::TextsOr("any"),
         "",
-        "Names that are no agent's and have tasks of their own, beside those that callers are \
-         granted by name; any with one agent, none with several, unless it is said",
+        "Names other than agents' that have their own tasks, in addition to those granted to \
+         callers by name; default: any with one agent, none with several",
     )
     .flag("tenants"),
     key("card", CARD, "\"hybrid\"", "Form of the public agent cards: v1, v03 or hybrid")
@@ -94,117 +94,124 @@ pub const KEYS: &[Key] = &[
         "extended_card",
         Shape::Switch,
         "false",
-        "The extended agent card is served to everybody; callers that are known have it anyway",
+        "Serves the extended agent card to every client; authenticated callers always receive it",
     )
     .flag("extended-card"),
     key(
         "show_errors",
         Shape::Switch,
         "",
-        "Clients are shown the texts of errors and panics of agents in Rust, Python and C, else a \
-         reference that the log has; on this machine's loopback alone unless it is said",
+        "Shows clients the texts of errors and panics of agents in Rust, Python and C, else a \
+         reference to the log; default: only if the server listens on loopback alone",
     ),
     key(
         "interfaces",
         Shape::Texts,
         "[\"jsonrpc\", \"http+json\"]",
-        "What cards list, the preferred first: jsonrpc, http+json, grpc, websocket, each with =URL \
-         if need be",
+        "Interfaces that cards list, the preferred first: jsonrpc, http+json, grpc, websocket, \
+         each optionally with =URL",
     )
     .flag("interfaces"),
     key(
         "ws_origins",
         Shape::Texts,
         "[]",
-        "Origins whose pages may open WebSockets, * for any, beside the server's own",
+        "Origins of pages that may open WebSockets, * for any, in addition to the server's own",
     )
     .flag("ws-origin"),
     key(
         "cors_origins",
         Shape::Texts,
         "[]",
-        "Origins whose pages may read answers, as https://app.example, * for any",
+        "Origins of pages that may read answers, such as https://app.example, * for any",
     )
     .flag("cors-origin"),
     key(
         "cors_credentials",
         Shape::Switch,
         "false",
-        "Those pages may send cookies and client certificates, too: not with *",
+        "Those pages may also send cookies and client certificates: not with *",
     )
     .flag("cors-credentials"),
     key(
         "cors_headers",
         Shape::Texts,
         "[]",
-        "Header fields that those pages may send beside those that the server reads, as X-Trace",
+        "Header fields that those pages may send in addition to those that the server reads, such \
+         as X-Trace",
     ),
     key(
         "cors_max_age_s",
         SECONDS,
         "7200",
-        "Seconds that a browser need not ask again before it sends; 0: it asks each time",
+        "Seconds for which a browser caches the permission to send; 0: it asks each time",
     ),
     key(
         "card_keys",
         Shape::Paths,
         "[]",
-        "Private keys that sign cards, each FILE or FILE=KID (PEM, PKCS#8: P-256 or Ed25519); the \
-         name of a key is its thumbprint unless it is said",
+        "Private keys that sign cards, each FILE or FILE=KID (PEM, PKCS#8: P-256 or Ed25519); \
+         default KID: the key's thumbprint",
     )
     .flag("card-key"),
     key(
         "strict",
         Shape::Switch,
         "false",
-        "strict_version, and a message without messageId is refused",
+        "Like strict_version, and refuses a message without messageId",
     )
     .flag("strict"),
     key(
         "strict_version",
         Shape::Switch,
         "false",
-        "A 1.0 method without the A2A-Version header is refused",
+        "Refuses a 1.0 method without the A2A-Version header",
     )
     .flag("strict-version"),
     key(
         "idempotent_send",
         IDEMPOTENT_SEND,
         "\"authenticated\"",
-        "Whose sends are known again when they are repeated: off, authenticated (callers that are \
-         known) or everybody",
+        "Callers whose repeated sends are detected: off, authenticated or everybody",
     ),
     key(
         "idempotent_conflict",
         IDEMPOTENT_CONFLICT,
         "\"new\"",
-        "What a message is whose messageId was used for other content: new, or a conflict, which \
-         is refused",
+        "Handling of a messageId that was used for other content: new, or conflict, which refuses \
+         the message",
     ),
-    key("streaming", Shape::Switch, "true", "Streaming operations are served").live(),
+    key("streaming", Shape::Switch, "true", "Serves streaming operations").live(),
     key(
         "trusted_proxies",
         Shape::Texts,
         "[]",
-        "Networks of hops that are believed in X-Forwarded-For, as those of auth.proxy are",
+        "Networks of trusted hops in X-Forwarded-For, in addition to those of auth.proxy",
     ),
     key("tls", Shape::Section(tls::keys), "", "TLS on every address"),
-    key("auth", Shape::Section(auth::keys), "", "Known callers: every operation needs one then"),
-    key("quotas", Shape::Section(quotas::keys), "", "What callers may take"),
-    key("push", Shape::Section(push::keys), "", "Webhooks, and where they may go"),
-    key("logs", Shape::Section(logs::log_keys), "", "What is written to stderr").live(),
-    key("metrics", Shape::Section(logs::metrics_keys), "", "What is counted"),
-    key("traces", Shape::Section(traces::keys), "", "Where the spans of calls and turns go"),
+    key(
+        "auth",
+        Shape::Section(auth::keys),
+        "",
+        "Authenticated callers: every operation then \
+         needs one",
+    ),
+    key("quotas", Shape::Section(quotas::keys), "", "Limits for each caller"),
+    key("push", Shape::Section(push::keys), "", "Webhooks and the hosts that they may reach"),
+    key("logs", Shape::Section(logs::log_keys), "", "The log on stderr").live(),
+    key("metrics", Shape::Section(logs::metrics_keys), "", "Metrics"),
+    key(
+        "traces",
+        Shape::Section(traces::keys),
+        "",
+        "Collector for the spans of calls and \
+         invocations",
+    ),
     key("limits", Shape::Section(limits::keys), "", "Limits, see docs/limits.md"),
     key("mounts", Shape::Sections(mounts::keys), "", "Dialects at paths of their own")
         .flag("mount"),
-    key(
-        "default_agent",
-        Shape::Text,
-        "",
-        "The agent that answers at /; the first one unless it is said",
-    ),
-    key("agents", Shape::Named(agents::keys), "", "Agents; one echo agent unless some are said")
+    key("default_agent", Shape::Text, "", "The agent that answers at /; default: the first one"),
+    key("agents", Shape::Named(agents::keys), "", "Agents; default: one echo agent")
         .flag("agent")
         .live(),
 ];
@@ -221,8 +228,8 @@ pub fn setup(root: &ConfigSection) -> Result<Setup, Wrong> {
         strict: is_on("strict"),
         strict_version: is_on("strict_version"),
         extended_card: is_on("extended_card"),
-        allow_hosts: checked(root, "allow_hosts", is_host, "no name or address without a port")?,
-        ws_origins: checked(root, "ws_origins", is_origin, "neither like https://host:port nor *")?,
+        allow_hosts: checked(root, "allow_hosts", is_host, "not a name or address without a port")?,
+        ws_origins: checked(root, "ws_origins", is_origin, "not https://host:port or *")?,
         ..Setup::default()
     };
     setup.failures.shows_errors = root.switch("show_errors");
@@ -321,7 +328,7 @@ fn tenants(root: &ConfigSection) -> Result<Option<Tenants>, Wrong> {
         None => Ok(Some(Tenants::Named(names.into_iter().collect()))),
         Some(index) => {
             let message = format!(
-                "{:?} is neither any nor made of letters, digits, '-', '_', '.'",
+                "{:?} must be any, or have only letters, digits, '-', '_', '.'",
                 names[index]
             );
             Err(root.wrong_item("tenants", index, message))
@@ -342,10 +349,10 @@ fn interfaces(root: &ConfigSection) -> Result<Option<Vec<Interface>>, Wrong> {
         found.map(|binding| Interface { binding, url }).ok_or_else(|| {
             let words = Binding::ALL.map(Binding::word);
             let hint = match hint(word, words.into_iter()) {
-                none if none.is_empty() => format!("; there are {}", words.join(", ")),
+                none if none.is_empty() => format!("; known interfaces: {}", words.join(", ")),
                 hint => hint,
             };
-            root.wrong_item("interfaces", index, format!("there is no interface {word:?}{hint}"))
+            root.wrong_item("interfaces", index, format!("unknown interface {word:?}{hint}"))
         })
     });
     let list = list.collect::<Result<Vec<Interface>, Wrong>>()?;

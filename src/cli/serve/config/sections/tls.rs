@@ -11,8 +11,8 @@ const KEYS: &[Key] = &[
         "client_ca",
         Shape::Path,
         "",
-        "Clients must show a certificate that leads to one of these (PEM); with callers in auth \
-         they may show none",
+        "Clients must present a certificate issued by one of these authorities (PEM); it is \
+         optional with callers in auth",
     )
     .flag("tls-client-ca")
     .live(),
@@ -45,10 +45,10 @@ pub fn read(root: &ConfigSection) -> Result<Option<TlsFiles>, Wrong> {
         (None, None, None) => return Ok(None),
         (Some(_), ..) if cfg!(not(feature = "tls")) => ("cert", "this build has no TLS"),
         (Some(cert), Some(key), client_ca) => return Ok(Some(TlsFiles { cert, key, client_ca })),
-        (Some(_), None, _) => ("cert", "it needs its private key: add --tls-key FILE, or tls.key"),
-        (None, Some(_), _) => ("key", "it needs its certificate: add --tls-cert FILE, or tls.cert"),
+        (Some(_), None, _) => ("cert", "needs its private key: add --tls-key FILE, or tls.key"),
+        (None, Some(_), _) => ("key", "needs its certificate: add --tls-cert FILE, or tls.cert"),
         (None, None, Some(_)) => {
-            ("client_ca", "it needs TLS: add --tls-cert and --tls-key, or tls.cert and tls.key")
+            ("client_ca", "needs TLS: add --tls-cert and --tls-key, or tls.cert and tls.key")
         }
     };
     Err(tls.wrong(name, message))

@@ -11,28 +11,29 @@ const KEYS: &[Key] = &[
         "endpoint",
         Shape::Text,
         "",
-        "A collector of OpenTelemetry (OTLP over HTTP), as http://127.0.0.1:4318; without it \
-         nothing is traced",
+        "URL of an OpenTelemetry collector (OTLP over HTTP), such as http://127.0.0.1:4318; \
+         default: no traces",
     ),
     key(
         "headers",
         Shape::Texts,
         "",
-        "Fields that it asks for, as \"Authorization: Bearer ${VARIABLE}\"",
+        "Header fields for it, such as \"Authorization: Bearer ${VARIABLE}\"",
     )
     .secret(),
-    key("service", Shape::Text, "\"peregrine\"", "What this service is called there"),
+    key("service", Shape::Text, "\"peregrine\"", "Name of this service in traces"),
     key(
         "sample",
         ONE_OF,
         "1",
-        "One of so many calls is traced whose caller has not decided: 1 each, 0 none",
+        "Traces one of this many calls without a sampling decision: 1 each, 0 none",
     ),
     key(
         "plain_http",
         Shape::Switch,
         "false",
-        "It may be on another machine without TLS: hosts on the way read spans and headers",
+        "Allows a collector on another machine without TLS: hosts on the path can read spans and \
+         headers",
     ),
 ];
 
@@ -61,7 +62,8 @@ pub fn read(root: &ConfigSection) -> Result<Option<TraceCollector>, Wrong> {
     for (index, header) in section.texts("headers").unwrap_or_default().iter().enumerate() {
         let Some((name, value)) = header.text.split_once(':') else {
             // What stands there may be a secret.
-            let line = "must be a name and a value, as \"Authorization: Bearer ...\"".to_owned();
+            let line =
+                "must be a name and a value, such as \"Authorization: Bearer ...\"".to_owned();
             return Err(section.wrong_item("headers", index, line));
         };
         let added = collector.field(name.trim(), value.trim());

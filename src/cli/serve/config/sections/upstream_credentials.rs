@@ -113,7 +113,7 @@ fn passes_authorization(section: &ConfigSection) -> Result<bool, Wrong> {
     }
     let names = ["bearer", "basic", "token_url", "issuer"];
     if let Some(name) = names.into_iter().find(|name| section.said(name).is_some()) {
-        return Err(section.wrong(NAME, format!("contradicts {name}")));
+        return Err(section.wrong(NAME, format!("cannot be combined with {name}")));
     }
     url(section, "url")?;
     Ok(true)
@@ -127,7 +127,7 @@ fn oauth(section: &ConfigSection) -> Result<Option<OAuthClient>, Wrong> {
         }
         (None, Some(issuer)) => OAuthSource::Issuer(issuer),
         (Some(_), Some(_)) => {
-            return Err(section.wrong("issuer", "token_url says where tokens come from already"));
+            return Err(section.wrong("issuer", "cannot be combined with token_url"));
         }
         (None, None) => {
             let names = ["client_id", "client_secret", "scopes"];
@@ -139,7 +139,7 @@ fn oauth(section: &ConfigSection) -> Result<Option<OAuthClient>, Wrong> {
     };
     // A token takes the place of these.
     if let Some(name) = ["bearer", "basic"].into_iter().find(|name| section.said(name).is_some()) {
-        return Err(section.wrong(name, "contradicts token_url and issuer"));
+        return Err(section.wrong(name, "cannot be combined with token_url and issuer"));
     }
     let required = |name| match section.text(name) {
         Some(text) if !text.is_empty() => Ok(text),

@@ -166,7 +166,7 @@ impl FileReader<'_> {
         for (name, start, value) in in_order(table) {
             let line = self.lines.number(start);
             if !is_agent_name(name) {
-                let made_of = "is not made of letters, digits, '-', '_', '.'";
+                let made_of = "may only have letters, digits, '-', '_', '.'";
                 let path = at.path.clone();
                 return Err(At { value, line, path }.wrong(format!("the name {name:?} {made_of}")));
             }
@@ -284,16 +284,16 @@ impl FileReader<'_> {
         let joined = own.iter().chain(&others).find_map(|(place, keys)| {
             let last = place.rsplit('.').next().unwrap_or_default();
             let key = name.strip_prefix(last)?.strip_prefix(['_', '-', '.'])?;
-            takes(keys, key).then(|| format!("; it is {key} of [{place}]"))
+            takes(keys, key).then(|| format!("; it is the key {key} of [{place}]"))
         });
         let places = [is_of(&own), is_of(&others)].into_iter().find(|found| !found.is_empty());
         let is_value = !matches!(value, DeValue::Table(_));
         let hint = if !near.is_empty() {
             near
         } else if !is_root && is_value && takes(self.root, name) {
-            "; it stands above the first section".to_owned()
+            "; it belongs above the first section".to_owned()
         } else if !is_root && takes(self.root, name) {
-            format!("; it is a section of its own: [{name}]")
+            format!("; it is a separate section: [{name}]")
         } else if let Some(joined) = joined {
             joined
         } else {

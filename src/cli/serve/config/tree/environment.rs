@@ -64,14 +64,14 @@ pub fn with_variables(root: &mut ConfigSection, variables: &Variables) -> Result
         let place = match (found.next(), found.next()) {
             (Some((_, place)), None) => place,
             (Some(_), Some(_)) => {
-                return Err(wrong("it is the variable of two keys; say them in the file".into()));
+                return Err(wrong("it is the variable of two keys; set them in the file".into()));
             }
             (None, _) if is_of_service(rest) || !is_near(root, rest, &all) => continue,
             (None, _) => {
                 let names = all.iter().map(|(name, _)| name.as_str());
                 // A part of the name is what all of them have.
                 let hint = hint(rest, names).replace("mean ", "mean PEREGRINE_");
-                return Err(wrong(format!("there is no such key{hint}")));
+                return Err(wrong(format!("unknown key{hint}")));
             }
         };
         if value.is_empty() {

@@ -32,7 +32,7 @@ impl<'v> Expander<'v> {
             }
             let name = behind.strip_prefix('{').and_then(|inner| inner.split_once('}'));
             let Some((name, behind)) = name.filter(|(name, _)| is_name(name)) else {
-                return Err("a $ begins ${NAME}; a dollar is written $$".to_owned());
+                return Err("$ must begin ${NAME}; write a dollar as $$".to_owned());
             };
             let value = self.variables.value(name);
             let value = value.ok_or_else(|| format!("the variable {name} is not set"))?;
@@ -77,12 +77,12 @@ mod tests {
         }
         for (text, said) in [
             ("${NONE}", "the variable NONE is not set"),
-            ("$A", "a $ begins ${NAME}"),
-            ("${A", "a $ begins ${NAME}"),
-            ("${}", "a $ begins ${NAME}"),
-            ("${2}", "a $ begins ${NAME}"),
-            ("${A-x}", "a $ begins ${NAME}"),
-            ("5$", "written $$"),
+            ("$A", "$ must begin ${NAME}"),
+            ("${A", "$ must begin ${NAME}"),
+            ("${}", "$ must begin ${NAME}"),
+            ("${2}", "$ must begin ${NAME}"),
+            ("${A-x}", "$ must begin ${NAME}"),
+            ("5$", "as $$"),
         ] {
             let error = expand(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");

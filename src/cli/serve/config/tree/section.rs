@@ -209,7 +209,7 @@ impl ConfigSection {
     pub fn millis(&self, name: &str) -> Result<Option<u64>, Wrong> {
         let Some(text) = self.text(name) else { return Ok(None) };
         let read = Unit::Millis.read(text).ok().filter(|ms| (1..=MILLIS_MAX).contains(ms));
-        let wrong = || self.wrong(name, format!("{text:?} is not a time above zero"));
+        let wrong = || self.wrong(name, format!("{text:?} must be a time above zero"));
         read.map(Some).ok_or_else(wrong)
     }
 

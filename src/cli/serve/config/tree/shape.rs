@@ -107,16 +107,16 @@ impl Shape {
             Shape::Switch => match text.to_ascii_lowercase().as_str() {
                 "true" | "1" | "yes" | "on" => Ok(ConfigValue::Switch(true)),
                 "false" | "0" | "no" | "off" => Ok(ConfigValue::Switch(false)),
-                _ => Err(format!("{text:?} is neither true nor false")),
+                _ => Err(format!("{text:?} is not true or false")),
             },
             Shape::SwitchOr(word) if text == *word => Ok(ConfigValue::Text(text.to_owned())),
             Shape::SwitchOr(word) => {
-                let wrong = |_| format!("{text:?} is neither true, false nor {word}");
+                let wrong = |_| format!("{text:?} must be true, false or {word}");
                 Shape::Switch.read(text).map_err(wrong)
             }
             Shape::Whole { min, max } => {
                 let number = text.parse().ok().filter(|number| (*min..=*max).contains(number));
-                let wrong = || format!("{text:?} is not a number from {min} to {max}");
+                let wrong = || format!("{text:?} must be a number from {min} to {max}");
                 number.map(ConfigValue::Whole).ok_or_else(wrong)
             }
             Shape::Measure(_) | Shape::Text | Shape::Path => Ok(ConfigValue::Text(text.to_owned())),
@@ -125,7 +125,7 @@ impl Shape {
             Shape::TextsOr(word) if text == *word => Ok(ConfigValue::Text(text.to_owned())),
             Shape::TextsOr(_) => Ok(list()),
             Shape::Section(_) | Shape::Sections(_) | Shape::Named(_) => {
-                Err("is a table and stands in the file alone".to_owned())
+                Err("is a table and can only be set in the file".to_owned())
             }
         }
     }
@@ -137,5 +137,5 @@ pub(super) fn choice(words: &[&str], text: &str) -> Result<ConfigValue, String> 
         return Ok(ConfigValue::Text(text.to_owned()));
     }
     let hint = hint(text, words.iter().copied());
-    Err(format!("{text:?} is none of {}{hint}", words.join(", ")))
+    Err(format!("{text:?} must be one of {}{hint}", words.join(", ")))
 }
