@@ -121,8 +121,10 @@ fn blocking_code_finds_out_what_comes_of_a_message() {
 fn blocking_code_that_panics_fails_its_task_and_not_the_pool() {
     let (running, _gate) = serve(1, 4, Limits::default());
     for _ in 0..3 {
-        let failed = ("TASK_STATE_FAILED", "the agent ended without a result");
-        assert_eq!(status(&send(&running, "panic")), failed);
+        let answer = send(&running, "panic");
+        let (state, text) = status(&answer);
+        assert_eq!(state, "TASK_STATE_FAILED");
+        assert!(text.starts_with("the agent has panicked: "), "{text}");
         assert_eq!(status(&send(&running, "hello")), ("TASK_STATE_COMPLETED", "hello"));
     }
 }
