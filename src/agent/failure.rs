@@ -134,27 +134,10 @@ fn cause_of(payload: Box<dyn Any + Send>) -> FailureCause {
     cause
 }
 
-/// Runs one step of an agent's own code; `None`: it has not panicked, or the panic has ended the
-/// turn with the job or deferred turn that it dropped.
+/// Runs one step of an agent's own code; `None`: it has not panicked.
 #[inline(always)] // It is what every turn runs in.
 pub(crate) fn panic_of(run: impl FnOnce()) -> Option<FailureCause> {
-    let outer = CATCHES.replace(true);
-    let ran = catch_unwind(AssertUnwindSafe(run));
-    CATCHES.set(outer);
-    ran.err().and_then(broken)
-}
-
-/// A step that has panicked.
-#[cold]
-fn broken(payload: Box<dyn Any + Send>) -> Option<FailureCause> {
-    let cause = cause_of(payload);
-    match DROPPED.take() {
-        Some(dropped) => {
-            dropped.end(Some(cause));
-            None
-        }
-        None => Some(cause),
-    }
+    catch_unwind(AssertUnwindSafe(run)).err().map(cause_of)
 }
 
 /// A job or deferred turn that its agent has dropped before its end.
@@ -211,9 +194,7 @@ impl DroppedTurn {
     #[cold]
     pub fn end_with_its_function(self) {
         let is_its_own = STEP.try_with(Cell::get).is_ok_and(|step| step == Some(self.ids.key()));
-        let is_caught =
-            std::thread::panicking() && CATCHES.try_with(Cell::get).is_ok_and(|catches| catches);
-        if !is_its_own && !is_caught {
+        if !is_its_own {
             return self.end(None);
         }
         let mut dropped = Some(self);
@@ -226,8 +207,6 @@ impl DroppedTurn {
 thread_local! {
     /// The turn whose function runs on this thread now.
     static STEP: Cell<Option<TurnKey>> = const { Cell::new(None) };
-    /// Whether a panic on this thread ends in [`panic_of`].
-    static CATCHES: Cell<bool> = const { Cell::new(false) };
     /// What that function has dropped of its turn.
     static DROPPED: Cell<Option<DroppedTurn>> = const { Cell::new(None) };
 }

@@ -161,8 +161,15 @@ fn a_panic_fails_the_task_and_its_text_is_told() {
 
 #[test]
 fn a_panic_behind_detach_or_defer_is_told() {
-    is_told("no job", "fragile", true, |running| send(running, "fragile", "detached"));
-    is_told("no answer", "fragile", true, |running| send(running, "fragile", "deferred"));
+    let (server, told) = server();
+    let running = server.start().unwrap();
+    for (ask, shown, text) in [
+        ("detached", "the agent ended without a result", "no job"),
+        ("deferred", "the agent ended without an answer", "no answer"),
+    ] {
+        assert!(failed(&send(&running, "fragile", ask)).ends_with(shown), "{ask}");
+        assert_eq!(told.recv_timeout(PATIENCE).unwrap().text, text);
+    }
 }
 
 /// An error that cannot be written, and a payload of a panic that panics again.

@@ -84,7 +84,6 @@ const DRIVER_EXCEPTIONS: &[(&str, &str)] = &[
     ("std::net::IpAddr", "an address is data; reading one opens no socket"),
     ("std::net::Ipv4Addr", "an address is data; reading one opens no socket"),
     ("std::net::Ipv6Addr", "an address is data; reading one opens no socket"),
-    ("std::thread::panicking", "whether a panic unwinds says nothing of threads"),
     ("ring::rand::SystemRandom", "an ECDSA signature needs a nonce, which ring draws itself"),
 ];
 
