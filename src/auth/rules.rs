@@ -201,11 +201,9 @@ impl fmt::Display for AuthRulesError {
         match self {
             AuthRulesError::Digest => f.write_str("a SHA-256 must have 64 hexadecimal digits"),
             AuthRulesError::Name(name) => write!(f, "{name:?} is not a valid caller name"),
-            AuthRulesError::Field(name) => write!(
-                f,
-                "{name:?} is not a valid header field for \
-                 credentials"
-            ),
+            AuthRulesError::Field(name) => {
+                write!(f, "{name:?} is not a valid header field for credentials")
+            }
             AuthRulesError::SameSecret(name) => {
                 write!(f, "the key or token of {name:?} is configured twice")
             }

@@ -216,8 +216,7 @@ impl EventStream {
                 Follow::Gone => {
                     let fault = Fault::because(
                         FaultKind::TaskNotFound,
-                        "the task was evicted \
-                         from the store",
+                        "the task was evicted from the store",
                     );
                     push_fault(out, &format, &fault);
                 }
@@ -319,11 +318,8 @@ fn poll_counted(
         (_, Some(fault)) => (Status::of(&fault, format.encode), Follow::Gone),
         (Follow::End, None) => (Status::OK, follow),
         (Follow::Gone, None) => {
-            let fault = Fault::because(
-                FaultKind::TaskNotFound,
-                "the task was evicted from the \
-                 store",
-            );
+            let fault =
+                Fault::because(FaultKind::TaskNotFound, "the task was evicted from the store");
             (Status::of(&fault, format.encode), follow)
         }
         (Follow::Pending | Follow::More, None) => return follow,

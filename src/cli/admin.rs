@@ -106,8 +106,7 @@ impl AdminAddress {
         let said = flag.or_else(|| env::var(VARIABLE).ok()).filter(|said| !said.is_empty());
         let said = said.ok_or_else(|| {
             let line = format!(
-                "missing the server's address: --admin ADDR, --admin unix:PATH, or \
-                 {VARIABLE}"
+                "missing the server's address: --admin ADDR, --admin unix:PATH, or {VARIABLE}"
             );
             CommandFailure::usage(line).hint("use the address given to peregrine serve --admin")
         })?;
@@ -123,8 +122,7 @@ impl AdminAddress {
                 Ok(AdminAddress { said, url, origin: parsed.origin, unix })
             }
             Ok(_) => Err(CommandFailure::usage(format!(
-                "--admin {said}: the address must not have a \
-                 path"
+                "--admin {said}: the address must not have a path"
             ))),
             Err(error) => Err(CommandFailure::usage(format!("--admin {said}: {error}"))),
         }

@@ -55,8 +55,7 @@ pub fn tree() -> Command {
                 .arg(flag(
                     "tck",
                     "DIR",
-                    "Run the TCK checked out in this folder instead of the \
-                     built-in checks",
+                    "Run the TCK checked out in this folder instead of the built-in checks",
                 ))
                 .after_help(
                     "Sends some messages, and cancels no running task. The exit code is 1 if a \
@@ -205,8 +204,7 @@ fn push_flags() -> [Arg; 4] {
         flag(
             "push-auth-scheme",
             "SCHEME",
-            "Scheme by which the agent authenticates to the \
-             webhook, such as Bearer",
+            "Scheme by which the agent authenticates to the webhook, such as Bearer",
         ),
         flag("push-auth-credentials", "TEXT", "Credentials for that scheme"),
     ];
@@ -219,8 +217,7 @@ fn card() -> Command {
             client("card get", &[], "Fetch a card and show it")
                 .arg(switch(
                     "validate",
-                    "Check the card: list its errors, and exit with 1 if \
-                     there are any",
+                    "Check the card: list its errors, and exit with 1 if there are any",
                 ))
                 .arg(switch("extended", "The extended card, for authenticated callers"))
                 .args(keys()),
@@ -291,8 +288,7 @@ fn push_config() -> Command {
                 .arg(flag(
                     "auth-scheme",
                     "SCHEME",
-                    "Scheme by which the agent authenticates to \
-                     the webhook, such as Bearer",
+                    "Scheme by which the agent authenticates to the webhook, such as Bearer",
                 ))
                 .arg(flag("auth-credentials", "TEXT", "Credentials for that scheme"))
                 .arg(flag("events", "KINDS", events))

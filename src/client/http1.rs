@@ -280,10 +280,9 @@ impl Http1Connection {
                 more(fits.len())
             }
             Http1State::Ended => Ok(self.end(input, 0)),
-            Http1State::Spent => Err(TransportError::Malformed(
-                "The connection cannot be used \
-                 again.",
-            )),
+            Http1State::Spent => {
+                Err(TransportError::Malformed("The connection cannot be used again."))
+            }
         }
     }
 

@@ -36,15 +36,13 @@ pub enum RedirectError {
 impl fmt::Display for RedirectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RedirectError::Method => f.write_str(
-                "the server redirects, but only GET requests \
-                 follow redirects",
-            ),
+            RedirectError::Method => {
+                f.write_str("the server redirects, but only GET requests follow redirects")
+            }
             RedirectError::NoLocation => f.write_str("the redirect has no target"),
-            RedirectError::TooMany(0) => f.write_str(
-                "the server redirects, and redirects are not \
-                 followed",
-            ),
+            RedirectError::TooMany(0) => {
+                f.write_str("the server redirects, and redirects are not followed")
+            }
             RedirectError::TooMany(max) => write!(f, "more than {max} redirects in a row"),
             RedirectError::Insecure => f.write_str("the redirect leads from https to http"),
             RedirectError::Url(error) => write!(f, "the redirect cannot be followed: {error}"),

@@ -138,11 +138,9 @@ impl fmt::Display for HttpOrigin {
 impl fmt::Display for UrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            UrlError::NotAUrl(why) => write!(
-                f,
-                "not an absolute URL such as https://HOST/PATH: \
-                 {why}"
-            ),
+            UrlError::NotAUrl(why) => {
+                write!(f, "not an absolute URL such as https://HOST/PATH: {why}")
+            }
             UrlError::Scheme(scheme) => {
                 write!(f, "the URL must begin with http:// or https://, not {scheme}:")
             }

@@ -56,8 +56,7 @@ impl std::fmt::Display for BuildError {
             BuildError::AgentsBesideService => {
                 write!(
                     f,
-                    "a service brings its own agents and nodes: the setup must not name \
-                     others"
+                    "a service brings its own agents and nodes: the setup must not name others"
                 )
             }
             BuildError::SameName(name) => write!(f, "two agents are called {name:?}"),
@@ -98,8 +97,7 @@ impl std::fmt::Display for BuildError {
             BuildError::Security(name) => {
                 write!(
                     f,
-                    "the security scheme {name:?} is declared twice, or required and not \
-                     declared"
+                    "the security scheme {name:?} is declared twice, or required and not declared"
                 )
             }
             BuildError::Cors(error) => error.fmt(f),

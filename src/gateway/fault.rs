@@ -22,18 +22,12 @@ pub fn fault_of(error: &ClientError) -> Fault {
         // The upstream agent's version, binding or card has no place for it.
         ClientErrorKind::NotExpressible(_) | ClientErrorKind::NotDeclared(_) => (
             FaultKind::UnsupportedOperation,
-            format!(
-                "the upstream agent does not support this: \
-                 {error}"
-            ),
+            format!("the upstream agent does not support this: {error}"),
         ),
         // The gateway's own credentials were refused, which its caller cannot mend.
         ClientErrorKind::Unauthorized | ClientErrorKind::Forbidden => (
             FaultKind::Internal,
-            format!(
-                "the upstream agent rejected the gateway's credentials: \
-                 {error}"
-            ),
+            format!("the upstream agent rejected the gateway's credentials: {error}"),
         ),
         ClientErrorKind::Credentials(CredentialsError::OAuth(OAuthError::Transport(_))) => {
             (FaultKind::ShuttingDown, format!("the upstream agent cannot be called: {error}"))

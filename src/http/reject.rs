@@ -243,11 +243,9 @@ impl Reject {
             Self::LengthInvalid => (400, "Content-Length is not one decimal number."),
             Self::LengthAbsurd => (400, "Content-Length is far too large (body_bytes_max)."),
             Self::LengthRepeated => (400, "There is more than one Content-Length."),
-            Self::LengthAndEncoding => (
-                400,
-                "Content-Length and Transfer-Encoding must not \
-                 appear together.",
-            ),
+            Self::LengthAndEncoding => {
+                (400, "Content-Length and Transfer-Encoding must not appear together.")
+            }
             Self::EncodingInvalid => (400, "Transfer-Encoding does not end in one `chunked`."),
             Self::EncodingRepeated => (400, "There is more than one Transfer-Encoding."),
             Self::EncodingUnknown => (501, "The only supported transfer coding is `chunked`."),

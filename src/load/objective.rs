@@ -100,10 +100,7 @@ impl Objective {
     pub fn parse(text: &str) -> Result<Objective, String> {
         let text = text.trim();
         let wrong = |what: &str| {
-            format!(
-                "{text:?} must be an objective such as p99<20ms or errors=0: \
-                 {what}"
-            )
+            format!("{text:?} must be an objective such as p99<20ms or errors=0: {what}")
         };
         let found = COMPARISONS.iter().find_map(|(sign, comparison)| {
             let (name, value) = text.split_once(sign)?;

@@ -431,8 +431,7 @@ impl<'a, T: Transport, C: LoadClock> StreamReading<'a, T, C> {
             _ if !self.context.is_checked => Ok(()),
             _ => Err(CallFailure::wrong(
                 "event_repeated",
-                "an event arrived twice, with the same \
-                 number",
+                "an event arrived twice, with the same number",
             )),
         }
     }

@@ -199,8 +199,7 @@ impl PayloadSize {
     pub fn parse(text: &str) -> Result<PayloadSize, String> {
         let wrong = || {
             format!(
-                "{text:?} must be a size such as 1024, 100..2000 or lognormal:800:1.0 (in \
-                 bytes)"
+                "{text:?} must be a size such as 1024, 100..2000 or lognormal:800:1.0 (in bytes)"
             )
         };
         let bytes = |text: &str| text.trim().parse::<usize>().ok();

@@ -55,8 +55,7 @@ impl fmt::Display for ServerError {
             ServerError::Address(text) => {
                 write!(
                     f,
-                    "cannot listen on {text:?}: not an address and a port, such as \
-                     127.0.0.1:3000"
+                    "cannot listen on {text:?}: not an address and a port, such as 127.0.0.1:3000"
                 )
             }
             ServerError::Bind { addr, source } if source.kind() == io::ErrorKind::AddrInUse => {

@@ -120,8 +120,7 @@ impl std::fmt::Display for AgentError {
             AgentError::Security(name) => {
                 write!(
                     f,
-                    "the security scheme {name:?} is declared twice, or required and not \
-                     declared"
+                    "the security scheme {name:?} is declared twice, or required and not declared"
                 )
             }
             AgentError::Taken(name) => write!(f, "an agent is already called {name:?}"),

@@ -307,8 +307,7 @@ fn a_challenge_names_what_is_asked_for() {
     let expired = AuthRefusal::Expired("the token has expired");
     assert_eq!(
         of(tokens.clone(), expired),
-        "Bearer realm=\"a2a\", error=\"invalid_token\", \
-         error_description=\"the token has expired\""
+        "Bearer realm=\"a2a\", error=\"invalid_token\", error_description=\"the token has expired\""
     );
     assert_eq!(of(tokens, AuthRefusal::Wrong(KEY_UNKNOWN)), "Bearer realm=\"a2a\"");
     let api_key_field = "X-Key".to_owned();

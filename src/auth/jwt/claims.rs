@@ -21,10 +21,9 @@ pub(super) fn check(claims: &Claims, rules: &TokenRules) -> Result<(), &'static 
         None => return Err("the token has no iss"),
     }
     let audiences = match claims.get("aud") {
-        Some(claim) => Some(texts(claim).ok_or(
-            "the token's aud must be a string or an array of \
-             strings",
-        )?),
+        Some(claim) => {
+            Some(texts(claim).ok_or("the token's aud must be a string or an array of strings")?)
+        }
         None => None,
     };
     if !rules.audiences.is_empty() {

@@ -36,13 +36,8 @@ impl Serving {
 /// # Errors
 /// `INVALID_ARGUMENT` when the bytes are no such message.
 pub fn is_known(message: &[u8]) -> Result<bool, Status> {
-    let wrong = |_| {
-        Status::new(
-            Code::InvalidArgument,
-            "the message does not match its protobuf \
-             type",
-        )
-    };
+    let wrong =
+        |_| Status::new(Code::InvalidArgument, "the message does not match its protobuf type");
     let mut service = "";
     for field in Fields(message) {
         if let (health_check_request::SERVICE, value) = field.map_err(wrong)? {

@@ -39,13 +39,8 @@ mod descriptor {
 /// # Errors
 /// `INVALID_ARGUMENT` when the bytes are no such message. What is not found is an answer.
 pub fn answer(out: &mut Vec<u8>, message: &[u8]) -> Result<(), Status> {
-    let wrong = |_| {
-        Status::new(
-            Code::InvalidArgument,
-            "the message does not match its protobuf \
-             type",
-        )
-    };
+    let wrong =
+        |_| Status::new(Code::InvalidArgument, "the message does not match its protobuf type");
     let (mut host, mut question) = (&[][..], None);
     for field in Fields(message) {
         match field.map_err(wrong)? {

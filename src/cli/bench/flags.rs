@@ -103,8 +103,7 @@ pub fn command(command: Command) -> Command {
         .arg(flag(
             "assert",
             "OBJECTIVE",
-            "Exit with 1 if this objective is not met; may be \
-             repeated",
+            "Exit with 1 if this objective is not met; may be repeated",
         ))
         .arg(flag("in-flight", "N", "Maximum number of unanswered calls [default: 1000]"))
         .arg(flag(
@@ -126,8 +125,7 @@ pub fn command(command: Command) -> Command {
         .arg(flag(
             "shape",
             "text|data|file",
-            "Kind of part that carries the text: text, data or \
-             file [default: text]",
+            "Kind of part that carries the text: text, data or file [default: text]",
         ))
         .arg(flag("events", "N", "Events of each stream [default: 22]"))
         .arg(flag("chunk-bytes", "N", "Minimum bytes of each chunk of a stream"))
@@ -137,20 +135,17 @@ pub fn command(command: Command) -> Command {
         .arg(flag(
             "check",
             "full|sample|off",
-            "Which answers are checked: full, sample or off \
-             [default: full]",
+            "Which answers are checked: full, sample or off [default: full]",
         ))
         .arg(flag(
             "webhook-listen",
             "ADDR",
-            "Address on which push receives webhooks [default: \
-             127.0.0.1:0]",
+            "Address on which push receives webhooks [default: 127.0.0.1:0]",
         ))
         .arg(flag(
             "webhook-url",
             "URL",
-            "URL by which the server reaches that address [default: \
-             the address itself]",
+            "URL by which the server reaches that address [default: the address itself]",
         ))
         .arg(flag(
             "pid",

@@ -32,12 +32,8 @@ impl FloorProcess {
     /// # Errors
     /// A [`CommandFailure`]: there is no process to have.
     pub fn start(answer_bytes: usize) -> Result<FloorProcess, CommandFailure> {
-        let failed = |error: std::io::Error| {
-            internal(format!(
-                "cannot start the floor server: \
-                 {error}"
-            ))
-        };
+        let failed =
+            |error: std::io::Error| internal(format!("cannot start the floor server: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let mut child = Command::new(program)
             .args([FLOOR_COMMAND, &answer_bytes.to_string()])

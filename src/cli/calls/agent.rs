@@ -274,12 +274,9 @@ fn builder(settings: &Settings, is_strict: bool) -> Result<ClientBuilder, Comman
 fn credentials(settings: &Settings) -> Result<Credentials, CommandFailure> {
     let secret = |name: &str| settings.text(name).map(Secret::new);
     let basic = settings.text("basic").map(|text| {
-        let pair = text.split_once(':').ok_or_else(|| {
-            CommandFailure::usage(
-                "--basic must be \
-                 NAME:PASSWORD",
-            )
-        });
+        let pair = text
+            .split_once(':')
+            .ok_or_else(|| CommandFailure::usage("--basic must be NAME:PASSWORD"));
         pair.map(|(name, password)| (name.to_owned(), Secret::new(password)))
     });
     let oauth = match settings.text("client-secret") {

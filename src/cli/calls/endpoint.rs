@@ -22,10 +22,8 @@ pub fn endpoint_card(settings: &Settings) -> Result<Option<AgentCard>, CommandFa
     let transports = settings.transports()?;
     let &[word] = &transports[..] else {
         let line = "--endpoint needs exactly one --transport, as there is no card";
-        return Err(CommandFailure::usage(line).hint(
-            "such such as -e http://localhost:3000 --transport \
-             jsonrpc",
-        ));
+        return Err(CommandFailure::usage(line)
+            .hint("such as -e http://localhost:3000 --transport jsonrpc"));
     };
     let binding = Binding::ALL.into_iter().find(|binding| binding.word() == word);
     let binding = binding.unwrap_or(Binding::JsonRpc);

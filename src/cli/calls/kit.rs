@@ -58,10 +58,8 @@ pub async fn run(on: &Invocation<'_>, folder: &str) -> Result<bool, CommandFailu
     let program = Path::new(folder).join("run_tck.py");
     let unusable = |error: Error| {
         let line = format!("cannot run {}: {error}", program.display());
-        CommandFailure::usage(line).hint(
-            "--tck must be a folder with a checkout of \
-             a2aproject/a2a-tck",
-        )
+        CommandFailure::usage(line)
+            .hint("--tck must be a folder with a checkout of a2aproject/a2a-tck")
     };
     let mut command = Command::new(program.canonicalize().map_err(unusable)?);
     command.current_dir(folder).arg("--sut-host").arg(&url).arg("--level").arg("must");

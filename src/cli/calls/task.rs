@@ -116,8 +116,7 @@ pub fn wanted(on: &Invocation<'_>) -> Result<ListTasks, CommandFailure> {
     let after = |text| {
         let wrong = || {
             CommandFailure::usage(format!(
-                "--after {text:?} must be a time such as \
-                 2026-01-31T12:00:00Z"
+                "--after {text:?} must be a time such as 2026-01-31T12:00:00Z"
             ))
         };
         parse_rfc3339(text).ok_or_else(wrong)

@@ -102,8 +102,7 @@ const ROWS: &[Row] = &[
     (
         "cors-credentials",
         "",
-        "These pages may also send cookies and client certificates: not with \
-         *",
+        "These pages may also send cookies and client certificates: not with *",
     ),
     (
         "admin",
@@ -124,8 +123,7 @@ const ROWS: &[Row] = &[
     (
         "allow-anonymous",
         "",
-        "Listens on addresses that other machines can reach, without \
-         authentication",
+        "Listens on addresses that other machines can reach, without authentication",
     ),
 ];
 

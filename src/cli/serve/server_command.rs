@@ -56,16 +56,14 @@ pub fn command() -> Command {
             own(
                 "name",
                 "NAME",
-                "Name of the agent; characters that a path cannot have become \
-                 hyphens",
+                "Name of the agent; characters that a path cannot have become hyphens",
             ),
             own("description", "TEXT", "Description of the agent"),
             card.long("card"),
             own(
                 "card-compat",
                 "",
-                "Accepted without effect: the card is always for clients of \
-                 1.0 and of 0.3",
+                "Accepted without effect: the card is always for clients of 1.0 and of 0.3",
             ),
             protocol.value_parser(PossibleValuesParser::new(["latest", "0.3"])),
             transport

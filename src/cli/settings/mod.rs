@@ -266,8 +266,7 @@ fn warnings(file: &EnvFile) -> Vec<String> {
             }
             Some(kind) if kind.is_secret() && file.is_open => {
                 warnings.push(format!(
-                    "{path} has {name} and is readable by other users: chmod 600 \
-                     {path}"
+                    "{path} has {name} and is readable by other users: chmod 600 {path}"
                 ));
             }
             Some(_) => {}

@@ -201,8 +201,7 @@ pub const SETTINGS: &[Setting] = &[
         "URL",
         "",
         Plain,
-        "OAuth: the issuer whose metadata names the endpoints (RFC \
-         8414)",
+        "OAuth: the issuer whose metadata names the endpoints (RFC 8414)",
     ),
     row("client-id", "ID", "", Plain, "OAuth: the client id"),
     row(
@@ -210,8 +209,7 @@ pub const SETTINGS: &[Setting] = &[
         "SECRET",
         "",
         Secret,
-        "OAuth: the client id secret; prefer \
-         A2ACLI_CLIENT_SECRET",
+        "OAuth: the secret of the client; prefer A2ACLI_CLIENT_SECRET",
     ),
     row("scope", "SCOPE", "", List(' '), "OAuth: a scope to request; may be repeated"),
     row(
@@ -219,8 +217,7 @@ pub const SETTINGS: &[Setting] = &[
         "FILE",
         "",
         Plain,
-        "Certificate authorities (PEM), in addition to those of the \
-         system",
+        "Certificate authorities (PEM), in addition to those of the system",
     ),
     row("cert", "FILE", "", Plain, "Mutual TLS: your certificate chain (PEM)"),
     row("key", "FILE", "", Plain, "Mutual TLS: its private key (PEM)"),

@@ -71,14 +71,9 @@ impl Settings {
             };
             let known = BINDINGS.into_iter().find(|binding| *binding == word);
             known.ok_or_else(|| match nearest(word, BINDINGS.into_iter()) {
-                Some(near) => self.wrong(
-                    "transport",
-                    text,
-                    &format!(
-                        "not a binding; did you mean \
-                         {near}?"
-                    ),
-                ),
+                Some(near) => {
+                    self.wrong("transport", text, &format!("not a binding; did you mean {near}?"))
+                }
                 None => {
                     let all = format!("not one of {}", BINDINGS.join(", "));
                     self.wrong("transport", text, &all)

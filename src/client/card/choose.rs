@@ -115,8 +115,7 @@ impl fmt::Display for ChooseError {
             ChooseError::UnknownVersion(wanted) => {
                 write!(
                     f,
-                    "A2A {wanted} is not supported; supported versions: 1.0, 0.3, 0.2 and \
-                     0.1"
+                    "A2A {wanted} is not supported; supported versions: 1.0, 0.3, 0.2 and 0.1"
                 )
             }
             ChooseError::NoTenant { version, url } => write!(

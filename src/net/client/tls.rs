@@ -144,10 +144,8 @@ impl TlsSetup {
         }
         let roots = self.roots(&system);
         if roots.is_empty() && !self.is_insecure {
-            let what = format!(
-                "no certificate authority is trusted: the system provides \
-                 none{reason}"
-            );
+            let what =
+                format!("no certificate authority is trusted: the system provides none{reason}");
             return Err(TransportError::Tls(one_line(&what)));
         }
         let config = self.build(roots).map_err(|e| TransportError::Tls(one_line(&e)))?;

@@ -243,10 +243,9 @@ impl Driver {
         let options = &self.program.options;
         let reason = match end {
             ProcessEnd::Exited(Ok(status)) => format!("the program ended with {status}"),
-            ProcessEnd::Exited(Err(error)) => format!(
-                "the state of the program is unknown: \
-                 {error}"
-            ),
+            ProcessEnd::Exited(Err(error)) => {
+                format!("the state of the program is unknown: {error}")
+            }
             ProcessEnd::Silent => {
                 format!("the program wrote nothing for {} ms", options.silence_ms)
             }

@@ -131,10 +131,9 @@ impl TextProgram {
                 job.fail(&format!("the program failed with {status}: {errors}"))
             }
             RunEnd::Exited(Ok(status)) => job.fail(&format!("the program failed with {status}")),
-            RunEnd::Exited(Err(error)) => job.fail(&format!(
-                "the state of the program is unknown: \
-                 {error}"
-            )),
+            RunEnd::Exited(Err(error)) => {
+                job.fail(&format!("the state of the program is unknown: {error}"))
+            }
             RunEnd::Canceled => Ok(()),
             RunEnd::Silent => {
                 let text = format!("the program wrote nothing for {} ms", self.silence_ms);

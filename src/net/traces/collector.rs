@@ -117,11 +117,9 @@ pub enum TraceCollectorError {
 impl fmt::Display for TraceCollectorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TraceCollectorError::Url(error) => write!(
-                f,
-                "cannot use the collector of traces: \
-                 {error}"
-            ),
+            TraceCollectorError::Url(error) => {
+                write!(f, "cannot use the collector of traces: {error}")
+            }
             TraceCollectorError::PlainHttp => f.write_str(
                 "the collector of traces is on another machine and has no TLS: use https, or \
                  allow http (traces.plain_http, TraceCollector::over_plain_http)",
@@ -129,8 +127,7 @@ impl fmt::Display for TraceCollectorError {
             TraceCollectorError::Field(name) => {
                 write!(
                     f,
-                    "{name:?} is not a field that can be added, or its value has invalid \
-                     bytes"
+                    "{name:?} is not a field that can be added, or its value has invalid bytes"
                 )
             }
         }

@@ -50,8 +50,7 @@ pub fn transport_hint(on: &Invocation<'_>, error: &TransportError) -> Option<Str
                 .to_owned(),
         ),
         TransportError::Connect(_) if is_bare => Some(format!(
-            "a host without a scheme is called over https; for http use -a \
-             http://{reference}"
+            "a host without a scheme is called over https; for http use -a http://{reference}"
         )),
         error if error.is_not_http() && !reference.starts_with("https:") => {
             Some("if the agent uses TLS, add https:// in front".to_owned())

@@ -100,8 +100,7 @@ fn what_is_wrong_is_said_in_one_line() {
         ("serve --card v2", "must be one of v1, v03, hybrid"),
         (
             "serve --interfaces rest",
-            "\"rest\"; known interfaces: jsonrpc, http+json, grpc, \
-             websocket",
+            "\"rest\"; known interfaces: jsonrpc, http+json, grpc, websocket",
         ),
         ("serve --interfaces json-rpc", "did you mean jsonrpc?"),
         ("serve --interfaces=", "unknown interface \"\""),
@@ -246,13 +245,11 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
         ("client_ca = \"a\"", "p.toml:1: unknown key \"client_ca\"; it belongs to [tls]"),
         (
             "push_allow = [\"a\"]",
-            "p.toml:1: unknown key \"push_allow\"; it is the key allow of \
-             [push]",
+            "p.toml:1: unknown key \"push_allow\"; it is the key allow of [push]",
         ),
         (
             "[agents.x]\ntls = {}",
-            "p.toml:2: agents.x: unknown key \"tls\"; it is a separate \
-             section",
+            "p.toml:2: agents.x: unknown key \"tls\"; it is a separate section",
         ),
         (
             "[[auth.bearer_tokens]]\nname = \"a\"\ntoken = \"has spaces in its text\"",
@@ -307,8 +304,7 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
         ("tls = 1", "p.toml:1: tls: must be a table, written [tls]"),
         (
             "[traces]\nendpoint = \"a:1\"",
-            "p.toml:2: traces.endpoint: cannot use the collector of \
-             traces",
+            "p.toml:2: traces.endpoint: cannot use the collector of traces",
         ),
         ("[traces]\nendpoint = \"http://192.0.2.1\"", "p.toml:2: traces.endpoint: the collector"),
         (

@@ -106,12 +106,9 @@ fn interfaces_v0(
             findings.warn("preferredTransport", "A2A 0.3 §5.6.1", message);
         }
         match text(card, "protocolVersion") {
-            None => findings.warn(
-                "protocolVersion",
-                clause,
-                "the card does not declare its \
-                 version",
-            ),
+            None => {
+                findings.warn("protocolVersion", clause, "the card does not declare its version")
+            }
             Some(version) if ProtocolVersion::parse(version).is_none() => {
                 findings.error("protocolVersion", clause, "it is not a version");
             }

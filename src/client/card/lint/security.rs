@@ -163,12 +163,9 @@ fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mu
     match named.len() {
         0 => findings.schema(&at, clause, "it has no flow"),
         1 => {}
-        _ if is_v1 => findings.schema(
-            &at,
-            "A2A 1.0 §4.5.7",
-            "it must have one flow, and has \
-             several",
-        ),
+        _ if is_v1 => {
+            findings.schema(&at, "A2A 1.0 §4.5.7", "it must have one flow, and has several")
+        }
         _ => {}
     }
     for (kind, flow) in named {
@@ -193,8 +190,7 @@ fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mu
             findings.schema(
                 &flow.path("scopes"),
                 clause,
-                "it is required and is missing or not a \
-                 map",
+                "it is required and is missing or not a map",
             );
         }
     }

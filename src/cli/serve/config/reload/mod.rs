@@ -187,12 +187,8 @@ impl Reload for Reloader {
 
     fn reload(&mut self, server: &Controls) -> Result<Vec<String>, String> {
         self.watch.reads(Stamp::of(&self.origin));
-        self.apply(server).map_err(|UsageError(line)| {
-            format!(
-                "{line}; the running configuration \
-                 is unchanged"
-            )
-        })
+        self.apply(server)
+            .map_err(|UsageError(line)| format!("{line}; the running configuration is unchanged"))
     }
 }
 

@@ -50,16 +50,14 @@ const KEYS: &[Key] = &[
         "environment",
         Shape::Texts,
         "",
-        "Names of variables that its processes receive in \
-         addition to PATH",
+        "Names of variables that its processes receive in addition to PATH",
     )
     .live(),
     key(
         "chunk",
         Shape::Text,
         "",
-        "Separator that splits the output of a process into chunks; it \
-         is removed",
+        "Separator that splits the output of a process into chunks; it is removed",
     )
     .live(),
     key(
@@ -274,11 +272,8 @@ fn program(section: &ConfigSection, kind: Option<&str>) -> Result<Program, Wrong
             return Err(section.wrong("script", "is missing: the agent kind script needs a file"));
         }
         (None, None, None) => {
-            return Err(section.wrong(
-                "kind",
-                "is missing: an agent needs kind, script, command or \
-                 upstream",
-            ));
+            return Err(section
+                .wrong("kind", "is missing: an agent needs kind, script, command or upstream"));
         }
         (Some(_), Some(_), None) => {
             return Err(section.wrong("script", "is only for the agent kind script"));

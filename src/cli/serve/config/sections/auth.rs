@@ -31,8 +31,7 @@ const SHA256: Key = key(
     "sha256",
     Shape::Text,
     "",
-    "Its SHA-256 in hexadecimal digits, instead of the secret \
-     itself",
+    "Its SHA-256 in hexadecimal digits, instead of the secret itself",
 )
 .live();
 const EXPIRES: Key =
@@ -65,8 +64,7 @@ const ISSUER: &[Key] = &[
         "audiences",
         Shape::Texts,
         "",
-        "One of these must be in aud; default: any token is \
-         accepted",
+        "One of these must be in aud; default: any token is accepted",
     )
     .live(),
     key("algorithms", Shape::Texts, "", "Algorithms, such as ES256; default: any that fits a key")
@@ -95,8 +93,7 @@ const PROXY: &[Key] = &[
         "networks",
         Shape::Texts,
         "",
-        "Networks from which trusted proxies connect, such as \
-         10.0.0.0/8",
+        "Networks from which trusted proxies connect, such as 10.0.0.0/8",
     )
     .live(),
     key("name_header", Shape::Text, "", "The field with the caller's name, such as X-User").live(),

@@ -32,8 +32,7 @@ const KEYS: &[Key] = &[
         "plain_http",
         Shape::Switch,
         "false",
-        "Webhooks may also reach public hosts over plain \
-         http",
+        "Webhooks may also reach public hosts over plain http",
     ),
     key(
         "ports",

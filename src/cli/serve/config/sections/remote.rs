@@ -75,8 +75,7 @@ const KEYS: &[Key] = &[
         "scopes",
         Shape::Texts,
         "",
-        "OAuth: scopes to request; default: those that the server \
-         grants",
+        "OAuth: scopes to request; default: those that the server grants",
     )
     .live(),
     key(

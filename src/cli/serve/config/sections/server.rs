@@ -193,8 +193,7 @@ pub const KEYS: &[Key] = &[
         "auth",
         Shape::Section(auth::keys),
         "",
-        "Authenticated callers: every operation then \
-         needs one",
+        "Authenticated callers: every operation then needs one",
     ),
     key("quotas", Shape::Section(quotas::keys), "", "Limits for each caller"),
     key("push", Shape::Section(push::keys), "", "Webhooks and the hosts that they may reach"),
@@ -204,8 +203,7 @@ pub const KEYS: &[Key] = &[
         "traces",
         Shape::Section(traces::keys),
         "",
-        "Collector for the spans of calls and \
-         invocations",
+        "Collector for the spans of calls and invocations",
     ),
     key("limits", Shape::Section(limits::keys), "", "Limits, see docs/limits.md"),
     key("mounts", Shape::Sections(mounts::keys), "", "Dialects at paths of their own")
