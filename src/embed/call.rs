@@ -17,35 +17,11 @@ use url::form_urlencoded;
 use crate::{
     auth::{CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant},
     engine::{Exchange, RequestParts},
-    model::is_agent_name,
+    model::{Op, is_agent_name},
     service::{AgentIndex, Peer},
 };
 
 use super::{HostAnswer, HostCx, HostEngine, HostError, OpenSlot};
-
-/// The operation of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostOp {
-    /// `SendMessage`: a `SendMessageRequest`.
-    Send,
-    /// `SendStreamingMessage`: a `SendMessageRequest`.
-    Stream,
-    /// `GetTask`: a `GetTaskRequest`.
-    Get,
-    /// `ListTasks`: a `ListTasksRequest`.
-    List,
-    /// `CancelTask`: a `CancelTaskRequest`.
-    Cancel,
-    /// `SubscribeToTask`: a `SubscribeToTaskRequest`.
-    Subscribe,
-}
-
-impl HostOp {
-    /// True: the answer may be events, one after another.
-    fn has_events(self) -> bool {
-        matches!(self, HostOp::Stream | HostOp::Subscribe)
-    }
-}
 
 /// In whose name a call is made, and to which agent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -131,11 +107,12 @@ impl HostCall {
     ///
     /// # Errors
     /// [`HostError::Event`]: the request is no JSON object, or names the agent, the tenant or the
-    /// task as none can be named. [`HostError::Full`]: `connections_max` calls, requests and
+    /// task as none can be named, or `op` is another than send, stream, get, list, cancel and
+    /// subscribe. [`HostError::Full`]: `connections_max` calls, requests and
     /// connections of this process are open.
     pub fn new(
         engine: &Arc<HostEngine>,
-        op: HostOp,
+        op: Op,
         request: &[u8],
         caller: HostCaller<'_>,
         also: Option<Waker>,
@@ -172,7 +149,7 @@ impl HostCall {
             };
             exchange
         });
-        let has_events = op.has_events();
+        let has_events = op.is_streaming();
         let (partial, replies) = (Vec::new(), VecDeque::new());
         let inner = CallInner { exchange, said, out, has_events, partial, replies };
         let engine = Arc::clone(engine);
@@ -292,7 +269,7 @@ fn wrong(why: impl Into<String>) -> HostError {
 impl<'j> CallRequest<'j> {
     fn new(
         engine: &HostEngine,
-        op: HostOp,
+        op: Op,
         request: &'j [u8],
         caller: HostCaller<'_>,
     ) -> Result<CallRequest<'j>, HostError> {
@@ -310,9 +287,12 @@ impl<'j> CallRequest<'j> {
             None => Ok(format!("/agents/{agent}")),
         };
         let verb = match op {
-            HostOp::Send => "send",
-            HostOp::Stream => "stream",
-            HostOp::Get | HostOp::List | HostOp::Cancel | HostOp::Subscribe => {
+            Op::Send => "send",
+            Op::Stream => "stream",
+            Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete | Op::ExtendedCard => {
+                return Err(wrong(format!("{} is not a call of this process", op.name())));
+            }
+            Op::Get | Op::List | Op::Cancel | Op::Subscribe => {
                 let members: Map<String, Value> = match request.is_empty() {
                     true => Map::new(),
                     false => serde_json::from_slice(request).map_err(|e| wrong(e.to_string()))?,
@@ -326,7 +306,7 @@ impl<'j> CallRequest<'j> {
 
     /// A request about tasks: its members are in the path and the query.
     fn of_task(
-        op: HostOp,
+        op: Op,
         mut members: Map<String, Value>,
         tenant: Option<&str>,
         base: impl FnOnce(Option<&str>) -> Result<String, HostError>,
@@ -344,7 +324,7 @@ impl<'j> CallRequest<'j> {
         }
         let base = base(tenant.or(named.as_deref()))?;
         let id = match op {
-            HostOp::List => None,
+            Op::List => None,
             _ => {
                 Some(text("id")?.ok_or_else(|| wrong("the request names no task: id is missing"))?)
             }
@@ -360,9 +340,9 @@ impl<'j> CallRequest<'j> {
         // There a plus is a space, which in paths it is not.
         let id = id.map_or(String::new(), |id| format!("/{}", id.replace('+', "%20")));
         let (method, verb) = match op {
-            HostOp::Cancel => ("POST", ":cancel"),
-            HostOp::Subscribe => ("POST", ":subscribe"),
-            HostOp::Get | HostOp::List | HostOp::Send | HostOp::Stream => ("GET", ""),
+            Op::Cancel => ("POST", ":cancel"),
+            Op::Subscribe => ("POST", ":subscribe"),
+            _ => ("GET", ""),
         };
         let mut target = format!("{base}/tasks{id}{verb}");
         if method == "POST" {

@@ -1,9 +1,12 @@
 //! A server for a program in another language: the C interface and the Python wheel stand on it.
 //!
-//! The server has the configuration of the binary, and agents that the program brings. A turn of
-//! such an agent goes into a [`HostQueue`], from which threads of the program take it; it answers
-//! through the [`HostTurn`], from any thread. Nothing here calls the program, so no worker waits
-//! for it.
+//! The server ([`HostServer`]) has the configuration of the binary, and agents that the program
+//! brings. A turn of such an agent goes into a [`HostQueue`], from which threads of the program
+//! take it; it answers through the [`HostTurn`], from any thread. So no worker waits for the
+//! program.
+//!
+//! A [`HostEngine`] has no sockets: the program hands over requests or the bytes of connections,
+//! and provides the clock ([`HostTime`]). A [`HostCall`] is a call of the program itself.
 //!
 //! Limits: turns that wait in queues are calls that wait (`deferred_calls_max`), and their bytes
 //! are counted as those of other calls are. Events have the limits of tasks.
@@ -21,7 +24,7 @@ mod turn;
 
 pub use agent::HostAgent;
 pub use answer::HostAnswer;
-pub use call::{HostCall, HostCaller, HostOp, HostReply};
+pub use call::{HostCall, HostCaller, HostReply};
 pub use cancel::HostCancel;
 pub use engine::{HostCx, HostEngine, HostTime, OpenSlot, OwnTime};
 pub use error::HostError;

@@ -35,7 +35,7 @@ use super::{EventField, HostError, HostQueue, events, queue::Queued};
 pub struct HostTurn {
     task_id: String,
     context_id: String,
-    scope: String,
+    scope: Scope,
     inner: Arc<Mutex<TurnInner>>,
 }
 
@@ -171,7 +171,7 @@ impl HostTurn {
         HostTurn {
             task_id: deferred.task_id().to_str().into_owned(),
             context_id: deferred.context_id().to_str().into_owned(),
-            scope: scope_text(deferred.request().scope()),
+            scope: deferred.request().scope(),
             inner: Arc::new(Mutex::new(TurnInner {
                 progress: TurnProgress::Waiting(deferred),
                 notice: None,
@@ -187,8 +187,8 @@ impl HostTurn {
     }
 
     /// What tells the tasks of its owner and tenant from others with the same id.
-    pub fn scope(&self) -> &str {
-        &self.scope
+    pub fn scope(&self) -> String {
+        scope_text(self.scope)
     }
 
     /// The id of the conversation.
@@ -431,12 +431,7 @@ impl HostTurn {
     /// # Errors
     /// [`HostError::Closed`].
     pub fn fail(&self, text: &str) -> Result<(), HostError> {
-        let fail = |deferred: Deferred| match deferred.request().state() {
-            // The task exists, and has ended or takes its end.
-            Some(_) => drop(deferred.into_job().and_then(|job| job.fail(text))),
-            None => deferred.fail(text.to_owned()),
-        };
-        self.finish(fail, |job| job.fail(text))
+        self.finish_task(|deferred| deferred.fail(text.to_owned()), |job| job.fail(text))
     }
 
     /// Ends the turn with an error of the program: the operator is told its text, at most 4 KiB;
@@ -445,13 +440,25 @@ impl HostTurn {
     /// # Errors
     /// [`HostError::Closed`].
     pub fn fail_for(&self, text: &str) -> Result<(), HostError> {
-        self.finish(
-            |deferred| deferred.fail_for(&text),
-            |job| {
-                job.fail_for(&text);
-                Ok(())
-            },
-        )
+        let task = |job: Job| {
+            job.fail_for(&text);
+            Ok(())
+        };
+        self.finish_task(|deferred| deferred.fail_for(&text), task)
+    }
+
+    /// As `finish`, but `task` also ends a task that the message continues.
+    fn finish_task(
+        &self,
+        call: impl FnOnce(Deferred),
+        task: impl Fn(Job) -> Result<(), Closed>,
+    ) -> Result<(), HostError> {
+        let waiting = |deferred: Deferred| match deferred.request().state() {
+            // A task that has ended meanwhile needs no end.
+            Some(_) => drop(deferred.into_job().and_then(&task)),
+            None => call(deferred),
+        };
+        self.finish(waiting, &task)
     }
 
     /// Refuses the message with an error of A2A: the call fails and no task is made; a task that

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use crate::embed::{HostCall, HostCaller, HostOp, HostReply};
+use crate::{
+    embed::{HostCall, HostCaller, HostReply},
+    model::Op,
+};
 
 use super::{
     border,
@@ -35,14 +38,14 @@ pub enum PeregrineOp {
     Subscribe = 6,
 }
 
-fn op_of(number: u32) -> Result<HostOp, FfiFailure> {
+fn op_of(number: u32) -> Result<Op, FfiFailure> {
     let all = [
-        (PeregrineOp::Send, HostOp::Send),
-        (PeregrineOp::Stream, HostOp::Stream),
-        (PeregrineOp::Get, HostOp::Get),
-        (PeregrineOp::List, HostOp::List),
-        (PeregrineOp::Cancel, HostOp::Cancel),
-        (PeregrineOp::Subscribe, HostOp::Subscribe),
+        (PeregrineOp::Send, Op::Send),
+        (PeregrineOp::Stream, Op::Stream),
+        (PeregrineOp::Get, Op::Get),
+        (PeregrineOp::List, Op::List),
+        (PeregrineOp::Cancel, Op::Cancel),
+        (PeregrineOp::Subscribe, Op::Subscribe),
     ];
     let found = all.into_iter().find(|(op, _)| *op as u32 == number);
     found.map(|(_, op)| op).ok_or_else(|| {

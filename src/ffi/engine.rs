@@ -1,11 +1,8 @@
 //! An engine without sockets. Any thread, but not a callback.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::Waker,
-};
+use std::{sync::Arc, task::Waker};
 
-use crate::embed::{HostAgent, HostEngine, HostSettings};
+use crate::embed::HostEngine;
 
 use super::{
     agent::{PeregrineAgent, read_agent},
@@ -13,21 +10,14 @@ use super::{
     buffers::{put, text},
     handles::{self, HandleObject},
     host::{HostCallbacks, PeregrineHost},
+    stage::Staged,
     status::{FfiFailure, PeregrineStatus, run},
 };
 
 /// An engine behind its handle.
-pub(super) struct EngineSlot(Mutex<EngineStage>);
-
-enum EngineStage {
-    /// It takes agents.
-    Made {
-        settings: String,
-        agents: Vec<HostAgent>,
-        host: Arc<HostCallbacks>,
-    },
-    Running(Arc<RunningEngine>),
-    Ended,
+pub(super) struct EngineSlot {
+    stage: Staged<Arc<RunningEngine>>,
+    host: Arc<HostCallbacks>,
 }
 
 /// An engine that was started, and its program.
@@ -48,20 +38,9 @@ impl RunningEngine {
     }
 }
 
-impl EngineSlot {
-    fn lock(&self) -> MutexGuard<'_, EngineStage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The engine of a handle, which was started.
 pub(super) fn running(engine: u64) -> Result<Arc<RunningEngine>, FfiFailure> {
-    match &*handles::engine(engine)?.lock() {
-        EngineStage::Running(running) => Ok(Arc::clone(running)),
-        EngineStage::Made { .. } | EngineStage::Ended => {
-            Err(FfiFailure::new(PeregrineStatus::Server, "the engine was not started"))
-        }
-    }
+    handles::engine(engine)?.stage.running(Arc::clone)
 }
 
 /// Makes an engine of a configuration, the text of a TOML file as for `peregrine_server_new`; `len`
@@ -85,7 +64,7 @@ pub unsafe extern "C" fn peregrine_engine_new(
 ) -> PeregrineStatus {
     run(|| {
         // SAFETY: as this function demands.
-        let settings = unsafe { text(data, len) }?.to_owned();
+        let settings = unsafe { text(data, len) }?;
         if host.is_null() || engine.is_null() {
             let why = "the host or the place of a result is null";
             return Err(FfiFailure::new(PeregrineStatus::Null, why));
@@ -95,9 +74,9 @@ pub unsafe extern "C" fn peregrine_engine_new(
         if host.wake.is_none() {
             return Err(FfiFailure::new(PeregrineStatus::Null, "a host has no callback to wake"));
         }
-        let (host, agents) = (HostCallbacks::new(host)?, Vec::new());
-        let stage = Mutex::new(EngineStage::Made { settings, agents, host });
-        let handle = handles::insert(HandleObject::Engine(EngineSlot(stage).into()));
+        let host = HostCallbacks::new(host)?;
+        let slot = EngineSlot { stage: Staged::new("engine", settings), host };
+        let handle = handles::insert(HandleObject::Engine(slot.into()));
         // SAFETY: not null, and as this function demands.
         unsafe { put(engine, handle) }
     })
@@ -119,14 +98,7 @@ pub unsafe extern "C" fn peregrine_engine_agent(
     run(|| {
         // SAFETY: as this function demands.
         let agent = unsafe { read_agent(card, card_len, agent) }?;
-        match &mut *handles::engine(engine)?.lock() {
-            EngineStage::Made { agents, .. } => agents.push(agent.take()),
-            EngineStage::Running(_) | EngineStage::Ended => {
-                let why = "the engine was started already";
-                return Err(FfiFailure::new(PeregrineStatus::Server, why));
-            }
-        }
-        Ok(())
+        handles::engine(engine)?.stage.add(agent)
     })
 }
 
@@ -139,23 +111,11 @@ pub extern "C" fn peregrine_engine_start(engine: u64) -> PeregrineStatus {
     run(|| {
         border::outside_callbacks()?;
         let slot = handles::engine(engine)?;
-        let mut stage = slot.lock();
-        match std::mem::replace(&mut *stage, EngineStage::Ended) {
-            EngineStage::Made { settings, agents, host } => {
-                let settings = match settings.is_empty() {
-                    true => HostSettings::Default,
-                    false => HostSettings::Text(settings),
-                };
-                let wake = host.waker(engine);
-                let engine = HostEngine::new(settings, agents, Arc::clone(&host) as Arc<_>)?;
-                *stage = EngineStage::Running(Arc::new(RunningEngine { engine, host, wake }));
-                Ok(())
-            }
-            other => {
-                *stage = other;
-                Err(FfiFailure::new(PeregrineStatus::Server, "the engine was started already"))
-            }
-        }
+        slot.stage.start(|settings, agents| {
+            let (host, wake) = (Arc::clone(&slot.host), slot.host.waker(engine));
+            let engine = HostEngine::new(settings, agents, Arc::clone(&host) as Arc<_>)?;
+            Ok(Arc::new(RunningEngine { engine, host, wake }))
+        })
     })
 }
 
@@ -224,7 +184,7 @@ pub extern "C" fn peregrine_engine_release(engine: u64) -> PeregrineStatus {
         border::outside_callbacks()?;
         let slot = handles::engine(engine)?;
         handles::remove(engine);
-        *slot.lock() = EngineStage::Ended;
+        slot.stage.end();
         Ok(())
     })
 }

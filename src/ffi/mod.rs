@@ -1,6 +1,6 @@
 //! The C interface: the server or an engine without sockets, and agents that are callbacks.
 //!
-//! Laws of every function:
+//! Rules of every function:
 //! - Objects are handles, numbers that are never given twice. A handle that is stale, foreign or
 //!   zero is [`PeregrineStatus::Handle`], never undefined behaviour.
 //! - Text goes in as a pointer and a length in bytes, is UTF-8, and is copied. A null pointer with
@@ -28,6 +28,7 @@ mod peer;
 #[cfg(feature = "internals")]
 pub mod random;
 mod server;
+mod stage;
 mod status;
 mod turn;
 

@@ -1,50 +1,24 @@
 //! The server. Any thread, but not a callback: the server would wait for itself.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use crate::embed::{HostAgent, HostEngine, HostServer, HostSettings};
+use crate::embed::{HostEngine, HostServer};
 
 use super::{
     agent::{PeregrineAgent, read_agent},
     border,
     buffers::{give, put, text, with_text},
     handles::{self, HandleObject},
+    stage::Staged,
     status::{FfiFailure, PeregrineStatus, run},
 };
 
 /// A server behind its handle.
-pub(super) struct ServerSlot(Mutex<ServerStage>);
-
-enum ServerStage {
-    /// It takes agents.
-    Made {
-        settings: String,
-        agents: Vec<HostAgent>,
-    },
-    Running(Box<HostServer>),
-    Ended,
-}
-
-impl ServerSlot {
-    fn lock(&self) -> MutexGuard<'_, ServerStage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn running<R>(&self, ask: impl FnOnce(&HostServer) -> R) -> Result<R, FfiFailure> {
-        match &*self.lock() {
-            ServerStage::Running(server) => Ok(ask(server)),
-            ServerStage::Made { .. } | ServerStage::Ended => Err(not_running()),
-        }
-    }
-}
+pub(super) type ServerSlot = Staged<HostServer>;
 
 /// The engine of a server that runs, for calls of this process.
 pub(super) fn engine_of(server: u64) -> Result<Arc<HostEngine>, FfiFailure> {
     Ok(handles::server(server)?.running(HostServer::engine)??)
-}
-
-fn not_running() -> FfiFailure {
-    FfiFailure::new(PeregrineStatus::Server, "the server does not run")
 }
 
 /// Makes a server of a configuration, the text of a TOML file (`docs/peregrine.toml`); `len` 0: of
@@ -60,12 +34,12 @@ pub unsafe extern "C" fn peregrine_server_new(
 ) -> PeregrineStatus {
     run(|| {
         // SAFETY: as this function demands.
-        let settings = unsafe { text(data, len) }?.to_owned();
+        let settings = unsafe { text(data, len) }?;
         if server.is_null() {
             return Err(FfiFailure::new(PeregrineStatus::Null, "the place of a result is null"));
         }
-        let stage = Mutex::new(ServerStage::Made { settings, agents: Vec::new() });
-        let handle = handles::insert(HandleObject::Server(ServerSlot(stage).into()));
+        let slot = ServerSlot::new("server", settings);
+        let handle = handles::insert(HandleObject::Server(slot.into()));
         // SAFETY: not null, and as this function demands.
         unsafe { put(server, handle) }
     })
@@ -88,16 +62,7 @@ pub unsafe extern "C" fn peregrine_server_agent(
     run(|| {
         // SAFETY: as this function demands.
         let agent = unsafe { read_agent(card, card_len, agent) }?;
-        let slot = handles::server(server)?;
-        match &mut *slot.lock() {
-            ServerStage::Made { agents, .. } => {
-                agents.push(agent.take());
-                Ok(())
-            }
-            ServerStage::Running(_) | ServerStage::Ended => {
-                Err(FfiFailure::new(PeregrineStatus::Server, "the server was started already"))
-            }
-        }
+        handles::server(server)?.add(agent)
     })
 }
 
@@ -105,26 +70,8 @@ pub unsafe extern "C" fn peregrine_server_agent(
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_server_start(server: u64) -> PeregrineStatus {
     run(|| {
-        let slot = handles::server(server)?;
-        let mut stage = slot.lock();
-        match std::mem::replace(&mut *stage, ServerStage::Ended) {
-            ServerStage::Made { settings, agents } => {
-                let settings = match settings.is_empty() {
-                    true => HostSettings::Default,
-                    false => HostSettings::Text(settings),
-                };
-                *stage = ServerStage::Running(Box::new(HostServer::start(
-                    settings,
-                    Vec::new(),
-                    agents,
-                )?));
-                Ok(())
-            }
-            other => {
-                *stage = other;
-                Err(FfiFailure::new(PeregrineStatus::Server, "the server was started already"))
-            }
-        }
+        let start = |settings, agents| HostServer::start(settings, Vec::new(), agents);
+        handles::server(server)?.start(start)
     })
 }
 
@@ -202,8 +149,7 @@ pub extern "C" fn peregrine_server_release(server: u64) -> PeregrineStatus {
             return Err(FfiFailure::new(PeregrineStatus::Server, why));
         }
         handles::remove(server);
-        let stage = std::mem::replace(&mut *slot.lock(), ServerStage::Ended);
-        if let ServerStage::Running(server) = stage {
+        if let Some(server) = slot.end() {
             server.shutdown();
             server.join();
         }

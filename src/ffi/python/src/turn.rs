@@ -57,7 +57,7 @@ fn bytes<'py>(py: Python<'py>, bytes: Option<Vec<u8>>) -> Option<Bound<'py, PyBy
 #[pymethods]
 impl PyTurn {
     #[getter]
-    fn scope(&self) -> &str {
+    fn scope(&self) -> String {
         self.turn.scope()
     }
 

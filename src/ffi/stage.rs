@@ -1,0 +1,100 @@
+//! The life of a server or an engine: it is made, takes agents, is started, and ends.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::embed::{HostAgent, HostError, HostSettings};
+
+use super::{
+    agent::NewAgent,
+    status::{FfiFailure, PeregrineStatus},
+};
+
+/// An object that takes agents until it is started.
+pub(super) struct Staged<R> {
+    /// What it is called in errors.
+    name: &'static str,
+    stage: Mutex<FfiStage<R>>,
+}
+
+enum FfiStage<R> {
+    /// It takes agents.
+    Made {
+        settings: HostSettings,
+        agents: Vec<HostAgent>,
+    },
+    Running(R),
+    Ended,
+}
+
+impl<R> Staged<R> {
+    /// One with these settings, the text of a TOML file; empty: what is built in.
+    pub fn new(name: &'static str, settings: &str) -> Staged<R> {
+        let settings = match settings.is_empty() {
+            true => HostSettings::Default,
+            false => HostSettings::Text(settings.to_owned()),
+        };
+        Staged { name, stage: Mutex::new(FfiStage::Made { settings, agents: Vec::new() }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FfiStage<R>> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failure(&self, what: &str) -> FfiFailure {
+        FfiFailure::new(PeregrineStatus::Server, format!("the {} {what}", self.name))
+    }
+
+    /// Adds an agent.
+    ///
+    /// # Errors
+    /// [`PeregrineStatus::Server`]: it was started already.
+    pub fn add(&self, agent: NewAgent) -> Result<(), FfiFailure> {
+        match &mut *self.lock() {
+            FfiStage::Made { agents, .. } => agents.push(agent.take()),
+            FfiStage::Running(_) | FfiStage::Ended => {
+                return Err(self.failure("was started already"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts it. If that fails it has ended.
+    ///
+    /// # Errors
+    /// [`PeregrineStatus::Server`]: it was started already, or why it cannot start.
+    pub fn start(
+        &self,
+        start: impl FnOnce(HostSettings, Vec<HostAgent>) -> Result<R, HostError>,
+    ) -> Result<(), FfiFailure> {
+        let mut stage = self.lock();
+        match std::mem::replace(&mut *stage, FfiStage::Ended) {
+            FfiStage::Made { settings, agents } => {
+                *stage = FfiStage::Running(start(settings, agents)?);
+                Ok(())
+            }
+            other => {
+                *stage = other;
+                Err(self.failure("was started already"))
+            }
+        }
+    }
+
+    /// Asks what runs; the lock is held meanwhile.
+    ///
+    /// # Errors
+    /// [`PeregrineStatus::Server`]: it does not run.
+    pub fn running<T>(&self, ask: impl FnOnce(&R) -> T) -> Result<T, FfiFailure> {
+        match &*self.lock() {
+            FfiStage::Running(running) => Ok(ask(running)),
+            FfiStage::Made { .. } | FfiStage::Ended => Err(self.failure("does not run")),
+        }
+    }
+
+    /// Ends it; what ran.
+    pub fn end(&self) -> Option<R> {
+        match std::mem::replace(&mut *self.lock(), FfiStage::Ended) {
+            FfiStage::Running(running) => Some(running),
+            FfiStage::Made { .. } | FfiStage::Ended => None,
+        }
+    }
+}
