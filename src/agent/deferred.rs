@@ -119,7 +119,7 @@ impl Deferred {
     pub fn fail_for(mut self, error: &dyn Display) {
         let text = text_of(error);
         if let Some(dropped) = self.dropped() {
-            dropped.end(Some(FailureCause::Error(text)));
+            dropped.end(Some(FailureCause::error(text)));
         }
     }
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     fault::{Fault, FaultKind},
-    model::{MessageBuf, PartsBuf, TaskEvent, TaskState},
+    model::{MessageBuf, PartsBuf, RawText, TaskEvent, TaskState},
     service::{AgentIndex, Handle},
 };
 
@@ -79,31 +79,40 @@ pub struct FailureNote {
     pub cause: FailureCause,
 }
 
-/// Why a turn has failed.
-pub enum FailureCause {
-    /// The text of an error.
-    Error(String),
-    /// The text of a panic.
-    Panic(String),
+/// Why a turn has failed: an error or a panic.
+pub struct FailureCause {
+    /// Its text.
+    pub text: String,
+    /// As [`AgentFailure`] has it.
+    pub is_panic: bool,
 }
 
 impl FailureCause {
-    /// What a panic has left.
+    /// An error with this text.
+    pub(super) fn error(text: String) -> FailureCause {
+        FailureCause { text, is_panic: false }
+    }
+
+    /// A panic with this payload.
     #[cold]
-    pub(crate) fn panic(payload: &(dyn Any + Send)) -> FailureCause {
+    fn panic(payload: &(dyn Any + Send)) -> FailureCause {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        FailureCause::Panic(text.unwrap_or("without a message").to_owned())
+        let text = text.unwrap_or("without a message").to_owned();
+        FailureCause { text, is_panic: true }
     }
 }
 
 impl FailureNote {
+    /// The failure of an agent at the task with this raw id.
+    #[cold]
+    pub(crate) fn of(agent: AgentIndex, task_id: &[u8], cause: FailureCause) -> FailureNote {
+        FailureNote { agent, task_id: RawText::known(task_id).to_str().into_owned(), cause }
+    }
+
     /// The failure, with the name of the agent.
     pub(crate) fn named(self, agent: String, reference: String) -> AgentFailure {
-        let (mut text, is_panic) = match self.cause {
-            FailureCause::Error(text) => (text, false),
-            FailureCause::Panic(text) => (text, true),
-        };
+        let FailureCause { mut text, is_panic } = self.cause;
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
         AgentFailure { agent, task_id: self.task_id, text, reference, is_panic }
     }
@@ -244,7 +253,7 @@ pub(crate) fn run_step<R: AgentOutcome>(
         Ok(None) => (false, None),
         // An error of the agent's own type may panic when it is written or dropped.
         Ok(Some(outcome)) => match caught(|| outcome.into_error()) {
-            Ok(error) => (true, error.map(FailureCause::Error)),
+            Ok(error) => (true, error.map(FailureCause::error)),
             Err(cause) => (true, Some(cause)),
         },
         Err(cause) => (true, Some(cause)),

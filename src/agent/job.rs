@@ -119,7 +119,7 @@ impl Job {
     pub fn fail_for(mut self, error: &dyn Display) {
         let text = text_of(error);
         self.done = true;
-        self.dropped().end(Some(FailureCause::Error(text)));
+        self.dropped().end(Some(FailureCause::error(text)));
     }
 
     /// What tells its turn from others.

@@ -8,14 +8,14 @@ use std::{
 
 use crate::{
     agent::{
-        CancelDecision, CancelHost, CancelRequest, Closed, JobHost, RequestView, Wanted, panic_of,
+        CancelDecision, CancelHost, CancelRequest, Closed, FailureNote, JobHost, RequestView,
+        Wanted, panic_of,
     },
     fault::{Fault, FaultKind},
     model::{Generation, JsonObject, JsonObjectBuf, Reply, Target, TaskEvent, TaskState, TaskView},
     op::{
         Core,
         defer::DeferredPlace,
-        failure::BrokenCall,
         missing::MissingTask,
         read::is_in,
         undecided::{CancelRole, OpenCancel},
@@ -115,8 +115,8 @@ impl Core {
         let asked = CancelRequest { task_id: target.id, request, host: &mut host };
         if let Some(cause) = panic_of(|| registered.agent.cancel(asked)) {
             let agent = host.cx.caller.scope.agent;
-            let call = BrokenCall { agent, task_id: target.id.raw(), cause };
-            host.refused = Some(self.broken_fault(call));
+            let panicked = FailureNote::of(agent, target.id.raw(), cause);
+            host.refused = Some(self.broken_fault(panicked));
         }
         match (host.refused, host.later) {
             (Some(fault), _) => {

@@ -1,4 +1,4 @@
-//! Turns whose agent panics, and what is told of errors and panics of agents.
+//! Errors and panics of agents: their tasks or calls fail, and the operator gets the text.
 
 use std::sync::atomic::Ordering;
 
@@ -7,19 +7,11 @@ use super::{
     turn::{message_of, push_status},
 };
 use crate::{
-    agent::{Ending, FailureCause, FailureNote, FailureRules},
+    agent::{Ending, FailureNote, FailureRules},
     fault::{Fault, FaultKind},
-    model::{EventBuf, RawText, TaskState},
-    service::{AgentIndex, Now, Service},
+    model::{EventBuf, TaskState},
+    service::{Now, Service},
 };
-
-/// What an agent was at when it panicked.
-pub(super) struct BrokenCall<'b> {
-    pub agent: AgentIndex,
-    pub task_id: &'b [u8],
-    /// Its panic.
-    pub cause: FailureCause,
-}
 
 /// What a turn whose agent panicked has come to.
 pub(super) struct BrokenTurn<'b> {
@@ -44,20 +36,12 @@ impl Core {
         self.failures.get_or_init(FailureRules::default).tell(&failure)
     }
 
-    /// The text for the client of an agent that has panicked.
-    #[cold]
-    fn broken_text(&self, call: BrokenCall<'_>) -> String {
-        let BrokenCall { agent, task_id, cause } = call;
-        let task_id = RawText::known(task_id).to_str().into_owned();
-        self.failure_text(FailureNote { agent, task_id, cause })
-    }
-
     /// Fails the task of a turn, unless its agent has let it out of the turn already: then it ended
     /// as the agent dropped it.
     #[cold]
     #[inline(never)]
-    pub(super) fn fail_turn(&self, call: BrokenCall<'_>, turn: BrokenTurn<'_>) {
-        let text = self.broken_text(call);
+    pub(super) fn fail_turn(&self, panicked: FailureNote, turn: BrokenTurn<'_>) {
+        let text = self.failure_text(panicked);
         match turn.ending {
             Ending::Returned | Ending::Replied(_) | Ending::Resume { .. } => {
                 *turn.ending = Ending::Returned;
@@ -69,7 +53,7 @@ impl Core {
 
     /// What a call hears that is about no turn.
     #[cold]
-    pub(super) fn broken_fault(&self, call: BrokenCall<'_>) -> Fault {
-        Fault::because(FaultKind::Internal, self.broken_text(call))
+    pub(super) fn broken_fault(&self, panicked: FailureNote) -> Fault {
+        Fault::because(FaultKind::Internal, self.failure_text(panicked))
     }
 }

@@ -11,13 +11,14 @@
 use std::sync::Arc;
 
 use crate::{
-    agent::{Closed, LookupAnswer, LookupHost, RequestView, TaskLookup, Wanted, panic_of},
+    agent::{
+        Closed, FailureNote, LookupAnswer, LookupHost, RequestView, TaskLookup, Wanted, panic_of,
+    },
     fault::{Fault, FaultKind},
     model::{JsonObject, RawText, Target, TaskBuf, TaskState},
     op::{
         Core,
         defer::{AnswerCharge, DeferredPlace},
-        failure::BrokenCall,
     },
     service::{CallCx, CallLink, Handle, LateAnswer, LateCall, Outcome, WaitHandle},
     store::TaskKey,
@@ -67,8 +68,8 @@ impl Core {
             host: &mut host,
         };
         if let Some(cause) = panic_of(|| registered.agent.missing(lookup)) {
-            let call = BrokenCall { agent: caller.scope.agent, task_id: missing.id.raw(), cause };
-            return Err(self.broken_fault(call));
+            let panicked = FailureNote::of(caller.scope.agent, missing.id.raw(), cause);
+            return Err(self.broken_fault(panicked));
         }
         if let Some(fault) = host.full {
             return Err(fault);

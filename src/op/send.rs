@@ -5,14 +5,14 @@
 //! new task behind. A message to a task that exists joins its history before its agent runs.
 
 use crate::{
-    agent::{Ending, RequestView, Turn, panic_of},
+    agent::{Ending, FailureNote, RequestView, Turn, panic_of},
     fault::{Fault, FaultKind},
     model::{Generation, RawText, Reply, Send, SendMode, TaskState},
     op::{
         Core,
         agents::{CurrentAgent, RegisteredAgent},
         check::{check_extensions, check_media, removed},
-        failure::{BrokenCall, BrokenTurn},
+        failure::BrokenTurn,
         handover::By,
         host::{NewTurn, NextTurn, TurnCall},
         idempotency::{FirstSend, SentTask},
@@ -104,9 +104,9 @@ impl Core {
         };
         if let Some(cause) = panic_of(|| registered.agent.start(turn)) {
             let agent = cx.caller.scope.agent;
-            let call = BrokenCall { agent, task_id: reserved.id(), cause };
+            let panicked = FailureNote::of(agent, reserved.id(), cause);
             let turn = BrokenTurn { events: cx.events, ending: &mut ending, now: cx.now };
-            self.fail_turn(call, turn);
+            self.fail_turn(panicked, turn);
         }
         let (is_deferred, link) = host.call.end(&ending)?;
         if is_deferred {
@@ -198,9 +198,9 @@ impl Core {
         };
         if let Some(cause) = panic_of(|| registered.agent.start(turn)) {
             let task_id = send.task_id.unwrap_or_default().raw();
-            let call = BrokenCall { agent: cx.caller.scope.agent, task_id, cause };
+            let panicked = FailureNote::of(cx.caller.scope.agent, task_id, cause);
             let turn = BrokenTurn { events: cx.events, ending: &mut ending, now: cx.now };
-            self.fail_turn(call, turn);
+            self.fail_turn(panicked, turn);
         }
         host.is_over = true;
         let link = match host.call.end(&ending) {

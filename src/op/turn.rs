@@ -2,11 +2,11 @@
 //! again if it asks for that.
 
 use crate::{
-    agent::{Ending, RequestView, Turn, panic_of},
+    agent::{Ending, FailureNote, RequestView, Turn, panic_of},
     model::{EventBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState},
     op::{
         Core,
-        failure::{BrokenCall, BrokenTurn},
+        failure::BrokenTurn,
         handover::By,
         host::{NextTurn, TurnCall},
         timer::ResumeTimer,
@@ -63,7 +63,7 @@ impl Core {
         *cx.last_call = LastCall { agent, at_ms: cx.now.mono_ms };
         if let Some(cause) = panic_of(|| registered.agent.resume(turn, timer.token)) {
             let turn = BrokenTurn { events: cx.events, ending: &mut ending, now: cx.now };
-            self.fail_turn(BrokenCall { agent, task_id: &task_id, cause }, turn);
+            self.fail_turn(FailureNote::of(agent, &task_id, cause), turn);
         }
         host.is_over = true;
         // No caller waits for it.
