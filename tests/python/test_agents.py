@@ -373,12 +373,20 @@ def test_a_refused_cancel_shows_its_words_and_no_secrets(shown, is_async):
 
 
 def test_a_reload_changes_what_may_change():
-    with peregrine.Server(greeter, port=0, settings="show_errors = true\n") as server:
-        caller = Caller(server.url)
-        server.reload("[auth]\n[limits]\ndrain_ms = 1000\n")
+    def settings(name: str) -> str:
+        return f'[agents.{name}]\nkind = "echo"\n'
+
+    with peregrine.Server(greeter, port=0, settings=settings("one")) as server:
+        one, two = (Caller(f"{server.url}/agents/{name}") for name in ("one", "two"))
+        assert "task" in one.send("you")
+        assert "error" in two.send("you")
         with pytest.raises(peregrine.Error):
             server.reload("[limits]\nno_such_limit = 1\n")
-        assert text_of(caller.send("you")["message"]["parts"]) == "Hello, you!"
+        assert "task" in one.send("you")
+        server.reload(settings("two"))
+        assert "error" in one.send("you")
+        assert "task" in two.send("you")
+        assert text_of(Caller(server.url).send("you")["message"]["parts"]) == "Hello, you!"
 
 
 def test_a_loop_that_cannot_be_made_opens_no_port():
