@@ -19,6 +19,9 @@ pub(super) struct LineVerdict {
 }
 
 impl LineRate {
+    /// No line so far.
+    pub const NEW: LineRate = LineRate { since: None, lines: 0, skipped: 0 };
+
     /// Decides on a line; of one second there are at most so many.
     pub fn take(&mut self, now: Instant, most: u32) -> LineVerdict {
         let skipped = if self.is_over(now) { self.restart(now) } else { 0 };

@@ -242,10 +242,9 @@ const FAILURE_LINES_MAX: u32 = 100;
 
 /// Says that an agent has returned an error, or has panicked.
 pub(crate) fn agent_failure(failure: &AgentFailure) {
-    static RATE: Mutex<Option<LineRate>> = Mutex::new(None);
+    static RATE: Mutex<LineRate> = Mutex::new(LineRate::NEW);
     let mut rate = RATE.lock().unwrap_or_else(PoisonError::into_inner);
-    let LineVerdict { is_written, skipped } =
-        rate.get_or_insert_default().take(Instant::now(), FAILURE_LINES_MAX);
+    let LineVerdict { is_written, skipped } = rate.take(Instant::now(), FAILURE_LINES_MAX);
     drop(rate);
     if skipped > 0 {
         warn(&format_args!("{skipped} failures of agents were not logged"));
