@@ -11,10 +11,11 @@ use std::{
 };
 
 macro_rules! targets {
-    ($($name:ident $file:literal)+) => {
+    ($($name:ident $file:literal $(, needs $feature:literal)?;)+) => {
         $(#[path = $file] mod $name;)+
         const TARGETS: &[&str] = &[$(stringify!($name)),+];
         $(#[test]
+        $(#[cfg_attr(not(feature = $feature), ignore = "needs a feature; the fuzz step has it")])?
         fn $name() {
             replay(stringify!($name), $name::property);
         })+
@@ -22,34 +23,34 @@ macro_rules! targets {
 }
 
 targets! {
-    admission "../../fuzz/fuzz_targets/admission.rs"
-    answers "../../fuzz/fuzz_targets/answers.rs"
-    cards "../../fuzz/fuzz_targets/cards.rs"
-    config "../../fuzz/fuzz_targets/config.rs"
-    conn "../../fuzz/fuzz_targets/conn.rs"
-    dialect "../../fuzz/fuzz_targets/dialect.rs"
-    ffi "../../fuzz/fuzz_targets/ffi.rs"
-    grpc "../../fuzz/fuzz_targets/grpc.rs"
-    http_chunks "../../fuzz/fuzz_targets/http_chunks.rs"
-    http_date "../../fuzz/fuzz_targets/http_date.rs"
-    http_head "../../fuzz/fuzz_targets/http_head.rs"
-    http_memo "../../fuzz/fuzz_targets/http_memo.rs"
-    http_parts "../../fuzz/fuzz_targets/http_parts.rs"
-    http_path "../../fuzz/fuzz_targets/http_path.rs"
-    http_responses "../../fuzz/fuzz_targets/http_responses.rs"
-    json "../../fuzz/fuzz_targets/json.rs"
-    jwks "../../fuzz/fuzz_targets/jwks.rs"
-    lines "../../fuzz/fuzz_targets/lines.rs"
-    replies "../../fuzz/fuzz_targets/replies.rs"
-    rest "../../fuzz/fuzz_targets/rest.rs"
-    rpc "../../fuzz/fuzz_targets/rpc.rs"
-    sse "../../fuzz/fuzz_targets/sse.rs"
-    store "../../fuzz/fuzz_targets/store.rs"
-    text "../../fuzz/fuzz_targets/text.rs"
-    token "../../fuzz/fuzz_targets/token.rs"
-    ws "../../fuzz/fuzz_targets/ws.rs"
-    ws_client "../../fuzz/fuzz_targets/ws_client.rs"
-    ws_conn "../../fuzz/fuzz_targets/ws_conn.rs"
+    admission "../../fuzz/fuzz_targets/admission.rs";
+    answers "../../fuzz/fuzz_targets/answers.rs";
+    cards "../../fuzz/fuzz_targets/cards.rs";
+    config "../../fuzz/fuzz_targets/config.rs";
+    conn "../../fuzz/fuzz_targets/conn.rs";
+    dialect "../../fuzz/fuzz_targets/dialect.rs";
+    ffi "../../fuzz/fuzz_targets/ffi.rs", needs "ffi";
+    grpc "../../fuzz/fuzz_targets/grpc.rs";
+    http_chunks "../../fuzz/fuzz_targets/http_chunks.rs";
+    http_date "../../fuzz/fuzz_targets/http_date.rs";
+    http_head "../../fuzz/fuzz_targets/http_head.rs";
+    http_memo "../../fuzz/fuzz_targets/http_memo.rs";
+    http_parts "../../fuzz/fuzz_targets/http_parts.rs";
+    http_path "../../fuzz/fuzz_targets/http_path.rs";
+    http_responses "../../fuzz/fuzz_targets/http_responses.rs";
+    json "../../fuzz/fuzz_targets/json.rs";
+    jwks "../../fuzz/fuzz_targets/jwks.rs";
+    lines "../../fuzz/fuzz_targets/lines.rs";
+    replies "../../fuzz/fuzz_targets/replies.rs";
+    rest "../../fuzz/fuzz_targets/rest.rs";
+    rpc "../../fuzz/fuzz_targets/rpc.rs";
+    sse "../../fuzz/fuzz_targets/sse.rs";
+    store "../../fuzz/fuzz_targets/store.rs";
+    text "../../fuzz/fuzz_targets/text.rs";
+    token "../../fuzz/fuzz_targets/token.rs";
+    ws "../../fuzz/fuzz_targets/ws.rs";
+    ws_client "../../fuzz/fuzz_targets/ws_client.rs";
+    ws_conn "../../fuzz/fuzz_targets/ws_conn.rs";
 }
 
 /// Names without extension of what is in a folder below `fuzz/`.
