@@ -1,7 +1,7 @@
-//! Operations on the `--admin` listener of a server: the address, the credential, the answer.
+//! Operations on a server's `--admin` listener: the address, the credential, the answer.
 //!
-//! A credential is sent in plain text to this machine alone, unless `--allow-http-credentials` is
-//! set. What a server answers is printed without control characters.
+//! A credential is sent in plain text only to this machine, unless `--allow-http-credentials` is
+//! set. The server's answer is printed without control characters.
 
 use std::{env, fmt::Write, future::poll_fn, time::Duration};
 

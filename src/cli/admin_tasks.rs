@@ -1,6 +1,6 @@
 //! `admin task`: the tasks of all callers of a server, through its `--admin` listener.
 //!
-//! What a server answers is printed without control characters.
+//! The server's answer is printed without control characters.
 
 use clap::ArgMatches;
 use peregrine::client::HttpMethod;

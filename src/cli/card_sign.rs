@@ -1,4 +1,4 @@
-//! `card sign`: a card with signatures of the user's.
+//! `card sign`: adds the user's signatures to a card.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use super::{
     say,
 };
 
-/// Writes the card with one more signature for each key and form; those that it has stay.
+/// Writes the card with one more signature for each key and form; existing signatures stay.
 ///
 /// # Errors
 /// A [`CommandFailure`]: no key, a key that cannot sign, a card that cannot be read.

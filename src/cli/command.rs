@@ -1,4 +1,4 @@
-//! The commands there are, and from words to one of them.
+//! The commands, and how words select one of them.
 
 use std::ffi::OsString;
 
@@ -112,8 +112,8 @@ pub fn parse(words: Vec<OsString>) -> Result<CommandLine, UsageError> {
     }
 }
 
-/// The commands that `wrong` probably meant, as they are called: those of this name elsewhere,
-/// the one beside it that is like it, or those elsewhere that are.
+/// Suggestions for the unknown command `wrong`, with their groups: the same name in other groups,
+/// else a similar name in this group, else similar names in other groups.
 fn meant(tree: &Command, words: &[OsString], wrong: &str) -> Vec<String> {
     let mut group = (tree, String::new());
     for word in words.iter().filter_map(|word| word.to_str()) {

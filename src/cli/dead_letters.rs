@@ -1,7 +1,7 @@
-//! `push dead`: dead letters of a server, through its `--admin` listener.
+//! `push dead`: the dead letters of a server, through its `--admin` listener.
 //!
-//! What a server answers is printed without control characters. Without a number or `--all`
-//! nothing is changed.
+//! The server's answer is printed without control characters. Without a number or `--all` the
+//! command changes nothing.
 
 use clap::ArgMatches;
 use peregrine::client::HttpMethod;

@@ -1,8 +1,8 @@
-//! What a command could not do: a code, a sentence, the way out, and an exit code that agrees.
+//! The failure of a command: a code, a sentence, a hint, and a matching exit code.
 //!
-//! Invariant: two layers that are never mixed. What the protocol has a name for keeps it; what
-//! happens before or outside a request has a code of the command line's specification. A task that
-//! failed is no failure of the command.
+//! Invariant: two layers of codes never mix. An error that the protocol names keeps that name; a
+//! failure before or outside a request has a code of the command line's specification. A failed
+//! task is not a failure of the command.
 
 use std::fmt::Write;
 
@@ -98,7 +98,7 @@ impl CommandFailure {
         CommandFailure { code, message: message.into(), hint: None, a2a_code: None }
     }
 
-    /// A failure whose output has said everything: it has an exit code and no more words.
+    /// A failure that the output already reports: it has an exit code and no message.
     pub fn said(code: FailureCode) -> CommandFailure {
         CommandFailure::new(code, "")
     }

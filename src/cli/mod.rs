@@ -1,8 +1,8 @@
 //! The command line.
 //!
-//! What the user got wrong has exit code 2, and is said on stderr: by `serve` in one line, by the
-//! client with a code and, where there is one, a way out; with `-o json` by an error object on
-//! stdout. Unknown words and flags are found before anything is started.
+//! An error of the user has exit code 2 and is reported on stderr: by `serve` in one line, by the
+//! client with a code and, if there is one, a hint; with `-o json` by an error object on stdout.
+//! Unknown words and flags are found before anything is started.
 
 mod admin;
 mod admin_tasks;
@@ -202,7 +202,7 @@ fn warn(line: &str) {
     let _ = writeln!(io::stderr(), "peregrine: warning: {}", text::one_line(line));
 }
 
-/// Text for people, beside what was asked for.
+/// Text for people, in addition to the output of the command.
 fn tell(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -1,7 +1,7 @@
-//! What a completion script offers for a value.
+//! The values that a completion script offers.
 //!
-//! Invariant: an offer forbids nothing. Other spellings are taken as well, and what means nothing
-//! is said by the reader of the setting, which knows its source.
+//! Invariant: offers do not restrict the values. Other names of a value work too, and the reader of
+//! the setting, which knows its source, reports an invalid value.
 
 use std::ffi::OsStr;
 

@@ -1,4 +1,4 @@
-//! Completions and manual pages, made of the commands themselves.
+//! Completions and manual pages, generated from the commands.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! The message of `send`: parts in the order in which the arguments name them.
+//! The message of `send`: its parts in the order of the arguments.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use peregrine::model::{Json, PartBuf, PartsBuf};
 
 use super::failure::CommandFailure;
 
-/// The most that one part may have, in bytes: what is larger goes by a URL.
+/// Maximum bytes of one part; a larger one is sent by its URL.
 const PART_BYTES_MAX: u64 = 48 << 20;
 
 /// The name under which the words of a command stand.

@@ -1,8 +1,8 @@
-//! What the command line must not show (the command line's specification, §12.2).
+//! Masks credentials in the output of the command line (the command line's specification, §12.2).
 //!
-//! Invariant: a credential is masked by its name where it stands under one, and, if it is not as
-//! short as a part of a word, wherever else it stands. Whatever a call has sent as one is a
-//! credential from then on, from whichever source. All parts of a call know the same ones.
+//! Invariant: a credential is masked by its name where it has one, and everywhere else unless it is
+//! so short that it could be part of a word. A value that a call has sent as a credential counts as
+//! one from then on, from any source. All parts of a call share the same credentials.
 
 use std::{
     collections::VecDeque,
@@ -26,7 +26,7 @@ const SECRET_FIELDS: &[&str] = &[
     "a2a-notification-token",
     "x-a2a-notification-token",
 ];
-/// Members of JSON, and names in a form, whose values are credentials.
+/// JSON members and form fields whose values are credentials.
 const SECRET_MEMBERS: &[&str] = &[
     "access_token",
     "refresh_token",
@@ -37,33 +37,33 @@ const SECRET_MEMBERS: &[&str] = &[
     "credentials",
     "token",
 ];
-/// The shortest secret that is masked wherever it stands: a shorter one is a part of other words.
+/// Shortest secret that is masked everywhere: a shorter one could be part of a word.
 const ANYWHERE_BYTES_MIN: usize = 6;
 
-/// Credentials of requests that are remembered; the oldest is forgotten first.
+/// Maximum number of remembered credentials of requests; the oldest is removed first.
 const SENT_MAX: usize = 64;
 
-/// What must not be shown. Clones know the same.
+/// The credentials to mask. Clones share them.
 #[derive(Clone, Default)]
 pub struct Redaction(Arc<Mutex<KnownSecrets>>);
 
 #[derive(Default)]
 struct KnownSecrets {
-    /// What the user gave.
+    /// Credentials from the settings.
     given: Vec<String>,
-    /// What went out as a credential.
+    /// Credentials of sent requests.
     sent: VecDeque<String>,
-    /// Fields that the user adds, whatever they say.
+    /// Fields that the user adds; their values are masked.
     fields: Vec<String>,
-    /// What is masked wherever it stands, in each form that it may have; the longest first, since
-    /// one may be a part of another.
+    /// Texts that are masked everywhere, in each encoding; the longest first, since one may contain
+    /// another.
     anywhere: Vec<String>,
-    /// What is masked where it is all that a field or a parameter says.
+    /// Texts that are masked only as the whole value of a field or a parameter.
     values: Vec<String>,
 }
 
 impl KnownSecrets {
-    /// Finds the forms in which the secrets may stand somewhere.
+    /// Computes the encodings in which the secrets may appear.
     fn settle(&mut self) {
         (self.anywhere, self.values) = (Vec::new(), Vec::new());
         // A key goes out without the white space around it.
@@ -92,9 +92,9 @@ impl KnownSecrets {
 }
 
 impl Redaction {
-    /// Masks these wherever they stand, as they are and as they stand in URLs and in JSON, and all
-    /// that `fields` say. A short one is masked in its places alone: elsewhere its masks would make
-    /// the text unreadable, and would show it by what is not there.
+    /// Masks `secrets` everywhere, as they are and as encoded in URLs and in JSON, and all values
+    /// of `fields`. A short secret is masked only as a whole value: elsewhere its masks would make
+    /// the text unreadable and reveal the secret by the letters that are missing.
     pub fn of<'s>(
         secrets: impl Iterator<Item = &'s str>,
         fields: impl Iterator<Item = &'s str>,
@@ -110,7 +110,7 @@ impl Redaction {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers what a request says as a credential, with and without its scheme.
+    /// Remembers the credentials of a request, with and without their scheme.
     pub fn note<'f>(&self, fields: impl Iterator<Item = (&'f str, &'f str)>) {
         let mut known = self.known();
         let before = known.sent.back().cloned();
@@ -134,7 +134,7 @@ impl Redaction {
         }
     }
 
-    /// The text without the user's secrets, whatever else stands in it.
+    /// The text without the user's secrets.
     pub fn without_secrets(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.known().anywhere {
@@ -148,7 +148,7 @@ impl Redaction {
         one_line(&self.masked(text))
     }
 
-    /// The text without secrets, also where only a name tells one.
+    /// The text without secrets, including those that only a name identifies.
     pub fn masked(&self, text: &str) -> String {
         let mut text = self.without_secrets(text);
         for member in SECRET_MEMBERS {
@@ -163,7 +163,7 @@ impl Redaction {
         self.known().anywhere.first().map_or(0, String::len)
     }
 
-    /// A URL, or the part of one that is asked for: no parameter of it is a secret.
+    /// A URL or a request target, with secret parameters masked.
     pub fn target(&self, target: &str) -> String {
         let Some((path, query)) = target.split_once('?') else { return self.clean(target) };
         let masked = |parameter: &str| match parameter.split_once('=') {
@@ -230,7 +230,7 @@ fn masked_member(text: &str, name: &str, sign: char) -> String {
     out + rest
 }
 
-/// Where a JSON string ends whose quote was read.
+/// The end of a JSON string, for the text after its opening quote.
 fn string_end(text: &str) -> usize {
     let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! What `--agent-card` may be: a host or origin, the URL of a card, or a file.
+//! The values of `--agent-card`: a host or origin, the URL of a card, or a file.
 
 use std::path::PathBuf;
 
@@ -18,10 +18,10 @@ pub enum CardReference {
 }
 
 impl CardReference {
-    /// Reads a reference. A bare host is asked over https, one of this machine over http.
+    /// Reads a reference. A bare host is requested over https, or over http if it is this machine.
     ///
     /// # Errors
-    /// A [`CommandFailure`] of usage: a scheme that is none of http, https and file.
+    /// A [`CommandFailure`] of usage: a scheme other than http, https and file.
     pub fn parse(text: &str) -> Result<CardReference, CommandFailure> {
         if let Some(path) = text.strip_prefix("file://") {
             let path = path.strip_prefix("localhost").unwrap_or(path);
@@ -44,7 +44,8 @@ impl CardReference {
                 _ => CardReference::Url(text.to_owned()),
             });
         }
-        // Only by its spelling: a file that lies about under a host's name is not that host.
+        // Decided by the text alone: a file that happens to have a host's name must not replace the
+        // host.
         if text.starts_with(['/', '.', '~']) || text.ends_with(".json") {
             return Ok(CardReference::File(PathBuf::from(text)));
         }
@@ -58,8 +59,7 @@ impl CardReference {
     }
 }
 
-/// What is shown of a reference that is refused: nothing in which a secret may stand, so no user,
-/// no password and no query.
+/// The part of a rejected reference that cannot hold a secret: no user, password or query.
 pub fn shown(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or(text);
     match (text.split_once("://"), text.rsplit_once('@')) {
@@ -69,7 +69,7 @@ pub fn shown(text: &str) -> String {
     }
 }
 
-/// True for a host, with or without a port, that is this machine by its spelling.
+/// Whether a host, with or without a port, is this machine, judged by its name alone.
 pub fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(inner) => inner.split(']').next().unwrap_or(inner),
@@ -82,7 +82,7 @@ pub fn is_loopback(host: &str) -> bool {
         || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Percent-decoding of a path; what is no escape stays.
+/// Percent-decodes a path; an invalid escape is left unchanged.
 fn unescape(path: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
     while let Some((first, tail)) = rest.split_first() {

@@ -1,8 +1,8 @@
 //! Text for people and for `grep`: one `Label: value` a line, and blocks.
 //!
-//! Invariant: a block is its label on a line of its own, its content and one empty line; an empty
-//! line inside the content has a space, so that the first empty line ends the block. What a peer
-//! says never reaches the terminal as anything but text: control characters are shown escaped.
+//! Invariant: a block is its label on its own line, its content and one empty line; an empty line
+//! inside the content has a space, so that the first empty line ends the block. Text of a peer
+//! reaches the terminal only as text: control characters are escaped.
 
 use std::fmt::Write;
 
@@ -119,7 +119,7 @@ impl TextOutput {
         }
     }
 
-    /// An artifact, or what was appended to one.
+    /// A whole artifact, or a chunk that is appended to it.
     pub fn artifact_update(&mut self, artifact: Artifact<'_>, is_appended: bool) {
         self.artifact_head(artifact);
         if is_appended {
@@ -210,7 +210,7 @@ impl TextOutput {
     }
 }
 
-/// What a part whose kind is not known is called: by its `kind` or `type`, or else by its members.
+/// The label of a part of an unknown kind: its `kind` or `type`, or else its members.
 pub fn unknown_kind(part: JsonObject<'_>) -> String {
     let members: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(part.as_str()).unwrap_or_default();
@@ -219,7 +219,7 @@ pub fn unknown_kind(part: JsonObject<'_>) -> String {
     named.map_or_else(|| others.collect::<Vec<_>>().join(", "), str::to_owned)
 }
 
-/// The short name of a state, as the command line's specification has it (§9.1).
+/// The short name of a state (the command line's specification, §9.1).
 pub fn state_word(state: TaskState) -> &'static str {
     match state {
         TaskState::Unspecified => "UNSPECIFIED",

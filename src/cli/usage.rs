@@ -1,4 +1,4 @@
-//! What the user got wrong, in one line: an error of clap's has several.
+//! Errors of usage in one line; an error of clap has several.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 

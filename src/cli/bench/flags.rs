@@ -36,7 +36,7 @@ const HELP: &str = "Calls are due at --rate, independent of the agent, and laten
                     an assertion that does not hold; 2 wrong usage; 3 no answer, or no card; 4 no \
                     or wrong credentials.";
 
-/// Calls a second if nothing is said.
+/// Default calls per second.
 const RATE: f64 = 100.0;
 /// Bytes of a workload or a recording, at most.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -51,7 +51,7 @@ const MIXED: &str = "send=50,get=30,stream=10,list=5,cancel=5";
 
 /// What the user asks for.
 pub struct BenchPlan<'i> {
-    /// What is done, one after the other.
+    /// The phases, in the order in which they run.
     pub phases: Vec<LoadPlan>,
     /// The one phase is done at several rates.
     pub sweep: Option<Sweep>,
@@ -165,7 +165,7 @@ pub fn command(command: Command) -> Command {
         .after_long_help(HELP)
 }
 
-/// What is to be done.
+/// Builds the plan from the flags.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.

@@ -41,7 +41,7 @@ const ERROR_LINES_MAX: usize = 6;
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 static PANIC_HOOK: Once = Once::new();
 
-/// The view, while a run goes on.
+/// The live view of a run.
 pub struct LiveView {
     terminal: Terminal<CrosstermBackend<Stderr>>,
 }
@@ -75,7 +75,7 @@ impl LiveView {
     /// Shows how a run goes.
     pub fn show(&mut self, shown: &ShownRun) {
         if IS_OPEN.load(SeqCst) {
-            // Without a terminal the run goes on unseen.
+            // Without a terminal the run continues without a view.
             let _ = self.terminal.draw(|frame| draw(shown, frame));
         }
     }

@@ -1,4 +1,4 @@
-//! `bench report`: reports of earlier runs as one.
+//! `bench report`: joins reports of earlier runs.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `bench`: load on an agent, and a report of how it held.
+//! `bench`: puts load on an agent and reports the result.
 
 mod flags;
 mod live;
@@ -103,7 +103,7 @@ pub fn run_self_test() -> Result<(), CommandFailure> {
 /// The hidden command that answers with as little work as possible, until its input ends.
 ///
 /// # Errors
-/// What is wrong, in one line.
+/// The error in one line.
 pub fn run_floor(flags: &ArgMatches) -> Result<(), String> {
     let bytes = flags.get_one::<String>("bytes").and_then(|bytes| bytes.parse().ok());
     let runtime = runtime().map_err(|failure| failure.message)?;

@@ -1,4 +1,4 @@
-//! Several agents under the same load, in rounds, so that what disturbs one of them disturbs all.
+//! Several agents under the same load, in rounds, so that a disturbance hits all of them.
 
 use std::{
     io::{BufRead, BufReader},

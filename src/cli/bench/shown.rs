@@ -1,4 +1,4 @@
-//! How a run goes, in the texts and rows of values that a terminal shows.
+//! Formats the progress of a run as the texts and rows of values that a terminal shows.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,7 +7,7 @@ use peregrine::load::{LoadRun, LoadSlice};
 /// How a run goes, as it is shown.
 #[derive(Default)]
 pub struct ShownRun {
-    /// What is called, and how.
+    /// The interface that is called, and how.
     pub title: String,
     /// Time since the beginning.
     pub elapsed: Duration,
@@ -32,7 +32,7 @@ pub struct ShownRun {
 }
 
 impl ShownRun {
-    /// A run of which nothing is known yet.
+    /// A run that has not reported anything yet.
     pub fn new(title: String) -> ShownRun {
         ShownRun { title, ..ShownRun::default() }
     }

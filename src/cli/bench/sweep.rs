@@ -1,4 +1,5 @@
-//! Several rates in one run: from one to another, or up to the most that objectives allow.
+//! Several rates in one run: from one rate to another, or up to the highest that meets the
+//! objectives.
 
 use peregrine::load::{
     Arrivals, LoadPace, LoadPlan, Objective, RateSpan,

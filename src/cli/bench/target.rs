@@ -1,4 +1,4 @@
-//! An agent that load is put on: its client, what it does with texts, and one run against it.
+//! An agent under load: its client, how it treats texts, and one run against it.
 
 use std::{
     future::{Future, poll_fn},
@@ -59,10 +59,11 @@ pub struct TargetPlace<'u> {
 }
 
 impl<'i> BenchTarget<'i> {
-    /// Reads the card of the agent, and calls it a few times before load hides what is wrong.
+    /// Reads the agent's card and makes a few calls, so that errors show before the load hides
+    /// them.
     ///
     /// # Errors
-    /// A [`CommandFailure`]: it cannot be called, or does not do what the plan needs.
+    /// A [`CommandFailure`]: the agent cannot be called, or does not do what the plan needs.
     pub async fn of(
         on: &'i Invocation<'i>,
         at: TargetPlace<'_>,

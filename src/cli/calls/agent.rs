@@ -1,4 +1,4 @@
-//! The agent of a call: its card, its interface, and what it says when something is wrong.
+//! The agent of a call: its card, its interface, and its errors.
 
 use std::{fs, io::Read, path::Path};
 
@@ -65,7 +65,7 @@ impl CalledAgent {
         CalledAgent::with(on, reference, false).await
     }
 
-    /// The same of another agent than the one that the settings name.
+    /// As [`CalledAgent::of`], for the agent at `reference` instead of the configured one.
     ///
     /// # Errors
     /// A [`CommandFailure`].
@@ -157,7 +157,7 @@ pub async fn card_json(on: &Invocation<'_>) -> Result<(Vec<u8>, Option<HttpUrl>)
     }
 }
 
-/// What goes over the wire, what is shown of it, and which cards are kept.
+/// The HTTP client of a call, with its `--debug` trace and its card cache.
 ///
 /// # Errors
 /// A [`CommandFailure`]: files of TLS that cannot be used.

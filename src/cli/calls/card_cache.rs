@@ -1,11 +1,11 @@
-//! Cards that are kept between two calls (the command line's specification, §10.1; RFC 9111).
+//! A cache of agent cards between calls (the command line's specification, §10.1; RFC 9111).
 //!
-//! Invariant: a card is kept where its server lets it be, together with what its server said of it.
-//! It is used without a question only while that says so; else the server is asked whether it has
-//! changed. Nothing secret is kept: a card that was asked for with more than every request for a
-//! public card has is left alone, one of an unverified server (`--insecure`) as well, and trust and
-//! credentials are a part of the path. What is no card is none here. A cache that cannot be read or
-//! written is none.
+//! Invariant: a card is stored only if its server allows it, together with the caching fields of
+//! its response. A fresh card is used without a request; a stale one is revalidated. The cache
+//! stores nothing secret: it skips a card that was requested with other fields than a public card
+//! needs, and a card from an unverified server (`--insecure`); the path of a card includes trust
+//! and credentials. A document that is not a card is not stored. A cache that cannot be read or
+//! written counts as empty.
 
 use std::{
     collections::BTreeMap,
@@ -39,9 +39,9 @@ use super::{
 
 /// The folder, in that of the user's configuration.
 const FOLDER: &str = "cards";
-/// Cards that are kept at most; the oldest goes.
+/// Maximum number of stored cards; the oldest is removed first.
 const CARDS_MAX: usize = 64;
-/// What every request for a public card may say beside where it goes.
+/// Fields that a request for a public card may have.
 const ASKED_FIELDS: [&str; 6] = [
     "accept",
     "accept-encoding",
@@ -52,19 +52,19 @@ const ASKED_FIELDS: [&str; 6] = [
 ];
 /// Hex digits of a file's name.
 const NAME_DIGITS: usize = 32;
-/// What a server says of how long a card is good, and by what it is asked about.
+/// The response fields that give a card's lifetime and its validators.
 const KEPT_FIELDS: [&str; 5] = ["age", "cache-control", "etag", "expires", "last-modified"];
 
-/// Where the card of one agent is kept.
+/// The cache entry of one agent's card.
 pub struct KeptCards {
     folder: PathBuf,
     /// Where the card may be.
     urls: Vec<HttpUrl>,
-    /// True: its server is asked each time.
+    /// True: each use revalidates the card.
     asks: bool,
     /// The trusted authorities and the client's certificate: with others the card may differ.
     identity: String,
-    /// It is said on stderr what is used, without this.
+    /// `None`: each use of the cache is reported on stderr.
     shown: Option<Redaction>,
 }
 
@@ -116,7 +116,7 @@ impl KeptCards {
     }
 }
 
-/// A card as it is kept.
+/// A cached card.
 #[derive(Clone, Deserialize, Serialize)]
 pub struct KeptCard {
     /// Where it came from.
@@ -233,7 +233,7 @@ impl<T: Transport> Transport for CachingTransport<T> {
         match (response.status(), kept) {
             (304, Some(kept)) => {
                 say("the cached card has not changed");
-                // RFC 9111 §4.3.4: what is said now replaces what was said of the same.
+                // RFC 9111 §4.3.4: fields of the 304 replace the stored ones.
                 let mut fields = kept.fields;
                 fields.extend(said);
                 let kept = keeps(kept.card, fields);
@@ -305,11 +305,11 @@ impl Keeping {
     }
 }
 
-/// A response as it came, or a card that is kept and how much of it was read.
+/// A response from the server, or a cached card and how much of it was read.
 pub enum CachedResponse<R> {
     /// As it came.
     Sent(R, Option<Keeping>),
-    /// A card that is kept.
+    /// A cached card.
     Kept(KeptCard, usize),
 }
 
@@ -498,7 +498,7 @@ mod tests {
     fn a_card_is_used_while_it_is_fresh_and_asked_about_after_that() {
         let fields = &[("cache-control", "max-age=2"), ("etag", "\"e-1\"")];
         let heard = asked("fresh", fields, false, 4);
-        // In the third second the server is asked, whose 304 makes it fresh for two more.
+        // In the third second the client revalidates; the 304 makes the card fresh for two more.
         assert_eq!(heard, ["", "If-None-Match: \"e-1\""]);
         let heard = asked("asks", fields, true, 3);
         assert_eq!(heard, ["", "If-None-Match: \"e-1\"", "If-None-Match: \"e-1\""]);

@@ -1,10 +1,10 @@
-//! `chat`: turns from the lines of the standard input.
+//! `chat`: one turn for each line of the standard input.
 //!
-//! Invariant: at a terminal lines are edited behind a prompt, and the agent's words stand below;
-//! Ctrl-C clears the line or ends the turn, Ctrl-D ends the session, and a failed turn does not.
-//! The history is in memory alone, since a line may be a secret. From a pipe lines are taken until
-//! its end, without a prompt, events are shown as `send --stream` does, and a failure ends the
-//! session.
+//! Invariant: at a terminal the user edits lines after a prompt, and the agent's words appear
+//! below; Ctrl-C clears the line or ends the turn, Ctrl-D ends the session, and a failed turn does
+//! not. The history is in memory only, since a line may be a secret. From a pipe, `chat` reads
+//! lines until the end of the input, without a prompt, shows events as `send --stream` does, and
+//! ends the session at the first failure.
 
 use std::{
     cell::Cell,
@@ -97,7 +97,7 @@ enum ChatLines {
     Pipe,
 }
 
-/// What was read.
+/// The result of reading a line.
 enum ChatLine {
     Line(String),
     /// Ctrl-C: the line is not meant.
@@ -152,7 +152,7 @@ fn unread(error: impl std::fmt::Display) -> CommandFailure {
     CommandFailure::usage(format!("cannot read a line: {error}"))
 }
 
-/// How to go on later: nothing is remembered (the command line's specification, §6.3).
+/// How to continue later: the command stores nothing (the command line's specification, §6.3).
 pub fn goodbye(on: &Invocation<'_>) {
     on.say_known();
     let Some(task) = on.known().filter(|_| on.format == OutputFormat::Text) else { return };
@@ -183,7 +183,7 @@ impl FailedTurn {
     }
 }
 
-/// One turn, which has this time, and which Ctrl-C at a terminal ends. Its task goes on.
+/// One turn with a time limit, which Ctrl-C at a terminal ends. Its task continues.
 async fn turn_within(
     agent: &CalledAgent,
     on: &mut Invocation<'_>,
@@ -205,7 +205,7 @@ async fn turn_within(
     Err(FailedTurn { failure, is_unheard: false })
 }
 
-/// One turn: the conversation goes on, and the task as long as it waits for an answer.
+/// One turn: it continues the conversation, and the task as long as that waits for an answer.
 async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Result<(), FailedTurn> {
     let failed = |failure, is_unheard| FailedTurn { failure, is_unheard };
     let request = send::addressed(on, SendRequest::text(line));
@@ -215,7 +215,8 @@ async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Resul
         let before = on.known();
         let sent = send::send_and_follow(agent, on, &request, &mut followed).await;
         if let Err(failure) = sent {
-            // Without a stream the task is known by its answer, and by its id before that.
+            // Without a stream the answer names the task; before it, the id from the command line
+            // does.
             let is_answered = on.known() != before
                 && on.known().is_some_and(|task| task.state != TaskState::Unspecified);
             return Err(failed(failure, followed.task_id.is_empty() && !is_answered));
@@ -229,7 +230,7 @@ async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Resul
     Ok(())
 }
 
-/// The next line goes on with the conversation, and with a task that waits for an answer.
+/// The next line continues the conversation, and a task that waits for an answer.
 fn remember(on: &mut Invocation<'_>) {
     let Some(task) = on.known() else { return };
     if !task.context_id.is_empty() {

@@ -1,10 +1,10 @@
-//! `conformance`: a look at a live agent by requirements of the A2A TCK, or by the TCK itself.
+//! `conformance`: checks a live agent against requirements of the A2A TCK, or runs the TCK itself.
 //!
-//! Invariant: each check has the name that the kit gives its requirement. The kit wants an agent
-//! that knows its messages; any other is asked for less: what every agent must answer, whatever it
-//! makes of a message. What cannot be asked, is no requirement of the version that is spoken, or is
-//! known to end servers, is skipped and says why. No call is larger, deeper or more often made than
-//! a client makes it.
+//! Invariant: each check has the name that the kit gives its requirement. The kit needs an agent
+//! that understands its messages; any other agent is checked only for behaviour that does not
+//! depend on the message. A check that cannot be made, that the spoken version does not require, or
+//! that is known to stop servers is skipped with a reason. No call is larger, deeper or more
+//! frequent than an ordinary client's.
 
 use peregrine::{
     client::{
@@ -28,16 +28,16 @@ use super::{
 
 /// The id of a task that no agent has.
 const NO_TASK: &str = "00000000-0000-4000-8000-00000000c0de";
-/// What the agent is told if the user says nothing.
+/// The text of the message by default.
 const TEXT: &str = "hello";
-/// Events of a stream that are waited for; an agent may have more to say.
+/// Maximum number of events to read from a stream; an agent may send more.
 const EVENTS_MAX: usize = 10_000;
-/// Why what versions before 1.0 leave open is not asked.
+/// Reason to skip checks of behaviour that versions before 1.0 leave open.
 const ONLY_V1: &str = "only A2A 1.0 defines it, and the agent speaks an older version";
-/// Why what 0.1 has otherwise is not asked of it.
+/// Reason to skip checks of behaviour that 0.1 defines differently.
 const ONLY_LATER: &str = "A2A 0.1 defines it differently";
-/// Why nothing is subscribed to that sends no events: servers that do not refuse it keep a
-/// subscriber that has left, and one such was seen to stop a whole server (a2a-python#1136).
+/// Reason to skip subscriptions to a task that sends no events: a server that does not refuse one
+/// keeps the subscriber after it has closed, which stopped a whole server (a2a-python#1136).
 const ONLY_AGGRESSIVE: &str =
     "only with --aggressive: a server that does not refuse it may stop serving";
 
@@ -140,7 +140,7 @@ impl ConformanceReport {
         Some(MadeTask { id, state })
     }
 
-    /// What is asked about a task that is not there.
+    /// Checks on a task that does not exist.
     async fn unknown_task(&mut self, agent: &CalledAgent, on: &Invocation<'_>) {
         const NOT_FOUND: &[&str] = &["TaskNotFoundError"];
         let (client, hello) = (&agent.client, SendRequest::text(TEXT).task_id(NO_TASK));
@@ -148,7 +148,7 @@ impl ConformanceReport {
         self.note("CORE-GET-002", "reading an unknown task is TaskNotFoundError", got);
         let got = refused(on, client.cancel_task(NO_TASK, None).await, NOT_FOUND);
         self.note("CORE-CANCEL-003", "canceling an unknown task is TaskNotFoundError", got);
-        // Clients of 0.1 make the ids of tasks, so that one that is not there is begun.
+        // Clients of 0.1 choose task ids, so a message with an unknown id starts a task.
         let got = match is_v01(agent) {
             true => Skip(ONLY_LATER),
             false => refused(on, client.send(&hello).await, NOT_FOUND),
@@ -156,7 +156,7 @@ impl ConformanceReport {
         self.note("CORE-MULTI-004", "a message to an unknown task is TaskNotFoundError", got);
     }
 
-    /// What is asked about the task that was made.
+    /// Checks on the task that was created.
     async fn made_task(
         &mut self,
         agent: &CalledAgent,
@@ -203,7 +203,7 @@ impl ConformanceReport {
         };
         self.note(SEND.0, SEND.1, outcome);
         let got = agent.client.cancel_task(&made.id, None).await;
-        // A2A 1.0 §3.1.5: canceling is idempotent, so what is canceled already may be given.
+        // A2A 1.0 §3.1.5: canceling is idempotent, so canceling a canceled task may succeed.
         let outcome = match (made.state, got) {
             (TaskState::Canceled, Ok(_)) => Pass,
             (_, got) => refused(on, got, &["TaskNotCancelableError"]),
@@ -324,12 +324,12 @@ impl CheckOutcome {
     }
 }
 
-/// Whether the agent is asked in 1.0, whose requirements the kit has.
+/// Whether calls are in 1.0, the version of the kit's requirements.
 fn is_v1(agent: &CalledAgent) -> bool {
     agent.client.interface().generation == Generation::V1
 }
 
-/// Whether the agent is asked in 0.1.
+/// Whether calls are in 0.1.
 fn is_v01(agent: &CalledAgent) -> bool {
     agent.client.interface().generation == Generation::V01
 }

@@ -1,7 +1,8 @@
 //! `task download`: the artifacts of a task as files.
 //!
-//! Invariant: a name that an agent gives never leaves the folder, never hides and never replaces a
-//! file that is there unless the user says so. Nothing is written before everything has a name.
+//! Invariant: a file name from an agent never leaves the folder, is never hidden, and never
+//! replaces an existing file unless the user allows it. All names are chosen before the first file
+//! is written.
 
 use std::{
     collections::HashMap,
@@ -97,8 +98,7 @@ fn known(view: TaskView<'_>, wanted: &[&str]) -> Result<(), CommandFailure> {
     Err(CommandFailure::usage(line))
 }
 
-/// The files of the artifacts that are wanted (none named: all), and the URLs of those that are
-/// somewhere else.
+/// The files of the artifacts in `wanted` (empty: all), and the URLs of files that are elsewhere.
 fn files(view: TaskView<'_>, folder: &Path, wanted: &[&str]) -> (Vec<SavedFile>, Vec<String>) {
     let (mut files, mut elsewhere, mut taken) = (Vec::new(), Vec::new(), HashMap::new());
     for artifact in view.artifacts() {
@@ -169,8 +169,8 @@ fn safe_name(name: &str) -> String {
     if name.is_empty() { "artifact".to_owned() } else { name.to_owned() }
 }
 
-/// The name, or one with a number where it is taken. `taken`: those that are, in lower case, each
-/// with the number that was tried last, so that many of one name do not try them all.
+/// Returns `name`, with a number if it is taken. `taken` maps each taken name in lower case to the
+/// last number tried, so that many files of one name do not try all numbers.
 fn fresh(name: String, taken: &mut HashMap<String, u64>) -> String {
     let (stem, ending) = match name.rfind('.').filter(|at| *at > 0) {
         Some(at) => name.split_at(at),
@@ -194,7 +194,7 @@ fn fresh(name: String, taken: &mut HashMap<String, u64>) -> String {
     own
 }
 
-/// Writes a file that is not there; one that is, is replaced as a whole and not written through.
+/// Writes a new file. An existing one is replaced as a whole, not written through a link.
 fn write(file: &SavedFile, overwrites: bool) -> io::Result<()> {
     if !overwrites {
         let mut new = OpenOptions::new().write(true).create_new(true).open(&file.path)?;
@@ -202,7 +202,7 @@ fn write(file: &SavedFile, overwrites: bool) -> io::Result<()> {
     }
     let folder = file.path.parent().unwrap_or(Path::new("."));
     let draft = folder.join(format!(".peregrine-{}", std::process::id()));
-    // What is there was left by a process of the same number, or leads elsewhere.
+    // A file here is left over from a process of the same number, or is a link.
     let _ = fs::remove_file(&draft);
     let mut new = OpenOptions::new().write(true).create_new(true).open(&draft)?;
     new.write_all(&file.bytes)?;

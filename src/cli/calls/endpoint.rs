@@ -32,7 +32,7 @@ pub fn endpoint_card(settings: &Settings) -> Result<Option<AgentCard>, CommandFa
             let line = format!("--endpoint {url:?} must be a URL such as http://localhost:3000");
             return Err(CommandFailure::usage(line));
         }
-        // The scheme of a WebSocket is said by its transport already.
+        // The transport already tells the scheme of a WebSocket.
         (Binding::WebSocket, Some(("http", rest))) => format!("ws://{rest}"),
         (Binding::WebSocket, Some(("https", rest))) => format!("wss://{rest}"),
         (_, Some(_)) => url.to_owned(),

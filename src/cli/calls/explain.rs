@@ -1,9 +1,8 @@
-//! What could not be done, as the command line's specification says it (§11.4).
+//! Describes a failed call as the command line's specification requires (§11.4).
 //!
-//! Invariant: what A2A has a name for has that name, whichever binding it came over; a server that
-//! names nothing is taken at its status and at what it was asked. No secret of the user's is shown,
-//! even where the server repeats one. A hint is something to do; where there is nothing, there is
-//! none.
+//! Invariant: an error that A2A names has that name in every binding; an error without a name is
+//! named by its status and the operation. No secret of the user is shown, even if the server
+//! repeats it. A hint is an action; without an action there is no hint.
 
 mod transport;
 
@@ -61,8 +60,8 @@ pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
     failure
 }
 
-/// The sentence of an error. What its code says already is not said again, and what a program would
-/// do about it is said as a user can.
+/// The sentence of an error. It does not repeat its code, and it describes a cure as an option of
+/// the command line.
 fn message(on: &Invocation<'_>, error: &ClientError) -> String {
     match &error.kind {
         ClientErrorKind::Fault(fault) => said(fault),
@@ -129,7 +128,7 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             (FailureCode::CardInvalid, hint)
         }
         ClientErrorKind::CardSignature(_) => (FailureCode::CardInvalid, None),
-        // The command line's specification, §13.2: that a version is not there is said clearly.
+        // The command line's specification, §13.2: an unavailable version is reported by name.
         ClientErrorKind::NoInterface if on.settings.text("a2a-version").is_some() => {
             (named(FaultKind::VersionNotSupported), shows_card(on))
         }
@@ -205,8 +204,8 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
     }
 }
 
-/// The name in A2A 1.0 (§3.3.2, and §9.5 for those of JSON-RPC). Two errors of 0.1 are one of its
-/// own in 1.0, and what is only for now has no name there.
+/// The name in A2A 1.0 (§3.3.2, and §9.5 for errors of JSON-RPC). Two errors of 0.1 share one name
+/// in 1.0; 1.0 has no names for temporary errors.
 fn named(kind: FaultKind) -> FailureCode {
     match kind {
         FaultKind::StreamingNotSupported | FaultKind::TaskTerminal => {
@@ -255,8 +254,8 @@ fn fault_code(
     (named(kind.unwrap_or(FaultKind::Internal)), fault_hint(on, kind))
 }
 
-/// What a fault without a name and without a code means (wire §2.3): its status, of HTTP or gRPC,
-/// and what was asked.
+/// The meaning of a fault without a name and a code (wire §2.3), from its HTTP or gRPC status and
+/// the operation.
 fn of_nameless(on: &Invocation<'_>, fault: &PeerFault) -> Option<FaultKind> {
     let status = match fault.status.as_deref() {
         _ if fault.code.is_some() => return None,
@@ -359,8 +358,8 @@ fn credentials_hint(on: &Invocation<'_>) -> String {
     }
 }
 
-/// What to do about an error of the agent. The command line's specification, §8.1: a user who named
-/// the task is pointed at the protocol.
+/// The hint for an error of the agent. The command line's specification, §8.1: if the user named
+/// the task, the hint points to the protocol.
 fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
     if names_task(on) {
         return Some(format!("no new task was created; {DEBUG}"));

@@ -1,4 +1,4 @@
-//! One call of the command line: its settings, its words, and what is known of its task.
+//! One call of the command line: its settings, its words, and the state of its task.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,7 +23,7 @@ use super::super::{
     warn,
 };
 
-/// Flags that a command which goes on with the same agent needs as well; no secret is among them.
+/// Flags that a follow-up command for the same agent needs; none of them is secret.
 const REPEATED: &[&str] = &[
     "config",
     "endpoint",
@@ -66,13 +66,13 @@ pub struct Invocation<'a> {
     pub hears_interrupts: Rc<Cell<bool>>,
     /// True: the agent has named the task that is waited for.
     waits: Cell<bool>,
-    /// The task, as soon as one is known.
+    /// The task, once its id is received.
     known: RefCell<Option<KnownTask>>,
     /// The card of the agent, once it was read.
     card: RefCell<Option<Arc<AgentCard>>>,
 }
 
-/// What is known of a task.
+/// The last observed state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownTask {
     /// Its id.
@@ -100,7 +100,7 @@ impl<'a> Invocation<'a> {
         let wanted = form.words.len();
         let least = wanted - usize::from(form.may_lack);
         let is_named = ["agent-card", "endpoint"].iter().any(|name| settings.text(name).is_some());
-        // Where flags or the standard input say what is sent, a lone word can only be the agent.
+        // If flags or the standard input give the message, a single word can only be the agent.
         let is_lone = words.len() == wanted && form.may_lack && !is_named;
         let names_agent =
             is_lone && (!parts::named(flags, words.len())?.is_empty() || form.is_piped());
@@ -205,7 +205,7 @@ impl<'a> Invocation<'a> {
         }
     }
 
-    /// The agent has named the task: whatever ends the wait for it says how to go on.
+    /// Notes that the agent has named the task: the end of the wait then says how to continue it.
     pub fn begin_wait(&self) {
         self.waits.set(true);
     }
@@ -215,7 +215,7 @@ impl<'a> Invocation<'a> {
         self.waits.get()
     }
 
-    /// The task, if one is known.
+    /// The task, if its id was received.
     pub fn known(&self) -> Option<KnownTask> {
         self.known.borrow().clone()
     }
@@ -230,8 +230,8 @@ impl<'a> Invocation<'a> {
         self.card.borrow().clone()
     }
 
-    /// Says what is known of the task of a wait that ends before the task does (the command line's
-    /// specification, §8.2); in JSON a failure is the one document, and its message says it.
+    /// Shows the task of a wait that ends before the task does (the command line's specification,
+    /// §8.2). In JSON a failure is the only document, and its message names the task.
     pub fn say_known(&self) {
         if let Some(task) = self.known().filter(|_| self.format == OutputFormat::Text) {
             let mut output = self.text();
@@ -252,7 +252,7 @@ impl<'a> Invocation<'a> {
         }
     }
 
-    /// A command that goes on with the same agent, to be pasted into a shell.
+    /// A follow-up command for the same agent, to be pasted into a shell.
     pub fn command(&self, path: &str, rest: &str) -> String {
         let mut line = format!("peregrine {path}");
         if *self.settings.source("agent-card") == SettingSource::Flag {
@@ -277,7 +277,7 @@ impl<'a> Invocation<'a> {
         line
     }
 
-    /// The commands that go on with the task, to be pasted.
+    /// A command that continues the task, to be pasted into a shell.
     pub fn resume(&self, id: &str) -> String {
         self.command("send", &format!("{} \"<reply>\"", flag("task-id", id)))
     }
@@ -297,7 +297,7 @@ impl<'a> Invocation<'a> {
     /// command, which is given.
     pub fn outcome(&self, id: &str, state: TaskState) -> Option<String> {
         match state {
-            // What was asked for is no surprise.
+            // The user requested this outcome.
             TaskState::Canceled if self.path == "task cancel" => None,
             TaskState::Failed | TaskState::Rejected | TaskState::Canceled => {
                 warn(&format!("the task has ended as {}", state_word(state)));
@@ -336,7 +336,7 @@ pub struct CommandForm {
 }
 
 impl CommandForm {
-    /// Whether what is sent may come from the standard input.
+    /// Whether the standard input may give the message.
     pub fn is_piped(&self) -> bool {
         self.path == "send" && parts::is_piped()
     }
@@ -348,7 +348,8 @@ impl CommandForm {
     }
 }
 
-/// A flag with its value, to be pasted. One that begins with a hyphen would be taken for a flag.
+/// A flag with its value, to be pasted into a shell. A value with a leading hyphen is joined by
+/// `=`, since it would be read as a flag.
 pub fn flag(name: &str, value: &str) -> String {
     let between = if value.starts_with('-') { '=' } else { ' ' };
     format!("--{name}{between}{}", quoted(value))

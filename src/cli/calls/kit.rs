@@ -1,7 +1,7 @@
-//! The official kit (a2aproject/a2a-tck) as a program beside ours.
+//! The official kit (a2aproject/a2a-tck) as a child process.
 //!
-//! Invariant: it is given the agent's origin and none of the user's secrets, and it ends with the
-//! command: by itself, by `--timeout`, or by Ctrl-C, with all that it started.
+//! Invariant: the kit gets the agent's origin and none of the user's secrets. It ends with the
+//! command, together with all processes that it started: by itself, by `--timeout`, or by Ctrl-C.
 
 use std::{
     env,
@@ -25,7 +25,7 @@ struct KitProcess(Child);
 impl Drop for KitProcess {
     fn drop(&mut self) {
         if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
-            // What has ended meanwhile needs no signal.
+            // A process that has ended needs no signal.
             let _ = end_all(&mut self.0);
             let _ = self.0.wait();
         }

@@ -1,7 +1,7 @@
-//! `auth login`: a token by OAuth, kept for later calls.
+//! `auth login`: gets a token by OAuth and stores it for later calls.
 //!
-//! Invariant: a client secret goes to the URLs that the user named and to no other. Without a
-//! secret the device flow may take its URLs from the card: what goes there is a public id.
+//! Invariant: a client secret goes only to the URLs that the user named. Without a secret the
+//! device flow may take its URLs from the card, since it sends only a public id.
 
 use peregrine::{
     client::{
@@ -183,7 +183,7 @@ fn of_card(on: &Invocation<'_>, card: &AgentCard) -> Result<OAuthClient, Command
     client_of(&on.settings, OAuthSource::Server(server))
 }
 
-/// The token that is kept for the agent, a new one where it has expired; `None`: none is kept.
+/// The stored token for the agent, renewed if it has expired; `None`: none is stored.
 ///
 /// # Errors
 /// A [`CommandFailure`]: it has expired and cannot be renewed, or the file cannot be used.

@@ -1,8 +1,8 @@
 //! The commands that call an agent.
 //!
 //! Invariant: one command is one future on one thread. It ends by itself, by `--timeout`, or by
-//! Ctrl-C; the last two end the wait and leave the task alone, and say how to find it again. In a
-//! `chat` at a terminal they end the turn alone.
+//! Ctrl-C; the last two end the wait, leave the task running, and say how to find it again. In a
+//! `chat` at a terminal they end only the turn.
 
 mod agent;
 mod card;
@@ -118,7 +118,7 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, CommandFailure> {
 }
 
 async fn call(path: &str, on: &mut Invocation<'_>) -> Result<(), CommandFailure> {
-    // What is wrong with the message is reported before a call is made.
+    // An invalid message is reported before a call is made.
     let request = if path == "send" { Some(send::request(on)?) } else { None };
     understood(path, on)?;
     unused::warn_of_tenant(on);
@@ -198,8 +198,7 @@ async fn until<R>(
     .await
 }
 
-/// A task may go on although the wait for it has failed, or its agent cannot be reached any more:
-/// it is named.
+/// Names the task: it may continue although the wait for it failed or its agent became unreachable.
 fn lost(on: &Invocation<'_>, failed: CommandFailure) -> CommandFailure {
     let is_gone = failed.code == FailureCode::Unreachable && failed.hint.is_none();
     let is_left = is_gone || on.is_waiting();
@@ -244,7 +243,7 @@ fn interrupted(on: &Invocation<'_>) -> CommandFailure {
     interruption(on, unfinished)
 }
 
-/// What Ctrl-C has ended. `task`: the task that goes on, if one does.
+/// The failure for Ctrl-C. `task`: the task that continues, if there is one.
 fn interruption(on: &Invocation<'_>, task: Option<KnownTask>) -> CommandFailure {
     match task.filter(|task| !task.state.is_terminal()) {
         Some(task) => {

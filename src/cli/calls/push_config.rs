@@ -1,4 +1,4 @@
-//! `task push-config`: where an agent tells of a task.
+//! `task push-config`: the webhooks of a task.
 
 use peregrine::{
     client::{Answer, Binding, HttpOrigin, Transport, card::ChosenInterface},

@@ -1,4 +1,4 @@
-//! `send`: a message to an agent, and what comes of it.
+//! `send`: sends a message to an agent and shows the outcome.
 
 use std::{io, time::Duration};
 
@@ -134,11 +134,11 @@ pub async fn send_and_follow(
     finish(agent, on, followed, AnswerShape::Wrapped).await
 }
 
-/// What is left of a stream that has ended: true, its server could not be reached for long enough.
-/// The task is asked for where that may help, with a word about it.
+/// Decides what to do after a stream ended; true: its server was unreachable for too long. Where
+/// reading the task may help, it warns and returns false.
 ///
 /// # Errors
-/// What the stream has ended with, otherwise.
+/// The error of the stream, otherwise.
 pub fn left(
     on: &Invocation<'_>,
     ended: Result<(), ClientError>,
@@ -158,7 +158,7 @@ pub fn left(
     }
 }
 
-/// Shows the end of a stream that was followed; of one that broke, the task as asking shows it.
+/// Shows the end of a stream. If the stream broke, shows the task as `GetTask` returns it.
 ///
 /// # Errors
 /// A [`CommandFailure`].

@@ -1,4 +1,4 @@
-//! Answers and events in the format that is wanted.
+//! Writes answers and events in the requested format.
 
 use peregrine::{
     client::{Answer, EventKind, StreamEvent},
@@ -17,12 +17,12 @@ use super::{
     talk::Talk,
 };
 
-/// Around what a document stands.
+/// The envelope of a document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AnswerShape {
-    /// Nothing: it is what the operation is answered with.
+    /// None: the document is the result of the operation.
     AsItIs,
-    /// `{"task": ...}`, what a message is answered with: it is a task that was asked for.
+    /// `{"task": ...}`, the result of `SendMessage`, although the task was read by `GetTask`.
     Wrapped,
 }
 
@@ -96,7 +96,7 @@ fn told_task(on: &Invocation<'_>, view: TaskView<'_>, shape: AnswerShape, shows_
 /// What the events of a stream have said of their task.
 #[derive(Default)]
 pub struct FollowedStream {
-    /// The task, once it is known.
+    /// The task's id, once received.
     pub task_id: String,
     context_id: String,
     /// Its newest state.
@@ -105,7 +105,8 @@ pub struct FollowedStream {
     is_named: bool,
     /// True: it was a message, and there is no task.
     pub is_message: bool,
-    /// True: a message goes to a task that is there, whose first picture may be older than it.
+    /// True: the message goes to an existing task, whose first snapshot may be older than the
+    /// message.
     goes_on: bool,
     /// True: there is nothing more to wait for.
     pub is_settled: bool,
@@ -121,7 +122,7 @@ pub struct FollowedStream {
 }
 
 impl FollowedStream {
-    /// Of a task that is known already.
+    /// For a task whose id is given.
     pub fn of(task_id: &str) -> FollowedStream {
         FollowedStream { task_id: task_id.to_owned(), ..FollowedStream::default() }
     }
@@ -171,7 +172,8 @@ impl FollowedStream {
         }
     }
 
-    /// Adds an event to the task that is told; one larger than a task can be is told no more.
+    /// Applies an event to the collected task. A task that exceeds the size limit is not collected
+    /// further.
     fn tell(&mut self, event: &StreamEvent<'_>) {
         let told = match event.kind() {
             EventKind::Task(view) => {
@@ -251,7 +253,7 @@ impl FollowedStream {
         say(&output.text);
     }
 
-    /// Adds the parts of a direct message to those of the ones before it.
+    /// Appends the parts of a direct message to those of earlier messages.
     fn add_message(&mut self, event: &StreamEvent<'_>) {
         let mut json = Vec::new();
         if !event.write_json(&mut json) {

@@ -1,7 +1,7 @@
-//! What an agent says in a `chat` at a terminal: its words, without labels.
+//! The agent's output in a `chat` at a terminal: its words, without labels.
 //!
-//! Invariant: what would steer the terminal is shown escaped, as everywhere. Pieces of one artifact
-//! stand behind each other as they come; anything else begins on a line of its own.
+//! Invariant: characters that would control the terminal are escaped, as in all output. Pieces of
+//! one artifact are appended as they arrive; everything else begins on its own line.
 
 use peregrine::{
     client::{EventKind, StreamEvent},

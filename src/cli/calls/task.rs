@@ -158,7 +158,7 @@ fn list_json(on: &Invocation<'_>, answer: &Answer) -> Result<(), CommandFailure>
     for task in tasks {
         on.say_json(task.get().as_bytes());
     }
-    // A line is a task and nothing else, so that what is next has no place among them.
+    // A line is only a task, so the next command does not appear among the lines.
     let token = answer.page().map(|page| page.next_page_token.to_str());
     if let Some(token) = token.filter(|token| !token.is_empty()) {
         tell(&format!("Next: {}\n", next_page(on, &token)));

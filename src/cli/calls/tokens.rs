@@ -1,8 +1,8 @@
-//! Tokens that `auth login` has got, in a file of the user's.
+//! The file of tokens that `auth login` obtained.
 //!
-//! Invariant: the file belongs to its owner alone. It is written with mode 0600 before a secret is
-//! in it and replaced as a whole; one that others may read is not believed. A token is kept for the
-//! origin of the agent's card and goes to no other.
+//! Invariant: only its owner can read the file. It has mode 0600 before it holds a secret, and it
+//! is replaced as a whole; a file that other users can read is rejected. A token is stored for the
+//! origin of the agent's card and sent to no other origin.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ pub struct TokenFile {
 }
 
 impl TokenFile {
-    /// That of the user whose configuration is in `folder`.
+    /// The file of the user with the configuration folder `folder`.
     pub fn of(folder: &Path) -> TokenFile {
         TokenFile { path: folder.join(FILE) }
     }
@@ -57,10 +57,10 @@ impl TokenFile {
         &self.path
     }
 
-    /// The token for an agent, if one is kept.
+    /// The token for an agent, if one is stored.
     ///
     /// # Errors
-    /// A [`CommandFailure`]: others may read the file, or it is none.
+    /// A [`CommandFailure`]: other users can read the file, or it is not a token file.
     pub fn get(&self, agent: &str) -> Result<Option<KeptToken>, CommandFailure> {
         let all = self.read()?;
         Ok(all.get(agent).and_then(token_of))
@@ -118,7 +118,7 @@ impl TokenFile {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
         let draft = folder.join(format!(".{FILE}-{}", std::process::id()));
-        // One that a process of the same number has left.
+        // A draft that a process of the same number left behind.
         let _ = fs::remove_file(&draft);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -146,10 +146,10 @@ fn token_of(value: &Value) -> Option<KeptToken> {
     })
 }
 
-/// Under which name the token of an agent is kept: the origin of its card, or its file.
+/// The key under which an agent's token is stored: the origin of its card, or its file.
 ///
 /// # Errors
-/// A [`CommandFailure`] of usage: the reference is none.
+/// A [`CommandFailure`] of usage: the reference is invalid.
 pub fn agent_key(reference: &CardReference) -> Result<String, CommandFailure> {
     match reference {
         CardReference::Origin(url) | CardReference::Url(url) => {

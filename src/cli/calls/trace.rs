@@ -1,8 +1,8 @@
-//! `--debug`: what goes over the wire, on stderr.
+//! `--debug`: shows the traffic on stderr.
 //!
-//! Invariant: no secret is ever shown, however much is asked for; what is one says [`Redaction`],
-//! which hears here what goes out as a credential. What comes is shown by whole lines, so that a
-//! secret cannot hide in a cut.
+//! Invariant: no secret is ever shown, at any level of detail. [`Redaction`] decides what is
+//! secret; this module reports outgoing credentials to it. Responses are shown by whole lines, so
+//! that a secret cannot hide in a cut.
 
 mod line;
 
@@ -45,7 +45,7 @@ pub struct TracedTransport<T> {
     shows: bool,
 }
 
-/// A response that shows what is read of it.
+/// A response that shows the bytes read from it.
 pub struct TracedResponse<R> {
     inner: R,
     /// `None`: it shows nothing.
@@ -167,7 +167,7 @@ impl<R> TracedResponse<R> {
         }
     }
 
-    /// Shows what has come since the last line.
+    /// Shows the bytes received since the last line.
     fn end(&mut self) {
         let Some(redaction) = &self.redaction else { return };
         let line = std::mem::take(&mut self.line);
@@ -232,8 +232,8 @@ impl<R: HttpResponse> HttpResponse for TracedResponse<R> {
     }
 }
 
-/// The payload of a whole frame of a WebSocket's client (RFC 6455 §5.2), whose key would uncover
-/// every secret in it.
+/// The payload of a whole frame from a WebSocket client (RFC 6455 §5.2). Showing its masking key
+/// would uncover every secret in it.
 fn unmasked(frame: &[u8]) -> Option<Vec<u8>> {
     let (head, rest) = frame.split_at_checked(2)?;
     let (length, rest) = match head[1] & 0x7f {

@@ -1,8 +1,8 @@
-//! What the user said that this agent's card leaves without effect, in one line each on stderr.
+//! Warns about options that have no effect with this agent's card, in one line each on stderr.
 //!
-//! Invariant: the call goes on all the same. A list of bindings in the environment or in a file is
-//! for many agents, so there it is no news that one of them is passed over (the command line's
-//! specification, §7.2), but that all of them are.
+//! Invariant: the call is made anyway. A list of bindings in the environment or in a file is for
+//! many agents, so a skipped binding is reported only if all of them are skipped (the command
+//! line's specification, §7.2).
 
 use peregrine::client::{
     Client, Transport,
@@ -20,8 +20,8 @@ use super::{
     agent::CREDENTIALS,
 };
 
-/// Warns of what has no effect on the command at `path`. `given`: the credentials that the client
-/// was made with.
+/// Warns about options without effect on the command at `path`. `given`: the credentials that the
+/// client was built with.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -62,7 +62,7 @@ pub fn warn_of_tenant(on: &Invocation<'_>) {
     }
 }
 
-/// Bindings that were wanted more than the one that is called.
+/// A warning about skipped bindings that the user preferred to the chosen one.
 fn transport_line(
     settings: &Settings,
     interface: &ChosenInterface,
@@ -128,8 +128,8 @@ fn place<'p>(plan: &'p CredentialPlan, name: &str, value: &str) -> Option<&'p st
     found.map(|(name, _)| name)
 }
 
-/// Whether a card has a scheme that takes a credential; one without schemes takes what has one
-/// place only.
+/// Whether a card has a scheme that takes a credential. A card without schemes takes credentials
+/// that have a single position.
 pub fn takes(card: &AgentCard, name: &str) -> bool {
     const TOKENS: &[&str] = &["bearer", "client-secret"];
     let mut schemes = card.security_schemes.values().map(|scheme| match scheme {

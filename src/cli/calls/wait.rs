@@ -1,9 +1,8 @@
-//! Waiting for a task: by its stream where the agent has one, by asking where it has none.
+//! Waits for a task: by its stream if the agent has one, otherwise by polling.
 //!
-//! Invariant: a wait ends when the task has ended or wants something of its client, and nowhere
-//! else: an unspecified state is neither. A stream that fails is no reason to give up while the
-//! task can be asked for, and one error is none while the next answer may be another. Ctrl-C and
-//! `--timeout` end the wait and never the task.
+//! Invariant: a wait ends only when the task has ended or needs input of its client: an unspecified
+//! state is neither. After a failed stream the wait continues by polling, and one error does not
+//! end it while the next answer may succeed. Ctrl-C and `--timeout` end the wait, never the task.
 
 use std::time::{Duration, Instant};
 
@@ -28,14 +27,13 @@ use super::{
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause of a wait that meets errors.
 const LOST_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// How long a wait goes on that meets nothing but errors, so that a dead server is reported within
-/// 10 s.
+/// Maximum time with errors only, so that a dead server is reported within 10 s.
 pub const LOST_MAX: Duration = Duration::from_secs(8);
-/// The same of a task whose stream has told all of it already.
+/// The same for a task that its stream has sent completely.
 pub const TOLD_LOST_MAX: Duration = Duration::from_secs(1);
 
-/// Asks for a task until it has ended or wants something. Errors that may pass are waited out for
-/// `lost_max`; of a task that the agent has not named yet, only those of the connection.
+/// Polls a task until it has ended or needs input. Temporary errors are retried for `lost_max`;
+/// before the agent has named the task, only connection errors are.
 ///
 /// # Errors
 /// A [`CommandFailure`]; `TaskNotFoundError` among them.
@@ -83,7 +81,7 @@ pub async fn poll(
     }
 }
 
-/// Asks for a task, in its conversation if that is known.
+/// Reads a task, with its context id if there is one.
 ///
 /// # Errors
 /// [`ClientError`]

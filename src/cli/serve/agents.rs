@@ -1,4 +1,4 @@
-//! From what was said of agents to agents: one arm per kind.
+//! Builds agents from their configuration: one arm per kind.
 
 use std::{
     collections::HashSet,
@@ -22,23 +22,23 @@ use super::{
     config::{AgentSpec, CardOverrides, FunctionSpec, ProcessSpec, Program, RemoteSpec},
 };
 
-/// An agent, what its card says, and what it was made of.
+/// An agent, its profile, and the configuration it was built from.
 #[derive(Clone)]
 pub struct Loaded {
-    /// What its card says.
+    /// The profile, shown by the card.
     pub profile: Profile,
     /// The agent.
     pub agent: Arc<dyn Agent>,
-    /// Two agents that were made of the same answer alike.
+    /// The configuration of the agent; two agents with the same configuration behave alike.
     pub made_of: String,
-    /// True: what it began it can end beside one that was made of something else.
+    /// True: the old agent can finish its tasks next to its replacement.
     pub is_script: bool,
-    /// The remote agent, whose card changes what its profile says.
+    /// The remote agent, whose card changes the profile.
     pub remote: Option<ServedRemote>,
 }
 
 impl Loaded {
-    /// One whose profile does not change.
+    /// An agent with a fixed profile.
     pub fn new(profile: Profile, agent: Arc<dyn Agent>, made_of: String) -> Loaded {
         Loaded { profile, agent, made_of, is_script: false, remote: None }
     }
@@ -50,10 +50,10 @@ impl Loaded {
     }
 }
 
-/// A remote agent, and what the configuration says in place of its card.
+/// A remote agent, and the settings that override its card.
 #[derive(Clone)]
 pub struct ServedRemote {
-    /// It.
+    /// The agent.
     pub agent: Arc<RemoteAgent>,
     /// The name that the configuration gives it.
     given_name: Option<String>,
@@ -64,7 +64,7 @@ pub struct ServedRemote {
 }
 
 impl ServedRemote {
-    /// What is served under this name; without a card little is known.
+    /// The profile under this name; without a card it has little more than the name.
     pub fn profile(&self, name: &str) -> Profile {
         let mut profile = match self.agent.card() {
             Some(card) => profile_of(name, &card),
@@ -80,14 +80,14 @@ impl ServedRemote {
     }
 }
 
-/// The field that agents see which pass it on.
+/// The field that agents receive if they pass it on.
 const AUTHORIZATION: &str = "authorization";
 
-/// Loads the agents, in their order; where none was said there is the echo agent. Remote
-/// agents that run are taken over.
+/// Loads the agents in order; without any, the echo agent. A remote agent in `running` with the
+/// same configuration is reused.
 ///
 /// # Errors
-/// The agent whose script cannot be used, and why.
+/// The agent whose script is invalid, and the reason.
 pub fn load<'s>(
     specs: &'s [AgentSpec],
     streaming: bool,
@@ -95,7 +95,7 @@ pub fn load<'s>(
 ) -> Result<Vec<Loaded>, (&'s AgentSpec, String)> {
     let mut agents = match specs {
         [] => vec![echo()],
-        // At once, since cards are asked for.
+        // In parallel, because remote cards are requested.
         specs => thread::scope(|scope| {
             let load = |spec| (spec, scope.spawn(move || load_one(spec, streaming, running)));
             let loading: Vec<_> = specs.iter().map(load).collect();
@@ -112,7 +112,7 @@ pub fn load<'s>(
     Ok(agents)
 }
 
-/// Gives agents that were given no name other names where theirs are taken: `-2` and so on.
+/// Renames agents without a configured name whose names are taken: `-2` and so on.
 fn number_names(specs: &[AgentSpec], agents: &mut [Loaded]) {
     let mut taken: HashSet<String> = specs.iter().filter_map(|spec| spec.name.clone()).collect();
     for (_, loaded) in specs.iter().zip(agents).filter(|(spec, _)| spec.name.is_none()) {
@@ -182,7 +182,7 @@ fn process(spec: &ProcessSpec, name: Option<&str>) -> Result<Loaded, String> {
             .map_err(|error| error.to_string())?
             .environment(&spec.environment),
     };
-    // Those that this process opens itself are closed in children anyway.
+    // Descriptors that this process opened itself are closed in children anyway.
     #[cfg(unix)]
     close_fds::set_fds_cloexec_threadsafe(3, &[]);
     let name = name.unwrap_or("process");
@@ -204,8 +204,8 @@ fn function(spec: &FunctionSpec, name: Option<&str>) -> Result<Loaded, String> {
     Ok(Loaded::new(profile, agent, spec.made_of()))
 }
 
-/// An agent of another server. Its card is read now, unless it is switched off; one that cannot be
-/// reached is served with its last card, or with one that says its name alone.
+/// A remote agent. Its card is read now, unless the agent is disabled; an unreachable agent is
+/// served with its last card, or with a card that has only its name.
 fn remote(
     spec: &AgentSpec,
     upstream: &RemoteSpec,
@@ -242,7 +242,7 @@ fn remote(
     Ok(Loaded { remote: Some(remote), ..loaded })
 }
 
-/// The name of an agent as a segment of paths: what is not allowed there becomes a hyphen.
+/// The name of an agent as a path segment: a character that is not allowed becomes a hyphen.
 pub fn path_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let name: String = name.trim_start_matches('.').chars().take(128).map(plain).collect();

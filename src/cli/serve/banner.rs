@@ -1,4 +1,4 @@
-//! What `serve` says when it is ready: where it is, a call to paste, and what it is bounded by.
+//! The text that `serve` prints when it is ready: its addresses, a call to paste, and its limits.
 
 use std::fmt::Write;
 
@@ -16,13 +16,13 @@ const GLANCE: [&str; 6] = [
     "task_ttl_ms",
 ];
 
-/// What is known of a server before it runs.
+/// The facts that the banner shows.
 pub struct Banner {
-    /// What is served where.
+    /// The paths of agents and mounts.
     pub places: Places,
-    /// The connections that were asked for.
+    /// The connections that the configuration allows.
     pub connections_max: usize,
-    /// Whether webhooks were asked for.
+    /// Whether webhooks are enabled.
     pub has_push: bool,
     /// Whether the terms of the memory sum are listed.
     pub shows_memory: bool,
@@ -77,7 +77,7 @@ fn push(is_wanted: bool, is_on: bool) -> &'static str {
     }
 }
 
-/// One number, and its parts if they are asked for.
+/// The memory limit, with its terms if `shows_terms`.
 fn memory(limits: &Limits, workers: usize, is_secure: bool, shows_terms: bool) -> String {
     let sum = bytes(limits.memory_bytes_max(workers, is_secure));
     if !shows_terms {

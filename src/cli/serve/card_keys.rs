@@ -1,4 +1,4 @@
-//! The keys that cards are signed with.
+//! The keys that sign agent cards.
 
 use std::{path::PathBuf, sync::Arc};
 

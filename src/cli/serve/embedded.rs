@@ -1,5 +1,5 @@
-//! A server for a program that brings agents of its own: with the configuration of `serve`, and
-//! without its flags and the signals of the process.
+//! A server for a program that brings its own agents: with the configuration of `serve`, without
+//! its flags and the signals of the process.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -16,11 +16,11 @@ use super::{
     make, settle,
 };
 
-/// Where the settings of a program's server come from; the variables of the environment go before
-/// them, as they do for the binary (`docs/guide/configuration.md`).
+/// The source of the settings of a program's server; environment variables override it, as in the
+/// binary (`docs/guide/configuration.md`).
 #[derive(Clone, Debug, Default)]
 pub enum HostSettings {
-    /// What is built in, or the file that `PEREGRINE_CONFIG` names.
+    /// The defaults, or the file that `PEREGRINE_CONFIG` names.
     #[default]
     Default,
     /// A file.
@@ -29,22 +29,21 @@ pub enum HostSettings {
     Text(String),
 }
 
-/// A server of a program, which runs.
+/// A running server of a program.
 pub struct Embedded {
     /// The server.
     pub running: Running,
-    /// What `serve` prints when it is ready.
+    /// The banner of `serve`.
     pub banner: String,
     /// Reads the configuration again.
     pub reloader: Reloader,
 }
 
-/// Starts a server of these agents, the first of which is the default one, and of those that the
-/// configuration names behind them. `listen`, if there is anything in it, takes the place of the
-/// key of that name.
+/// Starts a server of `agents` (the first is the default one) and of the agents that the
+/// configuration names, in this order. A non-empty `listen` replaces the key of that name.
 ///
 /// # Errors
-/// One line: what is wrong with the configuration, and where, or why the server cannot start.
+/// One line: the error of the configuration and its position, or why the server cannot start.
 pub fn start_embedded(
     settings: HostSettings,
     listen: Vec<String>,
@@ -79,9 +78,9 @@ fn own(agents: Vec<(Profile, Arc<dyn Agent>)>, config: &Config) -> Vec<Loaded> {
     own.collect()
 }
 
-/// What an engine without sockets is made of.
+/// The parts of an engine without sockets.
 pub struct EngineParts {
-    /// The setup, without webhooks: an engine without sockets posts nothing.
+    /// The setup, without webhooks: an engine without sockets cannot post.
     pub setup: Setup,
     /// The number of workers.
     pub workers: usize,
@@ -89,13 +88,12 @@ pub struct EngineParts {
     pub callers: Option<Arc<Callers>>,
 }
 
-/// Reads the configuration of an engine without sockets, for these agents and those that the
-/// configuration names behind them. Keys of listeners, TLS, logs, metrics and webhooks have no
-/// effect.
+/// Reads the configuration of an engine without sockets, for these agents and then the agents that
+/// the configuration names. Keys of listeners, TLS, logs, metrics and webhooks have no effect.
 ///
 /// # Errors
-/// One line: what is wrong with the configuration, and where. Agents of the configuration may be
-/// the echo agent and scripts; others need the server.
+/// One line: the error of the configuration and its position. The configuration may name the echo
+/// agent and scripts; other agents need the server.
 pub fn engine_parts(
     settings: HostSettings,
     agents: Vec<(Profile, Arc<dyn Agent>)>,

@@ -1,12 +1,12 @@
-//! The flags of `serve`, one row each: its name, what its value is called (none: a switch), and
-//! what it is for.
+//! The flags of `serve`, one row each: the name, the name of the value (empty: a switch), and the
+//! purpose.
 
 use clap::{Arg, ArgAction, Command, ValueHint, builder::OsStringValueParser, value_parser};
 
-/// One flag: its name, what its value is called, and what it is for.
+/// One flag: its name, the name of its value, and its purpose.
 type Row = (&'static str, &'static str, &'static str);
 
-/// The flags, as the help lists them.
+/// The flags, in the order of the help.
 const ROWS: &[Row] = &[
     (
         "config",
@@ -151,7 +151,7 @@ pub fn command() -> Command {
         .subcommand(config())
 }
 
-/// What can be asked of a configuration without serving it.
+/// The subcommands of `serve config`, which do not serve.
 fn config() -> Command {
     Command::new("config")
         .about("The server's configuration")
@@ -170,7 +170,7 @@ fn arg(row: &Row) -> Arg {
     let (name, value, help) = *row;
     let arg = Arg::new(name).long(name).help(help);
     let arg = match value {
-        // What was said last holds, as with all flags that are not a list.
+        // The last value wins, as for all flags that are not a list.
         "" => arg.action(ArgAction::SetTrue).overrides_with(name),
         _ => arg.action(ArgAction::Append).value_name(value).allow_hyphen_values(true),
     };

@@ -135,7 +135,7 @@ fn begin_background_work(
     }
 }
 
-/// A server that has not started, and what is known of it.
+/// A server before its start.
 struct Made {
     server: Server,
     banner: Banner,
@@ -144,11 +144,11 @@ struct Made {
     callers: Option<Arc<Callers>>,
 }
 
-/// Puts callers, signing keys and agents into the setup, and checks it; the callers, if there are
-/// any.
+/// Adds callers, signing keys and agents to the setup, and checks it. Returns the callers, if there
+/// are any.
 ///
 /// # Errors
-/// [`UsageError`]: what is wrong, and where.
+/// [`UsageError`]: the error and its position.
 fn settle(
     origin: &ConfigOrigin,
     root: &ConfigSection,
@@ -177,10 +177,10 @@ fn settle(
     Ok(callers)
 }
 
-/// Makes a server of what was said and its agents, and what it says when it is ready.
+/// Builds a server from the configuration and its agents.
 ///
 /// # Errors
-/// [`UsageError`]: what is wrong, and its source.
+/// [`UsageError`]: the error and its source.
 fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Made, UsageError> {
     let Config { root, mut serve, .. } = config;
     let callers = settle(origin, &root, &mut serve, agents)?;
@@ -240,7 +240,8 @@ fn with_tls(server: Server, _files: TlsFiles) -> Server {
     server
 }
 
-/// Blame decides: a contradiction in what was said is the user's, a taken port is the system's.
+/// The exit code by blame: a contradiction in the settings is the user's, a taken port is the
+/// system's.
 fn code(error: &ServerError) -> u8 {
     match error {
         ServerError::Address(_)

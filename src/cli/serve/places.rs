@@ -1,4 +1,4 @@
-//! Where the agents of a server are, and a call that any shell can make to the first of them.
+//! The paths of a server's agents, and a call to the first of them that any shell can make.
 
 use std::fmt::Write;
 
@@ -66,20 +66,20 @@ impl OwnCredential {
     }
 }
 
-/// What is served where, as the flags say it.
+/// The paths of agents and mounts, as configured.
 pub struct Places {
-    /// What stands in the banner, and at which path it is.
+    /// Each row of the banner and its path.
     rows: Vec<(String, String)>,
     /// How a message is sent to `/`.
     root: Option<FirstCall>,
     /// The extensions without which the agent at `/` answers no call.
     required: Vec<String>,
-    /// What a call of the agent at `/` needs of its user.
+    /// The credential that a call of the agent at `/` needs.
     credential: Option<OwnCredential>,
 }
 
 impl Places {
-    /// The places of a setup that has its agents; `asks_clients`: for a certificate.
+    /// The paths of a setup with its agents; `asks_clients`: clients need a certificate.
     pub fn of(setup: &Setup, asks_clients: bool) -> Places {
         let names = setup.agents.iter().map(|(profile, _)| &profile.name);
         let mut rows: Vec<(String, String)> =
@@ -93,7 +93,7 @@ impl Places {
                 root = first_call(&mount.dialect).or(root);
                 first = index.unwrap_or(0);
             }
-            // A mount goes before the place that the agent has anyway.
+            // A mount takes precedence over the agent's default path.
             rows.retain(|(_, taken)| taken != path);
             let name = index.and_then(|index| setup.agents.get(index));
             let name = name.map_or("", |(profile, _)| &profile.name);

@@ -1,5 +1,5 @@
-//! The cards of remote agents while the server runs: each is read again when it is due, and what it
-//! says then is served.
+//! The cards of remote agents while the server runs: each is read again when it is due, and then
+//! served with its new content.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
@@ -17,16 +17,16 @@ use super::{
     agents::{Loaded, ServedRemote},
 };
 
-/// How often cards are looked at.
+/// How often due cards are checked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The remote agents that run.
+/// The running remote agents.
 pub struct RemoteCards {
     served: Mutex<ServedCards>,
     watched: Once,
 }
 
-/// The cards that are served of them.
+/// Their served cards.
 pub struct ServedCards(Vec<ServedCard>);
 
 struct ServedCard {
@@ -34,12 +34,12 @@ struct ServedCard {
     remote: ServedRemote,
     /// The upstream card that is served; `None`: it is unknown.
     card: Option<Arc<AgentCard>>,
-    /// True: it could not be read the last time, which was said.
+    /// True: the last read failed, and a warning was printed.
     has_failed: bool,
 }
 
 impl RemoteCards {
-    /// Those of these agents.
+    /// The remote ones of these agents.
     pub fn of(agents: &[Loaded]) -> RemoteCards {
         let served = Mutex::new(ServedCards::of(agents));
         RemoteCards { served, watched: Once::new() }
@@ -55,8 +55,8 @@ impl RemoteCards {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the cards of the server with these agents up to date from now on, on a thread of its
-    /// own, if there are any.
+    /// From now on refreshes the cards of the server with these agents on a thread of its own, if
+    /// there are remote agents.
     pub fn watch(self: &Arc<RemoteCards>, agents: &Agents) {
         if self.lock().0.is_empty() {
             return;
@@ -117,7 +117,7 @@ impl ServedCards {
         *self = ServedCards::of(agents);
     }
 
-    /// Serves what cards say that are others than before.
+    /// Serves the cards that have changed.
     fn serve(&mut self, agents: &Agents) {
         for served in &mut self.0 {
             let card = served.remote.agent.card();

@@ -1,4 +1,4 @@
-//! `peregrine server`: one agent in one line, spelled as the official command line spells it.
+//! `peregrine server`: one agent in one line, with the arguments of the official command line.
 
 use std::path::Path;
 
@@ -146,7 +146,7 @@ fn list(flags: &ArgMatches, serve: &mut Serve) {
 /// Reads a card.
 ///
 /// # Errors
-/// [`UsageError`]: there is no such file, or what is wrong with it.
+/// [`UsageError`]: the file is missing or invalid.
 fn read_card(file: &str) -> Result<AgentCard, UsageError> {
     let wrong = |message: String| UsageError::new(format!("--card: {message}"));
     let text = config::text(Path::new(file)).map_err(wrong)?;

@@ -1,4 +1,4 @@
-//! The keys that posts to webhooks are signed with.
+//! The keys that sign webhook posts.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -1,27 +1,26 @@
 //! Files of settings: one `A2ACLI_NAME=value` a line.
 //!
-//! Invariant: a `.env` has other people's lines as well, and they are none of our business. A line
-//! that is ours and cannot be read is an error with its number. The environment of the process is
-//! not touched.
+//! Invariant: lines of a `.env` that belong to other programs are ignored. An invalid line of ours
+//! is an error with its number. The environment of the process is not changed.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-/// No `.env` is longer; one that is, is no `.env`.
+/// Maximum bytes of a `.env`; a longer file is not a `.env`.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Folders that are looked at on the way up.
+/// Maximum number of parent folders to search.
 const FOLDERS_MAX: usize = 256;
 
-/// The settings that a file has, in its order.
+/// The settings of a file, in its order.
 #[derive(Debug, Default)]
 pub struct EnvFile {
     /// Where it is.
     pub path: PathBuf,
     /// Variables and their values.
     pub values: Vec<(String, String)>,
-    /// True: others than its owner may read it.
+    /// True: users other than its owner can read it.
     pub is_open: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The settings of one call of the command line, and the source of each.
 //!
-//! Invariant: a flag wins over the environment, that over the local file, that over the global one,
-//! and that over what is built in. Which command it is decides nothing here.
+//! Invariant: a flag overrides the environment, which overrides the local file, which overrides the
+//! global file, which overrides the default. This does not depend on the command.
 
 mod env_file;
 mod show;
@@ -80,24 +80,25 @@ struct HeldSetting {
     source: SettingSource,
 }
 
-/// Adds the flag of every setting to a command; its short help shows those that are common with the
-/// command of this path.
+/// Adds the flag of every setting to a command; the short help shows the settings that are common
+/// for the command at `path`.
 pub fn with_flags(command: Command, path: &str) -> Command {
     let hidden = |setting: &Setting| !table::is_common(path, setting.name);
     let flag = |setting| table::flag(setting).hide_short_help(hidden(setting));
     command.args(SETTINGS.iter().map(flag)).after_long_help(LONG_HELP)
 }
 
-/// Adds the flags of these settings alone, for a command that calls no agent.
+/// Adds only the flags of these settings, for a command that calls no agent.
 pub fn with_only(command: Command, names: &[&str]) -> Command {
     command.args(SETTINGS.iter().filter(|setting| names.contains(&setting.name)).map(table::flag))
 }
 
 impl Settings {
-    /// Settles what holds. `flags`: those of the command first, then those before it.
+    /// Resolves the value of every setting. `flags`: the flags of the command first, then the flags
+    /// before it.
     ///
     /// # Errors
-    /// A [`CommandFailure`] of usage: a file that cannot be read.
+    /// A [`CommandFailure`] of usage: an unreadable file.
     pub fn resolve(
         flags: &[&ArgMatches],
         around: &Surroundings<'_>,
@@ -131,7 +132,7 @@ impl Settings {
 
     fn held(&self, name: &str) -> &HeldSetting {
         let index = SETTINGS.iter().position(|setting| setting.name == name);
-        // A name that is no row is a mistake of this program, which its tests find.
+        // A name without a row is a bug of this program, which its tests find.
         &self.held[index.unwrap_or_else(|| unreachable!("unknown setting {name}"))]
     }
 
@@ -140,17 +141,17 @@ impl Settings {
         &self.held(name).source
     }
 
-    /// What was said last; `None`: nothing, or nothing at all in quotes.
+    /// The last value; `None`: unset or empty.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.held(name).values.last().map(String::as_str).filter(|text| !text.is_empty())
     }
 
-    /// Everything that was said, in its order.
+    /// All values, in their order.
     pub fn list(&self, name: &str) -> impl Iterator<Item = &str> {
         self.held(name).values.iter().map(String::as_str).filter(|text| !text.is_empty())
     }
 
-    /// Says it as a flag would.
+    /// Sets the value as a flag would.
     pub fn say(&mut self, name: &str, value: &str) {
         let index = SETTINGS.iter().position(|setting| setting.name == name);
         if let Some(held) = index.and_then(|index| self.held.get_mut(index)) {
@@ -158,13 +159,13 @@ impl Settings {
         }
     }
 
-    /// What keeps the secrets of this call from being shown: one for all of its parts.
+    /// The redaction of this call's secrets, shared by all of its parts.
     pub fn redaction(&self) -> Redaction {
         let redaction = || Redaction::of(self.secrets(), self.own_fields());
         self.redaction.get_or_init(redaction).clone()
     }
 
-    /// The values that must not be shown, and what of them is a secret by itself.
+    /// The secret values, and the parts of them that are secret by themselves.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let rows = SETTINGS.iter().zip(&self.held).filter(|(setting, _)| setting.kind.is_secret());
         let values = rows.flat_map(|(setting, held)| {
@@ -179,7 +180,7 @@ impl Settings {
     }
 }
 
-/// From a flag or the environment. What is said at the command goes before what is said before it.
+/// The value of a flag or the environment. A flag of the command overrides a flag before it.
 fn by_hand(
     setting: &Setting,
     flags: &[&ArgMatches],
@@ -211,8 +212,8 @@ fn in_files(setting: &Setting, files: &[(EnvFile, FileRank)]) -> Option<HeldSett
     })
 }
 
-/// What must not be shown of a value: servers repeat a password without its name, and a token
-/// without its scheme.
+/// The secret parts of a value: servers repeat a password without its name, and a token without its
+/// scheme.
 fn secrets_in<'v>(setting: &str, value: &'v str) -> [&'v str; 2] {
     let behind = |text: &'v str, sign| text.split_once(sign).map_or("", |(_, behind)| behind);
     match setting {

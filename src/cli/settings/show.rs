@@ -1,5 +1,5 @@
-//! `config show`: the settings, and the source of each; and what else is kept of the user's (the
-//! command line's specification, §8.3).
+//! `config show`: the settings, the source of each, and the stored tokens and cards of the user
+//! (the command line's specification, §8.3).
 
 use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 
@@ -54,7 +54,7 @@ pub fn show(settings: &Settings, format: OutputFormat) -> String {
     }
 }
 
-/// Whose tokens and cards are kept, and where.
+/// The stored tokens and cards, and their paths.
 fn kept(settings: &Settings) -> Vec<(&'static str, Vec<String>, String)> {
     #[derive(Deserialize)]
     struct CardFile {
@@ -87,7 +87,7 @@ fn shown(settings: &Settings, setting: &Setting) -> (Vec<String>, String) {
         SettingSource::Flag => format!("flag --{}", setting.name),
     };
     let mask = |value: &str| match value.split_once(':') {
-        // The name of a service parameter is no secret.
+        // The name of a service parameter is not secret.
         Some((key, _)) if setting.name == "svc-param" => format!("{key}:{MASK}"),
         _ if setting.kind.is_secret() => MASK.to_owned(),
         _ => value.to_owned(),

@@ -1,5 +1,5 @@
-//! Every setting of the client, one row each. A row is a flag, a variable of the environment, a
-//! line of a `.env` file and a line of `config show` at once, so that they cannot differ.
+//! Every setting of the client, one row each. A row defines a flag, an environment variable, a line
+//! of a `.env` file and a line of `config show`, so that they cannot differ.
 
 use clap::{Arg, ArgAction};
 
@@ -287,7 +287,7 @@ pub fn flag(setting: &Setting) -> Arg {
     }
 }
 
-/// Under which heading the help lists a setting.
+/// The title under which the help lists a setting.
 fn heading(name: &str) -> &'static str {
     match name {
         "agent-card" | "endpoint" | "config" | "transport" | "a2a-version" | "tenant"
@@ -302,7 +302,7 @@ fn heading(name: &str) -> &'static str {
     }
 }
 
-/// Whether the short help of a command shows a setting: what its first users need. The long one
+/// Whether the short help of a command shows a setting: those that new users need. The long help
 /// shows all.
 pub fn is_common(path: &str, name: &str) -> bool {
     match name {

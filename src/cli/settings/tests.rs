@@ -1,4 +1,4 @@
-//! Which source wins, with files in a folder of the test's own.
+//! The precedence of sources, with files in a temporary folder.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Settings as what they mean; an error names the source of a wrong value.
+//! The values of settings by their meaning; an error names the source of an invalid value.
 
 use std::time::Duration;
 
@@ -83,7 +83,8 @@ impl Settings {
         self.list("transport").map(of).collect()
     }
 
-    /// Whether the agent sends push notifications, whatever its card declares.
+    /// Whether to assume that the agent sends push notifications even if its card does not declare
+    /// them.
     ///
     /// # Errors
     /// A [`CommandFailure`] of usage.
@@ -114,7 +115,7 @@ impl Settings {
         self.list("svc-param").map(of).collect()
     }
 
-    /// Whether a command that waits unless it is told otherwise is to wait.
+    /// Whether a command that waits by default is to wait.
     ///
     /// # Errors
     /// A [`CommandFailure`] of usage: `--wait` and `--async` at once.
@@ -127,18 +128,18 @@ impl Settings {
             }
             (true, true) => Ok(of_wait > of_async),
             (true, false) => Ok(false),
-            // Not to wait is said either way; a higher source wins here as well.
+            // Both settings ask not to wait; a higher source wins here too.
             (false, false) => Ok(self.text("wait").is_none() || of_async > of_wait),
             (false, true) => Ok(true),
         }
     }
 
-    /// A value that means nothing, and its source.
+    /// The failure of an invalid value, with its source.
     pub fn wrong(&self, name: &str, value: &str, what: &str) -> CommandFailure {
         CommandFailure::usage(format!("{}: {value:?} is {what}", self.said(name)))
     }
 
-    /// A setting by the name under which it was said, and where.
+    /// The name and the source of a setting, for messages.
     pub fn said(&self, name: &str) -> String {
         let variable = SETTINGS.iter().find(|setting| setting.name == name).map(variable);
         let variable = variable.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What was met on the way to the agent.
+//! Describes errors of the transport.
 
 use peregrine::{client::TransportError, fault::FaultKind};
 
@@ -22,7 +22,7 @@ pub fn transport_code(on: &Invocation<'_>, error: &TransportError) -> FailureCod
         | TransportError::Io(_) => FailureCode::Unreachable,
         // What answers there is no agent.
         error if on.card().is_none() && error.is_not_http() => FailureCode::Unreachable,
-        // What was sent is broken, first of all the card.
+        // The response is broken; the first one is the card.
         TransportError::Malformed(_) | TransportError::TooLarge(_) | TransportError::Coding(_) => {
             match on.card() {
                 Some(_) => named(FaultKind::InvalidAgentResponse),

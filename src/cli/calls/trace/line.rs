@@ -1,12 +1,12 @@
-//! A line of what comes, until it ends.
+//! A received line, until it ends.
 
 use super::{Redaction, one_line};
 
 /// The longest line that is shown; of a longer one the rest is counted.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a line that are kept until it ends; of a longer one the rest is counted, for a server
-/// that never ends one would fill the memory.
+/// Maximum bytes buffered of a line. The rest is only counted, because a server that never ends a
+/// line would fill the memory.
 const KEPT_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
 
 /// A line that has not ended.
@@ -18,7 +18,7 @@ pub(super) struct OpenLine {
 }
 
 impl OpenLine {
-    /// The line goes on.
+    /// Appends bytes to the line.
     pub fn push(&mut self, bytes: &[u8]) {
         let room = KEPT_BYTES_MAX - self.bytes.len();
         let (kept, rest) = bytes.split_at(bytes.len().min(room));
@@ -26,7 +26,7 @@ impl OpenLine {
         self.left_out += rest.len();
     }
 
-    /// The line goes on with what is not shown.
+    /// Counts bytes that are not shown.
     pub fn count(&mut self, bytes: &[u8]) {
         self.left_out += bytes.len();
     }
@@ -50,7 +50,7 @@ pub(super) fn shown(redaction: &Redaction, line: &[u8], left_out: usize) -> Stri
     // all that there is is cleaned first, for a secret may lie across the cut.
     let mut text = redaction.masked(&String::from_utf8_lossy(line));
     if left_out > 0 {
-        // What was not kept may be the rest of one; the longest is the first.
+        // The cut may have split a secret, so a tail of the longest secret's length is removed.
         let longest = redaction.longest();
         text.truncate(text.floor_char_boundary(text.len().saturating_sub(longest)));
     }

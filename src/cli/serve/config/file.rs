@@ -42,7 +42,7 @@ pub fn read(file: &Path) -> io::Result<Vec<u8>> {
 /// The text of a file.
 ///
 /// # Errors
-/// Those of [`read`], and that it is no text in UTF-8.
+/// The errors of [`read`], and text that is not UTF-8.
 pub fn read_text(file: &Path) -> io::Result<String> {
     String::from_utf8(read(file)?).map_err(|_| io::Error::other("not UTF-8 text"))
 }

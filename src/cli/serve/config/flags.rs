@@ -1,4 +1,4 @@
-//! Flags, put over what the file and the environment say.
+//! Flags, which override the file and the environment.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -114,7 +114,7 @@ fn all<'m>(flags: &'m ArgMatches, name: &str) -> impl Iterator<Item = &'m str> +
     flags.get_many::<String>(name).into_iter().flatten().map(String::as_str)
 }
 
-/// The value that was said last.
+/// The last value of a flag.
 fn last<'m>(flags: &'m ArgMatches, name: &str) -> Option<&'m str> {
     all(flags, name).last()
 }

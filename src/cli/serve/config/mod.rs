@@ -1,7 +1,7 @@
-//! The settings of a server with their sources: a flag, the environment, the file, or default.
+//! The settings of a server with their sources: a flag, the environment, the file, or the default.
 //!
-//! Invariant: a flag wins over a variable, that over the file, and that over what is built in,
-//! whichever key it is. A list that is said takes the place of the whole list.
+//! Invariant: for every key, a flag overrides a variable, which overrides the file, which overrides
+//! the default. A list replaces the whole list of a lower source.
 
 mod command;
 pub mod file;
@@ -105,10 +105,10 @@ impl ConfigOrigin {
         ConfigOrigin { file, text: None, variables, flags: flags.clone() }
     }
 
-    /// Reads all of it.
+    /// Reads the whole configuration.
     ///
     /// # Errors
-    /// [`UsageError`]: the first thing that is wrong, and where it stands.
+    /// [`UsageError`]: the first error, and its position.
     pub fn read(&self) -> Result<Config, UsageError> {
         let mut root = match (&self.text, &self.file) {
             (None, None) => ConfigSection::new(sections::KEYS, String::new(), None),
@@ -138,10 +138,10 @@ impl ConfigOrigin {
         Ok(Config { root, serve, is_blank })
     }
 
-    /// Reads all of it for a server that is to start.
+    /// Reads the whole configuration of a server before its start.
     ///
     /// # Errors
-    /// Those of [`ConfigOrigin::read`], and that no caller is known where callers are asked.
+    /// The errors of [`ConfigOrigin::read`], and authentication without any caller.
     pub fn read_to_start(&self) -> Result<Config, UsageError> {
         let config = self.read()?;
         let known = sections::check_known(&config.root, config.serve.auth.as_ref());
@@ -149,10 +149,10 @@ impl ConfigOrigin {
         Ok(config)
     }
 
-    /// Loads the agents of a configuration; of remote ones those that run are taken over.
+    /// Loads the agents of a configuration; a remote agent in `running` is reused.
     ///
     /// # Errors
-    /// [`UsageError`]: a script that cannot be used.
+    /// [`UsageError`]: an invalid script.
     pub fn agents(
         &self,
         config: &Config,
@@ -163,8 +163,8 @@ impl ConfigOrigin {
             .map_err(|(spec, message)| self.line(&Wrong { message, ..spec.at.clone() }))
     }
 
-    /// The same behind agents that the configuration does not name; where there are some, it needs
-    /// to name none.
+    /// As [`ConfigOrigin::agents`], with the agents of `own` first; if `own` has some, the
+    /// configuration needs none.
     ///
     /// # Errors
     /// As from [`ConfigOrigin::agents`].
@@ -181,12 +181,12 @@ impl ConfigOrigin {
         Ok(all)
     }
 
-    /// What is wrong, in one line.
+    /// An error of the configuration in one line.
     pub fn line(&self, wrong: &Wrong) -> UsageError {
         UsageError(wrong.line(&self.name()))
     }
 
-    /// What is wrong with the server as a whole, in one line.
+    /// An error of the server as a whole in one line.
     pub fn server_line(&self, error: &ServerError) -> String {
         match &self.file {
             Some(_) => format!("{}: {error}", self.name()),
@@ -194,7 +194,7 @@ impl ConfigOrigin {
         }
     }
 
-    /// What the file is called.
+    /// The name of the configuration file.
     pub fn name(&self) -> String {
         if self.text.is_some() {
             return "settings".to_owned();

@@ -1,4 +1,4 @@
-//! The JSON Schema (2020-12) of a configuration, made of the tables of its keys.
+//! The JSON Schema (2020-12) of a configuration, generated from the tables of its keys.
 
 use peregrine::limits::Unit;
 use serde_json::{Map, Value, json};

@@ -1,5 +1,5 @@
-//! `config show`: the settings, and the source of each. It is a configuration itself, with a
-//! comment behind each value; secrets are left out.
+//! `config show`: the settings, and the source of each. The output is a valid configuration with a
+//! comment after each value; secrets are omitted.
 
 use std::{collections::HashMap, fmt::Write};
 

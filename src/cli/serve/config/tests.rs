@@ -1,4 +1,4 @@
-//! What flags, variables and files say, and which wins.
+//! The values of flags, variables and files, and their precedence.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -133,7 +133,7 @@ fn memory_is_one_number() {
     let divided = limits("serve --workers 6 --memory 544M");
     assert!(divided.memory_bytes_max(6, false) <= 544 << 20);
     assert!(limits("serve --workers 6").memory_bytes_max(6, false) <= memory_bytes_default(6));
-    // Whatever comes first, what is set by hand wins, even to the value it had anyway.
+    // In either order, an explicit limit wins, even if it equals the default.
     let all = Limits::default().store_bytes_max;
     for words in
         ["--limit store_bytes_max=1GiB --memory 2G", "--memory 2G --limit store_bytes_max=1GiB"]
@@ -222,7 +222,7 @@ fn a_file_says_what_flags_do_and_more() {
     assert_eq!(serve.setup.tenants, Tenants::Named(["a", "b"].map(str::to_owned).into()));
     let [cert, key] = ["folder/a.pem", "/b.pem"].map(PathBuf::from);
     assert_eq!(serve.tls, Some(TlsFiles { cert, key, client_ca: None }));
-    // The one that is said to be the default comes first, the others in the order of the file.
+    // The configured default agent comes first, the others in the order of the file.
     let [bob, zoe] = &serve.agents[..] else { panic!() };
     assert_eq!((bob.name.as_deref(), zoe.name.as_deref()), (Some("bob"), Some("zoe")));
     assert_eq!(bob.program, Program::Script(PathBuf::from("folder/bob.toml")));

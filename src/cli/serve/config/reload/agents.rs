@@ -1,10 +1,10 @@
-//! From the agents that run to those of a configuration: which are added, replaced and removed.
+//! Compares the running agents with those of a configuration: added, replaced and removed ones.
 
 use peregrine::{agent::Profile, engine::AgentChange};
 
 use super::Loaded;
 
-/// The agents that run, as they were made.
+/// The running agents, and the configuration they were built from.
 pub struct AgentChanges(Vec<RunningAgent>);
 
 struct RunningAgent {
@@ -26,19 +26,19 @@ impl RunningAgent {
     }
 }
 
-/// All that a profile says.
+/// The profile as text, for comparison.
 fn card(profile: &Profile) -> String {
     format!("{profile:?}")
 }
 
 impl AgentChanges {
-    /// With these agents, the default one first.
+    /// For these agents, the default one first.
     pub fn of(agents: &[Loaded]) -> AgentChanges {
         AgentChanges(agents.iter().map(RunningAgent::of).collect())
     }
 
-    /// What has to change, and in words. The agent at the root stays until the server is
-    /// started again: `held` gets the key that says otherwise.
+    /// The changes, and their description. The agent at the root stays until a restart: if `next`
+    /// has another one there, `held` gets its key.
     pub fn to(&self, next: &[Loaded], held: &mut Vec<String>) -> (Vec<AgentChange>, String) {
         let first = self.0.first();
         if first.map(|known| &known.name) != next.first().map(|loaded| &loaded.profile.name)
@@ -91,7 +91,7 @@ impl AgentChanges {
         (changes, said)
     }
 
-    /// Notes that these agents run now, and the one at the root, whatever was said of it.
+    /// Notes that these agents run now; the agent at the root stays the same.
     pub fn took(&mut self, next: &[Loaded]) {
         let mut known: Vec<RunningAgent> = next.iter().map(RunningAgent::of).collect();
         if let Some(first) = self.0.drain(..).next() {

@@ -1,16 +1,15 @@
-//! Which keys say something else than those that a server was started with, and hold back until it
-//! is started again.
+//! The keys whose new values need a restart of the server.
 
 use super::{
     super::tree::{ConfigEntry, ConfigValue},
     ConfigSection,
 };
 
-/// The keys that are different and not live, as `limits.tasks_max`.
+/// The keys that differ and are not live, as `limits.tasks_max`.
 pub fn held_back(started: &ConfigSection, next: &ConfigSection) -> Vec<String> {
     let mut held = Vec::new();
     note(started, next, &mut held);
-    // With or without TLS is a matter of the sockets.
+    // The listening sockets decide whether the server speaks TLS.
     let speaks = |root: &ConfigSection| root.section("tls").is_some_and(|tls| !tls.is_empty());
     if speaks(started) != speaks(next) {
         held.push("tls".to_owned());
@@ -30,7 +29,7 @@ fn note(started: &ConfigSection, next: &ConfigSection, held: &mut Vec<String>) {
     }
 }
 
-/// Whether two entries mean the same, wherever they were said.
+/// Whether two entries have the same value, from any source.
 pub fn is_same(one: Option<&ConfigEntry>, other: Option<&ConfigEntry>) -> bool {
     match (one, other) {
         (None, None) => true,

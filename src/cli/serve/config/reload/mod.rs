@@ -1,8 +1,8 @@
-//! A configuration that is read again while its server runs.
+//! Reloads the configuration of a running server.
 //!
-//! Invariant: everything is read, checked and prepared before anything changes, and what then
-//! changes cannot fail; so a reload changes all that can change, or nothing. A key that holds until
-//! the server is started again is named.
+//! Invariant: everything is read, checked and prepared before anything changes, and the changes
+//! cannot fail; so a reload applies all live keys or none. A changed key that needs a restart is
+//! reported.
 
 mod agents;
 mod difference;
@@ -26,13 +26,13 @@ use parts::LiveParts;
 
 pub use watch::Stamp;
 
-/// What puts a part of a configuration in the place of what there is. It cannot fail.
+/// Applies a prepared part of a configuration. It cannot fail.
 type Commit = Box<dyn FnOnce(&Controls)>;
 
-/// Reads and checks what a part of a configuration needs, and changes nothing yet.
+/// Reads and checks a part of a configuration; it changes nothing yet.
 type Applier = fn(&ConfigOrigin, &Config, &Controls) -> Result<Commit, UsageError>;
 
-/// The parts that a reload changes, beside the agents.
+/// The parts that a reload changes, in addition to the agents.
 const APPLIERS: &[Applier] = &[
     limits,
     logs,
@@ -41,31 +41,32 @@ const APPLIERS: &[Applier] = &[
     tls,
 ];
 
-/// The key that cannot change while a server runs, and that those of `auth.proxy` join.
+/// The key that needs a restart, and that includes the networks of `auth.proxy`.
 const TRUSTED_PROXIES: &str = "trusted_proxies";
 
-/// What a server was made of, to be read again.
+/// The origin and the state of a server's configuration.
 pub struct Reloader {
     origin: ConfigOrigin,
-    /// What the server was started with: its keys that are not live hold.
+    /// The configuration at the start: its keys that are not live stay in force.
     started: ConfigSection,
-    /// What of the keys that are live holds now.
+    /// The live keys in force.
     live: LiveParts,
     /// The proxies it trusts for the origin of requests.
     trusted_proxies: Vec<Network>,
     /// True: the file sets nothing.
     is_blank: bool,
     agents: AgentChanges,
-    /// Agents that the configuration does not name: those of an embedding program.
+    /// The agents of an embedding program.
     own: Vec<Loaded>,
     cards: Arc<RemoteCards>,
     watch: watch::Watch,
-    /// The known callers; `None`: the server does not ask callers, and cannot begin to.
+    /// The callers; `None`: the server does not authenticate callers, and a reload cannot change
+    /// that.
     pub callers: Option<Arc<Callers>>,
 }
 
 impl Reloader {
-    /// For a server that was made of this; `stamp` is that of the file before it was read.
+    /// For a server with this configuration; `stamp` is the stamp of the file before it was read.
     pub fn new(
         origin: &ConfigOrigin,
         config: &Config,
@@ -87,13 +88,13 @@ impl Reloader {
         }
     }
 
-    /// Serves these agents in front of those of the configuration, whatever that becomes.
+    /// Serves `own` before the agents of the configuration, now and after each reload.
     #[cfg(feature = "embed")]
     pub fn with_own(self, own: Vec<Loaded>) -> Reloader {
         Reloader { own, ..self }
     }
 
-    /// As [`Reload::reload`], but of this text in place of what was read before.
+    /// As [`Reload::reload`], with `text` instead of the previous settings.
     ///
     /// # Errors
     /// As from [`Reload::reload`].
@@ -111,7 +112,7 @@ impl Reloader {
     fn apply(&mut self, server: &Controls) -> Result<Vec<String>, UsageError> {
         let config = self.origin.read()?;
         let is_blank = config.is_blank;
-        // A file that is written anew is empty for a moment, and one on a full disk stays so.
+        // A file that is being rewritten is empty for a moment; on a full disk it stays empty.
         if is_blank && !self.is_blank {
             let name = self.origin.name();
             let line = format!("{name}: the file is empty now; restart to run without it");
@@ -130,20 +131,20 @@ impl Reloader {
             held.push(format!("auth.proxy.networks as {TRUSTED_PROXIES}"));
         }
         let (live, has_tls) = (LiveParts::of(&config.root), config.serve.tls.is_some());
-        // What could not be started is not taken either.
+        // A configuration that could not be started is rejected.
         let made = make(&self.origin, config, agents.clone())?;
         made.server.check().map_err(|error| UsageError(self.origin.server_line(&error)))?;
         let (changes, said) = self.agents.to(&agents, &mut held);
         let callers = self.callers.clone();
-        // Released callers are gone before there is an agent that was not for them. The rules are
-        // good, since callers were made of the same ones just now. Where there are none no caller
-        // is known any more, and callers are asked until the server is started again.
+        // Callers are replaced before agents, so that a removed caller cannot reach an agent that
+        // was not meant for it. The rules are valid, since callers were built from them just now.
+        // Without rules no caller is authenticated until a restart.
         let admit = || {
             if let Some(callers) = &callers {
                 let _ = callers.replace(rules.unwrap_or_default());
             }
         };
-        // No card is changed while agents are.
+        // No card changes while agents do.
         let mut cards = self.cards.lock();
         match server.agents() {
             Some(running) => {

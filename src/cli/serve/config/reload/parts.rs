@@ -1,5 +1,5 @@
-//! Which parts of a configuration a reload changes beside the agents, and which of them are others
-//! than before.
+//! The parts of a configuration that a reload changes in addition to the agents, and whether each
+//! of them differs.
 
 use super::{
     super::tree::{ConfigEntry, ConfigSection, Shape},
@@ -7,7 +7,7 @@ use super::{
     watch::Stamp,
 };
 
-/// The sections that are live, and what they are about.
+/// The live sections, and the words for them.
 const PARTS: [(&str, &str); 5] = [
     ("auth", "callers"),
     ("quotas", "quotas"),
@@ -16,15 +16,15 @@ const PARTS: [(&str, &str); 5] = [
     ("limits", "limits"),
 ];
 
-/// What of a configuration holds in a server that runs.
+/// The live sections of a configuration in force.
 pub struct LiveParts {
     root: ConfigSection,
-    /// Of each part, the stamps of its files: what is in them may be other than before.
+    /// The stamps of each part's files: their content may change.
     files: Vec<Vec<Stamp>>,
 }
 
 impl LiveParts {
-    /// Those of a configuration.
+    /// The live sections of a configuration.
     pub fn of(root: &ConfigSection) -> LiveParts {
         let files = PARTS.iter().map(|(name, _)| {
             let mut stamps = Vec::new();
@@ -34,7 +34,7 @@ impl LiveParts {
         LiveParts { root: root.clone(), files: files.collect() }
     }
 
-    /// What is different; `can_change` says what a server can change of it.
+    /// The words of the changed parts; `can_change`: whether the server can change a part.
     pub fn changed(&self, next: &LiveParts, can_change: impl Fn(&str) -> bool) -> Vec<&str> {
         let parts = PARTS.iter().enumerate().filter(|(at, (name, _))| {
             can_change(name)

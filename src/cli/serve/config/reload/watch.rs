@@ -1,10 +1,10 @@
-//! Whether a file has changed: by what the file system says of it, once a second.
+//! Detects a changed file by its metadata, once a second.
 
 use std::{fs, path::Path, time::SystemTime};
 
 use super::ConfigOrigin;
 
-/// What tells a file from what it was before; `None`: there is no file.
+/// The version of a file by its metadata; `None`: there is no file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp(Option<(Option<SystemTime>, u64, u64)>);
 
@@ -31,11 +31,11 @@ fn inode(_: &fs::Metadata) -> u64 {
     0
 }
 
-/// What was seen of a file.
+/// The observed stamps of a file.
 pub struct Watch {
-    /// When it was read, whatever became of it.
+    /// When the file was last read, with or without success.
     read: Stamp,
-    /// When it was looked at.
+    /// When the file was last checked.
     looked: Stamp,
 }
 
@@ -45,8 +45,8 @@ impl Watch {
         Watch { read: stamp.clone(), looked: stamp }
     }
 
-    /// True when it is another than was read, and the same as at the last look: no program is in
-    /// the middle of writing it.
+    /// True if the file differs from the one that was read, and has not changed since the last
+    /// check: no program is still writing it.
     pub fn has_changed(&mut self, now: Stamp) -> bool {
         let is_settled = self.looked == now;
         let is_other = self.read != now;
@@ -54,7 +54,7 @@ impl Watch {
         is_settled && is_other
     }
 
-    /// Notes that it is read.
+    /// Notes that the file is read.
     pub fn reads(&mut self, now: Stamp) {
         self.read = now;
     }

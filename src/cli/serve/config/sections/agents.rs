@@ -1,4 +1,4 @@
-//! `[agents.NAME]`: the agent, and what is different on its card.
+//! `[agents.NAME]`: the agent, and overrides of its card.
 
 use std::path::PathBuf;
 
@@ -173,27 +173,27 @@ pub fn keys() -> &'static [Key] {
     KEYS
 }
 
-/// One agent, as it was said.
+/// The configuration of one agent.
 #[derive(Debug)]
 pub struct AgentSpec {
-    /// Its name; one that a flag gave no name is called as it says itself.
+    /// Its name; without one, the agent's own name is used.
     pub name: Option<String>,
-    /// What answers for it.
+    /// The program that answers for it.
     pub program: Program,
-    /// What is different on its card.
+    /// Overrides of its card.
     pub card: CardOverrides,
-    /// False: it refuses everything.
+    /// False: it rejects every call.
     pub is_enabled: bool,
-    /// What is said in front of an error about its program.
+    /// Source and key for errors of its program.
     pub at: Wrong,
 }
 
-/// What answers for an agent.
+/// The program that answers for an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
     /// The echo agent.
     Echo,
-    /// What this file says.
+    /// The script in this file.
     Script(PathBuf),
     /// This program, a process for each message.
     Process(ProcessSpec),

@@ -1,5 +1,5 @@
-//! `[auth]`: the known callers and their credentials; with any of it every operation needs a
-//! caller.
+//! `[auth]`: callers and their credentials; with any of its keys every operation needs an
+//! authenticated caller.
 //!
 //! Invariant: a secret is hashed when it is read, and dropped.
 
@@ -127,8 +127,8 @@ pub fn keys() -> &'static [Key] {
     KEYS
 }
 
-/// The known callers, perhaps none; `None`: the section is empty, so that no caller is asked, or
-/// certificates alone are.
+/// The rules for callers, perhaps without a caller; `None`: the section is empty, so callers are
+/// not authenticated, or only by certificates.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -164,7 +164,7 @@ pub fn read(root: &ConfigSection, asks_clients: bool) -> Result<Option<AuthRules
     Ok(Some(rules).filter(|_| asks))
 }
 
-/// Whether a section says that there are callers, be it that there are none.
+/// Whether a section asks for authentication, even if it defines no caller.
 fn names_callers(auth: &ConfigSection) -> bool {
     let names = |name: &&str| match auth.entry(name) {
         Some(ConfigEntry::Section(section)) => section.is_said(),
@@ -175,8 +175,8 @@ fn names_callers(auth: &ConfigSection) -> bool {
         || ["api_keys", "bearer_tokens", "issuers", "proxy", "certificates"].iter().any(names)
 }
 
-/// What is wrong with rules that admit no caller, for a server that is to start with them. One that
-/// runs takes them: the callers that it knew are let go.
+/// Rejects rules that admit no caller before the start of a server. A running server accepts them
+/// and releases its callers.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -190,7 +190,7 @@ pub fn check_known(root: &ConfigSection, rules: Option<&AuthRules>) -> Result<()
     }
 }
 
-/// What is wrong with rules, and where it stands.
+/// The position of an error in the rules.
 fn blame(auth: &ConfigSection, error: &AuthRulesError) -> Wrong {
     let named = |tables: &[&str], key: &str, text: &str| {
         let sections = tables.iter().flat_map(|table| auth.sections(table));
@@ -222,13 +222,13 @@ fn text(section: &ConfigSection, name: &str) -> Option<String> {
     section.text(name).map(str::to_owned)
 }
 
-/// A string that must be there and hold something.
+/// A required, non-empty string.
 fn required(section: &ConfigSection, name: &str) -> Result<String, Wrong> {
     let text = text(section, name).filter(|text| !text.is_empty());
     text.ok_or_else(|| section.wrong(name, "must be a non-empty string"))
 }
 
-/// The tenants that a caller may name: names that a path can have, or `*` first.
+/// The tenants that a caller may select: names that a path can have, or `*` first.
 fn tenants(section: &ConfigSection) -> Result<TenantGrant, Wrong> {
     let names = section.strings("tenants").unwrap_or_default();
     let is_any = names.first().is_some_and(|first| first == "*");
@@ -248,13 +248,14 @@ fn tenants(section: &ConfigSection) -> Result<TenantGrant, Wrong> {
 /// The scopes of a section.
 ///
 /// # Errors
-/// [`Wrong`]: one that no caller can have.
+/// [`Wrong`]: an invalid scope.
 fn scopes(section: &ConfigSection) -> Result<ScopeSet, Wrong> {
     check_scopes(section)?;
     Ok(ScopeSet::new(section.strings("scopes").unwrap_or_default()))
 }
 
-/// Whether each scope of a section is one by RFC 6749 §3.3: a list of them is parted by spaces.
+/// Checks that each scope of a section is valid by RFC 6749 §3.3, whose lists are separated by
+/// spaces.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -274,7 +275,7 @@ pub fn check_scopes(section: &ConfigSection) -> Result<(), Wrong> {
     }
 }
 
-/// Whether a header field can carry a credential as it is: what cannot be sent is never let in.
+/// Checks that a header field can carry a credential: a caller could never send any other.
 ///
 /// # Errors
 /// [`Wrong`].

@@ -1,5 +1,5 @@
-//! What `[agents.NAME]` says of the agent's card: the keys that are tables, and what of a profile
-//! was said.
+//! The keys of `[agents.NAME]` about the agent's card: the tables, and the overrides of its
+//! profile.
 
 use peregrine::{
     agent::{Extension, Profile, Provider, Skill},
@@ -50,7 +50,7 @@ pub fn extension_keys() -> &'static [Key] {
     EXTENSION
 }
 
-/// What of a profile was said.
+/// Overrides of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct CardOverrides {
     /// One paragraph for humans.
@@ -74,7 +74,7 @@ pub struct CardOverrides {
 }
 
 impl CardOverrides {
-    /// What a whole card says, but for its URLs and what callers have to show.
+    /// The content of a whole card, except its URLs and its security.
     pub fn of_card(card: &AgentCard) -> CardOverrides {
         let profile = profile_of(&card.name, card);
         CardOverrides {
@@ -92,7 +92,7 @@ impl CardOverrides {
         }
     }
 
-    /// Puts what was said in the place of what a profile has.
+    /// Replaces the members of a profile that have an override.
     pub fn over(&self, profile: &mut Profile) {
         fn put<T: Clone>(said: &Option<T>, place: &mut T) {
             if let Some(said) = said {
@@ -122,7 +122,7 @@ impl CardOverrides {
     }
 }
 
-/// What of a card the section of an agent says.
+/// Reads the overrides in the section of an agent.
 ///
 /// # Errors
 /// [`Wrong`].

@@ -1,4 +1,4 @@
-//! `[logs]` and `[metrics]`: what a server writes of what happens, and what it counts.
+//! `[logs]` and `[metrics]`: the server's log and counters.
 
 use peregrine::net::{LogLevel, LoggedPrincipal};
 use ring::digest;

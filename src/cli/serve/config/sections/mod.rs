@@ -1,8 +1,8 @@
-//! The sections of a configuration, one file each: the table of its keys, and what its values mean.
+//! The sections of a configuration, one file each: the table of its keys, and their meaning.
 //!
-//! A section is added by its file here, a row in the `KEYS` of the section that has it (those of
-//! the root stand in `server.rs`), and its reader in [`read`]. What a reload does with it is an
-//! applier in `config/reload`.
+//! To add a section, add its file here, a row in the `KEYS` of its parent section (the root's are
+//! in `server.rs`), and its reader in [`read`]. An applier in `config/reload` applies it on a
+//! reload.
 
 mod agents;
 mod auth;
@@ -40,7 +40,7 @@ pub use remote::RemoteSpec;
 pub use server::KEYS;
 pub use tls::TlsFiles;
 
-/// What `serve` was told.
+/// The settings of `serve`.
 pub struct Serve {
     /// Everything about the engine; agents are still missing.
     pub setup: Setup,
@@ -58,7 +58,7 @@ pub struct Serve {
     pub shows_memory: bool,
     /// Where the pages about the server are served.
     pub admin: Option<String>,
-    /// What the log has.
+    /// The settings of the log.
     pub logs: Logs,
     /// Whether calls are counted.
     pub counts_calls: bool,
@@ -70,14 +70,15 @@ pub struct Serve {
     pub push_sign_keys: Vec<PathBuf>,
     /// Files for TLS.
     pub tls: Option<TlsFiles>,
-    /// The known callers, perhaps none; `None`: callers are not asked, or for certificates alone.
+    /// The rules for callers, perhaps without a caller; `None`: callers are not authenticated, or
+    /// only by certificates.
     pub auth: Option<AuthRules>,
 }
 
-/// Understands a configuration.
+/// Interprets a configuration.
 ///
 /// # Errors
-/// [`Wrong`]: the first value that means nothing.
+/// [`Wrong`]: the first invalid value.
 pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong> {
     let mut setup = server::setup(root)?;
     setup.mounts = mounts::read(root)?;
@@ -111,7 +112,7 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
     })
 }
 
-/// The source of what an engine cannot be built of; `None`: it has none.
+/// The position of an error of the engine's setup; `None`: it has none.
 pub fn blame(root: &ConfigSection, error: &BuildError) -> Option<Wrong> {
     let item = |name: &str, text: &str| {
         let items = root.texts(name)?;
@@ -137,7 +138,7 @@ pub fn blame(root: &ConfigSection, error: &BuildError) -> Option<Wrong> {
         BuildError::TooManyAgents | BuildError::Name(_) | BuildError::SameName(_) => {
             Some(root.wrong("agents", error.to_string()))
         }
-        // What there can be of these is checked where it is read.
+        // The readers of the sections have already checked for these.
         BuildError::NoAgent
         | BuildError::AgentsBesideService
         | BuildError::Cors(_)

@@ -44,7 +44,7 @@ pub fn read(root: &ConfigSection) -> Result<Vec<Mount>, Wrong> {
     of_flags.chain(of_file).collect()
 }
 
-/// The mount whose key has this text; of several, the last one, which came too late.
+/// The mount whose key has this text; of several, the last one, which is the duplicate.
 pub fn blame(root: &ConfigSection, name: &str, text: &str, error: &BuildError) -> Option<Wrong> {
     if let Some(ConfigEntry::Said(_)) = root.entry("mounts") {
         return Some(root.wrong("mounts", error.to_string()));

@@ -4,7 +4,7 @@ use peregrine::net::ProcessOptions;
 
 use super::super::tree::{ConfigSection, Wrong};
 
-/// The kind of agents whose programs speak lines.
+/// The kind of an agent whose program exchanges lines.
 pub const LINES: &str = "exec+jsonl";
 
 /// A program that answers for an agent.
@@ -12,9 +12,9 @@ pub const LINES: &str = "exec+jsonl";
 pub struct ProcessSpec {
     /// The command line.
     pub command: String,
-    /// Whether it speaks lines, and runs on.
+    /// Whether the program exchanges lines and keeps running.
     pub is_lines: bool,
-    /// Whether a shell reads it, in the whole environment.
+    /// Whether a shell runs the command line, with the whole environment.
     pub is_shell: bool,
     /// Names of the variables that it gets in addition to `PATH`.
     pub environment: Vec<String>,
@@ -29,13 +29,13 @@ impl ProcessSpec {
         ProcessSpec { command, is_lines: false, is_shell: false, environment: Vec::new(), options }
     }
 
-    /// A command of a shell, whose errors its client sees.
+    /// A shell command; the client sees its errors.
     pub fn shell(command: &str, separator: Option<String>) -> ProcessSpec {
         let options = ProcessOptions { separator, show_errors: true, ..ProcessOptions::text() };
         ProcessSpec { is_shell: true, options, ..ProcessSpec::text(command) }
     }
 
-    /// A program that speaks lines.
+    /// A program that exchanges lines.
     pub fn lines(command: &str) -> ProcessSpec {
         let options = ProcessOptions::lines();
         ProcessSpec { is_lines: true, options, ..ProcessSpec::text(command) }

@@ -1,4 +1,4 @@
-//! `[push]`: webhooks, and where they may go.
+//! `[push]`: webhooks, and their allowed targets.
 
 use std::{num::NonZero, path::PathBuf, str::FromStr};
 
@@ -83,10 +83,10 @@ pub fn keys() -> &'static [Key] {
     KEYS
 }
 
-/// What is said of webhooks; `None`: there are none.
+/// The settings of webhooks; `None`: webhooks are off.
 ///
 /// # Errors
-/// [`Wrong`]: a host, network or port that is none.
+/// [`Wrong`]: an invalid host, network or port.
 pub fn read(root: &ConfigSection) -> Result<Option<PushSettings>, Wrong> {
     let Some(section) = root.section("push") else { return Ok(Some(PushSettings::default())) };
     let is_on = |name| section.switch(name).unwrap_or(false);
@@ -114,7 +114,7 @@ pub fn read(root: &ConfigSection) -> Result<Option<PushSettings>, Wrong> {
     Ok(section.switch("enabled").unwrap_or(true).then_some(settings))
 }
 
-/// The kinds of events that are named.
+/// The filter of the configured event kinds.
 fn events(section: &ConfigSection) -> Result<PushFilter, Wrong> {
     let mut filter = PushFilter::ALL;
     for (index, item) in section.texts("events").unwrap_or_default().iter().enumerate() {
@@ -127,8 +127,8 @@ fn events(section: &ConfigSection) -> Result<PushFilter, Wrong> {
     Ok(filter)
 }
 
-/// Every text of a list as what it stands for; `is_no` says what one that is wrong is not, unless
-/// its error does.
+/// Parses every text of a list. `is_no` describes a valid value in the error; empty: the parser's
+/// error is shown.
 fn all<T: FromStr>(section: &ConfigSection, name: &str, is_no: &str) -> Result<Vec<T>, Wrong>
 where
     T::Err: std::fmt::Display,

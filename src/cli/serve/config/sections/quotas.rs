@@ -1,6 +1,5 @@
-//! `[quotas]`: what callers may take. Where callers are known each has a share of streams, running
-//! tasks, their bytes and waiting calls unless another number is said; what else is not said is not
-//! counted.
+//! `[quotas]`: the limits of callers. An authenticated caller has a share of streams, running
+//! tasks, their bytes and waiting calls unless a number is set; other unset limits do not apply.
 
 use std::collections::BTreeMap;
 
@@ -82,8 +81,8 @@ pub fn read(root: &ConfigSection) -> Result<Quotas, Wrong> {
     })
 }
 
-/// Sees to it that every `quota` names one of `[quotas.named]`: a name that is misspelled would
-/// give its callers `[quotas.known]`, without a warning.
+/// Checks that every `quota` names a quota of `[quotas.named]`: with a misspelled name its callers
+/// would get `[quotas.known]` without a warning.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -109,7 +108,7 @@ fn check_section(section: &ConfigSection, named: &[(String, ConfigSection)]) -> 
 }
 
 fn quota(section: &ConfigSection) -> Result<Quota, Wrong> {
-    // The shape has seen to it that they fit.
+    // The shape has checked that the numbers fit.
     let number = |name| section.whole(name).and_then(|number| u32::try_from(number).ok());
     let calls = match (number("calls_per_minute"), number("call_burst")) {
         (Some(per_minute), burst) => Some(Rate { per_minute, burst: burst.unwrap_or(per_minute) }),

@@ -251,9 +251,9 @@ impl RemoteSpec {
         })
     }
 
-    /// What its clients are made of.
+    /// The builder of its clients.
     fn client(&self) -> Result<ClientBuilder, String> {
-        // What interfaces may be called is known: those of `url` and `origins`.
+        // Only interfaces at `url` and `origins` are called.
         let credentials =
             Credentials { allows_other_origins: true, ..self.credentials.credentials() };
         let mut builder = ClientBuilder::new()
@@ -278,7 +278,7 @@ impl RemoteSpec {
         Ok(builder.options(options))
     }
 
-    /// The origin of the agent and those that are listed. Of this machine all names are one.
+    /// The origin of the agent and the listed ones. All names of this machine count as one.
     fn allowed_origins(&self) -> Vec<HttpOrigin> {
         let origin = |text: &str| HttpOrigin::parse(text).ok().map(|url| url.origin);
         let mut all: Vec<HttpOrigin> =
@@ -298,7 +298,7 @@ impl RemoteSpec {
     }
 }
 
-/// The listed origins, each of which is one.
+/// The listed origins, checked.
 fn origins(section: &ConfigSection) -> Result<Vec<String>, Wrong> {
     let all = section.strings("origins").unwrap_or_default();
     for (index, text) in all.iter().enumerate() {

@@ -1,7 +1,6 @@
-//! The keys above all sections: where a server listens, which hosts it answers to, and what it
-//! serves.
+//! The keys above all sections: the server's addresses, its hosts, and its agents.
 //!
-//! A key is called as its flag is; one that is a list has a plural.
+//! A key has the name of its flag; a list has a plural.
 
 use std::path::PathBuf;
 
@@ -214,7 +213,7 @@ pub const KEYS: &[Key] = &[
         .live(),
 ];
 
-/// What the engine is told by these keys.
+/// The setup of the engine from these keys.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -251,7 +250,7 @@ pub fn setup(root: &ConfigSection) -> Result<Setup, Wrong> {
     Ok(setup)
 }
 
-/// Where the server listens: a port alone, with or without a colon, is one of 127.0.0.1.
+/// The addresses to listen on: a port alone, with or without a colon, is on 127.0.0.1.
 pub fn listen(root: &ConfigSection) -> Vec<String> {
     let mut addresses = root.strings("listen").unwrap_or_default();
     for address in &mut addresses {
@@ -263,7 +262,7 @@ pub fn listen(root: &ConfigSection) -> Vec<String> {
     addresses
 }
 
-/// A list, each of which is something; `else_is` says what one that is not is.
+/// A list whose items pass `is_good`; `else_is` describes an item that does not.
 fn checked(
     root: &ConfigSection,
     name: &str,

@@ -1,4 +1,4 @@
-//! `[traces]`: where the spans of calls and turns go.
+//! `[traces]`: the collector of spans for calls and turns.
 
 use peregrine::net::{TraceCollector, TraceCollectorError};
 

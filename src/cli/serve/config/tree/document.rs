@@ -1,7 +1,7 @@
-//! From the text of a file to a section.
+//! Reads the text of a file into a section.
 //!
-//! Invariant: the first thing in the file that is wrong is told, with its line. The parser of TOML
-//! bounds how deep values are nested; here it is the tables of keys that do.
+//! Invariant: the first error in the file is reported with its line. The TOML parser bounds the
+//! nesting of values; the tables of keys bound it here.
 
 use std::path::Path;
 
@@ -20,10 +20,10 @@ use super::{
     shape::{Key, Shape, choice},
 };
 
-/// Reads the text of a file; paths in it are from `folder`.
+/// Reads the text of a file; its paths are relative to `folder`.
 ///
 /// # Errors
-/// [`Wrong`]: what is not TOML, an unknown key, or a value of another shape.
+/// [`Wrong`]: invalid TOML, an unknown key, or a value of another shape.
 pub fn read(
     text: &str,
     keys: &'static [Key],

@@ -1,8 +1,9 @@
 //! `PEREGRINE_*`: a variable for each value of a configuration.
 //!
 //! Invariant: the variable of `limits.tasks_max` is `PEREGRINE_LIMITS_TASKS_MAX`: the path in
-//! capitals, with `_` for whatever is no letter or digit. One that is near to one of ours, or names
-//! a section of ours, and is none, is an error; any other belongs to other programs.
+//! capitals, with `_` for every character that is not a letter or digit. An unknown variable that
+//! resembles one of these or begins with the name of a section is an error; any other belongs to
+//! another program.
 
 use super::{
     hint,
@@ -10,7 +11,7 @@ use super::{
     shape::Shape,
 };
 
-/// What begins our variables.
+/// The prefix of the variables.
 const PREFIX: &str = "PEREGRINE_";
 /// The variable of `--config`.
 const CONFIG: &str = "CONFIG";
@@ -27,7 +28,7 @@ impl Variables {
         )
     }
 
-    /// What a variable has.
+    /// The value of a variable.
     pub fn value(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(other, _)| other == name)?;
         Some(&found.1)
@@ -39,16 +40,16 @@ impl Variables {
     }
 }
 
-/// The name of a path, as `limits.tasks_max`, behind the prefix.
+/// The variable of a path such as `limits.tasks_max`, without the prefix.
 fn capitals(path: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     path.chars().map(letter).collect()
 }
 
-/// Sets what the environment says; an empty variable says nothing.
+/// Sets the values of the environment; an empty variable sets nothing.
 ///
 /// # Errors
-/// [`Wrong`]: a variable that is nearly one of ours, means two keys, or has a value of another
+/// [`Wrong`]: a variable that resembles a known one, means two keys, or has a value of another
 /// shape.
 pub fn with_variables(root: &mut ConfigSection, variables: &Variables) -> Result<(), Wrong> {
     let mut all = Vec::new();
@@ -69,7 +70,7 @@ pub fn with_variables(root: &mut ConfigSection, variables: &Variables) -> Result
             (None, _) if is_of_service(rest) || !is_near(root, rest, &all) => continue,
             (None, _) => {
                 let names = all.iter().map(|(name, _)| name.as_str());
-                // A part of the name is what all of them have.
+                // The prefix is common to all names.
                 let hint = hint(rest, names).replace("mean ", "mean PEREGRINE_");
                 return Err(wrong(format!("unknown key{hint}")));
             }
@@ -82,8 +83,8 @@ pub fn with_variables(root: &mut ConfigSection, variables: &Variables) -> Result
     Ok(())
 }
 
-/// True for what Kubernetes tells every container of a service whose name begins with peregrine:
-/// `SERVICE_HOST`, `SERVICE_PORT…`, `PORT`, `PORT_3000_TCP…`.
+/// Whether Kubernetes sets the variable in every container for a service whose name begins with
+/// peregrine: `SERVICE_HOST`, `SERVICE_PORT…`, `PORT`, `PORT_3000_TCP…`.
 fn is_of_service(rest: &str) -> bool {
     let rest = format!("_{rest}");
     rest.contains("_SERVICE_HOST")
@@ -92,7 +93,7 @@ fn is_of_service(rest: &str) -> bool {
         || rest.contains("_PORT_")
 }
 
-/// True when it looks like ours: in one of our sections, or like one of our names.
+/// Whether the name begins with a section of ours or resembles one of our names.
 fn is_near(root: &ConfigSection, rest: &str, all: &[(String, Vec<usize>)]) -> bool {
     let is_section = |shape: &Shape| matches!(shape, Shape::Section(_) | Shape::Named(_));
     let mut sections = root.keys.iter().filter(|key| is_section(&key.shape));
@@ -100,8 +101,8 @@ fn is_near(root: &ConfigSection, rest: &str, all: &[(String, Vec<usize>)]) -> bo
         || !hint(rest, all.iter().map(|(name, _)| name.as_str())).is_empty()
 }
 
-/// The names of all values that can be set, and the way to each: indexes of keys, and behind that
-/// of named sections the index of the section.
+/// The names of all values that can be set, and the path to each: indexes of keys, each key of
+/// named sections followed by the index of the section.
 fn leaves(section: &ConfigSection, way: &mut Vec<usize>, all: &mut Vec<(String, Vec<usize>)>) {
     for (index, key) in section.keys.iter().enumerate() {
         way.push(index);
@@ -121,7 +122,7 @@ fn leaves(section: &ConfigSection, way: &mut Vec<usize>, all: &mut Vec<(String, 
     }
 }
 
-/// Sets the value at the end of a way.
+/// Sets the value at the end of a path.
 fn set(
     section: &mut ConfigSection,
     way: &[usize],

@@ -1,4 +1,4 @@
-//! `${NAME}` in the strings of a file: a variable of the environment. `$$` is a dollar.
+//! `${NAME}` in the strings of a file: the value of an environment variable. `$$` is a dollar.
 
 use super::environment::Variables;
 

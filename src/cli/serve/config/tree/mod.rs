@@ -1,9 +1,7 @@
-//! What a configuration says, as a tree: a table of keys for each section, and for each value the
-//! source.
+//! A configuration as a tree: a table of keys for each section, and a source for each value.
 //!
-//! Invariant: nothing here reads a file, the environment or the clock. Whatever comes, a
-//! [`ConfigSection`] has only keys of its table, each with a value of its shape; what else was said
-//! is one [`Wrong`].
+//! Invariant: nothing here reads a file, the environment or the clock. A [`ConfigSection`] has only
+//! keys of its table, each with a value of its shape; any other input is one [`Wrong`].
 
 mod document;
 mod environment;

@@ -1,4 +1,4 @@
-//! A section that was read: which of its keys were set, to what, and by which source.
+//! A section: the keys that were set, their values and sources.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use peregrine::limits::Unit;
 
 use super::shape::Key;
 
-/// The longest time that a key can set: some 9,000 years.
+/// Maximum time of a key: some 9,000 years.
 const MILLIS_MAX: u64 = 1 << 48;
 
-/// The source of a value; one further down wins.
+/// The source of a value; a later variant overrides an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
     /// The file, in this line.
@@ -23,19 +23,19 @@ pub enum ConfigSource {
     Flag(&'static str),
 }
 
-/// What is wrong, and its source.
+/// An error and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Its source.
     pub source: ConfigSource,
     /// The key, as `tls.cert`; empty: the file as a whole.
     pub key: String,
-    /// What is wrong with it.
+    /// The error.
     pub message: String,
 }
 
 impl Wrong {
-    /// One line; `file` is what the file is called.
+    /// The error in one line; `file` is the name of the file.
     pub fn line(&self, file: &str) -> String {
         let Wrong { source, key, message } = self;
         match source {
@@ -44,7 +44,7 @@ impl Wrong {
             ConfigSource::File(line) if key.is_empty() => format!("{file}:{line}: {message}"),
             ConfigSource::File(line) => format!("{file}:{line}: {key}: {message}"),
             ConfigSource::Variable(name) => format!("{name}: {message}"),
-            // Of several the name says which.
+            // The flag may be repeated; the name tells which one is meant.
             ConfigSource::Flag("limit") => {
                 let name = key.trim_start_matches("limits.");
                 format!("--limit {name}: {message}")
@@ -74,7 +74,7 @@ pub enum ConfigValue {
 pub struct Item {
     /// The string.
     pub text: String,
-    /// Its line, if it stands in the file.
+    /// Its line, if it is from the file.
     pub line: Option<usize>,
 }
 
@@ -93,7 +93,7 @@ pub struct SaidValue {
     pub source: ConfigSource,
 }
 
-/// What a key has.
+/// The content of a key.
 #[derive(Clone, Debug)]
 pub enum ConfigEntry {
     /// A value.
@@ -106,12 +106,12 @@ pub enum ConfigEntry {
     Named(Vec<(String, ConfigSection)>),
 }
 
-/// A section: of each key of its table what was said, if anything was.
+/// A section: the entries of the keys in its table.
 #[derive(Clone, Debug)]
 pub struct ConfigSection {
     /// Its table.
     pub keys: &'static [Key],
-    /// What stands before its keys: `tls.` for those of `[tls]`.
+    /// The prefix of its keys: `tls.` for the keys of `[tls]`.
     pub path: String,
     /// Its first source; none: it was not set.
     pub source: Option<ConfigSource>,
@@ -120,7 +120,7 @@ pub struct ConfigSection {
 }
 
 impl ConfigSection {
-    /// A section of which nothing was said.
+    /// A section without entries.
     pub fn new(keys: &'static [Key], path: String, source: Option<ConfigSource>) -> ConfigSection {
         let entry = |key: &Key| match key.shape {
             super::Shape::Section(inner) => {
@@ -139,7 +139,7 @@ impl ConfigSection {
         self.entries.get(index)?.as_ref()
     }
 
-    /// Sets what a key has; the last call wins.
+    /// Sets the entry of a key; the last call wins.
     pub fn set(&mut self, name: &str, entry: ConfigEntry) {
         if let Some(index) = self.keys.iter().position(|key| key.name == name) {
             self.entries[index] = Some(entry);
@@ -205,7 +205,7 @@ impl ConfigSection {
     /// A time in milliseconds, above zero.
     ///
     /// # Errors
-    /// [`Wrong`]: it is not such a time.
+    /// [`Wrong`]: the value is not such a time.
     pub fn millis(&self, name: &str) -> Result<Option<u64>, Wrong> {
         let Some(text) = self.text(name) else { return Ok(None) };
         let read = Unit::Millis.read(text).ok().filter(|ms| (1..=MILLIS_MAX).contains(ms));
@@ -235,7 +235,7 @@ impl ConfigSection {
         self.texts(name).map(|items| items.iter().map(|item| item.text.clone()).collect())
     }
 
-    /// Puts a digest in the place of every secret: it says whether another one was said.
+    /// Replaces every secret by a digest, which still tells whether the secret changed.
     pub fn forget_secrets(&mut self) {
         for (key, entry) in self.keys.iter().zip(&mut self.entries) {
             match entry {
@@ -252,12 +252,12 @@ impl ConfigSection {
         }
     }
 
-    /// Whether it was set, be it without a key in it.
+    /// Whether the section was set, even without a key in it.
     pub fn is_said(&self) -> bool {
         self.source.is_some() || !self.is_empty()
     }
 
-    /// True when none of its keys was said, and none of the sections in it.
+    /// True if none of its keys and none of its inner sections was set.
     pub fn is_empty(&self) -> bool {
         self.entries.iter().flatten().all(|entry| match entry {
             ConfigEntry::Section(section) => !section.is_said(),
@@ -265,7 +265,7 @@ impl ConfigSection {
         })
     }
 
-    /// What is wrong with a key, or with the section where the key was not said.
+    /// An error of a key, or of the section if the key was not set.
     pub fn wrong(&self, name: &str, message: impl Into<String>) -> Wrong {
         let source = match self.entry(name) {
             Some(ConfigEntry::Said(said)) => Some(said.source.clone()),
@@ -280,7 +280,7 @@ impl ConfigSection {
         Wrong { source, key: format!("{}{name}", self.path), message: message.into() }
     }
 
-    /// What is wrong with one string of several.
+    /// An error of one string in a list.
     pub fn wrong_item(&self, name: &str, index: usize, message: impl Into<String>) -> Wrong {
         let line = self.texts(name).and_then(|items| items.get(index)?.line);
         let wrong = self.wrong(name, message);
@@ -291,7 +291,7 @@ impl ConfigSection {
     }
 }
 
-/// Puts the digest of a secret in its place, and of each of several.
+/// Replaces a secret, or each of several, by its digest.
 fn forget(value: &mut ConfigValue) {
     let forget_text = |text: &mut String| {
         let digest = digest::digest(&digest::SHA256, text.as_bytes());
@@ -301,7 +301,7 @@ fn forget(value: &mut ConfigValue) {
     match value {
         ConfigValue::Text(text) => forget_text(text),
         ConfigValue::Texts(items) => items.iter_mut().for_each(|item| forget_text(&mut item.text)),
-        // What is a secret is written in letters.
+        // Secrets are strings.
         ConfigValue::Switch(_) | ConfigValue::Whole(_) | ConfigValue::Path(_) => {}
     }
 }

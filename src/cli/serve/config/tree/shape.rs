@@ -1,4 +1,4 @@
-//! The keys of a section, and what their values look like.
+//! The keys of a section, and the shapes of their values.
 
 use peregrine::limits::Unit;
 
@@ -7,27 +7,27 @@ use super::{
     section::{ConfigValue, Item},
 };
 
-/// One key of a section: a row of the table that the file, the environment, the schema, the list of
-/// what holds and the example are made of.
+/// One key of a section: a row of the table behind the file, the environment, the schema, `config
+/// show` and the example.
 #[derive(Debug)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
-    /// What its value looks like.
+    /// The shape of its value.
     pub shape: Shape,
-    /// The value in force when none is set, as TOML; empty: none that could be written.
+    /// The default value as TOML; empty: it has none that could be written.
     pub default: &'static str,
-    /// What it is for, in one line.
+    /// Its purpose in one line.
     pub help: &'static str,
     /// Its flag, without dashes; empty: it has none.
     pub flag: &'static str,
-    /// True: a reload changes it; otherwise it holds until the server is started again.
+    /// True: a reload changes it; otherwise a change needs a restart.
     pub is_live: bool,
     /// True: its value is never shown.
     pub is_secret: bool,
 }
 
-/// A key without a flag, which holds until the server is started again.
+/// A key without a flag whose change needs a restart.
 pub const fn key(
     name: &'static str,
     shape: Shape,
@@ -43,7 +43,7 @@ impl Key {
         Key { flag, ..self }
     }
 
-    /// The same, whose value is never shown and kept no longer than it takes to read it.
+    /// The same, as a secret: its value is never shown and is dropped once it was read.
     pub const fn secret(self) -> Key {
         Key { is_secret: true, ..self }
     }
@@ -54,7 +54,7 @@ impl Key {
     }
 }
 
-/// What a value looks like.
+/// The shape of a value.
 #[derive(Debug)]
 pub enum Shape {
     /// True or false.
@@ -72,14 +72,14 @@ pub enum Shape {
     Measure(Unit),
     /// A string.
     Text,
-    /// The path of a file; one in the file is from the folder of the file.
+    /// The path of a file; a path in the file is relative to the file's folder.
     Path,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// An array of strings.
     Texts,
-    /// An array of paths of files, each of which may have more behind it; one in the file is from
-    /// the folder of the file.
+    /// An array of paths of files, each of which may have a suffix; a path in the file is relative
+    /// to the file's folder.
     Paths,
     /// An array of whole numbers, or of strings that are numbers.
     Numbers,
@@ -89,15 +89,15 @@ pub enum Shape {
     Section(fn() -> &'static [Key]),
     /// Any number of tables with these keys.
     Sections(fn() -> &'static [Key]),
-    /// A table of such tables, each under a name of its own.
+    /// A table of such tables, each under its own name.
     Named(fn() -> &'static [Key]),
 }
 
 impl Shape {
-    /// Reads a value that stands alone, as a variable or a flag has it; lists have commas.
+    /// Reads the text of a variable or a flag; list items are separated by commas.
     ///
     /// # Errors
-    /// What is wrong with it, without its key.
+    /// The error, without the key.
     pub fn read(&self, text: &str) -> Result<ConfigValue, String> {
         let list = || {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
