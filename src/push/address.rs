@@ -1,9 +1,8 @@
-//! Which addresses are on the public internet, and which are not.
+//! Which addresses are on the public internet.
 //!
-//! Invariant: an address is refused unless it is known to be globally reachable. What IANA's
-//! special-purpose registries (RFC 6890) do not call so is refused, and so is what carries such an
-//! address of IPv4 inside one of IPv6; multicast, whatever was never allotted, and the
-//! addresses at which clouds answer their own machines.
+//! Invariant: an address is refused unless it is globally reachable by IANA's special-purpose
+//! registries (RFC 6890). Also refused: an IPv6 address that contains a refused IPv4 address,
+//! multicast, unallocated addresses, and the metadata addresses of clouds.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +11,7 @@ use crate::network::Network;
 /// Why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressKind {
-    /// It means no host (RFC 1122 §3.2.1.3, RFC 4291 §2.5.2).
+    /// It identifies no host (RFC 1122 §3.2.1.3, RFC 4291 §2.5.2).
     Unspecified,
     /// This host by itself.
     Loopback,
@@ -20,27 +19,27 @@ pub enum AddressKind {
     Private,
     /// Behind the translator of a provider (RFC 6598).
     SharedByProvider,
-    /// Hosts on the same link (RFC 3927, RFC 4291 §2.5.6), services of clouds among them.
+    /// Hosts on the same link (RFC 3927, RFC 4291 §2.5.6), including cloud services.
     LinkLocal,
     /// Many hosts (RFC 5771, RFC 4291 §2.7).
     Multicast,
     /// All hosts (RFC 919).
     Broadcast,
-    /// Of documents, benchmarks and experiments.
+    /// For documentation, benchmarks and experiments.
     Documentation,
-    /// Kept by IANA for protocols, or for later.
+    /// Reserved by IANA for protocols, or for later.
     Reserved,
-    /// An address of IPv4 in a form that is not routed: mapped, compatible, 6to4, Teredo, or
-    /// behind a private translator.
+    /// An IPv4 address in a form that is not routed: mapped, compatible, 6to4, Teredo, or behind a
+    /// private translator.
     Embedded,
-    /// At which a cloud answers its own machines.
+    /// A metadata service of a cloud.
     CloudMetadata,
-    /// An address of this host, as the connecting driver has found out.
+    /// An address of this host, as determined by the connecting driver.
     Own,
 }
 
 impl AddressKind {
-    /// What it is, for errors.
+    /// The kind, for error messages.
     pub const fn name(self) -> &'static str {
         match self {
             Unspecified => "unspecified",
@@ -64,10 +63,10 @@ use AddressKind::{
     Reserved, SharedByProvider, Unspecified,
 };
 
-/// What IANA's registry of IPv4 does not call globally reachable, and multicast; the first row
-/// counts. `None`: globally reachable within what follows.
+/// Ranges of IANA's IPv4 registry that are not globally reachable, and multicast; the first
+/// matching row counts. `None`: globally reachable, within a later row.
 const V4: &[(Ipv4Addr, u32, Option<AddressKind>)] = &[
-    // Azure's, of which no registry knows.
+    // Azure's, in no registry.
     (Ipv4Addr::new(168, 63, 129, 16), 32, Some(CloudMetadata)),
     (Ipv4Addr::new(169, 254, 169, 254), 32, Some(CloudMetadata)),
     (Ipv4Addr::new(100, 100, 100, 200), 32, Some(CloudMetadata)),
@@ -93,8 +92,7 @@ const V4: &[(Ipv4Addr, u32, Option<AddressKind>)] = &[
     (Ipv4Addr::new(240, 0, 0, 0), 4, Some(Reserved)),
 ];
 
-/// The same of IPv6. What no row is about is reserved, but for 2000::/3, of which addresses are
-/// allotted.
+/// The same for IPv6. Addresses without a row are reserved, except 2000::/3, which is allocated.
 const V6: &[(Ipv6Addr, u32, Option<AddressKind>)] = &[
     (Ipv6Addr::UNSPECIFIED, 128, Some(Unspecified)),
     (Ipv6Addr::LOCALHOST, 128, Some(Loopback)),
@@ -126,14 +124,14 @@ const V6: &[(Ipv6Addr, u32, Option<AddressKind>)] = &[
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, Some(Multicast)),
 ];
 
-/// The prefix of translators that all networks share (RFC 6052 §2.1): it reaches what the address
-/// of IPv4 inside it reaches.
+/// The well-known prefix of translators (RFC 6052 §2.1): it reaches whatever the embedded IPv4
+/// address reaches.
 const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
 /// Why an address must not be connected to; `None`: it is globally reachable.
 ///
-/// `translators` are the networks of translators that the operator has named beside the common one
-/// (RFC 6052 §2.2): what is inside an address of theirs counts.
+/// `translators` are the operator's translator networks in addition to the well-known prefix (RFC
+/// 6052 §2.2): the IPv4 address inside is checked.
 pub fn refused_kind(address: IpAddr, translators: &[Network]) -> Option<AddressKind> {
     match address {
         IpAddr::V4(address) => v4_kind(address),
@@ -153,11 +151,11 @@ pub fn refused_kind(address: IpAddr, translators: &[Network]) -> Option<AddressK
     }
 }
 
-/// The prefix of translators that a network has for itself (RFC 8215), at whatever length.
+/// The prefix of local-use translators (RFC 8215), of any length.
 const LOCAL_NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0);
 
-/// The addresses of IPv4 that may be reached by way of one: mapped, compatible, translated
-/// (RFC 2765, RFC 6052, RFC 8215), 6to4, and both of Teredo. `translators`: see [`refused_kind`].
+/// The IPv4 addresses that may be reached through an address: mapped, compatible, translated (RFC
+/// 2765, RFC 6052, RFC 8215), 6to4, and both of Teredo. `translators`: see [`refused_kind`].
 pub fn carried(address: IpAddr, translators: &[Network]) -> Vec<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return Vec::new() };
     let bits = address.to_bits();
@@ -187,11 +185,10 @@ fn v4_kind(address: Ipv4Addr) -> Option<AddressKind> {
     row.and_then(|(.., kind)| *kind)
 }
 
-/// The address of IPv4 behind a prefix of so many bits (RFC 6052 §2.2): bits 64 to 71 are no part
-/// of it.
+/// The IPv4 address after a prefix of this many bits (RFC 6052 §2.2), which skips bits 64 to 71.
 fn inside(bits: u128, prefix: u32) -> Ipv4Addr {
     let (high, low) = ((bits >> 64) as u64, bits as u64);
-    // Without the octet that is left out, 120 bits are in a row.
+    // Without the skipped octet, 120 bits are in a row.
     let row = u128::from(high) << 56 | u128::from(low & (u64::MAX >> 8));
     let v4 = match prefix {
         96.. => low as u32,

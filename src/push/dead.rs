@@ -1,7 +1,7 @@
-//! What is known of webhooks that have stopped: dead letters.
+//! Dead letters: records of stopped webhooks.
 //!
 //! Invariants: a letter holds no payload, only the position in its task's events at which its
-//! webhook has stopped. When there are too many, the owner furthest above its equal share loses its
+//! webhook stopped. When there are too many, the owner furthest above its equal share loses its
 //! oldest letter.
 
 use std::collections::{HashMap, VecDeque};
@@ -11,19 +11,19 @@ use foldhash::fast::RandomState;
 use super::schedule::PostPlace;
 use crate::shares::{Holder, Newcomer};
 
-/// Why a webhook does not go on.
+/// Why a webhook has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyDead {
-    /// It was tried for as long as it may be.
+    /// Its retries reached the deadline.
     GivenUp,
-    /// Its task has left before everything was posted.
+    /// Its task was evicted before everything was delivered.
     TaskLeft,
-    /// No credential of its owner is valid any more.
+    /// Its owner has no valid credential any more.
     CredentialWithdrawn,
 }
 
 impl WhyDead {
-    /// In a word.
+    /// The name in metrics and listings.
     pub const fn name(self) -> &'static str {
         match self {
             WhyDead::GivenUp => "given_up",
@@ -36,9 +36,9 @@ impl WhyDead {
 /// A webhook that has stopped.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {
-    /// Its number, by which it is replayed or dropped.
+    /// Its number, the key to replay or drop it.
     pub number: u64,
-    /// The webhook, as long as there is one.
+    /// The webhook, while it exists.
     pub place: PostPlace,
     /// The owner that it is charged to.
     pub(super) holder: Holder,
@@ -50,19 +50,19 @@ pub struct DeadLetter {
     pub config_id: Box<[u8]>,
     /// Scheme, host and port of its URL.
     pub origin: Box<str>,
-    /// The last event that was posted.
+    /// The last event that was delivered.
     pub seq: u64,
-    /// Why it does not go on.
+    /// Why it has stopped.
     pub why: WhyDead,
-    /// Why the last post has failed; empty: none has.
+    /// Why the latest delivery failed; empty: none failed.
     pub error: Box<str>,
     /// When it has stopped, in ms since the Unix epoch.
     pub unix_ms: u64,
-    /// Whether it can be replayed: its configuration and its task, or the copy of that, are there.
+    /// Whether it can be replayed: its configuration exists, and its task or the retained copy.
     pub is_replayable: bool,
 }
 
-/// The youngest dead letters.
+/// The newest dead letters.
 #[derive(Debug)]
 pub(super) struct DeadLetters {
     letters: VecDeque<DeadLetter>,
@@ -82,7 +82,7 @@ impl DeadLetters {
         self.last
     }
 
-    /// Adds one, of the number that came last; returns the one that gave way, perhaps itself.
+    /// Adds a letter with the newest number; returns the letter that is displaced, perhaps itself.
     pub fn push(&mut self, letter: DeadLetter) -> Option<DeadLetter> {
         let holder = letter.holder;
         let gone = match self.has_room(holder) {
@@ -123,7 +123,7 @@ impl DeadLetters {
         Some(letter)
     }
 
-    /// Whether any is charged to a holder.
+    /// Whether any letter is charged to a holder.
     pub fn has_any_of(&self, holder: Holder) -> bool {
         self.by_holder.contains_key(&holder)
     }
@@ -140,7 +140,7 @@ impl DeadLetters {
         self.letters.get(self.place(number)?)
     }
 
-    /// Removes the one of this number.
+    /// Removes the letter with this number.
     pub fn remove(&mut self, number: u64) -> Option<DeadLetter> {
         self.place(number).and_then(|at| self.remove_at(at))
     }
@@ -151,7 +151,7 @@ impl DeadLetters {
         std::mem::take(&mut self.letters)
     }
 
-    /// Their numbers grow from each to the next.
+    /// The letters are sorted by number.
     fn place(&self, number: u64) -> Option<usize> {
         self.letters.binary_search_by_key(&number, |letter| letter.number).ok()
     }

@@ -1,7 +1,7 @@
-//! What a configuration says of header fields, and whether it may.
+//! Header fields of a configuration: which it may set, and their checks.
 //!
-//! Invariant: nothing that was configured ends a line, or names a field that says where a request
-//! goes or where it ends. Fields of the sender's own come from here and from nowhere else.
+//! Invariant: no configured value ends a line, or sets a field that determines where a request goes
+//! or where it ends. All header fields of webhook posts are built here.
 
 use std::borrow::Cow;
 
@@ -18,8 +18,8 @@ use crate::{
     model::{PushConfig, RawText},
 };
 
-/// Names that are the sender's to write, in lower case; those that begin with one of
-/// [`OWN_PREFIXES`] are, too. With `_` for `-` they are the same to many receivers.
+/// Names that only the sender may set, in lower case, as names that begin with one of
+/// [`OWN_PREFIXES`]. Many receivers treat `_` and `-` as the same.
 const OWN: &[&str] = &[
     "host",
     "transfer-encoding",
@@ -38,15 +38,15 @@ const OWN_PREFIXES: &[&str] = &["content-", "proxy-", "x-forwarded-", "webhook-"
 /// Which member of a configuration cannot be a header field, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The member by its name in 1.0; of Evo AI `headers`.
+    /// The member by its name in 1.0, or `headers` of Evo AI.
     pub member: &'static str,
-    /// What it must be.
+    /// The requirement, as the end of an error message.
     pub must: &'static str,
 }
 
 const NO_CONTROL: &str = "must be visible ASCII and spaces";
 
-/// Checks all that becomes a header field.
+/// Checks all members that become header fields.
 ///
 /// # Errors
 /// [`FieldError`]
@@ -109,9 +109,9 @@ fn check_headers(config: PushConfig<'_>) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Appends the fields that a configuration asks for: `Authorization` by its scheme, its token, and
-/// its own; says whether there are any of those. A secret of Standard Webhooks is for signing alone
-/// ([`signature::put`](super::signature::put)).
+/// Appends the fields of a configuration: `Authorization` by its scheme, its token, and its own
+/// fields; returns whether it has any of its own. A Standard Webhooks secret is used for signing
+/// only ([`signature::put`](super::signature::put)).
 pub fn put(out: &mut FieldLinesBuf, config: PushConfig<'_>) -> bool {
     let pair = (config.scheme(), config.credentials());
     if let (Some(scheme), Some(credentials), false) = (pair.0, pair.1, is_standard_webhooks(config))
@@ -130,26 +130,26 @@ pub fn put(out: &mut FieldLinesBuf, config: PushConfig<'_>) -> bool {
     has_own
 }
 
-/// Whether a configuration has a header field of this name, which many receivers know with `_` for
-/// `-`, too.
+/// Whether a configuration sets a header field with this name; `_` and `-` are the same, as for
+/// many receivers.
 pub fn has(config: PushConfig<'_>, name: &str) -> bool {
     config.headers().any(|(own, _)| plain(own).replace('_', "-").eq_ignore_ascii_case(name))
 }
 
-/// Whether a configuration says how its receiver knows the sender: by a scheme with credentials, or
-/// by an `Authorization` of its own.
+/// Whether a configuration authenticates the sender to its receiver: by a scheme with credentials,
+/// or by its own `Authorization` field.
 pub fn is_authenticated(config: PushConfig<'_>) -> bool {
     config.scheme().is_some() && config.credentials().is_some() || has(config, "authorization")
 }
 
-/// What a configuration signs its posts with, which may be no secret at all where it was not
-/// checked; `None`: with nothing.
+/// The signing secret of a configuration, possibly invalid if it was not checked; `None`: it has
+/// none.
 pub fn webhook_secret(config: PushConfig<'_>) -> Option<Zeroizing<String>> {
     let credentials = config.credentials().filter(|_| is_standard_webhooks(config))?;
     Some(Zeroizing::new(plain(credentials).into_owned()))
 }
 
-/// Whether a configuration has a secret that signs its posts.
+/// Whether a configuration has a signing secret.
 pub fn is_standard_webhooks(config: PushConfig<'_>) -> bool {
     let is_it = |scheme| plain(scheme).eq_ignore_ascii_case(standard_webhooks::SCHEME);
     config.scheme().is_some_and(is_it)
@@ -165,7 +165,7 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || is_special(byte))
 }
 
-/// RFC 9110 §5.5, without what is obsolete there, and without tabs.
+/// RFC 9110 §5.5, without obsolete forms and tabs.
 fn is_value(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
@@ -289,7 +289,7 @@ mod tests {
                 assert_eq!(refused(&config), "authentication.credentials", "{bad}");
             }
         }
-        // Of another scheme they are what they are.
+        // With another scheme they are ordinary credentials.
         assert_eq!(check(config().bearer("secret").view()), Ok(()));
     }
 

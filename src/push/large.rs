@@ -1,11 +1,10 @@
-//! Large posts in flight: those of one owner may not hold the bytes of all.
+//! Large deliveries in flight: one owner cannot hold all of the memory.
 //!
-//! Invariant: small posts, of which there is a bounded number, are not looked at; they may hold
-//! half of the bytes. Large ones hold the other half, those of one owner at most half of that, and
-//! those of one host a quarter. An owner with none in flight may have one, however large, if there
-//! are bytes left; and where there is none at all, there may always be one. The one that has waited
-//! longest for bytes that others have is before all that come later, and what is let go on has its
-//! bytes.
+//! Invariant: small deliveries, whose number is bounded, are not counted here; they may hold half
+//! of the bytes. Large ones hold the other half, at most half of that for one owner and a quarter
+//! for one host. An owner without a large one in flight may start one of any size if there are
+//! bytes left, and if none is in flight at all, one may always start. The delivery that has waited
+//! longest for bytes of all comes before later ones, and a resumed delivery has its bytes.
 
 use std::collections::HashMap;
 
@@ -17,7 +16,7 @@ use super::{
     url_origin,
 };
 
-/// Whose a large post is.
+/// The size of a large delivery, with its owner and host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostSize {
     /// Its owner; 0: all anonymous callers.
@@ -31,29 +30,29 @@ pub struct PostSize {
 pub enum PostRoom {
     /// Yes.
     Free,
-    /// Not of those of its owner or its host.
+    /// Not within the share of its owner or its host.
     ShareHeld,
-    /// Not of those of all.
+    /// Not within the bytes of all.
     AllHeld,
 }
 
-/// Bytes of large posts under way.
+/// Bytes of large deliveries in flight.
 #[derive(Debug)]
 pub struct LargePosts {
     small_max: usize,
     large_max: usize,
-    /// Of those under way and of those promised.
+    /// Bytes in flight and promised.
     held: usize,
-    /// What the one needs that has waited longest for bytes of all; 0: none waits for those.
+    /// Bytes that the delivery needs that has waited longest for bytes of all; 0: none waits.
     waiting: usize,
-    /// Those that were let go on, and whose bytes are held until they are made.
+    /// Resumed deliveries, whose bytes are reserved until they start.
     promised: Vec<(PostPlace, PostSize)>,
     by_owner: HashMap<u32, usize, RandomState>,
     by_host: HashMap<Box<str>, usize, RandomState>,
 }
 
 impl LargePosts {
-    /// For so many bytes and posts in all.
+    /// Limits for this many bytes and deliveries in all.
     pub fn new(bytes_max: usize, posts_max: u32) -> LargePosts {
         let large_max = bytes_max / 2;
         let small_max = large_max / (posts_max as usize).max(1);
@@ -61,19 +60,19 @@ impl LargePosts {
         LargePosts { small_max, large_max, held, waiting, promised, by_owner, by_host }
     }
 
-    /// What is counted of a request; `None`: it is small.
+    /// The size of a request that counts as large; `None`: it is small.
     pub fn size(&self, request: &PostRequest) -> Option<PostSize> {
         let bytes = request.bytes();
         let host = || host_name(url_origin(&request.url)).into();
         (bytes > self.small_max).then(|| PostSize { owner: request.owner, host: host(), bytes })
     }
 
-    /// Whether there is room for one.
+    /// Whether there are bytes for a delivery.
     pub fn room(&self, size: &PostSize) -> PostRoom {
         self.room_beside(size, self.waiting)
     }
 
-    /// The same where so many bytes are left to others.
+    /// The same while `others` bytes are reserved.
     fn room_beside(&self, size: &PostSize, others: usize) -> PostRoom {
         let share = |held: Option<&usize>, most: usize| {
             held.is_none_or(|held| held.saturating_add(size.bytes) <= most)
@@ -94,8 +93,8 @@ impl LargePosts {
         }
     }
 
-    /// Counts a post that is made; false: there is no room for it. One that was promised leaves
-    /// nothing to the one that waits, which was behind it.
+    /// Counts a delivery that starts; false: there are no bytes for it. A promised one may also use
+    /// the bytes of the waiting one, which came after it.
     pub fn begin(&mut self, place: PostPlace, size: &PostSize) -> bool {
         let others = if self.keep_promise(place) { 0 } else { self.waiting };
         let has_room = self.room_beside(size, others) == PostRoom::Free;
@@ -105,25 +104,25 @@ impl LargePosts {
         has_room
     }
 
-    /// Whether none is under way, but for those that are promised.
+    /// Whether none is in flight, promised ones excepted.
     pub fn is_idle(&self) -> bool {
         self.held == self.promised.iter().map(|(_, size)| size.bytes).sum::<usize>()
     }
 
-    /// Holds the bytes of one that is let go on, until it is made.
+    /// Reserves the bytes of a resumed delivery until it starts.
     pub fn promise(&mut self, place: PostPlace, size: PostSize) {
         self.enter(&size);
         self.promised.push((place, size));
     }
 
-    /// One is made: its bytes are held no longer for that; false: they were not.
+    /// Releases the reserved bytes of a delivery that starts; false: none were reserved.
     pub fn keep_promise(&mut self, place: PostPlace) -> bool {
         let at = self.promised.iter().position(|(promised, _)| *promised == place);
         let promise = at.map(|at| self.promised.swap_remove(at));
         promise.inspect(|(_, size)| self.leave(size)).is_some()
     }
 
-    /// Holds no bytes for those that are not about to be made any more.
+    /// Releases the reserved bytes of deliveries that will not start soon.
     pub fn review(&mut self, is_near: impl Fn(PostPlace) -> bool) {
         let gone = self.promised.extract_if(.., |(place, _)| !is_near(*place));
         for (_, size) in gone.collect::<Vec<_>>() {
@@ -132,19 +131,19 @@ impl LargePosts {
         self.waiting = 0;
     }
 
-    /// One waits for bytes of all: it is before those that come later.
+    /// Notes a delivery that waits for bytes of all: it comes before later ones.
     pub fn wait(&mut self, size: &PostSize) {
         self.waiting = size.bytes;
     }
 
-    /// Counts one.
+    /// Adds the bytes of a delivery.
     fn enter(&mut self, size: &PostSize) {
         self.held += size.bytes;
         *self.by_owner.entry(size.owner).or_default() += size.bytes;
         *self.by_host.entry(size.host.clone()).or_default() += size.bytes;
     }
 
-    /// It has ended.
+    /// Subtracts the bytes of a delivery that has ended.
     pub fn leave(&mut self, size: &PostSize) {
         self.held -= size.bytes;
         if let Some(held) = self.by_owner.get_mut(&size.owner) {
@@ -228,7 +227,7 @@ mod tests {
         assert!(posts.is_idle(), "none is under way");
         posts.wait(&c);
         assert!(posts.begin(place(4), &next) && !posts.is_idle());
-        // One that does not come holds nothing.
+        // A delivery that will not start holds no bytes.
         posts.leave(&next);
         posts.promise(place(5), a);
         posts.review(|near| near != place(5));

@@ -1,4 +1,4 @@
-//! Webhooks: where the events of a task are posted, and where never (A2A 1.0 §4.3.3, §13.2).
+//! Webhooks: delivery of task events, and the targets that are refused (A2A 1.0 §4.3.3, §13.2).
 
 pub mod address;
 mod dead;

@@ -1,40 +1,40 @@
-//! Between the source of posts and the courier: requests that are ready, and what
-//! became of them.
+//! The interface between the source of webhook requests and the webhook worker: prepared requests
+//! and their outcomes.
 
 use std::{net::IpAddr, task::Waker};
 
 use super::{PostPlace, TargetError};
 use crate::{http::FieldLinesBuf, service::Now};
 
-/// A request that is ready to be sent: a `POST`, or the `GET` of a challenge.
+/// A prepared request: a `POST`, or the `GET` of a challenge.
 #[derive(Debug, Default)]
 pub struct PostRequest {
     /// Its webhook.
     pub place: PostPlace,
     /// Its owner; 0: all anonymous callers.
     pub owner: u32,
-    /// Where it goes, as [`WebhookUrl`](super::WebhookUrl) has written it.
+    /// The URL, as [`WebhookUrl`](super::WebhookUrl) has written it.
     pub url: String,
     /// Header fields without `Host` and `Content-Length`.
     pub fields: FieldLinesBuf,
     /// The content.
     pub body: Vec<u8>,
-    /// The content of the answer by which a challenged receiver shows that it wants posts; empty:
-    /// this is a post, and no challenge.
+    /// The content with which a challenged receiver confirms that it wants posts; empty: this is a
+    /// post, not a challenge.
     pub expects: String,
-    /// The last event that it tells of.
+    /// The last event that it contains.
     pub upto: u64,
-    /// True: when it has arrived there is another one.
+    /// True: another request follows when it has arrived.
     pub has_more: bool,
 }
 
 impl PostRequest {
-    /// What it says: URL, fields and content.
+    /// Bytes of URL, fields and content.
     pub fn bytes(&self) -> usize {
         self.url.len() + self.fields.get().lines().len() + self.body.len()
     }
 
-    /// Another request may be made in its place.
+    /// Empties it for the next request.
     pub fn clear(&mut self) {
         let PostRequest { url, fields, body, expects, .. } = self;
         url.clear();
@@ -44,10 +44,10 @@ impl PostRequest {
     }
 }
 
-/// When there is something to post.
+/// When the next request is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextRequest {
-    /// Now: the request is made.
+    /// Now: the request is prepared.
     Post,
     /// Not before then, in ms of the monotonic clock, unless the waker is woken.
     At(u64),
@@ -55,51 +55,51 @@ pub enum NextRequest {
     Never,
 }
 
-/// What became of a post.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PostOutcome {
-    /// A status of 2xx, in time, and to a challenge the answer that it expects.
+    /// A 2xx status in time, and to a challenge the expected answer.
     Delivered,
-    /// 410: the receiver wants no more of it.
+    /// 410: the receiver wants no more posts.
     Gone,
-    /// A status by which the receiver does not take this post, though its host is there: 3xx, and
-    /// 4xx but 408, 410 and 429; or a wrong answer to a challenge.
+    /// The receiver refuses this post, though its host responds: 3xx, and 4xx except 408, 410 and
+    /// 429; or a wrong answer to a challenge.
     Refused {
-        /// Why, in one line and without what is secret of the URL.
+        /// The reason, in one line and without secret parts of the URL.
         why: String,
-        /// For how long the receiver wants to be left alone, in ms.
+        /// The receiver's `Retry-After`, in ms.
         retry_after_ms: Option<u64>,
     },
-    /// 408, 429, 5xx: its host answers, and says that it is not well.
+    /// 408, 429, 5xx: the host responds with a temporary error.
     Unwell {
-        /// Why, in one line and without what is secret of the URL.
+        /// The reason, in one line and without secret parts of the URL.
         why: String,
-        /// For how long the receiver wants to be left alone, in ms.
+        /// The receiver's `Retry-After`, in ms.
         retry_after_ms: Option<u64>,
     },
-    /// Anything else: no connection, or no answer in time.
+    /// Any other failure: no connection, or no response in time.
     Failed {
-        /// Why, in one line and without what is secret of the URL.
+        /// The reason, in one line and without secret parts of the URL.
         why: String,
-        /// For how long the receiver wants to be left alone, in ms.
+        /// The receiver's `Retry-After`, in ms.
         retry_after_ms: Option<u64>,
     },
 }
 
-/// The source of posts. A courier asks it, posts, and says what came of it; a webhook
-/// has one post under way at most.
+/// The source of webhook requests. A webhook worker takes them, sends them, and reports their
+/// outcomes; each webhook has at most one request in flight.
 pub trait Outbox: Send + Sync {
-    /// Makes the next request, in place of what was in `request`. `wake` is woken when there may be
-    /// one earlier than this says.
+    /// Writes the next request into `request`, replacing its content. `wake` is woken when a
+    /// request may be ready earlier than the returned time.
     fn next(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest;
 
-    /// Takes what became of a request that [`Outbox::next`] has made, as it was made: once for
-    /// each, since its bytes are under way until then. Where its webhook is gone or was replaced
-    /// meanwhile, nothing follows from it. `random`: fresh bits.
+    /// Takes the outcome of a request of [`Outbox::next`], unchanged: exactly once for each, since
+    /// its bytes count as in flight until then. The outcome is ignored if the webhook was deleted
+    /// or replaced meanwhile. `random`: fresh bits.
     fn done(&self, request: &PostRequest, outcome: PostOutcome, now: Now, random: u64);
 
-    /// Whether a host may be connected to at an address: asked at each connect, of each address
-    /// that the host has; `is_own` says whether an address is one of this machine.
+    /// Checks whether a host may be connected to at an address. Called at each connect for each
+    /// address of the host; `is_own` returns whether an address belongs to this machine.
     ///
     /// # Errors
     /// [`TargetError`]: why not.

@@ -1,12 +1,12 @@
-//! A line in which owners take turns, and what waits for each does so, too.
+//! A queue in which owners take turns; the items of each owner are first in, first out.
 
 use std::collections::{HashMap, VecDeque};
 
 use foldhash::fast::RandomState;
 
-/// What waits, by its owner.
+/// Waiting items by owner.
 pub(super) struct OwnerLine<T> {
-    /// The owners with something that waits, in turns.
+    /// The owners of waiting items, the next one first.
     owners: VecDeque<u32>,
     by_owner: HashMap<u32, VecDeque<T>, RandomState>,
     len: usize,
@@ -20,12 +20,12 @@ impl<T> Default for OwnerLine<T> {
 }
 
 impl<T> OwnerLine<T> {
-    /// How much waits.
+    /// Waiting items.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Puts something behind what waits for its owner.
+    /// Appends an item to those of its owner.
     pub fn push_back(&mut self, owner: u32, item: T) {
         let own = self.by_owner.entry(owner).or_default();
         if own.is_empty() {
@@ -35,7 +35,7 @@ impl<T> OwnerLine<T> {
         self.len += 1;
     }
 
-    /// Puts something before all others, and its owner.
+    /// Puts an item and its owner before all others.
     pub fn push_front(&mut self, owner: u32, item: T) {
         self.owners.retain(|other| *other != owner);
         self.owners.push_front(owner);
@@ -43,7 +43,7 @@ impl<T> OwnerLine<T> {
         self.len += 1;
     }
 
-    /// What is next.
+    /// Takes the next item.
     pub fn pop_front(&mut self) -> Option<(u32, T)> {
         let owner = self.owners.pop_front()?;
         let own = self.by_owner.get_mut(&owner)?;
@@ -56,7 +56,7 @@ impl<T> OwnerLine<T> {
         Some((owner, item))
     }
 
-    /// Keeps what still waits, and no room for more than that.
+    /// Retains only the items that still wait, and shrinks the queues.
     pub fn retain(&mut self, waits: impl Fn(u32, &T) -> bool) {
         self.by_owner.retain(|owner, own| {
             own.retain(|item| waits(*owner, item));

@@ -1,8 +1,8 @@
-//! The webhooks of all tasks: what each was configured with, and how far it has got.
+//! The webhooks of all tasks: their configurations and their positions in the events.
 //!
-//! Invariants: what is to be posted lies in the log of its task and nowhere else. A change of a
-//! task that has webhooks notes the task once, until it is looked at, so what is noted is bounded
-//! by what is configured. Everything is counted in bytes, and taken back with its task.
+//! Invariants: undelivered events are in the log of their task and nowhere else. A task with
+//! webhooks that changes is noted once until it is examined, so the notes are bounded by the
+//! configurations. Everything is counted in bytes, which are released with its task.
 
 mod aside;
 mod counts;
@@ -43,86 +43,86 @@ pub use letters::ReplayOutcome;
 pub use posts::FailedPost;
 pub use withdrawn::WithdrawnWebhook;
 
-/// What a configuration takes beside its text: its entry, its shares of the maps, and what its task
-/// and its holder have for it.
+/// Bytes of a configuration in addition to its text: its entry, its shares of the maps, and the
+/// entries of its task and its holder.
 pub const CONFIG_BYTES: usize = 300;
 
-/// How many configurations there may be.
+/// Limits on configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushBounds {
     /// Of one task.
     pub per_task: usize,
-    /// Of one task at one host, unless the operator allows that.
+    /// Of one task at one host that the operator does not allow by name.
     pub per_task_host: usize,
     /// Of one owner.
     pub per_owner: usize,
-    /// Of one host, whatever its ports.
+    /// Of one host, over all ports.
     pub per_host: usize,
-    /// Bytes of all, with [`CONFIG_BYTES`] for each, and those of their hosts and owners; a quarter
-    /// of them of one owner, with the hosts that it has named first, or of the address of an
-    /// anonymous caller; half of them of all anonymous callers, or of one address where no caller
-    /// is authenticated.
+    /// Bytes of all, each with [`CONFIG_BYTES`], and of their hosts and owners. One owner has at
+    /// most a quarter, including the hosts that it was the first to register, and so has the
+    /// address of an anonymous caller. All anonymous callers have at most half; so has one address
+    /// where no caller is authenticated.
     pub bytes_max: usize,
-    /// Dead letters that are kept.
+    /// Dead letters that are retained.
     pub dead_max: usize,
-    /// Bytes of tasks that are retained for dead letters when they have left the store.
+    /// Bytes of evicted tasks that are retained for dead letters.
     pub dead_bytes_max: usize,
 }
 
-/// Why a configuration is not taken.
+/// Why a configuration is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushRefused {
-    /// The task has as many as it may have.
+    /// The task has its maximum.
     TaskFull,
-    /// The task has as many at this host as it may have.
+    /// The task has its maximum at this host.
     TaskHostFull,
-    /// Its owner has as many as it may have.
+    /// The owner has its maximum.
     OwnerFull,
-    /// Its owner has as many bytes as it may have.
+    /// The owner has its maximum of bytes.
     OwnerBytesFull,
-    /// Its host has as many as it may have.
+    /// The host has its maximum.
     HostFull,
-    /// There is no room for more.
+    /// The registry is full.
     Full,
 }
 
-/// A page of a list begins with a configuration that is gone.
+/// A page of a list begins with a configuration that was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPage;
 
 /// Where a webhook begins in its task's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushStart {
-    /// The last event before those that are posted.
+    /// The last event before the first delivery.
     pub seq: u64,
-    /// True: the task as it was then is posted first.
+    /// True: the first delivery is the task as it was then.
     pub snapshot: bool,
 }
 
-/// A configuration to be taken.
+/// A configuration to add.
 #[derive(Clone, Copy, Debug)]
 pub struct NewWebhook<'a> {
     /// The task, as its service names it.
     pub task: u64,
-    /// Its id, raw.
+    /// The id of the task, raw.
     pub task_id: &'a [u8],
-    /// The name of its owner, which it is charged to; `None`: it is charged to the holder.
+    /// The name of the owner that it is charged to; `None`: it is charged to the holder.
     pub owner: Option<&'a str>,
     /// The anonymous caller that it is charged to.
     pub holder: Holder,
-    /// Its own id among those of the task; one with this id is replaced.
+    /// Its id, unique within the task; it replaces the webhook with this id.
     pub id: &'a [u8],
     /// Its URL and its credentials.
     pub config: PushConfig<'a>,
-    /// Its URL, as it was read.
+    /// Its URL, parsed.
     pub url: &'a WebhookUrl,
-    /// What is posted.
+    /// The form of its deliveries.
     pub form: PushForm,
     /// Where it begins.
     pub start: PushStart,
 }
 
-/// What is posted next.
+/// The next delivery of a webhook.
 #[derive(Debug)]
 pub struct Post {
     /// The webhook.
@@ -131,29 +131,29 @@ pub struct Post {
     pub owner: u32,
     /// Its task.
     pub task: u64,
-    /// How far it has got.
+    /// The webhook's position in the events.
     pub start: PushStart,
-    /// What is posted.
+    /// The form of the delivery.
     pub form: PushForm,
-    /// Whether its URL has answered its challenge.
+    /// Whether the URL has answered its challenge.
     pub is_proven: bool,
-    /// Whether it had to wait for the rate of its owner at its host: then what there is of its task
-    /// is one post.
+    /// Whether the rate of its owner at its host has delayed it: then all events of the task become
+    /// one delivery.
     pub is_limited: bool,
-    /// Whether its URL may be asked now whether it wants more than the usual rate.
+    /// Whether the URL may be sent a challenge now, for a higher rate.
     pub may_challenge: bool,
-    /// Where to, and with what: a copy, as it may be replaced meanwhile.
+    /// A copy of the configuration, which may be replaced meanwhile.
     pub config: Box<[u8]>,
-    /// As it is connected to, where that is not how it was written.
+    /// The URL to connect to, if it differs from the configured text.
     pub url: Option<Box<str>>,
 }
 
-/// When there is something to post.
+/// When the next delivery is due.
 #[derive(Debug)]
 pub enum NextPost {
     /// Now.
     Post(Box<Post>),
-    /// Not before then, in ms of the monotonic clock, unless the waker is woken.
+    /// Not before this time, in ms of the monotonic clock, unless the waker is woken.
     At(u64),
     /// Not before the waker is woken.
     Never,
@@ -171,7 +171,7 @@ struct PushState {
     outcomes: PushOutcomes,
     aside: Aside,
     changes: Arc<Changes>,
-    /// For hashes of URLs, which owners could otherwise make equal.
+    /// Hashes URLs with a random key, so that owners cannot create collisions.
     urls: RandomState,
 }
 
@@ -182,7 +182,7 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    /// None yet.
+    /// An empty registry.
     pub fn new(bounds: PushBounds, pace: Pace) -> Webhooks {
         let schedule = Schedule::new(pace);
         let (tasks, counted) = (HashMap::default(), PushCounts::default());
@@ -209,7 +209,7 @@ impl Webhooks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is room for a configuration.
+    /// Checks that there is room for a configuration.
     ///
     /// # Errors
     /// [`PushRefused`]
@@ -219,13 +219,12 @@ impl Webhooks {
         state.make_room(&new)
     }
 
-    /// Takes a configuration in, in place of the one with its id, which it goes on for: what was
-    /// not posted to that is posted to it. The store of the task gives it to the watcher from now
-    /// on; what has happened since [`NewWebhook::start`] is for the caller to say
-    /// ([`Webhooks::note`]).
+    /// Adds or replaces a configuration. A replacement resumes at the old one's position. From now
+    /// on the store of the task notifies the watcher; the caller reports events since
+    /// [`NewWebhook::start`] ([`Webhooks::note`]).
     ///
     /// # Errors
-    /// [`PushRefused`]; the one before, if there was one, is still there.
+    /// [`PushRefused`]; the existing configuration, if any, is unchanged.
     pub fn set(&self, new: &NewWebhook<'_>) -> Result<Arc<TaskWatch>, PushRefused> {
         let mut state = self.lock();
         let new = state.charged(new);
@@ -233,16 +232,16 @@ impl Webhooks {
         Ok(state.put(&new))
     }
 
-    /// The same where [`Webhooks::check`] has found room for it: as many as are checked at a time
-    /// may be beyond the bounds.
+    /// The same after [`Webhooks::check`] has found room. Concurrent checks may exceed the limits
+    /// by their number.
     pub fn set_checked(&self, new: &NewWebhook<'_>) -> Arc<TaskWatch> {
         let mut state = self.lock();
         let new = state.charged(new);
         state.put(&new)
     }
 
-    /// Shows a configuration of a task; without an id the one that has none of its own is meant, or
-    /// else the first. False: there is none.
+    /// Shows a configuration of a task; without an id the one without an id of its own, or else the
+    /// first. False: there is none.
     pub fn get(&self, task: u64, id: Option<&[u8]>, show: impl FnOnce(PushConfig<'_>)) -> bool {
         let state = self.lock();
         let place = state.meant(task, id);
@@ -253,11 +252,11 @@ impl Webhooks {
         true
     }
 
-    /// Shows at most `most` of the configurations of a task, the oldest first, from that place on;
-    /// says the place of the next one, if there is one.
+    /// Shows at most `most` configurations of a task, the oldest first, starting at `from`; returns
+    /// the start of the next page, if there is one.
     ///
     /// # Errors
-    /// [`NoPage`]: the page begins with one that is gone.
+    /// [`NoPage`]: the page begins with a deleted configuration.
     pub fn list(
         &self,
         task: u64,
@@ -281,41 +280,41 @@ impl Webhooks {
         Ok(at)
     }
 
-    /// Lets the one go that [`Webhooks::get`] shows; false: there was none.
+    /// Deletes the configuration that [`Webhooks::get`] shows; false: there was none.
     pub fn delete(&self, task: u64, id: Option<&[u8]>) -> bool {
         let mut state = self.lock();
         let Some(place) = state.meant(task, id) else { return false };
         state.remove(task, place);
         state.settle(task);
         drop(state);
-        // A delivery that has waited for its place goes on.
+        // A delivery that waited for its slot resumes.
         self.changes.wake();
         true
     }
 
-    /// Lets all of a task go.
+    /// Deletes all configurations of a task.
     pub fn delete_all(&self, task: u64) {
         if self.lock().remove_all(task) > 0 {
             self.changes.wake();
         }
     }
 
-    /// There is no task for a watch that [`Webhooks::set`] has given. If it has left meanwhile its
-    /// webhooks go as those of any that leaves, or else at once.
+    /// The task of a watch from [`Webhooks::set`] does not exist. If it was evicted meanwhile, its
+    /// webhooks end as those of any evicted task, otherwise at once.
     pub fn unwatched(&self, task: u64, watch: &TaskWatch) {
         if watch.left().is_none() {
             self.delete_all(task);
         }
     }
 
-    /// Says that a task has changed.
+    /// Notes that a task has changed.
     pub fn note(&self, task: u64) {
         let watch = self.lock().tasks.get(&task).map(|task| Arc::clone(&task.watch));
         watch.into_iter().for_each(Wake::wake);
     }
 
-    /// What is to be posted next; it is under way then, until [`Webhooks::delivered`] or
-    /// [`Webhooks::failed`] is told of it.
+    /// The next delivery, which is in flight until [`Webhooks::delivered`] or [`Webhooks::failed`]
+    /// is called for it.
     pub fn next(&self, now: Now, wake: &Waker) -> NextPost {
         loop {
             let changed = self.changes.take(wake);
@@ -341,20 +340,20 @@ impl Webhooks {
         self.lock().tasks.keys().copied().collect()
     }
 
-    /// Whether something is being posted, or may be before then, in ms of the monotonic clock. For
-    /// a moment between two posts of a webhook nothing is.
+    /// Whether a delivery is in flight, or may start before this time, in ms of the monotonic
+    /// clock. Briefly false between two deliveries of a webhook.
     pub fn posts_before(&self, until_ms: u64) -> bool {
         let state = self.lock();
         let is_due = || state.schedule.due_ms().is_some_and(|due_ms| due_ms < until_ms);
         self.changes.has_noted() || state.schedule.posting() > 0 || is_due()
     }
 
-    /// A task that has left its store, if it is retained for what was not posted of it.
+    /// An evicted task that is retained for its undelivered events.
     pub fn left_task(&self, task: u64) -> Option<Arc<Task>> {
         self.changes.left.get(task)
     }
 
-    /// How many there are, and their bytes.
+    /// The number of webhooks, and their bytes.
     #[cfg(test)]
     fn counted(&self) -> (usize, usize) {
         let state = self.lock();
@@ -366,8 +365,7 @@ impl Webhooks {
 pub const DEFAULT_ID: &[u8] = b"default";
 
 impl PushState {
-    /// Finds room for a configuration: where there is none, those of the owner's dead letters whose
-    /// tasks have left give way.
+    /// Makes room for a configuration: removes dead letters of its owner whose tasks were evicted.
     fn make_room(&mut self, new: &NewWebhook<'_>) -> Result<(), PushRefused> {
         let (origin, bytes) = (new.url.origin(), Webhook::new(new).bytes());
         loop {
@@ -382,7 +380,7 @@ impl PushState {
         }
     }
 
-    /// Says whether a task is still needed, and whether webhooks of it have stopped.
+    /// Updates whether a task is still needed, and whether any of its webhooks is stopped.
     fn settle(&mut self, key: u64) {
         let Some(task) = self.tasks.get(&key) else { return };
         let (mut at, mut is_needed, mut has_letters) = (task.first, false, false);
@@ -398,7 +396,7 @@ impl PushState {
     fn note_changed(&mut self, changed: &[u64], now: Now) {
         for key in changed {
             let Some(task) = self.tasks.get(key) else { continue };
-            // Before it is looked at: what happens from now on is noted again.
+            // Before the task is read: later changes are noted again.
             task.watch.look();
             if task.watch.left().is_some() {
                 self.end_left(*key, now.unix_ms);
@@ -411,7 +409,7 @@ impl PushState {
             }
             self.settle(*key);
         }
-        // What has given way meanwhile cannot be posted any more.
+        // Tasks that were dropped meanwhile cannot be posted any more.
         for key in self.changes.left.take_dropped() {
             self.end_left(key, now.unix_ms);
         }
@@ -443,7 +441,7 @@ mod tests {
         Webhooks::new(BOUNDS, Pace::default())
     }
 
-    /// That of an owner; 0: an anonymous caller where no caller is authenticated.
+    /// The holder of an owner; 0: an anonymous caller where no caller is authenticated.
     pub fn holder(owner: u32) -> Holder {
         if owner == 0 { Holder::default() } else { Holder::owner(owner) }
     }
@@ -469,7 +467,7 @@ mod tests {
         set_for(webhooks, task, holder(owner), id, url, token)
     }
 
-    /// The same of a holder.
+    /// The same for a holder.
     fn set_for(
         webhooks: &Webhooks,
         task: u64,
@@ -541,7 +539,7 @@ mod tests {
             set(&webhooks, 7, 0, "d", "https://h.example/").err(),
             Some(PushRefused::TaskFull)
         );
-        // One that is replaced is the youngest.
+        // A replaced webhook becomes the youngest.
         set(&webhooks, 7, 0, "a", "https://other.example/x").unwrap();
         assert_eq!(ids(&webhooks, 7), ["b", "c", "a"]);
         let mut url = String::new();
@@ -603,7 +601,7 @@ mod tests {
         set(&webhooks, 9, 4, "a", "https://h.example/").unwrap();
         let before = webhooks.counted();
         assert_eq!(before.0, 6);
-        // Of an owner, and of an anonymous caller.
+        // The bytes of an owner, and of an anonymous caller.
         let refused = |task, owner, id, bytes| {
             let (key, token) = ((task, owner, id), "x".repeat(bytes));
             let refused = set_with_token(&webhooks, key, "https://h.example/", &token).err();
@@ -614,7 +612,7 @@ mod tests {
         assert_eq!(refused(9, 4, "a", 2_300), Some(PushRefused::OwnerBytesFull));
         assert_eq!(refused(8, 0, "a", 4_800), Some(PushRefused::OwnerBytesFull));
         assert_eq!(ids(&webhooks, 9), ["a"]);
-        // Of one host, at whatever port, but in place of one of its own.
+        // Per host over all ports; a replacement needs no further slot.
         set(&webhooks, 8, 0, "a", "https://h.example:8443/").unwrap();
         let full = set(&webhooks, 8, 0, "b", "https://H.example:9443/").err();
         assert_eq!(full, Some(PushRefused::HostFull));
@@ -648,7 +646,7 @@ mod tests {
             [(refused, 3), (refused, 3), (refused, 1)]
         );
         assert_eq!(fill(Holder::owner(1)), (refused, 3));
-        // What a stranger replaces is no addition.
+        // A replacement by an anonymous caller is not counted twice.
         assert_eq!(set(1, stranger(1)), None);
         (1..=task).for_each(|task| webhooks.delete_all(task));
         let state = webhooks.lock();
@@ -679,9 +677,9 @@ mod tests {
         assert_eq!(set(3, 3, "three"), Some(PushRefused::OwnerBytesFull));
         assert_eq!(webhooks.counted(), before);
         assert_eq!(set(3, 4, "three"), None);
-        // Where another has named it, it takes no more.
+        // An origin that another owner has registered is charged to that owner.
         assert_eq!(set(4, 3, "three"), None);
-        // And for as long as a webhook goes there.
+        // The charge lasts as long as a webhook uses the origin.
         assert_eq!(set(5, 4, "two"), None);
         for task in 1..5 {
             webhooks.delete_all(task);
@@ -718,7 +716,7 @@ mod tests {
         changed.wake_by_ref();
         let again = next(&webhooks, 1).unwrap();
         assert_eq!((again.place, again.start.seq), (posts[0].place, 5));
-        // The other one is under way, and has something new when it is back.
+        // The other delivery is in flight, and its webhook has new events when it ends.
         assert!(next(&webhooks, 1).is_none());
         webhooks.delivered(posts[1].place, 3, at(1), false);
         assert_eq!(next(&webhooks, 1).unwrap().start.seq, 3);
@@ -767,8 +765,8 @@ mod tests {
 
     #[test]
     fn a_configuration_takes_no_more_than_is_counted_beside_its_text() {
-        // The entry, and its place in a line; its task's and its holder's share of a map, of which
-        // a part is empty, and what wakes for it.
+        // The entry and its queue position; the shares of its task and its holder in maps, which
+        // are partly empty; and its waker.
         let entry = Schedule::<Webhook>::ENTRY_BYTES + 2 * size_of::<PostPlace>();
         let task = (size_of::<(u64, TaskWebhooks)>() + 1) * 7 / 4 + size_of::<TaskWatch>() + 16;
         let holder = (size_of::<(Holder, quotas::HolderCount)>() + 1) * 7 / 4;

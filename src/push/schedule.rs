@@ -1,13 +1,12 @@
-//! When which webhook is posted next: which are ready, which wait after a failure, and which
-//! origins are given a rest.
+//! The order in which webhooks are posted to: which are ready, which wait after a failure, and
+//! which origins rest.
 //!
-//! Invariants: of one webhook one post is under way at most, so its events arrive in order; a
-//! webhook that takes its place waits until that has ended. A host and an owner have a bounded
-//! number of posts at a time, and a post counts until it has ended, whatever becomes of its
-//! webhook. Owners take turns at a host, and so do the origins of each and the owners of an origin,
-//! so a slow one holds up no other; nor do those that have failed, with which others take turns.
-//! When an origin has failed often in a row, one post at a time finds out whether it is back, and
-//! all others wait in line without a timer: waiting costs nothing until then.
+//! Invariants: a webhook has at most one delivery in flight, so its events arrive in order; a
+//! webhook that replaces it waits until that delivery has ended. A host and an owner have a bounded
+//! number of deliveries at a time, and a delivery counts until it has ended, even if its webhook is
+//! deleted. Owners take turns at a host, and so do the origins of each owner and the owners of an
+//! origin, so a slow or failing webhook delays no other. When an origin fails repeatedly, one
+//! delivery at a time probes it; all others wait in its queue without a timer.
 
 mod host_line;
 mod hosts;
@@ -37,24 +36,24 @@ use crate::shares::Holder;
 pub use self::pace::{Pace, PostPlace};
 pub(super) use self::{hosts::host_name, origins::origin_bytes};
 
-/// Places, turns and timers of those that have left which are not looked for.
+/// Stale entries of deleted webhooks that queues and timers may hold before they are swept.
 const SPARE: usize = 64;
 
 /// What became of a post that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is repeated.
+    /// It will be retried.
     Repeated,
-    /// It was tried for as long as it may be.
+    /// It was retried for [`Pace::give_up_ms`].
     GivenUp,
 }
 
 /// Why a post has not arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Its receiver does not take it, though its origin is there: it says nothing about others.
+    /// The receiver refused it; its origin responds, so other webhooks there are not affected.
     Refused,
-    /// Its origin answers, and says that it is not well.
+    /// The origin responded with a temporary error.
     Unwell,
     /// There was no answer.
     NoAnswer,
@@ -62,25 +61,25 @@ pub enum FailureKind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PostStage {
-    /// There is nothing that was not posted.
+    /// Everything was delivered.
     Idle,
-    /// In its lane.
+    /// Waits in its lane, a queue per owner and origin.
     Ready,
-    /// Its host and its owner have a place for it; it waits for one among all posts.
+    /// Has a slot of its host and its owner; waits for one of all.
     Granted,
-    /// Under way; true: there is something new since it began.
+    /// In flight; true: new events have arrived since it began.
     Posting(bool),
-    /// Until the post of the one whose place it has taken has ended.
+    /// Waits until the delivery of the webhook that it replaces has ended.
     Behind,
-    /// Until there is room for its post, which is a large one.
+    /// Deferred until there is memory for its large request.
     Aside,
-    /// Until its pause is over.
+    /// Waits for the end of its pause.
     Paused,
-    /// Until it is resumed.
+    /// Stopped until it is resumed.
     Stopped,
 }
 
-/// One that is posted to.
+/// A scheduled webhook.
 struct Scheduled<T> {
     value: T,
     origin: u32,
@@ -89,29 +88,29 @@ struct Scheduled<T> {
     check: u32,
     stage: PostStage,
     failures: u32,
-    /// Since when there is something that was not posted.
+    /// When its oldest undelivered event occurred.
     since_ms: u64,
     /// When its pause is over.
     due_ms: u64,
-    /// A hash of its URL, whose posts have a rate; 0: they have none.
+    /// A hash of its URL if its deliveries are rate limited; 0: they are not.
     url: u32,
-    /// True: its next post was taken out of its rate.
+    /// True: its next delivery has been counted in its rate.
     is_paid: bool,
-    /// True: a post had to wait for its rate since the last that arrived.
+    /// True: the rate has delayed a delivery since the last one that arrived.
     is_limited: bool,
 }
 
 impl<T> Scheduled<T> {
-    /// Where it waits.
+    /// The queue it waits in.
     fn lane(&self) -> LaneKey {
         LaneKey { origin: self.origin, owner: self.owner, is_tried: self.failures > 0 }
     }
 }
 
-/// A post under way, whose webhook may have left.
+/// A delivery in flight, whose webhook may have been deleted.
 struct OpenPost {
     lane: LaneKey,
-    /// The webhook that waits for its end.
+    /// The webhook that replaces its own and waits for its end.
     successor: Option<PostPlace>,
 }
 
@@ -123,7 +122,7 @@ enum Timer {
     Probe(u32),
 }
 
-/// See the module. `T` is what is kept of each.
+/// The schedule, see the module. `T` is the value stored for each webhook.
 pub struct Schedule<T> {
     pace: Pace,
     entries: Vec<Option<Scheduled<T>>>,
@@ -132,17 +131,17 @@ pub struct Schedule<T> {
     origins: PostOrigins,
     /// Owners with a delivery in flight, now or lately.
     owners: HashMap<u32, OwnerPosts, RandomState>,
-    /// Of each owner at each origin: the webhooks that wait there.
+    /// The queue of each owner at each origin.
     lanes: Lanes,
     tickets: u32,
     under_way: HashMap<PostPlace, OpenPost, RandomState>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
-    /// Places that are taken, of all owners.
+    /// Slots in use, over all owners.
     granted: u32,
 }
 
 impl<T> Schedule<T> {
-    /// What each takes.
+    /// Bytes of an entry.
     #[cfg(test)]
     pub(super) const ENTRY_BYTES: usize = size_of::<Option<Scheduled<T>>>();
 
@@ -163,33 +162,33 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// The hash of the URL of one whose posts have a rate; 0: they have none.
+    /// The hash of a webhook's URL if its deliveries are rate limited; 0: they are not.
     pub fn limit_of(&self, place: PostPlace) -> u32 {
         let entry = self.entries.get(place.index as usize).and_then(Option::as_ref);
         entry.filter(|entry| entry.check == place.check).map_or(0, |entry| entry.url)
     }
 
-    /// Posts of one have a rate from now on, that of its URL, of which this is a hash; 0: none.
+    /// Limits the rate of a webhook's deliveries by the hash of its URL; 0: no limit.
     pub fn limit(&mut self, place: PostPlace, url: u32) {
         if let Some(entry) = self.entry(place) {
             entry.url = url;
         }
     }
 
-    /// Whether a post of one had to wait for its rate since the last that arrived.
+    /// Whether the rate has delayed a delivery of a webhook since the last one that arrived.
     pub fn is_limited(&self, place: PostPlace) -> bool {
         let entry = self.entries.get(place.index as usize).and_then(Option::as_ref);
         entry.is_some_and(|entry| entry.check == place.check && entry.is_limited)
     }
 
-    /// Whether one has a rate, whose URL has not answered a challenge and may be sent one.
+    /// Whether a webhook is rate limited and its URL, not confirmed yet, may be sent a challenge.
     pub fn may_challenge(&mut self, place: PostPlace, now_ms: u64) -> bool {
         let Some((url, lane)) = self.limited(place) else { return false };
         let share = self.origins.share(lane);
         share.is_some_and(|share| !share.is_confirmed(url) && share.may_challenge(now_ms))
     }
 
-    /// A challenge is sent to the URL of one.
+    /// Notes that a challenge is sent to the URL of a webhook.
     pub fn challenged(&mut self, place: PostPlace, now_ms: u64) {
         let pace = self.pace;
         if let Some((_, lane)) = self.limited(place)
@@ -199,7 +198,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// The URL of one has answered its challenge.
+    /// Notes that the URL of a webhook has answered its challenge.
     pub fn confirm(&mut self, place: PostPlace) {
         if let Some((url, lane)) = self.limited(place)
             && let Some(share) = self.origins.share(lane)
@@ -213,7 +212,7 @@ impl<T> Schedule<T> {
         Some((entry.url, entry.lane()))
     }
 
-    /// The origin of one; `None`: it is gone.
+    /// The origin of a webhook; `None`: it was deleted.
     pub fn origin(&self, place: PostPlace) -> Option<&str> {
         let entry = self.entries.get(place.index as usize)?.as_ref();
         let origin = entry.filter(|entry| entry.check == place.check)?.origin;
@@ -225,22 +224,22 @@ impl<T> Schedule<T> {
         self.origins.number(origin).is_some()
     }
 
-    /// Webhooks of a host, whatever its schemes and ports.
+    /// Webhooks of a host, over all schemes and ports.
     pub fn entries_of_host(&self, name: &str) -> usize {
         self.origins.entries_of_host(name)
     }
 
-    /// What all origins take.
+    /// Bytes of all origins.
     pub fn origin_bytes(&self) -> usize {
         self.origins.bytes()
     }
 
-    /// What the origins take that a holder has named first.
+    /// Bytes of the origins that a holder was the first to register.
     pub fn origin_bytes_of(&self, holder: Holder) -> usize {
         self.origins.bytes_of(holder)
     }
 
-    /// What the origins take that all strangers have named first.
+    /// Bytes of the origins that anonymous callers were the first to register.
     pub fn origin_bytes_of_strangers(&self) -> usize {
         self.origins.bytes_of_strangers()
     }
@@ -279,8 +278,8 @@ impl<T> Schedule<T> {
         PostPlace { index, check }
     }
 
-    /// Takes one in that has the place of another, which is yet to be removed: as long as a post of
-    /// that is under way it waits.
+    /// Adds a webhook that replaces another, which the caller removes next. It waits while a
+    /// delivery of the other one is in flight.
     pub fn add_behind(
         &mut self,
         before: PostPlace,
@@ -304,8 +303,7 @@ impl<T> Schedule<T> {
         place
     }
 
-    /// Lets one go, whatever it was about. A post of it that is under way counts until it has
-    /// ended.
+    /// Removes a webhook in any stage. Its delivery in flight counts until it has ended.
     pub fn remove(&mut self, place: PostPlace) -> Option<T> {
         self.entry(place)?;
         let entry = self.entries[place.index as usize].take()?;
@@ -323,7 +321,7 @@ impl<T> Schedule<T> {
         Some(entry.value)
     }
 
-    /// What is kept of one; `None`: it is gone.
+    /// The value of a webhook; `None`: it was deleted.
     pub fn get(&self, place: PostPlace) -> Option<&T> {
         let entry = self.entries.get(place.index as usize)?.as_ref()?;
         (entry.check == place.check).then_some(&entry.value)
@@ -339,19 +337,19 @@ impl<T> Schedule<T> {
         (entry.check == place.check).then_some(entry)
     }
 
-    /// Whether there is something that is yet to be posted to one, and it goes on.
+    /// Whether a webhook has undelivered events and is not stopped.
     pub fn is_busy(&self, place: PostPlace) -> bool {
         let entry = self.entries.get(place.index as usize).and_then(Option::as_ref);
         let entry = entry.filter(|entry| entry.check == place.check);
         entry.is_some_and(|entry| !matches!(entry.stage, PostStage::Idle | PostStage::Stopped))
     }
 
-    /// Whether a post of one is under way.
+    /// Whether a delivery of a webhook is in flight.
     pub fn is_posting(&self, place: PostPlace) -> bool {
         self.get(place).is_some() && self.under_way.contains_key(&place)
     }
 
-    /// Whether one waits for the end of a post of the one before in its place.
+    /// Whether a webhook waits for the last delivery of the one that it replaces.
     pub fn is_behind(&self, place: PostPlace) -> bool {
         is_at(&self.entries, place, PostStage::Behind)
     }
@@ -364,12 +362,12 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Whether one was given up, and has not gone on since.
+    /// Whether a webhook is stopped.
     pub fn is_stopped(&self, place: PostPlace) -> bool {
         is_at(&self.entries, place, PostStage::Stopped)
     }
 
-    /// Says that there is something new for one.
+    /// Notes that a webhook has new events.
     pub fn note(&mut self, place: PostPlace, now_ms: u64) {
         let Some(entry) = self.entry(place) else { return };
         match entry.stage {
@@ -378,7 +376,7 @@ impl<T> Schedule<T> {
                 self.make_ready(place);
             }
             PostStage::Posting(_) => entry.stage = PostStage::Posting(true),
-            // What is posted is what there is then.
+            // The delivery takes all events that exist when it begins.
             PostStage::Ready
             | PostStage::Granted
             | PostStage::Behind
@@ -388,8 +386,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Has one that was given up, or waits, go on at once; if its origin has a rest, this one finds
-    /// out whether it is back.
+    /// Schedules a stopped or waiting webhook at once; if its origin rests, its delivery is the
+    /// probe.
     pub fn resume(&mut self, place: PostPlace, now_ms: u64) {
         let Some(entry) = self.entry(place) else { return };
         if matches!(entry.stage, PostStage::Idle | PostStage::Paused | PostStage::Stopped) {
@@ -398,19 +396,19 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Has one stop that has nothing to post yet, until [`Schedule::resume`].
+    /// Stops a webhook that has nothing to post, until [`Schedule::resume`].
     pub fn stop(&mut self, place: PostPlace) {
         if let Some(entry) = self.entry(place).filter(|entry| entry.stage == PostStage::Idle) {
             entry.stage = PostStage::Stopped;
         }
     }
 
-    /// When [`Schedule::next`] may have one, unless something else happens before.
+    /// When [`Schedule::next`] may return a webhook, unless another event comes first.
     pub fn due_ms(&self) -> Option<u64> {
         self.timers.peek().map(|Reverse((due_ms, _))| *due_ms)
     }
 
-    /// Posts under way.
+    /// Deliveries in flight.
     pub fn posting(&self) -> u32 {
         self.under_way.len() as u32
     }

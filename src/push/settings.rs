@@ -1,36 +1,35 @@
-//! What an operator decides about webhooks.
+//! The operator's settings for webhooks.
 
 use super::{Pace, PushTargets};
 use crate::model::PushFilter;
 
-/// What an operator decides about webhooks. The default posts wherever is publicly reachable over
-/// https, for callers that are known.
+/// The operator's settings for webhooks. By default they may go to any public host over https, for
+/// authenticated callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushSettings {
-    /// Where they may go.
+    /// Allowed targets.
     pub targets: PushTargets,
-    /// True: anonymous callers may configure them, too. A server that does not authenticate callers
-    /// has no others.
+    /// True: anonymous callers may configure webhooks, too. A server without an authenticator has
+    /// only such callers.
     pub anonymous: bool,
-    /// Which URLs have to answer a token that they are asked for (wire §6, the sample of 0.1).
+    /// Which URLs must answer a challenge (wire §6, the sample of 0.1).
     pub challenge: PushChallenge,
-    /// Which events webhooks get, and whether they are coalesced, as far as they do not say so
-    /// themselves.
+    /// Which events webhooks get, and whether they are coalesced, unless the configuration sets it.
     pub filter: PushFilter,
-    /// How posts are repeated, and how many there are at a time.
+    /// Retries, and limits on concurrent deliveries.
     pub pace: Pace,
 }
 
-/// Which URLs of webhooks are asked, by GET, whether they want posts.
+/// Which webhook URLs are sent a `GET` challenge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PushChallenge {
     /// None.
     Never,
-    /// All: one is posted nothing until it has answered.
+    /// All: nothing is posted to a URL until it has answered.
     Always,
-    /// Those to which more is to be posted than [`Pace::posts_per_s`] lets through: one that has
-    /// answered has [`Pace::confirmed_posts_per_s`], and one that does not answer has what it had.
-    /// Hosts that the operator allows are asked nothing.
+    /// Those with more deliveries than [`Pace::posts_per_s`]: after its answer a URL gets
+    /// [`Pace::confirmed_posts_per_s`], and without an answer its rate stays. Hosts that the
+    /// operator allows are not challenged.
     #[default]
     Auto,
 }

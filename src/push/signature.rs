@@ -1,9 +1,8 @@
-//! How a post is signed: the JWT that 0.1's sample had (wire §6) and the
-//! signatures of Standard Webhooks.
+//! Signatures of posts: the JWT of 0.1's sample (wire §6), and Standard Webhooks.
 //!
-//! Invariant: a signature is about one post, to one origin, at one time; each attempt has new ones.
-//! `Authorization` belongs to the authentication that a configuration asks for (A2A 1.0 §13.2), so
-//! where it asks for one, the JWT stands in a field of its own.
+//! Invariant: a signature covers one post, to one origin, at one time; each attempt has new ones.
+//! `Authorization` belongs to the authentication of the configuration (A2A 1.0 §13.2); if there is
+//! any, the JWT has a separate field.
 
 use super::{
     fields,
@@ -11,14 +10,14 @@ use super::{
 };
 use crate::{http::FieldLinesBuf, model::PushConfig};
 
-/// The field of the JWT where `Authorization` is the configuration's.
+/// The field of the JWT if `Authorization` is the configuration's.
 pub const JWT_FIELD: &str = "X-A2A-Notification-JWT";
 
-/// What is signed of a post.
+/// The signed parts of a post.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedPost<'p> {
-    /// The same for each attempt: visible ASCII without a full stop, which ends it in what is
-    /// signed.
+    /// The same for each attempt: visible ASCII without a full stop, which separates the signed
+    /// parts.
     pub id: &'p str,
     /// The time of the attempt.
     pub unix_ms: u64,
@@ -37,9 +36,9 @@ impl SignedPost<'_> {
     }
 }
 
-/// Signs posts with keys of the operator's.
+/// Signs posts with the operator's keys.
 ///
-/// The courier calls it, once for each attempt, and by several threads at a time.
+/// The webhook worker calls it once for each attempt, from several threads at a time.
 pub trait PostSigner: Send + Sync {
     /// A JWT about the post (RFC 7519); `None`: there is no key for one.
     fn jwt(&self, post: &SignedPost<'_>) -> Option<String>;
@@ -57,8 +56,8 @@ pub fn is_asked_for(config: PushConfig<'_>, signer: Option<&dyn PostSigner>) -> 
     signer.is_some() || fields::is_standard_webhooks(config)
 }
 
-/// Appends the signature fields of a post; none where neither the operator nor the
-/// configuration asks for any.
+/// Appends the signature fields of a post; none if neither the operator nor the configuration
+/// requires any.
 pub fn put(
     out: &mut FieldLinesBuf,
     config: PushConfig<'_>,
@@ -79,14 +78,14 @@ pub fn put(
     }
 }
 
-/// That of the configuration's secret, then the operator's.
+/// The signature of the configuration's secret, then the operator's.
 fn signatures(
     config: PushConfig<'_>,
     post: &SignedPost<'_>,
     signer: Option<&dyn PostSigner>,
 ) -> Vec<String> {
     let head = format!("{}.{}.", post.id, post.unix_s());
-    // It was checked when it was configured.
+    // It was checked when the webhook was configured.
     let secret: Option<WebhookSecret> =
         fields::webhook_secret(config).and_then(|text| standard_webhooks::secret(&text).ok());
     let own = secret.map(|secret| secret.sign(&[head.as_bytes(), post.body]));
@@ -111,7 +110,7 @@ mod tests {
         body: br#"{"test": 2432232314}"#,
     };
 
-    /// Has these keys.
+    /// A signer with these keys.
     struct Signer {
         jwt: bool,
         ed25519: bool,
@@ -165,7 +164,7 @@ mod tests {
         let signer = Signer { jwt: true, ed25519: false };
         let all = |config: &PushConfigBuf| lines(config, Some(&signer));
         assert_eq!(all(&config()), ["Authorization: Bearer jwt-t-1"]);
-        // A scheme alone asks for credentials of the server's own (wire §6).
+        // A scheme alone requests the server's own credentials (wire §6).
         let scheme = config().authentication("Bearer", "");
         assert_eq!(all(&scheme), ["Authorization: Bearer jwt-t-1"]);
         let jwt = format!("{JWT_FIELD}: jwt-t-1");

@@ -1,9 +1,8 @@
-//! The secret of a configuration whose scheme is `StandardWebhooks`, and what it signs
+//! The secret of a configuration with scheme `StandardWebhooks`, and its signatures
 //! (<https://www.standardwebhooks.com>, "Symmetric", HMAC with SHA-256).
 //!
-//! Invariant: each configuration has a secret of its own, which its owner has made up and which
-//! never goes over the wire: neither as it came nor by a signature of anything but a post of its
-//! own.
+//! Invariant: each configuration has its own secret, chosen by its owner. The secret is never sent,
+//! and it signs nothing but posts of its configuration.
 
 use ring::hmac;
 use zeroize::Zeroizing;
@@ -11,10 +10,10 @@ use zeroize::Zeroizing;
 use super::fields::FieldError;
 use crate::json::base64;
 
-/// The scheme of such a configuration; letter case is nothing (RFC 9110 §11.1).
+/// The scheme of such a configuration, case-insensitive (RFC 9110 §11.1).
 pub const SCHEME: &str = "StandardWebhooks";
 
-/// What stands before a secret, or does not.
+/// The optional prefix of a secret.
 const PREFIX: &str = "whsec_";
 
 /// Bytes of a secret: 192 to 512 bits.
@@ -26,8 +25,8 @@ pub struct WebhookSecret(hmac::Key);
 /// Reads a secret.
 ///
 /// # Errors
-/// [`FieldError`]: it is not base64 as RFC 4648 §4 has it, with its padding, or it is too short or
-/// too long. Libraries of Standard Webhooks read other spellings as other secrets.
+/// [`FieldError`]: it is not padded base64 (RFC 4648 §4), or it is too short or too long. Libraries
+/// of Standard Webhooks decode other forms to other secrets.
 pub fn secret(credentials: &str) -> Result<WebhookSecret, FieldError> {
     let credentials = credentials.trim();
     let text = credentials.strip_prefix(PREFIX).unwrap_or(credentials);
@@ -43,7 +42,7 @@ pub fn secret(credentials: &str) -> Result<WebhookSecret, FieldError> {
 }
 
 impl WebhookSecret {
-    /// A signature over a content in pieces, as `webhook-signature` has it.
+    /// A signature over a content in pieces, in the form of `webhook-signature`.
     pub fn sign(&self, pieces: &[&[u8]]) -> String {
         let mut context = hmac::Context::with_key(&self.0);
         pieces.iter().for_each(|piece| context.update(piece));
@@ -56,7 +55,7 @@ impl WebhookSecret {
 mod tests {
     use super::*;
 
-    /// The vector of the reference libraries; Python's `hmac` says the same.
+    /// The vector of the reference libraries; Python's `hmac` agrees.
     #[test]
     fn the_vector_of_the_libraries() {
         for prefix in ["", PREFIX] {
@@ -85,7 +84,7 @@ mod tests {
             &url,
             &format!("whsec_whsec_{plain}"),
             &format!("whsk_{plain}"),
-            // The last digit has bits that belong to no byte.
+            // The last digit has bits beyond the last byte.
             &plain.replace("w==", "x=="),
         ] {
             let error = secret(bad).err().unwrap();

@@ -1,9 +1,9 @@
-//! Where webhooks may go: what a URL must be to be configured, and what an address must be to be
-//! connected to.
+//! Allowed targets of webhooks: conditions on a URL when it is configured, and on an address when
+//! it is connected to.
 //!
-//! Invariants: a URL is read by the parser of the URL Standard and by nothing else, and the driver
-//! that connects is given what that has read. No name is resolved here. What the operator denies is
-//! denied, whatever is allowed beside it.
+//! Invariants: only the parser of the URL Standard reads a URL, and the driver that connects
+//! receives its result. No name is resolved here. A target that the operator denies is denied even
+//! if it is also allowed.
 
 use std::{
     fmt,
@@ -21,13 +21,13 @@ use crate::{limits::webhooks::PUSH_URL_BYTES_MAX, network::Network};
 pub enum HostRule {
     /// A host by its name, in lower case, in ASCII, without a final dot.
     Name(Box<str>),
-    /// All names below one, which is itself not among them: `*.example.com`.
+    /// All names below one, excluding that name itself: `*.example.com`.
     Below(Box<str>),
     /// Addresses.
     Network(Network),
 }
 
-/// That a text names no host and no network.
+/// The text is neither a host nor a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoHostRule;
 
@@ -66,7 +66,7 @@ impl FromStr for HostRule {
 }
 
 impl HostRule {
-    /// `localhost` is a name, and the addresses of loopback beside it.
+    /// `localhost` is a name, in addition to the loopback addresses.
     fn is_name(&self, host: &str) -> bool {
         match self {
             HostRule::Name(name) => **name == *host,
@@ -99,10 +99,10 @@ fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Ports that webhooks may have.
+/// Allowed ports of webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortRule {
-    /// 443, 80 and those above 1023.
+    /// 443, 80 and all above 1023.
     Usual,
     /// These.
     Only(Vec<u16>),
@@ -117,28 +117,26 @@ impl PortRule {
     }
 }
 
-/// Where webhooks may go; by default wherever is publicly reachable, over https.
+/// Allowed targets of webhooks; by default all public hosts, over https.
 ///
-/// The ports are looked at first, whatever the host. Then [`PushTargets::deny`] is: what it names
-/// is refused, also where it is allowed. Then [`PushTargets::allow`]: what it names is taken,
-/// public or not. Of what is left nothing is taken with [`PushTargets::only_allowed`], and
-/// otherwise what is public. Names are looked at when a webhook is configured, addresses at each
-/// connect as well.
+/// Ports are checked first, for all hosts. Then [`PushTargets::deny`] refuses what it names, even
+/// if it is also allowed, and [`PushTargets::allow`] accepts what it names, public or not. Of other
+/// targets, [`PushTargets::only_allowed`] refuses all; otherwise public ones are accepted. Names
+/// are checked when a webhook is configured, addresses also at each connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushTargets {
-    /// Hosts that may be at any address and be asked over plain http, and addresses that may be
-    /// connected to. A host named here is at any address but those of [`PushTargets::deny`].
+    /// Hosts that may have any address and use plain http, and addresses that may be connected to.
+    /// A host named here may not resolve to an address of [`PushTargets::deny`].
     pub allow: Vec<HostRule>,
-    /// Hosts and addresses that are refused, also where they are allowed.
+    /// Hosts and addresses that are refused, even if they are also allowed.
     pub deny: Vec<HostRule>,
-    /// True: no other host than those that are allowed, by their names or by the addresses that
-    /// they turn out to have.
+    /// True: only allowed hosts, by their names or by the addresses that they resolve to.
     pub only_allowed: bool,
-    /// True: plain http to every host, and not only to those that are allowed.
+    /// True: plain http to every host, not only to allowed ones.
     pub plain_http: bool,
     /// Ports.
     pub ports: PortRule,
-    /// Networks of translators between IPv6 and IPv4 beside 64:ff9b::/96 (RFC 6052).
+    /// Networks of translators between IPv6 and IPv4 in addition to 64:ff9b::/96 (RFC 6052).
     pub translators: Vec<Network>,
 }
 
@@ -155,11 +153,11 @@ impl Default for PushTargets {
     }
 }
 
-/// Why a webhook is not accepted, or not connected to.
+/// Why a webhook is refused, or not connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetError {
-    /// It is no absolute URL of http or https, or has what none may have: white space, controls, a
-    /// backslash.
+    /// It is not an absolute http or https URL, or has forbidden characters: white space, controls,
+    /// a backslash.
     NoUrl(&'static str),
     /// It is longer than [`PUSH_URL_BYTES_MAX`].
     Long,
@@ -167,11 +165,11 @@ pub enum TargetError {
     PlainHttp,
     /// It has a user name or a password.
     UserInfo,
-    /// Its port is none that webhooks may have.
+    /// Its port is not allowed.
     Port(u16),
     /// The operator denies it.
     Denied,
-    /// Its address is none that webhooks may go to.
+    /// Its address is not allowed.
     Address(AddressKind),
 }
 
@@ -193,7 +191,7 @@ impl fmt::Display for TargetError {
 
 impl std::error::Error for TargetError {}
 
-/// The URL of a webhook, as it is connected to.
+/// The parsed URL of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookUrl {
     url: Url,
@@ -201,12 +199,13 @@ pub struct WebhookUrl {
 }
 
 impl WebhookUrl {
-    /// Whether the operator allows its host by name or address: then posts to it have no rate.
+    /// Whether the operator allows its host by name or address: then its deliveries have no rate
+    /// limit.
     pub fn is_allowed(&self) -> bool {
         self.is_allowed
     }
 
-    /// The whole of it, in the parser's spelling and without a fragment.
+    /// The whole URL, normalized by the parser and without a fragment.
     pub fn as_str(&self) -> &str {
         self.url.as_str()
     }
@@ -222,7 +221,7 @@ impl WebhookUrl {
         self.url.scheme() == "https"
     }
 
-    /// The port, which is that of its scheme where none is named.
+    /// The port, by default that of the scheme.
     pub fn port(&self) -> u16 {
         self.url.port_or_known_default().unwrap_or(443)
     }
@@ -236,7 +235,7 @@ impl WebhookUrl {
     }
 }
 
-/// A host, as rules look at it.
+/// A host in the form that rules match.
 #[derive(Clone, Copy)]
 enum HostView<'u> {
     Name(&'u str),
@@ -248,7 +247,7 @@ fn without_dot(name: &str) -> &str {
 }
 
 impl PushTargets {
-    /// Reads the URL of a webhook, and checks what can be checked before it is connected to.
+    /// Parses the URL of a webhook, and makes all checks that need no connection.
     ///
     /// # Errors
     /// [`TargetError`]
@@ -256,7 +255,7 @@ impl PushTargets {
         if text.len() > PUSH_URL_BYTES_MAX {
             return Err(TargetError::Long);
         }
-        // The parser of browsers leaves them out, or takes them for something else.
+        // Browsers' URL parser drops these or converts them.
         if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f || byte == b'\\') {
             return Err(TargetError::NoUrl("must not have white space, controls or backslashes"));
         }
@@ -268,7 +267,7 @@ impl PushTargets {
             return Err(TargetError::UserInfo);
         }
         url.set_fragment(None);
-        // What is no ASCII takes more when it is written as the parser does.
+        // The parser encodes non-ASCII characters, which makes the URL longer.
         if url.as_str().len() > 2 * PUSH_URL_BYTES_MAX {
             return Err(TargetError::Long);
         }
@@ -284,7 +283,7 @@ impl PushTargets {
         Ok(WebhookUrl { is_allowed, ..url })
     }
 
-    /// Whether the host is among those that are allowed.
+    /// Checks a host; returns whether the operator allows it.
     fn check_host(&self, host: HostView<'_>) -> Result<bool, TargetError> {
         match host {
             HostView::Address(address) => {
@@ -313,15 +312,15 @@ impl PushTargets {
         self.allow.iter().any(|rule| rule.is_name(name))
     }
 
-    /// Whether a name may turn out to be at an address that is allowed.
+    /// Whether a name may resolve to an allowed address.
     fn has_networks(&self) -> bool {
         self.allow.iter().any(|rule| matches!(rule, HostRule::Network(_)))
     }
 
-    /// Checks an address that is about to be connected to, for the host of that name; `None`: the
-    /// URL has the address itself. `is_own` says whether this host has an address, public or not;
-    /// it is asked about such as are taken otherwise. What is denied, or is this host's own, is so
-    /// by way of a translator, too.
+    /// Checks an address before a connect to it, for the host `name`; `None`: the URL has the
+    /// address itself. `is_own` returns whether an address belongs to this machine, public or not;
+    /// it is called only for addresses that pass the other checks. Denied and own addresses are
+    /// also refused behind a translator.
     ///
     /// # Errors
     /// [`TargetError::Denied`], [`TargetError::Address`].
@@ -351,14 +350,14 @@ impl PushTargets {
     }
 }
 
-/// Whether the authority of a URL follows two slashes, and no more than two: the parser of browsers
-/// takes any number of them.
+/// Whether exactly two slashes precede the authority of a URL: browsers' URL parser accepts any
+/// number of them.
 fn has_authority(text: &str) -> bool {
     let behind = text.split_once(':').and_then(|(_, rest)| rest.strip_prefix("//"));
     behind.is_some_and(|rest| !rest.starts_with(['/', '?', '#']))
 }
 
-/// Whether the authority has an `@`, also where nothing stands before it.
+/// Whether the authority has an `@`, even with nothing before it.
 fn has_user_info(text: &str) -> bool {
     let behind = text.split_once("//").map_or("", |(_, rest)| rest);
     let authority = behind.split(['/', '?', '#']).next().unwrap_or_default();
@@ -504,7 +503,7 @@ mod tests {
         assert!(targets.read("https://a.example.com/").is_ok());
         assert!(targets.read("https://8.8.8.8/").is_ok());
         assert_eq!(targets.read("https://9.9.9.9/"), Err(TargetError::Denied));
-        // It may have that address, which is seen when it is connected to.
+        // It may resolve to that address, which is checked at the connect.
         assert!(targets.read("https://other.example/").is_ok());
         let other = "9.9.9.9".parse().unwrap();
         assert_eq!(
@@ -525,7 +524,7 @@ mod tests {
             assert_eq!(targets.check_address(name, own, &|_| true), is_own);
             assert!(targets.check_address(name, own, &|_| false).is_ok());
         }
-        // By way of a translator, too.
+        // Also behind a translator.
         let translated = "64:ff9b::9.9.9.9".parse().unwrap();
         assert_eq!(targets.check_address(None, translated, &|address| address == own), is_own);
         let targets = allowing(&["a.example", "9.9.9.0/24"]);

@@ -1,4 +1,4 @@
-//! A webhook, and the webhooks of a task: as small as they can be, since there may be many.
+//! A webhook, and the webhooks of a task: kept small, since there may be many.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     watch::TaskWatch,
 };
 
-/// What is kept of why a post has failed, in characters.
+/// Characters of a failure reason that are stored.
 const ERROR_CHARS_MAX: usize = 80;
 
 /// A webhook of a task.
@@ -24,27 +24,27 @@ pub(super) struct Webhook {
     seq: u64,
     snapshot: bool,
     form: PushForm,
-    /// False: it was not challenged with success.
+    /// False: it has not answered a challenge.
     is_proven: bool,
-    /// Whether what was posted to the one before in its place was posted to it.
+    /// Whether its receiver is that of the webhook it replaces.
     is_same_receiver: bool,
     /// The holder that it is charged to.
     pub holder: Holder,
-    /// The next one of its task; none names itself.
+    /// The next one of its task; the last one refers to none.
     next: PostPlace,
     /// Packed, without its task.
     config: Box<[u8]>,
     rest: Option<Box<RareParts>>,
 }
 
-/// What most webhooks have not.
+/// Fields that most webhooks do not need.
 #[derive(Default)]
 struct RareParts {
-    /// Its URL as it is connected to, where that is not how it was written.
+    /// The URL to connect to, if it differs from the configured text.
     url: Option<Box<str>>,
-    /// Why the last post has failed, since the last that has not.
+    /// Why the latest delivery failed; empty after a success.
     error: Box<str>,
-    /// True: it goes on though its task has left.
+    /// True: it was replayed after its task was evicted.
     is_replayed: bool,
 }
 
@@ -70,8 +70,8 @@ impl Webhook {
         }
     }
 
-    /// Goes on for the one that it takes the place of: with what was not posted to that.
-    /// `is_behind`: that waits itself for the end of a post of one before.
+    /// Resumes at the position of the webhook that it replaces. `is_behind`: that one itself waits
+    /// for the end of an earlier delivery.
     pub fn go_on_for(&mut self, before: &Webhook, is_behind: bool) {
         (self.seq, self.snapshot) = (before.seq, before.snapshot);
         let url = |webhook: &Webhook| webhook.url().map(str::to_owned);
@@ -82,22 +82,22 @@ impl Webhook {
         self.is_same_receiver = is_same && self.form == before.form && is_its;
     }
 
-    /// Whether what was posted to the one before in its place was posted to it.
+    /// Whether its receiver is that of the webhook it replaces.
     pub fn is_same_receiver(&self) -> bool {
         self.is_same_receiver
     }
 
-    /// Whether it goes on though its task has left.
+    /// Whether it was replayed after its task was evicted.
     pub fn is_replayed(&self) -> bool {
         self.rest.as_ref().is_some_and(|rest| rest.is_replayed)
     }
 
-    /// It goes on though its task has left.
+    /// Marks it as replayed after its task was evicted.
     pub fn set_replayed(&mut self) {
         self.rest.get_or_insert_default().is_replayed = true;
     }
 
-    /// Its URL has answered its challenge.
+    /// Notes that its URL has answered its challenge.
     pub fn prove(&mut self) {
         self.is_proven = true;
         self.forget_error();
@@ -111,7 +111,7 @@ impl Webhook {
         self.rest.as_ref()?.url.as_deref()
     }
 
-    /// What is counted for it, whatever becomes of it.
+    /// The bytes charged for it in any stage.
     pub fn bytes(&self) -> usize {
         let url = self.url().map_or(0, |url| url.len() + size_of::<RareParts>());
         CONFIG_BYTES + self.config.len() + url
@@ -125,7 +125,7 @@ impl Webhook {
         self.next = next.unwrap_or(PostPlace::NONE);
     }
 
-    /// What is to be posted to it, which is at that place.
+    /// Its next delivery; `place` is its key.
     pub fn post(&self, place: PostPlace) -> Post {
         let start = PushStart { seq: self.seq, snapshot: self.snapshot };
         let (task, form, is_proven) = (self.task, self.form, self.is_proven);
@@ -135,22 +135,22 @@ impl Webhook {
         Post { place, owner, task, start, form, is_proven, is_limited, may_challenge, config, url }
     }
 
-    /// The last event that was posted: none of a task that is yet to be posted as it was first.
+    /// The last event that was delivered; 0 while the first snapshot is pending.
     fn posted_seq(&self) -> u64 {
         self.seq.saturating_sub(self.snapshot.into())
     }
 
-    /// How many events of a task with that last one were not posted.
+    /// Undelivered events of a task with this last event.
     pub fn lag(&self, last_seq: u64) -> u64 {
         last_seq.saturating_sub(self.posted_seq())
     }
 
-    /// Whether something of a task with that last event was not posted.
+    /// Whether events of a task with this last event are undelivered.
     pub fn lacks(&self, last_seq: u64) -> bool {
         self.snapshot || self.seq < last_seq
     }
 
-    /// It was posted up to this event.
+    /// Notes that its events were delivered up to this one.
     pub fn posted(&mut self, seq: u64) {
         (self.seq, self.snapshot) = (seq, false);
         self.forget_error();
@@ -162,13 +162,13 @@ impl Webhook {
         }
     }
 
-    /// Why its last post has failed.
+    /// Stores why its last delivery failed.
     pub fn set_error(&mut self, why: &str) {
         let rest = self.rest.get_or_insert_default();
         rest.error = why.chars().take(ERROR_CHARS_MAX).collect();
     }
 
-    /// What is known of it when it stops.
+    /// Its dead letter.
     pub fn letter(&self, new: NewLetter) -> DeadLetter {
         let NewLetter { number, place, task_id, holder, why, unix_ms } = new;
         let config = self.config();
@@ -190,11 +190,11 @@ impl Webhook {
     }
 }
 
-/// What a dead letter has beside what its webhook knows.
+/// The fields of a dead letter that its webhook does not have.
 pub struct NewLetter {
     /// Its number.
     pub number: u64,
-    /// The place of the webhook.
+    /// The key of the webhook.
     pub place: PostPlace,
     /// The raw id of the task; empty: unknown.
     pub task_id: Box<[u8]>,
@@ -202,7 +202,7 @@ pub struct NewLetter {
     pub holder: Holder,
     /// Why the webhook has stopped.
     pub why: WhyDead,
-    /// When, in ms since 1970.
+    /// The time, in ms since 1970.
     pub unix_ms: u64,
 }
 

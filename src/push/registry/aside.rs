@@ -1,7 +1,7 @@
-//! Webhooks whose next post is too large for now.
+//! Webhooks deferred because their next delivery is too large for now.
 //!
-//! Invariant: owners take turns, and so do those of each; but the first that waits for bytes which
-//! others hold stays the first.
+//! Invariant: owners take turns, and so do the webhooks of each owner; but the first webhook that
+//! waits for bytes held by others stays the first.
 
 use super::{PushState, Webhooks};
 use crate::{
@@ -13,18 +13,18 @@ use crate::{
     service::Now,
 };
 
-/// Posts that are made anew at a time.
+/// Deliveries that are resumed at a time.
 const BROUGHT_BACK_MAX: usize = 8;
 
-/// How many of those that wait are looked at at a time; one that found no room goes to the end.
+/// Deferred webhooks that are examined at a time; one without room goes to the end.
 const LOOKS_MAX: usize = 256;
 
-/// Those that wait until there is room for their posts.
+/// Webhooks that wait until there is room for their deliveries.
 pub(super) type Aside = OwnerLine<(PostPlace, PostSize)>;
 
 impl Webhooks {
-    /// A post that was made is not sent: its webhook waits until there is room for so many bytes,
-    /// and holds up no other meanwhile.
+    /// Defers a delivery that was prepared but not sent: its webhook waits until there is room for
+    /// its bytes, without delaying others.
     pub fn set_aside(&self, place: PostPlace, size: PostSize, now: Now) {
         let mut state = self.lock();
         let settled = state.schedule.successor(place).unwrap_or(place);
@@ -35,7 +35,7 @@ impl Webhooks {
         state.settle_place(settled, now);
     }
 
-    /// Lets some of those go on for which there is room; says how many.
+    /// Resumes some of the deferred webhooks for which there is room; returns how many.
     pub fn bring_back(&self, large: &mut LargePosts) -> usize {
         let mut state = self.lock();
         large.review(|place| state.schedule.is_near(place));
@@ -76,7 +76,7 @@ impl Webhooks {
 }
 
 impl PushState {
-    /// Takes those out that have left, when they are more than the others.
+    /// Sweeps deleted webhooks when they are the majority.
     fn tidy_aside(&mut self) {
         if self.aside.len() > 2 * self.schedule.len().0 + LOOKS_MAX {
             let schedule = &self.schedule;
@@ -119,17 +119,17 @@ mod tests {
             webhooks.note(task as u64);
             webhooks.set_aside(next(&webhooks, 0).unwrap().place, large(), at(0));
         };
-        // Each takes the place of the one before.
+        // Each replaces the one before.
         (0..most).for_each(|_| set_aside(0));
         assert!(webhooks.lock().aside.len() <= LOOKS_MAX + 2);
         (1..most).for_each(set_aside);
-        // Those of a host have a share.
+        // The deliveries of one host have a share.
         let mut posts = LargePosts::new(800, 1);
         let place = PostPlace::NONE;
         assert!(posts.begin(place, &large()));
         assert_eq!(webhooks.bring_back(&mut posts), 0);
         posts.leave(&large());
-        // All have their turn in the end.
+        // In the end all are delivered.
         let mut posted = 0;
         while webhooks.bring_back(&mut posts) > 0 {
             let post = next(&webhooks, 0).unwrap();
@@ -149,7 +149,8 @@ mod tests {
             set(&webhooks, task, owner, "a", &format!("https://h{host}.example/")).unwrap();
             webhooks.note(task);
         };
-        // Three of each of two owners are all the time under way; the third owner's is larger.
+        // Three deliveries of each of two owners are always in flight; that of the third owner is
+        // larger.
         let mut posts = LargePosts::new(32_000, 8);
         (0..64).for_each(|task| put(task, 2 + task as u32 % 2, task));
         let of = |post: &Post| {

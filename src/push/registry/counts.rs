@@ -1,27 +1,27 @@
-//! What is counted of webhooks, for the operator.
+//! Counts of webhooks for the operator.
 //!
-//! Invariant: counting takes no lock of its own. What can be seen of the webhooks is looked at when
-//! it is asked for, and no id and no host is told.
+//! Invariant: counting takes no lock of its own. The webhooks are read on request, and the counts
+//! contain no id and no host.
 
 use super::{PushState, Webhooks};
 use crate::push::dead::WhyDead;
 
-/// What came of posts, and which webhooks have stopped, since the start.
+/// Outcomes of deliveries and stopped webhooks since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushOutcomes {
-    /// They have arrived.
+    /// Delivered.
     pub delivered: u64,
-    /// They have not, each attempt by itself.
+    /// Failed attempts, each counted.
     pub failed: u64,
-    /// Their receivers want no more of them.
+    /// Receivers that asked for no more deliveries.
     pub gone: u64,
-    /// Webhooks that were tried for as long as they may be.
+    /// Webhooks that were retried up to their deadline.
     pub given_up: u64,
-    /// Webhooks of which the task has left before everything was posted.
+    /// Webhooks whose task was evicted before everything was delivered.
     pub task_left: u64,
-    /// Webhooks whose owner has no valid credential any more.
+    /// Webhooks whose owner's credentials have all expired or been revoked.
     pub credential_withdrawn: u64,
-    /// Tasks that the webhook of their scope does not cover, since a limit was reached.
+    /// Tasks without the webhook of their scope, because a limit was reached.
     pub left_out: u64,
 }
 
@@ -34,7 +34,7 @@ impl PushOutcomes {
         }
     }
 
-    /// Posts by what came of them.
+    /// Deliveries by outcome.
     pub const fn posts(self) -> [(&'static str, u64); 3] {
         [("delivered", self.delivered), ("failed", self.failed), ("gone", self.gone)]
     }
@@ -49,34 +49,34 @@ impl PushOutcomes {
     }
 }
 
-/// Webhooks as they are now, and what came of posts.
+/// The current webhooks, and the outcomes of deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushStats {
     /// Configurations.
     pub configs: usize,
-    /// Their bytes and those of their hosts, as `push_bytes_max` counts them.
+    /// Bytes of configurations and their hosts, as `push_bytes_max` counts them.
     pub config_bytes: usize,
-    /// Those with something that was not posted, which go on.
+    /// Webhooks with undelivered events that are not stopped.
     pub pending: usize,
-    /// For how long the one among them has waited that has waited longest, in ms.
+    /// The longest time that one of these has waited, in ms.
     pub oldest_pending_ms: u64,
-    /// How many events of its task the one among them has not got that is furthest behind.
+    /// The largest number of undelivered events of one of these.
     pub lag_events: u64,
-    /// Posts under way.
+    /// Deliveries in flight.
     pub in_flight: usize,
-    /// Dead letters that are kept.
+    /// Dead letters that are retained.
     pub dead_letters: usize,
-    /// What came of posts, and which webhooks have stopped.
+    /// Outcomes of deliveries, and stopped webhooks.
     pub outcomes: PushOutcomes,
 }
 
 impl Webhooks {
-    /// A task is made without the webhook of its scope.
+    /// Counts a task that is created without the webhook of its scope.
     pub fn count_left_out(&self) {
         self.lock().outcomes.left_out += 1;
     }
 
-    /// Looks at all webhooks once.
+    /// Counts all webhooks.
     pub fn stats(&self, now_ms: u64) -> PushStats {
         let state = self.lock();
         let (pending, oldest_ms) = state.schedule.pending();

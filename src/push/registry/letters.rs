@@ -1,4 +1,4 @@
-//! Webhooks that stop: what is known of them, and how they go on.
+//! Stopped webhooks: their dead letters, and their replay.
 
 use super::{PushState, Webhooks};
 use crate::{
@@ -14,23 +14,24 @@ use crate::{
 /// The outcome of the replay of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayOutcome {
-    /// It goes on.
+    /// The webhook resumes.
     Resumed,
-    /// Its configuration, or its task and the copy of that, are gone.
+    /// Its configuration, or its task and the retained copy, are gone.
     Gone,
-    /// There is none of this number.
+    /// There is no letter with this number.
     Unknown,
 }
 
 impl Webhooks {
-    /// There is nothing to post: its task has left. What was not posted of it becomes dead letters.
+    /// The task was evicted, so there is nothing to post. Its undelivered events become dead
+    /// letters.
     pub fn task_left(&self, place: PostPlace, now: Now) {
         let mut state = self.lock();
         let settled = state.schedule.successor(place).unwrap_or(place);
         state.schedule.passed_over(place, now.mono_ms, false);
         let Some(key) = state.schedule.get(settled).map(|webhook| webhook.task) else { return };
         if let Some(task) = state.tasks.get(&key).filter(|task| task.watch.left().is_none()) {
-            // The store has not said up to which event it was.
+            // The store has not reported the last event.
             task.watch.leave(u64::MAX);
         }
         state.end_left(key, now.unix_ms);
@@ -38,18 +39,17 @@ impl Webhooks {
         self.changes.wake();
     }
 
-    /// Lets those stop that wait for hosts that are away, and were tried for as long as they may
-    /// be.
+    /// Stops webhooks that wait for unreachable hosts and have reached their retry deadline.
     pub fn give_up(&self, now: Now) {
         let mut state = self.lock();
         let given_up = state.schedule.give_up(now.mono_ms);
         given_up.iter().for_each(|at| state.bury(*at, WhyDead::GivenUp, now.unix_ms));
-        // When all have their letters: a task that has left takes those away that have stopped.
+        // After all have their letters: an evicted task takes its stopped webhooks with it.
         given_up.iter().for_each(|at| state.settle_place(*at, now));
     }
 
-    /// From now on `told` is called with each letter when its webhook stops, and keeps others
-    /// waiting meanwhile.
+    /// Sets the listener that is called with each letter when its webhook stops. It runs under the
+    /// lock.
     pub fn tell_of_letters(&self, told: fn(&DeadLetter)) {
         self.lock().told = Some(told);
     }
@@ -66,7 +66,7 @@ impl Webhooks {
         state.dead.find(number).map(|letter| state.shown(letter))
     }
 
-    /// Has the webhook of a dead letter go on where it has stopped; see [`ReplayOutcome`].
+    /// Resumes the webhook of a dead letter where it stopped; see [`ReplayOutcome`].
     pub fn replay(&self, number: u64, now_ms: u64) -> ReplayOutcome {
         let outcome = self.lock().replay(number, now_ms);
         if outcome == ReplayOutcome::Resumed {
@@ -75,7 +75,7 @@ impl Webhooks {
         outcome
     }
 
-    /// The same of all dead letters; says how many go on, and how many cannot and stay.
+    /// The same for all dead letters; returns how many resume, and how many cannot and stay.
     pub fn replay_all(&self, now_ms: u64) -> (usize, usize) {
         let mut state = self.lock();
         let numbers: Vec<u64> = state.dead.iter().map(|letter| letter.number).collect();
@@ -92,7 +92,7 @@ impl Webhooks {
         (resumed, gone)
     }
 
-    /// Forgets a dead letter; false: there is none of this number.
+    /// Removes a dead letter; false: there is none with this number.
     pub fn drop_dead(&self, number: u64) -> bool {
         let mut state = self.lock();
         let Some(letter) = state.dead.remove(number) else { return false };
@@ -100,7 +100,7 @@ impl Webhooks {
         true
     }
 
-    /// Forgets all dead letters; says how many there were.
+    /// Removes all dead letters; returns how many there were.
     pub fn drop_all_dead(&self) -> usize {
         let mut state = self.lock();
         let letters = state.dead.clear();
@@ -127,12 +127,12 @@ impl PushState {
         ReplayOutcome::Resumed
     }
 
-    /// A letter as it is now.
+    /// A letter with its current state.
     fn shown(&self, letter: &DeadLetter) -> DeadLetter {
         DeadLetter { is_replayable: self.is_replayable(letter), ..letter.clone() }
     }
 
-    /// Whether a letter still has its webhook, and that its task.
+    /// Whether a letter still has its webhook, and the webhook its task.
     fn is_replayable(&self, letter: &DeadLetter) -> bool {
         self.schedule.is_stopped(letter.place)
             && (!self.has_left(letter.task) || self.changes.left.has(letter.task))
@@ -142,8 +142,8 @@ impl PushState {
         self.tasks.get(&task).is_none_or(|task| task.watch.left().is_some())
     }
 
-    /// Removes the webhook of the oldest letter of an owner whose task has left: the letter stays,
-    /// and cannot be replayed. False: there is none.
+    /// Removes the webhook of an owner's oldest letter with an evicted task: the letter stays, and
+    /// cannot be replayed. False: there is none.
     pub(super) fn free_dead(&mut self, holder: Holder) -> bool {
         let is_its = |letter: &&DeadLetter| {
             letter.holder == holder
@@ -157,16 +157,16 @@ impl PushState {
         found.is_some()
     }
 
-    /// A letter is gone: so is its webhook, if its task has left.
+    /// A letter was removed: removes its webhook, too, if the task was evicted.
     fn release(&mut self, letter: &DeadLetter) {
         if self.schedule.is_stopped(letter.place) && self.has_left(letter.task) {
             self.remove(letter.task, letter.place);
         }
     }
 
-    /// Removes the webhooks of a task that has left, unless the task is retained for them. One that
-    /// lacks events stops and becomes a dead letter. One with a post in flight, or behind such
-    /// a post, stays until the outcome is known.
+    /// Removes the webhooks of an evicted task, unless the task is retained for them. A webhook
+    /// with undelivered events stops and becomes a dead letter. A webhook with a delivery in
+    /// flight, or waiting for the end of one, stays until the outcome is known.
     pub(super) fn end_left(&mut self, key: u64, unix_ms: u64) {
         let left = self.tasks.get(&key).and_then(|task| task.watch.left());
         let Some(last_seq) = left else { return };
@@ -175,7 +175,7 @@ impl PushState {
             if self.schedule.is_posting(place) || self.schedule.is_behind(place) {
                 continue;
             }
-            // A letter that gave way to another may have taken it along.
+            // It may have been removed with a letter that was displaced.
             let Some(webhook) = self.schedule.get(place) else { continue };
             let (lacks, is_replayed) = (webhook.lacks(last_seq), webhook.is_replayed());
             let is_stopped = self.schedule.is_stopped(place);
@@ -188,7 +188,7 @@ impl PushState {
                 }
                 continue;
             }
-            // One that was given up has its letter.
+            // A webhook that was stopped earlier has its letter.
             if lacks && !is_stopped {
                 self.bury(place, WhyDead::TaskLeft, unix_ms);
             }
@@ -196,7 +196,7 @@ impl PushState {
         }
     }
 
-    /// Keeps what is known of a webhook that does not go on.
+    /// Adds a dead letter for a webhook that stops.
     pub(super) fn bury(&mut self, place: PostPlace, why: WhyDead, unix_ms: u64) {
         let Some(webhook) = self.schedule.get(place) else { return };
         self.outcomes.count_dead(why);
@@ -241,13 +241,13 @@ mod tests {
         random: 0,
     };
 
-    /// Fails a post that was tried for long enough.
+    /// Fails a delivery after the retry deadline.
     fn fail(webhooks: &Webhooks, post: &Post, why: &str, now_ms: u64) {
         let failed = FailedPost { place: post.place, why, ..FAILED };
         assert_eq!(webhooks.failed(&failed, at(now_ms)), Fate::GivenUp);
     }
 
-    /// A webhook of a task that is given up.
+    /// A task's webhook that is stopped after failures.
     fn given_up(webhooks: &Webhooks, task: u64) -> Box<Post> {
         set(webhooks, task, 0, "a", URL).unwrap();
         webhooks.note(task);
@@ -256,14 +256,14 @@ mod tests {
         post
     }
 
-    /// Has a task leave with that last event.
+    /// Evicts a task with this last event.
     fn leave(webhooks: &Webhooks, task: u64, seq: u64) {
         webhooks.lock().tasks[&task].watch.leave(seq);
         webhooks.note(task);
         assert!(next(webhooks, 0).is_none());
     }
 
-    /// Has a task leave that its webhooks still need.
+    /// Evicts a task that its webhooks still need.
     fn leave_needed(webhooks: &Webhooks, task: u64) {
         let watch = Arc::clone(&webhooks.lock().tasks[&task].watch);
         let message = MessageBuf::user(&PartsBuf::new().text("x"));
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!((stats.pending, stats.in_flight, stats.dead_letters), (0, 0, 1));
         let counted = PushOutcomes { failed: 1, given_up: 1, ..PushOutcomes::default() };
         assert_eq!(stats.outcomes, counted);
-        // What happens now is not posted.
+        // Later events are not posted.
         webhooks.note(7);
         assert!(next(&webhooks, 26 * HOUR).is_none());
     }
@@ -325,7 +325,7 @@ mod tests {
         webhooks.delivered(again.place, 5, at(30 * HOUR), false);
         assert!(letters(&webhooks).is_empty());
         assert_eq!(webhooks.stats(30 * HOUR).outcomes.delivered, 1);
-        // It has as long as any other again.
+        // Its retry deadline starts anew.
         webhooks.note(7);
         let post = next(&webhooks, 31 * HOUR).unwrap();
         let failed = FailedPost { place: post.place, ..FAILED };
@@ -357,7 +357,7 @@ mod tests {
     fn letter_of_a_retained_task_is_replayed() {
         let webhooks = webhooks();
         let left_bytes = || webhooks.lock().changes.left.bytes();
-        // One that waits when its task leaves, and one that had stopped before.
+        // A webhook that waits when its task is evicted, and one stopped earlier.
         set(&webhooks, 7, 0, "waits", URL).unwrap();
         set(&webhooks, 7, 0, "b", URL).unwrap();
         webhooks.note(7);
@@ -373,7 +373,7 @@ mod tests {
             assert_eq!(webhooks.replay(number, 30 * HOUR), ReplayOutcome::Resumed);
             let post = next(&webhooks, 30 * HOUR).unwrap();
             assert_eq!((post.start, &post.config), (before.start, &before.config));
-            // It goes on, though it lacks more.
+            // It resumes, though it lacks more events.
             webhooks.delivered(post.place, 5, at(30 * HOUR), true);
             let post = next(&webhooks, 30 * HOUR).unwrap();
             webhooks.delivered(post.place, 9, at(30 * HOUR), false);
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(numbers, [3, 4, 5]);
         assert_eq!(webhooks.replay(2, 0), ReplayOutcome::Unknown);
         assert_eq!(webhooks.stats(0).outcomes.given_up, count);
-        // A hole is no number of another's.
+        // A gap does not shift the other numbers.
         assert!(webhooks.drop_dead(4) && webhooks.dead_letter(4).is_none());
         assert_eq!(webhooks.dead_letter(5).unwrap().number, 5);
     }
@@ -487,12 +487,12 @@ mod tests {
         assert!(next(&webhooks, 0).is_none());
         assert_eq!(letters(&webhooks).len(), 2);
         assert_eq!(&*webhooks.dead_letter(1).unwrap().config_id, b"late");
-        // One that came too late even for that goes with the end of the post that is waited for.
+        // A webhook set after that is removed at the end of the delivery in flight.
         set(&webhooks, 7, 0, "last", URL).unwrap();
         webhooks.unwatched(7, &watch);
         webhooks.gone(posting.place, at(0));
         assert_eq!(webhooks.counted(), (0, 0));
-        // Without a watch that was told there never was a task.
+        // Without an eviction notice at the watch, the task never existed.
         let watch = set(&webhooks, 8, 0, "a", URL).unwrap();
         webhooks.unwatched(8, &watch);
         assert_eq!(webhooks.counted(), (0, 0));
@@ -509,13 +509,13 @@ mod tests {
         assert_eq!(webhooks.failed(&failed, at(0)), Fate::Repeated);
         leave(&webhooks, 7, 4);
         assert_eq!(letters(&webhooks), [(1, WhyDead::TaskLeft)]);
-        // One without a notice that its task has left finds out at its turn.
+        // A webhook without an eviction notice finds out at its turn.
         set(&webhooks, 8, 0, "a", URL).unwrap();
         webhooks.note(8);
         let post = next(&webhooks, 0).unwrap();
         webhooks.task_left(post.place, at(0));
         assert_eq!(letters(&webhooks).len(), 2);
-        // One that was given up had its letter.
+        // A stopped webhook had its letter already.
         given_up(&webhooks, 9);
         leave(&webhooks, 9, 4);
         assert_eq!(letters(&webhooks).len(), 3);
@@ -555,7 +555,7 @@ mod tests {
         }
         watch.leave(2);
         Arc::clone(&watch).wake();
-        // Before the task was looked at.
+        // Before the task was examined.
         webhooks.give_up(at(9));
         assert_eq!(webhooks.stats(0).outcomes.given_up, 3);
         assert!(next(&webhooks, 9).is_none());
@@ -573,7 +573,7 @@ mod tests {
             Arc::clone(&watch).wake();
             (watch, next(&webhooks, 0).unwrap())
         };
-        // Two take its place while its post is under way.
+        // Two replacements while its delivery is in flight.
         let (_, post) = begin(2);
         put("https://h.example/x");
         put("https://h.example/x");
@@ -581,7 +581,7 @@ mod tests {
         let post = next(&webhooks, 0).unwrap();
         assert_eq!(post.start.seq, 2);
         webhooks.passed_over(post.place, 2, at(0), false);
-        // Its task leaves meanwhile.
+        // Its task is evicted meanwhile.
         let (watch, post) = begin(3);
         put("https://h.example/x");
         watch.leave(3);
@@ -589,7 +589,7 @@ mod tests {
         assert!(next(&webhooks, 0).is_none());
         webhooks.delivered(post.place, 3, at(0), false);
         assert_eq!((webhooks.counted(), webhooks.stats(0).dead_letters), ((0, 0), 0));
-        // What has not arrived then is a letter, also of one that was replaced.
+        // Undelivered events become a letter, also for a replaced webhook.
         let (watch, post) = begin(3);
         put("https://h.example/x");
         watch.leave(3);
@@ -597,7 +597,7 @@ mod tests {
         assert!(next(&webhooks, 0).is_none());
         webhooks.failed(&FailedPost { place: post.place, ..FAILED }, at(0));
         assert_eq!((webhooks.counted(), webhooks.stats(0).dead_letters), ((0, 0), 1));
-        // Another receiver has not got it.
+        // A different receiver has not received it.
         let (_, post) = begin(4);
         put("https://h.example/y");
         put("https://h.example/x");

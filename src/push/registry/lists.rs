@@ -25,7 +25,8 @@ impl PushState {
         None
     }
 
-    /// The webhook of a task that this id means, or none: that with no id of its own, or the first.
+    /// The webhook of a task with this id; without an id the one without an id of its own, or the
+    /// first.
     pub(super) fn meant(&self, task: u64, id: Option<&[u8]>) -> Option<PostPlace> {
         match id {
             Some(id) => self.find(task, id),
@@ -33,7 +34,7 @@ impl PushState {
         }
     }
 
-    /// Takes one out of its task's list, and the task with its last.
+    /// Removes a webhook from its task's list, and the task with its last webhook.
     pub(super) fn remove(&mut self, key: u64, place: PostPlace) {
         let Some(webhook) = self.take(key, place) else { return };
         self.counted.leave(webhook.holder, webhook.bytes());
@@ -46,7 +47,7 @@ impl PushState {
         }
     }
 
-    /// Takes one out of its task's list and out of the schedule; it counts as before.
+    /// Removes a webhook from its task's list and from the schedule; the counts stay.
     fn take(&mut self, key: u64, place: PostPlace) -> Option<Webhook> {
         let webhook = self.schedule.remove(place)?;
         let task = self.tasks.get_mut(&key)?;
@@ -65,7 +66,7 @@ impl PushState {
         Some(webhook)
     }
 
-    /// Has a webhook stop wherever it waits; returns its place from now on.
+    /// Stops a webhook in any stage; returns its new key.
     pub(super) fn stop(&mut self, key: u64, place: PostPlace) -> Option<PostPlace> {
         let origin = self.schedule.origin(place)?.to_owned();
         let limit = self.schedule.limit_of(place);
@@ -89,7 +90,7 @@ impl PushState {
         .collect()
     }
 
-    /// Takes all of a task out; says how many there were.
+    /// Removes all webhooks of a task; returns their number.
     pub(super) fn remove_all(&mut self, key: u64) -> usize {
         let mut count = 0;
         while let Some(first) = self.tasks.get(&key).and_then(|task| task.first) {
@@ -99,7 +100,7 @@ impl PushState {
         count
     }
 
-    /// Whether there is room for one, in place of the one with its id.
+    /// Checks the limits for a webhook, which may replace the one with its id.
     pub(super) fn check(
         &self,
         new: &NewWebhook<'_>,
@@ -151,7 +152,7 @@ impl PushState {
         if after > self.bounds.bytes_max { Err(PushRefused::Full) } else { Ok(()) }
     }
 
-    /// Takes one in, in place of the one with its id, as the youngest of its task.
+    /// Adds a webhook as the youngest of its task, replacing the one with its id.
     pub(super) fn put(&mut self, new: &NewWebhook<'_>) -> Arc<TaskWatch> {
         let before = self.find(new.task, new.id);
         let mut webhook = Webhook::new(new);
@@ -163,7 +164,7 @@ impl PushState {
             TaskWebhooks::new(Arc::new(TaskWatch::new(new.task, new.task_id, new.holder, changes)))
         });
         let watch = Arc::clone(&task.watch);
-        // Before the other one is removed: with its last a task would lose its watch.
+        // Before the other webhook is removed: a task loses its watch with its last webhook.
         task.count += 1;
         let origin = new.url.origin();
         self.counted.enter(new.holder, webhook.bytes());
@@ -176,19 +177,19 @@ impl PushState {
             None => self.schedule.add(&origin, new.holder, webhook),
         };
         if !new.url.is_allowed() {
-            // 0 would be no rate.
+            // 0 means no rate.
             let url = self.urls.hash_one(new.url.as_str()) as u32;
             self.schedule.limit(place, url.max(1));
         }
         self.append(new.task, place);
-        // A task that is about to be made has nothing to post yet.
+        // A task that is not stored yet has nothing to post.
         if before.is_some() && !new.start.snapshot {
             watch.wake_by_ref();
         }
         watch
     }
 
-    /// Puts one at the end of its task's list.
+    /// Appends a webhook to its task's list.
     fn append(&mut self, key: u64, place: PostPlace) {
         let Some(task) = self.tasks.get_mut(&key) else { return };
         let Some(mut at) = task.first else {

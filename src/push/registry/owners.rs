@@ -1,9 +1,8 @@
-//! The owners of webhooks, by their names.
+//! The owners of webhooks, by name.
 //!
-//! Invariants: an owner has a number of its own here, which no other name gets as long as a
-//! webhook, a dead letter or an origin is charged to it. The store's numbers of owners do not serve
-//! for that: a webhook and its dead letter outlive their task, and then the store may have given
-//! the number to another name.
+//! Invariants: each owner has a number in this registry, which is not reused while a webhook, a
+//! dead letter or an origin is charged to it. The owner numbers of the store cannot serve here: a
+//! webhook and its dead letter outlive their task, after which the store may reassign the number.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,21 +11,21 @@ use foldhash::fast::RandomState;
 use super::{NewWebhook, PushState, Webhooks};
 use crate::shares::Holder;
 
-/// What a name takes beside its text: an allocation, and an entry in each of two maps.
+/// Bytes of a name in addition to its text: an allocation, and an entry in each of two maps.
 const NAME_BYTES: usize = 150;
 
-/// Names that are remembered without a look whether anything is charged to them.
+/// Names that may be stored before unused ones are swept.
 const SPARE: usize = 64;
 
-/// See the module.
+/// The names and numbers, see the module.
 #[derive(Default)]
 pub(super) struct PushOwners {
     numbers: HashMap<Arc<str>, u32, RandomState>,
     names: HashMap<u32, Arc<str>, RandomState>,
     bytes: usize,
-    /// The number that was given last.
+    /// The newest number.
     last: u32,
-    /// Names that something was charged to at the last look.
+    /// Names in use at the last sweep.
     used: usize,
 }
 
@@ -37,7 +36,7 @@ impl PushOwners {
     }
 
     fn add(&mut self, name: &str) -> u32 {
-        // Numbers wrap around after four billion names; 0 stands for anonymous callers.
+        // Numbers wrap around after four billion names; 0 means anonymous callers.
         loop {
             self.last = self.last.wrapping_add(1);
             if self.last != 0 && !self.names.contains_key(&self.last) {
@@ -60,14 +59,14 @@ impl PushOwners {
 }
 
 impl Webhooks {
-    /// The name of the owner of a webhook, by its number here.
+    /// The name of an owner, by its number in this registry.
     pub fn owner_name(&self, owner: u32) -> Option<Arc<str>> {
         self.lock().owners.names.get(&owner).cloned()
     }
 }
 
 impl PushState {
-    /// A configuration, charged to its owner's number here.
+    /// A configuration, charged to its owner's number in this registry.
     pub(super) fn charged<'a>(&mut self, new: &NewWebhook<'a>) -> NewWebhook<'a> {
         let Some(name) = new.owner else { return *new };
         let number = match self.owners.numbers.get(name).copied() {
@@ -82,7 +81,7 @@ impl PushState {
         NewWebhook { holder: Holder::owner(number), ..*new }
     }
 
-    /// Forgets the names to which nothing is charged, except one; false: there is none.
+    /// Removes unused names, except one; false: there is none.
     pub(super) fn forget_owners(&mut self, except: Holder) -> bool {
         let PushState { owners, counted, dead, schedule, .. } = self;
         let before = owners.bytes;
@@ -111,7 +110,7 @@ mod tests {
                 webhooks.set(&NewWebhook { owner: Some(owner), ..*new }).unwrap().holder().number()
             })
         };
-        // What the store calls number 1 has no webhook here, whatever its name.
+        // The store's number 1 does not identify a webhook owner, whatever its name.
         let one = set(1, "one");
         assert_eq!((set(2, "two"), set(3, "one")), (one + 1, one));
         assert_eq!(webhooks.owner_name(one).as_deref(), Some("one"));

@@ -1,4 +1,4 @@
-//! What became of posts.
+//! The outcomes of deliveries.
 
 use super::{PushState, Webhooks};
 use crate::{
@@ -9,23 +9,23 @@ use crate::{
     service::Now,
 };
 
-/// A post that has not arrived.
+/// A failed delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedPost<'a> {
     /// The webhook.
     pub place: PostPlace,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub why: &'a str,
-    /// When the receiver wants to be asked again.
+    /// The delay of the receiver's `Retry-After`.
     pub retry_after_ms: Option<u64>,
-    /// What it says about its origin, at which others may have webhooks, too.
+    /// What the failure says about the origin, which other webhooks may share.
     pub kind: FailureKind,
     /// Fresh bits.
     pub random: u64,
 }
 
 impl Webhooks {
-    /// A post has arrived, up to an event; `has_more`: there are others behind it.
+    /// A delivery has arrived, up to an event; `has_more`: there are later events.
     pub fn delivered(&self, place: PostPlace, upto: u64, now: Now, has_more: bool) {
         let mut state = self.lock();
         state.outcomes.delivered += 1;
@@ -40,7 +40,7 @@ impl Webhooks {
         self.changes.wake();
     }
 
-    /// Its receiver has answered its challenge: what there is for it is posted from now on.
+    /// The receiver has answered its challenge: its events are delivered from now on.
     pub fn proven(&self, place: PostPlace, now: Now) {
         let mut state = self.lock();
         if let Some(webhook) = state.schedule.get_mut(place) {
@@ -54,12 +54,12 @@ impl Webhooks {
         self.changes.wake();
     }
 
-    /// Its URL is sent a challenge: the next one waits.
+    /// A challenge is sent to the URL: the next one has to wait.
     pub fn challenged(&self, place: PostPlace, now: Now) {
         self.lock().schedule.challenged(place, now.mono_ms);
     }
 
-    /// Its receiver has not answered the challenge: it goes on as before.
+    /// The receiver has not answered the challenge; its deliveries continue as before.
     pub fn unanswered(&self, place: PostPlace, now: Now) {
         let mut state = self.lock();
         let settled = state.schedule.successor(place).unwrap_or(place);
@@ -69,7 +69,7 @@ impl Webhooks {
         self.changes.wake();
     }
 
-    /// There was nothing to post up to an event; its host is as it was.
+    /// There was nothing to deliver up to an event; this says nothing about the host.
     pub fn passed_over(&self, place: PostPlace, upto: u64, now: Now, has_more: bool) {
         let mut state = self.lock();
         state.advance(place, upto);
@@ -78,7 +78,7 @@ impl Webhooks {
         state.settle_place(settled, now);
     }
 
-    /// A post has not arrived; see `Schedule::failed`.
+    /// A delivery has failed; see `Schedule::failed`.
     pub fn failed(&self, failed: &FailedPost<'_>, now: Now) -> Fate {
         let FailedPost { place, why, retry_after_ms, kind, random } = *failed;
         let mut state = self.lock();
@@ -97,8 +97,8 @@ impl Webhooks {
         fate
     }
 
-    /// A post has arrived, and its receiver does not want any more: lets its webhook go; says what
-    /// it was configured with.
+    /// A delivery has arrived and the receiver wants no more: removes its webhook and returns its
+    /// configuration.
     pub fn gone(&self, place: PostPlace, now: Now) -> Option<Box<[u8]>> {
         let mut state = self.lock();
         state.outcomes.gone += 1;
@@ -117,15 +117,15 @@ impl Webhooks {
 }
 
 impl PushState {
-    /// A webhook has got as far as an event.
+    /// Moves a webhook's position to an event.
     fn advance(&mut self, place: PostPlace, upto: u64) {
         if let Some(webhook) = self.schedule.get_mut(place) {
             webhook.posted(upto);
         }
     }
 
-    /// The same for the one that has taken its place while the post was under way, if its receiver
-    /// is the same.
+    /// The same for the webhook that has replaced it during the delivery, if the receiver is the
+    /// same.
     fn advance_successor(&mut self, successor: PostPlace, upto: u64) {
         if let Some(webhook) = self.schedule.get_mut(successor)
             && webhook.is_same_receiver()
@@ -134,14 +134,15 @@ impl PushState {
         }
     }
 
-    /// The same of the task of a webhook.
+    /// The same for the task of a webhook.
     pub(super) fn settle_place(&mut self, place: PostPlace, now: Now) {
         if let Some(task) = self.schedule.get(place).map(|webhook| webhook.task) {
             self.settle_task(task, now);
         }
     }
 
-    /// Says whether a task is still needed, or lets go what has waited for the end of a post.
+    /// Updates whether a task is still needed, or removes webhooks that have waited for the end of
+    /// a delivery.
     fn settle_task(&mut self, task: u64, now: Now) {
         match self.tasks.get(&task).is_some_and(|task| task.watch.left().is_some()) {
             true => self.end_left(task, now.unix_ms),

@@ -1,4 +1,4 @@
-//! How many webhooks there are, and their bytes: of all, of each holder, and of all strangers.
+//! The number and the bytes of webhooks: of all, of each holder, and of all anonymous callers.
 
 use std::collections::HashMap;
 
@@ -7,19 +7,19 @@ use foldhash::fast::RandomState;
 use super::{PushBounds, PushState};
 use crate::shares::Holder;
 
-/// What is counted of one holder.
+/// The counts of one holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HolderCount {
     pub configs: usize,
     pub bytes: usize,
 }
 
-/// What is counted of all.
+/// The counts of all.
 #[derive(Default)]
 pub(super) struct PushCounts {
-    /// Of all configurations.
+    /// Bytes of all configurations.
     pub bytes: usize,
-    /// Of those of strangers.
+    /// Bytes of those of anonymous callers.
     of_strangers: usize,
     pub by_holder: HashMap<Holder, HolderCount, RandomState>,
 }
@@ -40,7 +40,7 @@ impl PushCounts {
         (held.configs, held.bytes) = (held.configs + 1, held.bytes + bytes);
     }
 
-    /// Gives one back.
+    /// Removes a configuration.
     pub fn leave(&mut self, holder: Holder, bytes: usize) {
         self.bytes -= bytes;
         if holder.is_stranger() {
@@ -55,12 +55,12 @@ impl PushCounts {
 }
 
 impl PushState {
-    /// What all configurations take, the origins that they name, and the names of their owners.
+    /// Bytes of all configurations, their origins, and the names of their owners.
     pub(super) fn bytes(&self) -> usize {
         self.counted.bytes + self.schedule.origin_bytes() + self.owners.bytes()
     }
 
-    /// The part of it that strangers hold.
+    /// The bytes of anonymous callers.
     pub(super) fn stranger_bytes(&self) -> usize {
         self.counted.of_strangers + self.schedule.origin_bytes_of_strangers()
     }

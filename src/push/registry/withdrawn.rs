@@ -1,6 +1,6 @@
 //! Webhooks whose owner has no valid credential any more.
 //!
-//! They are removed, and each that would have posted something leaves a dead letter.
+//! They are removed; each with undelivered events leaves a dead letter.
 
 use super::{PushState, Webhooks};
 use crate::{
@@ -17,7 +17,7 @@ pub struct WithdrawnWebhook {
 }
 
 impl Webhooks {
-    /// The owners of all webhooks, without 0.
+    /// The owners of all webhooks; 0 excepted.
     pub fn owners(&self) -> Vec<u32> {
         let state = self.lock();
         let mut owners: Vec<u32> = state.all().map(|(_, _, owner)| owner).collect();
@@ -26,14 +26,14 @@ impl Webhooks {
         owners
     }
 
-    /// The webhooks of these owners, which are sorted.
+    /// The webhooks of these owners, whose numbers are sorted.
     pub fn of_owners(&self, owners: &[u32]) -> Vec<WithdrawnWebhook> {
         let state = self.lock();
         let of_them = state.all().filter(|(_, _, owner)| owners.binary_search(owner).is_ok());
         of_them.map(|(task, place, _)| WithdrawnWebhook { place, task }).collect()
     }
 
-    /// Removes the webhook of a post that was about to be made.
+    /// Removes the webhook of a delivery that was about to start.
     pub fn withdraw_post(&self, place: PostPlace, now: Now) {
         let mut state = self.lock();
         state.schedule.passed_over(place, now.mono_ms, true);
@@ -65,7 +65,7 @@ impl PushState {
 
     fn withdraw(&mut self, place: PostPlace, has_letter: bool, now: Now) {
         let Some(task) = self.schedule.get(place).map(|webhook| webhook.task) else { return };
-        // A webhook that has stopped has its letter.
+        // A stopped webhook has its letter already.
         if has_letter && !self.schedule.is_stopped(place) {
             self.bury(place, WhyDead::CredentialWithdrawn, now.unix_ms);
         }

@@ -1,9 +1,8 @@
 //! The owners that wait for a slot of a host.
 //!
-//! Invariant: owners take turns, and so do the origins of each, so that an owner with many ports of
-//! a host is before another no more than once. An origin is in the line of an owner at most once;
-//! of those that need no place any more some are still in it, as many as of the others at most, or
-//! [`SPARE`].
+//! Invariant: owners take turns, and so do the origins of each owner, so an owner with many ports
+//! gets no more turns than another. An origin is in the queue of an owner at most once. Stale
+//! entries are at most as many as the others, or [`SPARE`].
 
 use std::collections::HashSet;
 
@@ -15,10 +14,10 @@ use super::{
     turns::{LaneKey, Lanes},
 };
 
-/// The line of a host.
+/// The queue of a host.
 #[derive(Default)]
 pub(super) struct HostLine {
-    /// The owner and the origin whose turn it is. Most often there is no other.
+    /// The owner and the origin that are next. Usually there is no other.
     first: Option<(u32, u32)>,
     others: Option<Box<Others>>,
 }
@@ -29,7 +28,7 @@ struct Others {
     line: OwnerLine<u32>,
     /// Owners and origins that are in line.
     listed: HashSet<(u32, u32), RandomState>,
-    /// How many of those there may be before they are looked at.
+    /// The length from which stale entries are swept.
     most: usize,
 }
 
@@ -40,7 +39,7 @@ impl HostLine {
         self.first.is_none() && self.others.as_deref().is_none_or(is_idle)
     }
 
-    /// Puts an owner's origin behind its others.
+    /// Appends an origin to the queue of its owner.
     pub fn enter(&mut self, owner: u32, origin: u32, lanes: &Lanes) {
         match self.first {
             None => self.first = Some((owner, origin)),
@@ -58,7 +57,7 @@ impl HostLine {
         usize::from(self.first.is_some()) + self.others.as_ref().map_or(0, |it| it.listed.len())
     }
 
-    /// The owner and the origin whose turn it is.
+    /// Takes the owner and the origin that are next.
     pub fn next(&mut self) -> Option<(u32, u32)> {
         let next = self.first.take()?;
         self.first = self.others.as_mut().and_then(|others| others.next());
@@ -79,7 +78,7 @@ impl Others {
         Some(next)
     }
 
-    /// Takes those out that have no lane any more, when they may be more than the others.
+    /// Sweeps entries without a lane when they may be the majority.
     fn tidy(&mut self, lanes: &Lanes) {
         if self.listed.len() <= self.most.max(SPARE) {
             return;

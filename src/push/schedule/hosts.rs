@@ -1,4 +1,4 @@
-//! The hosts of origins, whatever their schemes and ports: how many posts are under way to each.
+//! The hosts of origins, over all schemes and ports, and the deliveries in flight to each.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,15 +9,15 @@ use super::{host_line::HostLine, shares::HostShare, turns::LaneKey};
 /// A host.
 #[derive(Default)]
 pub(super) struct PostHost {
-    /// Origins at it that have webhooks, or posts under way.
+    /// Its origins that have webhooks, or deliveries in flight.
     pub origins: u32,
-    /// Webhooks that go there.
+    /// Its webhooks.
     pub entries: u32,
-    /// Posts that are under way or granted.
+    /// Deliveries in flight or granted.
     pub posting: u32,
     /// The owners that wait for a slot.
     pub line: HostLine,
-    /// What owners have of it, by their numbers.
+    /// The shares of owners, by their numbers.
     pub shares: BTreeMap<u32, HostShare>,
     /// The owner for which a slot is reserved.
     pub reserved: Option<LaneKey>,
@@ -40,13 +40,13 @@ impl PostHosts {
         self.hosts.get_mut(number as usize)
     }
 
-    /// Webhooks that go to a host of that name.
+    /// Webhooks of the host with this name.
     pub fn entries(&self, name: &str) -> usize {
         let number = self.by_name.get(name).copied();
         number.and_then(|number| self.get(number)).map_or(0, |host| host.entries as usize)
     }
 
-    /// Counts an origin at a host of that name; the number of the host.
+    /// Counts an origin at the host with this name; returns the number of the host.
     pub fn enter(&mut self, name: &str) -> u32 {
         let number = match self.by_name.get(name) {
             Some(number) => *number,
@@ -67,7 +67,7 @@ impl PostHosts {
         number
     }
 
-    /// An origin of a host is gone, whose name that is.
+    /// Removes an origin of the host with this name.
     pub fn leave(&mut self, number: u32, name: &str) {
         let Some(host) = self.get_mut(number) else { return };
         host.origins -= 1;
@@ -78,7 +78,7 @@ impl PostHosts {
         }
     }
 
-    /// Forgets shares that say nothing any more.
+    /// Drops shares without effect.
     pub fn tidy_shares(&mut self, now_ms: u64) {
         for host in &mut self.hosts {
             host.shares.retain(|_, share| !share.is_idle(now_ms));

@@ -1,4 +1,4 @@
-//! Where posts go: how many are under way to each origin and its host, and whether it is well.
+//! The origins of webhooks: deliveries in flight to each, and its circuit breaker.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,36 +16,35 @@ use crate::shares::Holder;
 /// Whether posts go to an origin: its circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Circuit {
-    /// As many as may be at a time.
+    /// No limit beyond its slots.
     Closed,
-    /// None until its timer rings: it has failed often in a row.
+    /// No delivery until its timer fires: it has failed repeatedly.
     Open,
-    /// One finds out whether it is back.
+    /// One delivery probes it.
     HalfOpen,
 }
 
-/// Where posts go: scheme, host and port.
+/// The origin of a webhook URL: scheme, host and port.
 pub(super) struct PostOrigin {
     pub text: Box<str>,
     /// The number of its host.
     host: u32,
-    /// The holder that has named it first, charged for it until no webhook goes there.
+    /// The first holder to register it, charged for it until its last webhook is deleted.
     payer: Holder,
-    /// Webhooks that go there.
+    /// Its webhooks.
     entries: u32,
-    /// Posts that are under way or granted.
+    /// Deliveries in flight or granted.
     pub posting: u32,
-    /// Lanes that wait for the origin, in turns: those of which nothing was tried since it last
-    /// arrived, and the others.
+    /// Lanes that wait for the origin: the untried ones, and those that failed.
     pub lines: [LaneLine; 2],
-    /// Which of the two is next.
+    /// Which of the two queues is next.
     is_tried_next: bool,
-    /// Those whose turn has come, which wait for a place among the posts of all origins.
+    /// Granted deliveries, which wait for a slot of all origins.
     granted: VecDeque<PostPlace>,
     pub circuit: Circuit,
-    /// In a row.
+    /// Consecutive failures.
     pub failures: u32,
-    /// The one that has failed last.
+    /// The webhook that failed last.
     pub failed: PostPlace,
     /// Until when the circuit is open.
     pub open_until_ms: u64,
@@ -69,8 +68,7 @@ impl PostOrigin {
         }
     }
 
-    /// Whether it may have another post, as far as it is about itself; of the origins of one host
-    /// there are so many.
+    /// Whether the origin itself has a free slot; its host has `origins` origins.
     fn has_place(&self, pace: &Pace, origins: u32) -> bool {
         match self.circuit {
             Circuit::Closed => self.posting < pace.posts_of_origin(origins),
@@ -79,12 +77,12 @@ impl PostOrigin {
         }
     }
 
-    /// Whether lanes wait for it, or have waited and are not taken out yet.
+    /// Whether its queues hold turns, valid or over.
     pub fn has_turns(&self) -> bool {
         self.lines.iter().any(|line| !line.turns.is_empty())
     }
 
-    /// The next turn, of either line in turns, of those that `is_its` knows.
+    /// Takes the next valid turn; the two queues alternate. `is_its` rejects turns that are over.
     pub fn next_turn(&mut self, is_its: impl Fn(&LaneTurn) -> bool) -> Option<LaneTurn> {
         let first = self.is_tried_next;
         [first, !first].into_iter().find_map(|is_tried| {
@@ -95,7 +93,7 @@ impl PostOrigin {
         })
     }
 
-    /// The next in either line, without their turns; of those that `is_its` knows.
+    /// The next lane of each queue, without its turn. `is_its` rejects turns that are over.
     pub fn fronts(&mut self, is_its: impl Fn(&LaneTurn) -> bool) -> [Option<LaneKey>; 2] {
         let first = self.is_tried_next;
         [first, !first].map(|is_tried| {
@@ -107,12 +105,12 @@ impl PostOrigin {
         })
     }
 
-    /// Says that.
+    /// Sets which of the two queues is next.
     pub fn prefer(&mut self, is_tried: bool) {
         self.is_tried_next = is_tried;
     }
 
-    /// Whether one that was granted may be posted: a circuit may have opened since.
+    /// Whether a granted delivery may start: the circuit may have opened since.
     pub fn lets_through(&self) -> bool {
         match self.circuit {
             Circuit::Closed => true,
@@ -122,11 +120,11 @@ impl PostOrigin {
     }
 }
 
-/// What an origin takes beside its text: its entry and that of its host, their shares of maps, and
-/// a timer.
+/// Bytes of an origin in addition to its text: its entry and that of its host, their shares of
+/// maps, and a timer.
 const ORIGIN_BYTES: usize = 700;
 
-/// What is counted for an origin, of which the text is written at three places.
+/// Bytes charged for an origin, whose text is stored three times.
 pub(in crate::push) fn origin_bytes(origin: &str) -> usize {
     ORIGIN_BYTES + 3 * origin.len()
 }
@@ -138,13 +136,13 @@ pub(super) struct PostOrigins {
     free: Vec<u32>,
     by_origin: HashMap<Box<str>, u32, RandomState>,
     hosts: PostHosts,
-    /// Those that have granted a post, in turns.
+    /// Origins with granted deliveries; they take turns.
     line: VecDeque<u32>,
-    /// Of all, by [`origin_bytes`].
+    /// Bytes of all origins, by [`origin_bytes`].
     bytes: usize,
-    /// Of those that each holder has named first.
+    /// Bytes of the origins that each holder was the first to register.
     bytes_by_payer: HashMap<Holder, usize, RandomState>,
-    /// Of those that anonymous callers have named first, where other callers are authenticated.
+    /// The same for all anonymous callers, if other callers are authenticated.
     bytes_of_strangers: usize,
 }
 
@@ -169,12 +167,12 @@ impl PostOrigins {
         self.bytes
     }
 
-    /// Of those that a holder has named first.
+    /// Bytes of the origins that a holder was the first to register.
     pub fn bytes_of(&self, payer: Holder) -> usize {
         self.bytes_by_payer.get(&payer).copied().unwrap_or(0)
     }
 
-    /// Of those that all strangers have named first.
+    /// Bytes of the origins that anonymous callers were the first to register.
     pub fn bytes_of_strangers(&self) -> usize {
         self.bytes_of_strangers
     }
@@ -189,7 +187,7 @@ impl PostOrigins {
         self.origins.iter().flatten()
     }
 
-    /// Webhooks of a host, whatever its schemes and ports.
+    /// Webhooks of a host, over all schemes and ports.
     pub fn entries_of_host(&self, name: &str) -> usize {
         self.hosts.entries(name)
     }
@@ -279,8 +277,8 @@ impl PostOrigins {
         is_free
     }
 
-    /// Takes a place at an origin and its host for an owner, for a post that is kept until its turn
-    /// among those of all.
+    /// Takes a slot of an origin, its host and an owner for a delivery, which then waits for a slot
+    /// of all.
     #[inline]
     pub fn take(&mut self, lane: LaneKey, place: PostPlace, owner: &mut OwnerPosts) {
         let Some(Some(origin)) = self.origins.get_mut(lane.origin as usize) else { return };
@@ -295,7 +293,7 @@ impl PostOrigins {
         }
     }
 
-    /// Gives one back.
+    /// Frees a slot.
     pub fn give_back(&mut self, lane: LaneKey, owner: &mut OwnerPosts) {
         let Some(Some(origin)) = self.origins.get_mut(lane.origin as usize) else { return };
         owner.end(origin.host);
@@ -305,13 +303,13 @@ impl PostOrigins {
         }
     }
 
-    /// What an owner has of the host of an origin.
+    /// The share of an owner at the host of an origin.
     pub fn share(&mut self, lane: LaneKey) -> Option<&mut HostShare> {
         let number = self.get(lane.origin)?.host;
         Some(self.hosts.get_mut(number)?.shares.entry(lane.owner).or_default())
     }
 
-    /// Forgets shares that say nothing any more.
+    /// Drops shares without effect.
     pub fn tidy_shares(&mut self, now_ms: u64) {
         self.hosts.tidy_shares(now_ms);
     }
@@ -324,7 +322,7 @@ impl PostOrigins {
         }
     }
 
-    /// Puts the owner and the origin of a lane into the line of its host.
+    /// Adds the owner and the origin of a lane to the queue of its host.
     pub fn wait_for_host(&mut self, lane: LaneKey, lanes: &Lanes) {
         let host = self.get(lane.origin).map(|origin| origin.host);
         if let Some(host) = host.and_then(|host| self.hosts.get_mut(host)) {
@@ -332,9 +330,9 @@ impl PostOrigins {
         }
     }
 
-    /// Keeps the last place at an origin and its host for a lane, whose owner has none, so that
-    /// both are free together some time: one at a host, and none for a lane that asks whether the
-    /// origin is back. Says whether it is kept.
+    /// Reserves the last slot of an origin and its host for a lane whose owner has none, so that it
+    /// gets both at the same time. At most one slot of a host is reserved, and none for a probe.
+    /// Returns whether it was reserved.
     pub fn reserve(&mut self, lane: LaneKey, pace: &Pace) -> bool {
         let Some(origin) = self.get(lane.origin).filter(|at| at.circuit == Circuit::Closed) else {
             return false;
@@ -352,7 +350,7 @@ impl PostOrigins {
         is_last && pace.per_host > 1
     }
 
-    /// A lane needs the place no more that is kept for it; false: there is none.
+    /// Frees the slot that is reserved for a lane; false: there is none.
     pub fn unreserve(&mut self, lane: LaneKey) -> bool {
         let Some(number) = self.get(lane.origin).map(|origin| origin.host) else { return false };
         let host = self.hosts.get_mut(number);
@@ -363,7 +361,7 @@ impl PostOrigins {
         true
     }
 
-    /// The circuit of an origin opens: no place is kept there.
+    /// Frees the reserved slot of an origin whose circuit opens.
     pub fn unreserve_all(&mut self, number: u32) {
         let host = self.get(number).and_then(|origin| self.hosts.get(origin.host));
         let reserved = host.and_then(|host| host.reserved);
@@ -372,14 +370,15 @@ impl PostOrigins {
         }
     }
 
-    /// The next owner in the line of an origin's host, and at which origin, if that has a place.
+    /// The next owner in the queue of an origin's host, and its origin, if the host has a free
+    /// slot.
     pub fn next_in_line(&mut self, number: u32, pace: &Pace) -> Option<(u32, u32)> {
         let host = self.get(number)?.host;
         let host = self.hosts.get_mut(host).filter(|host| host.posting < pace.per_host)?;
         host.line.next()
     }
 
-    /// A granted post has left.
+    /// Removes a granted delivery.
     pub fn withdraw(&mut self, number: u32, place: PostPlace) {
         let Some(origin) = self.get_mut(number) else { return };
         origin.granted.retain(|granted| *granted != place);
@@ -399,7 +398,7 @@ impl PostOrigins {
         place
     }
 
-    /// Lets an origin go that has no webhook, when no post to it is under way.
+    /// Removes an origin without webhooks and deliveries in flight.
     pub fn forget_unused(&mut self, number: u32) {
         let is_unused = |origin: &mut PostOrigin| origin.entries == 0 && origin.posting == 0;
         let origin = self.origins.get_mut(number as usize);
@@ -412,7 +411,7 @@ impl PostOrigins {
         }
     }
 
-    /// Gives back what a removed origin was charged to its payer.
+    /// Refunds the charge of a removed origin.
     fn release_payer(&mut self, origin: &PostOrigin) {
         if origin.payer.is_stranger() {
             self.bytes_of_strangers -= origin_bytes(&origin.text);

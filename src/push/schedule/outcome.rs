@@ -1,4 +1,4 @@
-//! What becomes of posts, and what follows from it.
+//! The outcomes of deliveries and their effect on the schedule.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use super::{
 };
 
 impl<T> Schedule<T> {
-    /// A post has arrived; `has_more`: there is something behind it already.
+    /// A delivery has arrived; `has_more`: its webhook has newer events.
     pub fn delivered(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
         let Some(post) = self.under_way.remove(&place) else { return };
         self.note_life(post.lane);
@@ -19,7 +19,7 @@ impl<T> Schedule<T> {
         self.end(post, now_ms);
     }
 
-    /// There was nothing to post; whether its origin is there is as unknown as before.
+    /// The webhook had nothing to post; this says nothing about its origin.
     pub fn passed_over(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
         let Some(post) = self.under_way.remove(&place) else { return };
         self.give_back_rate(place);
@@ -27,14 +27,14 @@ impl<T> Schedule<T> {
         self.end(post, now_ms);
     }
 
-    /// What was taken out of a rate is for the next post: this one was not sent.
+    /// Keeps the use of the rate for the next delivery: this one was not sent.
     fn give_back_rate(&mut self, place: PostPlace) {
         if let Some(entry) = self.entry(place) {
             entry.is_paid = entry.url != 0;
         }
     }
 
-    /// A challenge was not answered: what there is is posted as before.
+    /// A challenge was not answered: the webhook's events are posted as before.
     pub fn unanswered(&mut self, place: PostPlace, now_ms: u64) {
         let Some(post) = self.under_way.remove(&place) else { return };
         if let Some(entry) = self.entry(place) {
@@ -44,8 +44,7 @@ impl<T> Schedule<T> {
         self.end(post, now_ms);
     }
 
-    /// A post is not sent for now; false: its webhook is gone. Whether its origin is there is
-    /// as unknown as before.
+    /// Defers a delivery; false: its webhook was deleted. This says nothing about its origin.
     pub fn set_aside(&mut self, place: PostPlace, now_ms: u64) -> bool {
         let Some(post) = self.under_way.remove(&place) else { return false };
         self.give_back_rate(place);
@@ -54,12 +53,12 @@ impl<T> Schedule<T> {
         entry.is_some()
     }
 
-    /// Whether one waits because of [`Schedule::set_aside`].
+    /// Whether a webhook is deferred by [`Schedule::set_aside`].
     pub fn is_aside(&self, place: PostPlace) -> bool {
         is_at(&self.entries, place, PostStage::Aside)
     }
 
-    /// Whether one is under way, or its turn comes when others have ended.
+    /// Whether a delivery is in flight, or waits only for others to end.
     pub fn is_near(&self, place: PostPlace) -> bool {
         let entry = self.entries.get(place.index as usize).and_then(Option::as_ref);
         entry.filter(|entry| entry.check == place.check).is_some_and(|entry| match entry.stage {
@@ -76,15 +75,14 @@ impl<T> Schedule<T> {
         })
     }
 
-    /// Lets it go on.
+    /// Schedules a deferred webhook.
     pub fn bring_back(&mut self, place: PostPlace) {
         if self.is_aside(place) {
             self.make_ready(place);
         }
     }
 
-    /// A post has not arrived, for this reason. `retry_after_ms`: the receiver has said when to
-    /// come again; `random`: fresh bits.
+    /// A delivery has failed. `retry_after_ms`: the receiver's `Retry-After`; `random`: fresh bits.
     pub fn failed(
         &mut self,
         place: PostPlace,
@@ -111,7 +109,7 @@ impl<T> Schedule<T> {
         fate
     }
 
-    /// A post has ended: its slots are free, and what waited for it waits for them.
+    /// Ends a delivery: frees its slots and schedules the webhook that waits for its end.
     fn end(&mut self, post: OpenPost, now_ms: u64) {
         if let Some(place) = post.successor
             && let Some(entry) = self.entry(place)
@@ -132,7 +130,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// An origin has answered.
+    /// Notes that an origin has responded.
     fn note_life(&mut self, lane: LaneKey) {
         if let Some(origin) = self.origins.get_mut(lane.origin) {
             (origin.failures, origin.failed) = (0, PostPlace::NONE);
@@ -140,7 +138,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Has one that has failed wait, or stop.
+    /// Pauses a webhook after a failure, or stops it.
     fn repeat(
         &mut self,
         (place, is_open): (PostPlace, bool),
@@ -156,7 +154,7 @@ impl<T> Schedule<T> {
             return Fate::GivenUp;
         }
         match retry_after_ms {
-            // Behind all others of its owner that wait for the origin.
+            // After all other webhooks of its owner that wait for the origin.
             None if is_open => self.make_ready(place),
             retry_after_ms => {
                 let bits = random.rotate_left(32);
@@ -168,7 +166,7 @@ impl<T> Schedule<T> {
         Fate::Repeated
     }
 
-    /// Has one wait until then.
+    /// Pauses a webhook until then.
     pub(super) fn pause(&mut self, place: PostPlace, due_ms: u64) {
         let Some(entry) = self.entry(place) else { return };
         (entry.due_ms, entry.stage) = (due_ms, PostStage::Paused);
@@ -176,7 +174,7 @@ impl<T> Schedule<T> {
         self.tidy_timers();
     }
 
-    /// Counts a failure of an origin, whose pause then is at most so long; true: its circuit is not
+    /// Counts a failure of an origin, whose rest is at most `most_ms`; true: its circuit is not
     /// closed.
     fn note_failure(
         &mut self,
@@ -187,7 +185,7 @@ impl<T> Schedule<T> {
     ) -> bool {
         let pace = self.pace;
         let Some(origin) = self.origins.get_mut(lane.origin) else { return false };
-        // One that fails alone says nothing about the others, and has pauses of its own.
+        // A webhook that fails alone says nothing about its origin; it has its own pauses.
         if origin.circuit == Circuit::Closed && origin.failed == place {
             return false;
         }
@@ -197,7 +195,7 @@ impl<T> Schedule<T> {
         else {
             return false;
         };
-        // Those that were under way when it opened do not keep it open for longer.
+        // Deliveries that were in flight when the circuit opened do not extend its rest.
         if origin.circuit != Circuit::Open {
             origin.circuit = Circuit::Open;
             origin.open_until_ms = now_ms.saturating_add(pace.pause_ms(beyond, most_ms, random));

@@ -1,29 +1,28 @@
-//! Owners: how many of their posts are under way, and which of their lanes wait for one.
+//! Owners: their deliveries in flight, and their lanes that wait for a slot.
 
 use super::turns::{LaneLine, LaneTurn, Lanes};
 
-/// What is posted for one owner.
+/// The deliveries of one owner.
 #[derive(Default)]
 pub(super) struct OwnerPosts {
-    /// Posts that are under way or granted.
+    /// Deliveries in flight or granted.
     pub posting: u32,
-    /// The same by the numbers of hosts: few, as an owner has few posts at a time.
+    /// The same by host number: few, as an owner has few deliveries at a time.
     by_host: Vec<HostPosts>,
-    /// Lanes that wait for the owner, in turns: those for which a place is kept meanwhile, and the
-    /// others.
+    /// Lanes that wait for the owner: those with a reserved slot at their origin, and the others.
     lines: [LaneLine; 2],
-    /// Which of the two is next.
+    /// Which of the two queues is next.
     is_other_next: bool,
 }
 
-/// Posts of one owner to one host.
+/// Deliveries of one owner to one host.
 struct HostPosts {
     host: u32,
     posting: u32,
 }
 
 impl OwnerPosts {
-    /// Counts a post to a host.
+    /// Counts a delivery to a host.
     pub fn begin(&mut self, host: u32) {
         self.posting += 1;
         match self.by_host.iter_mut().find(|at| at.host == host) {
@@ -32,7 +31,7 @@ impl OwnerPosts {
         }
     }
 
-    /// Counts it no more.
+    /// Subtracts a delivery to a host.
     pub fn end(&mut self, host: u32) {
         self.posting -= 1;
         if let Some(index) = self.by_host.iter().position(|at| at.host == host) {
@@ -43,29 +42,29 @@ impl OwnerPosts {
         }
     }
 
-    /// Whether a post to a host is under way or granted.
+    /// Whether a delivery to a host is in flight or granted.
     pub fn posts_to(&self, host: u32) -> bool {
         self.by_host.iter().any(|at| at.host == host)
     }
 
-    /// Whether nothing is posted for it and nothing waits.
+    /// Whether it has no delivery and no waiting lane.
     pub fn is_idle(&self) -> bool {
         self.posting == 0 && !self.has_turns()
     }
 
-    /// Whether lanes wait for it, or have waited and are not taken out yet.
+    /// Whether its queues hold turns, valid or over.
     pub fn has_turns(&self) -> bool {
         self.lines.iter().any(|line| !line.turns.is_empty())
     }
 
-    /// Puts a lane into its line.
+    /// Adds a lane to its queue.
     pub fn wait(&mut self, turn: LaneTurn, is_kept: bool, lanes: &Lanes) {
         let line = &mut self.lines[usize::from(!is_kept)];
         line.turns.push_back(turn);
         line.tidy(lanes);
     }
 
-    /// The next turn, of either line in turns.
+    /// Takes the next turn; the two queues alternate.
     pub fn next_turn(&mut self) -> Option<LaneTurn> {
         let first = usize::from(self.is_other_next);
         let turn = self.lines[first].turns.pop_front();

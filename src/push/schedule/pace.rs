@@ -1,42 +1,42 @@
-//! How posts are repeated, and the places of webhooks.
+//! Retry policy and concurrency limits of deliveries, and the keys of webhooks.
 
-/// How posts are repeated, and how many there are at a time.
+/// The retry policy and the limits on concurrent deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Posts of one host at a time, whatever its schemes and ports. Of its origins, where there are
-    /// several, each leaves a quarter to others.
+    /// Concurrent deliveries to one host, over all schemes and ports. If the host has several
+    /// origins, each of them leaves a quarter to the others.
     pub per_host: u32,
-    /// Posts that a host has in addition, for owners that have none there: posts of others that
-    /// hang hold up no owner's first. 0: there are none, and an owner may have places that it does
+    /// Additional slots of a host for owners without a delivery there: hanging deliveries of others
+    /// do not delay an owner's first. 0: there are none, and an owner may use slots that it does
     /// not leave to others.
     pub first_posts: u32,
-    /// Posts for one owner at a time, whatever origins they go to. All anonymous callers may have
-    /// three quarters of all.
+    /// Concurrent deliveries of one owner, over all origins. All anonymous callers together may
+    /// have three quarters of all.
     pub per_owner: u32,
-    /// Posts of all origins at a time.
+    /// Concurrent deliveries over all origins.
     pub posts_max: u32,
-    /// The longest first pause after a failure; it doubles with each. A pause is anything up to
-    /// that.
+    /// The upper bound of the first pause after a failure; it doubles with each failure. A pause is
+    /// random up to the bound.
     pub pause_ms_min: u64,
-    /// The longest pause of all, of a webhook and of an origin; a receiver's `Retry-After` is cut
-    /// to it.
+    /// The upper bound of all pauses, of webhooks and origins; a receiver's `Retry-After` is cut to
+    /// it.
     pub pause_ms_max: u64,
-    /// How long a webhook is tried, since its last post that arrived, or since there was something
-    /// to post, if that is later, or since it was replayed. Then it stops.
+    /// How long a webhook is retried: from its last successful delivery, its first undelivered
+    /// event, or its replay, whichever is latest. Then it stops.
     pub give_up_ms: u64,
-    /// Failures in a row, not of one webhook alone, after which an origin is given a rest: from
-    /// then on one post at a time is tried, after pauses as those of a webhook, until its origin
-    /// answers otherwise than by 408, 429 or 5xx.
+    /// Consecutive failures, not all of one webhook, after which an origin rests. One delivery at a
+    /// time then probes it, after pauses like a webhook's, until the origin responds with a status
+    /// other than 408, 429 and 5xx.
     pub rest_after: u32,
-    /// The longest pause of an origin that answers and says that it is not well: of another path
-    /// it may say something else.
+    /// The longest rest of an origin that responds with a temporary error, which may concern only
+    /// some of its paths.
     pub rest_ms_max: u64,
-    /// Posts a second of one owner to one host, challenges included; beyond it several events are
-    /// one post. Hosts that the operator allows have no rate.
+    /// Deliveries per second of one owner to one host, challenges included; above this rate,
+    /// several events become one delivery. Hosts that the operator allows have no rate limit.
     pub posts_per_s: u32,
-    /// Posts of one owner to one host that may go at once.
+    /// Deliveries of one owner to one host that may start at once.
     pub posts_burst: u32,
-    /// Posts a second to URLs that have answered their challenge.
+    /// Deliveries per second to URLs that have answered their challenge.
     pub confirmed_posts_per_s: u32,
 }
 
@@ -60,7 +60,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Posts of an origin at a time, at a host that has so many.
+    /// Concurrent deliveries to an origin at a host with `origins` origins.
     pub(super) fn posts_of_origin(&self, origins: u32) -> u32 {
         match origins {
             0 | 1 => self.per_host,
@@ -68,8 +68,9 @@ impl Pace {
         }
     }
 
-    /// Posts for an owner at a time where so many places are taken; 0: all anonymous callers. An
-    /// owner has no more than it leaves to others, so a few whose posts hang leave some.
+    /// Concurrent deliveries of an owner while `taken` slots are in use; 0: all anonymous callers.
+    /// An owner uses no more slots than it leaves free, so a few owners with hanging deliveries
+    /// leave some.
     pub(super) fn posts_of_owner(&self, owner: u32, taken: u32) -> u32 {
         let most = match owner {
             0 => self.posts_max - self.posts_max / 4,
@@ -79,8 +80,8 @@ impl Pace {
         most.max(1)
     }
 
-    /// A pause after so many failures in a row: anything up to what has doubled with each of them,
-    /// or up to this.
+    /// A random pause after consecutive failures: its upper bound doubles with each of them, up to
+    /// `most_ms`.
     pub(super) fn pause_ms(&self, failures: u32, most_ms: u64, random: u64) -> u64 {
         let doubled = self.pause_ms_min.saturating_mul(1 << failures.saturating_sub(1).min(32));
         let longest = doubled.min(most_ms).min(self.pause_ms_max).max(1);
@@ -88,7 +89,7 @@ impl Pace {
     }
 }
 
-/// A place in a schedule, and a check against its successor in the same place.
+/// The key of a webhook in a schedule: a slot, and a check against its later occupants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PostPlace {
     pub(super) index: u32,
@@ -96,15 +97,15 @@ pub struct PostPlace {
 }
 
 impl PostPlace {
-    /// No place.
+    /// The key of no webhook.
     pub(in crate::push) const NONE: PostPlace = PostPlace { index: u32::MAX, check: 0 };
 
-    /// As a page of a list names it, in ASCII.
+    /// The page token for this key, in ASCII.
     pub fn token(self) -> String {
         format!("{:x}.{:x}", self.index, self.check)
     }
 
-    /// The place that a token names.
+    /// The key in a page token.
     pub fn of_token(token: &str) -> Option<PostPlace> {
         let (index, check) = token.split_once('.')?;
         let number = |text: &str| u32::from_str_radix(text, 16).ok();

@@ -3,8 +3,8 @@
 use super::{PostStage, Schedule};
 
 impl<T> Schedule<T> {
-    /// How many have something that is yet to be posted, and go on; and since when the one has it
-    /// that has waited longest. It looks at all.
+    /// The number of webhooks with undelivered events that are not stopped, and when the longest
+    /// wait began. Examines all webhooks.
     pub fn pending(&self) -> (usize, Option<u64>) {
         let (mut count, mut oldest_ms) = (0, None);
         for entry in self.entries.iter().flatten() {

@@ -1,29 +1,29 @@
-//! What one owner has of one host: posts in a second, and URLs that want more.
+//! The share of one owner at one host: its delivery rates, and its confirmed URLs.
 //!
-//! Invariants: posts have two rates, one for URLs that have answered a challenge of this owner, and
-//! one for all others. A post beyond its rate gets a time at which it may go, once, so each waits
-//! its turn and none is asked for again. What is retained goes when it says nothing any more.
+//! Invariants: there are two rates, one for URLs that have answered a challenge of this owner, and
+//! one for all others. A delivery above its rate gets its start time once, so it waits without
+//! being checked again. A share without effect is dropped.
 
 use super::Pace;
 
-/// URLs that are retained as confirmed; the oldest leaves first and is asked again.
+/// Confirmed URLs that are retained; the oldest is evicted and challenged again.
 const CONFIRMED_MAX: usize = 32;
 
-/// See the module.
+/// The share, see the module.
 #[derive(Default)]
 pub(super) struct HostShare {
-    /// When the next post of each rate would be due, if all came evenly, in µs.
+    /// When the next delivery of each rate would be due at an even pace, in µs.
     due_us: [u64; 2],
     /// Hashes of URLs that have answered their challenge.
     confirmed: Vec<u32>,
     /// When a challenge may be sent again.
     challenge_ms: u64,
-    /// Challenges since the last that was answered.
+    /// Challenges since the last answer.
     challenges: u32,
 }
 
 impl HostShare {
-    /// Takes a post to a URL out of its rate; the time from which it may go, unless that is now.
+    /// Counts a delivery to a URL in its rate; returns when it may start, or `None` for now.
     pub fn take(&mut self, url: u32, pace: &Pace, now_ms: u64) -> Option<u64> {
         let is_confirmed = self.is_confirmed(url);
         let per_s = if is_confirmed { pace.confirmed_posts_per_s } else { pace.posts_per_s };
@@ -32,7 +32,7 @@ impl HostShare {
         let due_us = &mut self.due_us[usize::from(is_confirmed)];
         let at_us = (*due_us).max(now_us);
         *due_us = at_us + each_us;
-        // So many may go before they are due.
+        // A burst may start before it is due.
         let early_us = each_us * u64::from(pace.posts_burst.saturating_sub(1));
         let from_us = at_us.saturating_sub(early_us);
         (from_us > now_us).then(|| from_us.div_ceil(1_000))
@@ -43,7 +43,7 @@ impl HostShare {
         self.confirmed.contains(&url)
     }
 
-    /// A URL has answered its challenge.
+    /// Notes that a URL has answered its challenge.
     pub fn confirm(&mut self, url: u32) {
         if !self.is_confirmed(url) {
             if self.confirmed.len() >= CONFIRMED_MAX {
@@ -59,14 +59,14 @@ impl HostShare {
         self.challenge_ms <= now_ms
     }
 
-    /// A challenge is sent: the next one waits, each time twice as long.
+    /// Notes a challenge: the delay until the next one doubles each time.
     pub fn challenged(&mut self, pace: &Pace, now_ms: u64) {
         self.challenges = self.challenges.saturating_add(1);
         let pause_ms = pace.pause_ms(self.challenges, pace.pause_ms_max, u64::MAX);
         self.challenge_ms = now_ms.saturating_add(pause_ms);
     }
 
-    /// Whether nothing would be different without it.
+    /// Whether the share has no effect.
     pub fn is_idle(&self, now_ms: u64) -> bool {
         let now_us = now_ms.saturating_mul(1_000);
         self.due_us.iter().all(|due_us| *due_us <= now_us) && self.challenge_ms <= now_ms
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(times.iter().filter(|at| **at == 1_000).count(), 200);
         assert_eq!((times[200], times[201], times[250]), (1_020, 1_040, 2_020));
         assert!(!share.is_idle(5_000) && share.is_idle(20_000));
-        // Confirmed ones have a rate of their own.
+        // Confirmed URLs have their own rate.
         share.confirm(7);
         assert_eq!(share.take(7, &pace, 1_000), None);
         assert!(share.take(8, &pace, 1_000).is_some());

@@ -1,4 +1,4 @@
-//! Which webhooks are posted when, whatever happens.
+//! Tests of the order of deliveries.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use model::SeededNumbers;
 
 const HOUR: u64 = 60 * 60 * 1_000;
 
-/// All that may be posted now.
+/// All deliveries that may start now.
 fn all(schedule: &mut Schedule<()>, now_ms: u64) -> Vec<PostPlace> {
     std::iter::from_fn(|| schedule.next(now_ms)).collect()
 }
@@ -73,7 +73,7 @@ fn origins_take_turns_and_have_so_many_posts_at_a_time() {
     let first = all(&mut schedule, 0);
     assert_eq!(first.len(), 11);
     assert_eq!(first.iter().filter(|place| slow.contains(place)).count(), 6);
-    // The slow ones stay as they are.
+    // The slow deliveries stay in flight.
     let mut delivered = 0;
     let mut under_way: Vec<_> = first;
     while let Some(at) = under_way.iter().position(|place| quick.contains(place)) {
@@ -95,19 +95,19 @@ fn origins_of_one_host_take_turns_and_leave_places_to_each_other() {
         places.iter().for_each(|place| schedule.note(*place, 0));
         places
     };
-    // One alone has all places of its host.
+    // A single origin has all slots of its host.
     let alone = add(&mut schedule, "https://alone:443");
     assert_eq!(all(&mut schedule, 0), alone[..8]);
     let slow = add(&mut schedule, "https://h:1");
     assert_eq!(all(&mut schedule, 0), slow[..8]);
     let [quick, http] = ["https://h:2", "http://h:1"].map(|origin| add(&mut schedule, origin));
     assert_eq!(all(&mut schedule, 0), []);
-    // What becomes free goes to the others, in turns.
+    // The other origins take the freed slots, in turns.
     for (ended, next) in slow.iter().zip([quick[0], http[0], quick[1]]) {
         schedule.delivered(*ended, 0, false);
         assert_eq!(all(&mut schedule, 0), [next]);
     }
-    // When the others have no more the slow one has six, and never the rest.
+    // When the others have nothing to post, the slow one has six slots, never all.
     let mut under_way = vec![quick[0], http[0], quick[1]];
     while let Some(ended) = under_way.pop() {
         schedule.delivered(ended, 0, false);
@@ -116,7 +116,7 @@ fn origins_of_one_host_take_turns_and_leave_places_to_each_other() {
     let posting = slow.iter().filter(|place| schedule.is_posting(**place)).count();
     assert_eq!(posting, 6);
     assert!(quick.iter().chain(&http).all(|place| !schedule.is_busy(*place)));
-    // A circuit is of one origin.
+    // A circuit belongs to one origin.
     let mut failing: Vec<_> = slow.iter().copied().filter(|at| schedule.is_posting(*at)).collect();
     while let Some(place) = failing.pop() {
         fail(&mut schedule, place, 0);
@@ -147,7 +147,7 @@ fn who_needs_a_place_of_a_full_host_and_a_full_owner_gets_both() {
             [add(&mut schedule, "https://h:1", owner), add(&mut schedule, "https://h:2", owner)];
         let mut numbers = SeededNumbers(7);
         let mut posts = 0;
-        // All others have always something more.
+        // All others always have new events.
         while !waits.iter().all(|place| !schedule.is_busy(*place)) {
             let place = under_way.swap_remove(numbers.below(under_way.len()));
             schedule.delivered(place, 0, !waits.contains(&place));
@@ -160,7 +160,7 @@ fn who_needs_a_place_of_a_full_host_and_a_full_owner_gets_both() {
     }
 }
 
-/// Fails all that may be posted when something is next; says what it was, and when.
+/// Fails all deliveries that may start at the next due time; returns them, and the time.
 fn fail_next(schedule: &mut Schedule<()>, kind: FailureKind, now_ms: u64) -> (Vec<PostPlace>, u64) {
     let at_ms = schedule.due_ms().unwrap_or(now_ms).max(now_ms);
     let places = all(schedule, at_ms);
@@ -172,7 +172,8 @@ fn fail_next(schedule: &mut Schedule<()>, kind: FailureKind, now_ms: u64) -> (Ve
 
 #[test]
 fn those_that_fail_at_an_origin_hold_up_no_newcomer() {
-    // So many fail there, all of which were tried before, or none. The pauses are 30 s or 30 min.
+    // `count` webhooks fail there, all of them tried before, or none. The pauses are 30 s or 30
+    // min.
     for (kind, count, before, most_ms) in
         [(NoAnswer, 10, 30, 2 * HOUR), (Unwell, 100, 250, HOUR / 30), (Unwell, 100, 0, 2 * HOUR)]
     {
@@ -212,7 +213,7 @@ fn an_owner_with_many_ports_of_a_host_holds_up_no_other() {
     };
     let slow: Vec<_> =
         (0..100).map(|at| add(&mut schedule, &format!("https://h:{}", 1024 + at), 2)).collect();
-    // Also where the other has named its port before.
+    // Also if the other owner has registered its port earlier.
     add(&mut schedule, "https://h:443", 2);
     let mut under_way = all(&mut schedule, 0);
     assert_eq!(under_way.len(), 8);
@@ -225,7 +226,7 @@ fn an_owner_with_many_ports_of_a_host_holds_up_no_other() {
         under_way.extend(all(&mut schedule, 0));
         ends += 1;
     }
-    // A third of the places is theirs, or more.
+    // They get a third of the slots or more.
     assert!(ends <= 75, "{ends}");
 }
 
@@ -241,8 +242,8 @@ fn an_owner_has_so_many_posts_at_a_time_whatever_origins_they_go_to() {
     assert_eq!(all(&mut schedule, 0), [places[0], places[1], other]);
     schedule.delivered(places[0], 1, false);
     assert_eq!(all(&mut schedule, 1), [places[2]]);
-    // One that leaves while it waits is passed over, and one that leaves under way makes room for
-    // the others when its post has ended.
+    // A waiting webhook that is deleted is skipped; deleted in flight, it frees its slot at the end
+    // of its delivery.
     schedule.remove(places[3]);
     schedule.remove(places[1]);
     assert_eq!(all(&mut schedule, 1), []);
@@ -274,7 +275,7 @@ fn pauses_double_and_a_receiver_may_name_its_own() {
     schedule.failed(place, NoAnswer, now_ms, Some(7), u64::MAX);
     assert_eq!(schedule.due_ms(), Some(now_ms + 7));
     assert_eq!(all(&mut schedule, now_ms + 7), [place]);
-    // With jitter it is anything from one millisecond on.
+    // With jitter the pause is one millisecond or more.
     schedule.failed(place, NoAnswer, now_ms, None, 0);
     assert_eq!(schedule.due_ms(), Some(now_ms + 1));
 }
@@ -322,7 +323,7 @@ fn an_origin_that_fails_is_asked_by_one_at_a_time_and_costs_no_timer_for_the_oth
     assert!(posts < 60, "{posts}");
     schedule.note(other, now_ms - 1);
     assert_eq!(all(&mut schedule, now_ms - 1), [other]);
-    // It is back, and all go at once.
+    // The origin responds again, and all are delivered at once.
     now_ms += HOUR;
     let mut delivered = 0;
     while let Some(place) = schedule.next(now_ms) {
@@ -377,7 +378,7 @@ fn those_who_leave_while_they_wait_leave_nothing_that_grows() {
     assert_eq!(schedule.len(), (0, 0));
 }
 
-/// Ends what is under way, also of those that have left.
+/// Ends all deliveries in flight, also of deleted webhooks.
 fn end_all(schedule: &mut Schedule<()>) {
     let places: Vec<_> = schedule.under_way.keys().copied().collect();
     places.into_iter().for_each(|place| {
@@ -427,7 +428,7 @@ fn setting_and_deleting_makes_no_room_beyond_the_bounds_and_failures_still_count
     }
     schedule.give_up(0);
     assert_eq!((schedule.len(), schedule.posting(), schedule.owners.len()), ((0, 0), 0, 0));
-    // Of an origin that stays the circuit opens.
+    // The circuit of an origin that stays opens.
     let stays = schedule.add_owned("https://a", 7, ());
     for _ in 0..8 {
         let place = schedule.add_owned("https://a", 7, ());
@@ -460,11 +461,11 @@ fn who_takes_the_place_of_another_waits_until_the_post_of_that_has_ended() {
     fail(&mut schedule, first, 5);
     assert_eq!(all(&mut schedule, 5), [third]);
     schedule.delivered(third, 6, false);
-    // One that was idle is replaced by one that is.
+    // An idle webhook is replaced by an idle one.
     let fourth = schedule.add_behind_owned(third, "https://c", 7, ());
     schedule.remove(third);
     assert!(!schedule.is_busy(fourth) && schedule.len() == (1, 1));
-    // A webhook that has left is not waited for.
+    // A deleted webhook delays no other.
     schedule.note(fourth, 7);
     assert_eq!(all(&mut schedule, 7), [fourth]);
     let fifth = schedule.add_behind_owned(fourth, "https://c", 7, ());
@@ -490,7 +491,7 @@ fn owners_take_turns_at_an_origin_also_when_it_is_asked_whether_it_is_back() {
         schedule.delivered(place, 0, false);
     });
     assert!(all(&mut schedule, 0).contains(&few[1]));
-    // Those of the first owner fail, and the others find out soon that the origin is there.
+    // Deliveries of the first owner fail, and the others soon find out that the origin responds.
     let mut schedule = Schedule::new(Pace::default());
     let many: Vec<_> = (0..1_000).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     many.iter().for_each(|place| schedule.note(*place, 0));
@@ -524,7 +525,7 @@ fn a_place_of_an_owner_is_given_to_one_whose_origin_has_one() {
     [a, b, c].iter().for_each(|place| schedule.note(*place, 0));
     schedule.note(b2, 0);
     assert_eq!(all(&mut schedule, 0), [a, b2]);
-    // The origin of the one that waits first for its owner opens its circuit, or the one leaves.
+    // The first waiting origin of its owner opens its circuit, or the first webhook is deleted.
     fail(&mut schedule, b2, 0);
     schedule.delivered(a, 0, false);
     assert_eq!(all(&mut schedule, 0), [c]);
@@ -592,7 +593,7 @@ fn what_was_granted_is_taken_back_when_its_origin_fails() {
     schedule.delivered(asked[0], probe, false);
     let under_way = all(&mut schedule, probe);
     assert_eq!(under_way.len(), 8);
-    // A webhook that leaves at its turn leaves nothing behind.
+    // A webhook that is deleted at its turn leaves nothing behind.
     for round in 0..100 {
         let place = schedule.add_owned(&format!("https://h{round}"), 2, ());
         schedule.note(place, probe);
@@ -620,6 +621,6 @@ fn who_refuses_what_it_is_posted_makes_no_origin_rest_for_others() {
     schedule.note(other, 1);
     assert_eq!(all(&mut schedule, 1), [other]);
     schedule.delivered(other, 2, false);
-    // Each is tried again after a pause of its own, and given up in its time.
+    // Each is retried after its own pause, and stopped at its deadline.
     assert!(all(&mut schedule, 10_000).len() >= 8);
 }

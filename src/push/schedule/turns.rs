@@ -1,15 +1,16 @@
-//! Whose turn it is.
+//! The queues of the schedule.
 //!
-//! A lane has what waits of one owner for one origin, apart what has failed and what was not tried
-//! yet. Invariants: a lane in which a webhook waits has one turn, in the line of its origin or in
-//! that of its owner. In the line of an origin a lane waits only while the origin or its host has
-//! no place, and in that of an owner only while the owner has none; where the host has none, owner
-//! and origin are in the line of the host. Whatever makes a place lets the next ones of the line
-//! through until it is taken. So no place is free while a lane waits for it alone; but an origin
-//! whose host has no other any more takes what it has left to others when its next post ends. Each
-//! turn lets one through, and a lane with more goes to the end of the line. Where its owner has no
-//! place when a lane's turn at an origin comes, the last one there is kept for it, so that it gets
-//! both though neither is ever free for long; every second place of the owner is for such lanes.
+//! A lane is the queue of one owner's webhooks at one origin; webhooks that failed and webhooks
+//! that were not tried yet have a lane each. Invariants: a lane with a waiting webhook has exactly
+//! one turn, in the queue of its origin or of its owner. It waits in the queue of its origin only
+//! while the origin or the host has no free slot, and in that of its owner only while the owner has
+//! none; while the host has none, owner and origin are also in the queue of the host. Code that
+//! frees a slot serves the next lanes until the slot is taken, so no slot is free while a lane
+//! waits for it alone. Exception: an origin that has become the only one of its host takes up the
+//! slots of the others at the end of its next delivery. Each turn starts one delivery, and a lane
+//! with more goes to the end of its queue. If the owner has no free slot at a lane's turn, the last
+//! slot of the origin is reserved for the lane, so that it gets both; every second free slot of the
+//! owner goes to such lanes.
 
 use std::{
     cmp::Reverse,
@@ -28,43 +29,42 @@ use super::{
 pub(super) struct LaneKey {
     pub origin: u32,
     pub owner: u32,
-    /// Whether its posts have failed, each since the last that arrived.
+    /// Whether its webhooks have failed since their last successful delivery.
     pub is_tried: bool,
 }
 
-/// The webhooks that wait there, the longest first; of those that have left meanwhile some
-/// are still in it.
+/// The waiting webhooks, the longest first. Some have been deleted meanwhile.
 #[derive(Default)]
 pub(super) struct Lane {
     pub places: VecDeque<PostPlace>,
-    /// How many wait.
+    /// Webhooks that wait.
     pub ready: usize,
-    /// Whether it is in the line of its owner, and not in that of its origin.
+    /// Whether it is in the queue of its owner, not in that of its origin.
     waits_for_owner: bool,
-    /// Of the turn that it has.
+    /// The ticket of its current turn.
     ticket: u32,
 }
 
 /// All lanes.
 pub(super) type Lanes = HashMap<LaneKey, Lane, RandomState>;
 
-/// The turn of a lane; another ticket than its lane has: it is over.
+/// The turn of a lane; over when the lane has another ticket.
 #[derive(Clone, Copy)]
 pub(super) struct LaneTurn {
     pub(super) lane: LaneKey,
     ticket: u32,
 }
 
-/// Lanes in turns; of some the turn is over.
+/// A queue of lanes. Some of the turns are over.
 #[derive(Default)]
 pub(super) struct LaneLine {
     pub turns: VecDeque<LaneTurn>,
-    /// How many there may be before those are looked for whose turn is over.
+    /// The length from which turns that are over are swept.
     most: usize,
 }
 
 impl LaneLine {
-    /// Takes those out whose turn is over, when they may be more than the others.
+    /// Sweeps turns that are over when they may be the majority.
     pub(super) fn tidy(&mut self, lanes: &Lanes) {
         if self.turns.len() > self.most.max(SPARE) {
             self.turns.retain(|turn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane)));
@@ -74,7 +74,7 @@ impl LaneLine {
 }
 
 impl<T> Schedule<T> {
-    /// Grants one its post if there are places, or else puts it at the end of its lane.
+    /// Grants a webhook its slots if they are free, or else appends it to its lane.
     pub(super) fn make_ready(&mut self, place: PostPlace) {
         if self.grant_at_once(place).is_some() {
             return;
@@ -85,7 +85,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Where an origin and an owner have places no lane waits for them.
+    /// Takes free slots. While an origin and an owner have any, no lane waits for them.
     fn grant_at_once(&mut self, place: PostPlace) -> Option<()> {
         let entry = self.entries.get_mut(place.index as usize)?.as_mut()?;
         let entry = Some(entry).filter(|entry| entry.check == place.check)?;
@@ -102,7 +102,7 @@ impl<T> Schedule<T> {
         Some(())
     }
 
-    /// Puts one before all others that wait for its origin, and asks the origin at once.
+    /// Puts a webhook before all others of its origin, and probes the origin at once.
     pub(super) fn make_first(&mut self, place: PostPlace) {
         let Some(number) = self.entry(place).map(|entry| entry.origin) else { return };
         if let Some(origin) = self.origins.get_mut(number)
@@ -118,14 +118,14 @@ impl<T> Schedule<T> {
         self.open_origin(number);
     }
 
-    /// Puts one at the head of its lane, and the lane at the head of its origin's line.
+    /// Puts a webhook at the head of its lane, and the lane at the head of its origin's queue.
     fn put_back(&mut self, place: PostPlace) -> Option<LaneKey> {
         let (key, _) = self.enter_lane(place, VecDeque::push_front)?;
         self.take_turn(key, VecDeque::push_front);
         Some(key)
     }
 
-    /// Its lane, and how many wait there now.
+    /// Adds a webhook to its lane; returns the lane and its number of waiting webhooks.
     fn enter_lane(
         &mut self,
         place: PostPlace,
@@ -140,7 +140,7 @@ impl<T> Schedule<T> {
         Some((key, lane.ready))
     }
 
-    /// Gives a lane a turn in the line of its origin, in place of the one that it has.
+    /// Gives a lane a turn in the queue of its origin; its earlier turn is over.
     fn take_turn(&mut self, lane: LaneKey, put: fn(&mut VecDeque<LaneTurn>, LaneTurn)) {
         let turn = self.new_turn(lane, false);
         self.wait_for_origin(turn, put);
@@ -156,7 +156,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// The same in a line of its owner; `is_kept`: a place is kept for it.
+    /// Gives a lane a turn in the queue of its owner; `is_kept`: a slot of the origin is reserved.
     fn wait_for_owner(&mut self, lane: LaneKey, is_kept: bool) {
         let turn = self.new_turn(lane, true);
         self.owners.entry(lane.owner).or_default().wait(turn, is_kept, &self.lanes);
@@ -171,7 +171,7 @@ impl<T> Schedule<T> {
         LaneTurn { lane: key, ticket }
     }
 
-    /// One that has waited in a lane has left it.
+    /// Removes one waiting webhook from the count of its lane.
     pub(super) fn leave_lane(&mut self, key: LaneKey) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         lane.ready -= 1;
@@ -186,8 +186,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Lets those through that wait for an origin or for others of its host, as long as they have
-    /// places: owners in turns, and the origins of each in turns.
+    /// Serves the lanes that wait for an origin or its host while both have free slots: owners in
+    /// turns, and the origins of each in turns.
     pub(super) fn open_origin(&mut self, number: u32) {
         self.list(number);
         while let Some((owner, at)) = self.origins.next_in_line(number, &self.pace) {
@@ -198,8 +198,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Puts those that are next at an origin, of either kind, into the line of its host, if the
-    /// origin has a place: a lane that had none at its turn there has left that line.
+    /// If the origin has a free slot, adds its next lane of either kind to the queue of its host; a
+    /// lane that found no slot at its turn has left that queue.
     fn list(&mut self, number: u32) {
         let waits = self.origins.get(number).is_some_and(PostOrigin::has_turns);
         if !waits || !self.origins.is_open(number, &self.pace) {
@@ -214,8 +214,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// The lane whose turn it is at an origin that has a place, where it is that owner's; where it
-    /// is asked whether the origin is back, of any owner.
+    /// The next lane of this owner at an origin with a free slot; if the delivery probes the
+    /// origin, the next lane of any owner.
     fn next_lane(&mut self, number: u32, owner: u32) -> Option<LaneKey> {
         if !self.origins.has_place(number, &self.pace) {
             return None;
@@ -228,8 +228,7 @@ impl<T> Schedule<T> {
         origin.next_turn(is_its).map(|turn| turn.lane)
     }
 
-    /// A lane of an owner that waits for an origin: of what has failed and what has not that which
-    /// has waited longer.
+    /// The lane of an owner, failed or untried, that has waited longer for an origin.
     fn waiting_lane(&mut self, number: u32, owner: u32) -> Option<LaneKey> {
         let origin = self.origins.get_mut(number)?;
         let key = |is_tried| LaneKey { origin: number, owner, is_tried };
@@ -245,12 +244,12 @@ impl<T> Schedule<T> {
         };
         let key = key(is_tried);
         origin.prefer(!is_tried);
-        // Most often it is the first of its line, too, whose turn is over now.
+        // Usually it is also the first of its queue, where its turn is over now.
         origin.lines[usize::from(is_tried)].turns.pop_front_if(|turn| turn.lane == key);
         Some(key)
     }
 
-    /// The same for an owner.
+    /// Serves the lanes that wait for an owner while the owner has free slots.
     fn open_owner(&mut self, number: u32) {
         loop {
             let most = self.pace.posts_of_owner(number, self.granted);
@@ -265,7 +264,7 @@ impl<T> Schedule<T> {
             self.origins.unreserve(key);
             if self.origins.has_place(key.origin, &self.pace) {
                 self.serve(key);
-                // It may have more places, for which the lane now waits with others.
+                // The origin may have more slots; the lane now waits for them among others.
                 self.open_origin(key.origin);
             } else {
                 self.take_turn(key, VecDeque::push_back);
@@ -274,7 +273,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// The turn of a lane, whose origin has a place.
+    /// Serves a lane whose origin has a free slot.
     fn serve(&mut self, key: LaneKey) {
         let most = self.pace.posts_of_owner(key.owner, self.granted);
         let owner = self.owners.entry(key.owner).or_default();
@@ -305,7 +304,7 @@ impl<T> Schedule<T> {
         self.wait_for_origin(turn, VecDeque::push_back);
     }
 
-    /// An origin and an owner have a place again.
+    /// Frees a slot of an origin and an owner.
     pub(super) fn release(&mut self, key: LaneKey) {
         if let Some(owner) = self.owners.get_mut(&key.owner) {
             self.origins.give_back(key, owner);
@@ -318,7 +317,7 @@ impl<T> Schedule<T> {
         self.origins.forget_unused(key.origin);
     }
 
-    /// The next one to post, which is then under way.
+    /// The next webhook to post to; its delivery is in flight from then on.
     pub fn next(&mut self, now_ms: u64) -> Option<PostPlace> {
         self.ring(now_ms);
         while self.posting() < self.pace.posts_max {
@@ -341,8 +340,8 @@ impl<T> Schedule<T> {
         None
     }
 
-    /// Takes a post out of the rate of its owner at its host; when it may go, unless that is now.
-    /// One that has waited for its time goes then.
+    /// Counts a delivery in the rate of its owner at its host; returns when it may start, or `None`
+    /// for now. A delivery that has waited for its time starts then.
     fn wait_for_rate(&mut self, place: PostPlace, now_ms: u64) -> Option<u64> {
         let entry = self.entry(place)?;
         let (url, lane) = (entry.url, entry.lane());
@@ -356,7 +355,7 @@ impl<T> Schedule<T> {
         Some(due_ms)
     }
 
-    /// Webhooks whose time has come go into line.
+    /// Schedules the webhooks and probes whose timers are due.
     fn ring(&mut self, now_ms: u64) {
         while let Some(Reverse((due_ms, timer))) = self.timers.peek().copied() {
             if due_ms > now_ms {

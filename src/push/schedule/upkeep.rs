@@ -1,12 +1,11 @@
-//! Periodic work: webhooks that have left are forgotten, and those that were tried for too
-//! long are given up.
+//! Periodic work: sweeps deleted webhooks, and stops webhooks at their retry deadline.
 
 use std::cmp::Reverse;
 
 use super::{PostPlace, PostStage, SPARE, Schedule, Timer, is_at, origins::Circuit};
 
 impl<T> Schedule<T> {
-    /// Takes the timers out of those that have left, when they are more than the others.
+    /// Sweeps the timers of deleted webhooks when they are the majority.
     pub(super) fn tidy_timers(&mut self) {
         let (webhooks, origins) = self.len();
         if self.timers.len() > 2 * (webhooks + origins) + SPARE {
@@ -23,8 +22,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Those that wait for origins which have a rest, and were tried for as long as they may be:
-    /// they stop. It looks at all that wait there, and forgets owners without deliveries.
+    /// Stops the webhooks that wait for resting origins and have reached their retry deadline.
+    /// Examines all that wait there, and drops idle owners.
     pub fn give_up(&mut self, now_ms: u64) -> Vec<PostPlace> {
         self.owners.retain(|_, owner| !owner.is_idle());
         self.origins.tidy_shares(now_ms);

@@ -1,8 +1,8 @@
-//! How long an owner waits while others always have something to post.
+//! Tests of how long an owner waits while others always have something to post.
 
 use super::{model::SeededNumbers, *};
 
-/// What is under way, and whose posts arrive as soon as others are granted: time goes on meanwhile.
+/// A schedule with deliveries that arrive as soon as others are granted, while time passes.
 struct ScheduleRun {
     schedule: Schedule<()>,
     now_ms: u64,
@@ -14,7 +14,7 @@ impl ScheduleRun {
         ScheduleRun { schedule: Schedule::new(pace), now_ms: 0, under_way: Vec::new() }
     }
 
-    /// So many webhooks of an owner, each with something to post.
+    /// Adds `count` webhooks of an owner, each with something to post.
     fn put(&mut self, count: usize, origin: &str, owner: u32) -> Vec<PostPlace> {
         let places: Vec<_> =
             (0..count).map(|_| self.schedule.add_owned(origin, owner, ())).collect();
@@ -26,7 +26,7 @@ impl ScheduleRun {
         self.put(1, origin, owner)[0]
     }
 
-    /// One that was refused, and is alone so far.
+    /// Adds a webhook that was refused, alone at its origin so far.
     fn one_tried(&mut self, origin: &str, owner: u32) -> PostPlace {
         let place = self.one(origin, owner);
         self.begin();
@@ -39,13 +39,13 @@ impl ScheduleRun {
         self.under_way.extend(all(&mut self.schedule, self.now_ms));
     }
 
-    /// Whose post is refused, and wanted again in a second.
+    /// Refuses a delivery with a `Retry-After` of a second.
     fn refuse(&mut self, place: PostPlace) {
         self.schedule.failed(place, Refused, self.now_ms, Some(1_000), 0);
     }
 
-    /// Posts that end, the oldest first, until one of that webhook is under way: those of
-    /// `refusing` are refused, all others arrive and have more; `None`: never.
+    /// Ends deliveries, the oldest first, until one of `place` is in flight; returns their number.
+    /// Those of `refusing` are refused, all others arrive and have more events; `None`: never.
     fn wait(&mut self, place: PostPlace, refusing: &[PostPlace]) -> Option<usize> {
         for ends in 0..10_000 {
             self.begin();
@@ -62,7 +62,7 @@ impl ScheduleRun {
         None
     }
 
-    /// The same in few.
+    /// The same with a small bound.
     #[track_caller]
     fn wait_little(&mut self, place: PostPlace, refusing: &[PostPlace]) {
         let ends = self.wait(place, refusing).expect("it has its turn");
@@ -121,7 +121,7 @@ fn what_fails_holds_up_no_newcomer_of_its_own_owner() {
 #[test]
 fn whoever_is_at_a_port_that_is_full_has_a_turn_when_it_has_a_place() {
     let mut run = ScheduleRun::new(Pace { first_posts: 0, ..Pace::default() });
-    // With another port at its host it may have six.
+    // With a second port at its host the limit is six.
     run.schedule.add_owned("https://h:2", 3, ());
     run.put(40, "https://h:1", 1);
     run.begin();
@@ -154,7 +154,7 @@ fn nobody_keeps_a_place_for_long_whose_posts_go_elsewhere() {
         let mut run = ScheduleRun::new(Pace::default());
         run.put(20, "https://h:1", 2);
         run.begin();
-        // Owner 4 has all its posts elsewhere, and so many more wait there.
+        // Owner 4 has all its deliveries elsewhere, and `elsewhere` more wait there.
         for host in 0..64 + elsewhere {
             run.one(&format!("https://z{host}"), 4);
         }
@@ -190,7 +190,7 @@ fn whoever_has_left_leaves_the_line_of_its_host() {
     assert!(lines().sum::<usize>() <= 2 * SPARE, "{}", lines().sum::<usize>());
 }
 
-/// Whatever happens, no owner waits for more than some rounds of all.
+/// In random runs, no owner waits for more than some rounds of all.
 #[test]
 fn nobody_waits_for_ever_whatever_happens() {
     for seed in 0..40 {

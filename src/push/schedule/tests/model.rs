@@ -1,9 +1,9 @@
-//! Whatever happens, nothing is lost and no bound is exceeded: the schedule beside what a test
-//! knows of its webhooks.
+//! Random operations on the schedule and a simple model of it: no event is lost, and no limit is
+//! exceeded.
 
 use super::*;
 
-/// SeededNumbers that look random, the same each time.
+/// Reproducible pseudo-random numbers.
 pub(super) struct SeededNumbers(pub u64);
 
 impl SeededNumbers {
@@ -13,14 +13,14 @@ impl SeededNumbers {
     }
 }
 
-/// A webhook, as the test knows it.
+/// The model of a webhook.
 #[derive(Clone, Copy, Default)]
 struct KnownWebhook {
     origin: usize,
     owner: u32,
-    /// Something that was not posted.
+    /// Undelivered events.
     waiting: u32,
-    /// The one in whose place it is, while a post of that is under way.
+    /// The webhook that it replaces, while a delivery of that is in flight.
     behind: Option<PostPlace>,
 }
 
@@ -28,11 +28,11 @@ struct KnownWebhook {
 struct ScheduleModel {
     places: HashMap<PostPlace, KnownWebhook>,
     under_way: HashMap<PostPlace, KnownWebhook>,
-    /// Those whose posts are too large for now, also some that have left.
+    /// Webhooks deferred as too large, deleted ones included.
     aside: Vec<PostPlace>,
 }
 
-/// Three of one host.
+/// Three of them at one host.
 const ORIGINS: [&str; 5] =
     ["https://a:1", "https://a:2", "https://a:3", "https://d:1", "https://e:1"];
 
@@ -79,7 +79,7 @@ impl ScheduleModel {
         }
     }
 
-    /// Takes all that may be posted; no bound is exceeded, and no webhook overtakes itself.
+    /// Starts all deliveries that may start; checks the limits and the order of each webhook.
     fn post(&mut self, schedule: &mut Schedule<()>, now_ms: u64) {
         while let Some(place) = schedule.next(now_ms) {
             let known = self.places.get_mut(&place).unwrap();
@@ -130,7 +130,7 @@ impl ScheduleModel {
         }
     }
 
-    /// No webhook waits for a free place, and each place is in use or free.
+    /// No webhook waits for a free slot, and each slot is in use or free.
     fn check_places(&self, schedule: &Schedule<()>) {
         let entries = schedule.entries.iter().flatten();
         let granted = entries.filter(|entry| entry.stage == PostStage::Granted).count();
@@ -151,8 +151,8 @@ impl ScheduleModel {
         for (key, lane) in &schedule.lanes {
             assert!(lane.ready > 0);
             let of_origin = schedule.origins.get(key.origin).unwrap().posting;
-            // One whose host has no other origin any more takes the rest of its places when a post
-            // ends.
+            // An origin that has become the only one of its host takes the other slots at the end
+            // of a delivery.
             let is_free = of_origin < schedule.pace.posts_of_origin(2)
                 && schedule.origins.has_place(key.origin, &schedule.pace);
             let posting = schedule.owners.get(&key.owner).map_or(0, |owner| owner.posting);
@@ -162,8 +162,8 @@ impl ScheduleModel {
     }
 }
 
-/// Whatever happens in which order: at most one post of each is under way, no more of a host, of
-/// an owner and of all than may be, none waits for a free place, and in the end everything has
+/// In any order of operations: each webhook has at most one delivery in flight, the limits of a
+/// host, an owner and all hold, no webhook waits for a free slot, and in the end everything has
 /// arrived.
 #[test]
 fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
