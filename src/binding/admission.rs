@@ -1,11 +1,11 @@
-//! The caller of a request, and whether it is admitted: from its head before any of its body is
-//! read. What is asked of each of its calls is in `authorize.rs`.
+//! Admits or rejects a request and its caller, from the head, before any of the body is read.
+//! `authorize.rs` checks each call of the request.
 //!
-//! Invariant: what shows no task is public: cards, catalogs, health, reflection, what HTTP asks of
-//! a server, and errors about paths. Everything else needs a caller as soon as callers are known at
-//! all, unless the agent admits anonymous callers. A wrong credential is refused by such an agent,
-//! too: ADR 0021. For what is public it is as none, and the body of a request without one is not
-//! read there.
+//! Invariant: what shows no task is public: cards, catalogs, health, reflection, HTTP's own
+//! requests such as OPTIONS, and errors about paths. Everything else needs a caller if the server
+//! authenticates callers, unless the agent admits anonymous callers. Such an agent still rejects a
+//! wrong credential: ADR 0021. A public resource ignores a wrong credential, and the body of a
+//! request without one is not read.
 
 use std::{
     net::IpAddr,
@@ -28,11 +28,11 @@ use crate::{
     service::{AgentIndex, Now, Peer, RequestFields, Service, pages::ServerPage},
 };
 
-/// How a page in a browser says its token, which cannot set `Authorization` for a WebSocket: as a
-/// subprotocol that begins so, beside `a2a`.
+/// The prefix of the WebSocket subprotocol with which a browser page sends its token, in addition
+/// to `a2a`: a page cannot set `Authorization`.
 const BEARER_PROTOCOL: &[u8] = b"a2a.bearer.";
 
-/// The field that names the credentials that are asked for.
+/// The field that lists the accepted credentials.
 const CHALLENGE: &str = "WWW-Authenticate";
 
 /// The refusal of a request whose credential was not checked within `ADMISSION_MS_MAX`.
@@ -41,48 +41,49 @@ pub const LATE: AuthRefusal = AuthRefusal::Unavailable {
     retry_s: 1,
 };
 
-/// What a request hears whose credential has ended while its body came, or its answer was made.
+/// The refusal of a request whose credential has ended while its body arrived or its answer was
+/// made.
 pub const ENDED: AuthRefusal = AuthRefusal::Expired("the credential is no longer valid");
 
 /// Which callers are admitted.
 pub struct Access {
-    /// Authenticates callers; `None`: they are not authenticated.
+    /// Authenticates callers; `None`: every caller is anonymous.
     pub gate: Option<Gate>,
-    /// What callers may take, and have taken.
+    /// The quotas of callers, and their use.
     pub accounts: Arc<Accounts>,
-    /// True: each operation asks for its scope.
+    /// True: each operation requires its scope.
     pub asks_scopes: bool,
-    /// Hops that say the address of their client in `X-Forwarded-For`.
+    /// Proxies that are trusted to name their client in `X-Forwarded-For`.
     pub trusted_proxies: Vec<Network>,
 }
 
 impl Default for Access {
-    /// Every caller, without quotas.
+    /// Admits every caller, without quotas.
     fn default() -> Access {
         let accounts = Arc::new(Accounts::new(1, Quotas::default(), Quota::default(), 0));
         Access { gate: None, accounts, asks_scopes: false, trusted_proxies: Vec::new() }
     }
 }
 
-/// What is known of a request when its head is complete.
+/// The context of a request whose head is complete.
 #[derive(Clone, Copy)]
 pub struct AdmissionCx<'x> {
     /// Mounts, agents and settings.
     pub config: &'x ServerConfig,
-    /// The waist.
+    /// The service interface.
     pub service: &'x dyn Service,
-    /// What is known of the other side.
+    /// The peer.
     pub peer: Peer<'x>,
     /// True: it may be a call of gRPC.
     pub takes_trailers: bool,
 }
 
-/// A request that may be handled: its caller; `None`: an anonymous one.
+/// The caller of an admitted request; `None`: an anonymous one.
 pub type Admitted = Option<Arc<AdmittedCaller>>;
 
 impl<'x> AdmissionCx<'x> {
     /// The caller of a request; `recent` is the worker's own. Pending: `wake` is woken when the
-    /// answer is there.
+    /// authenticator has answered.
     ///
     /// # Errors
     /// [`AuthRefusal`].
@@ -127,7 +128,7 @@ impl<'x> AdmissionCx<'x> {
             Poll::Ready(Ok(Some(admission))) => Poll::Ready(Ok(Some(admission))),
             Poll::Ready(Ok(None)) if self.lets_anybody(head) => Poll::Ready(Ok(None)),
             Poll::Ready(Ok(None)) => Poll::Ready(Err(AuthRefusal::Missing.into())),
-            // An authenticated caller may see more of such a page than others.
+            // An authenticated caller may see more of such a page.
             Poll::Pending if pages::beside_agents(self.config, path_of(head)).is_some() => {
                 Poll::Pending
             }
@@ -136,7 +137,7 @@ impl<'x> AdmissionCx<'x> {
         }
     }
 
-    /// Where a request comes from.
+    /// The source of a request.
     fn source<'h>(self, head: &'h Head<'h>) -> CredentialSource<'h>
     where
         'x: 'h,
@@ -154,7 +155,7 @@ impl<'x> AdmissionCx<'x> {
         self.source(head).address()
     }
 
-    /// The address that trusted proxies name for the client of a request; `None`: they name none.
+    /// The client address of a request that trusted proxies name; `None`: they name none.
     pub fn forwarded(self, head: &Head<'_>) -> Option<IpAddr> {
         let found = self.address(head)?;
         let is_proxy = self.config.access.trusted_proxies.iter().any(|hops| hops.contains(found));
@@ -173,7 +174,7 @@ impl<'x> AdmissionCx<'x> {
             return !matches!(grpc::rpc(head.path()), Some(grpc::Rpc::A2a(_)));
         }
         match route(self.config, self.service, path_of(head)) {
-            // Calls are POST, or begin with an upgrade; all else is 405 for every caller.
+            // Calls are POST, or begin with an upgrade; any other method is 405 for every caller.
             Route::Rpc(_) => head.method() != Method::Post && !ws::is_upgrade(head),
             Route::HttpJson(_) | Route::ExtendedCard(_) => false,
             Route::Card { .. } | Route::Catalog(_) | Route::Page(_) => true,
@@ -183,8 +184,8 @@ impl<'x> AdmissionCx<'x> {
         }
     }
 
-    /// Whether nothing is read of a request but its head: its caller is anonymous, and what it asks
-    /// for does not depend on a body.
+    /// Whether only the head of a request is read: its caller is anonymous, and the resource does
+    /// not depend on a body.
     #[inline]
     pub fn ignores_body(self, head: &Head<'_>, by: &Admitted) -> bool {
         self.config.access.gate.is_some() && by.is_none() && self.needs_no_body(head)
@@ -199,7 +200,7 @@ impl<'x> AdmissionCx<'x> {
             return ServerPage::at(head.path()).is_some();
         }
         if self.takes_trailers && grpc::is_request(head) {
-            // Health is asked by a message.
+            // A health check is in the message.
             return grpc::rpc(head.path()).is_none();
         }
         #[cfg(feature = "test-echo")]
@@ -209,14 +210,14 @@ impl<'x> AdmissionCx<'x> {
         self.is_public(head)
     }
 
-    /// The agent at a path, whose tenant may be an agent's name.
+    /// The agent at a path; the tenant in it may be an agent's name.
     fn agent_at(self, target: RouteTarget<'_>) -> AgentIndex {
         let named = target.tenant.filter(|_| !target.endpoint.is_own);
         named.and_then(|name| self.service.agent(name)).unwrap_or(target.endpoint.agent)
     }
 
     /// Whether a request without a credential may be made. A call that then names another agent is
-    /// asked for its caller when it is read.
+    /// checked for its caller when it is read.
     fn lets_anybody(self, head: &Head<'_>) -> bool {
         if self.is_public(head) {
             return true;
@@ -246,7 +247,7 @@ pub(super) fn is_anonymous(service: &dyn Service, agent: AgentIndex) -> bool {
     service.profile(agent).is_some_and(|profile| profile.anonymous)
 }
 
-/// The token that a page in a browser opens a WebSocket with.
+/// The token with which a browser page opens a WebSocket.
 fn bearer_of_upgrade<'h>(head: &Head<'h>) -> Option<&'h [u8]> {
     head.value(Field::SecWebSocketProtocol)?;
     if !ws::is_upgrade(head) {
@@ -255,13 +256,13 @@ fn bearer_of_upgrade<'h>(head: &Head<'h>) -> Option<&'h [u8]> {
     bearers_offered(head).next()
 }
 
-/// The tokens among the subprotocols; the handshake refuses more than one.
+/// The tokens among the subprotocols; the handshake rejects more than one.
 pub(super) fn bearers_offered<'h>(head: &Head<'h>) -> impl Iterator<Item = &'h [u8]> {
     let offered = head.values("sec-websocket-protocol").flat_map(http::list);
     offered.filter_map(|protocol| protocol.strip_prefix(BEARER_PROTOCOL))
 }
 
-/// What a refusal is as a fault.
+/// The fault of a refusal.
 pub fn fault(refusal: &AuthRefusal) -> Fault {
     match *refusal {
         AuthRefusal::Missing => FaultKind::Unauthenticated.into(),
@@ -280,8 +281,8 @@ pub fn fault(refusal: &AuthRefusal) -> Fault {
     }
 }
 
-/// Answers a request that is not let in, in the form that its head tells: mount, version and media
-/// type. Its connection closes behind the answer, since its body is not read.
+/// Answers a request that is not admitted, in the format that its head implies: mount, version and
+/// media type. The connection closes after the answer, since the body is not read.
 #[cold]
 pub fn refuse<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, refusal: &AuthRefusal) -> Handled {
     let fault = fault(refusal);
@@ -322,7 +323,7 @@ impl CallContext<'_> {
         source.address()
     }
 
-    /// The address that the request with this head came from, where hops say it.
+    /// The client address of the request with this head, if trusted proxies name it.
     pub(super) fn forwarded_address(&self, head: &Head<'_>) -> Option<IpAddr> {
         let (config, service, peer) = (self.config, self.service, self.peer);
         let asking = AdmissionCx { config, service, peer, takes_trailers: false };
@@ -330,13 +331,13 @@ impl CallContext<'_> {
         is_forwarded.then(|| asking.address(head)).flatten()
     }
 
-    /// RFC 9110 §11.6.1: a refusal for want of a credential names the accepted ones.
+    /// RFC 9110 §11.6.1: a refusal for lack of a credential names the accepted ones.
     pub(super) fn challenge(&mut self, refusal: &AuthRefusal) {
         let (AuthRefusal::Missing | AuthRefusal::Wrong(_) | AuthRefusal::Expired(_)) = refusal
         else {
             return;
         };
-        // Of a batch several calls may be refused.
+        // A batch may have several refused calls.
         if self.writer.fields.get().iter().any(|(name, _)| name == CHALLENGE) {
             return;
         }

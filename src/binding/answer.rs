@@ -1,8 +1,8 @@
-//! How the answer of one call is spelled and written: the same for every binding.
+//! The format of one call's answer, and its writer: the same for every binding.
 //!
 //! An [`AnswerFormat`] is data: an envelope, the writers of a generation, a media type, statuses. A
-//! [`ResponseWriter`] writes in it what became of a call, at once or later, through the responder
-//! of its transport: a result, a fault, or a stream. Nothing is written of a call that waits.
+//! [`ResponseWriter`] writes the outcome of a call in it, at once or later, through the responder
+//! of its transport: a result, a fault, or a stream. A call that waits writes nothing.
 
 use crate::{
     binding::{
@@ -19,26 +19,26 @@ use crate::{
     service::{Answer, Cursor, Outcome, StreamResponse, WaitHandle},
 };
 
-/// What the answer of one call is written with.
+/// The format of one call's answer.
 #[derive(Clone, Copy)]
 pub struct AnswerFormat<'p> {
-    /// What stands around a result or an error.
+    /// The envelope of a result or an error.
     pub envelope: Envelope<'p>,
-    /// The method that was called; `None`: none that is known.
+    /// The called method; `None`: unknown.
     pub method: Option<&'static Method>,
     /// The writers of the method, or of an error without one.
     pub encode: &'static Encode,
-    /// What they may use beside the answer.
+    /// The context of those writers.
     pub write: WriteCx<'p>,
-    /// The media type of an answer that is no stream.
+    /// The media type of an answer that is not a stream.
     pub media: &'static str,
     /// Fields of such an answer.
     pub fields: &'static FieldLines<'static>,
     /// The HTTP status of a fault that is answered alone.
     pub status: fn(&Fault) -> u16,
-    /// How the events of a stream travel.
+    /// The framing of a stream's events.
     pub events: EventFraming,
-    /// True: what is refused of a streaming call is a stream of one error.
+    /// True: a fault of a streaming call is sent as a stream of one error.
     pub refuses_by_stream: bool,
 }
 
@@ -49,7 +49,7 @@ impl<'p> AnswerFormat<'p> {
         self.method.map_or(self.encode, |method| method.encode_of(reply))
     }
 
-    /// The writers of a stream about a task that a call of `made` has made.
+    /// The writers of a stream about a task that a call of generation `made` has made.
     pub fn encode_for(&self, made: Generation) -> &'static Encode {
         self.method.map_or(self.encode, |method| method.encode_for(made))
     }
@@ -60,15 +60,15 @@ impl<'p> AnswerFormat<'p> {
         self.write.op.is_streaming()
     }
 
-    /// Opens the envelope and appends what `ask` gives. Behind an answer the caller closes it; of
-    /// anything else nothing is worth keeping.
+    /// Opens the envelope and appends the reply that `ask` gives. After an answer the caller closes
+    /// the envelope; after anything else it drops the output.
     #[inline(always)]
     pub fn push_reply<R>(&self, out: &mut Vec<u8>, ask: impl FnOnce(&mut Answer<'_>) -> R) -> R {
         self.envelope.open_result(out);
         ask(&mut |reply| (self.encode_of(&reply).reply)(out, &reply, &self.write))
     }
 
-    /// Appends a result that is written already, in its envelope.
+    /// Appends an already written result, in its envelope.
     pub fn push_bytes(&self, out: &mut Vec<u8>, result: &[u8]) {
         let start = out.len();
         self.envelope.open_result(out);
@@ -84,7 +84,7 @@ impl<'p> AnswerFormat<'p> {
         self.envelope.close(out, start);
     }
 
-    /// The status of gRPC that says how a call has ended; `None`: the binding has no such thing.
+    /// The gRPC status of a call's end; `None`: the binding has no such status.
     #[inline(always)]
     pub fn status(&self, end: Result<(), &Fault>) -> Option<Status> {
         match (self.envelope, end) {
@@ -95,36 +95,36 @@ impl<'p> AnswerFormat<'p> {
     }
 }
 
-/// What became of a call that asked for a stream.
+/// The outcome of a call that requested a stream.
 pub enum Opened {
     /// The answer is complete: a fault, or a stream of one item.
     Answered,
-    /// Nothing is written: the call waits.
+    /// Nothing is written; the call waits.
     Waits(WaitHandle),
-    /// The head of the stream is written; the cursor brings its events.
+    /// The head of the stream is written; the cursor gives its events.
     Stream(Cursor, Generation),
 }
 
-/// Where the answer of one request goes.
+/// Writes the answer of one request.
 pub struct ResponseWriter<'x> {
     /// Content is appended here.
     pub out: &'x mut Vec<u8>,
     /// The transport.
     pub responder: Transport<'x>,
-    /// Fields of whatever is answered: the extensions in effect.
+    /// Fields of every answer: the extensions in effect.
     pub fields: FieldLinesBuf,
-    /// True: content is not even made (the request was HEAD).
+    /// True: content is not produced (the request was HEAD).
     pub is_head: bool,
-    /// True: the head of the stream has left in an earlier turn, so what is refused is an event.
+    /// True: the head of the stream was sent in an earlier poll, so a fault is sent as an event.
     pub has_early_head: bool,
-    /// The newest record of the tasks that the answer shows; 0: there is none.
+    /// The newest record of the tasks that the answer shows; 0: none.
     pub record: u64,
-    /// Where the content of what was begun begins.
+    /// The offset of the current answer's content.
     content_at: usize,
 }
 
 impl<'x> ResponseWriter<'x> {
-    /// A writer of an answer that has no fields yet.
+    /// A writer of an answer without fields.
     #[inline]
     pub fn new(out: &'x mut Vec<u8>, responder: Transport<'x>) -> ResponseWriter<'x> {
         ResponseWriter {
@@ -138,7 +138,7 @@ impl<'x> ResponseWriter<'x> {
         }
     }
 
-    /// Notes that the answer shows a task whose last record is this one; 0: there is no journal.
+    /// Records that the answer shows a task with this last record; 0: no journal.
     #[inline]
     pub fn shows(&mut self, record: u64) {
         self.record = self.record.max(record);
@@ -158,7 +158,7 @@ impl<'x> ResponseWriter<'x> {
         self.content_at = self.out.len();
     }
 
-    /// Begins an answer that is a result in this format.
+    /// Begins a result in this format.
     #[inline(always)]
     fn begin_result(&mut self, format: &AnswerFormat<'_>) {
         if let Transport::Http1(http) = &mut self.responder
@@ -179,15 +179,14 @@ impl<'x> ResponseWriter<'x> {
         self.responder.finish(self.out);
     }
 
-    /// Says what comes behind the content of the answer, before it ends; a transport that has no
-    /// trailers leaves them out.
+    /// Sets the trailers of the answer, before it ends; a transport without trailers drops them.
     pub fn trailers(&mut self, trailers: FieldLinesBuf) {
         if let Transport::Parts(parts) = &mut self.responder {
             parts.set_trailers(trailers);
         }
     }
 
-    /// Ends an answer in this format that is complete.
+    /// Ends a complete answer in this format.
     #[inline(always)]
     fn end(&mut self, format: &AnswerFormat<'_>) {
         if let Some(status) = format.status(Ok(())) {
@@ -198,7 +197,7 @@ impl<'x> ResponseWriter<'x> {
         self.finish();
     }
 
-    /// Answers with a result that is written already.
+    /// Answers with an already written result.
     pub fn whole(&mut self, format: &AnswerFormat<'_>, result: &[u8]) {
         let content = if self.is_head { Content::LeftOut } else { Content::Whole };
         self.begin(200, format.media, *format.fields, content);
@@ -208,7 +207,7 @@ impl<'x> ResponseWriter<'x> {
         self.end(format);
     }
 
-    /// Answers with what was written before; these are its fields.
+    /// Answers with a prepared response; `fields` are its additional fields.
     pub fn ready(&mut self, ready: &ReadyResponse, fields: FieldLines<'_>) {
         if let Transport::Http1(http) = &mut self.responder
             && self.fields.is_empty()
@@ -221,7 +220,7 @@ impl<'x> ResponseWriter<'x> {
         self.finish();
     }
 
-    /// Takes an answer back, but for a head that has left.
+    /// Rolls back an answer, except for a head that was sent.
     pub fn rollback(&mut self) {
         if !self.has_early_head {
             self.responder.rollback(self.out);
@@ -243,7 +242,7 @@ impl<'x> ResponseWriter<'x> {
         }
     }
 
-    /// Ends a stream with a fault in place of its items.
+    /// Ends a stream with a fault instead of its items.
     fn end_stream(&mut self, format: &AnswerFormat<'_>, fault: &Fault) {
         let push = match format.refuses_by_stream {
             true => stream::push_only_fault,
@@ -268,8 +267,8 @@ impl<'x> ResponseWriter<'x> {
         self.finish();
     }
 
-    /// Begins the one answer of a call, and writes it as far as `ask` gives it. The caller then
-    /// ends it by [`ResponseWriter::end_reply`], or takes it back.
+    /// Begins the single answer of a call, and writes what `ask` gives. The caller then ends it
+    /// with [`ResponseWriter::end_reply`], or rolls it back.
     #[inline(always)]
     pub fn begin_reply<R>(
         &mut self,
@@ -277,8 +276,8 @@ impl<'x> ResponseWriter<'x> {
         ask: impl FnOnce(&mut Answer<'_>) -> R,
     ) -> R {
         if self.is_head {
-            // A page may be long: what a request costs is to show in the output, which bounds how
-            // many are answered at a time.
+            // A page may be long: the cost of a request must show in the output, which bounds how
+            // many requests are answered at a time.
             self.begin(200, format.media, *format.fields, Content::LeftOut);
             return ask(&mut |_| ());
         }
@@ -286,7 +285,7 @@ impl<'x> ResponseWriter<'x> {
         format.push_reply(self.out, ask)
     }
 
-    /// Ends what [`ResponseWriter::begin_reply`] began; a call that waits is given back, and
+    /// Ends the answer of [`ResponseWriter::begin_reply`]; a call that waits is returned, and
     /// nothing of it is written.
     #[inline(always)]
     pub fn end_reply(
@@ -311,8 +310,8 @@ impl<'x> ResponseWriter<'x> {
         }
     }
 
-    /// Begins a stream, unless its head has left, and writes the one item that `ask` may give. The
-    /// caller then ends the beginning by [`ResponseWriter::end_opening`], or takes it back.
+    /// Begins a stream, unless its head was sent, and writes the single item that `ask` may give.
+    /// The caller then ends it with [`ResponseWriter::end_opening`], or rolls it back.
     pub fn begin_opening<R>(
         &mut self,
         format: &AnswerFormat<'_>,
@@ -322,7 +321,7 @@ impl<'x> ResponseWriter<'x> {
             self.begin_stream(format);
         }
         let ResponseWriter { out, responder, .. } = self;
-        // A2A 1.0 §3.1.2: a direct message is a stream of one event, and so is a finished task.
+        // A2A 1.0 §3.1.2: a direct message or a finished task is a stream of one event.
         ask(&mut |reply| {
             let item = match reply {
                 Reply::Message { message, context_id } => {
@@ -349,8 +348,8 @@ impl<'x> ResponseWriter<'x> {
         self.begin(200, media, fields, Content::Stream);
     }
 
-    /// Ends what [`ResponseWriter::begin_opening`] began. What fails before the first event is an
-    /// ordinary error (A2A 1.0 §3.1.2), but for clients that read nothing but streams.
+    /// Ends the beginning of [`ResponseWriter::begin_opening`]. A failure before the first event is
+    /// an ordinary error (A2A 1.0 §3.1.2), except for clients that only read streams.
     pub fn end_opening(
         &mut self,
         format: &AnswerFormat<'_>,
@@ -360,7 +359,7 @@ impl<'x> ResponseWriter<'x> {
             Ok(Outcome::Answered) => self.end(format),
             Ok(Outcome::Stream { cursor, generation }) => {
                 if let EventFraming::Grpc = format.events {
-                    // Its head names the first event, which is not known yet.
+                    // The head names the first event, which has no number yet.
                     self.rollback();
                 }
                 return Opened::Stream(cursor, generation);
@@ -379,8 +378,8 @@ impl<'x> ResponseWriter<'x> {
     }
 }
 
-/// Why a call that neither waits nor was answered has no answer: a fault, or a service that opens
-/// a stream where none was asked for.
+/// The fault of a call that neither waits nor was answered: its own, or an internal one if the
+/// service opens a stream that was not requested.
 pub(super) fn no_answer(outcome: Result<Outcome, Fault>) -> Fault {
     outcome.err().unwrap_or_else(|| {
         Fault::because(FaultKind::Internal, "the service opened a stream for a call without one")

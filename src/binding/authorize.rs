@@ -1,5 +1,5 @@
-//! Whether the caller of a request may make each of its calls: checked when the call is known, and
-//! before it is made.
+//! Checks whether the caller of a request may make each of its calls: after decoding, before
+//! execution.
 
 use crate::{
     auth::{AuthRefusal, ScopeSet, TenantGrant},
@@ -14,15 +14,15 @@ use crate::{
 };
 
 impl CallContext<'_> {
-    /// Whether anything is asked of a call before it is made.
+    /// Whether a call is subject to any check.
     #[inline(always)]
     pub(super) fn is_asked(&self) -> bool {
         let Access { gate, accounts, .. } = &self.config.access;
         gate.is_some() || accounts.are_asked() || self.source.has_terms()
     }
 
-    /// Whether a call may be made: by its caller, by how it is to be made, and by what is left of
-    /// the caller's share.
+    /// Checks a call: its caller's rights, its deadline and hops, and the rest of the caller's
+    /// share.
     ///
     /// # Errors
     /// `DeadlineExceeded`, `LoopDetected`, and those of [`CallContext::authorize`].
@@ -32,7 +32,8 @@ impl CallContext<'_> {
         self.authorize(op)
     }
 
-    /// Whether the caller may make a call of this operation, and notes the tenant that it means.
+    /// Checks whether the caller may call this operation, and records the tenant that the call
+    /// addresses.
     ///
     /// # Errors
     /// `Unauthenticated`, `PermissionDenied`, `RateLimited`.
@@ -83,14 +84,14 @@ impl CallContext<'_> {
     }
 }
 
-/// Whether the scopes are there that an agent asks for.
+/// Checks the scopes that an agent requires.
 #[inline(never)]
 fn need_own(service: &dyn Service, agent: AgentIndex, scopes: &ScopeSet) -> Result<(), Fault> {
     let Some(profile) = service.profile(agent) else { return Ok(()) };
     profile.scopes.iter().try_for_each(|scope| need(scopes, scope))
 }
 
-/// Whether a scope is there.
+/// Checks for a scope.
 fn need(scopes: &ScopeSet, scope: &str) -> Result<(), Fault> {
     match scopes.has(scope) {
         true => Ok(()),

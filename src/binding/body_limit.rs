@@ -1,5 +1,4 @@
-//! How large a body may be: the path of a request says it, so it is known before any of the body is
-//! read.
+//! The size limit of a body: it depends on the path, so it is known before any of the body is read.
 
 use crate::{
     binding::{
@@ -12,29 +11,29 @@ use crate::{
     service::Service,
 };
 
-/// A length that is so many times the limit is a probe (`http::framing`).
+/// A length of this many times the limit is treated as a probe (`http::framing`).
 const ABSURD: u64 = 100;
 
-/// Why a request is refused by its head, or because its body does not come.
+/// The refusal of a request because of its head, or because its body does not arrive.
 #[derive(Clone, Copy)]
 pub struct RequestRefusal {
     /// The HTTP status.
     pub status: u16,
     /// The sentence of the answer.
     pub why: &'static str,
-    /// The limit that was hit, if it was one.
+    /// The exceeded limit, if any.
     pub limit: Option<&'static str>,
 }
 
 impl RequestRefusal {
-    /// A body that stopped moving.
+    /// The refusal of a body that stalled.
     pub const SLOW_BODY: RequestRefusal = RequestRefusal {
         status: 408,
         why: "the body did not arrive in time",
         limit: Some("body_idle_ms"),
     };
 
-    /// A refusal that is due to no limit.
+    /// A refusal not caused by a limit.
     pub const fn new(status: u16, why: &'static str) -> RequestRefusal {
         RequestRefusal { status, why, limit: None }
     }
@@ -47,12 +46,12 @@ impl From<Reject> for RequestRefusal {
     }
 }
 
-/// How large a body may be, and the error for one that is larger.
+/// The size limit of a body, and the error for a larger one.
 #[derive(Clone, Copy)]
 pub struct BodyLimit {
-    /// Bytes that it may have.
+    /// The limit in bytes.
     pub bytes_max: usize,
-    /// What a body is told that has more.
+    /// The error text for a larger body.
     too_large: &'static str,
     absurd: &'static str,
     /// The name of the limit.
@@ -60,7 +59,7 @@ pub struct BodyLimit {
 }
 
 impl BodyLimit {
-    /// Where nothing else is documented.
+    /// The limit of paths without a documented one.
     pub fn ordinary(limits: &Limits) -> BodyLimit {
         BodyLimit {
             bytes_max: limits.body_bytes_max,
@@ -70,13 +69,13 @@ impl BodyLimit {
         }
     }
 
-    /// What a body may have in any case: below it the path need not be looked at.
+    /// The smallest limit of all paths: a smaller body needs no look at the path.
     #[inline(always)]
     pub fn least(limits: &Limits) -> usize {
         limits.body_bytes_max.min(limits.evo_ai_body_bytes_max)
     }
 
-    /// What the body of a request may have, wherever it is sent.
+    /// The limit for the body of a request at any path.
     #[cold]
     pub fn of(config: &ServerConfig, service: &dyn Service, head: &Head<'_>) -> BodyLimit {
         match route(config, service, path_of(head)) {
@@ -85,7 +84,7 @@ impl BodyLimit {
         }
     }
 
-    /// What the body of a call in this dialect may have.
+    /// The limit for the body of a call in this dialect.
     pub fn in_dialect(dialect: &Dialect, limits: &Limits) -> BodyLimit {
         let Some(body) = dialect.quirks.body else { return BodyLimit::ordinary(limits) };
         let bytes_max = (body.bytes_max)(limits);

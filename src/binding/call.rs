@@ -1,7 +1,8 @@
-//! The pipeline: a call that was decoded is made, and answered, left pending, or becomes a stream.
+//! The pipeline: executes a decoded call, which is then answered, left pending, or becomes a
+//! stream.
 //!
 //! Invariant: JSON-RPC, HTTP+JSON and gRPC decode a request into a call and the format of its
-//! answer, and hand both to [`CallContext::answer`]; what happens then is the same for all of them.
+//! answer, and hand both to [`CallContext::answer`]; from there on all bindings share one path.
 
 use std::{borrow::Cow, task::Waker};
 
@@ -29,43 +30,43 @@ use crate::{
 
 /// One request and everything needed to answer it.
 pub struct CallContext<'x> {
-    /// The waist.
+    /// The service interface.
     pub service: &'x dyn Service,
     /// Mounts, agents and settings.
     pub config: &'x ServerConfig,
-    /// What the worker reuses.
+    /// The worker's reusable buffers.
     pub scratch: &'x mut CallScratch,
-    /// Where the answer goes.
+    /// The writer of the answer.
     pub writer: ResponseWriter<'x>,
     /// The time.
     pub now: Now,
-    /// Woken when a pending call or a stream may go on.
+    /// Woken when a pending call or a stream may continue.
     pub wake: &'x Waker,
-    /// What is known of the other side.
+    /// The peer.
     pub peer: Peer<'x>,
     /// Dialect and agent, once they are known.
     pub endpoint: Endpoint,
     /// The path of the endpoint, without a slash at its end.
     pub base: &'x str,
-    /// The tenant that the path names, or metadata.
+    /// The tenant in the path or the metadata.
     pub named_beside: Option<&'x str>,
     /// The agent of the call that was decoded last: a tenant may name another agent.
     pub agent: AgentIndex,
-    /// Where the request came from.
+    /// The source of the request.
     pub source: RequestSource<'x>,
-    /// True: the connection closes behind the answer.
+    /// True: the connection closes after the answer.
     pub closes: bool,
-    /// The extensions that it asks for, comma separated.
+    /// The extensions that the request activates, comma separated.
     pub extensions: Option<Cow<'x, str>>,
     /// The authenticated caller; `None`: an anonymous one.
     pub admission: Admitted,
-    /// What its caller may take, once that was asked.
+    /// The share of its caller, once it was looked up.
     pub share: Option<CallerShare>,
-    /// What is told of the call that was begun last, when it ends.
+    /// The observer's data of the call that was begun last.
     pub begin: CallBegin,
 }
 
-/// What a call says that its answer is written with.
+/// The write context of a call's answer.
 pub(super) fn write_cx<'p>(op: Op, call: &Call<'p>, now: Now) -> WriteCx<'p> {
     let mut cx = WriteCx { unix_ms: now.unix_ms, ..WriteCx::new(op) };
     if let Call::Send(send) = call {
@@ -75,8 +76,8 @@ pub(super) fn write_cx<'p>(op: Op, call: &Call<'p>, now: Now) -> WriteCx<'p> {
 }
 
 impl<'x> CallContext<'x> {
-    /// A2A 1.0 §3.2.6: agents hear which extensions are asked for, and the answer names those that
-    /// are in effect.
+    /// A2A 1.0 §3.2.6: agents see the requested extensions, and the answer names the extensions in
+    /// effect.
     #[inline(always)] // Few requests name one.
     pub fn name_extensions(&mut self) {
         if let RequestSource::Http(head) = self.source
@@ -103,7 +104,7 @@ impl<'x> CallContext<'x> {
         self.extensions = Some(named.into());
     }
 
-    /// RFC 9110 §12.5.3: the response to content with a coding lists the codings that are read.
+    /// RFC 9110 §12.5.3: the response to content with a coding lists the accepted codings.
     #[cold]
     pub fn name_codings(&mut self) {
         // With extensions, `name_extensions_of` has listed them.
@@ -112,7 +113,7 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Where the client asked.
+    /// The origin that the client addressed.
     pub fn origin(&self) -> Origin<'x> {
         match self.source {
             RequestSource::Http(head) => Origin::of(self.config, self.peer, head),
@@ -149,7 +150,7 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Makes a call that is answered by a reply. `IS_TOLD`: an observer is told of it, without
+    /// Makes a call that is answered by a reply. `IS_TOLD`: an observer is notified of it, without
     /// details.
     #[inline(always)]
     fn reply<const IS_TOLD: bool>(
@@ -243,8 +244,8 @@ impl<'x> CallContext<'x> {
     /// Makes one call of a batch and appends its answer.
     ///
     /// # Errors
-    /// The fault of the call, which is the caller's to tell; what was appended is the caller's to
-    /// take back, as it is for a call that waits.
+    /// The fault of the call, which the caller reports. The caller rolls back the output, as for a
+    /// call that waits.
     pub fn push_answer(
         &mut self,
         call: &Call<'_>,
@@ -287,9 +288,9 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Makes a call without an id, which gets no response (JSON-RPC 2.0 §4.1): an answer
-    /// is not even written, since a batch could ask for far more than it may be given. One that
-    /// would only show something is not made.
+    /// Makes a call without an id, which gets no response (JSON-RPC 2.0 §4.1). No answer is
+    /// written, since the answers of a batch could exceed its limit. A call that only reads is not
+    /// made.
     pub fn call_silently(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) {
         let op = format.write.op;
         if !call.only_shows() && (!self.is_asked() || self.check_call(op).is_ok()) {
@@ -302,7 +303,7 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Leaves calls waiting, if they may.
+    /// Leaves calls pending, if the limits allow it.
     pub fn pend(
         &mut self,
         format: &AnswerFormat<'_>,
@@ -325,8 +326,8 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// A place among all calls that wait, and one among those of the caller. Most calls of its
-    /// operation do not wait; this one does.
+    /// A permit among all waiting calls, and one among the caller's. Calls of such an operation
+    /// rarely wait, so the permits are taken only here.
     fn place_to_wait(&mut self) -> Result<(Permit, Option<CallerPlace>), Fault> {
         if self.is_full() {
             return Err(in_flight());
@@ -336,7 +337,7 @@ impl<'x> CallContext<'x> {
         Ok((permit.ok_or_else(|| Fault::at_limit("connections_max"))?, place))
     }
 
-    /// True on a WebSocket of which as many requests wait as may.
+    /// True on a WebSocket at its limit of pending requests.
     fn is_full(&self) -> bool {
         matches!(self.source, RequestSource::WebSocket { is_full: true, .. })
     }
@@ -345,8 +346,8 @@ impl<'x> CallContext<'x> {
         std::mem::take(&mut self.writer.fields)
     }
 
-    /// The service, what it may use, and where it answers. What a head says of one call is said of
-    /// none that does not come alone.
+    /// The service, its context, and the writer. The head's terms for a call apply only to a call
+    /// that comes alone.
     #[inline(always)]
     fn split(&mut self, is_alone: bool) -> (&'x dyn Service, CallCx<'_>, &mut ResponseWriter<'x>) {
         self.scratch.note_call(self.agent, self.now);
@@ -374,7 +375,7 @@ impl<'x> CallContext<'x> {
     }
 }
 
-/// Why a call on a WebSocket is not left waiting.
+/// The fault of a call that a WebSocket cannot leave pending.
 #[cold]
 pub(super) fn in_flight() -> Fault {
     let detail = "too many pending requests on this connection (ws_in_flight_max)";

@@ -1,8 +1,8 @@
 //! The signer of cards, and which cards are signed (A2A 1.0 §8.4).
 //!
-//! Invariant: what is signed names hosts that the operator has named, and no others, so that no
-//! client gets a card signed that leads elsewhere, nor as many as it has names for tenants. A card
-//! has the same signatures for all workers, and others when it is another.
+//! Invariant: a signed card names only hosts that the operator has named, so a client can neither
+//! get a card signed that points elsewhere, nor one card per invented tenant. All workers send the
+//! same signatures for a card; a changed card gets new ones.
 
 use std::{
     collections::VecDeque,
@@ -11,23 +11,23 @@ use std::{
 
 use crate::binding::{Endpoint, ServerConfig, origin::Origin};
 
-/// Signs cards: with several keys at once while one takes the place of another.
+/// Signs cards, with several keys at once during a key rotation.
 ///
-/// It is asked on the threads that serve, once for each card; by several of them at the same moment
-/// if they need a new one at the same moment.
+/// It is called on the threads that serve, once for each card; concurrently if several threads need
+/// a new card at the same moment.
 pub trait CardSigner: Send + Sync {
-    /// Signatures of this card, which is JSON without `signatures` in one of the forms that cards
-    /// have; empty: it goes out unsigned.
+    /// The signatures of this card, which is JSON without `signatures` in one of the card formats;
+    /// empty: it is sent unsigned.
     fn sign(&self, card: &[u8]) -> Vec<DetachedSignature>;
 
-    /// The public keys, as a JWK set (RFC 7517 §5), which stays the same.
+    /// The public keys, as a JWK set (RFC 7517 §5); they never change.
     fn jwks(&self) -> &[u8];
 }
 
-/// A signature whose payload stands elsewhere (detached content of RFC 7515), as cards have it.
+/// A signature with detached content (RFC 7515), as cards have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetachedSignature {
-    /// The header that is signed, in base64url.
+    /// The protected header, in base64url.
     pub protected: String,
     /// The signature, in base64url.
     pub signature: String,
@@ -40,15 +40,15 @@ impl DetachedSignature {
     }
 }
 
-/// Signed cards that are kept; the one that was signed first leaves first. An agent has one for
-/// each form and each name of the server.
+/// The number of cached signed cards; the oldest is evicted first. An agent has one for each format
+/// and each name of the server.
 const SIGNED_CARDS_KEPT: usize = 256;
 
-/// The signatures of the cards that were signed lately.
+/// The cache of card signatures.
 #[derive(Default)]
 pub struct SignedCards(Mutex<VecDeque<SignedCard>>);
 
-/// A card as it was signed, and its signatures.
+/// A signed card and its signatures.
 type SignedCard = (Box<[u8]>, Arc<[DetachedSignature]>);
 
 impl SignedCards {
@@ -58,7 +58,8 @@ impl SignedCards {
         }
         let signatures: Arc<[DetachedSignature]> = signer.sign(card).into();
         let mut signed = self.lock();
-        // Each signature of ES256 is another, and a card is to have one: that which came first.
+        // ES256 signatures differ each time, and a card must have the same one everywhere: the
+        // first wins.
         if let Some(known) = find(&signed, card) {
             return known;
         }
@@ -80,7 +81,7 @@ fn find(signed: &VecDeque<SignedCard>, card: &[u8]) -> Option<Arc<[DetachedSigna
     found.map(|(_, signatures)| Arc::clone(signatures))
 }
 
-/// The signatures of a card that names this origin; empty: it goes out unsigned.
+/// The signatures of a card that names this origin; empty: it is sent unsigned.
 pub fn signatures(
     config: &ServerConfig,
     origin: &Origin<'_>,
@@ -92,8 +93,8 @@ pub fn signatures(
     }
 }
 
-/// Whether the operator has named where this origin leads: what a client says beyond that, a port
-/// or a path that a proxy is said to have taken off, is nothing to put a name to.
+/// Whether the operator has named this origin: a port or a prefix that only the client or a
+/// forwarded header names is not signed.
 fn is_named(config: &ServerConfig, origin: &Origin<'_>) -> bool {
     match (&config.public_url, origin.host) {
         (Some(_), _) => true,
@@ -105,14 +106,13 @@ fn is_named(config: &ServerConfig, origin: &Origin<'_>) -> bool {
     }
 }
 
-/// The port that ends a URL without a path.
+/// The port at the end of a URL without a path.
 fn port_of(url: &str) -> Option<&str> {
     let (_, port) = url.rsplit_once(':')?;
     (!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())).then_some(port)
 }
 
-/// The tenant that a path names, if that is no agent's name: a client may ask for as many as there
-/// are names.
+/// The tenant in a path, unless it is an agent's name: a client can invent any number of tenants.
 pub fn tenant_in<'b>(
     config: &ServerConfig,
     endpoint: Endpoint,
@@ -131,7 +131,7 @@ pub fn tenant_in<'b>(
 mod tests {
     use super::*;
 
-    /// Signs with its name, after something else has happened.
+    /// Signs with its name, after calling a function.
     struct Named<'s>(&'s str, &'s (dyn Fn() + Send + Sync));
 
     impl CardSigner for Named<'_> {

@@ -1,8 +1,8 @@
 //! Agent cards over HTTP: one body and one validator for each agent and base URL.
 //!
-//! A card names the URL under which it was asked for, so it is rendered per `Host`; the last few
-//! are kept, and a request for one of them copies it. A card is rendered anew when its agent's
-//! profile is another one than before.
+//! A card names the URL under which it was requested, so it is rendered per `Host`; the last few
+//! are cached, and a request for one of them copies it. A card is rendered again when its agent's
+//! profile has changed.
 
 use std::{
     collections::HashMap,
@@ -31,28 +31,28 @@ use crate::{
     service::{AgentIndex, Service, principal::ScopeSet},
 };
 
-/// Where the card of an endpoint is, below it.
+/// The path of an endpoint's card, below the endpoint.
 pub const WELL_KNOWN: &str = "/.well-known/agent-card.json";
 
-/// Cards a worker keeps. Hosts beyond that push the oldest one out.
+/// Cards that a worker caches; a further host evicts the oldest one.
 const CARDS_KEPT: usize = 16;
 
-/// The cards a worker rendered lately.
+/// The cards that a worker rendered recently.
 #[derive(Default)]
 pub struct CardCache {
     cards: Vec<Card>,
     next: usize,
 }
 
-/// Since when the cards of each agent are as they are, for all workers.
+/// The modification times of each agent's cards, for all workers.
 #[derive(Default)]
 pub struct CardTimes(Mutex<HashMap<AgentIndex, (CardSource, u64)>>);
 
-/// What a card is rendered from.
+/// The inputs of a rendered card.
 #[derive(Clone)]
 struct CardSource {
     profile: Arc<Profile>,
-    /// What callers have to show, where they are authenticated.
+    /// The security schemes, if callers are authenticated.
     security: Option<CardSecurity>,
 }
 
@@ -69,8 +69,8 @@ impl CardSource {
 }
 
 impl CardTimes {
-    /// Seconds since the Unix epoch: `started_s` until a second source is seen, then the time at
-    /// which a card was rendered from this one first.
+    /// Seconds since the Unix epoch: `started_s` until a second source is seen, then the time of
+    /// the first card rendered from this source.
     fn of(&self, agent: AgentIndex, source: &CardSource, started_s: u64, now_s: u64) -> u64 {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, since_s) = times.entry(agent).or_insert_with(|| (source.clone(), started_s));
@@ -83,11 +83,11 @@ impl CardTimes {
 
 struct Card {
     source: CardSource,
-    /// Whose endpoint it describes: two dialects may share a path, by a mount and by a query.
+    /// The dialect of its endpoint: two dialects may share a path, by a mount and by a query.
     dialect: &'static Dialect,
     agent: AgentIndex,
     form: CardForm,
-    /// Scheme, host, path before ours, and path that the card was rendered for.
+    /// Scheme, host, forwarded prefix and path that the card was rendered for.
     is_secure: bool,
     host: Vec<u8>,
     port: Option<u16>,
@@ -98,7 +98,7 @@ struct Card {
     answer: ReadyResponse,
 }
 
-/// Seconds that clients and proxies may use a card without asking again (A2A 1.0 §8.6).
+/// Seconds that clients and proxies may cache a card (A2A 1.0 §8.6).
 const MAX_AGE_S: u32 = 300;
 
 /// Answers GET and HEAD for a public card.
@@ -117,11 +117,12 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, by_query: bool) 
     }
 }
 
-/// The error for an extended card that is off; it tells its operator what would change that.
+/// The error for a disabled extended card; it tells the operator how to enable it.
 pub(super) const NO_EXTENDED: &str = "the extended card is disabled; --extended-card \
                                       (Setup::extended_card) serves it to every client";
 
-/// The agent that a platform names in the query: its dialect, the prefix of its endpoint, its name.
+/// The agent that a platform's client names in the query: its dialect, the prefix of its endpoint,
+/// its name.
 fn asked_agent(head: &Head<'_>) -> Option<(&'static Dialect, &'static str, String)> {
     query::pairs(head.query()?).filter_map(Result::ok).find_map(|(key, name)| {
         let asked = |dialect: &&&Dialect| dialect.routes.card_query == Some(&*key);
@@ -155,7 +156,7 @@ fn send(cx: &mut CallContext<'_>, head: &Head<'_>, base: &str, form: CardForm) {
     cx.writer.ready(answer, validators.fields.get());
 }
 
-/// Answers GET and HEAD with content of this media type, or says that it is the same.
+/// Answers GET and HEAD with content of this media type, or with 304 if the client has it.
 pub(super) fn send_validated(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
@@ -173,17 +174,17 @@ pub(super) fn send_validated(
     cx.writer.finish();
 }
 
-/// By what a client sees that it has something already, and for how long it need not ask.
+/// Validators and cache lifetime of an answer.
 pub(super) struct Validators {
     etag: [u8; 34],
-    /// Since when it is as it is, in seconds since the Unix epoch; `None`: that says nothing.
+    /// The modification time in seconds since the Unix epoch; `None`: no such field.
     modified_s: Option<u64>,
     /// Fields of the answer.
     pub(super) fields: FieldLinesBuf,
 }
 
 impl Validators {
-    /// Those of what has this tag and is like this since then.
+    /// The validators of content with this tag and modification time.
     pub(super) fn new(config: &ServerConfig, etag: [u8; 34], modified_s: u64) -> Validators {
         let modified = date::imf_fixdate(modified_s);
         let mut fields = FieldLinesBuf::default();
@@ -194,8 +195,7 @@ impl Validators {
         Validators { etag, modified_s: Some(modified_s), fields }
     }
 
-    /// Those of what each caller is shown for itself: no shared cache keeps it, and a client that
-    /// has it asks again, since the next one to ask may be another.
+    /// The validators of per-caller content: `Cache-Control: private, no-cache`.
     pub(super) fn of_caller(config: &ServerConfig, etag: [u8; 34]) -> Validators {
         let mut fields = FieldLinesBuf::default();
         fields.push("ETag", &String::from_utf8_lossy(&etag));
@@ -236,7 +236,7 @@ impl CardCache {
         })
     }
 
-    /// Keeps a card, in the place of the stale one if there is one.
+    /// Caches a card, replacing the stale one if there is one.
     fn keep(&mut self, card: Card, stale: Option<usize>) -> usize {
         if let Some(stale) = stale {
             self.cards[stale] = card;
@@ -270,8 +270,8 @@ fn render(
     Card { source, dialect, agent, form, is_secure, host, port, prefix, base, validators, answer }
 }
 
-/// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation, with what a caller of
-/// these scopes is shown.
+/// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation, as a caller with these
+/// scopes sees it.
 ///
 /// # Errors
 /// `UnsupportedOperation`, before 1.0 `ExtendedAgentCardNotConfigured`, unless it is switched on;
@@ -287,9 +287,9 @@ pub fn extended(
     let generation = format.encode.generation;
     if !config.extended_card {
         let kind = match generation {
-            // A2A 1.0 §3.1.11: for a card that does not announce it.
+            // A2A 1.0 §3.1.11: the card does not announce it.
             Generation::V1 => FaultKind::UnsupportedOperation,
-            // A2A 0.3 §8.2: -32007 came with the method.
+            // A2A 0.3 §8.2: -32007 was introduced with the method.
             Generation::V01 | Generation::V03 => FaultKind::ExtendedAgentCardNotConfigured,
         };
         return Err(Fault::because(kind, NO_EXTENDED));
@@ -304,8 +304,8 @@ pub fn extended(
     Ok(body((&profile, scopes), config, origin, endpoint, base, form))
 }
 
-/// Renders the card of an agent that is served at path `base`, for a caller with these scopes or
-/// for all callers, and signs it unless it is a tenant's.
+/// Renders the card of an agent at path `base`, for a caller with these scopes or for all callers,
+/// and signs it unless it is a tenant's.
 pub fn body(
     (profile, scopes): (&Profile, Option<&ScopeSet>),
     config: &ServerConfig,
@@ -317,7 +317,7 @@ pub fn body(
     let dialect = endpoint.dialect;
     let urls = Urls::new(config, origin, (endpoint, &profile.name), base);
     let interfaces = urls.interfaces(dialect);
-    // Where 1.0 alone is spoken, a card for 0.3 would promise what is not there.
+    // At an endpoint that only speaks 1.0, a card for 0.3 would promise too much.
     let is_v1_alone = dialect.lists(Generation::V1) && !dialect.lists(Generation::V03);
     let form = match form {
         CardForm::Hybrid | CardForm::V03 | CardForm::ExtendedV03 if is_v1_alone => CardForm::V1,
@@ -337,7 +337,7 @@ pub fn body(
         scopes,
     };
     let mut card = card::render(profile, &interfaces, form, options);
-    // 0.1 has no place for them.
+    // 0.1 has no field for them.
     let has_place =
         !matches!(form, CardForm::V03 | CardForm::ExtendedV03) || !card::is_v01_alone(&interfaces);
     if has_place && card_signer::tenant_in(config, endpoint, &profile.name, base).is_none() {

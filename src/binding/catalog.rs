@@ -1,9 +1,9 @@
-//! What a server serves, as lists: `/agents` for people and programs of ours, and the catalog of
-//! RFC 9727 for those of others.
+//! Lists of what a server serves: `/agents` for people and for Peregrine's own clients, and the
+//! catalog of RFC 9727 for other programs.
 //!
-//! Invariant: an agent is listed from when it has come until it goes, under the URL that its card
-//! names, and no list is longer than the agents and mounts that there can be. A list is written
-//! anew for every client, and is told to be the same by the validators that cards have.
+//! Invariant: an agent is listed from its addition to its removal, under the URL that its card
+//! names, and a list never exceeds the limits of agents and mounts. A list is rendered for every
+//! request, and has validators like a card.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,14 +19,14 @@ use crate::{
     service::AgentIndex,
 };
 
-/// Which list.
+/// The kind of list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Catalog {
     /// The agents, each with its card and its endpoint.
     Agents,
     /// The linkset of RFC 9727.
     Linkset,
-    /// The keys that cards and posts are signed with (RFC 7517 §5).
+    /// The public keys of signed cards and webhook deliveries (RFC 7517 §5).
     Keys,
 }
 
@@ -42,13 +42,13 @@ const LINKSET: &str =
 /// RFC 7517 §8.5.2.
 const JWK_SET: &str = "application/jwk-set+json";
 
-/// Since when the agents are those that they are, for all workers.
+/// The modification time of the list of agents, for all workers.
 #[derive(Default)]
 pub struct CatalogTimes(Mutex<Option<(Vec<Arc<Profile>>, u64)>>);
 
 impl CatalogTimes {
     /// Seconds since the Unix epoch: `started_s` for the agents that were listed first, then the
-    /// time at which others were seen.
+    /// time at which a change was first seen.
     fn of(&self, listed: &[ListedAgent], started_s: u64, now_s: u64) -> u64 {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |known: &[Arc<Profile>]| {
@@ -66,12 +66,12 @@ impl CatalogTimes {
     }
 }
 
-/// An endpoint, and what its card says.
+/// An endpoint and its card's profile.
 struct ListedAgent {
     endpoint: Endpoint,
     base: String,
     profile: Arc<Profile>,
-    /// True: it is at a path of the operator's.
+    /// True: it is at a path that the operator configured.
     is_mount: bool,
 }
 
@@ -107,13 +107,13 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, catalog: Catalog) {
     };
     let mut validators = cards::Validators::new(cx.config, entity_tag::etag(&body), modified_s);
     if catalog == Catalog::Linkset {
-        // RFC 9727 §2: a response to HEAD says where the catalog is.
+        // RFC 9727 §2: the response to HEAD has a link to the catalog.
         validators.fields.push("Link", &format!("<{here}>; rel=\"api-catalog\""));
     }
     cards::send_validated(cx, head, &validators, (media, &body));
 }
 
-/// Answers with the keys that cards and posts are signed with.
+/// Answers with the public keys of signed cards and webhook deliveries.
 fn keys(cx: &mut CallContext<'_>, head: &Head<'_>) {
     let config = cx.config;
     let keys = config.jwks.as_deref().unwrap_or(b"{\"keys\":[]}");
@@ -121,7 +121,7 @@ fn keys(cx: &mut CallContext<'_>, head: &Head<'_>) {
     cards::send_validated(cx, head, &validators, (JWK_SET, keys));
 }
 
-/// Everything that is listed: the agents by their indexes, then the mounts.
+/// All listed endpoints: the agents by their indexes, then the mounts.
 fn listed(cx: &CallContext<'_>) -> Vec<ListedAgent> {
     let config = cx.config;
     let is_root_free = config.mounts.iter().all(|mount| !mount.path.is_empty());
@@ -172,8 +172,8 @@ fn agents(cx: &CallContext<'_>, origin: &Origin<'_>, listed: &[ListedAgent]) -> 
     out
 }
 
-/// RFC 9264 §4.2: for each endpoint its card, as what describes it (RFC 8631 §4); and the catalog
-/// names all of them (RFC 9727 §3.1).
+/// RFC 9264 §4.2: each endpoint links to its card as its description (RFC 8631 §4), and the catalog
+/// links to all endpoints (RFC 9727 §3.1).
 fn linkset(
     cx: &CallContext<'_>,
     origin: &Origin<'_>,
@@ -217,7 +217,7 @@ fn link(out: &mut Vec<u8>, relation: &str, href: &str, media: &str) {
     out.extend_from_slice(b"}]");
 }
 
-/// A member; all but the first of an object have a comma before them.
+/// Appends a member; every member but the first of an object begins with a comma.
 fn text(out: &mut Vec<u8>, key: &str, value: &str) {
     if out.last() != Some(&b'{') {
         out.push(b',');

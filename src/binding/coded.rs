@@ -1,9 +1,9 @@
 //! Content with a coding (`Content-Encoding`), decoded after its caller was admitted. Each response
 //! to such a request lists the accepted codings (RFC 9110 §12.5.3).
 //!
-//! Decoded content lives as long as its request is handled, in one turn of a worker, with the
-//! buffers of a large body: of those there are `large_bodies_max`, and the parser, which else
-//! copies a document, reads it in place.
+//! Decoded content lives while its request is handled, in one poll of a worker, in the buffers of a
+//! large body: their number is `large_bodies_max`, and the parser reads the content in place
+//! instead of copying it.
 
 use crate::{
     binding::body_limit::{BodyLimit, RequestRefusal},
@@ -23,11 +23,11 @@ impl DecodedBody {
     }
 }
 
-/// Content that is not read: why, and under which status.
+/// The refusal of content: the fault and its status.
 pub struct CodingRefusal {
-    /// Why.
+    /// The fault.
     pub fault: Fault,
-    /// The status of HTTP, if it is not that of the fault in its dialect.
+    /// The HTTP status, unless it is the one of the fault in its dialect.
     pub status: Option<u16>,
 }
 
@@ -36,10 +36,10 @@ pub fn name_accepted(fields: &mut FieldLinesBuf) {
     fields.push("Accept-Encoding", ACCEPTED_CODINGS);
 }
 
-/// The content of a request, if it has a coding; `None`: it is as it came.
+/// The decoded content of a request; `None`: it has no coding.
 ///
 /// # Errors
-/// [`CodingRefusal`]: its coding is not read, it is broken, or it is too large.
+/// [`CodingRefusal`]: the coding is not supported, or the content is malformed or too large.
 #[cold]
 pub fn decode(
     head: &Head<'_>,

@@ -1,4 +1,4 @@
-//! What a server offers and where: mounts and the settings that decide answers.
+//! The configuration of a server: its mounts, and the settings that its answers depend on.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -30,12 +30,12 @@ use crate::{
 
 use super::{Endpoint, LargeBodies};
 
-/// An endpoint at a path of the operator's.
+/// An endpoint at a path that the operator configured.
 #[derive(Clone)]
 pub struct MountedEndpoint {
     /// The path, without a slash at its end; empty for the root.
     pub path: String,
-    /// What is served there.
+    /// The served endpoint.
     pub endpoint: Endpoint,
 }
 
@@ -47,79 +47,79 @@ pub struct ServerConfig {
     pub access: Access,
     /// The observer of calls.
     pub observer: Option<Arc<dyn CallObserver>>,
-    /// True: it does not keep turns, so it is asked for the time when a call begins.
+    /// True: the observer keeps no per-poll clock, so it is asked for the time when a call begins.
     pub asks_begins: bool,
     /// The tracer of calls.
     pub tracer: Option<Arc<dyn Tracer>>,
-    /// The source of the pages about the server; `None`: there are none.
+    /// The source of the pages about the server; `None`: they are off.
     pub pages: Option<Arc<dyn PageSource>>,
-    /// Mounts beside the standard ones; an earlier one wins.
+    /// Mounts in addition to the standard ones; an earlier one wins.
     pub mounts: Vec<MountedEndpoint>,
     /// Which names tenants may have.
     pub tenants: Tenants,
     /// The form of the cards at the well-known paths.
     pub card: CardForm,
-    /// What cards list, the preferred first.
+    /// The interfaces that cards list, the preferred first.
     pub interfaces: Vec<Interface>,
-    /// The URL that cards name, without a slash at its end; otherwise it is made of `Host`.
+    /// The URL that cards name, without a slash at its end; `None`: it is built from `Host`.
     pub public_url: Option<String>,
-    /// The hosts that are answered to, where they are checked.
+    /// The accepted hosts, if they are checked.
     pub hosts: Hosts,
     /// Which pages of other origins may read answers.
     pub cors: CorsPolicy,
-    /// What callers have to show, as cards say it of agents that have no words of their own.
+    /// The security schemes on the cards of agents without their own.
     pub security: CardSecurity,
     /// Used when a request names no host.
     pub base_url: String,
-    /// True: `X-Forwarded-Proto`, `-Host` and `-Prefix` are believed; see [`super::origin`].
+    /// True: `X-Forwarded-Proto`, `-Host` and `-Prefix` are trusted; see [`super::origin`].
     pub trust_forwarded: bool,
-    /// True: a 1.0 method without `A2A-Version` is refused, as the specification would have it.
+    /// True: a 1.0 method without `A2A-Version` is rejected, as the specification requires.
     pub strict_version: bool,
-    /// True: a message without `messageId` is refused, as the specification would have it.
+    /// True: a message without `messageId` is rejected, as the specification requires.
     pub strict: bool,
-    /// True: the extended card is served and announced: always where callers are known.
+    /// True: the extended card is served and announced; always if callers are authenticated.
     pub extended_card: bool,
-    /// Whose sends are known again, as cards say it; `None`: none are.
+    /// Which callers' sends are recognised when repeated, as cards state it; `None`: none.
     pub idempotent_send: Option<&'static str>,
-    /// True: cards say that readers may wait for news of a task.
+    /// True: cards announce that readers may wait for news of a task.
     pub long_poll: bool,
-    /// True: push notifications are served, and cards say so; otherwise what is about them is
-    /// refused before it is read.
+    /// True: push notifications are served, and announced on cards; otherwise push requests are
+    /// rejected before their params are read.
     pub push: bool,
-    /// Origins whose pages may open WebSockets, beside our own; `*` stands for all of them.
+    /// Other origins whose pages may open WebSockets; `*` allows all of them.
     pub ws_origins: Vec<String>,
-    /// Paths below this one give every body back; for framing tests.
+    /// The path prefix of the echo for framing tests.
     #[cfg(feature = "test-echo")]
     pub test_echo: Option<String>,
     /// When the server started, in seconds since the Unix epoch: `Last-Modified` of the cards.
     pub started_s: u64,
     /// Open streams.
     pub streams: Permits,
-    /// Open streams of the services that every gRPC server has.
+    /// Open streams of gRPC health and reflection.
     #[cfg(feature = "grpc")]
     pub service_streams: Permits,
     /// Calls that wait.
     pub waiting: Permits,
-    /// What calls use; their driver counts the bytes that connections hold.
+    /// State that calls share; the driver counts the bytes that connections hold.
     pub shared: SharedByCalls,
-    /// What large bodies are parsed with.
+    /// The buffers for parsing large bodies.
     pub large: Arc<LargeBodies>,
     /// The signer of cards.
     pub card_signer: Option<Arc<dyn CardSigner>>,
     /// The signatures of cards.
     pub signed_cards: SignedCards,
-    /// The public keys of whatever is signed here, as a JWK set; `None`: nothing is.
+    /// The public keys of everything that is signed here, as a JWK set; `None`: nothing is signed.
     pub jwks: Option<Box<[u8]>>,
-    /// Since when the cards are as they are.
+    /// The modification times of the cards.
     pub card_times: CardTimes,
-    /// Since when the agents are those that they are.
+    /// The modification time of the catalog.
     pub catalog_times: CatalogTimes,
-    /// Filters of ListTasks that are not known and were told of.
+    /// Unknown filters of ListTasks that were already reported.
     pub ignored_filters: IgnoredFilters,
 }
 
-/// Whether `text` can stand before the paths of a card: `http` or `https`, a host, and a path or
-/// none (RFC 3986 §3), which nothing ends or needs an escape in JSON.
+/// Whether `text` can be the base URL of a card: `http` or `https`, a host, and optionally a path
+/// (RFC 3986 §3), without a query or fragment and without characters that JSON would escape.
 pub fn is_public_url(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let (host, path) = rest.map_or(("", ""), |rest| match rest.find('/') {
@@ -131,7 +131,7 @@ pub fn is_public_url(text: &str) -> bool {
 }
 
 impl ServerConfig {
-    /// What callers of an agent have to show; the authenticator may change it.
+    /// The security schemes of an agent; the authenticator may change them.
     pub fn security_of<'s>(&'s self, profile: &'s Profile) -> Cow<'s, CardSecurity> {
         match (&profile.security, &self.access.gate) {
             (Some(own), _) => Cow::Borrowed(own),
@@ -144,7 +144,7 @@ impl ServerConfig {
         }
     }
 
-    /// What the server says of all its agents.
+    /// The security schemes of the server for all its agents.
     fn security_of_server(&self, gate: &Gate) -> Cow<'_, CardSecurity> {
         match self.security == CardSecurity::default() {
             true => Cow::Owned(gate.security()),
@@ -152,10 +152,10 @@ impl ServerConfig {
         }
     }
 
-    /// The id for a message that comes without one; empty: it is refused.
+    /// The id for a message that comes without one; empty: the message is rejected.
     ///
-    /// A2A 1.0 §5.7: required fields must be present. 0.1 has no message ids, and a platform's
-    /// clients are as they are.
+    /// A2A 1.0 §5.7: required fields must be present. 0.1 has no message ids, and some platforms'
+    /// clients omit them.
     #[inline]
     pub fn fresh_id<'i>(
         &self,
@@ -172,8 +172,8 @@ impl ServerConfig {
 }
 
 impl ServerConfig {
-    /// Tells the observer that a request was refused because of a limit, before any call of it
-    /// began; `owner`: whose it is, where that is known.
+    /// Reports to the observer that a limit rejected a request before any call of it began;
+    /// `owner`: its owner, if known.
     #[cold]
     pub fn tell_limit(&self, worker: usize, limit: Option<&'static str>, owner: Option<&str>) {
         if let (Some(observer), Some(limit)) = (&self.observer, limit) {
@@ -181,7 +181,7 @@ impl ServerConfig {
         }
     }
 
-    /// Tells the observer that a request was refused which is no call.
+    /// Reports to the observer that a request which is not a call was rejected.
     #[cold]
     pub fn tell_refused(&self, refused: &RefusedRequest<'_>) {
         let observer = self.observer.iter().filter(|observer| observer.wants_refusals());
@@ -189,8 +189,8 @@ impl ServerConfig {
     }
 }
 
-/// The same, where callers may also show nothing, which is said first: an authenticated caller may
-/// do more, such as read the extended card (A2A 1.0 §13.3).
+/// Adds an empty requirement in front, for agents that admit anonymous callers: an authenticated
+/// caller may do more, such as read the extended card (A2A 1.0 §13.3).
 fn or_nothing(mut security: CardSecurity) -> CardSecurity {
     let is_said = security.requirements.iter().any(|one| one.schemes.is_empty());
     if !is_said && !security.requirements.is_empty() {

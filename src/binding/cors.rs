@@ -1,10 +1,9 @@
 //! Which pages of other origins may read answers (Fetch, §3.3 "CORS protocol").
 //!
-//! Invariant: without a setting nothing is looked at and nothing is said, and nothing is ever said
-//! of the pages about the server. With one, every other answer to a request for a known host says
-//! whether the page that sent it may read it, and what it may read beside the content. Origins are
-//! compared byte by byte; an origin that may send credentials is named, and never `*`. What a page
-//! asks before it sends (a preflight) is answered by the route.
+//! Invariant: CORS is off by default, and always off for the pages about the server. When it is on,
+//! every other answer to a request for an accepted host states whether the requesting page may read
+//! it, and which header fields it may read. Origins are compared byte by byte; an origin that may
+//! send credentials is named, and never `*`. The route answers preflight requests.
 
 use std::fmt;
 
@@ -15,7 +14,7 @@ use crate::{
     model::CardSchemeKind,
 };
 
-/// Which pages may read answers; by default none of another origin.
+/// Which pages may read answers; by default no page of another origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cors {
     /// Origins as browsers send them, `https://app.example`, compared exactly; or `*` for any.
@@ -24,26 +23,26 @@ pub struct Cors {
     /// Pages may send cookies and client certificates, and log in by HTTP: never with `*`. A page
     /// that sets `Authorization` or a key by itself does not need it.
     pub credentials: bool,
-    /// Seconds that a browser need not ask again before it sends; 0: it asks each time.
+    /// Seconds that a browser may cache a preflight's answer; 0: not at all.
     pub max_age_s: u32,
-    /// Names of header fields that pages may send beside those that the server reads, those that
-    /// the agent is shown, and those of the keys that its card asks for.
+    /// Header fields that pages may send in addition to the fields that the server reads, that
+    /// agents see, and that carry API keys of the card's security schemes.
     pub headers: Vec<String>,
 }
 
 impl Default for Cors {
     fn default() -> Cors {
-        // Chromium keeps no answer for longer than two hours.
+        // Chromium caches a preflight for at most two hours.
         Cors { origins: Vec::new(), credentials: false, max_age_s: 7_200, headers: Vec::new() }
     }
 }
 
-/// Why pages cannot be let in like this.
+/// Why a CORS setting is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CorsError {
-    /// Not what browsers send as `Origin`.
+    /// Not a value that browsers send as `Origin`.
     Origin(String),
-    /// Credentials for every page, or for none.
+    /// Credentials with `*`, or without any origin.
     Credentials,
     /// More origins than [`CORS_ORIGINS_MAX`].
     TooMany,
@@ -101,7 +100,7 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Whether a browser can send this as `Origin`: an origin in another spelling would match nothing.
+/// Whether a browser can send this as `Origin`: an origin written differently would match nothing.
 fn is_sent(text: &str) -> bool {
     let usual = [("http://", ":80"), ("https://", ":443")];
     let has_usual_port =
@@ -109,18 +108,18 @@ fn is_sent(text: &str) -> bool {
     ws::is_origin(text) && !has_usual_port && !text.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
-/// Header fields that the server reads, as far as a page needs leave to send them (Fetch, §4.8).
+/// Header fields that the server reads and that a page needs permission to send (Fetch, §4.8).
 const HEADERS: &str = "Accept, Content-Type, Authorization, A2A-Version, A2A-Extensions, \
     X-A2A-Extensions, Last-Event-ID, X-API-Key, Idempotency-Key, Prefer, Request-Timeout, \
     If-None-Match, If-Modified-Since, traceparent, tracestate";
 
-/// Header fields of answers that pages may read beside those that they always may.
+/// Header fields of answers that pages may read in addition to the safelisted ones.
 const EXPOSED: &str = "A2A-Version, A2A-Extensions, X-A2A-Extensions, WWW-Authenticate, \
     Retry-After, RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, \
     X-RateLimit-Reset, Location, ETag, Last-Modified, Link, Allow, Date";
 
 impl CallContext<'_> {
-    /// Says in every answer what the page may read that sent the request.
+    /// Adds to every answer what the requesting page may read.
     #[inline(always)]
     pub fn note_page(&mut self, head: &Head<'_>) {
         if self.config.cors.is_on() {
@@ -129,29 +128,29 @@ impl CallContext<'_> {
     }
 }
 
-/// What is allowed at a path where nothing is: the page is to read that nothing is there.
+/// The methods allowed at a path that serves nothing: the page may then read the 404.
 const NOTHING_THERE: FieldLines<'static> =
     field_lines!("Allow": "GET, HEAD, POST, DELETE, OPTIONS");
 
-/// What the setting says of each answer, worked out once.
+/// The CORS fields of answers, computed once.
 #[derive(Default)]
 pub struct CorsPolicy {
     origins: Vec<String>,
-    /// What is said: first to origins that are not allowed, then to each origin; empty: CORS is
+    /// The fields: first for origins that are not allowed, then for each origin; empty: CORS is
     /// off.
     said: Vec<FieldLinesBuf>,
     max_age_s: u32,
     headers: String,
 }
 
-/// What is said to one request: an index from 1; 0: nothing.
+/// The CORS fields of one request: an index from 1; 0: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CorsAnswer(u16);
 
 impl CorsAnswer {
-    /// Nothing is said of CORS.
+    /// No CORS fields.
     pub const NONE: CorsAnswer = CorsAnswer(0);
-    /// CORS is on, and the request is of no page that is let in.
+    /// CORS is on, and the request comes from no allowed page.
     const OTHER: CorsAnswer = CorsAnswer(1);
 
     /// True: the page may read the answer.
@@ -187,19 +186,19 @@ impl CorsPolicy {
         CorsPolicy { origins, said, max_age_s, headers: allowed }
     }
 
-    /// True: pages of other origins may read something.
+    /// True: pages of other origins may read answers.
     #[inline(always)]
     pub fn is_on(&self) -> bool {
         !self.said.is_empty()
     }
 
-    /// What is said to the request with this head.
+    /// The answer for the request with this head.
     #[inline]
     pub fn of(&self, head: &Head<'_>) -> CorsAnswer {
         if self.is_on() { self.of_origin(head.value(Field::Origin)) } else { CorsAnswer::NONE }
     }
 
-    /// What is said to a request with this value of `Origin`.
+    /// The answer for a request with this value of `Origin`.
     #[cold]
     pub fn of_origin(&self, origin: Option<&[u8]>) -> CorsAnswer {
         if !self.is_on() {
@@ -211,8 +210,8 @@ impl CorsPolicy {
         index.map_or(CorsAnswer::OTHER, CorsAnswer)
     }
 
-    /// What is said to the client whose head begins here and is refused as it stands: a head
-    /// or a body that is too large, say. A page is named only if it is named by one line.
+    /// The answer for a client whose unparsed head begins here and is rejected, for example because
+    /// the head or the body is too large. The origin counts only if exactly one line names it.
     #[cold]
     pub fn of_refused(&self, bytes: &[u8]) -> CorsAnswer {
         const NAME: &[u8] = b"origin:";
@@ -231,13 +230,13 @@ impl CorsPolicy {
     pub fn fields(&self, answer: CorsAnswer) -> FieldLinesBuf {
         let mut fields = self.fields_without_vary(answer);
         if answer != CorsAnswer::NONE {
-            // Fetch, §3.3.5: a cache must not give one origin what was said to another.
+            // Fetch, §3.3.5: a cache must not give one origin the answer for another.
             fields.extend(field_lines!("Vary": "Origin"));
         }
         fields
     }
 
-    /// The same for an answer that has a `Vary` of its own, which says `Origin` as well.
+    /// The same for an answer with its own `Vary`, which includes `Origin`.
     #[cold]
     pub fn fields_without_vary(&self, answer: CorsAnswer) -> FieldLinesBuf {
         let at = usize::from(answer.0).checked_sub(1);
@@ -253,7 +252,7 @@ fn push_name(list: &mut String, name: &str) {
     }
 }
 
-/// True: a page asks whether it may send a request, before it does (Fetch, §3.3.2), and it may ask.
+/// True: the request is a preflight (Fetch, §3.3.2), and CORS is on.
 pub fn is_preflight(config: &ServerConfig, head: &Head<'_>) -> bool {
     config.cors.is_on()
         && head.method() == Method::Options
@@ -261,7 +260,7 @@ pub fn is_preflight(config: &ServerConfig, head: &Head<'_>) -> bool {
         && head.values("access-control-request-method").next().is_some()
 }
 
-/// Answers OPTIONS at a path with these methods, and the preflight of a page that is let in.
+/// Answers OPTIONS at a path with these methods, and the preflight of an allowed page.
 pub fn options(cx: &mut CallContext<'_>, head: &Head<'_>, allow: FieldLines<'_>) {
     if is_preflight(cx.config, head) {
         permit(cx, head, allow);
@@ -269,7 +268,7 @@ pub fn options(cx: &mut CallContext<'_>, head: &Head<'_>, allow: FieldLines<'_>)
     cx.writer.empty(204, allow);
 }
 
-/// Answers a preflight at a path where nothing is; false: the request is none.
+/// Answers a preflight at a path that serves nothing; false: the request is not a preflight.
 #[cold]
 pub fn is_answered_at_nothing(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
     let is_preflight = is_preflight(cx.config, head);
@@ -279,7 +278,7 @@ pub fn is_answered_at_nothing(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool
     is_preflight
 }
 
-/// Says what the page may send.
+/// Adds the permissions of a preflight.
 #[cold]
 fn permit(cx: &mut CallContext<'_>, head: &Head<'_>, allow: FieldLines<'_>) {
     let policy = &cx.config.cors;
@@ -298,7 +297,7 @@ fn permit(cx: &mut CallContext<'_>, head: &Head<'_>, allow: FieldLines<'_>) {
     }
     fields.push("Access-Control-Allow-Headers", &headers);
     fields.push("Access-Control-Max-Age", &policy.max_age_s.to_string());
-    // Private Network Access, §3.1: asked for where the page is public and this machine is not.
+    // Private Network Access, §3.1: sent if the page is public and this machine is not.
     let mut asked = head.values("access-control-request-private-network");
     if asked.any(|value| value.eq_ignore_ascii_case(b"true")) {
         fields.push("Access-Control-Allow-Private-Network", "true");

@@ -1,5 +1,5 @@
-//! From params to a call: what it is read with, the agent it names, and the id of a message without
-//! one.
+//! Decodes params into a call: its read context, the agent that it names, and the id of a message
+//! without one.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl CallContext<'_> {
-    /// The call that params are read into with this method; `task` is the id in a path.
+    /// Reads the params of this method into a call; `task` is the id in a path.
     ///
     /// # Errors
     /// `PushNotificationNotSupported`, and the fault of the reader.
@@ -29,7 +29,7 @@ impl CallContext<'_> {
     ) -> Result<Call<'p>, Fault> {
         self.check_served(method.op)?;
         let cx = self.read_cx((method.op, method.generation()), task);
-        // It is long to copy, and given on as it is.
+        // A call is large, so it is passed on without a copy.
         let mut decoded = (method.wire.decode)(&cx, params, pack);
         let tenant = cx.tenant.get();
         self.renew_id(&decoded);
@@ -44,7 +44,7 @@ impl CallContext<'_> {
         decoded
     }
 
-    /// The call of an operation of a generation, which `read` reads; `task` is the id in a path.
+    /// Reads the call of an operation of a generation with `read`; `task` is the id in a path.
     ///
     /// # Errors
     /// As [`CallContext::decode`].
@@ -62,7 +62,7 @@ impl CallContext<'_> {
         decoded
     }
 
-    /// A2A 1.0 §3.3.4: what is not served is refused whatever it says.
+    /// A2A 1.0 §3.3.4: a disabled operation is rejected whatever its params are.
     #[inline(always)]
     fn check_served(&mut self, op: Op) -> Result<(), Fault> {
         match op.is_push() && !self.config.push {
@@ -71,8 +71,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// A caller that may not call at all gets that error first. The agent that the params name is
-    /// not known yet.
+    /// A caller without permission gets that error first. The agent in the params is not known yet.
     #[cold]
     fn not_served(&mut self, op: Op) -> Fault {
         self.agent = self.endpoint.agent;
@@ -81,7 +80,7 @@ impl CallContext<'_> {
         asked.err().unwrap_or_else(|| FaultKind::PushNotificationNotSupported.into())
     }
 
-    /// What a call is read with; from now on it names no tenant.
+    /// The read context of a call; resets the named tenant.
     #[inline(always)]
     fn read_cx<'c>(
         &'c mut self,
@@ -104,7 +103,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Makes another id for a message that comes without one, if that was used.
+    /// Makes another id for messages without one, if the last was used.
     #[inline(always)]
     fn renew_id(&mut self, decoded: &Result<Call<'_>, Fault>) {
         if let Ok(Call::Send(send)) = decoded
@@ -120,7 +119,7 @@ impl CallContext<'_> {
         self.address(inside.as_deref())
     }
 
-    /// Notes the agent of the call that was decoded last, in which this tenant is named.
+    /// Records the agent of the call that was decoded last, which names this tenant.
     ///
     /// # Errors
     /// As [`tenant::addressee`].

@@ -1,5 +1,5 @@
-//! The counterpart of framing tests: whatever comes goes back, and a GET that wants an event
-//! stream gets one, from a real task through the real pump. Off unless a prefix is configured.
+//! The server side of framing tests: every body is sent back, and a GET that accepts an event
+//! stream gets one, from a real task through the normal code. Off unless a prefix is configured.
 
 use crate::{
     binding::{

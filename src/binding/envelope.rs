@@ -1,4 +1,4 @@
-//! What stands around a result or an error: that of JSON-RPC, the frame of gRPC, or nothing.
+//! The envelope of a result or an error: JSON-RPC's, gRPC's frame, or none.
 
 use crate::{
     binding::grpc::{fields::other::json_payload, frame, unwritable},
@@ -9,22 +9,22 @@ use crate::{
 /// One request's envelope.
 #[derive(Clone, Copy)]
 pub enum Envelope<'a> {
-    /// A JSON-RPC response to the request with this id, as it stood in the body.
+    /// A JSON-RPC response to the request with this id, copied from the body.
     Rpc(&'a [u8]),
-    /// None: over HTTP+JSON a result is the body, and an error brings its own frame.
+    /// None: over HTTP+JSON a result is the body, and an error has its own format.
     Bare,
-    /// The frame of a message of gRPC. An error has no message: it is the status in the trailers.
+    /// The frame of a gRPC message. An error has no message: it is the status in the trailers.
     Grpc {
         /// True: the message is a `JsonPayload` around JSON (dialect a2a_rust).
         in_json: bool,
     },
 }
 
-/// Bytes of JSON that most answers have.
+/// Bytes of JSON that suffice for most answers.
 const JSON_GUESS: usize = 512;
 
 impl Envelope<'_> {
-    /// Opens a response with a result; write the result behind it, then [`Envelope::close`].
+    /// Opens a response with a result; append the result, then call [`Envelope::close`].
     #[inline(always)]
     pub fn open_result(self, out: &mut Vec<u8>) {
         match self {
@@ -40,7 +40,7 @@ impl Envelope<'_> {
         }
     }
 
-    /// Opens a response with an error; write the error behind it, then [`Envelope::close`].
+    /// Opens a response with an error; append the error, then call [`Envelope::close`].
     pub fn open_error(self, out: &mut Vec<u8>) {
         if let Envelope::Rpc(id) = self {
             rpc::open_error(out, id);

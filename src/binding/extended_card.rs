@@ -1,7 +1,7 @@
-//! The extended card, asked for as a call, or by GET at the path that 0.2 has for it.
+//! The extended card, requested by a call, or by GET at the path of 0.2.
 //!
-//! Invariant: it shows each caller the skills that its scopes are enough for, so no rendered card
-//! is kept here, and no cache may store one.
+//! Invariant: each caller sees the skills that its scopes allow, so no rendered card is cached
+//! here, and no cache may store one.
 
 use std::borrow::Cow;
 
@@ -16,15 +16,14 @@ use crate::{
     service::principal::ScopeSet,
 };
 
-/// Answers GET and HEAD for the extended card of 0.2 (wire §7.1), of which the same is asked as of
-/// the call.
+/// Answers GET and HEAD for the extended card of 0.2 (wire §7.1), with the same checks as the call.
 pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
     if !cx.config.extended_card {
         return http_error::answer(cx, 404, cards::NO_EXTENDED);
     }
     let (config, endpoint) = (cx.config, cx.endpoint);
     cx.agent = endpoint.agent;
-    // No call is decoded here: the agent of the last one was another's.
+    // No call is decoded here: the scratch has the tenant of an earlier one.
     cx.scratch.tenant.clear();
     if let Err(fault) = cx.address(None) {
         return http_error::refuse(cx, &fault);
@@ -45,12 +44,12 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
 }
 
 impl<'x> CallContext<'x> {
-    /// What the caller may do; `None`: callers are not authenticated.
+    /// The scopes of the caller; `None`: callers are not authenticated.
     pub(super) fn scopes(&self) -> Option<&ScopeSet> {
         self.admission.as_ref().map(|admission| admission.principal.scopes())
     }
 
-    /// The endpoint of the agent that is meant, and its path.
+    /// The endpoint of the addressed agent, and its path.
     fn own_endpoint(&self) -> (Endpoint, Cow<'x, str>) {
         if self.agent == self.endpoint.agent {
             return (self.endpoint, self.base.into());

@@ -1,5 +1,5 @@
-//! Extensions (wire §1.8): which of them a request asks for, and which are in effect, because the
-//! agent or the server has them, too. An answer names those.
+//! Extensions (wire §1.8): which ones a request activates, and which are in effect because the
+//! agent or the server declares them, too. An answer names the latter.
 
 use crate::{
     binding::ServerConfig,
@@ -10,19 +10,19 @@ use crate::{
 /// The fields that name extensions, of 1.0 and of 0.3 (wire §1.8).
 pub const FIELDS: [&str; 2] = ["A2A-Extensions", "X-A2A-Extensions"];
 
-/// Whether a request asks for any extension.
+/// Whether a request activates any extension.
 #[inline(always)]
 pub fn are_named(head: &Head<'_>) -> bool {
     head.value(Field::A2aExtensions).is_some() || head.value(Field::XA2aExtensions).is_some()
 }
 
-/// All extensions that a request asks for, comma separated.
+/// All extensions that a request activates, comma separated.
 #[inline(always)]
 pub fn joined(head: &Head<'_>) -> Option<String> {
     are_named(head).then(|| named_in(head, &FIELDS))
 }
 
-/// RFC 9110 §5.3: repeated fields are one list, here of all that have one of these names.
+/// RFC 9110 §5.3: repeated fields are one list; here also the fields of several names.
 #[cold]
 pub fn named_in(head: &Head<'_>, names: &[&str]) -> String {
     let values: Vec<_> =
@@ -30,14 +30,14 @@ pub fn named_in(head: &Head<'_>, names: &[&str]) -> String {
     values.join(",")
 }
 
-/// What a caller can have.
+/// The extensions available to a caller.
 #[derive(Clone, Copy)]
 pub struct DeclaredExtensions<'x> {
-    /// What the agent declares.
+    /// The extensions of the agent.
     pub profile: &'x Profile,
-    /// What the server declares beside it.
+    /// The extensions of the server.
     pub config: &'x ServerConfig,
-    /// True: the caller is known.
+    /// True: the caller is authenticated.
     pub is_known: bool,
 }
 
@@ -56,11 +56,11 @@ impl DeclaredExtensions<'_> {
     }
 }
 
-/// The URIs of `named`, comma separated, that are declared, each once and in that order.
+/// The declared URIs of `named`, comma separated there, each once and in that order.
 pub fn in_effect<'a>(declared: DeclaredExtensions<'_>, named: &'a str) -> Vec<&'a str> {
     let mut uris = Vec::new();
     for uri in named.split(',').map(str::trim) {
-        // What is no visible ASCII is no URI, and has no place in a head.
+        // Only visible ASCII is a URI and valid in a head.
         if declared.has(uri) && uri.bytes().all(|b| b.is_ascii_graphic()) && !uris.contains(&uri) {
             uris.push(uri);
         }
@@ -68,7 +68,7 @@ pub fn in_effect<'a>(declared: DeclaredExtensions<'_>, named: &'a str) -> Vec<&'
     uris
 }
 
-/// The fields for the head of the answer, under the names that the request has for them.
+/// The fields for the head of the answer, under the names that the request uses.
 pub fn fields(declared: DeclaredExtensions<'_>, head: &Head<'_>) -> FieldLinesBuf {
     let mut fields = FieldLinesBuf::default();
     for name in FIELDS {

@@ -1,13 +1,13 @@
-//! Which hosts a server answers to.
+//! The hosts that a server accepts in requests.
 //!
-//! Any page can have a name of its own lead to an address of its reader's machine, and then talk to
-//! what listens there as to itself (DNS rebinding); what it cannot change is that its requests name
-//! its own host. So a listener that this machine alone can reach answers to known hosts and no
-//! others, and every listener does once the setup names a host: one that is allowed, or that of the
-//! public URL. The listener of the pages about the server does so in any case, and answers to every
-//! address as well: a name is what a page needs, and probes go by addresses. Known are the hosts
-//! that are named, the names and addresses of the loopback interface, and the address at which the
-//! connection came in. Ports do not matter; a client that names no host is not a browser.
+//! A web page can make a name of its own resolve to an address of its reader's machine, and then
+//! send requests to a local server as same-origin (DNS rebinding); but its requests still name its
+//! own host. So a listener on the loopback interface accepts known hosts only, and every listener
+//! does once the setup names a host: an allowed one, or the one of the public URL. The listener of
+//! the pages about the server always checks, and accepts every IP address as well: the attack needs
+//! a name, and probes use addresses. Known hosts are the named ones, the names and addresses of the
+//! loopback interface, and the local address of the connection. Ports are ignored; a client that
+//! names no host is not a browser.
 
 use std::net::IpAddr;
 
@@ -17,17 +17,17 @@ use crate::{
     service::Peer,
 };
 
-/// The status of the answer to a request for another host (RFC 9110 §15.5.20).
+/// The status for a request to an unknown host (RFC 9110 §15.5.20).
 pub const MISDIRECTED: u16 = 421;
 
-/// What such a request is told.
+/// The error text for such a request.
 pub const REFUSAL: &str = "the Host of the request is not allowed; allow it with --allow-host \
                            HOST or --public-url URL (Setup::allow_hosts, Setup::public_url)";
 
-/// Stands for every host among those that are allowed.
+/// Allows every host.
 const ANY: &str = "*";
 
-/// The hosts that a setup names.
+/// The hosts that the setup names.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
     named: Vec<String>,
@@ -46,13 +46,13 @@ impl Hosts {
         Hosts { named: allowed.into_iter().map(bracketed).chain(public).collect(), is_any }
     }
 
-    /// Whether a connection is answered under known hosts alone.
+    /// Whether a listener accepts known hosts only.
     #[inline]
     pub fn are_checked(&self, is_loopback: bool) -> bool {
         is_loopback || !self.named.is_empty()
     }
 
-    /// Whether the host of this authority is one of the listener at the address `local`.
+    /// Whether the host of this authority is known to the listener at the address `local`.
     pub fn know(&self, authority: &str, local: Option<IpAddr>) -> bool {
         let Some(host) = Host::of(authority) else { return false };
         self.is_any
@@ -63,8 +63,8 @@ impl Hosts {
 }
 
 impl Hosts {
-    /// Whether the setup names this very host, in lower case, without a port or with this one; `*`
-    /// names none.
+    /// Whether the setup names exactly this host, in lower case, without a port or with this one;
+    /// `*` does not count.
     pub fn name(&self, authority: &[u8], port: Option<&str>) -> bool {
         let Ok(text) = str::from_utf8(authority) else { return false };
         self.named.iter().filter(|named| *named != ANY).any(|named| {
@@ -75,15 +75,15 @@ impl Hosts {
     }
 }
 
-/// Whether every host that a request names is known, wherever it came in. `is_host_known` says that
-/// of the one in `Host`, if it is known to be so from a request before.
+/// Whether every host that a request names is known, on every listener. `is_host_known`: an earlier
+/// request has shown this for `Host`.
 #[inline]
 pub fn are_known(config: &ServerConfig, head: &Head<'_>, is_host_known: bool) -> bool {
     let is_alone = !config.trust_forwarded || head.value(Field::XForwardedHost).is_none();
     is_alone && is_host_known || know_all(config, head, None)
 }
 
-/// Whether a request is answered for which [`are_known`] does not hold.
+/// Whether to answer a request for which [`are_known`] is false.
 #[cold]
 pub fn are_served(config: &ServerConfig, peer: Peer<'_>, head: &Head<'_>) -> bool {
     let (hosts, is_admin) = (&config.hosts, peer.is_admin);
@@ -97,14 +97,14 @@ pub(super) fn know_all(config: &ServerConfig, head: &Head<'_>, local: Option<IpA
     named(config, head).all(|host| config.hosts.know(host, local))
 }
 
-/// What a trusted proxy says is looked at beside `Host`, not in its place: the page of a browser
-/// that passes the proxy by could say it as well.
+/// Forwarded hosts are checked in addition to `Host`, not instead: a page that bypasses the proxy
+/// could forge them.
 fn named<'h>(config: &ServerConfig, head: &Head<'h>) -> impl Iterator<Item = &'h str> + use<'h> {
     let forwarded = if config.trust_forwarded { forwarded_host(head) } else { None };
     [head.host(), forwarded].into_iter().flatten()
 }
 
-/// True for a host without a port, as `Host` can name one, and for `*`, which stands for all.
+/// True for a host without a port, as in `Host`, and for `*`, which allows all.
 pub fn is_host(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     let is_name = || !text.is_empty() && text.bytes().all(plain);

@@ -1,5 +1,5 @@
-//! Which handler answers a request of HTTP, by media type, path and method. Admission
-//! (`admission.rs`) and the limits of bodies (`body_limit.rs`) look at the route before it.
+//! Selects the handler of an HTTP request, by media type, path and method. Admission
+//! (`admission.rs`) and body limits (`body_limit.rs`) look at the route before.
 
 use crate::{
     binding::{
@@ -14,13 +14,13 @@ use crate::{
     json::Source,
 };
 
-/// Methods that exist at an RPC path and at a card's path.
+/// Methods at the path of an RPC endpoint or a card.
 const RPC_METHODS: FieldLines<'static> = field_lines!("Allow": "POST, OPTIONS");
 const CARD_METHODS: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, OPTIONS");
 const ALL_METHODS: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, POST, OPTIONS");
 
-/// Handles a request whose body is complete; one that asks for a WebSocket, and gets it, is
-/// answered and puts it into `upgrade`.
+/// Handles a request whose body is complete. A successful WebSocket handshake is answered and
+/// stored in `upgrade`.
 #[inline]
 pub fn handle<'x>(
     cx: &mut CallContext<'x>,
@@ -111,14 +111,14 @@ pub fn handle<'x>(
     Handled::Answered
 }
 
-/// Notes the agent that the path addresses.
+/// Records the agent that the path addresses.
 #[inline(always)]
 fn go_to<'x>(cx: &mut CallContext<'x>, target: RouteTarget<'x>) {
     let RouteTarget { endpoint, base, tenant } = target;
     (cx.endpoint, cx.base, cx.named_beside, cx.agent) = (endpoint, base, tenant, endpoint.agent);
 }
 
-/// Whether a card is asked for; otherwise the request is answered.
+/// Whether a card is served here; otherwise the request is answered with an error.
 fn offers_card(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
     match head.method() {
         Method::Get | Method::Head if cx.named_beside.is_none() => return true,
@@ -130,7 +130,7 @@ fn offers_card(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
                     cx.endpoint.agent = meant.agent;
                     return true;
                 }
-                // As any path with nothing: which tenants there are is not told.
+                // The same as for any unknown path, so that tenants are not revealed.
                 Err(_) => http_error::answer(cx, 404, NOTHING),
             }
         }

@@ -1,8 +1,7 @@
-//! Errors below any call: a head, a path or a method that leads to none.
+//! Errors outside of any call: about a head, a path or a method.
 //!
-//! Unless gRPC or HTTP+JSON is asked for, which have words of their own, the answer is a JSON-RPC
-//! error with a null id under an HTTP status of its own. Errors of calls are written in the words
-//! of their dialect instead.
+//! Requests for gRPC or HTTP+JSON get errors of those bindings; others get a JSON-RPC error with a
+//! null id under an HTTP status. Errors of calls are written in their dialect instead.
 
 use crate::{
     binding::{
@@ -16,23 +15,23 @@ use crate::{
     rpc,
 };
 
-/// Answers a request with an error about its path, and tells it.
+/// Answers a request with an error about its path, and reports it.
 pub fn answer(cx: &mut CallContext<'_>, status: u16, detail: &'static str) {
     refuse_under(cx, status, detail, FieldLines::NONE);
 }
 
-/// RFC 9110 §15.5.6: 405 names the methods that would do; `allow` is that field.
+/// RFC 9110 §15.5.6: 405 lists the allowed methods; `allow` is that field.
 pub fn not_allowed(cx: &mut CallContext<'_>, allow: FieldLines<'_>) {
     refuse_under(cx, 405, "the method is not allowed here", allow);
 }
 
-/// Answers a request that is refused for what it shows, not for its path, and tells it.
+/// Answers a request that is rejected for its credentials, not for its path, and reports it.
 pub fn refuse(cx: &mut CallContext<'_>, fault: &Fault) {
     cx.tell_request_refused(fault.kind.row().status.http(), fault.message(), fault.limit_hit());
     write_fault(&mut cx.writer, fault);
 }
 
-/// Answers a request with an error that has fields of its own, and tells it.
+/// Answers a request with an error with its own fields, and reports it.
 #[cold]
 pub fn refuse_under(
     cx: &mut CallContext<'_>,
@@ -50,7 +49,7 @@ pub fn write_fault(writer: &mut ResponseWriter<'_>, fault: &Fault) {
     write(writer, status, fault.message(), retry_after(status, fault.retry_s).get());
 }
 
-/// Writes an error with fields of its own.
+/// Writes an error with its own fields.
 pub fn write(writer: &mut ResponseWriter<'_>, status: u16, detail: &str, fields: FieldLines<'_>) {
     writer.begin(status, media::JSON, fields, Content::Whole);
     let out = &mut *writer.out;

@@ -1,4 +1,4 @@
-//! Filters of ListTasks that are not known: each is told to the observer once, by its name.
+//! Unknown filters of ListTasks: each is reported to the observer once, by its name.
 
 use std::{
     borrow::Cow,
@@ -7,17 +7,17 @@ use std::{
 
 use crate::{binding::CallContext, dialect::is_known_filter, json::Value};
 
-/// Names that are told of; a client may make up any number of them.
+/// Names that are reported; a client may invent any number of them.
 const NAMES_MAX: usize = 16;
-/// Bytes of such a name.
+/// Bytes of a reported name.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The names that were told of.
+/// The names that were reported.
 #[derive(Default)]
 pub struct IgnoredFilters(Mutex<Vec<Box<str>>>);
 
 impl IgnoredFilters {
-    /// Whether a name is to be told of, which it is once.
+    /// Whether a name is reported for the first time.
     fn is_new(&self, name: &str) -> bool {
         let is_plain =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -34,7 +34,7 @@ impl IgnoredFilters {
 }
 
 impl CallContext<'_> {
-    /// Tells the observer of members of params that ListTasks does not know.
+    /// Reports members of params that ListTasks does not know.
     #[cold]
     pub(super) fn note_filters(&self, params: Option<Value<'_>>) {
         let members = params.into_iter().flat_map(|params| params.members());
@@ -42,7 +42,7 @@ impl CallContext<'_> {
         given.for_each(|(key, _)| self.note_filter(String::from_utf8_lossy(&key.text())));
     }
 
-    /// Tells the observer of a parameter that ListTasks does not know.
+    /// Reports a parameter that ListTasks does not know.
     #[cold]
     pub(super) fn note_filter(&self, name: Cow<'_, str>) {
         if let Some(observer) = &self.config.observer

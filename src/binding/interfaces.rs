@@ -1,9 +1,9 @@
-//! Where cards say that an agent is reached: bindings, versions and URLs, the preferred first.
+//! The interfaces on cards: bindings, versions and URLs, the preferred first.
 //!
-//! The operator says which bindings cards list, in which order and, where a client wants a spelling
-//! of its own, with which URL (`docs/adr/0013`). A card lists those of them that are served at its
-//! endpoint. No client is left without an entry: where nothing of the list is served for a
-//! generation, JSON-RPC is listed, which every endpoint has.
+//! The operator configures which bindings cards list, in which order and, for clients that need
+//! another URL, with which URL (`docs/adr/0013`). A card lists the bindings that its endpoint
+//! serves. Every generation has an entry: if nothing in the list is served for it, JSON-RPC is
+//! listed, which every endpoint has.
 
 use std::fmt;
 
@@ -36,8 +36,8 @@ impl Binding {
     pub const ALL: [Binding; 4] =
         [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc, Binding::WebSocket];
 
-    /// Its name on cards. A2A 1.0 §5.8: a binding that the specification does not define is named
-    /// by a URI; for WebSocket this is the one that the specification's guide shows.
+    /// Its name on cards. A2A 1.0 §5.8: a custom binding is named by a URI; for WebSocket this is
+    /// the URI from the specification's guide.
     pub const fn name(self) -> &'static str {
         match self {
             Binding::JsonRpc => "JSONRPC",
@@ -57,7 +57,7 @@ impl Binding {
         }
     }
 
-    /// What its URLs begin with; none: whatever its clients understand.
+    /// The schemes of its URLs; empty: any.
     const fn schemes(self) -> &'static [&'static str] {
         match self {
             Binding::JsonRpc | Binding::HttpJson => &["http://", "https://"],
@@ -72,22 +72,22 @@ impl Binding {
 pub struct Interface {
     /// The binding.
     pub binding: Binding,
-    /// The URL of the default agent, which its card shows as it is; the paths of other places are
-    /// put behind it, but not for gRPC, where `tenant` names the agent. `None`: the URL is made of
-    /// the request or of the public URL; for gRPC it is a bare `host:port`.
+    /// The URL of the default agent, which its card shows unchanged; other paths are appended to
+    /// it, except for gRPC, where `tenant` names the agent. `None`: the URL is built from the
+    /// request or from the public URL; for gRPC it is a bare `host:port`.
     pub url: Option<String>,
 }
 
-/// What is wrong with a list of interfaces.
+/// Why a list of interfaces is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceError {
     /// It is empty: every generation requires an interface.
     None,
-    /// It has an entry twice.
+    /// It has the same entry twice.
     Twice(Binding),
-    /// This build has no such binding.
+    /// This build lacks the binding.
     NotBuilt(Binding),
-    /// A URL that the binding cannot have.
+    /// A URL that is invalid for the binding.
     Url(Binding, String),
 }
 
@@ -114,12 +114,12 @@ impl fmt::Display for InterfaceError {
 }
 
 impl Interface {
-    /// A binding under the URL that the server makes.
+    /// A binding with the URL that the server builds.
     pub const fn of(binding: Binding) -> Interface {
         Interface { binding, url: None }
     }
 
-    /// What is listed unless the operator says otherwise: what can be told by a URL.
+    /// The default list: the bindings that a URL can identify.
     pub fn defaults() -> Vec<Interface> {
         vec![Interface::of(Binding::JsonRpc), Interface::of(Binding::HttpJson)]
     }
@@ -148,7 +148,7 @@ impl Interface {
     }
 }
 
-/// One of the schemes and something behind it; a card shows it as it is.
+/// Whether a URL has one of the schemes and is not empty after it; a card shows it unchanged.
 fn is_url(text: &str, schemes: &[&str]) -> bool {
     let plain = |b: u8| b.is_ascii_graphic() && !b"\"\\<>".contains(&b);
     let rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
@@ -156,16 +156,16 @@ fn is_url(text: &str, schemes: &[&str]) -> bool {
     rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(plain))
 }
 
-/// Where an agent is reached, for each binding of the operator's list.
+/// The URLs of an agent, for each binding of the operator's list.
 pub(super) struct Urls<'s> {
     /// In the operator's order.
     listed: SmallVec<[(Binding, String); 4]>,
     /// JSON-RPC, listed or not.
     rpc: String,
-    /// What gRPC's clients must send as `tenant`, so that this agent answers, or the tenant of the
-    /// default one.
+    /// The `tenant` that gRPC clients must send to reach this agent, or a tenant of the default
+    /// agent.
     tenant: Option<&'s str>,
-    /// True: it is a tenant of an agent that is not the default one, and gRPC cannot name both.
+    /// True: it is a tenant of an agent other than the default one, and gRPC cannot name both.
     is_beyond_grpc: bool,
 }
 
@@ -198,13 +198,13 @@ impl<'s> Urls<'s> {
         Urls { listed, rpc, tenant: agent.or(tenant), is_beyond_grpc }
     }
 
-    /// Where JSON-RPC is posted to, which every endpoint has.
+    /// The URL of JSON-RPC, which every endpoint has.
     pub(super) fn rpc(&self) -> &str {
         &self.rpc
     }
 
-    /// What is listed and served, the preferred first (A2A 1.0 §8.3.1): a row for each binding and
-    /// version. The newest versions come first, and in each the operator's order holds.
+    /// The listed and served interfaces, the preferred first (A2A 1.0 §8.3.1): a row for each
+    /// binding and version. The newest versions come first, each in the operator's order.
     pub(super) fn interfaces(&self, dialect: &Dialect) -> SmallVec<[AgentInterface<'_>; 8]> {
         let rpc = |version| AgentInterface {
             url: &self.rpc,
@@ -230,7 +230,7 @@ impl<'s> Urls<'s> {
                 interfaces.push(rpc(version));
             }
         }
-        // That 0.1 is spoken is said only where nothing newer is, for its clients never look.
+        // 0.1 is listed only if nothing newer is, because its clients never look.
         if interfaces.is_empty() {
             interfaces.push(rpc(card::V01));
         }
@@ -243,7 +243,7 @@ impl<'s> Urls<'s> {
             Binding::HttpJson => {
                 dialect.routes.rest.iter().any(|rest| rest.generation == generation)
             }
-            // A path says which agent is meant, gRPC has only the tenant for it, 0.3 not even that.
+            // Over gRPC only the tenant can name the agent, and 0.3 has no tenant.
             Binding::Grpc => {
                 dialect.name == dialect::STANDARD.name
                     && !self.is_beyond_grpc
@@ -260,29 +260,29 @@ fn url(interface: &Interface, server: &str, base: &str) -> String {
         (Binding::Grpc, Some(url)) => url.to_owned(),
         (_, Some(url)) if base.is_empty() => url.to_owned(),
         (_, Some(url)) => format!("{}{base}", url.trim_end_matches('/')),
-        // Clients put their paths behind it, those of 0.3 with their `/v1`. It has no slash at its
-        // end, because not every client takes one off.
+        // Clients append their paths, clients of 0.3 with `/v1`. No slash at the end, because not
+        // every client removes it.
         (Binding::HttpJson, None) => format!("{server}{base}"),
         (Binding::JsonRpc, None) => posted(server, base),
-        // The schemes of both differ in their first letters alone.
+        // The schemes of both differ only in their first letters.
         (Binding::WebSocket, None) => posted(server, base).replacen("http", "ws", 1),
     }
 }
 
-/// A URL of gRPC as clients of 0.3 alone read it: with a scheme, that of the server unless it has
-/// one (the kit of 0.3 takes the host of a URL, and has none without). 1.0 wants it bare.
+/// A gRPC URL for clients of 0.3: with the server's scheme unless it has one (the 0.3 SDK takes the
+/// host of a URL, which needs a scheme). 1.0 requires it bare.
 fn with_scheme(url: String, server: &str) -> String {
     let has_scheme = url.contains("://");
     let scheme = server.split_once("://").map_or("http", |(scheme, _)| scheme);
     if has_scheme { url } else { format!("{scheme}://{url}") }
 }
 
-/// The path that is posted to.
+/// The URL that clients post to.
 fn posted(server: &str, base: &str) -> String {
     if base.is_empty() { format!("{server}/") } else { format!("{server}{base}") }
 }
 
-/// The authority of a URL with its port, which is what gRPC's clients connect to (A2A 1.0 §8.3).
+/// The authority of a URL with its port, which gRPC clients connect to (A2A 1.0 §8.3).
 fn authority(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let authority = rest.split('/').next().unwrap_or_default();
@@ -325,7 +325,7 @@ mod tests {
             let line = error(&list).unwrap_or_default();
             assert!(line.contains(said), "{line}");
         }
-        // One binding may have two spellings, for clients that differ.
+        // One binding may be listed twice with different URLs, for clients that differ.
         let two = [(Binding::JsonRpc, Some("https://h/a")), (Binding::JsonRpc, None)];
         assert_eq!(error(&two), None);
     }

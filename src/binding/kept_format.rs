@@ -1,4 +1,4 @@
-//! The format of an answer that is written when its request is gone.
+//! The format of an answer that is written after its request is gone.
 
 use crate::{
     binding::{answer::AnswerFormat, envelope::Envelope},
@@ -13,7 +13,7 @@ pub struct KeptFormat {
 }
 
 impl AnswerFormat<'_> {
-    /// The same for later.
+    /// A copy for later.
     pub fn keep(&self) -> KeptFormat {
         let (id, envelope) = match self.envelope {
             Envelope::Rpc(id) => (Some(id.into()), Envelope::Bare),
@@ -40,7 +40,7 @@ impl AnswerFormat<'_> {
 }
 
 impl KeptFormat {
-    /// The format as it was.
+    /// The original format.
     #[inline]
     pub fn get(&self) -> AnswerFormat<'_> {
         let envelope = self.id.as_deref().map_or(self.format.envelope, Envelope::Rpc);

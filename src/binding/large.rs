@@ -1,11 +1,11 @@
 //! Large bodies: parsing one takes many times its size, so few are parsed at a time.
 //!
-//! Invariants: a body above [`LARGE_BODY_BYTES`] is handled with buffers of its own, of which there
-//! are `large_bodies_max` for all workers. A request that finds none waits in a queue, first come
-//! first served: of those that wait, the first as many as are free may go on, and each is woken
-//! when that becomes true of it. A waiting request holds a whole body, which counts among
-//! `buffers_bytes_max`, so that bounds the queue as well. The buffers are kept for the next large
-//! body, and given back when none has come for a second.
+//! Invariants: a body above [`LARGE_BODY_BYTES`] is handled with its own buffers; all workers
+//! together have `large_bodies_max` of them. A request that finds none free waits in a queue, first
+//! come first served: with n free buffers the first n requests may proceed, and each is woken when
+//! that becomes true for it. A waiting request holds a whole body, which counts towards
+//! `buffers_bytes_max`, so that bounds the queue as well. The buffers are retained for the next
+//! large body, and freed after a second without one.
 
 use std::{
     collections::BTreeMap,
@@ -21,10 +21,10 @@ use super::Scratch;
 
 pub use crate::limits::LARGE_BODY_BYTES;
 
-/// Milliseconds without a large body after which the buffers for them are given back.
+/// Milliseconds without a large body after which their buffers are freed.
 const QUIET_MS: u64 = 1_000;
 
-/// What a large body is handled with, in place of what a worker has for small ones.
+/// The buffers for a large body, instead of a worker's small ones.
 pub struct Buffers {
     parser: Parser,
     pack: Vec<u8>,
@@ -42,9 +42,9 @@ impl Buffers {
 pub struct LargeBodies(Mutex<Inner>);
 
 struct Inner {
-    /// Unused buffers.
+    /// The number of unused buffers.
     free: usize,
-    /// Those of them that were used lately.
+    /// Buffers that are allocated and unused.
     kept: Vec<Buffers>,
     /// See `json_tokens_max`.
     tokens_max: usize,
@@ -54,7 +54,7 @@ struct Inner {
     used_ms: u64,
 }
 
-/// A place in the queue; dropping it leaves the queue.
+/// A position in the queue; dropping it leaves the queue.
 pub struct Ticket {
     of: Arc<LargeBodies>,
     number: u64,
@@ -72,7 +72,7 @@ impl Drop for Ticket {
 }
 
 impl LargeBodies {
-    /// Buffers for as many bodies at a time as there may be.
+    /// Buffers for the configured number of bodies at a time.
     pub fn new(limits: &Limits) -> Arc<LargeBodies> {
         let (free, tokens_max) = (limits.large_bodies_max, limits.json_tokens_max);
         let (kept, queue) = (Vec::new(), BTreeMap::new());
@@ -80,8 +80,8 @@ impl LargeBodies {
         Arc::new(LargeBodies(Mutex::new(inner)))
     }
 
-    /// Buffers for one body, if it is the caller's turn; otherwise `ticket` holds its place, and
-    /// `wake` is woken when it is. Call it again with the same ticket.
+    /// Buffers for one body, if it is the caller's turn; otherwise `ticket` holds its queue
+    /// position, and `wake` is woken when it is. Call it again with the same ticket.
     pub fn take(
         self: &Arc<LargeBodies>,
         ticket: &mut Option<Box<Ticket>>,
@@ -116,7 +116,7 @@ impl LargeBodies {
         Some(Box::new(Lease { of: Arc::clone(self), buffers }))
     }
 
-    /// Gives back the memory of buffers that were not used for a while; true: there were some.
+    /// Frees buffers that were not used for a while; true: some were freed.
     pub fn shrink(&self, now: Now) -> bool {
         let mut inner = self.lock();
         if inner.kept.is_empty() || now.mono_ms < inner.used_ms + QUIET_MS {
@@ -134,19 +134,19 @@ impl LargeBodies {
 }
 
 impl Inner {
-    /// True: this one in the queue may go on.
+    /// True: this request in the queue may proceed.
     fn is_next(&self, number: u64) -> bool {
         self.queue.keys().take(self.free).any(|queued| *queued == number)
     }
 
-    /// The last of those in the queue that may go on.
+    /// The last request in the queue that may proceed.
     fn last_free(&self) -> Option<Waker> {
         let last = self.free.checked_sub(1)?;
         self.queue.values().nth(last).cloned()
     }
 }
 
-/// Buffers for one body; dropping it gives them back.
+/// Buffers for one body; dropping it returns them.
 pub struct Lease {
     of: Arc<LargeBodies>,
     buffers: Buffers,
@@ -164,14 +164,14 @@ impl Drop for Lease {
     }
 }
 
-/// A worker's scratch, with the buffers of a large body in it until its end.
+/// A worker's scratch, with the buffers of a large body swapped in until it is dropped.
 pub struct Lent<'s> {
     lease: Option<Box<Lease>>,
     scratch: &'s mut Scratch,
 }
 
 impl<'s> Lent<'s> {
-    /// The scratch for a body, with the buffers of `lease` if it is a large one.
+    /// The scratch for a body, with the buffers of `lease` if the body is large.
     pub fn new(scratch: &'s mut Scratch, lease: Option<Box<Lease>>, now: Now) -> Lent<'s> {
         if let Some(lease) = &lease {
             lease.of.lock().used_ms = now.mono_ms;
@@ -232,7 +232,7 @@ mod tests {
         LargeBodies::new(&Limits { large_bodies_max, ..Limits::default() })
     }
 
-    /// The waiting request: a ticket, and how often it was woken.
+    /// The waiting request: a ticket, and the number of times it was woken.
     #[derive(Default)]
     struct Asker(Option<Box<Ticket>>, Arc<Count>);
 
@@ -254,7 +254,7 @@ mod tests {
         assert!(b.ask(&bodies).is_none() && c.ask(&bodies).is_none() && b.ask(&bodies).is_none());
         drop(lease);
         assert_eq!((b.woken(), c.woken()), (1, 0));
-        // No request overtakes: neither one behind it nor a new one.
+        // No request overtakes: neither a later one in the queue nor a new one.
         assert!(c.ask(&bodies).is_none() && Asker::default().ask(&bodies).is_none());
         let lease = b.ask(&bodies).unwrap();
         drop(lease);
@@ -281,14 +281,14 @@ mod tests {
 
     #[test]
     fn all_are_served_in_the_end_and_no_more_at_a_time() {
-        // A model of many threads: at each step one of the askers that were woken asks, gives
-        // back what it has, or leaves.
+        // A model of many threads: at each step one of the woken askers asks, returns its buffers,
+        // or leaves.
         let most = 3;
         let bodies = bodies(most);
         let mut askers: Vec<(Asker, Option<Box<Lease>>, usize)> = Vec::new();
         askers.resize_with(40, Default::default);
         let (mut seed, mut served) = (7_u64, 0);
-        // Each request asks once; then only those that were woken.
+        // Each request asks once; later only woken ones ask.
         for (asker, lease, _) in &mut askers {
             *lease = asker.ask(&bodies);
         }

@@ -1,4 +1,4 @@
-//! Makes a call of a service: as it is, or with what a log and a trace tell of it noted beside.
+//! Makes a call of a service, and records what logs and traces need of it.
 
 use std::net::IpAddr;
 
@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// Makes a call, and notes which task its answer shows and which upstream has it, where an observer
-/// needs that. One that is traced shows the agent its span.
+/// Makes a call, and records which task its answer shows and which upstream served it, if an
+/// observer needs that. A traced call shows the agent its span.
 #[inline(always)]
 pub fn make(
     service: &dyn Service,
@@ -83,7 +83,7 @@ fn make_with(
     outcome
 }
 
-/// The fields of a request with a line in the log.
+/// The fields of a request that the log records.
 struct LoggedFields<'f> {
     fields: RequestFields<'f>,
     upstream: UpstreamLog,

@@ -2,8 +2,8 @@
 //!
 //! A binding never sees a store. JSON-RPC, HTTP+JSON and gRPC decode a request into a call and the
 //! format of its answer; the pipeline in [`call`] makes the call and answers it through a
-//! [`responder::Responder`]. What an answer that has to wait leaves behind is a [`PendingResponse`]
-//! or an [`EventStream`].
+//! [`responder::Responder`]. An answer that has to wait is held in a [`PendingResponse`] or an
+//! [`EventStream`].
 
 pub mod admission;
 pub mod answer;
@@ -60,15 +60,15 @@ pub use share::CallerShare;
 pub use source::RequestSource;
 pub use stream::EventStream;
 
-/// What became of a request.
+/// The outcome of a request.
 pub enum Handled {
     /// The answer is complete.
     Answered,
     /// The answer waits for one or more tasks.
     Pending(Box<PendingResponse>),
-    /// The head of a stream is written; its events come from here.
+    /// The head of a stream is written; its events follow.
     Stream(Box<EventStream>),
 }
 
-/// Where the WebSocket goes that an answer begins; `None`: the transport knows no upgrades.
+/// Receives the WebSocket session of a successful upgrade; `None`: the transport has no upgrades.
 pub type UpgradeSlot<'x> = Option<&'x mut Option<Box<ws::Session>>>;

@@ -1,4 +1,4 @@
-//! What request heads say to every binding: version, media types, the last event seen.
+//! Terms in request heads that all bindings share: version, media types, the last event seen.
 
 use std::borrow::Cow;
 
@@ -25,9 +25,10 @@ fn version_in_query(query: &str) -> Option<Cow<'_, [u8]>> {
     })
 }
 
-/// Whether the type of a body is one that `is_read`. Many clients name none, and are believed; but
-/// any page in a browser can send a body without a type to any server, without asking it first
-/// (Fetch §2.2.2, CORS-safelisted method and headers), and only then names its origin.
+/// Whether the body's media type passes `is_read`. Many clients send no type, and are accepted; but
+/// a browser page can send a body without a type to any server without a preflight (Fetch §2.2.2,
+/// CORS-safelisted method and headers), so a request without a type that names an origin is
+/// rejected.
 #[inline(always)]
 pub fn has_type(head: &Head<'_>, is_read: impl Fn(&[u8]) -> bool) -> bool {
     match head.value(Field::ContentType) {
@@ -47,7 +48,7 @@ pub fn names(accept: Option<&[u8]>, wanted: &str) -> bool {
     })
 }
 
-/// The last event a returning subscriber has seen: the header, or `lastEventId` in the query.
+/// The last event that a resuming subscriber has seen: the header, or `lastEventId` in the query.
 pub fn last_event_id(head: &Head<'_>) -> Option<u64> {
     if let Some(value) = head.value(Field::LastEventId) {
         return std::str::from_utf8(value).ok()?.trim().parse().ok();

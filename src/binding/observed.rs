@@ -1,7 +1,7 @@
-//! Tells the observer of a server how its calls end: each once, by whichever way it goes.
+//! Reports to the observer of a server how its calls end: each call exactly once.
 //!
-//! A call that is answered where it came is told there. One that waits, and a stream, carries what
-//! is known of it in an [`ObservedCall`], and dropping that reports how it ended.
+//! A call that is answered immediately is reported immediately. A waiting call or a stream carries
+//! its data in an [`ObservedCall`], and dropping that reports how it ended.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// What is known of a call when it begins.
+/// The data of a call when it begins.
 #[derive(Clone, Copy, Default)]
 pub struct CallBegin {
     ns: u64,
@@ -34,15 +34,15 @@ pub struct CallBegin {
     out_at: usize,
 }
 
-/// What is told of a call that is not answered yet.
+/// The data of a call that is not answered yet.
 pub struct ObservedCall {
     observer: Arc<dyn CallObserver>,
     record: CallRecord,
-    /// True: what ended it is known.
+    /// True: its end is recorded.
     is_over: bool,
 }
 
-/// What is told of a call when it ends; `None`: there is no observer.
+/// The data to report when a call ends; `None`: no observer.
 pub type Observed = Option<Box<ObservedCall>>;
 
 /// Bytes behind the pointer.
@@ -58,17 +58,17 @@ pub fn held_bytes(observed: &Observed) -> usize {
 }
 
 impl ObservedCall {
-    /// Counts bytes that were written for it.
+    /// Counts bytes written for it.
     pub fn wrote(&mut self, bytes: usize) {
         self.record.bytes_out += bytes as u64;
     }
 
-    /// What a log tells of it, if an observer wants details.
+    /// Its log details, if an observer wants them.
     pub fn details(&mut self) -> Option<&mut CallDetails> {
         self.record.details.as_deref_mut()
     }
 
-    /// It is answered, or refused, in this format.
+    /// It is answered or rejected in this format.
     pub fn end(&mut self, format: &AnswerFormat<'_>, refusal: Option<CallRefusal>) {
         if let Some(refusal) = refusal {
             self.record.status = status(format, refusal);
@@ -77,12 +77,12 @@ impl ObservedCall {
         self.end_by(CallEnd::Complete);
     }
 
-    /// Nothing more is said of it, for this reason.
+    /// It ends without an answer, for this reason.
     pub fn end_by(&mut self, end: CallEnd) {
         (self.record.end, self.is_over) = (end, true);
     }
 
-    /// It is a stream, of which so many events were written in this turn.
+    /// It is a stream, and so many events were written in this poll.
     pub fn followed(&mut self, events: u64, follow: Follow) {
         let observer = &self.observer;
         let stream = self.record.stream.get_or_insert_default();
@@ -125,34 +125,35 @@ fn status(format: &AnswerFormat<'_>, refusal: CallRefusal) -> u16 {
 }
 
 impl CallContext<'_> {
-    /// Notes that a call begins, whose body or message has so many bytes.
+    /// Records that a call begins, with a body or message of so many bytes.
     #[inline(always)]
     pub fn begin_call(&mut self, bytes_in: usize) {
         let ns = self.begin_ns();
         self.begin = CallBegin { ns, bytes_in, out_at: self.writer.out.len() };
     }
 
-    /// Notes that another call of a batch begins.
+    /// Records that another call of a batch begins.
     #[inline(always)]
     pub fn begin_next_call(&mut self) {
         self.begin.ns = self.begin_ns();
         self.begin.out_at = self.writer.out.len();
     }
 
-    /// When the call begins; 0 where the observer keeps turns, which is asked when it ends.
+    /// The start time of the call; 0 if the observer has a per-poll clock, which is read at the
+    /// end.
     #[inline(always)]
     fn begin_ns(&self) -> u64 {
         if self.config.asks_begins { self.turned_ns() } else { 0 }
     }
 
-    /// When the worker has turned to the call, as far as the observer knows.
+    /// The time at which the worker took up the call, as far as the observer knows.
     #[cold]
     fn turned_ns(&self) -> u64 {
         let observer = self.config.observer.as_ref();
         observer.map_or(0, |observer| observer.turned_ns(self.scratch.worker))
     }
 
-    /// What a log wants to know of a call beside its numbers; `None`: there is no log.
+    /// The log details of a call in addition to its numbers; `None`: no log.
     #[inline(always)]
     pub(super) fn details(&mut self, call: &Call<'_>) -> Option<Box<CallDetails>> {
         self.wants_details().then(|| self.details_of(call))
@@ -185,7 +186,7 @@ impl CallContext<'_> {
             details.note_trace(&traceparent);
         }
         if let Some(tracer) = &self.config.tracer {
-            // Strangers decide nothing where callers are known.
+            // If callers are authenticated, anonymous callers do not decide about traces.
             let is_stranger = self.config.access.gate.is_some() && self.admission.is_none();
             let fields = (!is_stranger).then_some(fields);
             details.span = CallSpan::begin(fields, &mut *self.scratch.entropy, &**tracer);
@@ -194,7 +195,7 @@ impl CallContext<'_> {
         details
     }
 
-    /// Tells that the call which was begun last has ended.
+    /// Reports that the call which was begun last has ended.
     #[inline(always)]
     pub fn ended(
         &mut self,
@@ -241,7 +242,7 @@ impl CallContext<'_> {
         observer.call_ended(&record);
     }
 
-    /// What a log wants to know of a call that is refused, where it wanted nothing before.
+    /// The log details of a rejected call, if there were none before.
     fn details_of_refused(&mut self, refusal: Option<CallRefusal>) -> Option<Box<CallDetails>> {
         let observer = self.config.observer.as_ref()?;
         (refusal.is_some() && observer.wants_refusals()).then(|| self.plain_details())
@@ -257,13 +258,13 @@ impl CallContext<'_> {
         })
     }
 
-    /// The caller of a call that was refused because of a limit.
+    /// The caller of a call that a limit rejected.
     fn refused_caller(&self, refusal: CallRefusal) -> Option<Arc<Principal>> {
         refusal.limit?;
         self.admission.as_ref().map(|by| Arc::clone(&by.principal))
     }
 
-    /// What is known of the call that was begun last. What follows belongs to the next one of a
+    /// Takes the data of the call that was begun last. Later data belongs to the next call of a
     /// batch.
     #[inline(always)]
     fn take_begin(&mut self) -> CallBegin {
@@ -272,14 +273,14 @@ impl CallContext<'_> {
         begin
     }
 
-    /// Answers a call of this operation, if it is one, with a fault, and tells it.
+    /// Answers a call of this operation, if it is one, with a fault, and reports it.
     #[cold]
     pub fn refuse_call(&mut self, op: Option<Op>, format: &AnswerFormat<'_>, fault: &Fault) {
         self.writer.refuse(format, fault);
         self.tell_refused(op, format, fault);
     }
 
-    /// Tells that a call was answered with a fault in the form of HTTP+JSON of a generation.
+    /// Reports that a call was answered with a fault in the HTTP+JSON format of a generation.
     #[cold]
     pub fn tell_refused_rest(
         &mut self,
@@ -295,14 +296,14 @@ impl CallContext<'_> {
         observer.call_ended(&CallRecord { status, refusal: Some(refusal), refused, ..record });
     }
 
-    /// Tells that a call was answered with a fault.
+    /// Reports that a call was answered with a fault.
     #[cold]
     pub fn tell_refused(&mut self, op: Option<Op>, format: &AnswerFormat<'_>, fault: &Fault) {
         let details = self.details_of_fault(fault);
         self.ended(op, format, Some(fault.into()), details);
     }
 
-    /// Tells that a request was refused that is no call.
+    /// Reports that a request which is not a call was rejected.
     #[cold]
     pub fn tell_request_refused(&self, status: u16, reason: &str, limit: Option<&'static str>) {
         let principal = self.admission.as_ref().map(|by| &*by.principal);
@@ -310,8 +311,8 @@ impl CallContext<'_> {
         self.config.tell_refused(&RefusedRequest { peer, principal, status, reason, limit });
     }
 
-    /// Tells that a call of a batch was answered with a fault. One that was made before that has
-    /// left its details.
+    /// Reports that a call of a batch was answered with a fault. If it was made before, its details
+    /// are already recorded.
     #[cold]
     pub fn tell_refused_member(
         &mut self,
@@ -328,7 +329,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// What is to be told of the call which was begun last, when it ends.
+    /// The data to report when the call which was begun last ends.
     pub(super) fn observe(
         &mut self,
         format: &AnswerFormat<'_>,
@@ -340,7 +341,7 @@ impl CallContext<'_> {
         Some(Box::new(ObservedCall { observer, record, is_over: false }))
     }
 
-    /// The same for a stream; `call` says whether its subscriber has come back.
+    /// The same for a stream; `call` tells whether its subscriber resumes.
     pub(super) fn observe_stream(
         &mut self,
         call: &Call<'_>,
@@ -353,7 +354,7 @@ impl CallContext<'_> {
         Some(observed)
     }
 
-    /// The way by which a call came that is answered in this format.
+    /// The binding and generation of a call that is answered in this format.
     #[inline(always)]
     fn way(&self, format: &AnswerFormat<'_>) -> (CallBinding, Generation) {
         let binding = match (format.envelope, self.source) {
@@ -393,7 +394,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Tells that a request which may be a call was let in, where callers are known.
+    /// Reports that a request which may be a call was admitted, if callers are authenticated.
     #[inline(always)]
     pub fn tell_admitted(&self) {
         if self.config.access.gate.is_some() {
@@ -411,7 +412,7 @@ impl CallContext<'_> {
         observer.for_each(|observer| observer.caller_asked(self.scratch.worker, outcome));
     }
 
-    /// Tells that a request was not let in.
+    /// Reports that a request was not admitted.
     pub fn tell_not_admitted(&self, refusal: &AuthRefusal) {
         let outcome = match refusal {
             AuthRefusal::Missing => AuthOutcome::Missing,
@@ -429,8 +430,8 @@ impl CallContext<'_> {
     }
 }
 
-/// Notes why a call is refused that asks for more than it may have. What is said of its params may
-/// repeat them, which no log shows.
+/// Records why a call lacks permission. Faults about params are omitted, because they may repeat
+/// values that no log may show.
 pub(super) fn note_reason(details: &mut CallDetails, fault: &Fault) {
     match fault.kind {
         FaultKind::Unauthenticated

@@ -1,8 +1,7 @@
-//! Where a client asked, which is what the URLs of a card begin with.
+//! The origin that a client addressed: the base of the URLs on a card.
 //!
-//! Of what a proxy says nothing is believed unless the operator says so: a client that sends a
-//! header could otherwise send clients to another server. What is believed must still be
-//! well-formed.
+//! Forwarded fields are ignored unless the operator trusts them: otherwise a client's header could
+//! direct other clients to another server. Trusted values must still be well-formed.
 
 use std::borrow::Cow;
 
@@ -17,16 +16,16 @@ use crate::{
 pub struct Origin<'a> {
     /// True: `https`.
     pub is_secure: bool,
-    /// The host, and its port if it has one, which are ASCII; `None` when nothing names one.
+    /// The host with its optional port, in ASCII; `None` if the request names none.
     pub host: Option<&'a [u8]>,
-    /// The port that a proxy names beside a host without one, unless the scheme implies it.
+    /// The port that a proxy forwards for a host without one, unless the scheme implies it.
     pub port: Option<u16>,
-    /// Path that a proxy took off, without a slash at its end.
+    /// The path that a proxy removed, without a slash at its end.
     pub prefix: &'a str,
 }
 
 impl<'a> Origin<'a> {
-    /// The origin of the request with this head, which came over a connection to this peer.
+    /// The origin of the request with this head, on a connection of this peer.
     #[inline]
     pub fn of(config: &ServerConfig, peer: Peer<'_>, head: &Head<'a>) -> Origin<'a> {
         let (is_secure, host) = (peer.is_secure, head.host_bytes());
@@ -52,7 +51,7 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// Host and port; `None` when nothing names a host.
+    /// Host and port; `None` if the request names no host.
     pub fn authority(&self) -> Option<Cow<'a, [u8]>> {
         let host = self.host?;
         Some(match self.port {
@@ -61,7 +60,8 @@ impl<'a> Origin<'a> {
         })
     }
 
-    /// The URL of the server: the public one, else what the client asked for; no slash at its end.
+    /// The base URL of the server: the public one, else the one that the client addressed; no slash
+    /// at its end.
     pub fn url(&self, config: &ServerConfig) -> String {
         let scheme = if self.is_secure { "https" } else { "http" };
         match (&config.public_url, self.authority()) {
@@ -73,8 +73,8 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// The field that names what a card depends on (RFC 9110 §12.5.5); a public URL is the same for
-    /// all clients.
+    /// `Vary` for a card (RFC 9110 §12.5.5); with a public URL the card is the same for all
+    /// clients.
     pub fn vary(config: &ServerConfig) -> FieldLines<'static> {
         match (&config.public_url, config.trust_forwarded, config.cors.is_on()) {
             (Some(_), _, false) => FieldLines::NONE,
@@ -93,8 +93,7 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// The host that a proxy was asked for, if it says one that is well-formed. Whether the proxy is
-/// believed is the caller's to know.
+/// The forwarded host, if it is well-formed. The caller decides whether the proxy is trusted.
 pub fn forwarded_host<'a>(head: &Head<'a>) -> Option<&'a str> {
     first(head, Field::XForwardedHost).filter(|host| http::is_authority(host.as_bytes()))
 }
@@ -105,7 +104,7 @@ fn has_port(host: &[u8]) -> bool {
     host[name_end..].contains(&b':')
 }
 
-/// The first of the values of a field: what the proxy next to the client has said.
+/// The first value of a field: the one of the proxy next to the client.
 fn first<'a>(head: &Head<'a>, field: Field) -> Option<&'a str> {
     std::str::from_utf8(http::list(head.value(field)?).next()?).ok()
 }

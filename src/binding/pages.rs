@@ -1,14 +1,13 @@
 //! The pages about the server itself: which clients may see them, and how they are answered.
 //!
-//! Invariant: that a server lives, and whether it is ready, is for every client; what it has
-//! counted, and why it is not ready, is for the operator: on the listener that is there for that,
-//! with the scope `a2a:admin`, or from this machine. A peer on this machine may be a proxy that
-//! forwards for a stranger, or a browser that shows a stranger's page: so a request that is
-//! forwarded, that a page of another origin has sent, or that names a host that is not ours, is a
-//! stranger's. What pages of other origins may read of agents (CORS) they may not read here. Every
-//! other admin operation is served on that listener alone: on a loopback or unix listener to every
-//! request, on any other to callers with the scope `a2a:admin`. No page in a browser changes
-//! anything there.
+//! Invariant: liveness and readiness are for every client. Counters, and the reason for not being
+//! ready, are for the operator: on the admin listener, with the scope `a2a:admin`, or from this
+//! machine. A peer on this machine may be a proxy that forwards for a remote client, or a browser
+//! that shows a foreign page: so a request that is forwarded, that a page of another origin has
+//! sent, or that names an unknown host, counts as remote. CORS never applies to these pages. All
+//! other admin operations are served on the admin listener only: on a loopback or unix listener to
+//! every request, on any other to callers with the scope `a2a:admin`. A browser page can never
+//! change anything there.
 
 use crate::{
     auth::{AuthRefusal, ScopeSet},
@@ -25,18 +24,18 @@ const NO_STORE: FieldLines<'static> = field_lines!("Cache-Control": "no-store");
 const NOT_YOURS: &str = "this page is for the operator: request it from this machine, on --admin, \
                          or with the scope a2a:admin";
 
-/// The refusal of an admin operation on a listener that other machines reach.
+/// The refusal of an admin operation on a listener that other machines can reach.
 const NEEDS_SCOPE: &str = "admin operations need a credential with the scope a2a:admin here: only \
     a loopback or unix --admin serves them without one";
 
-/// What a page in a browser is told that wants to change something.
+/// The refusal of a browser page that sends an admin operation.
 const NO_PAGES: &str = "web pages may not send admin operations";
 
-/// Fields by which a proxy says that it forwards a request.
+/// Fields that show that a proxy forwarded a request.
 const FORWARDED: [&str; 6] =
     ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Via"];
 
-/// The page at a path beside agents.
+/// The page at a path that is served next to the agents.
 #[inline]
 pub fn beside_agents(config: &ServerConfig, path: &str) -> Option<ServerPage> {
     let pages = config.pages.as_ref()?;
@@ -44,7 +43,7 @@ pub fn beside_agents(config: &ServerConfig, path: &str) -> Option<ServerPage> {
     pages.are_beside_agents().then_some(page)
 }
 
-/// Answers a request on a listener that is there for the pages alone.
+/// Answers a request on the admin listener.
 #[cold]
 pub fn answer_admin(cx: &mut CallContext<'_>, head: &Head<'_>, content: &[u8]) {
     match ServerPage::at(head.path()) {
@@ -114,7 +113,7 @@ fn page(cx: &mut CallContext<'_>, answer: PageAnswer, body: &mut Vec<u8>) {
 /// Answers a request for a page.
 #[cold]
 pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, page: ServerPage) {
-    // CORS is for agents alone.
+    // CORS applies to agents only.
     cx.writer.fields = FieldLinesBuf::default();
     match head.method() {
         Method::Get | Method::Head => {}
@@ -133,7 +132,8 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, page: ServerPage) {
     }
 }
 
-/// 401 with a challenge where callers are known and the request has no credential; otherwise 403.
+/// 401 with a challenge if callers are authenticated and the request has no credential; otherwise
+/// 403.
 fn refuse(cx: &mut CallContext<'_>, why: &'static str) {
     let is_unknown = cx.config.access.gate.is_some() && cx.admission.is_none();
     let kind = if is_unknown { FaultKind::Unauthenticated } else { FaultKind::PermissionDenied };
@@ -161,8 +161,8 @@ fn is_from_here(cx: &CallContext<'_>, head: &Head<'_>) -> bool {
         && hosts::know_all(cx.config, head, cx.peer.local)
 }
 
-/// Whether a page in a browser has sent a request, unless it is our own page: reading it, a browser
-/// sends no `Origin` (Fetch, §3.1), and says where it comes from (Fetch Metadata, §2.2).
+/// Whether a browser page has sent a request, unless it is our own page: for that a browser sends
+/// no `Origin` (Fetch, §3.1), and states the site (Fetch Metadata, §2.2).
 fn is_of_a_page(head: &Head<'_>) -> bool {
     let is_own = |site: &[u8]| matches!(site, b"none" | b"same-origin");
     head.value(Field::Origin).is_some() || !head.values("Sec-Fetch-Site").all(is_own)

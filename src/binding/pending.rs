@@ -1,4 +1,4 @@
-//! Calls that wait: one call, or what is left of a batch, and what their answers are written with.
+//! Calls that wait: a single call or the rest of a batch, with the formats of their answers.
 
 use std::{
     sync::Arc,
@@ -25,14 +25,14 @@ use crate::{
     waiter::WAITER_BYTES,
 };
 
-/// What a call hears that its service has not answered when the server ends.
+/// The error of a call that is unanswered when the server ends.
 const ASK_AGAIN: &str = "the server shut down before the answer was ready; retry later";
 
 /// One call that waits.
 pub struct PendingCall {
     wait: WaitHandle,
     format: KeptFormat,
-    /// What is told when it ends.
+    /// The data to report when it ends.
     observed: Observed,
 }
 
@@ -42,14 +42,14 @@ impl PendingCall {
         PendingCall { wait, format: format.keep(), observed: None }
     }
 
-    /// The same, of which this is told when it ends.
+    /// The same, with the data to report when it ends.
     #[must_use]
     pub fn observed(mut self, observed: Observed) -> PendingCall {
         self.observed = observed;
         self
     }
 
-    /// Tells that it is answered with a fault, for this reason.
+    /// Reports that it is answered with a fault, for this reason.
     fn give_up(&mut self, fault: &Fault, end: CallEnd) {
         if let Some(mut observed) = self.observed.take() {
             observed.end(&self.format.get(), Some(fault.into()));
@@ -57,34 +57,34 @@ impl PendingCall {
         }
     }
 
-    /// Tells that it is answered with a fault.
+    /// Reports that it is answered with a fault.
     pub fn refused(&mut self, fault: &Fault) {
         self.give_up(fault, CallEnd::Complete);
     }
 }
 
-/// The calls of a batch that wait, beside the answers of the others.
+/// The waiting calls of a batch, and the answers of the others.
 pub struct PendingBatch {
     /// The answers so far, without brackets.
     pub answers: Vec<u8>,
-    /// Bytes of answers beyond which the rest of the calls are refused.
+    /// Bytes of answers beyond which the remaining calls are rejected.
     pub answer_bytes_max: usize,
     /// The newest record of the tasks that the answers show.
     pub record: u64,
 }
 
-/// The head of a stream whose call waits: it leaves before there is an answer where that takes
-/// long, since proxies and clients give up on a server that says nothing.
+/// The head of a stream whose call waits. It is sent before a slow answer, since proxies and
+/// clients give up on a silent server.
 #[derive(Clone, Copy)]
 struct EarlyHead {
-    /// When it is written, and then each comment that keeps the connection open.
+    /// When the head is written, and after it each comment that keeps the connection open.
     due_ms: u64,
     /// Milliseconds between those comments.
     keep_alive_ms: u64,
     is_written: bool,
 }
 
-/// All that one request, or one message of a WebSocket, waits for.
+/// Everything that one request, or one message of a WebSocket, waits for.
 pub struct PendingResponse {
     /// The calls that are not answered yet; never empty.
     calls: Vec<PendingCall>,
@@ -92,26 +92,26 @@ pub struct PendingResponse {
     batch: Option<PendingBatch>,
     /// Fields of the answer.
     fields: FieldLinesBuf,
-    /// The place among the pending calls, or among the streams for a call that asked for one.
+    /// The permit among the pending calls, or among the streams if the call requested one.
     permit: Option<Permit>,
     /// The caller.
     admission: Admitted,
-    /// Wakes it when the credential of that caller is withdrawn.
+    /// Wakes it when the caller's credential is withdrawn.
     watch: Option<Box<CallerWatch>>,
-    /// When the credential of its caller ends, in ms of the monotonic clock.
+    /// When the caller's credential ends, in ms of the monotonic clock.
     expires_ms: Option<u64>,
-    /// Its place among the streams of its caller.
+    /// Its permit among the caller's streams.
     place: Option<CallerPlace>,
-    /// Its place among the waiting calls of its caller.
+    /// Its permit among the caller's waiting calls.
     _waiting: Option<CallerPlace>,
     /// When the caller no longer wants the answer, in ms of the monotonic clock.
     deadline_ms: Option<u64>,
-    /// `None`: the answer is no stream of server-sent events.
+    /// `None`: the answer is not a stream of server-sent events.
     head: Option<EarlyHead>,
 }
 
 impl PendingResponse {
-    /// What waits, with the fields of its answer.
+    /// Waiting calls, with the fields of their answer.
     pub fn new(
         calls: Vec<PendingCall>,
         batch: Option<PendingBatch>,
@@ -133,8 +133,8 @@ impl PendingResponse {
         }
     }
 
-    /// The same, a stream whose head is written after `stream_head_ms` if there is no answer by
-    /// then: if its events are server-sent, since others have no head that could say so.
+    /// The same, as a stream whose head is written after `stream_head_ms` if there is no answer by
+    /// then. Only for server-sent events: other framings have no early head.
     #[must_use]
     pub fn with_early_head(mut self, limits: &Limits, now: Now) -> PendingResponse {
         let is_sse = |call: &PendingCall| call.format.get().events == EventFraming::Sse;
@@ -146,12 +146,12 @@ impl PendingResponse {
         self
     }
 
-    /// True: the head of the answer has left, and what follows it is an event.
+    /// True: the head was sent, and the answer is sent as an event.
     fn has_early_head(&self) -> bool {
         self.head.is_some_and(|head| head.is_written)
     }
 
-    /// Writes the head, and a comment, if it is time for them.
+    /// Writes the head or a comment, if it is due.
     fn write_early(&mut self, now: Now, writer: &mut ResponseWriter<'_>) {
         let Some(head) = self.head.as_mut().filter(|head| head.due_ms <= now.mono_ms) else {
             return;
@@ -180,13 +180,13 @@ impl PendingResponse {
         PendingResponse { admission, expires_ms, place, ..self }
     }
 
-    /// The same, in this place among the waiting calls of its caller.
+    /// The same, with this permit among its caller's waiting calls.
     #[must_use]
     pub fn counted(self, waiting: Option<CallerPlace>) -> PendingResponse {
         PendingResponse { _waiting: waiting, ..self }
     }
 
-    /// The same, given up at this time.
+    /// The same, with this deadline.
     pub fn until(self, deadline_ms: Option<u64>) -> PendingResponse {
         PendingResponse { deadline_ms, ..self }
     }
@@ -201,7 +201,7 @@ impl PendingResponse {
         self.batch.as_ref().map_or(0, |batch| batch.answers.capacity()) + calls + kept + caller
     }
 
-    /// When it is to be asked again if nothing happens before, in ms of the monotonic clock.
+    /// When to poll it again if nothing happens before, in ms of the monotonic clock.
     pub fn due_ms(&self) -> Option<u64> {
         let looks = self.calls.iter().filter_map(|call| call.wait.look);
         let head_ms = self.head.map(|head| head.due_ms);
@@ -209,8 +209,8 @@ impl PendingResponse {
         due.chain(head_ms).min()
     }
 
-    /// Asks every call that waits, and writes the answer when none is left. A caller
-    /// whose credential has ended meanwhile gets none.
+    /// Polls every waiting call, and writes the answer when none is left. A caller whose credential
+    /// has ended gets an error instead.
     pub fn poll(
         &mut self,
         service: &dyn Service,
@@ -243,13 +243,13 @@ impl PendingResponse {
         polled
     }
 
-    /// Answers every call that still waits with the error of a server that ends.
+    /// Answers every waiting call with the error of a server that ends.
     pub fn cut(&mut self, writer: &mut ResponseWriter<'_>) {
         let fault = Fault::because(FaultKind::ShuttingDown, ASK_AGAIN);
         self.give_up(writer, &fault, CallEnd::Cut);
     }
 
-    /// Answers every call that still waits with this fault, and tells that it has ended so.
+    /// Answers every waiting call with this fault, and reports that it has ended so.
     fn give_up(&mut self, writer: &mut ResponseWriter<'_>, fault: &Fault, end: CallEnd) {
         let has_early_head = self.has_early_head();
         std::mem::swap(&mut self.fields, &mut writer.fields);
@@ -323,14 +323,13 @@ impl PendingResponse {
             };
             *wait = next;
         }
-        // It is asked again in the next turn, lest a service keep this one for ever.
+        // It is polled again in the next round, so that no service can occupy this one for ever.
         wake.wake_by_ref();
         Poll::Pending
     }
 }
 
-/// Asks for the answer of a call that waits, and notes which task it shows where an observer
-/// needs it.
+/// Polls the answer of a waiting call, and records which task it shows if an observer needs it.
 fn ask(
     service: &dyn Service,
     (wait, wake): (&mut WaitHandle, &Waker),
@@ -360,7 +359,7 @@ fn poll_batch(
     Poll::Ready(Handled::Answered)
 }
 
-/// Writes the answer of a batch of which all calls are answered.
+/// Writes the answer of a batch whose calls are all answered.
 fn push_batch(batch: &mut PendingBatch, writer: &mut ResponseWriter<'_>) {
     writer.shows(batch.record);
     writer.begin(200, media::JSON, FieldLines::NONE, Content::Whole);
@@ -370,7 +369,7 @@ fn push_batch(batch: &mut PendingBatch, writer: &mut ResponseWriter<'_>) {
     writer.finish();
 }
 
-/// Appends the answer of one call if there is one; true: there was.
+/// Appends the answer of one call if it is ready; true: it was.
 fn push_element(
     batch: &mut PendingBatch,
     call: &mut PendingCall,
@@ -384,7 +383,7 @@ fn push_element(
     }
     let at = answers.len();
     let polled = match before > *answer_bytes_max {
-        // What is refused anyway need not be written first.
+        // An answer that will be rejected need not be written first.
         true => service.poll(&mut call.wait, wake, &mut |_| ()).map(|_| Err(too_large())),
         false => format.push_reply(answers, |answer| {
             ask(service, (&mut call.wait, wake), &mut call.observed, answer)
@@ -420,7 +419,7 @@ fn push_element(
     false
 }
 
-/// What the calls of a batch hear whose answers would make it too large.
+/// The error of a batch's calls whose answers would make it too large.
 pub(super) fn too_large() -> Fault {
     Fault::because(
         FaultKind::Overloaded,

@@ -1,10 +1,10 @@
-//! Where answers go: the syntax of HTTP/1.x and of WebSocket around their content, or their parts
-//! for a driver with a syntax of its own.
+//! Transports of answers: the syntax of HTTP/1.x and of WebSocket around the content, or the answer
+//! in parts for a driver with its own syntax.
 //!
 //! A binding begins an answer with a status, a media type and fields, appends content to the
-//! output, and finishes or rolls back; an answer that comes in pieces is a stream. [`Http1`] and
-//! [`WebSocketMessages`] write their syntax around the content, [`ResponseParts`] keeps what is
-//! said around it.
+//! output, and finishes or rolls back; an answer in pieces is a stream. [`Http1`] and
+//! [`WebSocketMessages`] write their syntax around the content, [`ResponseParts`] collects the
+//! parts around it.
 
 use std::borrow::Cow;
 
@@ -35,9 +35,9 @@ pub struct ResponseHead<'a> {
 pub enum Content {
     /// At once, before [`Responder::finish`].
     Whole,
-    /// Not at all: the request was HEAD, and the content was not even made.
+    /// Not at all: the request was HEAD, and the content was not produced.
     LeftOut,
-    /// In pieces, as they come.
+    /// In pieces, as they become ready.
     Stream,
 }
 
@@ -59,25 +59,25 @@ pub trait Responder {
     fn rollback(&mut self, out: &mut Vec<u8>);
 }
 
-/// One of the responders, so that the compiler sees through them.
+/// The responders as an enum, so that the compiler can inline them.
 #[repr(u8)] // Each answer looks at it several times: a byte of its own is read faster.
 pub enum Transport<'x> {
     /// HTTP/1.x.
     Http1(Http1<'x>),
     /// WebSocket.
     WebSocket(WebSocketMessages),
-    /// The parts, for another syntax.
+    /// The parts, for a driver with its own syntax.
     Parts(&'x mut ResponseParts),
 }
 
 impl Transport<'_> {
-    /// Whether an answer can have trailers, without which there is no gRPC.
+    /// Whether an answer can have trailers, which gRPC needs.
     #[inline(always)]
     pub fn has_trailers(&self) -> bool {
         matches!(self, Transport::Parts(parts) if parts.takes_trailers())
     }
 
-    /// What outlives this turn of an answer over HTTP/1.x.
+    /// The state of an HTTP/1.x answer that outlives this poll.
     #[inline]
     pub fn kept(&self) -> Http1Kept {
         match self {
@@ -123,7 +123,7 @@ impl Responder for Transport<'_> {
     }
 }
 
-/// To come back in a second.
+/// Retry in a second.
 pub const RETRY_AFTER: FieldLines<'static> = field_lines!("Retry-After": "1");
 
 /// Header fields of an event stream. Proxies must not cache it, nor buffer it: nginx obeys
@@ -132,8 +132,8 @@ pub const RETRY_AFTER: FieldLines<'static> = field_lines!("Retry-After": "1");
 pub const STREAM_FIELDS: FieldLines<'static> =
     field_lines!("Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no");
 
-/// When to come back, in seconds where that is known, said beside the statuses of a server that is
-/// full or ends, or of a caller that has taken its share (RFC 9110 §10.2.3).
+/// When to retry, in seconds if known: a field for the statuses of a server that is full or ends,
+/// or of a caller that has used up its share (RFC 9110 §10.2.3).
 pub fn retry_after(status: u16, known_s: Option<u32>) -> FieldLinesBuf {
     match known_s {
         _ if !matches!(status, 429 | 503) => FieldLinesBuf::default(),
@@ -151,15 +151,15 @@ pub fn retry_after(status: u16, known_s: Option<u32>) -> FieldLinesBuf {
 pub struct Http1<'d> {
     /// The value of `Date`.
     date: &'d [u8; 29],
-    /// What outlives a turn of the connection.
+    /// The state that outlives a poll of the connection.
     kept: Http1Kept,
     begun: Begun,
 }
 
-/// What an HTTP/1.x response that is not complete depends on.
+/// The state of an incomplete HTTP/1.x response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Http1Kept {
-    /// True: the connection closes behind the answer.
+    /// True: the connection closes after the answer.
     pub closes: bool,
     /// True: the client speaks HTTP/1.0, which has no chunks.
     pub is_http10: bool,
@@ -169,19 +169,19 @@ pub struct Http1Kept {
     pub is_stream: bool,
 }
 
-/// What of a response is written.
+/// The written part of a response.
 #[derive(Debug)]
 enum Begun {
     /// Nothing, or all of it.
     None,
-    /// A head whose length is filled in behind.
+    /// A head whose length is filled in later.
     Whole(response::ResponseMark, Content),
     /// The head of a stream, from this offset on if it was written just now.
     Stream(usize),
 }
 
 impl<'d> Http1<'d> {
-    /// Answers the request with this head; `closes`: the connection ends behind the answer.
+    /// Answers the request with this head; `closes`: the connection closes after the answer.
     #[inline]
     pub fn new(head: &Head<'_>, closes: bool, date: &'d [u8; 29]) -> Http1<'d> {
         let is_http10 = head.version() == Version::Http10;
@@ -189,7 +189,7 @@ impl<'d> Http1<'d> {
         Http1::resume(Http1Kept { closes, is_http10, head_only, is_stream: false }, date)
     }
 
-    /// Goes on with an answer that was kept.
+    /// Continues an answer.
     #[inline]
     pub fn resume(kept: Http1Kept, date: &'d [u8; 29]) -> Http1<'d> {
         let begun = if kept.is_stream { Begun::Stream(usize::MAX) } else { Begun::None };
@@ -254,8 +254,8 @@ impl Responder for Http1<'_> {
 }
 
 impl Http1<'_> {
-    /// Begins JSON under status 200 without fields of its own, if that is all that there is to say;
-    /// otherwise nothing is done.
+    /// Begins JSON with status 200 and without further fields, if the answer needs nothing else;
+    /// otherwise does nothing.
     #[inline(always)]
     pub fn begin_json(&mut self, out: &mut Vec<u8>) -> bool {
         let is_all = !self.kept.closes && !self.kept.is_http10;
@@ -265,8 +265,8 @@ impl Http1<'_> {
         is_all
     }
 
-    /// Writes a whole response, if it suits the connection and the request; otherwise nothing is
-    /// done.
+    /// Writes a whole prepared response, if it fits the connection and the request; otherwise does
+    /// nothing.
     #[inline]
     pub fn put_ready(&mut self, out: &mut Vec<u8>, ready: &ReadyResponse) -> bool {
         let Http1Kept { closes, is_http10, head_only, .. } = self.kept;
@@ -279,7 +279,7 @@ impl Http1<'_> {
 
     fn end_stream(&mut self, out: &mut Vec<u8>) {
         self.kept.is_stream = false;
-        // RFC 9112 §6.1: HTTP/1.0 has no chunks, so there the close ends the stream.
+        // RFC 9112 §6.1: HTTP/1.0 has no chunks, so closing the connection ends the stream.
         match self.kept.is_http10 {
             true => self.kept.closes = true,
             false => sse::chunk_last(out),
@@ -287,9 +287,10 @@ impl Http1<'_> {
     }
 }
 
-/// Both blocks of fields, and what a client of HTTP/1.0 needs to keep the connection.
+/// Both blocks of fields, and the field that keeps an HTTP/1.0 connection open.
 ///
-/// RFC 9112 §9.3: a client of HTTP/1.0 that asked to stay may do so if the answer says so, too.
+/// RFC 9112 §9.3: an HTTP/1.0 client that asked to keep the connection may do so if the answer
+/// confirms it.
 #[cold]
 fn joined<'l>([one, other]: [&[u8]; 2], keeps_alive: bool) -> Cow<'l, [u8]> {
     let keep_alive = if keeps_alive { response::KEEP_ALIVE } else { b"" };
@@ -300,13 +301,13 @@ fn joined<'l>([one, other]: [&[u8]; 2], keeps_alive: bool) -> Cow<'l, [u8]> {
 #[derive(Debug, Default)]
 pub struct WebSocketMessages {
     mark: Option<ws::FrameMark>,
-    /// Where what was begun last begins.
+    /// The offset of the message that was begun last.
     start: usize,
 }
 
 impl Responder for WebSocketMessages {
     fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>) {
-        // A notification has no answer, and an event brings a frame of its own.
+        // A notification has no answer, and an event has its own frame.
         let has_message = head.content == Content::Whole && response::has_body(head.status);
         self.start = out.len();
         self.mark = has_message.then(|| ws::begin(out));

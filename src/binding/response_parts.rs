@@ -1,9 +1,8 @@
-//! An answer in its parts: a head, content, trailers. A driver with a syntax of its own takes
-//! them from here when they are final.
+//! An answer in parts: a head, content, trailers. A driver with its own syntax takes them when they
+//! are final.
 //!
-//! Invariant: what is rolled back was never there. The head of an answer at once is final when the
-//! answer is finished, and that of a stream when the turn ends in which it was begun: nothing is
-//! taken before.
+//! Invariant: a rollback leaves no trace. The head of a single answer is final when the answer is
+//! finished, and the head of a stream when the poll ends that began it: nothing is taken before.
 
 use super::responder::{Content, Responder, ResponseHead};
 use crate::{
@@ -40,8 +39,8 @@ pub struct HeadParts {
     pub fields: FieldLinesBuf,
     /// How the content comes.
     pub content: Content,
-    /// Its bytes, once they are counted and if nothing follows them; those of an answer to HEAD as
-    /// well, which has none.
+    /// The length in bytes, once it is final and no trailers follow; an answer to HEAD, which has
+    /// no content, states it as well.
     pub content_length: Option<u64>,
 }
 
@@ -57,7 +56,7 @@ impl ResponseParts {
         self.accepts_gzip = true;
     }
 
-    /// Compresses the one message of an answer of gRPC, if that pays.
+    /// Compresses the single message of a gRPC answer, if that saves bytes.
     #[cfg(feature = "compression")]
     fn compress(&mut self, out: &mut Vec<u8>) {
         let Some(head) = &mut self.head else { return };
@@ -77,34 +76,34 @@ impl ResponseParts {
     #[cfg(not(feature = "compression"))]
     fn compress(&mut self, _: &mut Vec<u8>) {}
 
-    /// True: trailers will be said.
+    /// True: trailers will be set.
     pub fn takes_trailers(&self) -> bool {
         self.takes_trailers
     }
 
-    /// The head, once.
+    /// Takes the head, once.
     pub fn take_head(&mut self) -> Option<HeadParts> {
         self.head.take()
     }
 
-    /// Takes back whatever was said and is not taken.
+    /// Drops everything that was not taken.
     pub fn restart(&mut self, out: &mut Vec<u8>) {
         self.start = 0;
         self.rollback(out);
         self.is_complete = false;
     }
 
-    /// Says what comes behind the content.
+    /// Sets the trailers.
     pub fn set_trailers(&mut self, trailers: FieldLinesBuf) {
         self.trailers = trailers;
     }
 
-    /// What comes behind the content of an answer that is complete.
+    /// The trailers of a complete answer.
     pub fn end(&self) -> Option<&FieldLinesBuf> {
         self.is_complete.then_some(&self.trailers)
     }
 
-    /// True: there is a head that was not taken, or the end.
+    /// True: a head that was not taken, or the end.
     pub fn has_news(&self) -> bool {
         self.head.is_some() || self.is_complete
     }
@@ -151,7 +150,7 @@ impl Responder for ResponseParts {
         if let Some(head) = &mut self.head
             && head.content == Content::Whole
         {
-            // RFC 9110 §8.6: nothing is said of content that cannot be.
+            // RFC 9110 §8.6: a status without content has no length.
             let length = out.len().saturating_sub(self.start) as u64;
             let is_said = response::has_body(head.status) && self.trailers.is_empty();
             head.content_length = is_said.then_some(length);

@@ -1,7 +1,7 @@
-//! From a path to what is served there.
+//! From a path to the resource served there.
 //!
-//! The mounts of the command line first, then the platforms' own prefixes, then the root. Every
-//! endpoint has its well-known cards below it, and ignores one slash at the end of its path.
+//! The order is: mounts of the command line, the platforms' own prefixes, the root. Every endpoint
+//! has its well-known cards below it, and ignores one slash at the end of its path.
 
 use crate::{
     binding::{
@@ -29,7 +29,7 @@ pub struct RouteTarget<'r> {
     pub tenant: Option<&'r str>,
 }
 
-/// What is served at a path.
+/// The resource at a path.
 #[derive(Clone, Copy)]
 pub enum Route<'r> {
     /// JSON-RPC by POST.
@@ -43,31 +43,31 @@ pub enum Route<'r> {
     },
     /// The extended card of 0.2 by GET (wire §7.1).
     ExtendedCard(RouteTarget<'r>),
-    /// What is served, by GET.
+    /// A list of what is served, by GET.
     Catalog(Catalog),
     /// HTTP+JSON.
     HttpJson(RestTarget<'r>),
-    /// Nothing, asked for as HTTP+JSON: the answer has this form.
+    /// An unknown path of HTTP+JSON: the answer has this form.
     NoResource(&'static HttpJson, &'static str),
     /// The framing tests' echo.
     #[cfg(feature = "test-echo")]
     Echo,
     /// A page about the server.
     Page(ServerPage),
-    /// A path of an agent by its name, but there is no such agent.
+    /// An agent's path by name, but no agent has the name.
     NoAgent,
     /// Nothing.
     NotFound,
 }
 
 const WELL_KNOWN: [&str; 2] = [cards::WELL_KNOWN, "/.well-known/agent.json"];
-/// The error below an agent that does not exist.
+/// The error at the path of an agent that does not exist.
 pub const NO_AGENT: &str = "no agent has this name";
-/// The answer for a path with nothing, the card of a tenant that cannot be named among them.
+/// The error at an unknown path, and at the card of an unknown tenant.
 pub const NOTHING: &str = "nothing is served at this path";
 const EXTENDED: &str = "/agent/authenticatedExtendedCard";
 
-/// The path of a request. That of a card, which is asked for most, needs no proof that it is text.
+/// The path of a request. The path of a card, the most frequent one, needs no UTF-8 check.
 #[inline(always)]
 pub fn path_of<'h>(head: &Head<'h>) -> &'h str {
     let bytes = head.path_bytes();
@@ -78,7 +78,7 @@ pub fn path_of<'h>(head: &Head<'h>) -> &'h str {
     known.unwrap_or_else(|| head.path())
 }
 
-/// Finds what is served at `path`, which is in origin form and has passed `http::path::check`.
+/// Finds the resource at `path`, which is in origin form and has passed `http::path::check`.
 #[inline(always)] // Most clients call the root.
 pub fn route<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str) -> Route<'r> {
     if path.len() <= 1 { root(config) } else { below_root(config, service, path) }
@@ -93,7 +93,7 @@ fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str
         return Route::Page(page);
     }
     for mount in &config.mounts {
-        // At the root, what agents have by their names is no tenant's.
+        // At the root, the paths of agents by name belong to no tenant.
         if mount.path.is_empty() && is_by_name(path) {
             continue;
         }
@@ -108,7 +108,7 @@ fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str
         return Route::Catalog(catalog);
     }
     if path.starts_with("/.") && config.mounts.is_empty() {
-        // A card: no endpoint of a name or a tenant begins like this.
+        // A card of the root: no agent's or tenant's endpoint begins like this.
         return below_endpoint(at(Endpoint::DEFAULT, ""), path);
     }
     for dialect in dialect::ALL {
@@ -120,7 +120,7 @@ fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str
             return found;
         }
     }
-    // What is below a mount is the mount's, and no tenant of the default agent.
+    // A path below a mount is the mount's, and no tenant of the default agent.
     if config.mounts.iter().any(|mount| below(path, &mount.path).is_some()) {
         return Route::NotFound;
     }
@@ -138,7 +138,7 @@ fn root(config: &ServerConfig) -> Route<'_> {
     Route::Rpc(at(mounted.map_or(Endpoint::DEFAULT, |mount| mount.endpoint), ""))
 }
 
-/// What follows `prefix` in `path`: nothing, or something that begins with a slash.
+/// The rest of `path` after `prefix`: empty, or with a slash first.
 fn below<'r>(path: &'r str, prefix: &str) -> Option<&'r str> {
     let rest = path.strip_prefix(prefix)?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
@@ -165,7 +165,7 @@ fn named<'r>(
     }
 }
 
-/// What is served at `rest`, the end of `path`, below a place or below a tenant of it.
+/// The resource at `rest`, the end of `path`, below an endpoint or a tenant of it.
 fn below_place<'r>(place: RouteTarget<'r>, path: &'r str, rest: &'r str) -> Route<'r> {
     tenant(place.endpoint, path, rest).unwrap_or_else(|| below_endpoint(place, rest))
 }
@@ -176,14 +176,14 @@ fn tenant<'r>(endpoint: Endpoint, path: &'r str, rest: &'r str) -> Option<Route<
     tenant_of(endpoint, path, rest.strip_prefix(endpoint.dialect.routes.tenants?)?)
 }
 
-/// The endpoint of the tenant that `named`, the end of `path`, begins with.
+/// The endpoint of the tenant at the start of `named`, the end of `path`.
 fn tenant_of<'r>(endpoint: Endpoint, path: &'r str, named: &'r str) -> Option<Route<'r>> {
     let name = named.split('/').next().filter(|name| !name.is_empty())?;
     let base = &path[..path.len() - named.len() + name.len()];
     Some(below_endpoint(RouteTarget { endpoint, base, tenant: Some(name) }, &named[name.len()..]))
 }
 
-/// What is served at `rest` below an endpoint.
+/// The resource at `rest` below an endpoint.
 #[inline]
 fn below_endpoint<'r>(target: RouteTarget<'r>, rest: &'r str) -> Route<'r> {
     if rest.is_empty() || rest == "/" {
@@ -196,7 +196,7 @@ fn below_endpoint<'r>(target: RouteTarget<'r>, rest: &'r str) -> Route<'r> {
         return Route::ExtendedCard(target);
     }
     match path::find(target.endpoint.dialect.routes.rest, rest) {
-        // A path names one tenant.
+        // A path names only one tenant.
         RouteMatch::Found(_, form, Some(_)) if target.tenant.is_some() => {
             Route::NoResource(form, NOTHING)
         }

@@ -1,5 +1,4 @@
-//! What a worker reuses from request to request: buffers, and caches that may be emptied at any
-//! time.
+//! A worker's reusable buffers, and caches that may be emptied at any time.
 
 use std::hint;
 
@@ -13,23 +12,23 @@ use crate::{
     service::{AgentIndex, Entropy, LastCall, Now, observe::CallDetails},
 };
 
-/// Milliseconds after which the allocator is given an occasion to return what it was given.
+/// Milliseconds after which the allocator gets an occasion to return freed memory to the system.
 const KEPT_MS: u64 = 1_500;
 
-/// What the allocator is asked for, and given back, on that occasion: a block of its own.
+/// The size of the block that is allocated and freed on that occasion.
 const OCCASION_BYTES: usize = 1024 * 1024;
 
-/// All that one worker reuses.
+/// Everything that one worker reuses.
 pub struct Scratch {
-    /// What bodies are decoded in.
+    /// The buffers for decoding bodies.
     pub decode: DecodeBuffers,
-    /// What calls are made with.
+    /// The state for making calls.
     pub call: CallScratch,
-    /// The callers that it admitted last.
+    /// The callers that the worker admitted last.
     pub callers: RecentCallers,
-    /// Where messages of WebSockets are unmasked.
+    /// The buffer for unmasking WebSocket messages.
     pub message: Vec<u8>,
-    /// When buffers for large bodies were given back to an allocator that may yet keep them.
+    /// When large buffers were last freed; the allocator may still retain them.
     given_ms: Option<u64>,
     /// The value of `Date`.
     pub date: DateText,
@@ -41,33 +40,33 @@ pub struct DateText {
     second: u64,
 }
 
-/// What a body is decoded in; a call borrows from it until it is answered.
+/// The buffers for decoding a body; a call borrows from them until it is answered.
 pub struct DecodeBuffers {
     /// JSON parser with its buffers.
     pub parser: Parser,
-    /// Where dialects pack messages.
+    /// Packed messages.
     pub pack: Vec<u8>,
-    /// Params that stand in a query, as JSON.
+    /// Params of a query, as JSON.
     pub params: Vec<u8>,
 }
 
-/// What a call is made and answered with.
+/// The state for making and answering a call.
 pub struct CallScratch {
-    /// Number of the worker, from 0.
+    /// The number of the worker, from 0.
     pub worker: usize,
-    /// Where an agent's events wait to be applied.
+    /// An agent's events, until they are applied.
     pub events: EventBuf,
-    /// Where identifiers come from.
+    /// The source of identifiers.
     pub entropy: Box<dyn Entropy + Send>,
     /// The id of the next message that comes without one.
     pub fresh_id: [u8; 36],
     /// The tenant of the call that was decoded last; empty: none.
     pub tenant: String,
-    /// Cards that were asked for lately.
+    /// Recently requested cards.
     pub cards: CardCache,
-    /// The call that was made last.
+    /// The agent that was called last.
     pub last_call: LastCall,
-    /// What a log tells of the call of a batch that was just refused.
+    /// The log details of the call of a batch that was just rejected.
     pub refused: Option<Box<CallDetails>>,
 }
 
@@ -96,15 +95,15 @@ impl Scratch {
         }
     }
 
-    /// Notes that memory was given back to an allocator that may yet keep it.
+    /// Records that large buffers were freed; the allocator may still retain them.
     pub fn gave_back(&mut self, now: Now) {
         self.given_ms = Some(now.mono_ms);
     }
 
-    /// Gives the allocator an occasion to return what it was given.
+    /// Gives the allocator an occasion to return freed memory to the system.
     ///
-    /// mimalloc returns to the system what was freed a second ago when a large block is freed,
-    /// which a quiet worker does not do: so it frees one more.
+    /// mimalloc returns memory that was freed a second ago when another large block is freed, which
+    /// an idle worker never does: so this frees one more.
     pub fn shrink(&mut self, now: Now) {
         if self.given_ms.is_some_and(|at_ms| now.mono_ms >= at_ms + KEPT_MS) {
             self.given_ms = None;
@@ -114,7 +113,7 @@ impl Scratch {
 }
 
 impl CallScratch {
-    /// Notes the agent of a call that is made now.
+    /// Records the agent of a call that begins now.
     #[inline(always)]
     pub fn note_call(&mut self, agent: AgentIndex, now: Now) {
         self.last_call = LastCall { agent, at_ms: now.mono_ms };

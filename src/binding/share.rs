@@ -1,11 +1,10 @@
-//! The share of a server that each caller takes: calls, bytes, streams, running tasks, what these
-//! hold, and waiting calls; and how it hears that there is no more now.
+//! The share of a server that each caller may use: calls, bytes, streams, running tasks and their
+//! memory, and waiting calls; and the answers when it is used up.
 //!
-//! Invariant: a request takes its bytes and one call before any of its body is decoded, and each
-//! further call when that is known and before it is made. So what cannot be decoded has its price,
-//! too, and of a request whose bytes are too many nothing is decoded. An agent with a quota of its
-//! own has another account of each caller, from which is taken as soon as the agent of the call is
-//! known.
+//! Invariant: a request is charged its bytes and one call before any of its body is decoded, and
+//! each further call after decoding and before execution. So an undecodable request has its price,
+//! too, and a request whose bytes exceed the share is not decoded. An agent with its own quota has
+//! a separate account for each caller, which is charged as soon as the call's agent is known.
 
 use std::sync::Arc;
 
@@ -20,38 +19,38 @@ use crate::{
     service::{Now, RunningShare, TenantPlaces},
 };
 
-/// The subject of a fault: it has all its places.
+/// The subject of a fault: the caller has reached its limit.
 const CALLER: &str = "the caller has";
 const TENANT: &str = "the callers of the tenant together have";
 const STRANGERS: &str = "anonymous callers together have";
 
-/// What a caller with a quota may take.
+/// The share of a caller with a quota.
 pub struct CallerShare {
-    /// Its own.
+    /// The caller's own quota.
     quota: Quota,
-    /// Its places with the agent that is called, which may have fewer.
+    /// Its limits with the called agent, which may be lower.
     places: CallPlaces,
-    /// The account of its address; `None`: that of the call's authenticated caller, whose reference
-    /// count all workers would write.
+    /// The account of its address; `None`: the account of the call's authenticated caller, whose
+    /// reference count all workers would otherwise write.
     of_address: Option<Arc<CallerAccount>>,
     running: Option<RunningShare>,
-    /// What all callers of the tenant together may take, and have taken. Boxed: few have one, and
-    /// the rest is moved with each call.
+    /// The share of the tenant's callers together. Boxed: few have one, and the rest is moved with
+    /// each call.
     tenant: Option<Box<TenantShare>>,
-    /// KiB of the request that were not taken of the tenant yet.
+    /// KiB of the request that were not charged to the tenant yet.
     tenant_kib: u32,
-    /// What is left of its calls at this rate, once one was taken or refused.
+    /// The rest of its calls at this rate, once one was charged or refused.
     left: Option<(Rate, Result<RateLeft, UsedUp>)>,
-    /// The rate of bytes by which the last call was refused, and when there are some again.
+    /// The rate of bytes that refused the last call, and when it has room again.
     kib_used_up: Option<(Rate, UsedUp)>,
-    /// KiB of the request that were not taken with an agent yet.
+    /// KiB of the request that were not charged with an agent yet.
     kib: u32,
-    /// True: a call was taken that is not known yet.
+    /// True: a call was charged that is not decoded yet.
     is_ahead: bool,
 }
 
-/// Places with an agent, as [`Quota`] has them: `None` is any number. It has no more of the quota
-/// than is used, because a share is moved with each call.
+/// Concurrency limits with an agent, as in [`Quota`]: `None` is unlimited. Holds only the used part
+/// of the quota, because a share is moved with each call.
 #[derive(Clone, Copy)]
 struct CallPlaces {
     streams: Option<u32>,
@@ -71,24 +70,24 @@ impl CallPlaces {
     }
 }
 
-/// What all callers of a tenant may take together, and have taken.
+/// The share of all callers of a tenant together.
 struct TenantShare {
     quota: Quota,
     account: Arc<CallerAccount>,
 }
 
 impl CallerShare {
-    /// How many of its tasks may run, and what they may hold.
+    /// The limits of its running tasks and of their memory.
     pub fn running(&self) -> Option<&RunningShare> {
         self.running.as_ref()
     }
 
-    /// The account that it is taken from.
+    /// The charged account.
     fn account<'s>(&'s self, caller: &'s Admitted) -> Option<&'s Arc<CallerAccount>> {
         self.of_address.as_ref().or_else(|| Some(caller.as_ref()?.account()))
     }
 
-    /// A place of a kind, if those are counted.
+    /// A permit of a kind, if that kind is limited.
     ///
     /// # Errors
     /// `RateLimited`.
@@ -108,7 +107,7 @@ impl CallerShare {
         place.map(Some).ok_or_else(|| places_taken(kind, TENANT, most))
     }
 
-    /// A place of the caller alone.
+    /// A permit of the caller alone.
     fn own_place(
         &self,
         kind: PlaceKind,
@@ -129,7 +128,7 @@ impl CallerShare {
         }
     }
 
-    /// Takes the KiB of the request.
+    /// Charges the KiB of the request.
     fn take_kib(&mut self, caller: &Admitted, now: Now) -> Result<(), UsedUp> {
         let Some(account) = self.account(caller) else { return Ok(()) };
         let taken = account.take_kib(&self.quota, self.kib, now);
@@ -137,7 +136,7 @@ impl CallerShare {
         taken
     }
 
-    /// Takes a call, and notes what is left.
+    /// Charges a call, and records the rest.
     fn take_call(&mut self, caller: &Admitted, now: Now) -> Result<(), UsedUp> {
         let Some(account) = self.account(caller) else { return Ok(()) };
         let taken = account.take_call(&self.quota, now);
@@ -145,7 +144,7 @@ impl CallerShare {
         taken.map(drop)
     }
 
-    /// Takes a call of an agent with this quota, and the bytes of the request, from the caller's
+    /// Charges a call of an agent with this quota, and the bytes of the request, to the caller's
     /// account with it.
     fn take_with_agent(
         &mut self,
@@ -165,7 +164,7 @@ impl CallerShare {
         taken.map(drop)
     }
 
-    /// Takes a call of the tenant, and the bytes of the request, which count once.
+    /// Charges a call to the tenant, and the bytes of the request, which count once.
     fn take_of_tenant(&mut self, now: Now) -> Result<(), UsedUp> {
         let Some(TenantShare { quota, account }) = self.tenant.as_deref() else { return Ok(()) };
         let taken = account.take_kib(quota, self.tenant_kib, now);
@@ -179,7 +178,7 @@ impl CallerShare {
         taken.map(drop)
     }
 
-    /// From now on these are its places with the agent that is called.
+    /// Sets the limits with the called agent.
     #[inline]
     fn set_here(&mut self, here: Quota) {
         self.places = CallPlaces::of(&here);
@@ -188,12 +187,12 @@ impl CallerShare {
             self.set_tenant_places();
         }
         if let (Some(running), Some(account)) = (&mut self.running, &self.of_address) {
-            // Its tasks have no owner, so they are counted on its account.
+            // An anonymous caller's tasks have no owner, so they are counted on its account.
             running.account = Some(Arc::clone(account));
         }
     }
 
-    /// Running tasks are counted for the tenant as well, if it has a quota of them.
+    /// Running tasks also count for the tenant, if its quota limits them.
     #[cold]
     fn set_tenant_places(&mut self) {
         if let Some(TenantShare { quota, account }) = self.tenant.as_deref()
@@ -205,7 +204,7 @@ impl CallerShare {
         }
     }
 
-    /// What may still be called, at which rate.
+    /// The rest of the calls, and their rate.
     fn rate_left(&self) -> Option<(Rate, RateLeft)> {
         let (rate, left) = self.left?;
         Some((
@@ -214,8 +213,8 @@ impl CallerShare {
         ))
     }
 
-    /// What a caller that is refused for a rate is told beside the fault: RateLimit Fields for HTTP
-    /// (draft-ietf-httpapi-ratelimit-headers-10 §2, §3).
+    /// The fields for a caller that a rate refused, in addition to the fault: RateLimit Fields for
+    /// HTTP (draft-ietf-httpapi-ratelimit-headers-10 §2, §3).
     fn rate_fields(&self, fields: &mut FieldLinesBuf) {
         if let Some((rate, UsedUp { retry_s })) = self.kib_used_up {
             let bytes = u64::from(rate.per_minute) * 1024;
@@ -228,7 +227,7 @@ impl CallerShare {
         }
     }
 
-    /// The same as a platform's clients read it (wire §8, Evo AI), beside every answer.
+    /// The same in the format of a platform's clients (wire §8, Evo AI), for every answer.
     fn platform_fields(&self, fields: &mut FieldLinesBuf, now: Now) {
         let Some((rate, RateLeft { remaining, reset_s })) = self.rate_left() else { return };
         let reset = now.unix_ms / 1000 + u64::from(reset_s);
@@ -239,10 +238,11 @@ impl CallerShare {
 }
 
 impl CallContext<'_> {
-    /// Takes the bytes of a request and its first call; its body is so long, and not decoded.
+    /// Charges the bytes of a request and its first call; `body_bytes` is the length of its encoded
+    /// body.
     ///
     /// # Errors
-    /// `RateLimited`: its bytes are too many. That there is no call left is said to the call.
+    /// `RateLimited`: too many bytes. A missing call is reported to the call itself.
     #[inline(always)]
     pub(super) fn take_request(&mut self, body_bytes: usize) -> Result<(), Fault> {
         let is_counted = self.endpoint.dialect.quirks.quota.is_some();
@@ -269,7 +269,7 @@ impl CallContext<'_> {
         Ok(())
     }
 
-    /// Takes a call out of the caller's share.
+    /// Charges a call to the caller's share.
     ///
     /// # Errors
     /// `RateLimited`.
@@ -299,7 +299,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// What the agent that is called lets each caller take of it.
+    /// The quota of the called agent for each caller.
     fn agent_quota(&self, quotas: &Quotas) -> Option<Quota> {
         if quotas.named.is_empty() {
             return None;
@@ -308,7 +308,7 @@ impl CallContext<'_> {
         quotas.named.get(profile.quota.as_deref()?).copied()
     }
 
-    /// What all callers of the tenant that the call means may take together.
+    /// The quota of the call's tenant for all its callers together.
     #[inline]
     fn tenant_share(&self, quotas: &Quotas) -> Option<Box<TenantShare>> {
         if quotas.tenants.is_empty() { None } else { self.named_tenant_share(quotas) }
@@ -329,7 +329,7 @@ impl CallContext<'_> {
         self.config.access.accounts.with_agent(caller, self.agent.0, self.now)
     }
 
-    /// A place among the streams of the caller, if those are counted.
+    /// A permit among the caller's streams, if they are limited.
     ///
     /// # Errors
     /// `RateLimited`.
@@ -338,8 +338,8 @@ impl CallContext<'_> {
         share.place(PlaceKind::Stream, &self.admission, &self.config.access.accounts)
     }
 
-    /// A place among the waiting calls of the caller. Most calls do not wait, so no share is
-    /// looked for before.
+    /// A permit among the caller's waiting calls. Most calls do not wait, so the share is looked up
+    /// only here.
     ///
     /// # Errors
     /// `RateLimited`.
@@ -357,11 +357,11 @@ impl CallContext<'_> {
         share.place(PlaceKind::WaitingCall, &self.admission, &self.config.access.accounts)
     }
 
-    /// The share of the caller: by the quota that its principal names, else by the defaults, and no
-    /// more than the platform's documentation says. `None`: nothing is counted. `is_asked`: the
-    /// agent or the tenant has a quota, so that anonymous callers are counted in any case.
+    /// The share of the caller: the quota that its principal names, else the default, and at most
+    /// the platform's documented limit. `None`: unlimited. `is_asked`: the agent or the tenant has
+    /// a quota, so anonymous callers are counted in any case.
     ///
-    /// [`CallerShare::set_here`] has to be called before a place is taken.
+    /// Call [`CallerShare::set_here`] before taking a permit.
     fn find_share(&self, quotas: &Quotas, is_asked: bool) -> Option<CallerShare> {
         let accounts = &self.config.access.accounts;
         let of = |quota: Quota, of_address| CallerShare {
@@ -380,7 +380,7 @@ impl CallContext<'_> {
             if quotas.anonymous == Quota::default() && !is_asked {
                 return None;
             }
-            // Those without an address, as one that has left already, share.
+            // Callers without an address, for example after they disconnected, share one.
             let address = self.origin_address().unwrap_or(NOWHERE);
             let account = accounts.of_address(address, self.now);
             return Some(of(quotas.anonymous, Some(account)));
@@ -394,8 +394,8 @@ impl CallContext<'_> {
         Some(of(quota, None))
     }
 
-    /// Names what is left of the share beside an answer that is a call's own: where it is used up,
-    /// and always where the platform's clients look for it.
+    /// Adds the rest of the share to a call's answer: when it is used up, and always for the
+    /// platform's clients that read it.
     #[inline(always)]
     pub(super) fn name_share(&mut self) {
         if self.share.is_some() {
@@ -413,15 +413,16 @@ impl CallContext<'_> {
     }
 }
 
-/// What a caller whose places are all taken is told beside the fault. One comes back when a call is
-/// over, so there is no window, and no time (`w` and `t` are OPTIONAL, in the same draft).
+/// The fields for a caller whose permits are all in use, in addition to the fault. A permit is
+/// freed when a call ends, so there is no window and no time (`w` and `t` are OPTIONAL in the same
+/// draft).
 #[cold]
 fn places_fields(fields: &mut FieldLinesBuf, name: &str, most: u32) {
     fields.push("RateLimit-Policy", &format!("\"{name}\";q={most};qu=\"concurrent-requests\""));
     fields.push("RateLimit", &format!("\"{name}\";r=0"));
 }
 
-/// The same for a fault that says itself how large the share is.
+/// The same for a fault that states the size of the share.
 pub(super) fn name_taken(fields: &mut FieldLinesBuf, fault: &Fault) {
     let Some((limit, share)) = fault.limit.zip(fault.share) else { return };
     let name = limit.trim_start_matches("quotas.").replace('_', "-");

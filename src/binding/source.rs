@@ -1,4 +1,4 @@
-//! Where a request came from, and what was said beside its body, whatever its binding.
+//! The source of a request, and the terms outside of its body, for every binding.
 
 use std::borrow::Cow;
 
@@ -14,8 +14,8 @@ use crate::{
     service::RequestFields,
 };
 
-/// Where a request came from, and what was said beside its body: by its own head, or once for all
-/// messages by the head that opened their WebSocket.
+/// The source of a request, and the terms outside of its body: in its own head, or for a WebSocket
+/// message in the head that opened the WebSocket.
 #[derive(Clone, Copy)]
 #[repr(u8)] // Each call looks at it several times: a byte of its own is read faster.
 pub enum RequestSource<'x> {
@@ -25,15 +25,15 @@ pub enum RequestSource<'x> {
     Grpc(Metadata<'x>),
     /// A message of a WebSocket.
     WebSocket {
-        /// How it was opened.
+        /// The head that opened it.
         upgrade: &'x Upgrade,
-        /// True: as many of its requests wait as may.
+        /// True: its limit of pending requests is reached.
         is_full: bool,
     },
 }
 
 impl<'x> RequestSource<'x> {
-    /// The version that was asked for.
+    /// The requested version.
     #[inline(always)]
     pub fn version(self) -> Option<Cow<'x, [u8]>> {
         match self {
@@ -43,7 +43,7 @@ impl<'x> RequestSource<'x> {
         }
     }
 
-    /// How events travel to it.
+    /// The framing of its events.
     #[inline(always)]
     pub fn events(self) -> EventFraming {
         match self {
@@ -55,7 +55,7 @@ impl<'x> RequestSource<'x> {
         }
     }
 
-    /// The last event that a returning subscriber has seen, if it was said beside the params.
+    /// The last event that a resuming subscriber has seen, if it is named outside of the params.
     pub fn last_event_id(self) -> Option<u64> {
         match self {
             RequestSource::Http(head) => last_event_id(head),
@@ -73,7 +73,7 @@ impl<'x> RequestSource<'x> {
         }
     }
 
-    /// Whether anything is said of how the call is to be made.
+    /// Whether the head has terms for the call.
     #[inline(always)]
     pub fn has_terms(&self) -> bool {
         match self {
@@ -83,7 +83,7 @@ impl<'x> RequestSource<'x> {
         }
     }
 
-    /// What is said of the call; the head of an upgrade says nothing of one message.
+    /// The terms of the call; the head of an upgrade has none for a single message.
     #[inline(always)]
     pub fn terms(self) -> CallTerms<'x> {
         match self {

@@ -1,8 +1,8 @@
 //! Streams of events, each event in the envelope of its binding.
 //!
-//! A stream is a cursor and what its answers are written with. Every event is rendered straight
-//! from the task into the output; all that is ready leaves in one piece, and what does not fit
-//! under the high-water mark waits in the task, not in memory of the stream.
+//! A stream is a cursor and the format of its answers. Every event is rendered from the task
+//! directly into the output; all ready events leave in one piece, and events beyond the high-water
+//! mark wait in the task, not in memory of the stream.
 
 mod items;
 
@@ -31,57 +31,57 @@ use items::{number, push_item, push_last, push_message};
 
 pub(super) use items::{push_fault, push_only_fault, push_only_item};
 
-/// What a subscriber hears when the server ends before its task.
+/// The error of a stream whose task ends with the server.
 const TASK_ENDS: &str = "the server is shutting down, and the task ends with it";
 
-/// What a subscriber hears whose credential has ended before its stream.
+/// The error of a stream whose credential has ended first.
 const EXPIRED: &str = "the credential is no longer valid; subscribe again with a valid one";
 
-/// How the events of a stream travel.
+/// The framing of a stream's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventFraming {
     /// As server-sent events.
     Sse,
-    /// As messages of gRPC, which have no numbers, and a status in the trailers behind them.
+    /// As messages of gRPC, without event numbers, and a status in the trailers after them.
     Grpc,
-    /// Each as a text message of a WebSocket, and one more that says that there are no others.
+    /// As WebSocket text messages, and a last one that ends the stream.
     Messages {
-        /// True: beside its result each event has its number.
+        /// True: each event has its number in addition to its result.
         event_ids: bool,
     },
 }
 
-/// A stream on its way to one subscriber.
+/// A stream for one subscriber.
 pub struct EventStream {
-    /// Where it is.
+    /// Its position.
     cursor: Cursor,
-    /// What it is written with.
+    /// Its format.
     format: KeptFormat,
     /// The writers of its events.
     encode: &'static Encode,
-    /// When something was last written, for keep-alive comments.
+    /// The deadline of the subscriber, in ms of the monotonic clock.
     pub wrote_ms: u64,
     /// When the subscriber no longer wants it, in ms of the monotonic clock.
     pub due_ms: Option<u64>,
-    /// What a subscriber counts whose events do not say their numbers.
+    /// The count of a subscriber whose events have no numbers.
     count: Option<Box<EventCount>>,
-    /// The place among the open streams.
+    /// The permit among the open streams.
     _permit: Permit,
     /// The caller that opened it.
     admission: Admitted,
-    /// Wakes it when the credential of that caller is withdrawn.
+    /// Wakes it when the caller's credential is withdrawn.
     watch: Option<Box<CallerWatch>>,
-    /// The place among that caller's streams.
+    /// The permit among that caller's streams.
     _place: Option<CallerPlace>,
-    /// When the credential ends by which it was opened, in ms of the monotonic clock.
+    /// When the caller's credential ends, in ms of the monotonic clock.
     pub expires_ms: u64,
-    /// What is told when it ends.
+    /// The data to report when it ends.
     observed: Observed,
 }
 
 impl EventStream {
-    /// A stream about a task that a call of `made` has made. Its head is written, or will have
-    /// these fields where it names the first event.
+    /// A stream about a task that a call of generation `made` has made. Its head is written, or
+    /// will get these fields if it names the first event.
     pub fn new(
         format: &AnswerFormat<'_>,
         (cursor, made): (Cursor, Generation),
@@ -112,7 +112,7 @@ impl EventStream {
         }
     }
 
-    /// The same, of which this is told when it ends.
+    /// The same, with the data to report when it ends.
     #[must_use]
     pub fn observed(mut self, observed: Observed) -> EventStream {
         self.observed = observed;
@@ -133,15 +133,14 @@ impl EventStream {
         self
     }
 
-    /// Whether the credential still holds by which it was opened; `wake` is woken when it is
-    /// withdrawn.
+    /// Whether the credential that opened it is still valid; `wake` is woken when it is withdrawn.
     pub fn is_admitted(&mut self, now: Now, wake: &Waker) -> bool {
         let EventStream { admission, watch, .. } = self;
         admission.as_ref().is_none_or(|by| by.holds_or_wakes(watch, now, wake))
     }
 
-    /// Ends the stream before its task does, because its credential has ended: as a connection that
-    /// is cut would, so that the client comes back, with a credential that holds.
+    /// Ends the stream before its task, because its credential has ended: as an interruption, so
+    /// that the client resumes with a valid credential.
     pub fn expire(&mut self, writer: &mut ResponseWriter<'_>) {
         self.observed.iter_mut().for_each(|observed| observed.end_by(CallEnd::Expired));
         let fault = Fault::because(FaultKind::Unauthenticated, EXPIRED);
@@ -155,7 +154,7 @@ impl EventStream {
         writer.finish();
     }
 
-    /// Writes what is ready, at most until `out` holds `high_water` bytes.
+    /// Writes ready events, at most until `out` holds `high_water` bytes.
     ///
     /// On [`Follow::End`] and [`Follow::Gone`] the end of the stream is written, too.
     pub fn poll(
@@ -174,7 +173,7 @@ impl EventStream {
         follow
     }
 
-    /// Writes what is ready; says what may follow, and how many events were taken.
+    /// Writes ready events; returns what may follow, and the number of events.
     #[inline(always)]
     fn write_ready(
         &mut self,
@@ -230,7 +229,7 @@ impl EventStream {
         (follow, events)
     }
 
-    /// Writes a comment that keeps the connection alive, if events are framed by what has some.
+    /// Writes a comment that keeps the connection alive, if the framing has comments.
     pub fn keep_alive(&self, writer: &mut ResponseWriter<'_>) {
         match self.format.get().events {
             EventFraming::Sse => {
@@ -241,14 +240,13 @@ impl EventStream {
         }
     }
 
-    /// Ends the stream before its task does, because the server ends, with the error that calls
-    /// get which still wait.
+    /// Ends the stream before its task, because the server ends, with the error of waiting calls.
     pub fn cut(&mut self, writer: &mut ResponseWriter<'_>) {
         let fault = Fault::because(FaultKind::ShuttingDown, TASK_ENDS);
         self.give_up(writer, &fault, CallEnd::Cut);
     }
 
-    /// Ends the stream with an error in place of what has not been said, for this reason.
+    /// Ends the stream with an error instead of its remaining events, for this reason.
     pub fn give_up(&mut self, writer: &mut ResponseWriter<'_>, fault: &Fault, end: CallEnd) {
         self.observed.iter_mut().for_each(|observed| observed.end_by(end));
         let format = AnswerFormat { encode: self.encode, ..self.format.get() };
@@ -265,13 +263,13 @@ impl EventStream {
         writer.finish();
     }
 
-    /// Goes on behind the event with this number, as the tests of frames ask.
+    /// Continues after the event with this number, for framing tests.
     #[cfg(feature = "test-echo")]
     pub fn go_on_behind(&mut self, seq: u64) {
         (self.cursor.seq, self.cursor.snapshot) = (seq, false);
     }
 
-    /// Bytes of its caller beyond those that a connection has for one.
+    /// Bytes of its caller beyond the one that a connection accounts for.
     pub fn caller_bytes(&self) -> usize {
         self.admission.as_ref().map_or(0, |by| by.counted_bytes())
     }
@@ -285,7 +283,7 @@ impl EventStream {
     }
 }
 
-/// [`EventStream::poll`] for a subscriber that counts.
+/// [`EventStream::poll`] for a subscriber that counts events.
 fn poll_counted(
     count: &mut EventCount,
     format: &AnswerFormat<'_>,

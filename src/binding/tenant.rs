@@ -1,10 +1,10 @@
-//! Which agent and which space of tasks a call means: what `tenant` says, in every binding and
-//! generation.
+//! The agent and the task space that a call addresses: the meaning of `tenant`, in every binding
+//! and generation.
 //!
-//! Invariant: at the root an agent's name is that agent, without a tenant. At an agent's own place
-//! its own name is no tenant, and another agent's is refused. Any other name is a space of tasks of
-//! its own, where the operator lets tenants be named, or has granted the caller this one by name;
-//! it is never the default agent's.
+//! Invariant: at the root an agent's name addresses that agent, without a tenant. At an agent's own
+//! path its own name is no tenant, and another agent's name is rejected. Any other name is a
+//! separate task space, if the operator allows tenant names or has granted this one to the caller;
+//! it never is the default agent's.
 
 use std::collections::BTreeSet;
 
@@ -16,11 +16,11 @@ use crate::{
     service::{AgentIndex, Service},
 };
 
-/// Which names tenants may have that no agent has, beside those that callers are granted by name.
+/// The names that tenants may have, in addition to names granted to callers; agents' names are
+/// excluded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tenants {
-    /// Any, as long as the server has one agent; else none: a name may be an agent's that is
-    /// misspelled.
+    /// Any name if the server has one agent, else none: a name may be a misspelled agent's.
     #[default]
     OfOneAgent,
     /// Any.
@@ -38,28 +38,28 @@ pub struct Addressee<'t> {
     pub tenant: Option<&'t str>,
 }
 
-/// What a call says of its tenant; an empty text says nothing.
+/// The tenant names in a call; an empty text counts as absent.
 #[derive(Clone, Copy, Default)]
 pub struct TenantNames<'t> {
-    /// Beside it: the path, or metadata.
+    /// Outside of it: in the path or the metadata.
     pub beside: Option<&'t str>,
-    /// In it: the params, the body, the message.
+    /// In it: in the params, the body or the message.
     pub inside: Option<&'t str>,
 }
 
-/// The error for a `tenant` that is no text.
+/// The error for a `tenant` that is not a string.
 pub fn no_string() -> Fault {
     Fault::param("tenant", "must be a string")
 }
 
 impl Tenants {
-    /// One of these that cannot be a tenant's name.
+    /// The first name that cannot be a tenant's.
     pub(crate) fn wrong_name(&self, is_agent: impl Fn(&str) -> bool) -> Option<&String> {
         let Tenants::Named(names) = self else { return None };
         names.iter().find(|name| !is_agent_name(name) || is_agent(name))
     }
 
-    /// Whether a good name that no agent has may be a tenant's.
+    /// Whether a valid name that no agent has may be a tenant's.
     fn allow(&self, name: &str, service: &dyn Service) -> bool {
         match self {
             Tenants::OfOneAgent => service.has_one_agent(),
@@ -69,19 +69,19 @@ impl Tenants {
     }
 }
 
-/// The error for a caller that names a tenant that is not among its own.
+/// The error for a tenant that was not granted to the caller.
 #[cold]
 pub fn not_granted(tenant: &str) -> Fault {
     let detail = format!("the caller may not use the tenant {tenant}");
     Fault::because(FaultKind::PermissionDenied, detail)
 }
 
-/// The agent and tenant of a call at `endpoint`; `grant` is that of its caller, where that is
-/// known.
+/// The agent and tenant of a call at `endpoint`; `grant` is its caller's, if the caller is
+/// authenticated.
 ///
 /// # Errors
-/// Invalid parameters that name `tenant`, or `PermissionDenied`: which tenants there are is not
-/// revealed to a caller that may not name them.
+/// Invalid parameters that name `tenant`, or `PermissionDenied`: existing tenants are not revealed
+/// to a caller without a grant.
 #[inline]
 pub fn addressee<'t>(
     service: &dyn Service,

@@ -1,5 +1,5 @@
-//! What the head of a request says of its call, whatever its binding: how it is named, for how long
-//! its caller waits, and through how many agents it has come.
+//! The terms of a call in the head of its request, for every binding: its idempotency key, its
+//! deadline and wait, and the number of agents that it came through.
 
 use crate::{
     binding::{CallContext, RequestSource},
@@ -8,23 +8,23 @@ use crate::{
     model::{Call, Get, TaskWait},
 };
 
-/// What a head says of a call.
+/// The terms of a call in its head.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallTerms<'x> {
-    /// `Idempotency-Key`, as it came.
+    /// `Idempotency-Key`, unparsed.
     pub idempotency_key: Option<&'x str>,
     /// Seconds that the answer may wait for news of a task: `Prefer: wait=N` (RFC 7240 §4.3).
     pub wait_s: Option<u64>,
     /// Milliseconds after which its caller no longer wants the answer: `Request-Timeout`, in
     /// seconds, or `grpc-timeout`.
     pub timeout_ms: Option<u64>,
-    /// How many agents and proxies it has come through: `A2A-Hops`, or entries of `Via` (RFC 9110
-    /// §7.6.3) where there are more.
+    /// The number of agents and proxies that it came through: `A2A-Hops`, or the entries of `Via`
+    /// (RFC 9110 §7.6.3) if there are more.
     pub hops: u32,
 }
 
 impl<'x> CallTerms<'x> {
-    /// What this head says.
+    /// The terms in this head.
     #[inline(always)] // Most say nothing.
     pub fn of(head: &'x Head<'x>) -> CallTerms<'x> {
         if head.has_terms() { CallTerms::read(head) } else { CallTerms::default() }
@@ -40,7 +40,7 @@ impl<'x> CallTerms<'x> {
             hops: match (head.value(Field::A2aHops), head.value(Field::Via)) {
                 (None, None) => 0,
                 (None, Some(_)) => entries(head),
-                // A hop may add the field instead of replacing it: the larger number counts.
+                // A hop may append the field instead of replacing it: the larger number counts.
                 (Some(_), _) => {
                     let hops = head.values("a2a-hops").flat_map(http::list).map(hops_of).max();
                     hops.unwrap_or(0).max(entries(head))
@@ -51,7 +51,7 @@ impl<'x> CallTerms<'x> {
 }
 
 impl CallContext<'_> {
-    /// Whether the call may still be made.
+    /// Checks whether the call may still be made.
     ///
     /// # Errors
     /// [`FaultKind::DeadlineExceeded`], [`FaultKind::LoopDetected`].
@@ -67,8 +67,7 @@ impl CallContext<'_> {
         Ok(())
     }
 
-    /// When the caller no longer wants the answer, in ms of the monotonic clock. The exchange of a
-    /// call of gRPC knows that by itself.
+    /// The deadline in ms of the monotonic clock. A gRPC call's exchange keeps its own.
     pub(super) fn due_ms(&self) -> Option<u64> {
         match self.source {
             RequestSource::Http(head) => {
@@ -78,8 +77,8 @@ impl CallContext<'_> {
         }
     }
 
-    /// Adds what the head says of how long a reader waits, unless the params say it. Behind HEAD
-    /// no caller waits that would see nothing of it.
+    /// Adds the wait of the head to a read, unless the params state one. A HEAD request never
+    /// waits, since it shows nothing of the result.
     #[inline(always)]
     pub(super) fn add_wait(&self, decoded: &mut Result<Call<'_>, Fault>) {
         let Ok(Call::Get(get)) = decoded else { return };
@@ -93,7 +92,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// RFC 7240 §3: the answer says which preference was followed.
+    /// RFC 7240 §3: the answer names the applied preference.
     #[inline(always)]
     pub(super) fn say_wait(&mut self, call: &Call<'_>) {
         if let Call::Get(Get { wait: Some(wait), .. }) = call
@@ -105,8 +104,7 @@ impl CallContext<'_> {
     }
 }
 
-/// RFC 7240 §2: of a preference that is repeated the first counts; what it does not understand a
-/// server ignores.
+/// RFC 7240 §2: of a repeated preference the first counts; unknown ones are ignored.
 #[cold]
 fn wait_s(head: &Head<'_>) -> Option<u64> {
     let mut all = head.values("prefer").flat_map(http::list);
@@ -123,13 +121,14 @@ fn timeout_ms(value: &[u8]) -> Option<u64> {
     whole(value).map(|seconds| seconds.saturating_mul(1000))
 }
 
-/// A number of hops; what is none counts as none.
+/// A number of hops; an invalid one counts as 0.
 fn hops_of(value: &[u8]) -> u32 {
     let hops = whole(value).unwrap_or(0);
     u32::try_from(hops).unwrap_or(u32::MAX)
 }
 
-/// Entries of all fields `Via`; a comma in a comment parts nothing (RFC 9110 §5.6.5).
+/// The number of entries in all `Via` fields; a comma in a comment separates nothing (RFC 9110
+/// §5.6.5).
 #[cold]
 fn entries(head: &Head<'_>) -> u32 {
     let mut count = 0;
@@ -155,7 +154,7 @@ fn too_many_hops(hops: u32) -> Fault {
     Fault::because(kind, format!("{}: {hops} (hops_max)", kind.row().message)).of_limit("hops_max")
 }
 
-/// A whole number; one that is too large is the largest.
+/// A whole number, saturating.
 fn whole(digits: &[u8]) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let add = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add((digit - b'0').into());

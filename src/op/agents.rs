@@ -1,8 +1,8 @@
-//! The agents of a core, by index and by name: they come, change and go while it runs.
+//! The agents of a core, by index and by name. Agents are added, replaced and removed at run time.
 //!
-//! Invariant: an index names one agent for ever. What a call needs of its agent lies in a list of
-//! its worker's, which is as new as the last change: on the way of a call nothing is written that
-//! other workers write. A program is dropped when no worker's list and no turn has it any more.
+//! Invariant: an index names one agent for ever. Each worker has its own list of agents, as new as
+//! the last change, so a call writes no memory that other workers write. A program is dropped when
+//! no worker's list and no turn refers to it.
 
 use std::{
     collections::HashSet,
@@ -30,19 +30,20 @@ use crate::{
 pub(super) struct RegisteredAgent {
     pub profile: Arc<Profile>,
     pub agent: Arc<dyn Agent>,
-    /// Which of the programs that have answered for the agent: 0 for the first, counted up.
+    /// Which program of the agent this is: 0 for the first, counted up.
     pub incarnation: u32,
     /// True: it was removed.
     pub is_removed: bool,
-    /// True when every media type is welcome, which spares the look at each part.
+    /// True when every media type is accepted, which skips the check of each part.
     pub any_media: bool,
-    /// True when clients must know an extension, which spares the look at what they name.
+    /// True when clients must support an extension, which skips the check of the extensions they
+    /// list.
     pub needs_extension: bool,
-    /// Earlier programs, oldest first, with which their unfinished tasks go on.
+    /// Earlier programs, oldest first, which continue their unfinished tasks.
     older: Vec<Arc<RegisteredAgent>>,
 }
 
-/// What answers for an agent that was removed: nothing.
+/// The program of an agent that was removed: it does nothing.
 struct Removed;
 
 impl Agent for Removed {
@@ -64,18 +65,18 @@ impl RegisteredAgent {
         }
     }
 
-    /// The earlier program of this incarnation, if its tasks go on with it.
+    /// The earlier program of this incarnation, if it still continues its tasks.
     pub fn older(&self, incarnation: u32) -> Option<&Arc<RegisteredAgent>> {
         self.older.iter().find(|one| one.incarnation == incarnation)
     }
 
-    /// True when tasks may go on with earlier programs.
+    /// True when earlier programs continue tasks.
     #[inline]
     pub fn has_older(&self) -> bool {
         !self.older.is_empty()
     }
 
-    /// The same program, with those of the earlier ones that `is_kept` wants.
+    /// The same program, with the earlier programs for which `is_kept` returns true.
     fn with_older(&self, is_kept: impl Fn(u32) -> bool) -> RegisteredAgent {
         let older = self.older.iter().filter(|one| is_kept(one.incarnation)).cloned().collect();
         RegisteredAgent {
@@ -86,7 +87,7 @@ impl RegisteredAgent {
         }
     }
 
-    /// The earlier programs of one that comes after this, of which the oldest are forgotten.
+    /// The earlier programs of this program's successor; the oldest ones are dropped.
     fn older_of_next(&self) -> Vec<Arc<RegisteredAgent>> {
         let skipped = (self.older.len() + 1).saturating_sub(OLDER_PROGRAMS_MAX);
         let kept = self.older.iter().skip(skipped).cloned();
@@ -112,30 +113,30 @@ pub(super) struct AllAgents {
     names: Names,
     /// By index; held while an agent is changed.
     listed: RwLock<Vec<Arc<RegisteredAgent>>>,
-    /// How often one was added, replaced or removed; changes with `listed`.
+    /// The number of additions, replacements and removals; changes with `listed`.
     changes: CachePadded<AtomicU64>,
     workers: Box<[CachePadded<RwLock<WorkerList>>]>,
-    /// Takes the spans of their turns, if spans are kept.
+    /// Receives the spans of their turns, if spans are recorded.
     tracer: OnceLock<Arc<dyn Tracer>>,
-    /// True: one of them has ever asked for scopes of its own.
+    /// True: an agent has at some time required scopes of its own.
     have_own_scopes: AtomicBool,
-    /// What all of them ask for; changes with `changes`.
+    /// The scopes that all agents require; changes with `changes`.
     scopes: RwLock<Arc<ScopesAskedFor>>,
 }
 
-/// The agents as one worker knows them.
+/// One worker's copy of the list of agents.
 #[derive(Default)]
 pub(super) struct WorkerList {
-    /// The change after which they were like this.
+    /// The number of changes that this copy includes.
     changes: u64,
     agents: Vec<Arc<RegisteredAgent>>,
 }
 
-/// The program that answers for an agent now; it stays alive as long as this.
+/// The program that answers for an agent now; this value keeps it alive.
 pub(super) enum CurrentAgent<'a> {
-    /// In the list of the worker, which stays as it is meanwhile.
+    /// In the worker's list, which does not change meanwhile.
     Listed(RwLockReadGuard<'a, WorkerList>, usize),
-    /// Not in that list: there was a change, and a turn of the same worker is not over.
+    /// Not in that list: an agent changed while a turn of the same worker runs.
     Unlisted(Arc<RegisteredAgent>),
 }
 
@@ -152,8 +153,8 @@ impl Deref for CurrentAgent<'_> {
 }
 
 impl AllAgents {
-    /// These agents, of which the first answers at the root; at most `most` names ever. Their names
-    /// are known to differ.
+    /// These agents, of which the first answers at the root; at most `most` names over the core's
+    /// life. The caller has checked that the names differ.
     pub fn new(
         agents: Vec<(Profile, Arc<dyn Agent>)>,
         (workers, most): (usize, usize),
@@ -180,10 +181,10 @@ impl AllAgents {
         all
     }
 
-    /// Has the turns of these agents traced, and of those to come.
+    /// Traces the turns of these agents and of later ones.
     pub fn trace(&self, tracer: Arc<dyn Tracer>) {
         let mut listed = self.listed.write().unwrap_or_else(PoisonError::into_inner);
-        // There is one.
+        // Fails only if a tracer is already set.
         let _ = self.tracer.set(tracer);
         for one in listed.iter_mut() {
             let (profile, agent) = (Profile::clone(&one.profile), Arc::clone(&one.agent));
@@ -197,7 +198,7 @@ impl AllAgents {
         (0..self.workers.len()).for_each(|worker| self.refresh(worker));
     }
 
-    /// The agent, with its turns traced where spans are kept.
+    /// The agent, with its turns traced if spans are recorded.
     fn traced(&self, profile: &Profile, agent: Arc<dyn Agent>) -> Arc<dyn Agent> {
         match self.tracer.get() {
             Some(tracer) => Arc::new(TracedAgent::new(agent, &profile.name, Arc::clone(tracer))),
@@ -205,29 +206,29 @@ impl AllAgents {
         }
     }
 
-    /// The agent of this name, unless it was removed and its tasks are gone.
+    /// The agent of this name, unless it was removed and has no tasks left.
     #[inline]
     pub fn find(&self, name: &str) -> Option<AgentIndex> {
         self.names.find(name)
     }
 
-    /// True when an agent was ever given this name.
+    /// True when an agent has ever had this name.
     pub fn had(&self, name: &str) -> bool {
         self.names.find_ever(name).is_some()
     }
 
-    /// False when none of them has ever asked for scopes of its own.
+    /// False when no agent has ever required scopes of its own.
     #[inline]
     pub fn have_own_scopes(&self) -> bool {
         self.have_own_scopes.load(Ordering::Acquire)
     }
 
-    /// The scopes that all of them and their skills ask for.
+    /// The scopes that all agents and their skills require.
     pub fn scopes_asked_for(&self) -> Arc<ScopesAskedFor> {
         Arc::clone(&self.scopes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The number of that.
+    /// The number of changes that [`AllAgents::scopes_asked_for`] includes.
     #[inline]
     pub fn scopes_number(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
@@ -245,20 +246,20 @@ impl AllAgents {
         *self.scopes.write().unwrap_or_else(PoisonError::into_inner) = asked;
     }
 
-    /// True when only one of them was not removed.
+    /// True when exactly one agent is not removed.
     #[cold]
     pub fn is_one(&self) -> bool {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         listed.iter().filter(|agent| !agent.is_removed).count() == 1
     }
 
-    /// The program that answers for an agent, as a worker finds it on the way of a call.
+    /// The program that answers for an agent, from the worker's list.
     #[inline]
     pub fn of_worker(&self, worker: usize, agent: AgentIndex) -> Option<CurrentAgent<'_>> {
-        // Without a division.
+        // Avoids a division.
         let list = self.workers.get(worker).unwrap_or(&self.workers[0]);
-        // No thread waits to write it (`refresh`), so that a turn may read it that a turn has
-        // begun.
+        // `refresh` never waits for the write lock, so a turn within a turn can take this read
+        // lock.
         let list = list.read().unwrap_or_else(PoisonError::into_inner);
         let at = usize::from(agent.0);
         if list.changes == self.changes.load(Ordering::Acquire) && at < list.agents.len() {
@@ -280,21 +281,21 @@ impl AllAgents {
         listed.get(usize::from(agent.0)).cloned()
     }
 
-    /// The earlier program of an agent with this incarnation, if its tasks go on with it.
+    /// The earlier program of an agent with this incarnation, if it still continues its tasks.
     #[cold]
     pub fn older(&self, agent: AgentIndex, incarnation: u32) -> Option<CurrentAgent<'static>> {
         let older = self.current(agent)?.older(incarnation).cloned();
         older.map(CurrentAgent::Unlisted)
     }
 
-    /// Forgets earlier programs of an agent, but for those of these incarnations.
+    /// Drops an agent's earlier programs, except these incarnations.
     pub fn forget_older(&self, agent: AgentIndex, used: &HashSet<u32>) {
         let mut listed = self.listed.write().unwrap_or_else(PoisonError::into_inner);
         let Some(one) = listed.get_mut(usize::from(agent.0)).filter(|one| one.has_older()) else {
             return;
         };
         let next = Arc::new(one.with_older(|incarnation| used.contains(&incarnation)));
-        // Its programs are dropped without the lock.
+        // The old programs are dropped after the lock is released.
         let before = std::mem::replace(one, next);
         drop(listed);
         drop(before);
@@ -307,15 +308,15 @@ impl AllAgents {
         current.is_some_and(|one| one.incarnation == incarnation && !one.is_removed)
     }
 
-    /// What the card of an agent says, unless it was removed.
+    /// The profile on the card of an agent, unless the agent was removed.
     pub fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let current = listed.get(usize::from(agent.0)).filter(|current| !current.is_removed)?;
         Some(Arc::clone(&current.profile))
     }
 
-    /// For how long unfinished tasks of each agent may have no event, by its index; empty: all have
-    /// the times of the limits.
+    /// How long an unfinished task of each agent may go without an event, by agent index; empty:
+    /// all agents use the limits' times.
     pub fn idle_times(&self, limits: &Limits) -> Vec<IdleTimes> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let of_limits = IdleTimes::of(limits);
@@ -333,7 +334,7 @@ impl AllAgents {
         }
     }
 
-    /// True when another program than this may answer for its agent by now.
+    /// True when another program may answer for the agent by now.
     #[inline]
     pub fn has_changed(&self, current: &CurrentAgent<'_>) -> bool {
         match current {
@@ -342,7 +343,7 @@ impl AllAgents {
         }
     }
 
-    /// Lets a worker's list be as new as the last change, unless a turn is at work in it.
+    /// Updates a worker's list to the last change, unless a turn of that worker uses it.
     pub fn refresh(&self, worker: usize) {
         let list = self.workers.get(worker).unwrap_or(&self.workers[0]);
         let is_new = |list: &WorkerList| list.changes == self.changes.load(Ordering::Acquire);
@@ -358,26 +359,26 @@ impl AllAgents {
         {
             std::mem::swap(&mut *list, &mut fresh);
         }
-        // Programs that are dropped here are dropped without any lock.
+        // Old programs are dropped here, after all locks are released.
         drop(fresh);
     }
 
-    /// Makes all of these changes, each about another agent, or none of them; returns the agents
-    /// they are about. `first` is called before any is made, when all of them can be.
+    /// Makes all of these changes, each about a different agent, or none of them; returns the
+    /// changed agents. `first` is called once all changes are valid, before the first is made.
     ///
     /// # Errors
-    /// [`AgentError`]; nothing has changed then.
+    /// [`AgentError`]; nothing has changed.
     pub fn change(
         &self,
         changes: Vec<AgentChange>,
         first: impl FnOnce(),
     ) -> Result<Vec<AgentIndex>, AgentError> {
-        // What is refused is dropped behind the lock, as what is replaced is.
+        // Rejected and replaced programs are dropped after the lock is released.
         let mut replaced = Vec::new();
         let mut listed = self.listed.write().unwrap_or_else(PoisonError::into_inner);
         self.check(&listed, &changes)?;
         if changes.iter().filter_map(AgentChange::profile).any(|one| !one.scopes.is_empty()) {
-            // Before any of them is found by its name.
+            // Set before an agent can be found by its name.
             self.have_own_scopes.store(true, Ordering::Release);
         }
         first();
@@ -424,7 +425,7 @@ impl AllAgents {
         indexes
     }
 
-    /// Says why these changes cannot be made.
+    /// Checks whether these changes can be made.
     fn check(
         &self,
         listed: &[Arc<RegisteredAgent>],
@@ -457,7 +458,7 @@ impl AllAgents {
         if fresh > self.names.left() { Err(AgentError::TooMany) } else { Ok(()) }
     }
 
-    /// Names that lead to agents which were removed, and which still have tasks as far as is known.
+    /// The removed agents whose names are still taken because they may have tasks.
     pub fn leaving(&self) -> Vec<AgentIndex> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let agents = (0..=u16::MAX).map(AgentIndex).zip(&*listed);
@@ -465,7 +466,7 @@ impl AllAgents {
         removed.map(|(index, _)| index).collect()
     }
 
-    /// Forgets the name of a removed agent, whose tasks are gone, until it is added again.
+    /// Frees or takes back the name of a removed agent without tasks.
     pub fn set_gone(&self, agent: AgentIndex, is_gone: bool) {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         if listed.get(usize::from(agent.0)).is_some_and(|one| one.is_removed) {
@@ -473,7 +474,7 @@ impl AllAgents {
         }
     }
 
-    /// What each agent counts of its upstream, where it has one.
+    /// The meter of each agent that calls an upstream.
     pub fn upstreams(&self) -> Vec<(AgentIndex, Arc<UpstreamMeter>)> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let agents = (0..=u16::MAX).map(AgentIndex).zip(&*listed);
@@ -481,7 +482,7 @@ impl AllAgents {
         present.filter_map(|(index, one)| Some((index, one.agent.upstream()?))).collect()
     }
 
-    /// The names of the agents that were not removed, the first one first.
+    /// The names of the agents that were not removed, in order of their index.
     pub fn names(&self) -> Vec<String> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let present = listed.iter().filter(|one| !one.is_removed);

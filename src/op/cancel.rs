@@ -1,4 +1,4 @@
-//! Cancelling a task (A2A 1.0 §3.1.5): its agent is asked, and then it ends.
+//! Cancels a task (A2A 1.0 §3.1.5): asks its agent, then ends the task.
 
 use std::{
     borrow::Cow,
@@ -24,22 +24,23 @@ use crate::{
     store::{Edit, StoredTask, TaskKey},
 };
 
-/// What a client hears whose cancel was decided by a program that has the task no more.
+/// The error of a cancel whose deciding program no longer has the task.
 const REPLACED: &str = "the agent was replaced before the task was canceled; ask again";
 
-/// What an agent says to a cancel.
+/// An agent's answer to a cancel.
 enum AgentWord {
-    /// The agent agrees, or there is none to ask; others may wait for what comes of it.
+    /// The agent agrees, or no agent needs to be asked; other calls may wait for the outcome.
     Agreed(Option<OpenCancel>),
-    /// The call waits for a decision.
+    /// The agent decides later; the call waits.
     Later(CallLink),
 }
 
-/// The hint of a handle whose call waits for the decision of an agent, or the end of the task.
+/// Marks the handle of a call that waits for an agent's decision on a cancel, or for the end of the
+/// task.
 const CANCEL: u64 = 1;
 
 impl Core {
-    /// Ends a running task if its agent agrees, which then finds its turn or job closed.
+    /// Ends a running task if its agent agrees. The agent then finds its turn or job closed.
     pub(super) fn cancel(
         &self,
         cx: &mut CallCx<'_>,
@@ -80,8 +81,8 @@ impl Core {
         done.map(|()| Outcome::Answered)
     }
 
-    /// Asks the agent of a task that runs, unless it is being asked: which of its programs that
-    /// was, and what came of it.
+    /// Asks the agent of a running task, unless it is already being asked. Returns the incarnation
+    /// that was asked, and its answer.
     fn ask_to_cancel(
         &self,
         cx: &CallCx<'_>,
@@ -106,7 +107,7 @@ impl Core {
             CancelRole::First(open) => open,
             CancelRole::Joined(link) => return Ok((incarnation, AgentWord::Later(link))),
         };
-        // Another one may have been settled just before, and have ended the task.
+        // Another cancel may have ended the task just before.
         if !runs() {
             return Ok((incarnation, AgentWord::Agreed(Some(open))));
         }
@@ -128,7 +129,7 @@ impl Core {
         }
     }
 
-    /// Whether the task has ended for which a call waits to cancel it.
+    /// Checks whether the task has ended for a call that waits to cancel it.
     pub(super) fn poll_cancel(
         &self,
         wait: &mut WaitHandle,
@@ -142,7 +143,7 @@ impl Core {
             return Poll::Pending;
         }
         wait.waiter = Waiter::default();
-        // The agent learns that no caller waits for it.
+        // Tells the agent that the call no longer waits.
         wait.link = CallLink::default();
         let shown = self.store.read(key, |task| {
             let is_canceled = task.state() == TaskState::Canceled;
@@ -160,7 +161,7 @@ impl Core {
     }
 }
 
-/// A program decides on no task that a later one was given meanwhile.
+/// Rejects the decision of a program whose task was handed to a later program.
 fn check_asked(edit: &Edit<'_>, asked: u32) -> Result<(), Fault> {
     match edit.incarnation() > asked && !edit.task().state().is_terminal() {
         true => Err(Fault::because(FaultKind::TaskNotCancelable, REPLACED)),
@@ -176,7 +177,7 @@ fn canceled(metadata: Option<JsonObject<'_>>, now: Now) -> TaskEvent<'_> {
 /// The core's side of a [`CancelRequest`]: the agent may answer it at once.
 struct Asking<'t, 'c> {
     cx: &'t CallCx<'c>,
-    /// `None` behind [`CancelHost::defer`].
+    /// `None` after [`CancelHost::defer`].
     open: Option<OpenCancel>,
     metadata: Option<JsonObject<'t>>,
     refused: Option<Fault>,
@@ -202,7 +203,7 @@ impl CancelHost for Asking<'_, '_> {
         let metadata: Option<JsonObjectBuf> = self.metadata.map(Into::into);
         let own = metadata.as_ref().map_or(0, |metadata| metadata.view().as_str().len());
         let held_bytes = held_bytes + own + open.held_bytes();
-        // A caller that leaves may ask again while the agent still decides.
+        // A caller that leaves may cancel again while the agent still decides.
         let place = match DeferredPlace::take(open.core(), self.cx, held_bytes) {
             Ok(place) => place,
             Err(fault) => {
@@ -250,7 +251,7 @@ impl Deciding {
         let now = core.now();
         let canceled = canceled(self.metadata.as_ref().map(JsonObjectBuf::view), now);
         let done = core.store.update(key, now, |edit| {
-            // Another call may have canceled it, or its agent.
+            // Another call or the agent may have canceled it.
             if edit.task().state() == TaskState::Canceled {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Agents that are added, replaced and removed while their server runs.
+//! Adds, replaces and removes agents while their server runs.
 
 use std::sync::Arc;
 
@@ -8,54 +8,54 @@ use crate::{
 
 /// The agents of a local core, from any thread.
 ///
-/// Whatever changes does so for all callers at once: a call that begins after a function has
-/// returned meets the agents as they are then. A turn that has begun before ends as it began, and
-/// keeps its agent alive until then.
+/// A change takes effect for all callers at once: a call that begins after a function has returned
+/// uses the changed agents. A turn that began earlier finishes with the old program, which stays
+/// alive until then.
 ///
-/// What becomes of unfinished tasks, of which an agent has those that it is at work at and those
-/// that wait for their client:
+/// A change treats an agent's unfinished tasks as follows. Some are being worked at, others wait
+/// for their client:
 ///
-/// - The new program of an agent that was replaced is asked for each that does not wait for its
-///   client ([`Agent::adopt`]), on the calling thread, before `replace` returns; one that it does
-///   not take fails. Those that wait for their client stay as they are, and the next message goes
-///   to the new program.
-/// - All of an agent that was removed fail.
-/// - All of an agent that was renewed ([`AgentChange::Renew`]) go on with the program that they
-///   began with.
+/// - A replaced agent: the new program is asked to adopt each task that does not wait for its
+///   client ([`Agent::adopt`]), on the calling thread, before `replace` returns; a task that it
+///   does not adopt fails. Tasks that wait for their client stay as they are, and their next
+///   message goes to the new program.
+/// - A removed agent: all of its tasks fail.
+/// - A renewed agent ([`AgentChange::Renew`]): its tasks continue with the program that they began
+///   with.
 ///
-/// Otherwise [`Job`](crate::agent::Job)s of the program before are closed, and what it wanted to be
-/// called again for is forgotten.
+/// Except after a renewal, the old program's [`Job`](crate::agent::Job)s are closed and its resume
+/// timers are dropped.
 #[derive(Clone)]
 pub struct Agents(pub(super) Arc<Core>);
 
 #[cfg(feature = "push")]
 impl Agents {
-    /// The core that they run in.
+    /// The core that the agents run in.
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.0
     }
 }
 
-/// A change of one agent, which its profile or a name says.
+/// A change of one agent, named by its profile or by a name.
 pub enum AgentChange {
-    /// As [`Agents::add`] has it.
+    /// See [`Agents::add`].
     Add(Profile, Arc<dyn Agent>),
-    /// As [`Agents::replace`] has it.
+    /// See [`Agents::replace`].
     Replace(Profile, Arc<dyn Agent>),
     /// The program answers for new tasks, and the card shows this profile, both at once. Unfinished
-    /// tasks go on with the program that they began with, their next messages included: it stays
-    /// until they have ended. [`OLDER_PROGRAMS_MAX`](crate::limits::OLDER_PROGRAMS_MAX) of them
-    /// stay; the tasks of the oldest are then treated as after a replacement.
+    /// tasks continue with the program that they began with, which also receives their next
+    /// messages and stays until they have ended. At most
+    /// [`OLDER_PROGRAMS_MAX`](crate::limits::OLDER_PROGRAMS_MAX) earlier programs stay; the tasks
+    /// of the oldest are then treated as after a replacement.
     Renew(Profile, Arc<dyn Agent>),
-    /// The card shows this profile from now on. The same program answers, and goes on with its
-    /// tasks.
+    /// The card shows this profile from now on. The program and its tasks do not change.
     Describe(Profile),
-    /// As [`Agents::remove`] has it.
+    /// See [`Agents::remove`].
     Remove(String),
 }
 
 impl AgentChange {
-    /// The agent that it is about.
+    /// The name of the changed agent.
     pub fn name(&self) -> &str {
         match self {
             AgentChange::Add(profile, _)
@@ -66,7 +66,7 @@ impl AgentChange {
         }
     }
 
-    /// What its card says from then on.
+    /// The profile on its card after the change.
     pub(super) fn profile(&self) -> Option<&Profile> {
         match self {
             AgentChange::Add(profile, _)
@@ -78,32 +78,31 @@ impl AgentChange {
     }
 }
 
-/// Why an agent could not be added, replaced or removed; nothing has changed then.
+/// Why an agent could not be added, replaced or removed; nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentError {
-    /// The name does not fit into a path.
+    /// The name is not valid in a path.
     Name(String),
-    /// The profile asks for a header field that it cannot have, or for too many.
+    /// The profile requests a header field that is not allowed, or too many.
     Field(String),
-    /// The profile has a scheme of security twice, or asks for one that it has not.
+    /// The profile defines a security scheme twice, or requires an undefined one.
     Security(String),
-    /// There is an agent of this name.
+    /// An agent already has this name.
     Taken(String),
-    /// There is a tenant of this name: [`Agents::end_tenant`] ends it.
+    /// A tenant has this name: [`Agents::end_tenant`] ends it.
     Tenant {
         /// The name.
         name: String,
-        /// How many tasks it has; 0: a call that names it runs, or an agent says later what comes
-        /// of one.
+        /// The number of its tasks; 0: a call that names the tenant runs, or is deferred.
         tasks: usize,
-        /// How many of them are unfinished.
+        /// The number of its unfinished tasks.
         unfinished: usize,
     },
-    /// There is no agent of this name.
+    /// No agent has this name.
     Unknown(String),
-    /// The agent answers at the root; it can be replaced.
+    /// The agent answers at the root: it can be replaced, but not removed.
     Default(String),
-    /// There have been as many names as `agents_max`.
+    /// All `agents_max` names have been used.
     TooMany,
 }
 
@@ -148,21 +147,20 @@ impl Agents {
         self.0.agents.profile(agent).map(|profile| profile.name.clone())
     }
 
-    /// Adds an agent under the name of its profile, at `/agents/{name}`. If one of this name was
-    /// removed before, it gets that one's place, and finds its tasks.
+    /// Adds an agent under the name of its profile, at `/agents/{name}`. It takes over the index
+    /// and the tasks of a removed agent of this name.
     ///
-    /// A server with one agent lets its clients name any tenant, unless it was told otherwise
-    /// ([`Setup::tenants`](crate::engine::Setup::tenants)): one of them may have the name.
+    /// A server with one agent accepts any tenant name by default
+    /// ([`Setup::tenants`](crate::engine::Setup::tenants)), so a tenant may already have the name.
     ///
     /// # Errors
-    /// [`AgentError::Name`], [`AgentError::Field`], [`AgentError::Taken`],
-    /// [`AgentError::Tenant`], [`AgentError::TooMany`].
+    /// [`AgentError::Name`], [`AgentError::Field`], [`AgentError::Taken`], [`AgentError::Tenant`],
+    /// [`AgentError::TooMany`].
     pub fn add(&self, profile: Profile, agent: Arc<dyn Agent>) -> Result<AgentIndex, AgentError> {
         self.change_one(AgentChange::Add(profile, agent))
     }
 
-    /// Lets another program answer for the agent that has the profile's name, and its card show
-    /// this profile, both at once.
+    /// Replaces the program and the profile of the agent that has the profile's name, both at once.
     ///
     /// # Errors
     /// [`AgentError::Field`], [`AgentError::Unknown`].
@@ -174,9 +172,9 @@ impl Agents {
         self.change_one(AgentChange::Replace(profile, agent))
     }
 
-    /// Removes an agent. Its card is gone at once. Its place refuses messages with
-    /// `UnsupportedOperation`, and answers requests for its tasks, until these have left the
-    /// store; then there is nothing at its place. The first agent answers at the root and stays.
+    /// Removes an agent. Its card is gone at once. Its path rejects messages with
+    /// `UnsupportedOperation` and serves its tasks until they have left the store; then the path
+    /// gives 404. The first agent answers at the root and cannot be removed.
     ///
     /// # Errors
     /// [`AgentError::Unknown`], [`AgentError::Default`].
@@ -184,21 +182,20 @@ impl Agents {
         self.change_one(AgentChange::Remove(name.to_owned())).map(drop)
     }
 
-    /// Makes all of these changes at once, each about another agent, or none of them.
+    /// Makes all of these changes at once, each about a different agent, or none of them.
     ///
     /// # Errors
     /// Every [`AgentError`], for the first change that cannot be made; [`AgentError::Taken`] also
-    /// where two are about one agent. Nothing has changed then.
+    /// where two are about one agent. Nothing has changed.
     pub fn change(&self, changes: Vec<AgentChange>) -> Result<(), AgentError> {
         self.change_all(changes, || ()).map(drop)
     }
 
-    /// The same; `first` is called when it is certain that all of them can be made, and before any
-    /// of them is: it releases the callers that must not see what comes. It must not ask these
-    /// agents.
+    /// The same; `first` is called once all changes are valid, before the first is made: it
+    /// releases the callers that must not see the new agents. It must not use these agents.
     ///
     /// # Errors
-    /// As [`Agents::change`]; `first` was not called then.
+    /// As [`Agents::change`]; `first` was not called.
     pub fn change_after(
         &self,
         changes: Vec<AgentChange>,
@@ -209,7 +206,7 @@ impl Agents {
 
     fn change_one(&self, change: AgentChange) -> Result<AgentIndex, AgentError> {
         let indexes = self.change_all(vec![change], || ())?;
-        // There is one for each change.
+        // There is one index for each change.
         indexes.first().copied().ok_or(AgentError::TooMany)
     }
 
@@ -225,7 +222,8 @@ impl Agents {
             never.for_each(|name| self.0.unclaim_name(name));
         };
         for (at, name) in added.iter().enumerate() {
-            // From here on no call makes it a tenant's, also one that was decoded before.
+            // From here on no call can use the name for a tenant, not even one that was decoded
+            // before.
             if !self.0.claim_name(name) {
                 unclaim(&added[..at]);
                 let ((tasks, unfinished), name) = (self.0.tasks_of_tenant(name), name.clone());
@@ -245,18 +243,18 @@ impl Agents {
         Ok(indexes)
     }
 
-    /// Ends a tenant, so that an agent can have its name: its unfinished tasks fail, and no others
-    /// are made, since no tenant has this name from now on. Its tasks can be read until they leave
-    /// the store, after `task_ttl_ms` at the latest; then [`Agents::add`] takes the name. Says how
-    /// many there are.
+    /// Ends a tenant, so that an agent can have its name: its unfinished tasks fail, and new ones
+    /// are rejected, since no tenant may have this name from now on. Its tasks can be read until
+    /// they leave the store, after `task_ttl_ms` at the latest; then [`Agents::add`] accepts the
+    /// name. Returns how many tasks the tenant has left.
     ///
-    /// A call that names it and has begun before may still make a task, which the next `end_tenant`
-    /// ends.
+    /// A call that named the tenant and began earlier may still make a task, which the next
+    /// `end_tenant` ends.
     pub fn end_tenant(&self, name: &str) -> usize {
         self.0.end_tenant(name)
     }
 
-    /// The names of the agents that there are, the first one first.
+    /// The names of the agents that were not removed, in order of their index.
     pub fn names(&self) -> Vec<String> {
         self.0.agents.names()
     }

@@ -1,4 +1,4 @@
-//! What an agent takes no message for.
+//! Checks why an agent may not accept a message.
 
 use crate::{
     fault::{Fault, FaultKind},
@@ -6,7 +6,7 @@ use crate::{
     op::agents::RegisteredAgent,
 };
 
-/// It was removed; its tasks are still there.
+/// The fault of an agent that was removed while its tasks are still stored.
 #[cold]
 pub(super) fn removed(registered: &RegisteredAgent) -> Fault {
     let name = &registered.profile.name;
@@ -14,7 +14,7 @@ pub(super) fn removed(registered: &RegisteredAgent) -> Fault {
     Fault::because(FaultKind::UnsupportedOperation, detail)
 }
 
-/// A2A 1.0 §3.3.4: a client that does not know what the agent requires is refused.
+/// A2A 1.0 §3.3.4: a client that does not list a required extension is rejected.
 #[inline(always)]
 pub(super) fn check_extensions(
     registered: &RegisteredAgent,
@@ -34,7 +34,7 @@ fn check_required(registered: &RegisteredAgent, named: Option<&str>) -> Result<(
     Err(Fault::because(FaultKind::ExtensionSupportRequired, detail))
 }
 
-/// A2A 1.0 §3.1.1: a part of a media type that the agent does not declare is refused.
+/// A2A 1.0 §3.1.1: a part of a media type that the agent does not declare is rejected.
 #[inline(always)]
 pub(super) fn check_media(registered: &RegisteredAgent, message: Message<'_>) -> Result<(), Fault> {
     if registered.any_media { Ok(()) } else { check_parts(registered, message) }

@@ -1,8 +1,9 @@
 //! Turns that are answered later, from any thread.
 //!
-//! Invariant: a deferred turn that would start a task has stored nothing: it has the place of that
-//! task. What a deferred turn keeps of its call is counted as bytes of the store until it is over,
-//! and its message, with the place among deferred calls, until the call has taken it.
+//! Invariant: a deferred turn that would start a task has stored nothing: it holds the task's
+//! reserved slot. The memory that a deferred turn holds of its call is charged to the store until
+//! the turn is over. The memory of its answer, and its permit among deferred calls, are released
+//! when the call has taken the answer.
 
 use std::sync::Arc;
 
@@ -25,48 +26,48 @@ use crate::{
     store::{HeldBytes, Refused, ReservedBuf, TaskKey},
 };
 
-/// Bytes for which there is room when the first event is prepared: an answer of a few events.
+/// Bytes reserved when the first event is prepared: enough for an answer of a few events.
 const PREPARED_BYTES: usize = 512;
 
-/// A deferred turn, as the core sees it.
+/// The core's side of a deferred turn.
 pub(super) struct DeferredTurn {
     pub core: Arc<Core>,
     pub call: Arc<LateCall>,
     pub agent: AgentIndex,
-    /// The program of the agent; a replaced one gets nothing more.
+    /// The incarnation of the agent's program; a replaced program gets nothing more.
     pub incarnation: u32,
     pub key: TaskKey,
     pub place: TurnPlace,
     pub mode: SendMode,
     pub generation: Generation,
-    /// What was published before the turn was deferred.
+    /// The events published before the turn was deferred.
     pub events: EventBuf,
-    /// What the store counts for it, until that goes back.
+    /// The bytes charged to the store, until they are released.
     pub held: Option<HeldBytes>,
     /// One of `deferred_calls_max`.
     pub permit: Option<Permit>,
-    /// The name of the first of equal sends, until it is settled.
+    /// The key of the first of equal sends, until it is settled.
     pub first: Option<SendKey>,
 }
 
-/// What an answer is counted by that its call has not taken yet.
+/// The charge of an answer that its call has not taken yet.
 pub(super) struct AnswerCharge {
     core: Arc<Core>,
     key: TaskKey,
-    /// Bytes that the store counts for it.
+    /// Bytes charged to the store.
     held_bytes: usize,
     _place: Option<DeferredPlace>,
 }
 
-/// A place among deferred calls.
+/// A permit for a deferred call.
 pub(super) struct DeferredPlace {
     _permit: Permit,
-    /// One on the account of the caller, if nothing else bounds what it may defer.
+    /// A permit of the caller's account, unless something else bounds its deferred calls.
     _of_caller: Option<AskedPlace>,
 }
 
 impl DeferredPlace {
-    /// A place for a call that makes no task, and holds so many bytes, also out of its caller's
+    /// A permit for a call that makes no task and holds so many bytes, also charged to its caller's
     /// share.
     ///
     /// # Errors
@@ -81,7 +82,7 @@ impl DeferredPlace {
     }
 }
 
-/// A place on the account of a share, if it has one.
+/// A permit of the caller's account, if the share has one.
 fn asked_place(share: &RunningShare, bytes: usize) -> Result<Option<AskedPlace>, Fault> {
     let Some(account) = &share.account else { return Ok(None) };
     let place = AskedPlace::take(account, share).ok_or_else(|| {
@@ -100,14 +101,14 @@ fn asked_place(share: &RunningShare, bytes: usize) -> Result<Option<AskedPlace>,
 }
 
 impl From<Permit> for DeferredPlace {
-    /// That of a turn, which has the place of a task.
+    /// The permit of a turn, whose task has its own slot.
     fn from(permit: Permit) -> DeferredPlace {
         DeferredPlace { _permit: permit, _of_caller: None }
     }
 }
 
 impl AnswerCharge {
-    /// Counts so many bytes, and goes on with the place among deferred calls.
+    /// Charges so many bytes and takes over the permit among deferred calls.
     ///
     /// # Errors
     /// [`Refused::OutOfBytes`].
@@ -127,20 +128,20 @@ impl Drop for AnswerCharge {
     }
 }
 
-/// Where the task of a deferred turn is.
+/// The state of a deferred turn's task.
 pub(super) enum TurnPlace {
-    /// Nowhere yet.
+    /// Reserved, not stored yet.
     New(ReservedBuf),
-    /// In the store; its message was the one behind this event.
+    /// Stored; the turn's message follows this event.
     Next { seq: u64 },
-    /// In the store; the turn was resumed, so that no caller waits for it.
+    /// Stored; a resume timer started the turn, so no caller waits for it.
     Resumed,
-    /// Given back.
+    /// Released.
     Left,
 }
 
 impl DeferredTurn {
-    /// How the call goes on with the task.
+    /// How the call continues with the task.
     fn begun(&self, seq: u64, after: u64) -> LateAnswer {
         let (handle, generation) = (self.key.handle(), self.generation);
         match self.mode {
@@ -159,14 +160,14 @@ impl DeferredTurn {
         }
     }
 
-    /// Says what came of the first of equal sends.
+    /// Settles the outcome of the first of equal sends.
     fn settle(&mut self, sent: impl FnOnce(&DeferredTurn) -> Result<Sent, Fault>) {
         if let Some(first) = self.first.take() {
             self.core.settle_send(first, sent(self));
         }
     }
 
-    /// The turn goes on with a task.
+    /// Settles the send with its task.
     fn settle_task(&mut self, seq: u64, after: u64, is_next: bool) {
         self.settle(|turn| {
             let (key, generation) = (turn.key, turn.generation);
@@ -174,8 +175,8 @@ impl DeferredTurn {
         });
     }
 
-    /// Applies `events` to the task, which exists and must not have ended. A limit that is reached
-    /// has failed the task, which is then what there is to show.
+    /// Applies `events` to the task, which exists and must not have ended. If a limit is exceeded,
+    /// the task fails and the call shows the failed task.
     fn apply(&self, events: &EventBuf, now: Now) -> Result<(), Fault> {
         let applied = self.core.store.update(self.key, now, |edit| {
             if edit.task().state().is_terminal() || edit.incarnation() != self.incarnation {
@@ -193,9 +194,9 @@ impl DeferredTurn {
         }
     }
 
-    /// Answers with a message, which waits until the call takes it.
+    /// Answers with a message, which is retained until the call takes it.
     fn say(&mut self, message: MessageBuf, context_id: Box<[u8]>) {
-        // What the call held is of no use any more.
+        // The bytes held for the call are no longer needed.
         self.release();
         let held_bytes = message.held_bytes() + context_id.len();
         let (of, permit) = ((Arc::clone(&self.core), self.key), self.permit.take());
@@ -208,7 +209,7 @@ impl DeferredTurn {
         }
     }
 
-    /// Ends the task with what was published before, and this status.
+    /// Ends the task with the events published before, and this status.
     fn end(&mut self, state: TaskState, message: &MessageBuf) -> Result<(), Fault> {
         let (now, mut events) = (self.core.now(), std::mem::take(&mut self.events));
         push_status(&mut events, state, message, now);
@@ -245,7 +246,7 @@ impl DeferredHost for DeferredTurn {
         message: Message<'_>,
     ) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
         let (core, now) = (Arc::clone(&self.core), self.core.now());
-        // What the call held becomes the task's.
+        // The bytes held for the call become the task's.
         self.release();
         let mut start = (0, 0, true);
         let (stored, answer) = match std::mem::replace(&mut self.place, TurnPlace::Left) {
@@ -271,7 +272,7 @@ impl DeferredHost for DeferredTurn {
                 self.settle_task(seq, after, is_next);
                 self.call.answer(answer);
                 if !core.agents.is_current(self.agent, self.incarnation) {
-                    // One that was replaced meanwhile has made a task that is not its own.
+                    // A program that was replaced meanwhile has made a task for its successor.
                     core.hand_over(self.agent, self.key, By::Turn(&Ending::Detached));
                 }
                 Ok((self.key.job_handle(self.incarnation), core))
@@ -307,7 +308,7 @@ impl DeferredHost for DeferredTurn {
                     LateAnswer::Fault(fault)
                 }
             },
-            // No caller waits, and a task that ended meanwhile needs no end.
+            // No caller waits, and a task that has ended meanwhile needs no status.
             TurnPlace::Resumed | TurnPlace::Left => {
                 return drop(self.end(TaskState::Completed, &message));
             }
@@ -368,7 +369,7 @@ mod tests {
     fn a_deferred_call_takes_no_more_memory_than_is_counted_for_it() {
         let call = size_of::<LateCall>() + 2 * size_of::<usize>();
         let turn = size_of::<DeferredTurn>() + size_of::<Deferred>() + size_of::<RequestInfo>();
-        // Two ids, three blocks of an allocator each with what it keeps beside them.
+        // Two ids and three blocks, each with the allocator's overhead.
         let ids = 2 * (36 + 16) + 4 * 16;
         assert!((call + turn + ids) as u64 <= DEFERRED_CALL_BYTES, "{call} {turn} {ids}");
     }

@@ -13,7 +13,7 @@ use crate::{
     service::{Now, Service},
 };
 
-/// What a turn whose agent panicked has come to.
+/// The context of a turn whose agent panicked.
 pub(super) struct BrokenTurn<'b> {
     pub events: &'b mut EventBuf,
     pub ending: &'b mut Ending,
@@ -21,23 +21,23 @@ pub(super) struct BrokenTurn<'b> {
 }
 
 impl Core {
-    /// Sets what becomes of failures of agents, once.
+    /// Sets how failures of agents are reported, once.
     pub fn report_failures(&self, rules: FailureRules) {
         self.failures.get_or_init(|| rules);
     }
 
-    /// Tells the operator of a failure, and returns the text for the client.
+    /// Reports a failure to the operator, and returns the text for the client.
     #[cold]
     pub(super) fn failure_text(&self, failed: FailureNote) -> String {
         let name = self.profile(failed.agent).map(|profile| profile.name.clone());
-        // The time keeps the references of two processes apart.
+        // The time tells the references of two processes apart.
         let (ms, number) = ((self.unix_ms)(), self.failed.fetch_add(1, Ordering::Relaxed));
         let failure = failed.named(name.unwrap_or_default(), format!("{ms:x}-{number:x}"));
         self.failures.get_or_init(FailureRules::default).tell(&failure)
     }
 
-    /// Fails the task of a turn, unless its agent has let it out of the turn already: then it ended
-    /// as the agent dropped it.
+    /// Fails the task of a turn. A turn that detached its task has already ended it when the agent
+    /// dropped the job.
     #[cold]
     #[inline(never)]
     pub(super) fn fail_turn(&self, panicked: FailureNote, turn: BrokenTurn<'_>) {
@@ -51,7 +51,7 @@ impl Core {
         }
     }
 
-    /// What a call hears that is about no turn.
+    /// The fault of a call that panicked outside a turn.
     #[cold]
     pub(super) fn broken_fault(&self, panicked: FailureNote) -> Fault {
         Fault::because(FaultKind::Internal, self.failure_text(panicked))

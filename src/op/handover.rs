@@ -1,9 +1,9 @@
-//! What becomes of the tasks of an agent that was replaced or removed.
+//! Hands over the tasks of an agent that was replaced or removed.
 //!
-//! Invariant: a task belongs to one incarnation of its agent, and only that one's jobs and timers
-//! go on with it. Each unfinished task is handed over once for each change: by the thread that
-//! changed the agent, or by a turn of the program before that ends later. One that goes on with an
-//! earlier program of a renewed agent stays with that one's incarnation.
+//! Invariant: a task belongs to one incarnation of its agent, and only that incarnation's jobs and
+//! timers continue it. Each unfinished task is handed over once per change: by the thread that
+//! changed the agent, or by a turn of the old program that ends later. A task that an earlier
+//! program of a renewed agent continues stays with that incarnation.
 
 use std::{
     collections::HashSet,
@@ -19,30 +19,30 @@ use crate::{
     store::{Edit, TaskKey},
 };
 
-/// Milliseconds between looks at what is left of removed agents.
+/// Milliseconds between checks whether removed agents still have tasks.
 const LOOK_EVERY_MS: u64 = 1_000;
 
-/// What the tasks of a removed agent say.
+/// The status text of a removed agent's tasks.
 const REMOVED: &str = "the agent was removed before the task was done";
 
-/// On what occasion a task is handed over.
+/// Why a task is handed over.
 #[derive(Clone, Copy)]
 pub(super) enum By<'e> {
-    /// Its agent was changed. A turn that is at work hands it over when it is over.
+    /// Its agent was changed. A running turn hands the task over when it ends.
     Change,
-    /// A turn of the program before is over, which has ended like this.
+    /// A turn of the old program has ended like this.
     Turn(&'e Ending),
-    /// A message has come, which is for the program of now.
+    /// A message for the current program has arrived.
     Call,
 }
 
 impl Core {
-    /// Hands all unfinished tasks of an agent over to the program that answers for it now.
+    /// Hands all unfinished tasks of an agent over to its current program.
     pub(super) fn hand_over_all(&self, agent: AgentIndex) {
         self.store.each_unfinished_of(agent, |key| self.hand_over(agent, key, By::Change));
     }
 
-    /// Forgets the earlier programs of an agent that have no unfinished tasks any more.
+    /// Drops the earlier programs of an agent that have no unfinished tasks.
     pub(super) fn forget_older_programs(&self, name: &str) {
         let Some(agent) = self.agents.find(name) else { return };
         let mut used = HashSet::new();
@@ -50,7 +50,7 @@ impl Core {
         self.agents.forget_older(agent, &used);
     }
 
-    /// The earlier program that a task goes on with.
+    /// The earlier program that continues a task.
     #[cold]
     pub(super) fn older_program(
         &self,
@@ -64,7 +64,7 @@ impl Core {
         self.store.update(key, self.now(), |edit| edit.incarnation())
     }
 
-    /// Hands a task over whose turn has ended, if there was a change meanwhile.
+    /// Hands over a task whose turn has ended, if its agent changed meanwhile.
     #[inline]
     pub(super) fn hand_over_late(
         &self,
@@ -77,7 +77,7 @@ impl Core {
         }
     }
 
-    /// The same for a turn that did not come back.
+    /// The same for a turn that panicked.
     #[cold]
     pub(super) fn hand_over_broken(
         &self,
@@ -89,7 +89,7 @@ impl Core {
         }
     }
 
-    /// Hands a task over to the program that answers for its agent now, unless it is that one's.
+    /// Hands a task over to its agent's current program, unless it already belongs to that.
     #[cold]
     pub(super) fn hand_over(&self, agent: AgentIndex, key: TaskKey, by: By<'_>) {
         let Some(current) = self.agents.current(agent) else { return };
@@ -117,7 +117,7 @@ impl Core {
             goes_on.then(|| (task(), edit.scope(), edit.names()))
         });
         if current.is_removed {
-            // A turn of the program before has made a task at a place that was forgotten.
+            // A turn of the old program has made a task of an agent whose name was freed.
             self.agents.set_gone(agent, false);
         }
         if let (Some(Some((task, scope, names))), Some(host)) = (taken, self.job_host()) {
@@ -125,13 +125,13 @@ impl Core {
             let handle = key.job_handle(current.incarnation);
             let names = [names.tenant.as_deref(), names.owner.as_deref()];
             let adopted = Adopted::new(task, (scope, names), handle, (host, bits));
-            // Whatever becomes of one task, the others are asked for. This one fails as it is
-            // dropped, and the panic was reported where it happened.
+            // A panic fails this task as it is dropped, and was reported where it happened; the
+            // remaining tasks are still handed over.
             let _ = catch_unwind(AssertUnwindSafe(|| current.agent.adopt(adopted)));
         }
     }
 
-    /// Looks once a second whether removed agents still have tasks.
+    /// Checks once a second whether removed agents still have tasks.
     pub(super) fn forget_removed(&self, now: Now) {
         if self.looked_ms.load(Relaxed).saturating_add(LOOK_EVERY_MS) > now.mono_ms {
             return;
@@ -140,7 +140,7 @@ impl Core {
         for agent in self.agents.leaving() {
             if !self.store.has_tasks_of(agent) {
                 self.agents.set_gone(agent, true);
-                // A turn of the program before may have made one between the two.
+                // A turn of the old program may have made a task between the two.
                 if self.store.has_tasks_of(agent) {
                     self.agents.set_gone(agent, false);
                 }
@@ -148,16 +148,16 @@ impl Core {
         }
     }
 
-    /// The time where there is no clock at hand.
+    /// The time, for callers that were given none.
     pub(super) fn now(&self) -> Now {
         Now { mono_ms: self.store.swept_ms(), unix_ms: (self.unix_ms)() }
     }
 }
 
-/// Ends a task with these words.
+/// Fails a task with this text.
 pub(super) fn fail(edit: &mut Edit<'_>, now: Now, why: &str) {
     let message = MessageBuf::agent(&PartsBuf::new().text(why)).id("agent-changed");
     let (state, at_ms, message) = (TaskState::Failed, now.unix_ms, Some(message.view()));
-    // It is unfinished, and one that has no room for the words ends with others.
+    // The task is unfinished; if the text does not fit, the store fails it with its own text.
     let _ = edit.apply(&TaskEvent::Status { state, at_ms, message, metadata: None });
 }

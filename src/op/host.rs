@@ -1,4 +1,4 @@
-//! What agents reach through their turns and jobs: the core stores, reads and defers for them.
+//! The core as the host of turns and jobs: it stores, reads and defers for agents.
 
 use std::{
     sync::Arc,
@@ -20,19 +20,19 @@ use crate::{
     store::{Edit, Refused, Reserved, TaskKey},
 };
 
-/// The call of a turn.
+/// The call that a turn answers.
 pub(super) struct TurnCall {
-    /// `None`: there is none, the turn was resumed.
+    /// `None`: no call, a resume timer started the turn.
     mode: Option<SendMode>,
     worker: usize,
     agent: AgentIndex,
-    /// The program of the agent.
+    /// The incarnation of the agent's program.
     incarnation: u32,
-    /// What the call shares with the agent, if it shares anything.
+    /// The state that the call shares with the agent, if any.
     link: CallLink,
-    /// Why the server did not do what the agent wanted: the client is told.
+    /// Why the server rejected an operation of the agent: the fault goes to the client.
     pub refused: Option<Box<Fault>>,
-    /// The name of the first of equal sends.
+    /// The key of the first of equal sends.
     pub first: Option<SendKey>,
 }
 
@@ -55,10 +55,10 @@ impl TurnCall {
         TurnCall { mode: None, worker, agent, incarnation, link, refused, first: None }
     }
 
-    /// What the turn has left of the call, and whether it is deferred.
+    /// Ends the turn's use of the call; returns whether it is deferred, and the call's link.
     ///
     /// # Errors
-    /// The server or the agent has refused it.
+    /// The server or the agent has rejected the call.
     #[inline(always)]
     pub fn end(&mut self, ending: &Ending) -> Result<(bool, CallLink), Fault> {
         let has_said = matches!(ending, Ending::Refused(_) | Ending::Deferred);
@@ -80,7 +80,7 @@ impl TurnCall {
         }
     }
 
-    /// The side of the call that learns when its caller leaves.
+    /// The call's side of a deferral, which is notified when its caller leaves.
     fn watched(&mut self) -> Option<Arc<LateCall>> {
         self.mode.filter(|mode| *mode != SendMode::Return)?;
         let (link, call) = CallLink::of_task();
@@ -89,19 +89,19 @@ impl TurnCall {
     }
 }
 
-/// The host of a turn that starts a task: the task is stored when the agent detaches, or when
-/// the turn is over.
+/// The host of a turn that starts a task: the task is stored when the agent detaches, or when the
+/// turn ends.
 pub(super) struct NewTurn<'t> {
     pub core: &'t Core,
-    /// The place of the task.
+    /// The reserved slot of the task.
     pub reserved: &'t Reserved<'t>,
     pub generation: Generation,
     pub message: Message<'t>,
     pub now: Now,
     pub call: TurnCall,
-    /// Whose turn it is.
+    /// The program that runs the turn.
     pub began: &'t CurrentAgent<'t>,
-    /// True when the agent has come back, and the turn stores what is left.
+    /// True when the agent has returned, and the turn stores its remaining events.
     pub is_over: bool,
 }
 
@@ -140,7 +140,7 @@ impl TurnHost for NewTurn<'_> {
         held_bytes: usize,
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
         let task = (self.reserved.key(), self.reserved.owner(), self.generation);
-        // The turn may have had its task stored early.
+        // The turn may have stored its task early.
         let reserved = self.reserved;
         let place = || match reserved.is_kept() {
             true => TurnPlace::Next { seq: FIRST_SEQ },
@@ -150,7 +150,7 @@ impl TurnHost for NewTurn<'_> {
     }
 }
 
-/// The host of a turn on a task that exists.
+/// The host of a turn on an existing task.
 pub(super) struct NextTurn<'t> {
     pub core: &'t Core,
     pub key: TaskKey,
@@ -160,9 +160,9 @@ pub(super) struct NextTurn<'t> {
     /// The wire family of the call that made the task.
     pub generation: Generation,
     pub call: TurnCall,
-    /// Whose turn it is.
+    /// The program that runs the turn.
     pub began: &'t CurrentAgent<'t>,
-    /// True when the agent has come back.
+    /// True when the agent has returned.
     pub is_over: bool,
 }
 
@@ -208,7 +208,7 @@ impl TurnHost for NextTurn<'_> {
 }
 
 impl Drop for NewTurn<'_> {
-    /// A turn that panics may have stored its task.
+    /// A turn that panics may already have stored its task.
     fn drop(&mut self) {
         if !self.is_over && self.reserved.is_kept() {
             self.core.hand_over_broken(self.began, (self.call.agent, self.reserved.key()));
@@ -217,7 +217,7 @@ impl Drop for NewTurn<'_> {
 }
 
 impl Drop for NextTurn<'_> {
-    /// A turn that panics is over, too.
+    /// A panic ends the turn, too.
     fn drop(&mut self) {
         if !self.is_over {
             self.core.store.update(self.key, self.now, |edit| edit.end_turn());
@@ -227,7 +227,7 @@ impl Drop for NextTurn<'_> {
 }
 
 impl Core {
-    /// Lets a call wait for its agent, unless as many do as may.
+    /// Lets a call wait for its agent, if a permit is free.
     #[cold]
     fn defer(
         &self,
@@ -249,7 +249,7 @@ impl Core {
             }
         };
         let (link, late) = CallLink::late();
-        // Of a turn that was resumed, no caller waits for the other side.
+        // No caller waits for the other side of a resumed turn.
         let mode = call.mode.inspect(|_| call.link = link).unwrap_or(SendMode::Return);
         self.bound_turn(events, self.now());
         let events = events.take_exact();
@@ -277,7 +277,7 @@ impl Core {
 }
 
 impl Core {
-    /// Changes the task of a job, which must belong to the program that has the job.
+    /// Changes the task of a job, which must belong to the job's program.
     fn update_job<R>(&self, job: Handle, change: impl FnOnce(&mut Edit<'_>) -> R) -> Option<R> {
         let incarnation = TaskKey::incarnation_of(&job);
         let changed = self.store.update(TaskKey::of(&job), self.now(), |edit| {

@@ -1,8 +1,8 @@
-//! Sends that are safe to repeat: an equal one that was made before is not made again.
+//! Sends that are safe to repeat: a send that equals an earlier one runs only once.
 //!
-//! Invariant: of equal sends one runs, and the others get what comes of it, each in the way that it
-//! asks for. What failed did not happen. What is no longer there is not made again. Decision:
-//! `docs/adr/0022-a-send-is-known-again.md`.
+//! Invariant: of equal sends one runs, and the others receive its outcome, each in the mode that it
+//! requests. A failed send counts as not made. A send whose outcome is gone is not made again.
+//! Decision: `docs/adr/0022-a-send-is-known-again.md`.
 
 mod content;
 mod owners;
@@ -28,37 +28,37 @@ use table::{JoinedSend, NamedSend, SendLook, SendTable};
 
 pub(super) use table::{SendKey, Sent, SentMessage, SentTask};
 
-/// How often a send looks for an equal one that comes and fails meanwhile.
+/// How often a send looks again when an equal one arrives and fails meanwhile.
 const LOOKS_MAX: u32 = 8;
 
-/// Whose sends are known again, and those that are.
+/// The recognised sends, and the rules for which callers' sends are recognised.
 pub(super) struct KnownSends {
     callers: Idempotency,
     hash: SendHash,
     table: SendTable,
 }
 
-/// The first of equal sends; what comes of it is said once.
+/// The first of equal sends; its outcome is settled once.
 pub(super) struct FirstSend<'c> {
     core: &'c Core,
     key: SendKey,
-    /// True: its outcome is not known yet.
+    /// True: it has no outcome yet.
     is_open: bool,
 }
 
 impl FirstSend<'_> {
-    /// Its key, for the turn that has its outcome later.
+    /// Its key, for a turn that settles it later.
     pub fn key(&self) -> SendKey {
         self.key
     }
 
-    /// It was answered by a direct message.
+    /// It was answered with a direct message.
     pub fn note_message(&mut self, message: &MessageBuf, context_id: &[u8]) {
         self.is_open = false;
         self.core.settle_send(self.key, Ok(Sent::message(message, context_id)));
     }
 
-    /// It has made a task, or gone on with one.
+    /// It has made or continued a task.
     #[inline(always)]
     pub fn note_task(&mut self, sent: SentTask) {
         self.is_open = false;
@@ -67,12 +67,12 @@ impl FirstSend<'_> {
         }
     }
 
-    /// Its agent says later what comes of it.
+    /// Its agent was deferred and settles it later.
     pub fn defer(&mut self) {
         self.is_open = false;
     }
 
-    /// It has failed, if nothing else was said of it: a waiting call gets the reason.
+    /// It has failed, unless another outcome was noted: waiting calls receive the fault.
     #[cold]
     #[inline(never)]
     pub fn fail(&mut self, fault: &Fault) {
@@ -83,7 +83,7 @@ impl FirstSend<'_> {
 }
 
 impl Drop for FirstSend<'_> {
-    /// No caller waits for a turn that has panicked.
+    /// Fails the waiting calls of a turn that panicked.
     #[inline]
     fn drop(&mut self) {
         if self.is_open {
@@ -93,14 +93,14 @@ impl Drop for FirstSend<'_> {
 }
 
 impl SentTask {
-    /// The last event of the turn, if that is over.
+    /// The last event of the turn, if it is over.
     fn end_in(&self, task: &Task) -> Option<u64> {
         if self.end.is_some() {
             return self.end;
         }
         let is_over = task.state().is_terminal() || task.state().is_interrupted();
         if self.after < task.base_seq() {
-            // What came between is not known any more.
+            // The events in between have been evicted.
             return is_over.then(|| task.seq());
         }
         let (mut place, mut end) = (Default::default(), None);
@@ -120,7 +120,7 @@ impl SentTask {
         Cursor { handle, seq, snapshot: true, ends_at_input: true, ..Cursor::default() }
     }
 
-    /// What a call is answered with that has waited for this.
+    /// The answer for a call that waited for this outcome.
     fn late(&self, mode: SendMode) -> LateAnswer {
         let (handle, generation) = (self.key.handle(), self.generation);
         match (mode, self.end) {
@@ -137,7 +137,7 @@ impl KnownSends {
         KnownSends { callers: rules.callers, hash, table: SendTable::new(limits) }
     }
 
-    /// Whether sends of this caller are known again.
+    /// Whether this caller's sends are recognised.
     #[inline(always)]
     pub fn has(&self, caller: &Caller<'_>) -> bool {
         match self.callers {
@@ -147,8 +147,8 @@ impl KnownSends {
         }
     }
 
-    /// Whether the id of a message names its send: by default only where the client activates the
-    /// extension that says so (A2A 1.0 §4.6), since others use ids again for equal messages, too.
+    /// Whether a message id identifies its send: by default only if the client activates the
+    /// extension for it (A2A 1.0 §4.6), since other clients reuse ids for equal messages.
     #[inline(always)]
     fn names_by_id(&self, caller: &Caller<'_>) -> bool {
         match (self.callers, caller.extensions) {
@@ -160,7 +160,7 @@ impl KnownSends {
         }
     }
 
-    /// Forgets what came of the sends of a holder: another caller will have its number.
+    /// Drops the outcomes of a holder's sends: its number will be given to another caller.
     #[cold]
     pub fn forget_all_of(&self, holder: Holder) {
         self.table.forget_all_of(holder);
@@ -168,8 +168,8 @@ impl KnownSends {
 }
 
 impl Core {
-    /// Looks for a send that is equal to this one: `None` where it is to be made, and then `first`
-    /// says what comes of it, if others are to know.
+    /// Looks for an equal send. `None`: execute this one; `first` then receives its outcome for
+    /// duplicates.
     #[inline(always)]
     pub(super) fn known_send<'c>(
         &'c self,
@@ -189,7 +189,7 @@ impl Core {
         }
     }
 
-    /// What a send is answered with that is not the first under its name.
+    /// Answers a send that duplicates an earlier one.
     #[cold]
     #[inline(never)]
     fn send_known<'c>(
@@ -228,7 +228,7 @@ impl Core {
         Some(Err(Fault::at_limit("idempotency_entries_max")))
     }
 
-    /// Waits for what comes of an equal send; `None`: that was decided just now.
+    /// Waits for the outcome of an equal send; `None`: it was settled just now.
     fn join_send(
         &self,
         cx: &CallCx<'_>,
@@ -246,7 +246,7 @@ impl Core {
         Ok(is_joined.then(|| WaitHandle { handle, history, link, ..WaitHandle::default() }))
     }
 
-    /// Gives the outcome of the first of equal sends to all that wait for it, and to later ones.
+    /// Gives the outcome of the first of equal sends to all waiting calls and to later duplicates.
     pub(super) fn settle_send(&self, key: SendKey, sent: Result<Sent, Fault>) {
         let joined = match &sent {
             Ok(Sent::Task(task)) => self.sends.table.settle_task(key, *task),
@@ -270,7 +270,7 @@ impl Core {
         }
     }
 
-    /// Answers with a copy of a message, which is counted until it is taken.
+    /// Answers with a copy of a message, whose bytes are charged until the call takes it.
     fn answer_again(&self, call: &LateCall, sent: &SentMessage) {
         let SentMessage { message, context_id } = sent.clone();
         let Some(core) = self.this.upgrade() else { return };
@@ -285,7 +285,7 @@ impl Core {
         }
     }
 
-    /// Gives what came of an equal send that has made a task, or gone on with one.
+    /// Answers with the task that an equal send has made or continued.
     #[cold]
     fn repeat(
         &self,
@@ -308,7 +308,7 @@ impl Core {
             if end.is_none() && send.mode == SendMode::Wait {
                 return (false, 0);
             }
-            // What others have said since is no answer to this message.
+            // Later messages of the task do not answer this one.
             let own = end.filter(|end| sent.is_next && *end >= task.base_seq());
             let view = own.map_or_else(|| task.view(), |end| task.view_at(end));
             answer(Reply::Task { view, history: send.history });

@@ -1,4 +1,4 @@
-//! Calls whose agents say later what comes of them.
+//! Calls that their agents answer later.
 
 use std::task::{Poll, Waker};
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Core {
-    /// Goes on with a call whose agent has answered.
+    /// Continues a call whose agent has answered.
     #[cold]
     pub(super) fn poll_late(
         &self,

@@ -1,12 +1,11 @@
-//! Calls about tasks that are not stored: their agent is asked, which answers now, later or not at
-//! all.
+//! Calls about tasks that are not stored: the agent may answer now, later or not at all.
 //!
-//! Invariant: no agent is asked for a task that is stored, and another's, under an id that the
-//! store has made. Ids that clients choose are known by their scope alone: whose task has one
-//! cannot be found out. Nothing is stored of a task that an agent is asked for: what it has of a
-//! lookup is a place out of the share of its caller, for as long as it has it. What is kept of the
-//! call is counted as bytes of the store until the answer is given, and the answer, with the place
-//! among deferred calls, until the call has taken it.
+//! Invariant: agents are never asked for stored tasks, nor for other callers' tasks under ids that
+//! the store has made. Ids that clients choose are looked up within their scope only, so a caller
+//! cannot find out whether another caller's task has an id. Nothing is stored of a task that an
+//! agent is asked for: a lookup only holds a permit of its caller's share. The memory that it holds
+//! of the call is charged to the store until the answer is given. The memory of the answer, and the
+//! permit among deferred calls, are released when the call has taken the answer.
 
 use std::sync::Arc;
 
@@ -24,10 +23,10 @@ use crate::{
     store::TaskKey,
 };
 
-/// The hint of a handle whose call waits for a task that is not stored.
+/// Marks the handle of a call that waits for a task that is not stored.
 pub(super) const MISSING: u64 = 2;
 
-/// Which task a call is about that is not stored, and what for.
+/// The task that is not stored, and the purpose of the call.
 #[derive(Clone, Copy)]
 pub(super) struct MissingTask<'c> {
     pub id: RawText<'c>,
@@ -54,7 +53,7 @@ impl Core {
     ) -> Result<Outcome, Fault> {
         let caller = &cx.caller;
         if self.store.has_made(missing.id.raw()) {
-            // An agent that has a copy would have to know whose it is.
+            // An agent with a copy would have to know the task's owner.
             return Err(FaultKind::TaskNotFound.into());
         }
         let registered = self.registered(caller.worker, caller.scope.agent)?;
@@ -86,13 +85,13 @@ impl Core {
     }
 }
 
-/// An agent is asked.
+/// The agent's side while it is asked.
 struct LookingUp<'t, 'c> {
     core: &'t Core,
     cx: &'t CallCx<'c>,
     missing: MissingTask<'t>,
     link: CallLink,
-    /// Why the call may not wait.
+    /// Why the call cannot wait.
     full: Option<Fault>,
 }
 
@@ -126,16 +125,16 @@ impl LookupHost for LookingUp<'_, '_> {
     }
 }
 
-/// An agent answers later.
+/// A lookup that an agent answers later.
 struct Lookup {
     core: Arc<Core>,
-    /// Where its bytes are counted.
+    /// The task key to which its bytes are charged.
     key: TaskKey,
     call: Arc<LateCall>,
     id: Box<[u8]>,
     context_id: Option<Box<[u8]>>,
     wanted: Wanted,
-    /// Bytes that the store counts for it.
+    /// Bytes charged to the store.
     held_bytes: usize,
     place: Option<DeferredPlace>,
 }
@@ -197,7 +196,7 @@ mod tests {
     fn a_deferred_lookup_takes_no_more_memory_than_is_counted_for_it() {
         let call = size_of::<LateCall>() + 2 * size_of::<usize>();
         let lookup = size_of::<Lookup>() + size_of::<DeferredLookup>();
-        // Three blocks of an allocator with what it keeps beside them.
+        // Three blocks with the allocator's overhead.
         let bytes = call + lookup + size_of::<AnswerCharge>() + 3 * 16;
         assert!(bytes as u64 <= DEFERRED_CALL_BYTES, "{bytes}");
     }

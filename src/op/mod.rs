@@ -1,7 +1,7 @@
 //! The local core: the [`Service`] that runs agents in this process and keeps tasks in memory.
 //!
-//! Each operation that it has is a file, but get and list share `read`. Nothing here sees HTTP,
-//! JSON-RPC or a wire spelling; time and entropy come with the call.
+//! Each operation is a file, except that get and list share `read`. Nothing here sees HTTP,
+//! JSON-RPC or a wire format; time and entropy come with the call.
 
 mod agents;
 mod cancel;
@@ -66,7 +66,7 @@ pub use operate::{NotOperated, Operated, OperatorFilter};
 #[cfg(feature = "push")]
 pub use push::ShownPost;
 
-/// Agents, their tasks, and when they want to be called again.
+/// Agents, their tasks and their resume timers.
 pub struct Core {
     this: Weak<Core>,
     store: Store,
@@ -74,28 +74,27 @@ pub struct Core {
     limits: Limits,
     unix_ms: fn() -> u64,
     timers: AllTimers,
-    /// When the remains of removed agents were last looked for, in ms of the monotonic clock.
+    /// When removed agents were last checked for remaining tasks, in ms of the monotonic clock.
     looked_ms: AtomicU64,
-    /// Calls that wait for their agents to say what comes of them.
+    /// Permits of calls that wait for their agents.
     deferred: Permits,
-    /// Those of them that are cancels.
+    /// The cancels among them.
     undecided: UndecidedCancels,
-    /// Sends that are known again when they are repeated.
+    /// Sends that are recognised when repeated.
     sends: KnownSends,
-    /// Its webhooks, if it serves any.
+    /// Its webhooks, if enabled.
     #[cfg(feature = "push")]
     push: OnceLock<push::CorePush>,
-    /// What becomes of failures of its agents.
+    /// How failures of its agents are reported.
     failures: OnceLock<FailureRules>,
-    /// How many there were.
+    /// The number of failures.
     failed: AtomicU64,
     draining: AtomicBool,
     cut: AtomicBool,
 }
 
 impl Core {
-    /// A core with these agents, empty; for `node` see
-    /// [`Setup::node`](crate::engine::Setup::node).
+    /// An empty core with these agents; for `node` see [`Setup::node`](crate::engine::Setup::node).
     pub fn new(
         limits: &Limits,
         agents: Vec<(Profile, Arc<dyn Agent>)>,
@@ -126,24 +125,24 @@ impl Core {
             draining: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         });
-        // No tenant gets the name of an agent, also when that one is gone.
+        // No tenant may have the name of an agent, not even of a removed one.
         core.agents.names().iter().for_each(|name| {
             core.claim_name(name);
         });
         core
     }
 
-    /// Has the turns of its agents traced.
+    /// Traces the turns of its agents.
     pub fn trace(&self, tracer: Arc<dyn Tracer>) {
         self.agents.trace(tracer);
     }
 
-    /// Its agents, to change them.
+    /// Its agents, for changes.
     pub fn agents(self: &Arc<Core>) -> Agents {
         Agents(Arc::clone(self))
     }
 
-    /// What a call hears whose task is not done when the server ends.
+    /// The answer of a call whose task is unfinished when the server ends.
     #[cold]
     fn cut_off(&self, of: &Handle) -> Fault {
         let key = (of.hint != missing::MISSING).then(|| TaskKey::of(of));
@@ -192,21 +191,21 @@ impl Core {
         }
     }
 
-    /// The program that answers for an agent now, for a worker.
+    /// The program that answers for an agent now, from the worker's list.
     #[inline]
     fn registered(&self, worker: usize, agent: AgentIndex) -> Result<CurrentAgent<'_>, Fault> {
         let found = self.agents.of_worker(worker, agent);
         found.ok_or_else(|| Fault::because(FaultKind::Internal, "no such agent"))
     }
 
-    /// The core as the host of jobs; only a core that is being dropped has none.
+    /// The core as the host of jobs; `None` only while the core is being dropped.
     fn job_host(&self) -> Option<Arc<dyn JobHost>> {
         self.this.upgrade().map(|core| core as Arc<dyn JobHost>)
     }
 }
 
 impl Lifecycle for Core {
-    /// Runs agents of `cx.worker` whose time has come, and forgets expired tasks.
+    /// Runs agents of `cx.worker` whose resume time has come, and evicts expired tasks.
     fn tick(&self, cx: &mut TickCx<'_>, wake: &Waker) -> Option<u64> {
         Some(self.run_due(cx, wake))
     }

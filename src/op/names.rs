@@ -1,6 +1,6 @@
 //! The names of agents: added one by one, and found without a lock and without a write.
 //!
-//! Invariant: a name keeps its index for ever, and there is a fixed number of both.
+//! Invariant: a name keeps its index for ever, and the number of both is fixed.
 
 use std::sync::{
     OnceLock,
@@ -11,13 +11,13 @@ use siphasher::sip::SipHasher13;
 
 use crate::service::AgentIndex;
 
-/// A table with open places: at most half of them are taken, so that a search is short.
+/// An open-addressing hash table, at most half full, so that a search is short.
 pub(super) struct Names {
     places: Box<[OnceLock<KnownName>]>,
     hash: SipHasher13,
-    /// By index: true where nothing is left of an agent but its name.
+    /// By index: true when an agent is gone and only its name remains.
     gone: Box<[AtomicBool]>,
-    /// How many there are.
+    /// The number of names.
     count: AtomicU16,
 }
 
@@ -27,7 +27,7 @@ struct KnownName {
 }
 
 impl Names {
-    /// Room for so many names; the secret keeps peers from choosing some that lie together.
+    /// A table for so many names; the secret prevents chosen collisions.
     pub fn new(most: usize, secret: u128) -> Names {
         let most = most.clamp(1, usize::from(u16::MAX));
         Names {
@@ -38,26 +38,25 @@ impl Names {
         }
     }
 
-    /// The agent of this name, unless nothing is left of it.
+    /// The agent of this name, unless it is gone.
     #[inline]
     pub fn find(&self, name: &str) -> Option<AgentIndex> {
         self.find_ever(name).filter(|index| !self.is_gone(*index))
     }
 
-    /// The agent that this name was ever given.
+    /// The agent that this name was ever given to.
     pub fn find_ever(&self, name: &str) -> Option<AgentIndex> {
         let taken = self.places_of(name).map_while(|place| place.get());
         taken.into_iter().find(|named| *named.name == *name).map(|named| named.index)
     }
 
-    /// The places where a name may be, in the order in which they are tried.
+    /// The slots where a name may be, in probing order.
     fn places_of(&self, name: &str) -> impl Iterator<Item = &OnceLock<KnownName>> {
         let (first, mask) = (self.hash.hash(name.as_bytes()) as usize, self.places.len() - 1);
         (0..self.places.len()).map(move |step| &self.places[(first + step) & mask])
     }
 
-    /// Gives a name that is new the next index; `None`: there are as many as may be. One thread at
-    /// a time calls it.
+    /// Gives a new name the next index; `None`: the table is full. One thread at a time calls it.
     pub fn add(&self, name: &str) -> Option<AgentIndex> {
         let index = AgentIndex(self.count.load(Ordering::Relaxed));
         self.gone.get(usize::from(index.0))?;
@@ -68,17 +67,17 @@ impl Names {
         Some(index)
     }
 
-    /// How many names more there may be.
+    /// The number of free indexes.
     pub fn left(&self) -> usize {
         self.gone.len() - usize::from(self.count.load(Ordering::Relaxed))
     }
 
-    /// True when nothing is left of an agent but its name.
+    /// True when the agent is gone and only its name remains.
     pub fn is_gone(&self, index: AgentIndex) -> bool {
         self.gone.get(usize::from(index.0)).is_some_and(|gone| gone.load(Ordering::Relaxed))
     }
 
-    /// Says whether nothing is left of an agent but its name.
+    /// Sets whether the agent is gone and only its name remains.
     pub fn set_gone(&self, index: AgentIndex, is_gone: bool) {
         if let Some(gone) = self.gone.get(usize::from(index.0)) {
             gone.store(is_gone, Ordering::Relaxed);

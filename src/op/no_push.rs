@@ -14,10 +14,10 @@ pub(super) use NoWebhook as CheckedWebhook;
 
 enum Never {}
 
-/// There is none.
+/// Never exists.
 pub(super) struct NoWebhook<'p>(Never, PhantomData<&'p ()>);
 
-/// There is none.
+/// Never exists.
 pub(super) enum NoWatch {}
 
 impl Core {

@@ -1,6 +1,6 @@
-//! What an operator does with the tasks of all callers: lists them, cancels one, fails one.
+//! An operator's actions on the tasks of all callers: list, cancel, fail.
 //!
-//! A cancel goes through the agent, as that of the task's own caller does; a failure goes through
+//! A cancel goes through the agent, like a cancel of the task's own caller; a failure goes through
 //! the store's one mutation path, so that streams and webhooks see it.
 
 use std::task::Waker;
@@ -19,13 +19,13 @@ use crate::{
 pub enum NotOperated {
     /// No task has this id.
     Unknown,
-    /// Several callers have chosen this id: a filter has to name one.
+    /// Several callers use this id: the filter must name one.
     Several,
     /// The task or its agent does not allow it.
     Refused(Fault),
 }
 
-/// What came of it.
+/// The outcome.
 pub struct Operated {
     /// The state of the task afterwards.
     pub state: TaskState,
@@ -33,7 +33,7 @@ pub struct Operated {
     pub is_pending: bool,
 }
 
-/// Names the agent of tasks beside [`SurveyFilter::owner`].
+/// Selects an agent's tasks, in addition to [`SurveyFilter::owner`].
 #[derive(Clone, Copy, Default)]
 pub struct OperatorFilter<'a> {
     /// The owner's name; empty: without an owner.
@@ -44,7 +44,7 @@ pub struct OperatorFilter<'a> {
     pub state: Option<TaskState>,
 }
 
-/// No operation of these makes an id.
+/// These operations never make an id.
 struct NoEntropy;
 
 impl Entropy for NoEntropy {
@@ -57,7 +57,7 @@ impl Agents {
     /// One page of the tasks that match, of all owners.
     ///
     /// # Errors
-    /// Invalid parameters: an agent that there is not, or the token of no page.
+    /// Invalid parameters: an unknown agent, or an invalid page token.
     pub(crate) fn survey(
         &self,
         wanted: OperatorFilter<'_>,
@@ -66,7 +66,7 @@ impl Agents {
         self.0.store.survey(self.filter(wanted)?, page_token.as_bytes())
     }
 
-    /// Has the agent of a task cancel it, as its own caller would.
+    /// Cancels a task through its agent, as the task's own caller would.
     ///
     /// # Errors
     /// [`NotOperated`].
@@ -82,7 +82,7 @@ impl Agents {
         })
     }
 
-    /// Ends a task as failed, with these words; its agent finds its turn or job closed.
+    /// Fails a task with this text; its agent finds its turn or job closed.
     ///
     /// # Errors
     /// [`NotOperated`].
@@ -107,7 +107,7 @@ impl Agents {
                 let why = "the task has already ended";
                 return Err(Fault::because(FaultKind::TaskNotCancelable, why));
             }
-            // One that has no room for the words fails with the store's own.
+            // If the text does not fit, the task fails with the store's own text.
             let _ = edit.apply(&failed);
             Ok(Operated { state: edit.task().state(), is_pending: false })
         });
@@ -190,7 +190,7 @@ impl Core {
         })?;
         match outcome {
             Outcome::Pending(mut wait) => {
-                // The operator waits for no answer, and still wants the decision.
+                // The operator does not wait for the answer, but still wants the decision.
                 wait.link.finish();
                 let state = state().ok_or(FaultKind::TaskNotFound)?;
                 Ok(Operated { state, is_pending: !state.is_terminal() })

@@ -1,7 +1,8 @@
-//! Push configurations (A2A 1.0 §3.1.7 to §3.1.10), and what is posted because of them.
+//! Push configurations (A2A 1.0 §3.1.7 to §3.1.10), and the deliveries that they cause.
 //!
-//! A webhook is a place in its task's events. The registry has them (`crate::push`), the store
-//! wakes it when their tasks change, and a courier asks what is next and says what became of it.
+//! A webhook is a position in its task's events. The registry holds the webhooks (`crate::push`),
+//! the store notifies it when their tasks change, and a webhook worker takes the next delivery and
+//! reports its outcome.
 
 mod ending;
 mod inline;
@@ -41,7 +42,7 @@ pub(super) struct CorePush {
     webhooks: Webhooks,
     settings: PushSettings,
     scopes: ScopeWebhooks,
-    /// For ids that are made of what a configuration says.
+    /// The key for ids derived from the content of a configuration.
     id_key: OnceLock<u128>,
 }
 
@@ -66,13 +67,13 @@ impl Core {
         self.push.get().ok_or_else(|| FaultKind::PushNotificationNotSupported.into())
     }
 
-    /// From now on webhooks are served; once.
+    /// Enables webhooks; once.
     pub fn serve_push(&self, settings: PushSettings) {
-        // A caller that has set them before keeps those.
+        // The first settings stay in effect.
         let _ = self.push.set(CorePush::new(&self.limits, settings));
     }
 
-    /// Whether webhooks are served.
+    /// Whether webhooks are enabled.
     pub(super) fn has_push(&self) -> bool {
         self.push.get().is_some()
     }
@@ -119,7 +120,7 @@ impl Core {
             PushCall::Delete { id, .. } => {
                 push.webhooks.delete(task, id.map(RawText::raw));
                 answer(Reply::Push(match request.form {
-                    // It has no delete: none was set (wire §1.5).
+                    // 0.1 deletes by setting no configuration, and answers as for none (wire §1.5).
                     PushForm::Task01 => PushReply::NoConfig { task_id },
                     _ => PushReply::Deleted,
                 }));
@@ -128,7 +129,7 @@ impl Core {
         Ok(Outcome::Answered)
     }
 
-    /// Takes a webhook of a task that is stored. It is told of what happens from now on.
+    /// Adds a webhook to a stored task. It is notified of later events.
     fn set_webhook(
         &self,
         push: &CorePush,
@@ -141,13 +142,13 @@ impl Core {
         let start = PushStart { seq, snapshot: false };
         self.watch(push, cx, (key, &task_id), start, webhook)?;
         if push.settings.challenge == PushChallenge::Always {
-            // It is asked at once, whether or not there is something new.
+            // The webhook worker looks at it at once, even if nothing is new.
             push.webhooks.note(key.handle().key);
         }
         Ok(())
     }
 
-    /// Takes a webhook, which begins there, and has the store tell of its task.
+    /// Adds a webhook that begins at `start`, and has the store notify it.
     fn watch(
         &self,
         push: &CorePush,
@@ -161,7 +162,7 @@ impl Core {
         self.watch_task(push, key, start, watch)
     }
 
-    /// Has the store tell a watch of a task.
+    /// Makes the store notify a watch of a task.
     fn watch_task(
         &self,
         push: &CorePush,
@@ -181,7 +182,7 @@ impl Core {
         Ok(())
     }
 
-    /// There will be no task of this key, or it has none of its webhooks any more.
+    /// Drops the webhooks of a task that will not be made, or has none left.
     pub(super) fn forget_webhooks(&self, key: TaskKey) {
         if let Some(push) = self.push.get() {
             push.webhooks.delete_all(key.handle().key);
@@ -189,7 +190,7 @@ impl Core {
     }
 }
 
-/// A configuration that may be taken.
+/// A configuration that passed the checks.
 pub(super) struct CheckedWebhook<'p> {
     id: Cow<'p, [u8]>,
     /// Packed.
@@ -198,7 +199,7 @@ pub(super) struct CheckedWebhook<'p> {
     form: PushForm,
 }
 
-/// A configuration, packed, in the trace of the call that it is for.
+/// A packed configuration, with the trace of its call.
 fn traced<'p>(cx: &CallCx<'_>, config: PushConfig<'p>) -> Cow<'p, [u8]> {
     match ParentSpan::of(cx.caller.fields) {
         Some(span) => config.in_trace(&span.text()).into(),
@@ -207,7 +208,7 @@ fn traced<'p>(cx: &CallCx<'_>, config: PushConfig<'p>) -> Cow<'p, [u8]> {
 }
 
 impl CheckedWebhook<'_> {
-    /// It, for a task, from there on.
+    /// The configuration for a task, beginning at a position.
     fn of_task<'a>(
         &'a self,
         cx: &'a CallCx<'_>,
@@ -222,7 +223,7 @@ impl CheckedWebhook<'_> {
 }
 
 impl CorePush {
-    /// Which callers may configure webhooks.
+    /// Checks whether the caller may configure webhooks.
     fn check_caller(&self, cx: &CallCx<'_>) -> Result<(), Fault> {
         let is_stranger = cx.caller.knows_callers && cx.caller.principal.is_none();
         if is_stranger && !self.settings.anonymous {
@@ -232,8 +233,8 @@ impl CorePush {
         Ok(())
     }
 
-    /// Checks a configuration: its URL, what becomes a header field, and its id; `is_inline`: it
-    /// comes with a message.
+    /// Checks a configuration: its URL, the values of its header fields, and its id; `is_inline`:
+    /// it comes with a message.
     fn check<'p>(
         &self,
         cx: &mut CallCx<'_>,
@@ -251,7 +252,7 @@ impl CorePush {
         }
         let id = match (config.id().filter(|id| !id.is_empty()), form) {
             (Some(id), _) => Cow::Borrowed(id.raw()),
-            // What comes again with each message of a task is one webhook, and not many.
+            // A webhook that is repeated with each message of a task counts as one.
             (None, PushForm::StreamResponse) if is_inline => {
                 Cow::Owned(uuid(self.id_of(cx, config)).to_vec())
             }
@@ -263,7 +264,7 @@ impl CorePush {
         Ok(CheckedWebhook { id, config: traced(cx, config), url, form })
     }
 
-    /// An id that configurations have which say the same; it does not tell what they say.
+    /// An id that is equal for equal configurations; it does not reveal their content.
     fn id_of(&self, cx: &mut CallCx<'_>, config: PushConfig<'_>) -> u128 {
         let key = self.id_key.get_or_init(|| cx.entropy.bits());
         let mut hasher = SipHasher24::new_with_key(&key.to_be_bytes());
@@ -271,7 +272,7 @@ impl CorePush {
         hasher.finish128().as_u128()
     }
 
-    /// Answers with a configuration, if there is one.
+    /// Answers with a configuration, if it exists.
     fn show(
         &self,
         task: u64,
@@ -335,12 +336,12 @@ fn refusal(refused: PushRefused) -> Fault {
     }
 }
 
-/// What is said has as many configurations as this limit allows.
+/// The fault for `what` at its limit of configurations.
 fn full(what: &str, limit: &'static str) -> Fault {
     Fault::because(FaultKind::Overloaded, format!("{what} ({limit})")).of_limit(limit)
 }
 
-/// A caller has as many configurations as this limit allows.
+/// The fault for a caller at its limit of configurations.
 fn owner_full(share: &str, limit: &'static str) -> Fault {
     let detail = format!("the caller has too many push configurations ({share})");
     Fault::because(FaultKind::RateLimited, detail).of_limit(limit)

@@ -85,7 +85,7 @@ impl Core {
         let (key, context_id) = (reserved.key(), RawText::known(reserved.context_id()));
         let (generation, message, now) = (send.generation, send.message, cx.now);
         let (core, incarnation, mut ending) = (self, registered.incarnation, Ending::Returned);
-        // What a turn left that panicked or was refused belongs to no other.
+        // A turn that panicked or was rejected leaves no events for the next one.
         cx.events.clear();
         let call = TurnCall::of(send, &cx.caller, incarnation, first);
         let (began, is_over) = (current, false);
@@ -115,7 +115,7 @@ impl Core {
         }
         host.is_over = true;
         if let (false, Ending::Replied(message)) = (reserved.is_kept(), &ending) {
-            // The reservation gives its place back: no trace is left.
+            // Dropping the reservation frees its slot: no trace is left.
             cx.events.clear();
             first.iter_mut().for_each(|first| first.note_message(message, reserved.context_id()));
             answer(Reply::Message { message: message.view(), context_id });
@@ -140,7 +140,7 @@ impl Core {
         Ok(outcome(send, key, shown.0, start, link))
     }
 
-    /// Sends to a task that belongs to another program than the one which answers now.
+    /// Sends to a task that belongs to another program than the current one.
     #[cold]
     #[inline(never)]
     fn send_after_change(
@@ -155,7 +155,7 @@ impl Core {
         if let Some(older) = self.older_program(agent, key) {
             return self.send_next(cx, (&older, &older, webhook), key, send, (answer, first));
         }
-        // There was a change, of which the task or this call does not know yet.
+        // The agent changed, and the task or this call does not know yet.
         self.hand_over(agent, key, By::Call);
         self.send_again(cx, send, answer, first)
     }
@@ -227,8 +227,8 @@ impl Core {
         Ok(outcome(send, key, shown.0, start, link))
     }
 
-    /// Adds the message to the history of a task that can still take one; `None`: the task belongs
-    /// to another incarnation of its agent.
+    /// Adds the message to the history of a task that still accepts messages; `None`: the task
+    /// belongs to another incarnation of its agent.
     fn continue_task(
         &self,
         cx: &CallCx<'_>,
@@ -240,7 +240,7 @@ impl Core {
                 return Ok(None);
             }
             if send.context_id.is_some_and(|id| id.raw() != edit.task().context_id()) {
-                // A2A 1.0 §3.4.3: a mismatch is refused.
+                // A2A 1.0 §3.4.3: a mismatch is rejected.
                 let detail = "the task belongs to another context";
                 return Err(Fault::param("message.contextId", detail));
             }
@@ -257,7 +257,7 @@ impl Core {
         continued.unwrap_or(Err(FaultKind::TaskNotFound.into()))
     }
 
-    /// A server that drains begins no task.
+    /// A draining server begins no task.
     #[inline]
     fn check_begins(&self) -> Result<(), Fault> {
         match self.draining.load(std::sync::atomic::Ordering::Relaxed) {
@@ -270,10 +270,10 @@ impl Core {
 /// The agent of a send, and the webhook that comes with it.
 type SentTo<'c> = (&'c CurrentAgent<'c>, &'c RegisteredAgent, Option<&'c CheckedWebhook<'c>>);
 
-/// Where a send is answered, and what notes what came of it, if it is the first of equal ones.
+/// The answer of a send, and the record of its outcome if it is the first of equal ones.
 type AnswerTo<'f, 'a, 'c> = (&'f mut Answer<'a>, &'f mut Option<FirstSend<'c>>);
 
-/// What an agent sees of the request of a send.
+/// The agent's view of a send.
 #[inline(always)] // It is long to copy.
 fn request_of<'a>(
     caller: &Caller<'a>,
@@ -283,7 +283,7 @@ fn request_of<'a>(
     RequestView::of(caller, &registered.profile, send.metadata, send.accepted_output_modes)
 }
 
-/// Notes where the turn of the first of equal sends began; `end`: the last event, if it is over.
+/// Records where the turn of the first of equal sends began; `end`: the last event, if it is over.
 #[inline(always)] // Most sends are not asked for that.
 fn note(
     first: &mut Option<FirstSend<'_>>,
@@ -298,12 +298,12 @@ fn note(
     }
 }
 
-/// Whether a turn has nothing more to say.
+/// Whether a turn ends without further events.
 fn ends_turn(ending: &Ending) -> bool {
     matches!(ending, Ending::Returned | Ending::Replied(_))
 }
 
-/// What the task of a message is reserved with.
+/// The reservation of a message's task.
 #[inline(always)] // It is long to copy.
 fn new_task<'a>(
     caller: &Caller<'a>,
@@ -324,7 +324,7 @@ fn new_task<'a>(
     }
 }
 
-/// A task that took another message.
+/// A task that accepted another message.
 struct ContinuedTask {
     /// The last event before the message.
     seq: u64,
@@ -333,9 +333,9 @@ struct ContinuedTask {
     context_id: Vec<u8>,
 }
 
-/// Where the answer of a send begins.
+/// The position where the answer of a send begins.
 struct StreamStart {
-    /// The event after which a stream shows the task first.
+    /// The event after which a stream first shows the task.
     seq: u64,
     /// A waiting call is answered by an interruption after this event.
     after: u64,
@@ -369,16 +369,16 @@ fn outcome(
     }
 }
 
-/// What a call waits with whose agent has deferred its turn.
+/// The wait of a call whose agent has deferred its turn.
 fn deferred(send: &Send<'_>, key: TaskKey, link: CallLink) -> WaitHandle {
     let (handle, history) = (key.handle(), send.history);
     WaitHandle { handle, history, link, ..WaitHandle::default() }
 }
 
-/// Answers a unary send with the task as it is, if it need not wait (A2A 1.0 §3.2.2); says whether
-/// it did, the task's last record, and its last event.
+/// Answers a unary send with the task as it is, unless it must wait (A2A 1.0 §3.2.2). Returns
+/// whether it answered, the task's last record, and its last event.
 ///
-/// A turn that is over without a result has nothing more to wait for.
+/// A turn that ended without a result never waits.
 fn show(
     send: &Send<'_>,
     task: StoredTask<'_>,

@@ -1,5 +1,5 @@
-//! Calls that name a tenant or an owner: their scope is looked up once, and stays theirs until they
-//! have ended.
+//! Calls that name a tenant or an owner: their scope is looked up once, and stays reserved until
+//! they have ended.
 
 use crate::{
     fault::Fault,
@@ -9,11 +9,11 @@ use crate::{
     store::SpaceName,
 };
 
-/// What the tasks of a tenant say that the operator has ended.
+/// The status text of tasks whose tenant the operator has ended.
 const ENDED: &str = "the operator has ended the tenant before the task was done";
 
 impl Core {
-    /// Makes a call in the scope that it names: that of its owner is mostly remembered.
+    /// Makes a call in the scope that it names. The owner's number is usually cached.
     #[inline(never)]
     pub(super) fn call_in_space(
         &self,
@@ -58,19 +58,19 @@ impl Core {
         outcome
     }
 
-    /// From now on no tenant has this name, which an agent will have; false: a tenant of this name
-    /// has tasks, or a call that names it runs.
+    /// Reserves this name for an agent: no tenant may use it from now on; false: a tenant of this
+    /// name has tasks, or a call that names it runs.
     pub fn claim_name(&self, name: &str) -> bool {
         self.store.claim_tenant(name)
     }
 
-    /// How many tasks the tenant of this name has, and how many of them are unfinished.
+    /// The number of tasks of this tenant, and how many are unfinished.
     pub fn tasks_of_tenant(&self, name: &str) -> (usize, usize) {
         self.store.tasks_of_tenant(name)
     }
 
-    /// Lets unfinished tasks of a tenant fail, of which no others are made from now on; says how
-    /// many tasks it has left.
+    /// Fails the unfinished tasks of a tenant and rejects new ones; returns how many tasks it has
+    /// left.
     pub fn end_tenant(&self, name: &str) -> usize {
         let now = self.now();
         self.store.close_tenant(name, |key| {
@@ -79,13 +79,13 @@ impl Core {
         self.store.tasks_of_tenant(name).0
     }
 
-    /// From now on a tenant may have this name again, which no agent was given.
+    /// Allows tenants to use this name again, which no agent was given.
     pub fn unclaim_name(&self, name: &str) {
         self.store.unclaim_tenant(name);
     }
 }
 
-/// What is remembered of the number that the owner of a call has.
+/// The cached number of a call's owner.
 #[inline(always)]
 fn owner_hint<'c>(caller: &Caller<'c>) -> Option<&'c NumberHint> {
     caller.principal?.hint_of(caller.owner?)

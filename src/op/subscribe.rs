@@ -9,11 +9,11 @@ use crate::{
 };
 
 impl Core {
-    /// A new subscriber gets a snapshot and what follows; one that comes back gets what it
-    /// missed. A task that ended has nothing for the former (§3.1.6: UnsupportedOperation).
+    /// A new subscriber gets a snapshot and the events that follow; a resuming one gets the events
+    /// that it missed. A finished task rejects a new subscriber (§3.1.6: UnsupportedOperation).
     pub(super) fn subscribe(&self, cx: &CallCx<'_>, target: &Target<'_>) -> Result<Outcome, Fault> {
         let registered = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
-        // What a removed agent has published can still be had.
+        // The events of a removed agent can still be read.
         if !registered.profile.streaming && !registered.is_removed {
             return Err(FaultKind::StreamingNotSupported.into());
         }

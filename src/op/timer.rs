@@ -1,9 +1,9 @@
-//! When agents want to be called again: a heap per worker, ordered by time; all of them together
-//! are bounded.
+//! Resume timers of agents: a heap per worker, ordered by time; the sum over all workers is
+//! bounded.
 //!
-//! A task that ended leaves its entry behind until its time comes, and each message to a running
-//! task may add one: there is a limit for all timers, and a heap forgets those of ended tasks when
-//! it is reached.
+//! A finished task leaves its entry behind until the entry's time comes, and each message to a
+//! running task may add one. When the limit for all timers is reached, a heap drops the entries of
+//! finished tasks.
 
 use std::{
     cmp::Reverse,
@@ -16,15 +16,15 @@ use crossbeam_utils::CachePadded;
 
 use crate::{op::Core, permits::Permits, service::TickCx, store::TaskKey};
 
-/// When a task's agent wants to be called again; ordered by time, then by the order of requests.
+/// When an agent wants to resume its task; ordered by time, then by the order of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ResumeTimer {
     pub due_ms: u64,
-    /// It wraps, which puts two timers of one moment in the wrong order.
+    /// It wraps; then two timers of the same moment run in the wrong order.
     pub number: u32,
     pub place: u32,
     pub check: u32,
-    /// Whose timer it is: that of no program after it.
+    /// The incarnation that set it; later programs do not get it.
     pub incarnation: u32,
     pub token: u64,
 }
@@ -44,22 +44,22 @@ struct TimerHeap {
     heap: BinaryHeap<Reverse<ResumeTimer>>,
     wake: Option<Waker>,
     count: u32,
-    /// Before it, there is no new search for timers of tasks that ended.
+    /// Before this time, finished tasks are not searched for again.
     look_ms: u64,
 }
 
-/// ResumeTimers that one tick fulfils before it lets connections have their turn.
+/// Timers that one tick runs before connections are polled again.
 const TIMERS_PER_TICK: usize = 256;
 
-/// Milliseconds between looks at expired tasks.
+/// Milliseconds between sweeps of expired tasks.
 const SWEEP_EVERY_MS: u64 = 1_000;
 
-/// ResumeTimers for which a worker's heap always keeps memory.
+/// Timers for which a worker's heap always retains memory.
 const TIMERS_KEPT: usize = 64;
 
 impl TimerHeap {
-    /// Gives memory back. The timers may all be one worker's now and another's later, and all heaps
-    /// together are to hold at most two and a half times what there are.
+    /// Releases memory. All timers may move from one worker to another, and all heaps together hold
+    /// at most two and a half times what the timers need.
     fn shrink(&mut self) {
         let (len, room) = (self.heap.len(), self.heap.capacity());
         if room > TIMERS_KEPT && 2 * room > 5 * len {
@@ -73,13 +73,13 @@ impl Timers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the timers of tasks that do not run, and says how many those were.
+    /// Drops the timers of tasks that do not run; returns their number.
     fn forget(&self, now_ms: u64, runs: impl Fn(TaskKey) -> bool) -> usize {
         let mut inner = self.lock();
         if now_ms < inner.look_ms {
             return 0;
         }
-        // It costs as much as the heap is large: not more often than that.
+        // A search costs as much as the heap is large, so it runs at most once a sweep.
         inner.look_ms = now_ms.saturating_add(SWEEP_EVERY_MS);
         let before = inner.heap.len();
         inner.heap.retain(|Reverse(timer)| runs(timer.key()));
@@ -87,7 +87,7 @@ impl Timers {
         before - inner.heap.len()
     }
 
-    /// Adds a timer and wakes the worker's ticker if it is now the first one.
+    /// Adds a timer, and wakes the worker's ticker if the timer is now the first.
     fn push(&self, mut timer: ResumeTimer) {
         let mut inner = self.lock();
         inner.count = inner.count.wrapping_add(1);
@@ -109,7 +109,7 @@ impl Timers {
         timer
     }
 
-    /// The time of the first timer; `wake` is woken when an earlier one turns up.
+    /// The time of the first timer; `wake` is woken when an earlier one is added.
     fn next(&self, wake: &Waker) -> Option<u64> {
         let mut inner = self.lock();
         inner.wake = Some(wake.clone());
@@ -119,7 +119,7 @@ impl Timers {
 
 /// The timers of all workers.
 pub(super) struct AllTimers {
-    /// One for each worker, so that workers do not wait for each other.
+    /// One heap for each worker, so that workers do not wait for each other.
     workers: Box<[CachePadded<Timers>]>,
     permits: Permits,
 }
@@ -131,8 +131,8 @@ impl AllTimers {
         AllTimers { workers: timers.collect(), permits: Permits::new(most, workers) }
     }
 
-    /// Adds a timer for this worker; false: there are as many as may be, as far as is known of
-    /// tasks that run.
+    /// Adds a timer for this worker; false: the limit is reached, as far as running tasks are
+    /// known.
     pub fn push(
         &self,
         worker: usize,
@@ -164,15 +164,15 @@ impl AllTimers {
 }
 
 impl Core {
-    /// Runs agents of `cx.worker` whose time has come, ends idle tasks and forgets expired ones;
-    /// returns when to come back. `wake` is woken when that becomes earlier.
+    /// Runs agents of `cx.worker` whose resume time has come, ends idle tasks and evicts expired
+    /// ones; returns when to run again. `wake` is woken when that becomes earlier.
     pub(super) fn run_due(&self, cx: &mut TickCx<'_>, wake: &Waker) -> u64 {
         for _ in 0..TIMERS_PER_TICK {
             let Some(timer) = self.timers.pop(cx.worker, cx.now.mono_ms) else { break };
             self.resume(cx, &timer);
         }
-        // Each worker forgets the expired tasks of its own shards: what a thread has allocated, it
-        // frees at the least cost.
+        // Each worker evicts the expired tasks of its own shards: memory is freed cheapest by the
+        // thread that allocated it.
         let is_more = self.store.sweep_of(cx.worker, cx.now);
         let times = || self.agents.idle_times(&self.limits);
         let is_more = self.store.end_idle(cx.worker, cx.now, times) | is_more;
@@ -201,11 +201,11 @@ mod tests {
         let push = |worker, place, now_ms, ended: u32| {
             timers.push(worker, timer(place), now_ms, |key| key.place >= ended)
         };
-        // One task that is sent message after message, on one worker or on many.
+        // One task receives message after message, on one worker or on many.
         assert!((0..4).all(|worker| push(worker, 7, 0, 0)));
         assert!((0..100).all(|worker| !push(worker, 7, 0, 0)));
         assert_eq!(timers.permits.count(), 4);
-        // It ends; that is not looked at for every push.
+        // It ends; not every push checks that.
         assert!(!push(2, 9, 0, 8) && push(2, 9, SWEEP_EVERY_MS, 8));
         assert_eq!(timers.permits.count(), 1);
         assert!(timers.pop(0, 600_000).is_none() && timers.pop(2, 600_000).is_some());
@@ -219,7 +219,7 @@ mod tests {
         let room =
             || -> usize { timers.workers.iter().map(|timers| timers.lock().heap.capacity()).sum() };
         for (round, worker) in (0..2 * workers as u64).zip((0..workers).cycle()) {
-            // Those of the worker before have ended, or their time has come.
+            // The tasks of the previous worker have ended, or their time has come.
             let now_ms = (round + 1) * SWEEP_EVERY_MS;
             for place in 0..most as u32 {
                 assert!(timers.push(worker, timer(place), now_ms, |_| false));

@@ -1,5 +1,4 @@
-//! What is the same for every turn: its events are bounded and applied, and its agent is called
-//! again if it asks for that.
+//! The common part of every turn: bounds and applies its events, and sets its agent's resume timer.
 
 use crate::{
     agent::{Ending, FailureNote, RequestView, Turn, panic_of},
@@ -16,7 +15,7 @@ use crate::{
 };
 
 impl Core {
-    /// Calls an agent again whose time has come, unless its task has ended or was handed over.
+    /// Resumes an agent whose timer has expired, unless its task has ended or was handed over.
     pub(super) fn resume(&self, cx: &mut TickCx<'_>, timer: &ResumeTimer) {
         let (key, incarnation) = (timer.key(), timer.incarnation);
         let known = self.store.update(key, cx.now, |edit| {
@@ -36,7 +35,7 @@ impl Core {
         let registered = registered.filter(|one| one.incarnation == incarnation);
         let registered = registered.or_else(|| self.agents.older(agent, incarnation));
         let Some(registered) = registered else {
-            // It was changed just now.
+            // The agent was changed just now.
             self.store.update(key, cx.now, |edit| edit.end_turn());
             return self.hand_over(agent, key, By::Turn(&Ending::Resume { after_ms: 0, token: 0 }));
         };
@@ -82,10 +81,10 @@ impl Core {
     /// Applies an agent's events to a task that exists, and shows it; `first` as in
     /// [`Edit::apply_all`](crate::store::Edit::apply_all).
     ///
-    /// The turn that makes a task is not counted among those at work at it.
+    /// The turn that makes a task is not counted as a running turn of the task.
     ///
-    /// What a task refuses that ended meanwhile, or belongs to another program, is lost for its
-    /// agent, not for its clients.
+    /// A task that ended meanwhile, or belongs to another program, rejects the events: its agent's
+    /// work is lost, its clients see the task unchanged.
     pub(super) fn commit(
         &self,
         (key, incarnation): (TaskKey, u32),
@@ -130,17 +129,17 @@ impl Core {
         }
     }
 
-    /// No code would ever continue the task.
+    /// Fails a task whose resume timer was rejected: no code would ever continue it.
     fn refuse_resume(&self, key: TaskKey, now: Now) {
         let text = PartsBuf::new().text("too many agents are waiting to be called again");
         let message = MessageBuf::agent(&text).id("resume-limit");
         let (state, at_ms, message) = (TaskState::Failed, now.unix_ms, Some(message.view()));
         let failed = TaskEvent::Status { state, at_ms, message, metadata: None };
-        // A task that ended meanwhile needs no end.
+        // A task that has ended meanwhile needs no status.
         let _ = self.store.update(key, now, |edit| edit.apply(&failed));
     }
 
-    /// Bounds what a turn published; true: it was too much, and fails the task.
+    /// Bounds what a turn published; true: it exceeded the limit, and fails the task.
     #[inline]
     pub(super) fn bound_turn(&self, events: &mut EventBuf, now: Now) -> bool {
         let is_beyond = events.len() > self.limits.turn_events_max;
@@ -150,7 +149,7 @@ impl Core {
         is_beyond
     }
 
-    /// Bounds what a turn published, and adds what its ending means.
+    /// Bounds what a turn published, and adds the event of its ending.
     #[inline]
     pub(super) fn finish_turn(&self, events: &mut EventBuf, ending: &Ending, now: Now) {
         self.bound_turn(events, now);
@@ -161,7 +160,7 @@ impl Core {
     }
 }
 
-/// What an agent said that said too much.
+/// Replaces the events of a turn that exceeded the limit with a failure.
 #[cold]
 fn fail_beyond(events: &mut EventBuf, now: Now) {
     events.clear();
@@ -175,7 +174,7 @@ pub(super) fn push_status(events: &mut EventBuf, state: TaskState, message: &Mes
     events.push(&TaskEvent::Status { state, at_ms, message, metadata: None });
 }
 
-/// What the server says in the place of an agent.
+/// A message of the server on behalf of an agent.
 #[cold]
 pub(super) fn message_of(text: &str) -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text(text)).id("turn-refused")

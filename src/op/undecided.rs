@@ -1,8 +1,8 @@
-//! Cancels that are not decided yet, by task.
+//! Undecided cancels, by task.
 //!
-//! Invariant: of one task and one caller, as the agent is told of him, one cancel at a time asks
-//! the agent. Others that come before its decision wait for it, and are counted as bytes of the
-//! store; the one that asked has a place among deferred calls as soon as it waits, too.
+//! Invariant: for each task and each caller identity that the agent sees, one cancel at a time asks
+//! the agent. Others that arrive before its decision wait for it, and are charged as bytes of the
+//! store; the cancel that asked also holds a permit among deferred calls from when it waits.
 
 use std::{
     collections::BTreeMap,
@@ -17,28 +17,28 @@ use crate::{
     store::TaskKey,
 };
 
-/// Bytes of a call that waits with another: it, its charge, and its place in a list.
+/// Bytes of a call that waits with another: it, its charge, and its entry in a list.
 pub(super) const JOINED_CALL_BYTES: usize = size_of::<LateCall>() + size_of::<AnswerCharge>() + 48;
 
-/// All that are undecided.
+/// All undecided cancels.
 #[derive(Default)]
 pub(super) struct UndecidedCancels(Mutex<ByTask>);
 
-/// By place and check of the task.
+/// By slot and check of the task.
 type ByTask = BTreeMap<(u32, u32), Vec<Arc<UndecidedCancel>>>;
 
-/// Cancels of one task that one program decides by one word.
+/// Cancels of one task that one answer of one program decides.
 struct UndecidedCancel {
     calls: Arc<JoinedCalls>,
-    /// Which of the agent's programs is asked.
+    /// The incarnation that is asked.
     incarnation: u32,
-    /// The first caller: what the agent is told of it.
+    /// The first caller's identity, as the agent sees it.
     identity: Option<Box<str>>,
     headers: KeptHeaders,
 }
 
 impl UndecidedCancel {
-    /// True when others may join, and the agent would be told the same about `own`.
+    /// True when other cancels may join, and the agent would see `own` as equal.
     fn is_joined_by(&self, own: &UndecidedCancel) -> bool {
         self.incarnation == own.incarnation
             && self.identity == own.identity
@@ -51,7 +51,7 @@ impl UndecidedCancel {
 pub(super) struct OpenCancel {
     core: Arc<Core>,
     key: TaskKey,
-    /// Of the call that asks; it is taken when that waits for the decision, too.
+    /// The link of the call that asks; taken when that call waits for the decision, too.
     pub link: CallLink,
     cancel: Arc<UndecidedCancel>,
 }
@@ -70,7 +70,7 @@ impl OpenCancel {
         &self.cancel.calls
     }
 
-    /// Which of the agent's programs is asked.
+    /// The incarnation that is asked.
     pub fn incarnation(&self) -> u32 {
         self.cancel.incarnation
     }
@@ -81,8 +81,8 @@ impl OpenCancel {
         identity + self.cancel.headers.held_bytes()
     }
 
-    /// Answers all callers that wait: the task is canceled, or why it is not. What is decided has
-    /// happened to the task before, so that a caller too late to join finds it done.
+    /// Answers all waiting callers: the task is canceled, or why it is not. The task has changed
+    /// before, so a caller too late to join finds it canceled.
     pub fn settle(&self, done: &Result<(), Fault>) {
         self.core.undecided.remove(self.key, &self.cancel);
         self.cancel.calls.answer(|| match done {
@@ -93,7 +93,7 @@ impl OpenCancel {
 }
 
 impl Drop for OpenCancel {
-    /// No caller waits for an agent that has panicked.
+    /// Fails the waiting calls of an agent that has panicked.
     fn drop(&mut self) {
         self.settle(&Err(FaultKind::Internal.into()));
     }
@@ -104,7 +104,7 @@ impl UndecidedCancels {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In one step: lets others join `own` from now on, unless it may join another; then false.
+    /// Adds `own` so that others may join it, unless it could join another; then false. Atomic.
     fn add(&self, key: TaskKey, own: &Arc<UndecidedCancel>) -> bool {
         let mut all = self.lock();
         let of_task = all.entry((key.place, key.check)).or_default();
@@ -115,7 +115,7 @@ impl UndecidedCancels {
         is_alone
     }
 
-    /// In one step: joins another, or lets others join `own` from now on.
+    /// Joins another cancel, or adds `own` so that others may join it. Atomic.
     fn join_or_add(
         &self,
         key: TaskKey,
@@ -132,7 +132,7 @@ impl UndecidedCancels {
         joined
     }
 
-    /// From now on no caller joins.
+    /// Prevents further callers from joining.
     fn remove(&self, key: TaskKey, cancel: &Arc<UndecidedCancel>) {
         let (mut all, key) = (self.lock(), (key.place, key.check));
         if let Some(of_task) = all.get_mut(&key) {
@@ -144,7 +144,7 @@ impl UndecidedCancels {
     }
 }
 
-/// What a cancel does that was entered among the undecided ones.
+/// The role of a cancel.
 pub(super) enum CancelRole {
     /// It asks the agent.
     First(OpenCancel),
@@ -153,11 +153,11 @@ pub(super) enum CancelRole {
 }
 
 impl Core {
-    /// Lets a cancel wait for the decision on another, if there is one about which the agent would
-    /// be told the same; else it is the one that asks.
+    /// Lets a cancel wait for the decision on another if the agent would see both as equal;
+    /// otherwise it asks the agent itself.
     ///
     /// # Errors
-    /// The store has no room for one more call that waits.
+    /// The store has no memory for one more waiting call.
     pub(super) fn enter_cancel(
         &self,
         key: TaskKey,
@@ -169,7 +169,7 @@ impl Core {
         let (identity, headers) = (request.identity.map(Into::into), request.headers.keep());
         let cancel = Arc::new(UndecidedCancel { calls, incarnation, identity, headers });
         if !self.undecided.add(key, &cancel) {
-            // Room is taken without the lock; the other one may be settled meanwhile.
+            // The memory is charged without the lock; the other cancel may be settled meanwhile.
             let charge = AnswerCharge::take((Arc::clone(&core), key), JOINED_CALL_BYTES, None)?;
             if let Some(joined) = self.undecided.join_or_add(key, &cancel, charge) {
                 return Ok(CancelRole::Joined(joined));
@@ -188,8 +188,8 @@ mod tests {
     fn a_deferred_cancel_takes_no_more_memory_than_is_counted_for_it() {
         let call = size_of::<LateCall>() + size_of::<JoinedCalls>() + size_of::<UndecidedCancel>();
         let agent = size_of::<DeferredCancel>() + size_of::<Deciding>();
-        // Two lists of room for four, an entry of a map half full, and six blocks of an allocator
-        // with what it keeps beside them.
+        // Two lists of capacity four, an entry of a map half full, and six blocks with the
+        // allocator's overhead.
         let lists = 2 * 4 * size_of::<usize>() + 2 * (8 + size_of::<Vec<()>>()) + 6 * 16;
         assert!((call + agent + lists) as u64 <= DEFERRED_CALL_BYTES, "{call} {agent} {lists}");
     }

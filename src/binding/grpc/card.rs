@@ -20,7 +20,7 @@ use super::{
     from_json::struct_field,
 };
 
-/// Answers with the card (A2A 1.0 §3.1.11); 0.3 clients ask for any card by the same operation.
+/// Answers with the card (A2A 1.0 §3.1.11); 0.3 clients request any card by the same operation.
 pub(super) fn answer(cx: &mut CallContext<'_>, format: &AnswerFormat<'_>) -> Handled {
     let mut card = Vec::new();
     let asked = cx.authorize(Op::ExtendedCard);
@@ -68,7 +68,7 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
         Generation::V01 | Generation::V03 => CardForm::V03,
     };
     if config.card_signer.is_some() {
-        // What is signed is the same in JSON.
+        // The signature covers the card in JSON.
         let shown = (&*profile, cx.scopes());
         let signed = cards::body(shown, config, &origin, endpoint, &base, form);
         card_security::push_signatures(out, &signed, generation);
@@ -76,7 +76,7 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
     Ok(())
 }
 
-/// What the server has beside its agents.
+/// The interfaces and settings of the server that its cards show.
 #[derive(Clone, Copy)]
 pub(super) struct Offers {
     pub extended: bool,
@@ -117,7 +117,7 @@ pub(super) fn v1(
     texts(&mut writer, field::ICON_URL, profile.icon_url.as_deref());
 }
 
-/// Appends the card of 0.3: its own interfaces, or all of them when there is none.
+/// Appends the card of 0.3: its own interfaces, or all of them if it has none.
 pub(super) fn v03(
     out: &mut Vec<u8>,
     (profile, skills): (&Profile, &Skills<'_>),
@@ -179,7 +179,7 @@ fn extensions(writer: &mut Writer<'_>, profile: &Profile) {
     }
 }
 
-/// The skills of a card, and what the card asks for.
+/// The skills of a card, and the card's security requirements.
 pub(super) struct Skills<'p> {
     profile: &'p Profile,
     scopes: Option<&'p ScopeSet>,

@@ -1,8 +1,7 @@
-//! The security and the signatures of a card, as fields of a card's message: by its
-//! ProtoJSON, because it is rare.
+//! The security and the signatures of a card, as fields of the card's message: through its
+//! ProtoJSON, because a card is rarely sent.
 //!
-//! Invariant: a flow of OAuth that the generation has no field for leaves no half of a scheme
-//! behind.
+//! Invariant: an OAuth flow that the generation has no field for leaves no half of a scheme behind.
 
 use crate::{
     dialect::card_security::proto_json,
@@ -12,7 +11,7 @@ use crate::{
 
 use super::schemas::{Schema, push_message, v1, v03};
 
-/// Objects in each other, those of an operator's flows included.
+/// Nesting depth of objects, including the operator's flows.
 const DEPTH_MAX: usize = JSON_DEPTH_MAX + 8;
 
 /// Appends the security of an agent to its card.
@@ -24,7 +23,7 @@ pub(super) fn push(out: &mut Vec<u8>, security: &CardSecurity, generation: Gener
     push_json(out, card, &proto_json(&[], &security.requirements, requirements));
 }
 
-/// Appends what a skill asks for.
+/// Appends the security requirements of a skill.
 pub(super) fn push_of_skill(out: &mut Vec<u8>, asked: &[CardRequirement], generation: Generation) {
     let (_, skill, requirements) = words(generation);
     if !asked.is_empty() {
@@ -47,7 +46,7 @@ fn schemes_json(scheme: &CardScheme) -> Vec<u8> {
     proto_json(std::slice::from_ref(scheme), &[], "")
 }
 
-/// The messages of a card and of a skill, and what requirements are called there.
+/// The schemas of a card and of a skill, and the name of the requirements in them.
 fn words(generation: Generation) -> (&'static Schema, &'static Schema, &'static str) {
     match generation {
         Generation::V1 => (&v1::AGENT_CARD, &v1::AGENT_SKILL, "securityRequirements"),
@@ -55,7 +54,7 @@ fn words(generation: Generation) -> (&'static Schema, &'static Schema, &'static 
     }
 }
 
-/// Appends the fields of a message that this object stands for, or none of them.
+/// Appends the fields of the message that this object represents, or none of them.
 fn push_json(out: &mut Vec<u8>, schema: &Schema, json: &[u8]) {
     let (before, mut parser) = (out.len(), Parser::new());
     let value = parser.parse(json, DEPTH_MAX);

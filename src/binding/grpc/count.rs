@@ -1,9 +1,9 @@
 //! The numbers of the events of a stream over gRPC.
 //!
-//! Invariant: a message has no place for its number, so its subscriber counts, from the number of
-//! the first, which the head of the answer names; each is one more than the one before. One that
-//! comes back from behind the replay window begins with a snapshot, whatever it has seen; one that
-//! must be given a snapshot in between is cut off, and subscribes anew.
+//! Invariant: a message has no field for its number, so its subscriber counts from the number of
+//! the first event, which the head of the answer names; each event is one more than the one before.
+//! A subscriber that resumes before the replay window begins with a snapshot, whatever it has seen;
+//! a subscriber that needs a snapshot in between is disconnected, and subscribes again.
 
 use crate::{
     binding::{
@@ -14,24 +14,25 @@ use crate::{
     service::Cursor,
 };
 
-/// How far a subscriber has counted.
+/// The count of a subscriber.
 pub struct EventCount {
     /// The number of the next event.
     next: u64,
-    /// That of the first, once it has come.
+    /// The number of the first event, once it was sent.
     first: Option<u64>,
     /// The fields of the head, until it is written.
     head: Option<FieldLinesBuf>,
 }
 
 impl EventCount {
-    /// Of a stream that goes on at `cursor`, and whose head will have these fields.
+    /// The count of a stream that continues at `cursor`, whose head will have these fields.
     pub fn new(cursor: &Cursor, fields: FieldLinesBuf) -> EventCount {
         let next = cursor.seq + u64::from(!cursor.snapshot);
         EventCount { next, first: None, head: Some(fields) }
     }
 
-    /// Counts an event with this number, if it has one; false: the subscriber could not know it.
+    /// Counts an event with this number, if it has one; false: the subscriber's count would be
+    /// wrong.
     #[inline(always)]
     pub fn counts(&mut self, number: Option<u64>) -> bool {
         let number = number.unwrap_or(self.next);
@@ -43,13 +44,13 @@ impl EventCount {
         is_next
     }
 
-    /// True: the head is not written.
+    /// True: the head is not written yet.
     pub fn has_no_head(&self) -> bool {
         self.head.is_some()
     }
 
-    /// Writes the head, if it is not written: in front of the events that have come, which are the
-    /// output from `start` on.
+    /// Writes the head, if it is not written: in front of the events, which are the output from
+    /// `start` on.
     pub fn write_head(
         &mut self,
         writer: &mut ResponseWriter<'_>,
@@ -93,9 +94,9 @@ mod tests {
     fn the_first_number_is_known_and_each_other_is_one_more() {
         assert_eq!(count(3, true, &[Some(3), Some(4), Some(5)]), (vec![true; 3], 3));
         assert_eq!(count(3, false, &[Some(4), Some(5)]), (vec![true; 2], 4));
-        // One from behind the window begins with a snapshot, whatever it has seen.
+        // A subscriber from before the window begins with a snapshot, whatever it has seen.
         assert_eq!(count(3, false, &[Some(90), Some(91)]), (vec![true; 2], 90));
-        // Nothing has come yet.
+        // No event was sent yet.
         assert_eq!(count(3, true, &[]), (vec![], 3));
         assert_eq!(count(3, false, &[]), (vec![], 4));
     }

@@ -1,4 +1,4 @@
-//! Messages between the five bytes of gRPC: a flag and a length (gRPC over HTTP/2, "Length-Prefixed
+//! The gRPC message frame: five bytes, a flag and a length (gRPC over HTTP/2, "Length-Prefixed
 //! Message").
 
 use super::{Code, Status};
@@ -10,7 +10,7 @@ use crate::{
 /// Bytes in front of every message.
 pub const PREFIX: usize = 5;
 
-/// Where a message begins; give it back to [`finish`].
+/// The start of a message, for [`finish`].
 #[must_use]
 pub struct Frame(usize);
 
@@ -34,12 +34,12 @@ pub fn begun_at(start: usize) -> Frame {
     Frame(start + PREFIX)
 }
 
-/// What the bytes of a request are.
+/// The state of a request's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framed {
-    /// More is needed: so many bytes in all, as far as can be told.
+    /// Incomplete: so many bytes are needed in all, as far as is known.
     Partial(usize),
-    /// A message of this length, behind its prefix.
+    /// A message of this length, after its prefix.
     Whole(usize),
     /// The same, and the message is compressed.
     Compressed(usize),
@@ -50,13 +50,13 @@ pub enum Framed {
 /// The one message of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnlyMessage<'b> {
-    /// Its bytes as they came.
+    /// Its bytes as received.
     pub bytes: &'b [u8],
     /// True: it is compressed.
     pub is_compressed: bool,
 }
 
-/// True: the first message, of which its prefix has begun, is compressed.
+/// True: the first message, of which at least the flag has arrived, is compressed.
 pub fn is_compressed(body: &[u8]) -> bool {
     body.first().is_some_and(|flag| *flag != 0)
 }
@@ -64,7 +64,7 @@ pub fn is_compressed(body: &[u8]) -> bool {
 /// The one message of a request that has one.
 ///
 /// # Errors
-/// The status of a request that has none, more than one or half of one, or one that is not read.
+/// The status of a request with no message, several, an incomplete one, or an unsupported one.
 pub fn only(body: &[u8], bytes_max: usize) -> Result<OnlyMessage<'_>, Status> {
     let invalid = |why| Err(Status::new(Code::InvalidArgument, why));
     match look(body, bytes_max) {
@@ -79,7 +79,7 @@ pub fn only(body: &[u8], bytes_max: usize) -> Result<OnlyMessage<'_>, Status> {
     }
 }
 
-/// True: no bytes behind these could make them the one message of a request.
+/// True: no further bytes could complete the single message of a request.
 pub fn is_hopeless(body: &[u8], bytes_max: usize) -> bool {
     match look(body, bytes_max) {
         Framed::Partial(_) => false,
@@ -88,7 +88,7 @@ pub fn is_hopeless(body: &[u8], bytes_max: usize) -> bool {
     }
 }
 
-/// What a message ends with that is larger than it may be.
+/// The status of a message that is larger than allowed.
 pub fn too_large(bytes_max: usize) -> Status {
     let limit = match bytes_max == SERVICE_MESSAGE_BYTES_MAX {
         true => "",
@@ -98,11 +98,11 @@ pub fn too_large(bytes_max: usize) -> Status {
     Status::new(Code::ResourceExhausted, why)
 }
 
-/// The message that a compressed one holds; `encoding`: the value of `grpc-encoding`.
+/// Decompresses a message; `encoding`: the value of `grpc-encoding`.
 ///
 /// # Errors
-/// The status of a message in an encoding that is not read, of one that is not what its encoding
-/// says, and of one that holds more than `bytes_max` bytes.
+/// The status of a message in an unsupported encoding, of a malformed one, and of a decompressed
+/// one of more than `bytes_max` bytes.
 #[cold]
 pub fn inflate(encoding: Option<&[u8]>, coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, Status> {
     let internal = |why| Status::new(Code::Internal, why);
@@ -127,7 +127,7 @@ pub fn inflate(encoding: Option<&[u8]>, coded: &[u8], bytes_max: usize) -> Resul
 pub const ACCEPTED_ENCODINGS: &str =
     if cfg!(feature = "compression") { "identity,gzip" } else { "identity" };
 
-/// Looks at the first message in `bytes`.
+/// Examines the first message in `bytes`.
 pub fn look(bytes: &[u8], bytes_max: usize) -> Framed {
     let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() else {
         return Framed::Partial(PREFIX);

@@ -1,8 +1,8 @@
 //! JSON text to `google.protobuf.Struct` and `Value`.
 //!
-//! Invariant: what was stored as JSON is given to gRPC as `Struct`, where every number is a double.
-//! Whole numbers beyond 2^53 lose their last digits there, and a number beyond a double becomes the
-//! largest one (`Infinity` is no JSON and no valid `Struct`). Nothing here recurses.
+//! Invariant: stored JSON is sent over gRPC as `Struct`, where every number is a double. Whole
+//! numbers beyond 2^53 lose their last digits there, and a number beyond a double becomes the
+//! largest one (`Infinity` is valid neither in JSON nor in `Struct`). Nothing here recurses.
 
 use smallvec::SmallVec;
 
@@ -21,7 +21,7 @@ pub fn struct_field(out: &mut Vec<u8>, number: u32, json: &[u8]) {
     Tree::new(out, json).write(number, true);
 }
 
-/// Appends the fields of a `Struct` for a JSON object, to a message that is open.
+/// Appends the fields of a `Struct` for a JSON object, to an open message.
 pub fn struct_members(out: &mut Vec<u8>, json: &[u8]) {
     let mut tree = Tree::new(out, json);
     tree.enter(0);
@@ -33,15 +33,15 @@ pub fn value_field(out: &mut Vec<u8>, number: u32, json: &[u8]) {
     Tree::new(out, json).write(number, false);
 }
 
-/// JSON text on its way to messages. It is valid, as all that is stored is; other text would end
-/// early, with every length right.
+/// A JSON text that is being converted. It is valid, like all stored JSON; an invalid text would
+/// end early, with correct lengths.
 struct Tree<'t, 'v> {
     json: &'t [u8],
     at: usize,
     writer: Writer<'v>,
-    /// The messages that are open, outermost first.
+    /// The open messages, outermost first.
     nested: SmallVec<[Nested; 24]>,
-    /// The containers that are open: whether an object, and how many messages end with it.
+    /// The open containers: whether it is an object, and the number of messages that end with it.
     open: SmallVec<[(bool, u8); 8]>,
 }
 
@@ -61,7 +61,7 @@ impl<'t, 'v> Tree<'t, 'v> {
         self.finish();
     }
 
-    /// Enters an object whose `Struct` is open already; `ends` messages end with it.
+    /// Enters an object whose `Struct` is already open; `ends` messages end with it.
     fn enter(&mut self, ends: u8) {
         let brace = self.json.iter().position(|byte| *byte == b'{');
         self.at = brace.map_or(self.json.len(), |at| at + 1);
@@ -96,7 +96,7 @@ impl<'t, 'v> Tree<'t, 'v> {
         }
     }
 
-    /// Opens a message; what is left of the text is a guess at its length.
+    /// Opens a message; the rest of the text is a guess at its length.
     fn begin(&mut self, number: u32) {
         let nested = self.writer.open(number, self.json.len().saturating_sub(self.at));
         self.nested.push(nested);
@@ -147,7 +147,7 @@ impl<'t, 'v> Tree<'t, 'v> {
         let ends = |b: &u8| matches!(b, b',' | b']' | b'}' | b' ' | b'\t' | b'\r' | b'\n');
         let length = rest.iter().position(ends).unwrap_or(rest.len());
         let word = &rest[..length];
-        // At least one byte, so that nothing is looked at twice.
+        // At least one byte, so that the loop always advances.
         self.at += length.max(1);
         match word {
             b"true" => self.writer.number(value::BOOL_VALUE, 1),
@@ -162,7 +162,7 @@ impl<'t, 'v> Tree<'t, 'v> {
         }
     }
 
-    /// What stands between the quotes that begin here.
+    /// The text between the quotes that begin here.
     fn string(&mut self) -> &'t [u8] {
         let start = self.at + 1;
         let rest = self.json.get(start..).unwrap_or_default();
@@ -180,7 +180,7 @@ impl<'t, 'v> Tree<'t, 'v> {
     }
 }
 
-/// Appends a string that the model holds: the text between the quotes of a JSON string.
+/// Appends a string of the model: the text between the quotes of a JSON string.
 pub fn text_field(writer: &mut Writer<'_>, number: u32, raw: &[u8]) {
     if !raw.contains(&b'\\') {
         return writer.bytes(number, raw);

@@ -14,14 +14,14 @@ use super::{
 pub enum Serving {
     /// Calls are answered.
     Yes = 1,
-    /// New tasks are refused: the server is about to end.
+    /// New tasks are rejected: the server is about to end.
     No = 2,
-    /// There is no such service.
+    /// Unknown service.
     Unknown = 3,
 }
 
 impl Serving {
-    /// How a service is that [`is_known`] or not.
+    /// The status of a service.
     pub fn of(is_known: bool, is_draining: bool) -> Serving {
         match (is_known, is_draining) {
             (false, _) => Serving::Unknown,
@@ -31,10 +31,10 @@ impl Serving {
     }
 }
 
-/// Whether there is the service that a `HealthCheckRequest` names.
+/// Whether the service in a `HealthCheckRequest` exists.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` when the bytes are no such message.
+/// `INVALID_ARGUMENT` when the bytes are not such a message.
 pub fn is_known(message: &[u8]) -> Result<bool, Status> {
     let wrong =
         |_| Status::new(Code::InvalidArgument, "the message does not match its protobuf type");
@@ -44,11 +44,11 @@ pub fn is_known(message: &[u8]) -> Result<bool, Status> {
             service = value.text().map_err(wrong)?;
         }
     }
-    // The empty name asks for the server as a whole.
+    // The empty name means the server as a whole.
     Ok(service.is_empty() || SERVICES.contains(&service))
 }
 
-/// What is answered about a service that there is not.
+/// The status for an unknown service.
 pub fn no_service() -> Status {
     Status::new(Code::NotFound, "no such service")
 }

@@ -1,4 +1,4 @@
-//! Reading a message into its packed form (A2A 1.0 §4.1.4), out of either generation.
+//! Reads a message of either generation into its packed form (A2A 1.0 §4.1.4).
 
 use std::borrow::Cow;
 
@@ -19,10 +19,10 @@ use super::{
     structs::{self, Bounds, NotJson},
 };
 
-/// The part metadata with which 0.3 carries data that is no object (wire §1.9).
+/// The part metadata with which 0.3 marks data that is not an object (wire §1.9).
 pub(super) const MARK: &str = "data_part_compat";
 
-/// Where in the pack the identifiers of a message are.
+/// The positions of a message's identifiers in the pack.
 pub(super) struct Ids {
     pub context_id: Option<(usize, usize)>,
     pub task_id: Option<(usize, usize)>,
@@ -32,7 +32,7 @@ pub(super) fn missing(field: &'static str) -> Fault {
     Fault::param(field, "is required")
 }
 
-/// Appends a string in the model's one spelling.
+/// Appends a string in the model's canonical form.
 pub(super) fn canonical(
     field: &'static str,
     value: Value<'_>,
@@ -47,7 +47,7 @@ pub(super) fn canonical(
     Ok(())
 }
 
-/// Appends a `Struct` as JSON and says where.
+/// Appends a `Struct` as JSON and returns its position.
 pub(super) fn structure(
     cx: &ReadCx<'_>,
     field: &'static str,
@@ -97,7 +97,7 @@ pub(super) fn read(
     message: &[u8],
     pack: &mut Vec<u8>,
 ) -> Result<Ids, Fault> {
-    // Both generations number what they share alike; 0.3 has no referenced tasks.
+    // Both generations number their shared fields alike; 0.3 has no referenced tasks.
     use v1::message as field;
     let mut singular = Singular::default();
     for found in Fields(message) {
@@ -115,7 +115,7 @@ pub(super) fn read(
     }
     let mut packer = Packer(pack);
     let has_id = put_id(cx, "message.messageId", singular.message_id, MESSAGE_ID, &mut packer)?;
-    // A2A 1.0 §5.7: REQUIRED, and no client that speaks this binding is known to leave it out.
+    // A2A 1.0 §5.7: REQUIRED, and every known client of this binding sends it.
     has_id.ok_or_else(|| missing("message.messageId"))?;
     let context_id = put_id(cx, "message.contextId", singular.context_id, CONTEXT_ID, &mut packer)?;
     let task_id = put_id(cx, "message.taskId", singular.task_id, TASK_ID, &mut packer)?;
@@ -141,7 +141,7 @@ const MESSAGE_ID: u8 = message_tag::MESSAGE_ID;
 const CONTEXT_ID: u8 = message_tag::CONTEXT_ID;
 const TASK_ID: u8 = message_tag::TASK_ID;
 
-/// Packs an identifier unless it is empty, and says where.
+/// Packs an identifier unless it is empty, and returns its position.
 fn put_id(
     cx: &ReadCx<'_>,
     field: &'static str,
@@ -218,7 +218,7 @@ fn parts(
     Ok(())
 }
 
-/// What is wrong with a part.
+/// Why a part is invalid.
 type Wrong = Cow<'static, str>;
 
 fn shape(_: Malformed) -> Wrong {
@@ -281,7 +281,7 @@ fn part_v03(cx: &ReadCx<'_>, part: &[u8], packer: &mut Packer<'_>) -> Result<(),
     put_metadata(cx, metadata, None, packer)
 }
 
-/// `DataPart.data`; not set it is an empty object.
+/// `DataPart.data`; if it is not set, an empty object.
 fn inner_data(part: &[u8]) -> Result<&[u8], Wrong> {
     let mut data = &[][..];
     for field in Fields(part) {
@@ -314,7 +314,7 @@ fn put_file(
         (_, bytes) => put_raw(bytes.bytes().map_err(shape)?, packer),
     }
     put_metadata(cx, metadata, None, packer)?;
-    // An empty name or type is an unset one.
+    // An empty name or type counts as unset.
     let names = names.map(|name| name.filter(|name| *name != Value::Bytes(b"")));
     put_names(cx, names, packer)
 }
@@ -327,7 +327,8 @@ fn put_text(tag: u8, text: Value<'_>, packer: &mut Packer<'_>) -> Result<(), Wro
     Ok(())
 }
 
-/// The bytes are borrowed from the request and written once, as what every binding shows.
+/// The bytes are borrowed from the request and written once, in the base64 that every binding
+/// shows.
 fn put_raw(raw: &[u8], packer: &mut Packer<'_>) {
     let nested = packer.open(part_tag::RAW);
     base64::push_encoded(packer.0, raw);

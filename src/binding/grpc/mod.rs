@@ -1,11 +1,11 @@
 //! gRPC: from the head and the one message of a request to a call, and the format of its answer.
 //!
 //! Invariant: nothing here knows HTTP/2. Requests are read straight into the call, answers written
-//! straight from the task, each message behind its five bytes. How a call ends is a status: in
-//! trailers behind its messages, or in a head that has nothing behind it.
+//! straight from the task, each message after its five bytes. A call ends with a status: in the
+//! trailers after its messages, or in a head without content.
 //!
 //! In scope: A2A 1.0 and 0.3, JSON in messages (a2a_rust), health, reflection, whose streams the
-//! driver keeps (`net/http2/services.rs`), and gzip: of requests, and of long answers that are no
+//! driver runs (`net/http2/services.rs`), and gzip: of requests, and of long answers except
 //! streams. Out of scope: other services.
 
 mod card;
@@ -19,11 +19,11 @@ mod message;
 mod parts;
 mod push;
 pub mod read;
-// Only HTTP/2 answers it: the entry above bytes has one message for a call.
+// HTTP/2 only: the bytes entry point has one message per call.
 #[cfg(any(feature = "grpc", feature = "internals"))]
 pub mod reflection;
 mod rpcs;
-// A server writes by them what is rare; the rest is the client's.
+// A server uses them for rare messages; the rest is for the client.
 #[cfg_attr(not(any(feature = "client", feature = "internals")), allow(dead_code))]
 pub mod schemas;
 pub mod status;
@@ -75,8 +75,8 @@ pub fn is_media(content_type: &[u8]) -> bool {
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// Bytes that the message of a call has at most: little is asked of the services that every gRPC
-/// server has, and by any client.
+/// The largest message of a call in bytes: a small one for health and reflection, which every
+/// client may call.
 pub fn message_bytes_max(path: &str, limits: &Limits) -> usize {
     match path.starts_with("/grpc.") {
         true => limits.body_bytes_max.min(SERVICE_MESSAGE_BYTES_MAX),
@@ -84,25 +84,25 @@ pub fn message_bytes_max(path: &str, limits: &Limits) -> usize {
     }
 }
 
-/// What is said beside the message of a request.
+/// The metadata of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Metadata<'x> {
     /// `a2a-version`.
     pub version: Option<&'x [u8]>,
-    /// `a2a-last-event-id`: the last event that a returning subscriber has seen.
+    /// `a2a-last-event-id`: the last event that a resuming subscriber has seen.
     pub last_event_id: Option<u64>,
-    /// `a2a-tenant`: what 1.0 says in its messages, and 0.3 has no other place for.
+    /// `a2a-tenant`: 1.0 has it in its messages, 0.3 has no other field for it.
     pub tenant: Option<&'x str>,
-    /// The head, which says more of the call.
+    /// The head, for further terms of the call.
     pub head: Option<&'x Head<'x>>,
-    /// Where the client asked, for cards.
+    /// The origin that the client addressed, for cards.
     pub origin: Origin<'x>,
-    /// All of it, for agents that ask for some.
+    /// All fields, for agents that request some.
     pub fields: RequestFields<'x>,
 }
 
 impl<'x> Metadata<'x> {
-    /// What is said of the call; `grpc-timeout` goes before the field of HTTP.
+    /// The terms of the call; `grpc-timeout` takes precedence over the field of HTTP.
     pub fn terms(self) -> CallTerms<'x> {
         let Some(head) = self.head else { return CallTerms::default() };
         let terms = CallTerms::of(head);
@@ -117,7 +117,7 @@ pub fn handle<'x>(
     buffers: &mut DecodeBuffers,
     body: &[u8],
 ) -> Handled {
-    // A path with a query is the name of no rpc.
+    // A path with a query names no rpc.
     let path = if head.query().is_none() { head.path() } else { "" };
     let Some(rpc) = rpc(path) else { return refuse_request(cx, 404, &no_rpc()) };
     if let Rpc::A2a(method) = rpc
@@ -153,7 +153,7 @@ pub fn handle<'x>(
     let last_event_id = head.value(Field::A2aLastEventId).and_then(number);
     let origin = Origin::of(cx.config, cx.peer, head);
     let version = head.value(Field::A2aVersion);
-    // What is no text is no name either.
+    // An invalid text is an invalid name.
     let tenant = head.value(Field::A2aTenant).map(|name| str::from_utf8(name).unwrap_or("?"));
     let fields = RequestFields::of(head);
     let metadata = Metadata { version, last_event_id, tenant, head: Some(head), origin, fields };
@@ -172,7 +172,7 @@ pub fn handle<'x>(
     }
 }
 
-/// Refuses a message: it is too large, or no message.
+/// Rejects a message that is too large or malformed.
 fn refuse_message(cx: &mut CallContext<'_>, status: &Status) -> Handled {
     let is_too_large = status.code == Code::ResourceExhausted;
     let limit = is_too_large.then_some("body_bytes_max");
@@ -181,7 +181,7 @@ fn refuse_message(cx: &mut CallContext<'_>, status: &Status) -> Handled {
     refuse(&mut cx.writer, status)
 }
 
-/// Refuses a request that is no call, and tells it under the status that HTTP has for that.
+/// Rejects a request that is not a call, and reports it under the HTTP status.
 fn refuse_request(cx: &mut CallContext<'_>, http: u16, status: &Status) -> Handled {
     cx.tell_request_refused(http, &status.message, None);
     refuse(&mut cx.writer, status)
@@ -191,18 +191,18 @@ fn number(value: &[u8]) -> Option<u64> {
     str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
-/// The status of a fault, as clients of 1.0 know it.
+/// The status of a fault, for clients of 1.0.
 #[cfg(any(feature = "grpc", feature = "internals"))]
 pub fn status_of(fault: &Fault) -> Status {
     Status::of(fault, &wire::V1.encode)
 }
 
-/// How a call of what there is not ends.
+/// The status of a call to an unknown rpc.
 pub fn no_rpc() -> Status {
     Status::new(Code::Unimplemented, "no such rpc")
 }
 
-/// Ends a call that has said nothing: a response of trailers alone.
+/// Ends a call without messages: a response of trailers alone.
 #[cold]
 pub fn refuse(writer: &mut ResponseWriter<'_>, status: &Status) -> Handled {
     writer.begin(200, media::GRPC, status.fields().get(), Content::Whole);
@@ -210,7 +210,7 @@ pub fn refuse(writer: &mut ResponseWriter<'_>, status: &Status) -> Handled {
     Handled::Answered
 }
 
-/// Ends a call of which nothing is read but its head, as the service that it names would.
+/// Ends a call of which only the head is read, in the format of the service that it names.
 pub fn refuse_unread(writer: &mut ResponseWriter<'_>, head: &Head<'_>, fault: &Fault) -> Handled {
     let encode = match rpc(head.path()) {
         Some(Rpc::A2a(method)) => &method.wire.encode,
@@ -233,7 +233,7 @@ fn check_health(cx: &mut CallContext<'_>, message: &[u8]) -> Handled {
     }
 }
 
-/// What the answers of a method are written with, as long as no call is known.
+/// The format of a method's answers before its call is read.
 fn format<'p>(method: &'static GrpcMethod) -> AnswerFormat<'p> {
     AnswerFormat {
         envelope: wire::envelope(method.wire),
@@ -248,7 +248,7 @@ fn format<'p>(method: &'static GrpcMethod) -> AnswerFormat<'p> {
     }
 }
 
-/// Makes the call that a message asks for, from a source that is [`RequestSource::Grpc`].
+/// Makes the call of a message, from a source that is [`RequestSource::Grpc`].
 pub fn call(
     cx: &mut CallContext<'_>,
     method: &'static GrpcMethod,
@@ -289,7 +289,7 @@ fn decode<'p>(
         tenant = asked.tenant;
         Ok(asked.call)
     })?;
-    // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name agents.
+    // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose; here it names the agent.
     if let RequestSource::Grpc(metadata) = cx.source {
         cx.named_beside = metadata.tenant;
     }
@@ -297,7 +297,7 @@ fn decode<'p>(
     Ok(call)
 }
 
-/// A2A 1.0 §3.2.6: the answer names the extensions that are in effect.
+/// A2A 1.0 §3.2.6: the answer names the extensions in effect.
 fn name_extensions(cx: &mut CallContext<'_>) {
     let Some(named) = &cx.extensions else { return };
     let Some(profile) = cx.service.profile(cx.endpoint.agent) else { return };

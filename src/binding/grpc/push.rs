@@ -17,7 +17,7 @@ use super::{
     read::{Asked, malformed},
 };
 
-/// What a request or a configuration says; each text is spelled as between the quotes of JSON.
+/// The fields of a request or a configuration; each text is escaped as in JSON.
 #[derive(Default)]
 struct PushFields<'p> {
     tenant: &'p str,
@@ -85,8 +85,8 @@ pub(super) fn read<'p>(
     Ok(Asked { call: Call::Push(PushRequest { call, form }), tenant: said.tenant })
 }
 
-/// Reads the configuration that rides on a message, and says where in the pack it is; `None`: one
-/// without a URL is none (wire §10, trap 30).
+/// Reads the configuration in a message, and returns its position in the pack; `None`: it has no
+/// URL and is ignored (wire §10, trap 30).
 pub(super) fn of_send(
     cx: &ReadCx<'_>,
     generation: Generation,
@@ -120,7 +120,7 @@ impl PushFields<'_> {
     }
 }
 
-/// Reads a text in place of the one before: of repeated fields the last counts.
+/// Reads a text, replacing the previous one: of repeated fields the last counts.
 fn text(
     field: &'static str,
     value: Value<'_>,
@@ -131,7 +131,7 @@ fn text(
     canonical(field, value, most, place)
 }
 
-/// A request of 1.0: it is a configuration where one is set.
+/// A request of 1.0: to set one, the message is a configuration.
 fn request_v1<'p>(cx: &ReadCx<'_>, body: &'p [u8], said: &mut PushFields<'p>) -> Result<(), Fault> {
     use v1::{
         get_task_push_notification_config_request as one,
@@ -243,7 +243,7 @@ fn config_v03(cx: &ReadCx<'_>, config: &[u8], said: &mut PushFields<'_>) -> Resu
     Ok(())
 }
 
-/// The scheme, of several the first, and the credentials.
+/// The first of the schemes, and the credentials.
 fn authentication(
     cx: &ReadCx<'_>,
     message: &[u8],
@@ -265,12 +265,12 @@ fn authentication(
     Ok(())
 }
 
-/// The ids in the name of a configuration, or of its task.
+/// The ids in the resource name of a configuration, or of its task.
 fn resource(cx: &ReadCx<'_>, value: Value<'_>, said: &mut PushFields<'_>) -> Result<(), Fault> {
     let (task_id, id) = push_ids(value.bytes().map_err(malformed)?);
     let most = cx.limits.identifier_bytes_max;
     text("name", Value::Bytes(task_id), most, &mut said.task_id)?;
-    // An id that is said by itself counts before it.
+    // A separate id takes precedence.
     if !id.is_empty() && said.id.is_empty() {
         text("name", Value::Bytes(id), most, &mut said.id)?;
     }
@@ -355,7 +355,7 @@ mod tests {
         out
     }
 
-    /// The reading of a request: the call, or what is wrong with it.
+    /// The result of reading a request: the call, or the error.
     fn said(generation: Generation, op: Op, body: &[u8]) -> String {
         let (limits, mut pack) = (Limits::default(), Vec::new());
         let cx = ReadCx {

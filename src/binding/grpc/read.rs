@@ -1,8 +1,8 @@
 //! Requests: from protocol buffers to a [`Call`], borrowed from the message and from the pack.
 //!
-//! Invariant: what a JSON request of the same generation would be refused for is refused here in
-//! the same words. proto3 has no absent strings: an empty one is unset. Of repeated singular fields
-//! the last counts, unknown ones are ignored.
+//! Invariant: an error of a JSON request of the same generation is the same error here, with the
+//! same text. proto3 has no absent strings: an empty one is unset. Of repeated singular fields the
+//! last counts, unknown ones are ignored.
 
 use crate::{
     dialect::{NO_GENERATIONS, ReadCx},
@@ -24,11 +24,11 @@ use super::{
 pub struct Asked<'p> {
     /// The call.
     pub call: Call<'p>,
-    /// `tenant`, as it came.
+    /// `tenant`, unchecked.
     pub tenant: &'p str,
 }
 
-/// What is no message of its type is the sender's mistake.
+/// The fault of a malformed message: the client's mistake.
 pub(super) fn malformed(_: Malformed) -> Fault {
     Fault::because(FaultKind::InvalidRequest, "the message does not match its protobuf type")
 }
@@ -36,7 +36,7 @@ pub(super) fn malformed(_: Malformed) -> Fault {
 /// Reads the request of an operation of 1.0 or 0.3.
 ///
 /// # Errors
-/// `InvalidRequest` when the bytes are no message, `InvalidParams` with its field.
+/// `InvalidRequest` when the bytes are not a message, `InvalidParams` with its field.
 pub fn call<'p>(
     cx: &ReadCx<'_>,
     generation: Generation,
@@ -65,7 +65,7 @@ pub fn call<'p>(
 /// No field has this number.
 const NONE: u32 = 0;
 
-/// Requests of which nothing but the tenant is looked at.
+/// Requests of which only the tenant is read.
 fn only_tenant<'p>(call: Call<'p>, number: u32, body: &'p [u8]) -> Result<Asked<'p>, Fault> {
     let mut tenant = "";
     for field in Fields(body) {
@@ -140,14 +140,14 @@ fn send<'p>(
     Ok(Asked { call: Call::Send(send), tenant })
 }
 
-/// How the answer is wanted.
+/// How the client wants its answer.
 struct SendOptions<'p> {
     mode: SendMode,
     history: Option<u32>,
-    /// Where in the pack a JSON array of them is.
+    /// The position in the pack of a JSON array of the output modes.
     modes: Option<(usize, usize)>,
     push: Option<&'p [u8]>,
-    /// True: it is for a task of one generation (A2A 1.1) alone.
+    /// True: it is only for a task of one generation (A2A 1.1).
     has_generation: bool,
 }
 
@@ -160,7 +160,7 @@ fn send_options<'p>(
     configuration: Option<&'p [u8]>,
     pack: &mut Vec<u8>,
 ) -> Result<SendOptions<'p>, Fault> {
-    // The fields are the same in both generations, but the last one means the opposite.
+    // The fields are the same in both generations, but the last one has the opposite meaning.
     use v1::send_message_configuration as field;
     let mut options = SendOptions {
         mode: SendMode::Wait,
@@ -200,7 +200,8 @@ fn send_options<'p>(
     }
     let at_once = match generation {
         Generation::V1 => last,
-        // Wire §1.5: `blocking` has no presence; a request with a configuration has set it.
+        // Wire §1.5: `blocking` has no presence; a request with a configuration counts as setting
+        // it.
         Generation::V01 | Generation::V03 => !last,
     };
     if at_once {
@@ -209,14 +210,14 @@ fn send_options<'p>(
     Ok(options)
 }
 
-/// `historyLength`: 0.3 cannot say 0, which there is unset.
+/// `historyLength`: 0.3 cannot express 0, which means unset there.
 fn history(field: &'static str, generation: Generation, length: i32) -> Result<Option<u32>, Fault> {
     let length = u32::try_from(length)
         .map_err(|_| Fault::param(field, format!("must be from 0 to {}", i32::MAX)))?;
     Ok(Some(length).filter(|length| generation == Generation::V1 || *length > 0))
 }
 
-/// An identifier that must be there, moved to the pack.
+/// A required identifier, moved to the pack.
 fn id<'p>(
     cx: &ReadCx<'_>,
     field: &'static str,
@@ -373,7 +374,7 @@ fn list<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<As
     Ok(Asked { call: Call::List(list), tenant })
 }
 
-/// `google.protobuf.Timestamp` in milliseconds, rounded up: what is "at or after" stays so.
+/// `google.protobuf.Timestamp` in milliseconds, rounded up: "at or after" stays true.
 fn after_ms(message: &[u8]) -> Result<u64, Fault> {
     let (mut seconds, mut nanos) = (0_i64, 0_i32);
     for field in Fields(message) {
@@ -383,7 +384,7 @@ fn after_ms(message: &[u8]) -> Result<u64, Fault> {
             _ => {}
         }
     }
-    // RFC 3339 years, as the type's own definition has it; before 1970 everything is after.
+    // The years of RFC 3339, as the type defines; every task is after a time before 1970.
     if seconds > 253_402_300_799 || !(0..1_000_000_000).contains(&nanos) {
         return Err(Fault::param("statusTimestampAfter", "must be a timestamp"));
     }

@@ -1,6 +1,6 @@
-//! Server reflection: what is served, out of the descriptors that the proto files were made into.
+//! Server reflection: describes the services from the compiled descriptors of the proto files.
 //!
-//! A question is answered by a walk over some 26 KiB; nothing is kept between questions.
+//! A question is answered by a scan of some 26 KiB; nothing is cached between questions.
 
 use crate::pb::{Fields, Malformed, Writer};
 
@@ -17,7 +17,7 @@ use super::{
 /// A `FileDescriptorSet`, made by `tests/tidy/generated.rs`.
 const DESCRIPTORS: &[u8] = include_bytes!("proto/descriptors.bin");
 
-/// Field numbers of `google/protobuf/descriptor.proto`, as far as names are concerned.
+/// Field numbers of `google/protobuf/descriptor.proto`, as far as names need them.
 mod descriptor {
     pub const SET_FILE: u32 = 1;
     pub const FILE_NAME: u32 = 1;
@@ -25,7 +25,7 @@ mod descriptor {
     pub const FILE_MESSAGE: u32 = 4;
     pub const FILE_ENUM: u32 = 5;
     pub const FILE_SERVICE: u32 = 6;
-    /// Of messages, enums, services, fields, methods and enum values alike.
+    /// The name, in messages, enums, services, fields, methods and enum values alike.
     pub const NAME: u32 = 1;
     pub const MESSAGE_FIELD: u32 = 2;
     pub const MESSAGE_NESTED: u32 = 3;
@@ -37,7 +37,8 @@ mod descriptor {
 /// Appends the framed `ServerReflectionResponse` to one `ServerReflectionRequest`.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` when the bytes are no such message. What is not found is an answer.
+/// `INVALID_ARGUMENT` when the bytes are not such a message. An unknown name is an answer, not an
+/// error.
 pub fn answer(out: &mut Vec<u8>, message: &[u8]) -> Result<(), Status> {
     let wrong =
         |_| Status::new(Code::InvalidArgument, "the message does not match its protobuf type");
@@ -110,7 +111,7 @@ fn text(message: &[u8], number: u32) -> &[u8] {
     all(message, number).next().unwrap_or_default()
 }
 
-/// What follows `name` and a dot in `symbol`; empty: nothing.
+/// The rest of `symbol` after `name` and a dot; empty: nothing.
 fn below<'s>(symbol: &'s str, name: &[u8]) -> Option<&'s str> {
     let rest = symbol.strip_prefix(std::str::from_utf8(name).ok()?)?;
     match rest.strip_prefix('.') {
@@ -119,7 +120,7 @@ fn below<'s>(symbol: &'s str, name: &[u8]) -> Option<&'s str> {
     }
 }
 
-/// Whether a file defines a symbol: a message, enum, service, or what is named within one.
+/// Whether a file defines a symbol: a message, enum, service, or a name within one.
 fn holds(file: &[u8], symbol: &str) -> bool {
     let Some(symbol) = below(symbol, text(file, descriptor::FILE_PACKAGE)) else { return false };
     !symbol.is_empty()
@@ -130,7 +131,7 @@ fn holds(file: &[u8], symbol: &str) -> bool {
                 .any(|item| member(item, symbol, &[descriptor::SERVICE_METHOD])))
 }
 
-/// Whether a message, or one nested in it, is what a symbol names.
+/// Whether a symbol names a message, or one nested in it.
 fn names(message: &[u8], symbol: &str) -> bool {
     let (mut message, mut symbol) = (message, symbol);
     loop {

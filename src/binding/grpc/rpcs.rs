@@ -1,5 +1,4 @@
-//! Every path that is served, and what is behind it (wire §4.1): rows like those of JSON-RPC, whose
-//! requests are messages.
+//! Every served path and its rpc (wire §4.1): rows like JSON-RPC's, whose requests are messages.
 
 use crate::{
     dialect::{Method, Wire},
@@ -11,7 +10,7 @@ use super::wire::{self, DecodeMessage};
 /// An operation of A2A as an rpc.
 pub type GrpcMethod = Method<DecodeMessage>;
 
-/// What is behind a path.
+/// The rpc at a path.
 #[derive(Clone, Copy)]
 pub enum Rpc {
     /// An operation of A2A.
@@ -34,7 +33,7 @@ const JSON: &str = "a2a.v1.A2aService";
 const HEALTH: &str = "grpc.health.v1.Health";
 const REFLECTION_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
 
-/// A service of A2A, as a client chooses it.
+/// A service of A2A, as a client selects it.
 #[cfg(any(feature = "client", feature = "internals"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrpcService {
@@ -68,7 +67,7 @@ impl GrpcService {
     }
 }
 
-/// What is behind `path`, which is `/service/rpc`.
+/// The rpc at `path`, which is `/service/rpc`.
 pub fn rpc(path: &str) -> Option<Rpc> {
     let (service, name) = path.strip_prefix('/')?.split_once('/')?;
     let table = match service {

@@ -1,4 +1,4 @@
-//! Errors as gRPC says them: code, message and details (wire §2.3, §2.4).
+//! Errors in gRPC: code, message and details (wire §2.3, §2.4).
 
 use crate::{
     dialect::{Encode, WriteCx},
@@ -19,7 +19,7 @@ mod map_entry {
     pub const VALUE: u32 = 2;
 }
 
-/// How every answer ends.
+/// The trailers of a successful answer.
 const OK_FIELDS: FieldLines<'static> = field_lines!("grpc-status": "0");
 
 /// A status code of gRPC; the discriminants are its numbers.
@@ -28,27 +28,27 @@ const OK_FIELDS: FieldLines<'static> = field_lines!("grpc-status": "0");
 pub enum Code {
     /// Success.
     Ok = 0,
-    /// The client has left.
+    /// The client has disconnected.
     Cancelled = 1,
     /// The client's mistake.
     InvalidArgument = 3,
-    /// The time that the client gave is over.
+    /// The client's deadline has expired.
     DeadlineExceeded = 4,
-    /// No such thing.
+    /// Not found.
     NotFound = 5,
-    /// There is another one.
+    /// Already exists.
     AlreadyExists = 6,
-    /// Not for this caller.
+    /// Not permitted for this caller.
     PermissionDenied = 7,
-    /// A limit.
+    /// A limit is reached.
     ResourceExhausted = 8,
-    /// Not in this state.
+    /// Not possible in this state.
     FailedPrecondition = 9,
     /// Not served.
     Unimplemented = 12,
-    /// Our mistake.
+    /// A mistake of the server.
     Internal = 13,
-    /// Not now.
+    /// Temporarily unavailable.
     Unavailable = 14,
     /// The caller is not authenticated.
     Unauthenticated = 16,
@@ -73,32 +73,32 @@ impl Status {
         Status { code, message: String::new(), details: Vec::new() }
     }
 
-    /// A status that is no fault of A2A: it has no details.
+    /// A status that is not an A2A fault: it has no details.
     pub fn new(code: Code, message: impl Into<String>) -> Status {
         Status { message: message.into(), ..Status::plain(code) }
     }
 
-    /// The status of a fault, as clients know it whose answers are written like this.
+    /// The status of a fault, for clients whose answers are written by `encode`.
     pub fn of(fault: &Fault, encode: &Encode) -> Status {
         let mut details = Vec::new();
         (encode.fault)(&mut details, fault, &WriteCx::new(Op::Send));
         match encode.generation {
             Generation::V1 => Status { code: code_v1(fault.kind), message: text(fault), details },
             Generation::V01 | Generation::V03 => {
-                // Wire §2.4: a 0.3 client reads the name of the error in front of the text.
+                // Wire §2.4: a 0.3 client reads the name of the error before the text.
                 let message = format!("{}: {}", name_v03(fault.kind), text(fault));
                 Status { code: code_v03(fault.kind), message, details }
             }
         }
     }
 
-    /// The time that the client gave is over.
+    /// The client's deadline has expired.
     pub fn late() -> Status {
         Status::new(Code::DeadlineExceeded, "the deadline has passed")
     }
 
-    /// The status of a call that is refused before it is known to be one, for which HTTP has this
-    /// status: said in gRPC's own words, since its clients make UNKNOWN of most others.
+    /// The status of a request that is rejected before it is known to be a call, with this HTTP
+    /// status: a gRPC status of its own, since gRPC clients map most HTTP statuses to UNKNOWN.
     pub fn of_http(status: u16, why: &str) -> Status {
         let code = match status {
             408 => Code::Cancelled,
@@ -110,7 +110,7 @@ impl Status {
         Status::new(code, why)
     }
 
-    /// The fields that say it: those of trailers, or of a response of trailers alone.
+    /// The fields of the status: in trailers, or in a response of trailers alone.
     pub fn fields(&self) -> FieldLinesBuf {
         if *self == Status::OK {
             return OK_FIELDS.into();
@@ -144,7 +144,7 @@ impl Status {
     }
 }
 
-/// What is wrong, with the field that is.
+/// The error text, with the field that is invalid.
 fn text(fault: &Fault) -> String {
     match fault.field {
         Some(field) => format!("{field}: {}", fault.message()),
@@ -180,7 +180,7 @@ fn code_v1(kind: FaultKind) -> Code {
     }
 }
 
-/// Wire §2.3, column gRPC 1.0.0: what 0.3 servers answered as well.
+/// Wire §2.3, column gRPC 1.0.0: the codes of 0.3 servers as well.
 fn code_v03(kind: FaultKind) -> Code {
     match kind {
         FaultKind::PushNotificationNotSupported
@@ -226,9 +226,9 @@ fn name_v03(kind: FaultKind) -> String {
     name
 }
 
-/// Appends a `google.rpc.Status` with ErrorInfo and, about a parameter, BadRequest; at the end of
-/// the server RetryInfo. A client is left to decide what it asks again: nothing tells its library
-/// to repeat a call whose task was made.
+/// Appends a `google.rpc.Status` with ErrorInfo and, about a parameter, BadRequest; when the server
+/// ends, RetryInfo. The client decides what to retry: no detail makes its library repeat a call
+/// whose task was made.
 pub(super) fn details(out: &mut Vec<u8>, fault: &Fault) {
     out.reserve(256);
     let mut writer = Writer(out);

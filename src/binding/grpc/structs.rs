@@ -1,7 +1,7 @@
 //! `google.protobuf.Struct` and `Value` to JSON text.
 //!
-//! Invariant: what a client sends as `Struct` is stored as JSON text and given to every other
-//! binding as that text. Nothing here recurses.
+//! Invariant: a `Struct` from a client is stored as JSON text, and every other binding sends that
+//! text. Nothing here recurses.
 
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ use super::fields::{
     other::{list_value, structure, value},
 };
 
-/// Tokens of an empty container; of a member: a key, a colon, a value, a comma; of an element.
+/// Tokens of an empty container, of a member (a key, a colon, a value, a comma), and of an element.
 const BRACKETS: usize = 2;
 const MEMBER: usize = 4;
 const ELEMENT: usize = 2;
@@ -25,7 +25,7 @@ const ELEMENT: usize = 2;
 /// Why a `Struct` or `Value` cannot be JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotJson {
-    /// It is no message.
+    /// Not a valid message.
     Malformed,
     /// It is nested too deeply.
     Depth,
@@ -41,12 +41,12 @@ impl From<Malformed> for NotJson {
     }
 }
 
-/// How much JSON may come of a message.
+/// Limits for the JSON of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'a> {
-    /// Objects and lists around a value.
+    /// The limit of objects and lists around a value.
     pub depth_max: usize,
-    /// Tokens (RFC 8259 §2) that may yet come, of this `Struct` and the next of its message.
+    /// Remaining tokens (RFC 8259 §2), for this `Struct` and the next ones of its message.
     pub tokens: &'a Cell<usize>,
 }
 
@@ -63,9 +63,9 @@ struct Open<'a> {
     is_object: bool,
 }
 
-/// Appends the JSON object that a `Struct` stands for; its members keep their order.
+/// Appends the JSON object that a `Struct` represents; its members keep their order.
 ///
-/// `skip`: a member that is left out.
+/// `skip`: a member to omit.
 ///
 /// # Errors
 /// [`NotJson`]; `out` then holds the beginning.
@@ -81,7 +81,7 @@ pub fn push_struct(
     push_open(out, top, skip, bounds)
 }
 
-/// Appends the JSON that a `Value` stands for; one that is not set is `null`.
+/// Appends the JSON that a `Value` represents; an unset one is `null`.
 ///
 /// # Errors
 /// As [`push_struct`].
@@ -135,14 +135,14 @@ fn push_open<'a>(
     Ok(())
 }
 
-/// No value ends with an opening bracket, so one that stands there is its container's.
+/// No value ends with an opening bracket, so a bracket before it is its container's.
 fn comma(out: &mut Vec<u8>) {
     if !matches!(out.last(), Some(b'{' | b'[')) {
         out.push(b',');
     }
 }
 
-/// Appends the key of a member and returns its value; `None`: it is to be left out.
+/// Appends the key of a member and returns its value; `None`: it is omitted.
 fn member<'a>(
     out: &mut Vec<u8>,
     message: &'a [u8],
@@ -166,7 +166,7 @@ fn member<'a>(
     Ok(Some(item))
 }
 
-/// Appends a scalar, or the opening bracket of what is returned.
+/// Appends a scalar, or the opening bracket of the returned container.
 fn scalar_or_open<'a>(out: &mut Vec<u8>, message: &'a [u8]) -> Result<Option<Open<'a>>, NotJson> {
     let mut kind = None;
     for field in Fields(message) {
@@ -204,7 +204,7 @@ fn scalar_or_open<'a>(out: &mut Vec<u8>, message: &'a [u8]) -> Result<Option<Ope
     Ok(None)
 }
 
-/// The shortest text that is this double; whole numbers that a double holds exactly have no point.
+/// The shortest text of this double; whole numbers that a double holds exactly have no point.
 fn push_number(out: &mut Vec<u8>, number: Value<'_>) -> Result<(), NotJson> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let Value::Fixed64(bits) = number else { return Err(NotJson::Malformed) };
@@ -234,7 +234,7 @@ pub fn is_true(message: &[u8], name: &str) -> bool {
     found
 }
 
-/// The value of a `Struct` that has one member, of this name.
+/// The value of the only member of a `Struct`, if it has this name.
 pub fn only<'a>(message: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut members = members(message);
     let (key, item) = members.next()?;

@@ -1,9 +1,9 @@
-//! `grpc-timeout`: for how long the client of a call wants its answer.
+//! `grpc-timeout`: how long the client of a call waits for its answer.
 
 use crate::http::{Field, Head};
 
-/// The time that a call has, in milliseconds, rounded up (gRPC over HTTP/2, "Requests"): at most
-/// eight digits and a unit. What is none of that is no deadline.
+/// The timeout of a call in milliseconds, rounded up (gRPC over HTTP/2, "Requests"): at most eight
+/// digits and a unit. An invalid value sets no deadline.
 pub fn timeout_ms(head: &Head<'_>) -> Option<u64> {
     read(str::from_utf8(head.value(Field::GrpcTimeout)?).ok()?)
 }

@@ -1,9 +1,8 @@
-//! What JSON has and gRPC cannot carry: the escape of half a surrogate pair, which some agents
-//! write. The answer is an error that names the member then, and not a text that the agent never
-//! wrote.
+//! JSON that gRPC cannot carry: the escape of half a surrogate pair, which some agents write. The
+//! answer is then an error that names the member, not a text that the agent never wrote.
 //!
-//! Invariant: what is noted belongs to the message that this thread has opened last; opening one
-//! ([`forget`]) forgets what was noted before. Without the client no such text comes in.
+//! Invariant: the record belongs to the message that this thread has opened last; opening one
+//! ([`forget`]) clears it. Without the feature `client` no such text can enter.
 
 #[cfg(feature = "client")]
 use std::cell::RefCell;
@@ -21,13 +20,13 @@ thread_local! {
     static MEMBER: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Forgets what was noted, for a message that begins.
+/// Clears the record, for a new message.
 pub fn forget() {
     #[cfg(feature = "client")]
     MEMBER.take();
 }
 
-/// Why the message that was written just now cannot be carried, if it cannot.
+/// The fault of the message that was just written, if it has such a member.
 #[cfg(feature = "client")]
 pub fn take() -> Option<Fault> {
     let member = MEMBER.take()?;
@@ -39,8 +38,7 @@ pub fn take() -> Option<Fault> {
     Some(Fault::because(FaultKind::UnsupportedOperation, why))
 }
 
-/// Writes what stands in a message, and notes what of it could not be written. `push_json` writes
-/// the same as JSON.
+/// Writes a member, and records what could not be written. `push_json` writes the same as JSON.
 #[cfg(feature = "client")]
 #[inline(always)] // Into the row of each generation.
 pub fn noting<R>(write: impl FnOnce() -> R, push_json: impl FnOnce(&mut Vec<u8>)) -> R {
@@ -59,14 +57,14 @@ fn note(push_json: impl FnOnce(&mut Vec<u8>)) {
     push_json(&mut json);
     parser.take_lone_surrogates(true);
     let mut path = String::new();
-    // A piece of a page is no document; then the answer as a whole is named.
+    // A piece of a page is not a document; then the error names the answer as a whole.
     if let Ok(value) = parser.parse(&json, DEPTH_CAP) {
         find(value, &mut path);
     }
     MEMBER.set(Some(path));
 }
 
-/// Whether a value has half a surrogate pair; the path leads to it then.
+/// Whether a value has half a surrogate pair; if so, `path` is its path.
 #[cfg(feature = "client")]
 fn find(value: Value<'_>, path: &mut String) -> bool {
     let length = path.len();
@@ -100,13 +98,13 @@ fn find(value: Value<'_>, path: &mut String) -> bool {
     false
 }
 
-/// Nothing is noted.
+/// Always `None`.
 #[cfg(not(feature = "client"))]
 pub fn take() -> Option<Fault> {
     None
 }
 
-/// Writes what stands in a message.
+/// Writes a member.
 #[cfg(not(feature = "client"))]
 #[inline(always)]
 pub fn noting<R>(write: impl FnOnce() -> R, _: impl FnOnce(&mut Vec<u8>)) -> R {

@@ -1,8 +1,7 @@
-//! The wire families of gRPC: how the messages of each service are read and its answers written.
+//! The wire families of gRPC: how each service's messages are read and its answers written.
 //!
-//! Two are protocol buffers; the third has the JSON of 1.0 in them (dialect a2a_rust). The envelope
-//! of an answer is written around what stands here ([`Envelope`]); what is written of a fault are
-//! the details of its status.
+//! Two are protocol buffers; the third carries the JSON of 1.0 in them (dialect a2a_rust).
+//! [`Envelope`] frames an answer of these writers; of a fault they write the status details.
 
 use crate::{
     binding::{envelope::Envelope, jsonrpc::parse_fault, scratch::DecodeBuffers, tenant},
@@ -19,9 +18,9 @@ use super::{
     status, unwritable, write,
 };
 
-/// Reads a request message into a call, and what it says beside it.
+/// Reads a request message into a call, and the tenant in it.
 ///
-/// Errors: as [`dialect::Decode`], and `InvalidRequest` when the bytes are no message.
+/// Errors: as [`dialect::Decode`], and `InvalidRequest` when the bytes are not a message.
 pub type DecodeMessage =
     for<'p> fn(&ReadCx<'_>, &'p [u8], &'p mut DecodeBuffers) -> Result<Asked<'p>, Fault>;
 
@@ -39,7 +38,7 @@ pub(super) static V1: Wire<DecodeMessage> = Wire {
     calls: dialect::calls::Calls::NoJson,
 };
 
-/// `a2a.v1`: 0.3, which has no details of errors.
+/// `a2a.v1`: 0.3, without error details.
 pub(super) static V03: Wire<DecodeMessage> = Wire {
     decode: |cx, message, buffers| read::call(cx, Generation::V03, message, &mut buffers.pack),
     encode: Encode {
@@ -88,7 +87,7 @@ fn details(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
     status::details(out, fault);
 }
 
-/// What stands around the answers of a family.
+/// The envelope of a family's answers.
 pub(super) fn envelope(wire: &'static Wire<DecodeMessage>) -> Envelope<'static> {
     Envelope::Grpc { in_json: std::ptr::eq(wire, &JSON) }
 }
@@ -99,7 +98,7 @@ fn in_json<'p>(
     buffers: &'p mut DecodeBuffers,
 ) -> Result<Asked<'p>, Fault> {
     let DecodeBuffers { parser, pack, .. } = buffers;
-    // The envelope that JSON-RPC would have around the params.
+    // The level of the JSON-RPC envelope around the params.
     let depth_max = cx.limits.json_depth_max + 1;
     let payload = parser.parse(payload(message)?, depth_max).map_err(parse_fault)?;
     let call = (dialect::V1.decode)(cx, Some(payload), pack)?;
@@ -108,7 +107,7 @@ fn in_json<'p>(
     Ok(Asked { call, tenant: tenant.unwrap_or_default() })
 }
 
-/// The JSON in a `JsonPayload`; none is an empty object.
+/// The JSON in a `JsonPayload`; if it is not set, an empty object.
 fn payload(message: &[u8]) -> Result<&[u8], Fault> {
     let mut data = &b"{}"[..];
     for field in Fields(message) {

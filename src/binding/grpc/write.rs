@@ -1,7 +1,7 @@
 //! Answers: from the views of a task to protocol buffers, while the task is locked.
 //!
-//! Invariant: as `dialect/v1` and `dialect/v03` write JSON, so this writes messages: the same
-//! fields in the same cases. Defaults are left out, but for the content of a part.
+//! Invariant: messages have the same fields in the same cases as the JSON of `dialect/v1` and
+//! `dialect/v03`. Defaults are omitted, except for the content of a part.
 
 use crate::{
     model::{
@@ -27,7 +27,7 @@ struct Place<'a> {
     context_id: &'a [u8],
 }
 
-/// Bytes of a message that most ids and states fit beside its text.
+/// Bytes that suffice for most ids and states of a message, in addition to its text.
 const FRAME_GUESS: usize = 128;
 
 /// Appends the message that answers `op`, or one piece of a page.
@@ -64,7 +64,7 @@ pub fn reply(out: &mut Vec<u8>, generation: Generation, op: Op, reply: &Reply<'_
     }
 }
 
-/// Appends the `StreamResponse` of one item; false: there is none and nothing was written.
+/// Appends the `StreamResponse` of one item; false: it has none and nothing was written.
 ///
 /// `history`: at most so many messages in a snapshot.
 #[inline(always)] // Into the row of each generation.
@@ -87,7 +87,7 @@ pub fn event(
         StreamResponse::Event { ref event, task_id, context_id, last, .. } => {
             let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
             match *event {
-                // A client's message is no event of the protocol.
+                // A client's message is not an event of the protocol.
                 TaskEvent::UserMessage { .. } => return false,
                 TaskEvent::Status { state, at_ms, message, metadata } => {
                     let last = last || state.is_terminal();
@@ -248,7 +248,7 @@ fn message(
     said: Message<'_>,
     place: Place<'_>,
 ) {
-    // Both generations number what they share alike.
+    // Both generations number their shared fields alike.
     use v1::message as field;
     let nested = writer.open(number, said.0.len());
     let role = said.role();
@@ -262,7 +262,7 @@ fn message(
         }
     }
     if role == Role::Agent {
-        // A2A 1.0 §4.1.4: what an agent says names its conversation.
+        // A2A 1.0 §4.1.4: an agent's message names its conversation.
         context_id = context_id.or(Some(place.context_id).filter(|id| !id.is_empty()));
         task_id = task_id.or(Some(place.task_id).filter(|id| !id.is_empty()));
     }

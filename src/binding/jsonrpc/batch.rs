@@ -16,7 +16,7 @@ use crate::{
     rpc,
 };
 
-/// What became of one element of a batch.
+/// The outcome of one element of a batch.
 enum Element {
     /// Its answer is written.
     Written,
@@ -78,7 +78,7 @@ pub(super) fn answer(
     Handled::Answered
 }
 
-/// Answers one element; a call whose answer would make the batch too large is not begun.
+/// Answers one element; a call whose answer would exceed the batch's limit is not begun.
 fn element(
     cx: &mut CallContext<'_>,
     pack: &mut Vec<u8>,

@@ -1,8 +1,8 @@
 //! JSON-RPC over HTTP POST and over WebSocket: one call or a batch in, one response, a batch or a
 //! stream out.
 //!
-//! The body is parsed once. Whatever can go wrong with a call is answered with its id, in the
-//! spelling of its generation, and leaves the connection as it was.
+//! The body is parsed once. Every error of a call is answered with its id, in the wire format of
+//! its generation, and keeps the connection open.
 
 mod batch;
 mod read;
@@ -22,7 +22,7 @@ use crate::{
 
 use read::{Rejected, is_json};
 
-/// Handles a body that holds JSON-RPC: that of a POST, or a message of a WebSocket.
+/// Handles a JSON-RPC body: of a POST, or a message of a WebSocket.
 #[inline(always)]
 pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Source<'_>) -> Handled {
     cx.begin_call(body.bytes().len());
@@ -44,7 +44,7 @@ pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Sourc
     let version = cx.source.version();
     let version = version.as_deref();
     let DecodeBuffers { parser, pack, .. } = buffers;
-    // The envelope's levels, and a batch's, are not the peer's to spend.
+    // The levels of the envelope and of a batch do not count against the limit.
     match parser.parse_from(body, cx.config.limits.json_depth_max + 2) {
         Ok(value) if value.kind() == Kind::Array => batch::answer(cx, pack, version, value),
         Ok(value) => single(cx, pack, version, value),
@@ -52,8 +52,8 @@ pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Sourc
     }
 }
 
-/// Handles a request object that came to a path of HTTP+JSON, which was charged already: it must
-/// be of the operation of that path, and of the task whose raw id the path names.
+/// Handles a request object at a path of HTTP+JSON, which was charged already: it must be of that
+/// path's operation, and of the task whose raw id the path names.
 #[cold]
 pub fn handle_at_path(
     cx: &mut CallContext<'_>,
@@ -85,7 +85,7 @@ pub fn handle_at_path(
     }
 }
 
-/// Answers a request object at a path that cannot be read.
+/// Rejects an unreadable request object at such a path.
 #[cold]
 pub fn refuse_at_path(cx: &mut CallContext<'_>, fault: &Fault) -> Handled {
     let format = unknown(cx.endpoint);
@@ -93,8 +93,8 @@ pub fn refuse_at_path(cx: &mut CallContext<'_>, fault: &Fault) -> Handled {
     Handled::Answered
 }
 
-/// Answers a request whose content has a coding that is not read, or is not what its coding says;
-/// `body_bytes`: its length as it came.
+/// Rejects a request whose content coding is unsupported or broken; `body_bytes`: its length as
+/// received.
 #[cold]
 pub fn refuse_coding(
     cx: &mut CallContext<'_>,
@@ -133,7 +133,7 @@ fn single(
         Ok(heading) => heading,
         Err(refused) => return refuse(cx, refused),
     };
-    // A call is large, and stays where it was read.
+    // A call is large, so it is not moved.
     match cx.decode(heading.method, None, request.params, pack) {
         Ok(ref call) if heading.is_silent => {
             cx.call_silently(call, &heading.format(cx, call));
@@ -144,7 +144,7 @@ fn single(
     }
 }
 
-/// Answers what is no call, or a notification.
+/// Answers an invalid call, or a notification.
 #[cold]
 fn refuse(cx: &mut CallContext<'_>, refused: Rejected<'_>) -> Handled {
     match refused {
@@ -152,13 +152,13 @@ fn refuse(cx: &mut CallContext<'_>, refused: Rejected<'_>) -> Handled {
             let (op, format, fault) = &*refused;
             cx.refuse_call(*op, format, fault);
         }
-        // JSON-RPC 2.0 §4.1: nothing to say, which HTTP says with an empty answer.
+        // JSON-RPC 2.0 §4.1: no response; over HTTP that is an empty one.
         Rejected::Silently => cx.writer.empty(204, FieldLines::NONE),
     }
     Handled::Answered
 }
 
-/// RFC 9110 §15.5.14: more tokens than are read are too much content, like more bytes.
+/// RFC 9110 §15.5.14: too many tokens are too much content, like too many bytes.
 #[cold]
 fn not_read(cx: &mut CallContext<'_>, error: JsonError) -> Handled {
     let (format, fault) = (unknown(cx.endpoint), parse_fault(error));
@@ -176,7 +176,7 @@ fn not_read(cx: &mut CallContext<'_>, error: JsonError) -> Handled {
     Handled::Answered
 }
 
-/// The format of an error that answers a request of which no method is known.
+/// The format of an error for a request with an unknown method.
 fn format<'p>(
     endpoint: Endpoint,
     id: &'p [u8],
@@ -196,12 +196,12 @@ fn format<'p>(
     }
 }
 
-/// The format of an error that answers what was not even read.
+/// The format of an error for a body that was not read.
 fn unknown(endpoint: Endpoint) -> AnswerFormat<'static> {
     format(endpoint, rpc::NULL_ID, endpoint.dialect.fault_encode(b""), Op::Send)
 }
 
-/// Answers a request of which nothing is read but its head: in the generation of its version.
+/// Rejects a request of which only the head is read, in the generation of its version.
 pub fn refuse_unread(cx: &mut CallContext<'_>, fault: &Fault) {
     let version = cx.source.version();
     let encode = cx.endpoint.dialect.fault_encode_of(version.as_deref());
@@ -209,7 +209,7 @@ pub fn refuse_unread(cx: &mut CallContext<'_>, fault: &Fault) {
     cx.writer.refuse(&format, fault);
 }
 
-/// Writes the error object that answers what was not even read.
+/// Writes the error object for a body that was not read.
 pub fn push_unread(out: &mut Vec<u8>, endpoint: Endpoint, fault: &Fault) {
     unknown(endpoint).push_fault(out, fault);
 }

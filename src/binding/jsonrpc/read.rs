@@ -1,4 +1,4 @@
-//! From a value to a method that may be called: envelope, method, version.
+//! From a value to a callable method: envelope, method, version.
 
 use crate::{
     binding::{
@@ -16,26 +16,26 @@ use crate::{
 
 use super::format;
 
-/// A request object whose method may be called; its params are still to be read.
+/// A request object whose method may be called; its params are not read yet.
 ///
-/// A request is long to copy, and stays where it was read.
+/// A request is large, so it is not moved.
 pub(super) struct Heading<'r, 'p> {
     pub(super) method: &'static Method,
     pub(super) request: &'r RpcRequest<'p>,
-    /// True: the client gets no result of the call, or what is wrong with it.
+    /// True: the client gets neither a result nor an error of the call.
     pub(super) is_silent: bool,
 }
 
-/// Why a request object is no call.
+/// Why a request object is not a call.
 pub(super) enum Rejected<'p> {
     /// It is a notification.
     Silently,
-    /// What to answer instead, and what was asked for, if that is known.
+    /// The error to answer with, and the operation if it is known.
     With(Box<(Option<Op>, AnswerFormat<'p>, Fault)>),
 }
 
 impl<'p> Heading<'_, 'p> {
-    /// What the answer of `call` is written with.
+    /// The format of the answer of `call`.
     #[inline(always)]
     pub(super) fn format(&self, cx: &CallContext<'_>, call: &Call<'p>) -> AnswerFormat<'p> {
         let method = self.method;
@@ -48,7 +48,7 @@ impl<'p> Heading<'_, 'p> {
         }
     }
 
-    /// What becomes of a request whose params are refused.
+    /// The rejection of a request whose params are invalid.
     #[cold]
     pub(super) fn refused(&self, cx: &CallContext<'_>, fault: Fault) -> Rejected<'p> {
         match self.is_silent {
@@ -62,14 +62,14 @@ impl<'p> Heading<'_, 'p> {
     }
 }
 
-/// What becomes of what is no request object.
+/// The rejection of an invalid request object.
 #[cold]
 pub(super) fn invalid<'p>(endpoint: Endpoint, invalid: &rpc::Invalid<'p>) -> Rejected<'p> {
     let format = format(endpoint, invalid.id, endpoint.dialect.fault_encode(b""), Op::Send);
     Rejected::With(Box::new((None, format, invalid.fault.clone())))
 }
 
-/// What becomes of a request object at a path of HTTP+JSON that stands for another operation.
+/// The rejection of a request object at a path of HTTP+JSON for another operation.
 #[cold]
 pub(super) fn other_method<'p>(endpoint: Endpoint, request: &RpcRequest<'p>) -> Rejected<'p> {
     let encode = endpoint.dialect.fault_encode(&request.method);
@@ -79,7 +79,7 @@ pub(super) fn other_method<'p>(endpoint: Endpoint, request: &RpcRequest<'p>) -> 
     Rejected::With(Box::new((None, format, fault)))
 }
 
-/// Finds the method of a request object, and whether it may be called.
+/// Finds the method of a request object, and checks whether it may be called.
 #[inline(always)]
 pub(super) fn heading<'r, 'p>(
     cx: &CallContext<'_>,
@@ -98,7 +98,7 @@ pub(super) fn heading<'r, 'p>(
     }
 }
 
-/// The id that a request is answered with.
+/// The id of the answer.
 #[inline(always)]
 fn id_of<'p>(request: &RpcRequest<'p>) -> &'p [u8] {
     request.id.unwrap_or(rpc::NULL_ID)
@@ -125,7 +125,7 @@ fn unknown_method<'p>(
     Rejected::With(Box::new((None, format, fault)))
 }
 
-/// Checks that a method may be called.
+/// Checks whether a method may be called.
 #[inline(always)]
 fn check(
     cx: &CallContext<'_>,
@@ -157,8 +157,8 @@ fn check(
     Ok(())
 }
 
-/// Before 1.0 a resubscription is answered by a stream whatever happens (A2A 0.3 §7.9), and clients
-/// that accept nothing else can read nothing else; those of some platforms never can.
+/// Before 1.0 a resubscription is always answered by a stream (A2A 0.3 §7.9), and clients that
+/// accept only streams can read nothing else; clients of some platforms never can.
 fn refuses_by_stream(cx: &CallContext<'_>, method: &Method) -> bool {
     let RequestSource::Http(head) = cx.source else { return false };
     if method.generation() == Generation::V1 {
@@ -169,7 +169,7 @@ fn refuses_by_stream(cx: &CallContext<'_>, method: &Method) -> bool {
     cx.endpoint.dialect.quirks.stream_faults || (method.op == Op::Subscribe && reads_only_streams())
 }
 
-/// Whether a call of this operation can be left waiting for its task.
+/// Whether a call of this operation can wait for its task.
 fn can_wait(op: Op) -> bool {
     matches!(op, Op::Send | Op::Stream | Op::Subscribe)
 }
@@ -187,11 +187,11 @@ pub(super) fn is_json(value: &[u8]) -> bool {
             && name[name.len() - 5..].eq_ignore_ascii_case(b"+json"))
 }
 
-/// True for a request without id that is left without an answer.
+/// True for a request without an id that gets no answer.
 ///
-/// In a batch, and for a dialect that keeps to JSON-RPC 2.0, that is every one. A2A itself has no
-/// notifications, and its servers answer one with a null id; only what no A2A client sends, an
-/// unknown method without parameters by name, is taken for a real notification.
+/// In a batch, and in a dialect that follows JSON-RPC 2.0, that is every such request. A2A itself
+/// has no notifications, and its servers answer with a null id; only an unknown method without
+/// named parameters, which no A2A client sends, counts as a notification.
 fn is_notification(
     dialect: &Dialect,
     request: &RpcRequest<'_>,
@@ -203,7 +203,8 @@ fn is_notification(
         || (method.is_none() && request.params.is_none())
 }
 
-/// LangSmith (wire §8): `Accept` must name the type of the answer, or a range that holds it.
+/// LangSmith (wire §8): `Accept` must contain the media type of the answer, or a range that
+/// includes it.
 fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
     names(accept, if op.is_streaming() { media::EVENT_STREAM } else { media::JSON })
 }

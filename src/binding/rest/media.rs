@@ -1,18 +1,18 @@
-//! The media types of HTTP+JSON: which one answers, and which are read.
+//! The media types of HTTP+JSON: which one answers, and which are accepted.
 
 use crate::http::{self, Field, Head};
 
 /// The media type of HTTP+JSON (A2A 1.0.1 §11.1).
 pub const A2A_JSON: &str = "application/a2a+json";
 
-/// The media type in which a client is answered.
+/// The media type of the answer.
 ///
-/// Wire §3.3: `application/a2a+json` for clients that name it, in `Accept` or else as the type of
-/// their body; many clients know only `application/json`.
+/// Wire §3.3: `application/a2a+json` for clients that name it, in `Accept` or as the type of their
+/// body; many clients know only `application/json`.
 pub fn media(head: &Head<'_>) -> &'static str {
     let accept = head.value(Field::Accept).unwrap_or_default();
     let content_type = head.value(Field::ContentType).unwrap_or_default();
-    // Nearly no client names a type with a suffix (RFC 6839).
+    // Hardly any client uses a type with a suffix (RFC 6839).
     if !accept.contains(&b'+') && !content_type.contains(&b'+') {
         return http::media::JSON;
     }
@@ -28,7 +28,7 @@ pub fn media(head: &Head<'_>) -> &'static str {
     if !is_json && sends_a2a { A2A_JSON } else { http::media::JSON }
 }
 
-/// Whether a body of this `Content-Type` is read.
+/// Whether a body of this `Content-Type` is accepted.
 pub fn is_read(content_type: &[u8]) -> bool {
     media_type(content_type).is_some()
 }

@@ -1,7 +1,7 @@
 //! HTTP+JSON: an operation is a method and a path, its params are body, path and query.
 //!
-//! The waist is that of JSON-RPC, and so are the readers: where 1.0 sends an object as `params`,
-//! here it is the body. What fails before the first event of a stream is an ordinary response.
+//! It shares the service interface and the readers with JSON-RPC: the `params` object of 1.0 is the
+//! body here. A failure before the first event of a stream is an ordinary response.
 
 mod media;
 pub mod path;
@@ -33,22 +33,22 @@ use crate::{
 use media::is_read;
 use path::RestResource;
 
-/// RFC 9111 §3: a cache may keep what a GET says, and guess for how long. A task changes, and
-/// concerns the caller.
+/// RFC 9111 §3: a cache may store the answer of a GET, and guess for how long. A task changes, and
+/// belongs to its caller.
 const NO_STORE: FieldLines<'static> = field_lines!("Cache-Control": "no-store");
 
-/// Where a request goes.
+/// The target of a request.
 #[derive(Clone, Copy)]
 pub struct RestTarget<'r> {
     /// The addressed agent.
     pub at: RouteTarget<'r>,
-    /// What is named below it.
+    /// The resource below it.
     pub resource: RestResource<'r>,
-    /// In the form whose path it is.
+    /// The wire form of the path.
     pub form: &'static HttpJson,
 }
 
-/// A refusal: in this form, with this fault, under this status, with these fields.
+/// A refusal: the form, the fault, the status and the fields of the answer.
 type RestRefusal = (&'static HttpJson, Fault, u16, FieldLines<'static>);
 
 /// Handles a request to a path of HTTP+JSON.
@@ -80,7 +80,7 @@ pub fn handle(
         return enveloped(cx, &target, method.op, buffers, body);
     }
     let fault = match decode(cx, head, &target, method, buffers, body.behind(0)) {
-        // It is large, and stays where it was read.
+        // A call is large, so it is not moved.
         Ok(ref call) => {
             let format = AnswerFormat {
                 envelope: Envelope::Bare,
@@ -97,14 +97,14 @@ pub fn handle(
         }
         Err(fault) => fault,
     };
-    // As params of a message an envelope has none, so it is looked for only here.
+    // An envelope read as params has no message, so it is checked only here.
     if is_send && is_envelope(cx, head, buffers, body.behind(0)) {
         return enveloped(cx, &target, method.op, buffers, body);
     }
     refuse_call(cx, head, Some(method.op), plain(form, fault))
 }
 
-/// Whether a body is a request object of JSON-RPC, which agno's client posts to paths of HTTP+JSON.
+/// Whether a body is a JSON-RPC request object, which agno's client posts to paths of HTTP+JSON.
 #[cold]
 fn is_envelope(
     cx: &CallContext<'_>,
@@ -115,12 +115,12 @@ fn is_envelope(
     if head.method() != http::Method::Post || body.bytes().is_empty() {
         return false;
     }
-    // The envelope's levels are not the peer's to spend.
+    // The levels of the envelope do not count against the limit.
     let value = buffers.parser.parse_from(body, cx.config.limits.json_depth_max + 2);
     value.is_ok_and(|value| value.get("jsonrpc").is_some() && value.get("method").is_some())
 }
 
-/// Handles such a body as the call that it is, of the task that the path names.
+/// Handles such a body as a JSON-RPC call, of the task that the path names.
 #[cold]
 fn enveloped(
     cx: &mut CallContext<'_>,
@@ -135,7 +135,7 @@ fn enveloped(
     }
 }
 
-/// Answers a call with a fault, and tells it.
+/// Answers a call with a fault, and reports it.
 #[cold]
 fn refuse_call(
     cx: &mut CallContext<'_>,
@@ -149,7 +149,7 @@ fn refuse_call(
     handled
 }
 
-/// Answers a request whose path was meant for HTTP+JSON and names nothing.
+/// Rejects a request to an unknown path of HTTP+JSON.
 pub fn not_found(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
@@ -161,7 +161,7 @@ pub fn not_found(
     refuse_call(cx, head, None, plain(form, fault))
 }
 
-/// Answers a request of which nothing is read but its head.
+/// Rejects a request of which only the head is read.
 pub fn refuse_unread(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
@@ -169,14 +169,14 @@ pub fn refuse_unread(
     fault: Fault,
 ) -> Handled {
     let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
-    // A version that is not served is not what it hears first.
+    // An unsupported version is not the first error to report.
     let form = version::rest(asked.as_deref(), target.form, forms, false).unwrap_or(target.form);
     cx.writer.is_head = head.method() == http::Method::Head;
     refuse(cx, head, media::media(head), plain(form, fault))
 }
 
-/// Answers a request whose content has a coding that is not read, or is not what its coding says;
-/// `body_bytes`: its length as it came.
+/// Rejects a request whose content coding is unsupported or broken; `body_bytes`: its length as
+/// received.
 #[cold]
 pub fn refuse_coding(
     cx: &mut CallContext<'_>,
@@ -204,7 +204,7 @@ fn refuse(
     media: &'static str,
     (form, fault, status, fields): RestRefusal,
 ) -> Handled {
-    // RFC 9110 §15.1: a cache may keep a 404 or 405, too, which is of the type that was asked for.
+    // RFC 9110 §15.1: caches may store a 404 or 405, so it depends on `Accept`, too.
     let retry = retry_after(status, fault.retry_s);
     let all = FieldLinesBuf::of(&[fields, retry.get(), *store(head)]);
     cx.writer.begin(status, media, all.get(), Content::Whole);
@@ -213,19 +213,19 @@ fn refuse(
     Handled::Answered
 }
 
-/// A refusal under the status that the form has for the fault.
+/// A refusal with the form's own status for the fault.
 fn plain(form: &'static HttpJson, fault: Fault) -> RestRefusal {
     let status = (form.status)(&fault);
     (form, fault, status, FieldLines::NONE)
 }
 
-/// What caches are told of an answer to this request.
+/// `Cache-Control` of an answer to this request.
 fn store(head: &Head<'_>) -> &'static FieldLines<'static> {
     let is_safe = matches!(head.method(), http::Method::Get | http::Method::Head);
     if is_safe { &NO_STORE } else { &FieldLines::NONE }
 }
 
-/// The method that a request means, in the form that it asks for.
+/// The method of a request, in the form of its version.
 fn row(
     cx: &CallContext<'_>,
     head: &Head<'_>,
@@ -240,13 +240,14 @@ fn row(
     let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
     let form = version::rest(asked.as_deref(), target.form, forms, cx.config.strict_version)
         .map_err(|fault| Box::new(plain(target.form, fault)))?;
-    // Without a body its type means nothing, but for what a page may send unasked.
+    // Without a body its media type is irrelevant, except for a request that a browser page may
+    // send without a preflight.
     let is_post = head.method() == http::Method::Post;
     let is_page = is_post && head.value(Field::Origin).is_some();
     if (!is_empty || is_page) && !has_type(head, is_read) {
         let detail = "the body must be application/json or application/a2a+json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
-        // A dialect that has a status of its own for this keeps it.
+        // A dialect with its own status for this keeps that status.
         return Err(Box::new(match target.at.endpoint.dialect.quirks.media_http {
             200 => plain(form, fault),
             own => (form, fault, own, FieldLines::NONE),
@@ -291,8 +292,8 @@ fn decode<'p>(
     cx.decode(method, task.as_deref(), value, pack)
 }
 
-/// Reads a call about the configuration that the path names: its id is one more of the params, and
-/// there is no body.
+/// Reads a call about the configuration in the path: its id becomes one of the params, and there is
+/// no body.
 #[cold]
 #[inline(never)]
 fn decode_config<'p>(
@@ -304,7 +305,7 @@ fn decode_config<'p>(
 ) -> Result<Call<'p>, Fault> {
     let DecodeBuffers { parser, pack, params } = buffers;
     let id = raw_id(id)?;
-    // Behind those of the query, the last of its name.
+    // After the params of the query: the last of a name counts.
     match query::params(params, method.op, head.query())? {
         true => *params.last_mut().unwrap_or(&mut 0) = b',',
         false => params.push(b'{'),
@@ -318,7 +319,7 @@ fn decode_config<'p>(
     cx.decode(method, task.as_deref(), Some(value), pack)
 }
 
-/// A task id in a path as the raw string that it is in JSON.
+/// A task id in a path, as the raw text of a JSON string.
 fn raw_id(segment: &str) -> Result<Cow<'_, [u8]>, Fault> {
     if !segment.bytes().any(|b| matches!(b, b'%' | b'"')) {
         return Ok(Cow::Borrowed(segment.as_bytes()));

@@ -1,7 +1,7 @@
 //! The paths of HTTP+JSON below an endpoint (wire §3.1): fixed ones first, then those of a tenant.
 //!
-//! Colons are literal and segments are taken as they came: only an id is decoded, by its reader.
-//! A tenant is any first segment, or any second one behind `/tenants/`.
+//! Colons are literal and segments are not decoded: only an id is, by its reader. A tenant is any
+//! first segment, or any second one after `/tenants/`.
 
 use crate::{
     dialect::rest::HttpJson,
@@ -9,7 +9,7 @@ use crate::{
     model::{Generation, Op},
 };
 
-/// What a path names.
+/// The resource that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestResource<'r> {
     /// `/message:send`
@@ -22,7 +22,7 @@ pub enum RestResource<'r> {
     Task(&'r str),
     /// `/tasks/{id}:cancel`
     Cancel(&'r str),
-    /// `/tasks/{id}:subscribe`, or with a slash as a2a-rs has it
+    /// `/tasks/{id}:subscribe`, or with a slash as in a2a-rs
     Subscribe(&'r str),
     /// `/tasks/{id}/pushNotificationConfigs`
     Configs(&'r str),
@@ -32,19 +32,19 @@ pub enum RestResource<'r> {
     Card,
 }
 
-/// What stands at a path below an endpoint.
+/// The result of matching a path below an endpoint.
 #[derive(Clone, Copy)]
 pub enum RouteMatch<'r> {
-    /// Something, in the form of the generation whose path it is, and the tenant in the path.
+    /// A resource, in the form of the generation whose path it is, and the tenant in the path.
     Found(RestResource<'r>, &'static HttpJson, Option<&'r str>),
-    /// Nothing, but it was HTTP+JSON that was meant.
+    /// No resource, but a path of HTTP+JSON.
     NotFound(&'static HttpJson),
-    /// No path of HTTP+JSON.
+    /// Not a path of HTTP+JSON.
     Other,
 }
 
 impl<'r> RestResource<'r> {
-    /// What a method does here; HEAD does what GET does where that is a plain answer.
+    /// The operation of a method here; HEAD is handled like GET for a plain answer.
     pub fn op(self, method: Method) -> Option<Op> {
         let op = match (self, method) {
             (RestResource::Send, Method::Post) => Op::Send,
@@ -52,7 +52,7 @@ impl<'r> RestResource<'r> {
             (RestResource::Tasks, Method::Get | Method::Head) => Op::List,
             (RestResource::Task(_), Method::Get | Method::Head) => Op::Get,
             (RestResource::Cancel(_), Method::Post) => Op::Cancel,
-            // Wire §10, trap 1: the text says POST, the proto GET.
+            // Wire §10, trap 1: the text has POST, the proto GET.
             (RestResource::Subscribe(_), Method::Get | Method::Post) => Op::Subscribe,
             (RestResource::Configs(_), Method::Post) => Op::PushSet,
             (RestResource::Configs(_), Method::Get | Method::Head) => Op::PushList,
@@ -64,7 +64,7 @@ impl<'r> RestResource<'r> {
         Some(op)
     }
 
-    /// The field `Allow`: the methods that do something here.
+    /// The field `Allow`: the methods with an operation here.
     pub fn allow(self) -> FieldLines<'static> {
         match self {
             RestResource::Send | RestResource::Stream | RestResource::Cancel(_) => {
@@ -99,7 +99,7 @@ pub fn form(forms: &[&'static HttpJson], generation: Generation) -> Option<&'sta
     forms.iter().copied().find(|form| form.generation == generation)
 }
 
-/// Finds what stands at `rest`, the path below an endpoint that has these forms.
+/// Finds the resource at `rest`, the path below an endpoint that has these forms.
 #[inline(never)]
 pub fn find<'r>(forms: &[&'static HttpJson], rest: &'r str) -> RouteMatch<'r> {
     let (new, old) = (form(forms, Generation::V1), form(forms, Generation::V03));
@@ -119,7 +119,7 @@ pub fn find<'r>(forms: &[&'static HttpJson], rest: &'r str) -> RouteMatch<'r> {
         let tail = behind_segment(named);
         if let Some(resource) = resource(tail, "/extendedAgentCard") {
             let tenant = &named[..named.len() - tail.len()];
-            // Where 0.3 is spoken this is where its paths begin, and no tenant.
+            // With 0.3, `v1` is the beginning of its paths and not a tenant.
             let is_old = old.is_some() && prefix == "/" && tenant == "v1";
             return RouteMatch::Found(resource, new, Some(tenant).filter(|_| !is_old));
         }
@@ -133,7 +133,7 @@ pub fn find<'r>(forms: &[&'static HttpJson], rest: &'r str) -> RouteMatch<'r> {
     }
 }
 
-/// What follows the first segment, which is not empty, with its slash; else nothing.
+/// The path after the first segment, which must not be empty, with its slash; else empty.
 fn behind_segment(rest: &str) -> &str {
     match rest.find('/') {
         None | Some(0) => "",
@@ -141,12 +141,12 @@ fn behind_segment(rest: &str) -> &str {
     }
 }
 
-/// Whether a path begins as those of HTTP+JSON do.
+/// Whether a path begins like one of HTTP+JSON.
 fn is_meant(rest: &str) -> bool {
     ["/tasks/", "/message:", "/extendedAgentCard/"].iter().any(|start| rest.starts_with(start))
 }
 
-/// The resource at a path, where the card has this one.
+/// The resource at a path, where `card` is the path of the card.
 fn resource<'r>(rest: &'r str, card: &str) -> Option<RestResource<'r>> {
     if let Some(task) = rest.strip_prefix("/tasks") {
         return if task.is_empty() {
@@ -163,7 +163,7 @@ fn resource<'r>(rest: &'r str, card: &str) -> Option<RestResource<'r>> {
     }
 }
 
-/// The resource at what follows `/tasks/`.
+/// The resource at the path after `/tasks/`.
 fn of_task(rest: &str) -> Option<RestResource<'_>> {
     let Some(slash) = rest.find('/') else {
         let resource = match rest.rsplit_once(':') {
@@ -222,7 +222,7 @@ mod tests {
             ("/t/tasks/a/pushNotificationConfigs/b", RestResource::Config("a", "b"), V1),
             ("/extendedAgentCard", RestResource::Card, V1),
             ("/v1/card", RestResource::Card, V03),
-            // What 0.3 does not have is the tenant's called `v1`.
+            // A path that 0.3 lacks belongs to the tenant called `v1`.
             ("/v1/extendedAgentCard", RestResource::Card, V1),
         ] {
             assert_eq!(at(path), Some((resource, generation)), "{path}");
@@ -250,7 +250,7 @@ mod tests {
             assert!(matches!(find(forms, path), RouteMatch::Other), "{path}");
         }
         assert!(matches!(find(&[], "/tasks"), RouteMatch::Other));
-        // Without 0.3 there is nothing special about `v1`.
+        // Without 0.3 `v1` is an ordinary tenant.
         assert!(matches!(
             find(&[&rest::V1], "/v1/tasks"),
             RouteMatch::Found(RestResource::Tasks, ..)

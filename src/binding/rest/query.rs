@@ -1,7 +1,7 @@
 //! Query parameters as params: a JSON object that the readers of the dialects read.
 //!
-//! So a parameter has the type, the limits and the faults that it has in a body. Names that the
-//! operation does not have are left out; of repeated ones the last counts, as in an object.
+//! So a parameter has the type, the limits and the faults that it has in a body. Names unknown to
+//! the operation are skipped; of repeated ones the last counts, as in an object.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::{
     model::{Op, Params},
 };
 
-/// How a parameter stands in JSON.
+/// The JSON type of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     /// A string; ProtoJSON also takes numbers, enums and timestamps as strings.
@@ -23,7 +23,7 @@ enum Type {
     Time,
 }
 
-/// What every operation has (A2A 1.0 §8.3.2).
+/// The parameter that every operation has (A2A 1.0 §8.3.2).
 const TENANT: (&str, Type) = ("tenant", Type::Text);
 
 const ANY: &[(&str, Type)] = &[TENANT];
@@ -62,7 +62,7 @@ const PAGE: &[(&str, Type)] = &[
     ("page_token", Type::Text),
 ];
 
-/// Writes the params in a query as a JSON object into `out`, which is cleared; false: there are
+/// Clears `out` and writes the params of a query into it as a JSON object; false: the query has
 /// none, and nothing is written.
 ///
 /// # Errors
@@ -95,7 +95,7 @@ pub fn params(out: &mut Vec<u8>, op: Op, query: Option<&str>) -> Result<bool, Fa
     Ok(!out.is_empty())
 }
 
-/// A timestamp with the `+` of its offset, which is a space in a query if it was not escaped.
+/// A timestamp with the `+` of its offset, which an unescaped query turns into a space.
 fn with_offset(time: &str) -> Cow<'_, str> {
     const OFFSET: usize = " 02:00".len();
     match time.len().checked_sub(OFFSET).and_then(|at| time.split_at_checked(at)) {

@@ -1,4 +1,4 @@
-//! How one item of a stream is written, and its end: in the envelope and framing of its binding.
+//! Writes the items of a stream and its end, in the envelope and framing of its binding.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::{
     ws::{self, OpCode},
 };
 
-/// Writes a stream that consists of one error: an ordinary event, since it is what was asked for.
+/// Writes a stream of one error: an ordinary event, since the client requested a stream.
 pub(in crate::binding) fn push_only_fault(
     out: &mut Vec<u8>,
     format: &AnswerFormat<'_>,
@@ -25,7 +25,7 @@ pub(in crate::binding) fn push_only_fault(
     sse::finish(out, frame);
 }
 
-/// Writes a stream that consists of one item.
+/// Writes a stream of one item.
 pub(in crate::binding) fn push_only_item(
     out: &mut Vec<u8>,
     format: &AnswerFormat<'_>,
@@ -35,7 +35,7 @@ pub(in crate::binding) fn push_only_item(
     push_last(out, format);
 }
 
-/// Writes one item in its envelope alone, if `write` has a form for it.
+/// Writes one item in its envelope alone, if `write` supports it.
 #[inline(always)]
 pub(super) fn push_message(
     out: &mut Vec<u8>,
@@ -60,15 +60,15 @@ pub(super) fn number(item: &StreamResponse<'_>) -> Option<u64> {
     }
 }
 
-/// Where the output of one poll has the beginning of the newest piece of text, which the next one
-/// repeats if it is of the same artifact.
+/// The position of the latest text chunk's head in the output of one poll; the next chunk of the
+/// same artifact copies it.
 pub(super) struct TextHead {
     /// From the envelope to the text.
     at: Range<usize>,
     artifact_id: Range<usize>,
 }
 
-/// Writes one item, if the dialect has a form for it.
+/// Writes one item, if the dialect supports it.
 #[inline(always)]
 pub(super) fn push_item(
     out: &mut Vec<u8>,
@@ -108,18 +108,18 @@ pub(super) fn push_item(
             }
             envelope.close(out, start);
             if !ws::finish(out, frame, OpCode::Text) {
-                // What was to be repeated is not where it was.
+                // The remembered head is no longer at its offset.
                 *text_head = None;
             }
         }
     }
 }
 
-/// What was written of an item.
+/// The kind of a written item.
 enum Pushed {
-    /// The dialect has nothing to say about it.
+    /// The dialect does not support it.
     Nothing,
-    /// A piece of text.
+    /// A text chunk.
     Text,
     /// Anything else.
     Json,
@@ -192,13 +192,13 @@ pub(in crate::binding) fn push_fault(out: &mut Vec<u8>, format: &AnswerFormat<'_
             format.push_fault(out, fault);
             ws::finish(out, frame, OpCode::Text);
         }
-        // It is in the trailers.
+        // gRPC has it in the trailers.
         EventFraming::Grpc => {}
     }
 }
 
-/// Writes what comes behind the last event of a stream that is complete: on a WebSocket a result
-/// that says so (docs/dialects.md, a2a_rust).
+/// Writes the end of a complete stream: on a WebSocket a result that marks it (docs/dialects.md,
+/// a2a_rust).
 pub(super) fn push_last(out: &mut Vec<u8>, format: &AnswerFormat<'_>) {
     match format.events {
         EventFraming::Sse | EventFraming::Grpc => {}

@@ -1,7 +1,7 @@
 //! The opening handshake, on the server's side (RFC 6455 §4.2).
 //!
-//! A GET of HTTP/1.1 that asks for the protocol `websocket` gets it or hears why not. The one
-//! subprotocol that is known is `a2a`; extensions are never agreed on.
+//! An HTTP/1.1 GET with `Upgrade: websocket` gets the upgrade or an error. The only supported
+//! subprotocol is `a2a`; extensions are never negotiated.
 
 use super::{Session, Upgrade};
 use crate::{
@@ -15,17 +15,17 @@ use crate::{
     ws,
 };
 
-/// The subprotocol that a client may name; one that names none speaks the same.
+/// The subprotocol that a client may name; a client that names none speaks the same.
 const SUBPROTOCOL: &[u8] = b"a2a";
 
-/// What RFC 6455 §4.4 and RFC 9110 §15.5.22 want beside status 426.
+/// The fields that RFC 6455 §4.4 and RFC 9110 §15.5.22 require with status 426.
 const UPGRADE_REQUIRED: FieldLines<'static> = field_lines!(
     "Sec-WebSocket-Version": "13",
     "Upgrade": "websocket",
     "Connection": "Upgrade"
 );
 
-/// True for a request that wants to become a WebSocket.
+/// True for a request for a WebSocket upgrade.
 ///
 /// RFC 9110 §7.8: a server ignores `Upgrade` in HTTP/1.0, and may ignore it anywhere else.
 pub fn is_upgrade(head: &Head<'_>) -> bool {
@@ -62,7 +62,7 @@ fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], HandshakeRe
     if head.body() != BodyFraming::None {
         return Err(bad("an upgrade must not have a body"));
     }
-    // RFC 6455 §4.4: the versions that are known go with the refusal.
+    // RFC 6455 §4.4: the refusal lists the supported versions.
     if only(head, "sec-websocket-version") != Some(b"13") {
         return Err((426, "the WebSocket version must be 13", UPGRADE_REQUIRED));
     }
@@ -81,7 +81,7 @@ fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], HandshakeRe
     Ok(key)
 }
 
-/// The value of a field that stands in the head exactly once.
+/// The value of a field that occurs exactly once in the head.
 fn only<'h>(head: &Head<'h>, name: &str) -> Option<&'h [u8]> {
     let mut values = head.values(name);
     values.next().filter(|_| values.next().is_none())
@@ -100,10 +100,10 @@ fn fields(head: &Head<'_>, accept: &[u8; 28]) -> FieldLinesBuf {
     fields
 }
 
-/// RFC 6455 §10.2: a browser says which page opens a WebSocket, and any page may try. Without
-/// `Origin` it is no browser; pages of this very `host`, or of the public URL, are our own; others
-/// are those of the configuration, or all of them with `*`. That the host is ours was seen to when
-/// the head came ([`crate::binding::hosts`]).
+/// RFC 6455 §10.2: a browser names the page that opens a WebSocket, and any page may try. A request
+/// without `Origin` comes from no browser; pages of this `host`, or of the public URL, are our own;
+/// others must be configured, or `*` allows all. The host itself was checked with the head
+/// ([`crate::binding::hosts`]).
 fn is_origin_allowed(config: &ServerConfig, head: &Head<'_>, host: Option<&[u8]>) -> bool {
     let mut origins = head.values("origin");
     let Some(origin) = origins.next() else { return true };
@@ -126,7 +126,7 @@ fn authority(url: &str) -> Option<&str> {
     rest.split('/').next()
 }
 
-/// True for what `Origin` can say (RFC 6454 §6.2), and for `*`, which stands for all of it.
+/// True for a valid value of `Origin` (RFC 6454 §6.2), and for `*`, which allows all.
 pub fn is_origin(text: &str) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else {
         return matches!(text, "*" | "null");

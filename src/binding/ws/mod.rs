@@ -1,8 +1,8 @@
 //! JSON-RPC over WebSocket: one call or batch a text message, answered as they finish.
 //!
-//! The messages go the way of the bodies of POST, and what waits is kept as there; only the frame
-//! around an answer differs, and that one connection holds many of them at once. What
-//! the head of the upgrade said holds for every message (A2A 1.0 §3.6).
+//! Messages are handled like POST bodies, and calls wait in the same way; only the frame of an
+//! answer differs, and one connection may have many calls in flight. The terms in the head of the
+//! upgrade apply to every message (A2A 1.0 §3.6).
 
 mod handshake;
 mod session;
@@ -24,7 +24,7 @@ pub use session::Session;
 /// Name and value of a header field.
 type KeptField = (Box<str>, Box<[u8]>);
 
-/// How a WebSocket was opened: what is beside its messages.
+/// The head that opened a WebSocket: the terms of its messages.
 pub struct Upgrade {
     endpoint: Endpoint,
     tenant: Option<Box<str>>,
@@ -38,14 +38,14 @@ pub struct Upgrade {
     event_ids: bool,
     /// Header fields that the agent's profile names.
     fields: Box<[KeptField]>,
-    /// Where it was opened from, if that was said by hops that are believed.
+    /// The client address, if trusted proxies forwarded it.
     forwarded: Option<IpAddr>,
     /// The caller that opened it.
     admission: Admitted,
 }
 
 impl Upgrade {
-    /// What the request that asks for an upgrade says.
+    /// The terms of an upgrade request.
     fn of(cx: &CallContext<'_>, head: &Head<'_>) -> Upgrade {
         let mut pairs = query::pairs(head.query().unwrap_or_default()).filter_map(Result::ok);
         let event_ids = pairs.any(|(key, value)| key == "eventIds" && value == "1");
@@ -72,17 +72,17 @@ impl Upgrade {
         self.endpoint
     }
 
-    /// The version that was asked for.
+    /// The requested version.
     pub fn version_of(&self) -> Option<&[u8]> {
         self.asked.as_deref()
     }
 
-    /// The extensions that were asked for, comma separated.
+    /// The requested extensions, comma separated.
     pub fn extensions(&self) -> Option<&str> {
         self.extensions.as_deref()
     }
 
-    /// The tenant that the path names.
+    /// The tenant in the path.
     pub fn tenant(&self) -> Option<&str> {
         self.tenant.as_deref()
     }
@@ -92,18 +92,18 @@ impl Upgrade {
         self.path.strip_suffix('/').unwrap_or(&self.path)
     }
 
-    /// Where the client asked.
+    /// The origin that the client addressed.
     pub fn origin(&self) -> Origin<'_> {
         let (host, prefix) = (self.host.as_deref(), &*self.prefix);
         Origin { is_secure: self.is_secure, host, port: self.port, prefix }
     }
 
-    /// True: the messages of a stream name the numbers of their events.
+    /// True: the messages of a stream carry the numbers of their events.
     pub fn event_ids(&self) -> bool {
         self.event_ids
     }
 
-    /// Where it was opened from, if that was said by hops that are believed.
+    /// The client address, if trusted proxies forwarded it.
     pub fn forwarded(&self) -> Option<IpAddr> {
         self.forwarded
     }
@@ -124,7 +124,7 @@ impl Upgrade {
     }
 }
 
-/// What the agent is shown of the head, for all messages.
+/// The fields of the head that the agent sees, for all messages.
 fn agent_fields(cx: &CallContext<'_>, head: &Head<'_>) -> Box<[KeptField]> {
     let Some(profile) = cx.service.profile(cx.endpoint.agent) else { return Box::default() };
     let values = |name: &String| -> Vec<KeptField> {

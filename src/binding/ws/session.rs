@@ -1,7 +1,7 @@
-//! The calls of one WebSocket: those that wait, and how they go on.
+//! The calls of one WebSocket: the waiting ones, and how they continue.
 //!
-//! Whatever waits is polled when its connection is woken. At most `ws_in_flight_max` do; what they
-//! may write before the others get their turn is bounded by the room that is left.
+//! All waiting calls are polled when their connection is woken. At most `ws_in_flight_max` wait;
+//! the free space in the output bounds how much they write before other connections are polled.
 
 use std::{
     borrow::Cow,
@@ -25,10 +25,10 @@ use crate::{
     ws::{self, OpCode, ReaderRules},
 };
 
-/// How a WebSocket was opened, and what it waits for.
+/// An open WebSocket and its waiting calls.
 pub struct Session {
     upgrade: Upgrade,
-    /// Wakes it when the credential is withdrawn by which it was opened.
+    /// Wakes it when the credential that opened it is withdrawn.
     watch: Option<Box<CallerWatch>>,
     #[cfg(feature = "test-echo")]
     echoes: bool,
@@ -41,7 +41,7 @@ enum Pending {
     Stream(Box<EventStream>),
 }
 
-/// Entries for which an idle session keeps its list.
+/// Capacity that an idle session retains for its list.
 const PENDING_KEPT: usize = 4;
 
 impl Session {
@@ -55,7 +55,7 @@ impl Session {
         }
     }
 
-    /// From now on it gives every message back, for the tests of frames.
+    /// From now on it echoes every message, for framing tests.
     #[cfg(feature = "test-echo")]
     pub fn echo(&mut self) {
         self.echoes = true;
@@ -71,7 +71,8 @@ impl Session {
         false
     }
 
-    /// How its messages are read: A2A is text, and as large as the platform of its path documents.
+    /// The rules for reading its messages: A2A is text, with the size limit that the platform of
+    /// its path documents.
     pub fn reader_rules(&self, limits: &Limits) -> ReaderRules {
         let documented = self.upgrade.endpoint().dialect.quirks.body;
         let documented = documented.map(|body| (body.bytes_max)(limits));
@@ -83,8 +84,7 @@ impl Session {
         }
     }
 
-    /// Whether the credential still holds by which it was opened; `wake` is woken when it is
-    /// withdrawn.
+    /// Whether the credential that opened it is still valid; `wake` is woken when it is withdrawn.
     pub fn is_admitted(&mut self, now: Now, wake: &Waker) -> bool {
         let (admission, watch) = (self.upgrade.admission(), &mut self.watch);
         admission.as_ref().is_none_or(|by| by.holds_or_wakes(watch, now, wake))
@@ -95,7 +95,7 @@ impl Session {
         self.upgrade.admission().as_ref().map_or(u64::MAX, |by| by.expires_mono_ms(now))
     }
 
-    /// When something that waits is to be asked again, in ms of the monotonic clock.
+    /// When to poll a waiting call again, in ms of the monotonic clock.
     pub fn due_ms(&self) -> Option<u64> {
         let calls = self.pending.iter().filter_map(|pending| match pending {
             Pending::Call(call) => call.due_ms(),
@@ -104,13 +104,13 @@ impl Session {
         calls.min()
     }
 
-    /// Requests that wait.
+    /// The number of waiting requests.
     pub fn in_flight(&self) -> usize {
         self.pending.len()
     }
 
-    /// Answers one message; true: it waits, and may be ready already. Also says which record what
-    /// was written shows.
+    /// Answers one message; true: it waits, and may be ready already. Also returns the newest
+    /// record that the output shows.
     pub fn message(
         &mut self,
         (service, config, scratch): (&dyn Service, &ServerConfig, &mut Scratch),
@@ -154,8 +154,8 @@ impl Session {
         (true, cx.writer.record)
     }
 
-    /// Writes what is ready of everything that waits, until `out` holds `room` bytes. A call
-    /// that is stopped by that goes last the next time. Says which record what was written shows.
+    /// Writes the ready output of all waiting calls, until `out` holds `room` bytes. A call that
+    /// stops there goes last the next time. Returns the newest record that the output shows.
     pub fn poll(
         &mut self,
         service: &dyn Service,
@@ -201,8 +201,8 @@ impl Session {
         writer.record
     }
 
-    /// Ends what waits before its tasks do, because the server ends: calls are asked once more, and
-    /// streams end with an error. Says which record what was written shows.
+    /// Ends the waiting calls before their tasks, because the server ends: calls are polled once
+    /// more, and streams end with an error. Returns the newest record that the output shows.
     pub fn cut(&mut self, service: &dyn Service, turn: (Now, &Waker), out: &mut Vec<u8>) -> u64 {
         let mut writer =
             ResponseWriter::new(out, Transport::WebSocket(WebSocketMessages::default()));
@@ -219,8 +219,8 @@ impl Session {
         writer.record
     }
 
-    /// Says in the caller's own terms that a message is beyond its limit, before the close frame
-    /// does in those of WebSocket (wire §8, a2a_rust: -32000).
+    /// Answers a message beyond its limit with a JSON-RPC error, before the WebSocket close frame
+    /// (wire §8, a2a_rust: -32000).
     ///
     /// Returns the name of that limit.
     pub fn too_large(&self, out: &mut Vec<u8>, limit: &'static str) -> &'static str {
@@ -237,7 +237,7 @@ impl Session {
         limit
     }
 
-    /// Bytes of what waits, and of what the upgrade said.
+    /// Bytes of the waiting calls, and of the upgrade's terms.
     pub fn held_bytes(&self) -> usize {
         let each = |pending: &Pending| match pending {
             Pending::Call(call) => size_of::<PendingResponse>() + call.held_bytes(),

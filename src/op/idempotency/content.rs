@@ -1,9 +1,9 @@
-//! When two sends are the same: same caller, same name, same content of the message.
+//! When two sends are equal: same caller, same name, same content of the message.
 //!
-//! Invariants: equal messages have one content, whatever generation or binding they came in: fields
-//! count in the order of their numbers, JSON by its values and not by its text. Names and contents
-//! are hashes under secret seeds. A client that made two of one scope collide would cheat no other
-//! client, and a hash alone never gives the task of another scope, see `table.rs`.
+//! Invariants: equal messages have one content in every generation and binding: fields count in the
+//! order of their numbers, JSON by its values and not by its text. Names and contents are hashes
+//! under secret seeds. A client that finds a collision within one scope affects no other client,
+//! and a hash alone never gives access to a task of another scope, see `table.rs`.
 
 use std::{borrow::Cow, hash::Hasher};
 
@@ -21,16 +21,16 @@ use crate::{
 
 use super::table::NamedSend;
 
-/// Bytes of `Idempotency-Key` that are read; longer ones are none (UUIDs have 36).
+/// Longest accepted `Idempotency-Key` in bytes; a longer one is ignored (UUIDs have 36).
 const KEY_BYTES_MAX: usize = 255;
 
 /// Hashes under the secret of the server.
 pub(super) struct SendHash {
-    /// Two that know nothing of each other.
+    /// Two independent hashes.
     halves: [(SharedSeed, u64); 2],
-    /// That of the values of JSON.
+    /// The hash of JSON values.
     values: SipHasher13,
-    /// What other content under a used message id is.
+    /// How a used message id with other content is treated.
     conflict: IdempotentConflict,
 }
 
@@ -49,20 +49,21 @@ impl SendHash {
         self.values.hash(bytes).as_u128()
     }
 
-    /// One of the two, which goes on from another hash.
+    /// One of the two hashers, continued from another hash.
     #[inline(always)]
     fn hasher(&self, half: usize, from: u64) -> FoldHasher<'_> {
         let (seed, start) = &self.halves[half];
         FoldHasher::with_seed(start ^ from, seed)
     }
 
-    /// What a send of this caller is known by; `None`: it has no name of the caller's own. `by_id`:
-    /// the id of its message may be one.
+    /// The key of this caller's send; `None`: the caller gave it no name. `by_id`: a message id may
+    /// be the name.
     ///
-    /// By the names of tenant and owner: their numbers are given to other names later.
+    /// The key uses the names of tenant and owner, because their numbers are reused for other
+    /// names.
     #[inline(always)]
     pub fn of(&self, caller: &Caller<'_>, send: &Send<'_>, by_id: bool) -> Option<NamedSend> {
-        // Nothing but its id is before what it says.
+        // In such a message only the id precedes the content.
         let plain = send.message.as_user_text().map(|(id, _)| id.raw());
         let (is_field, name) = match caller.idempotency_key.and_then(field_key) {
             Some(key) => (true, key.as_bytes()),
@@ -78,7 +79,7 @@ impl SendHash {
             None => self.content(send.message),
         };
         let space = self.space(caller, send);
-        // A message id may be used for other content: then both are the name.
+        // A message id may be reused with other content: then the name is both together.
         let by_content = match self.conflict {
             IdempotentConflict::New if !is_field => content,
             IdempotentConflict::New | IdempotentConflict::Refuse => 0,
@@ -90,7 +91,8 @@ impl SendHash {
         Some(NamedSend { name, content, scope: caller.scope.bits() })
     }
 
-    /// Where a name counts: an owner's alone, as mostly, or also a tenant's, a task's, a context's.
+    /// The scope of a name: usually the owner; also a tenant, a task or a context if the call names
+    /// one.
     #[inline(always)]
     fn space(&self, caller: &Caller<'_>, send: &Send<'_>) -> u64 {
         let owner = caller.owner.unwrap_or_default().as_bytes();
@@ -110,13 +112,13 @@ impl SendHash {
         hasher.finish()
     }
 
-    /// Texts of which each may be absent.
+    /// Hashes texts, each of which may be absent.
     #[cold]
     #[inline(never)]
     fn more(&self, texts: [Option<&[u8]>; 3]) -> u64 {
         let mut hasher = self.hasher(1, 0);
         for text in texts {
-            // No text has the length that stands for none.
+            // No text has the length that marks an absent one.
             hasher.write_u64(text.map_or(u64::MAX, |text| text.len() as u64));
             hasher.write(text.unwrap_or_default());
         }
@@ -130,7 +132,7 @@ impl SendHash {
         hasher.finish()
     }
 
-    /// What a message says, without its ids.
+    /// The content of a message, without its ids.
     #[cold]
     #[inline(never)]
     fn content(&self, message: Message<'_>) -> u64 {
@@ -140,7 +142,7 @@ impl SendHash {
         }
     }
 
-    /// The fields behind the ids, where they stand as [`SendHash::sorted`] would put them.
+    /// The fields after the ids, if they are already in the order of [`SendHash::sorted`].
     fn plain<'m>(&self, message: Message<'m>) -> Option<&'m [u8]> {
         let (mut begin, mut before) = (0, 0);
         for (tag, bytes) in message.fields() {
@@ -158,7 +160,7 @@ impl SendHash {
         message.packed().get(begin..)
     }
 
-    /// The fields behind the ids in the order of their numbers, and digests in the place of JSON.
+    /// The fields after the ids, in the order of their numbers, with digests instead of JSON.
     #[cold]
     fn sorted(&self, message: Message<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(message.packed().len());
@@ -194,8 +196,8 @@ impl SendHash {
         Packer(out).put(tag, &self.json(json).to_le_bytes());
     }
 
-    /// The value of a JSON text that was checked: white space, escapes, the order of members and
-    /// the spelling of numbers do not count.
+    /// The value of a checked JSON text: white space, escapes, the order of members and the
+    /// notation of numbers do not count.
     fn json(&self, json: &[u8]) -> u128 {
         let (mut open, mut at, mut whole) = (Vec::<OpenValue>::new(), 0, 0);
         while let Some(byte) = json.get(at) {
@@ -232,7 +234,7 @@ impl SendHash {
         if !value.is_object {
             value.sum = self.two(value.sum, digest);
         } else if let Some(name) = value.name.take() {
-            // A sum, since an object has no order.
+            // A sum, since the members of an object have no order.
             value.sum = value.sum.wrapping_add(self.two(name, digest));
         } else {
             value.name = Some(digest);
@@ -250,7 +252,7 @@ impl SendHash {
         self.hash(&both)
     }
 
-    /// The string whose text begins at `from`, and where it ends.
+    /// The string whose text begins at `from`, and its end.
     fn string(&self, json: &[u8], from: usize) -> (usize, u128) {
         let mut at = from;
         while let Some(byte) = json.get(at).filter(|byte| **byte != b'"') {
@@ -261,7 +263,7 @@ impl SendHash {
         (at + 1, self.hash(&[b"\"", text.as_bytes()].concat()))
     }
 
-    /// The number, `true`, `false` or `null` that begins at `from`, and where it ends.
+    /// The number, `true`, `false` or `null` that begins at `from`, and its end.
     fn scalar(&self, json: &[u8], from: usize) -> (usize, u128) {
         let is_of_it = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
         let text = &json[from..];
@@ -271,17 +273,17 @@ impl SendHash {
     }
 }
 
-/// An object or array whose end is not there yet.
+/// An object or array that is not closed yet.
 #[derive(Default)]
 struct OpenValue {
     is_object: bool,
     sum: u128,
     count: u64,
-    /// The name of the member whose value comes next.
+    /// The name of the member whose value follows.
     name: Option<u128>,
 }
 
-/// A number by its value, since gRPC has doubles alone; one that no double is by its text.
+/// A number by its value, since gRPC has only doubles; a number that is not a double by its text.
 fn number(text: &str) -> Cow<'_, [u8]> {
     let Ok(value) = text.parse::<f64>() else { return Cow::Borrowed(text.as_bytes()) };
     let is_integer = !text.contains(['.', 'e', 'E']);
@@ -293,7 +295,7 @@ fn number(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned((value + 0.0).to_bits().to_le_bytes().to_vec())
 }
 
-/// Whether the fields of a part are in order, and none of them is JSON.
+/// Whether the fields of a part are in order and contain no JSON.
 fn is_plain_part(part: &[u8]) -> bool {
     let mut before = 0;
     PackedFields(part).all(|(tag, _)| {
@@ -303,8 +305,8 @@ fn is_plain_part(part: &[u8]) -> bool {
     })
 }
 
-/// draft-ietf-httpapi-idempotency-key-header §2.1: a string of RFC 8941 §3.3.3; clients are known
-/// to send it without the quotes, too. What is neither is no key.
+/// draft-ietf-httpapi-idempotency-key-header §2.1: a string of RFC 8941 §3.3.3; some clients send
+/// it without the quotes. Any other value is ignored.
 #[cold]
 fn field_key(field: &str) -> Option<&str> {
     let quoted = field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));

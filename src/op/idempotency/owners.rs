@@ -1,7 +1,7 @@
-//! The holders of the sends behind one lock: what each retains, and which has to give way.
+//! The holders of one shard's sends: the entries of each, and which holder is evicted from.
 //!
-//! Invariants: an owner that retains no more than its share never loses an entry to another owner.
-//! A holder without entries has no place here.
+//! Invariants: an owner within its share never loses an entry to another owner. A holder without
+//! entries has no slot here.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use foldhash::fast::RandomState;
 
 use crate::shares::{Holder, Holders};
 
-/// What one holder retains.
+/// The entries of one holder.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SendOwner {
     pub holder: Holder,
-    /// Its entries, and those among them that are not decided, which cannot leave.
+    /// The number of its entries, and of the undecided ones, which cannot be evicted.
     pub held: u32,
     pub undecided: u32,
     /// The ends of the list of its entries; 0: it has none.
@@ -30,14 +30,14 @@ pub(super) struct SendOwners {
     places: HashMap<Holder, u32, RandomState>,
     free: Vec<u32>,
     counts: Holders,
-    /// The one that was looked up last: most often the next send is its, too.
+    /// The holder that was looked up last: the next send is usually its, too.
     last: u32,
-    /// The largest one known.
+    /// The holder with the most entries, as last computed.
     largest: u32,
 }
 
 impl SendOwners {
-    /// The place of a holder, which gets one if it has none.
+    /// The slot of a holder; allocates one if it has none.
     #[inline(always)]
     pub fn enter(&mut self, holder: Holder) -> u32 {
         match self.all.get(self.last as usize) {
@@ -66,7 +66,7 @@ impl SendOwners {
         place
     }
 
-    /// The place of a holder that has entries.
+    /// The slot of a holder that has entries.
     pub fn find(&self, holder: Holder) -> Option<u32> {
         self.places.get(&holder).copied()
     }
@@ -80,7 +80,7 @@ impl SendOwners {
         &self.all[place as usize]
     }
 
-    /// One entry more of a holder, which is not decided.
+    /// Adds an undecided entry to a holder.
     #[inline(always)]
     pub fn count(&mut self, place: u32) {
         let owner = &mut self.all[place as usize];
@@ -91,7 +91,7 @@ impl SendOwners {
         }
     }
 
-    /// One entry less; the holder leaves with its last.
+    /// Removes an entry of a holder; the last one frees its slot.
     #[inline(always)]
     pub fn discount(&mut self, place: u32) {
         let owner = &mut self.all[place as usize];
@@ -102,7 +102,7 @@ impl SendOwners {
         }
     }
 
-    /// Gives the place of a holder back that has no entries.
+    /// Frees the slot of a holder that has no entries.
     #[cold]
     pub fn leave_if_empty(&mut self, place: u32) {
         let SendOwner { holder, held: 0, .. } = self.all[place as usize] else { return };
@@ -117,14 +117,14 @@ impl SendOwners {
         self.free.push(place);
     }
 
-    /// Whether a holder may have no more entries unless a stranger gives way.
+    /// Whether a new entry of this holder must evict one of an anonymous caller.
     #[inline(always)]
     pub fn strangers_full(&self, place: u32, most: usize) -> bool {
         self.counts.strangers_full(self.all[place as usize].holder, 1, most)
     }
 
-    /// The holder that gives way to an entry of another, or of its own; `None`: no decided entry
-    /// may leave.
+    /// The holder whose entry is evicted for a new one of `newcomer`, which may be `newcomer`;
+    /// `None`: no decided entry can be evicted.
     #[inline(always)]
     pub fn victim(&mut self, newcomer: u32, most: usize) -> Option<u32> {
         let are_strangers_alone = self.strangers_full(newcomer, most);
@@ -138,7 +138,7 @@ impl SendOwners {
         }
     }
 
-    /// The holder that is furthest above its share.
+    /// The holder that exceeds its share most.
     #[cold]
     #[inline(never)]
     fn other_victim(&mut self, newcomer: u32, most: usize, strangers_alone: bool) -> Option<u32> {
@@ -158,7 +158,8 @@ impl SendOwners {
         })
     }
 
-    /// The holder that gives way to so many bytes of a message of `newcomer`, of `most` in all.
+    /// The holder whose messages are evicted for so many more bytes of `newcomer`; `most`: the
+    /// limit for all.
     #[cold]
     pub fn message_victim(&self, newcomer: u32, more: usize, most: usize) -> Option<Holder> {
         let held = self.all.iter().filter(|owner| owner.message_bytes > 0);
@@ -167,7 +168,7 @@ impl SendOwners {
         crate::shares::Newcomer { holder, more, most }.victim(held)
     }
 
-    /// Bytes of the messages of strangers.
+    /// Bytes of the messages of anonymous callers.
     pub fn stranger_bytes(&self) -> usize {
         let strangers = self.all.iter().filter(|owner| owner.holder.is_stranger());
         strangers.map(|owner| owner.message_bytes).sum()

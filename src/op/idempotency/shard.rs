@@ -1,5 +1,4 @@
-//! The sends behind one lock: each owner's in the order in which they came, and all found by their
-//! names.
+//! The sends of one shard, under one lock: each owner's in the order of arrival, and all by name.
 //!
 //! Invariants: each entry has a number from 1, which is its slot. Entries whose hashes have the
 //! same last bits are a chain, from the newest down. An entry is in the list of its owner and in
@@ -18,22 +17,22 @@ use crate::shares::Holder;
 /// Expired messages that one send evicts at most.
 const EXPIRED_MOST: usize = 4;
 
-/// How far a send has come.
+/// The stage of a send.
 #[derive(Clone, Copy)]
 pub(super) enum SendStage {
-    /// The first runs, with this number of its turn; `is_awaited`: others wait for it.
+    /// The first one runs, as this turn; `is_awaited`: duplicates wait for it.
     Undecided { turn: u64, is_awaited: bool },
-    /// It has made this task, or gone on with it.
+    /// It has made or continued this task.
     Task(SentTask),
-    /// It is in [`SendShard::messages`], under the number of its turn.
+    /// Its message is in [`SendShard::messages`], under the number of its turn.
     Message { turn: u64 },
 }
 
-/// What is retained of a send.
+/// An entry: a recognised send.
 #[derive(Clone, Copy)]
 pub(super) struct KnownSend {
     pub send: NamedSend,
-    /// When it came, in ms of the monotonic clock.
+    /// Its arrival in ms of the monotonic clock.
     pub since_ms: u64,
     pub stage: SendStage,
     links: Links,
@@ -44,7 +43,7 @@ pub(super) struct KnownSend {
 struct Links {
     /// The next one down its chain, or the next free slot.
     chain: u32,
-    /// The place of its owner.
+    /// The slot of its owner.
     owner: u32,
     /// The owner's entries before and after it.
     older: u32,
@@ -54,20 +53,20 @@ struct Links {
 /// Some of the sends, under one lock.
 #[derive(Default)]
 pub(super) struct SendShard {
-    /// The numbers of the newest of each chain.
+    /// The newest entry of each chain.
     heads: Box<[u32]>,
     pub entries: Vec<KnownSend>,
     entries_max: usize,
     /// The first free slot.
     free: u32,
-    /// Entries that are no free slots.
+    /// Slots in use.
     pub count: usize,
     pub owners: SendOwners,
-    /// How many turns there were.
+    /// The number of turns so far.
     turns: u64,
-    /// Calls that wait, by turns.
+    /// Waiting calls, by turn.
     pub joined: BTreeMap<u64, Vec<JoinedSend>>,
-    /// Direct messages, by the turns of their sends, with the numbers of their entries.
+    /// Direct messages by the turns of their sends, with the numbers of their entries.
     pub messages: BTreeMap<u64, (u32, SentMessage)>,
     pub message_bytes: usize,
 }
@@ -80,7 +79,7 @@ impl KnownSend {
 }
 
 impl SendShard {
-    /// One with room for so many entries.
+    /// A shard for so many entries.
     pub fn new(entries_max: usize) -> CachePadded<Mutex<SendShard>> {
         let heads = vec![0; entries_max.next_power_of_two()].into();
         CachePadded::new(Mutex::new(SendShard { heads, entries_max, ..SendShard::default() }))
@@ -120,7 +119,7 @@ impl SendShard {
         self.entry_mut(key.number).filter(|entry| entry.is_turn(key.turn))
     }
 
-    /// What the entry under a send's name means for it; `None`: the entry has expired.
+    /// The outcome of the entry with a send's name; `None`: the entry has expired.
     #[cold]
     #[inline(never)]
     pub fn known(
@@ -139,7 +138,7 @@ impl SendShard {
         if entry.send.content != send.content {
             return Some(SendLook::Conflict);
         }
-        // A scope keeps its number while its send runs, and while it has the task.
+        // A scope keeps its number while its send runs and while its task is stored.
         let is_of_scope = entry.send.scope == send.scope;
         match entry.stage {
             SendStage::Undecided { .. } if is_of_scope => Some(SendLook::Undecided),
@@ -153,7 +152,7 @@ impl SendShard {
         }
     }
 
-    /// Enters a send as the first of its name; `None`: there is no room for it.
+    /// Enters a send as the first of its name; `None`: the shard is full.
     #[inline(always)]
     pub fn enter(&mut self, send: NamedSend, holder: Holder, now_ms: u64) -> Option<SendKey> {
         let owner = self.owners.enter(holder);
@@ -192,14 +191,14 @@ impl SendShard {
         self.entries.len() as u32
     }
 
-    /// Takes all of the memory at once, which is used as entries come.
+    /// Allocates all of the memory at once; entries use it as they come.
     #[cold]
     #[inline(never)]
     fn take_room(&mut self) {
         self.entries.reserve_exact(self.entries_max - self.entries.len());
     }
 
-    /// Puts an entry, whose `older` is the newest one, at the end of its owner's list.
+    /// Appends an entry, whose `older` is the newest one, to its owner's list.
     #[inline(always)]
     fn append(&mut self, owner: u32, number: u32) {
         let of_owner = self.owners.get_mut(owner);
@@ -286,8 +285,8 @@ impl SendShard {
         }
     }
 
-    /// Removes the oldest decided entry of the owner that gives way to one of `newcomer`; false:
-    /// there is none.
+    /// Evicts the oldest decided entry of the victim that `newcomer` displaces; false: no decided
+    /// entry.
     #[inline(always)]
     fn evict(&mut self, newcomer: u32) -> bool {
         let Some(owner) = self.owners.victim(newcomer, self.entries_max) else { return false };
@@ -301,7 +300,7 @@ impl SendShard {
         }
     }
 
-    /// The same; entries that are not decided go to the end of their owner's list.
+    /// The same; undecided entries move to the end of their owner's list.
     #[cold]
     #[inline(never)]
     fn evict_other(&mut self, owner: u32) -> bool {
@@ -336,7 +335,7 @@ impl SendShard {
         }
     }
 
-    /// The first of equal sends was decided.
+    /// Settles the first of equal sends.
     #[inline(always)]
     pub fn decide(&mut self, key: SendKey, task: SentTask) -> Option<bool> {
         let entry = self.own(key)?;
@@ -347,8 +346,8 @@ impl SendShard {
         Some(is_awaited)
     }
 
-    /// Retains a direct message. Messages of the owner furthest above its share give way, oldest
-    /// first; one that is too large is forgotten.
+    /// Retains a direct message. Messages of the owner furthest above its share are evicted, oldest
+    /// first; a message that is too large is not retained.
     pub fn remember(&mut self, number: u32, sent: &SentMessage, bytes_max: usize) {
         let bytes = sent.held_bytes();
         let Some(KnownSend { stage: SendStage::Undecided { turn, .. }, links, .. }) =
@@ -383,7 +382,7 @@ impl SendShard {
         }
     }
 
-    /// Whether there is room for so many bytes more.
+    /// Whether so many more bytes fit.
     fn has_bytes(&self, is_stranger: bool, bytes: usize, bytes_max: usize) -> bool {
         self.message_bytes + bytes <= bytes_max
             && (!is_stranger || self.owners.stranger_bytes() + bytes <= bytes_max / 2)

@@ -1,9 +1,9 @@
 //! Sends that were recognised, by their names: the outcome of each, or the calls that wait for it.
 //!
-//! Invariants: a name has at most one send that runs or ran; equal sends that come meanwhile wait
-//! for its outcome or get it. A full shard evicts from the owner above its equal share, oldest
+//! Invariants: a name has at most one send that runs or ran; equal sends that arrive meanwhile wait
+//! for its outcome or receive it. A full shard evicts from the owner above its equal share, oldest
 //! first, so an owner below its share loses no entry to another owner. An expired entry is treated
-//! as absent; one that is not decided stays. A failed send is forgotten at once.
+//! as absent; an undecided one stays. A failed send is forgotten at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,17 +18,17 @@ use crate::{
     store::TaskKey,
 };
 
-/// Where the turn of a send began that has made, or gone on with, a task.
+/// The start of a send's turn that has made or continued a task.
 #[derive(Clone, Copy)]
 pub(in crate::op) struct SentTask {
     pub key: TaskKey,
-    /// The event after which a stream of it shows the task first.
+    /// The event after which its stream first shows the task.
     pub seq: u64,
-    /// Its result is an interruption behind this event, or the end.
+    /// Its result is an interruption after this event, or the end.
     pub after: u64,
-    /// The last event of a turn that is over without either.
+    /// The last event of a turn that ended with neither.
     pub end: Option<u64>,
-    /// True: the task was there before.
+    /// True: the task already existed.
     pub is_next: bool,
     pub generation: Generation,
 }
@@ -40,7 +40,7 @@ pub(in crate::op) struct SentMessage {
     pub context_id: Box<[u8]>,
 }
 
-/// What came of a send.
+/// The outcome of a send.
 pub(in crate::op) enum Sent {
     Task(SentTask),
     Message(SentMessage),
@@ -54,18 +54,18 @@ impl Sent {
     }
 }
 
-/// What a send is known by.
+/// The identity of a send.
 #[derive(Clone, Copy)]
 pub(super) struct NamedSend {
     /// A hash of its name.
     pub name: u128,
-    /// A hash of what it says.
+    /// A hash of its content.
     pub content: u64,
-    /// The number of its scope, which others may have when all of that is over.
+    /// The number of its scope, which is reused when all of this is over.
     pub scope: u64,
 }
 
-/// Names the first of equal sends: its shard, its entry there, and its turn.
+/// Identifies the first of equal sends: its shard, its entry and its turn.
 #[derive(Clone, Copy)]
 pub(in crate::op) struct SendKey {
     pub(super) hash: u64,
@@ -73,32 +73,32 @@ pub(in crate::op) struct SendKey {
     pub(super) turn: u64,
 }
 
-/// A call that waits for what comes of an equal one.
+/// A call that waits for the outcome of an equal send.
 pub(super) struct JoinedSend {
     pub call: Arc<LateCall>,
     pub mode: SendMode,
 }
 
-/// What the table knows of a named send.
+/// The table's result for a named send.
 pub(super) enum SendLook {
-    /// It is the first: its outcome must be settled.
+    /// It is the first: the caller must settle its outcome.
     First(SendKey),
-    /// There is no room for it: it runs, and is not remembered.
+    /// The table is full: the send runs and is not remembered.
     Unknown,
     /// Another message has this name.
     Conflict,
-    /// An equal one is not decided.
+    /// An equal send is undecided.
     Undecided,
-    /// An equal one became this.
+    /// An equal send had this outcome.
     Sent(Sent),
-    /// An equal one has made a task that is gone.
+    /// An equal send has made a task that is gone.
     Gone,
 }
 
-/// All sends that are remembered.
+/// All remembered sends.
 pub(super) struct SendTable {
     shards: Box<[CachePadded<Mutex<SendShard>>]>,
-    /// Of one shard.
+    /// The limit of one shard.
     bytes_max: usize,
     ttl_ms: u64,
 }
@@ -116,7 +116,7 @@ impl SendTable {
         }
     }
 
-    /// The shard of a hash is in its first bits.
+    /// The first bits of a hash select its shard.
     #[inline(always)]
     fn lock(&self, hash: u64) -> MutexGuard<'_, SendShard> {
         let at = ((u128::from(hash) * self.shards.len() as u128) >> 64) as usize;
@@ -138,7 +138,8 @@ impl SendTable {
         shard.enter(send, holder, now.mono_ms).map_or(SendLook::Unknown, SendLook::First)
     }
 
-    /// Lets a call wait for what comes of an equal send; it is given back when that is decided.
+    /// Lets a call wait for the outcome of an equal send; returns the call if that is already
+    /// settled.
     pub fn join(&self, send: &NamedSend, joined: JoinedSend) -> Result<(), JoinedSend> {
         let mut shard = self.lock(send.name as u64);
         let number = shard.find(send.name);
@@ -153,14 +154,14 @@ impl SendTable {
         let all = shard.joined.entry(turn).or_default();
         if all.len() == all.capacity() {
             all.retain(|one| !one.call.has_left() && !one.call.is_answered());
-            // As many may come and go before the rest is looked at again.
+            // Doubles the capacity, so that the scan above is amortised.
             all.reserve(all.len().max(1));
         }
         all.push(joined);
         Ok(())
     }
 
-    /// The first send has made a task, or continued one. Returns the calls that wait for it.
+    /// The first send has made or continued a task. Returns the waiting calls.
     #[inline(always)]
     pub fn settle_task(&self, key: SendKey, task: SentTask) -> Option<Vec<JoinedSend>> {
         let mut shard = self.lock(key.hash);
@@ -168,8 +169,7 @@ impl SendTable {
         if is_awaited { shard.joined.remove(&key.turn) } else { None }
     }
 
-    /// The first send became a direct message, or failed (`None`). Returns the calls that wait for
-    /// it.
+    /// The first send became a direct message, or failed (`None`). Returns the waiting calls.
     #[cold]
     pub fn settle(&self, key: SendKey, sent: Option<&SentMessage>) -> Option<Vec<JoinedSend>> {
         let mut shard = self.lock(key.hash);
@@ -181,7 +181,7 @@ impl SendTable {
         shard.joined.remove(&key.turn)
     }
 
-    /// Forgets what came of the sends of a holder: another caller will have its number.
+    /// Drops the outcomes of a holder's sends: its number will be given to another caller.
     #[cold]
     pub fn forget_all_of(&self, holder: Holder) {
         for shard in &self.shards {
@@ -231,7 +231,7 @@ mod tests {
     fn message(length: usize) -> SentMessage {
         let text = "x".repeat(length);
         let message = MessageBuf::agent(&PartsBuf::new().text(&*text));
-        // A copy has no room to grow.
+        // A clone has no spare capacity.
         SentMessage { message: message.clone(), context_id: b"context"[..].into() }
     }
 
@@ -256,7 +256,7 @@ mod tests {
     fn an_entry_takes_no_more_memory_than_is_counted_for_it() {
         assert_eq!(size_of::<KnownSend>(), 112);
         let chain = 2 * size_of::<u32>();
-        // Lists and maps that grow are at most twice as long as what is in them, and a seventh.
+        // Growing lists and maps have at most twice the size of their content, and a seventh.
         let owner = 2 * (size_of::<SendOwner>() + size_of::<u32>())
             + 2 * (size_of::<(Holder, u32)>() + 1) * 8 / 7;
         let message = 2 * size_of::<(u64, (u32, SentMessage))>();
@@ -308,7 +308,7 @@ mod tests {
         assert!((0..4).all(|number| !is_known(&table, number)) && is_known(&table, 4));
         assert!((10..13).all(|number| is_known(&table, number)));
         assert_eq!(table.counts(), (4, 0));
-        // One that is not decided is decided later.
+        // The undecided send is decided later.
         table.settle_task(open, task(4));
         assert!(matches!(enter(4, A), SendLook::Sent(Sent::Task(_))));
         table.forget_all_of(A);
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn the_oldest_decided_entry_leaves_first() {
         let table = table(20, 1_000);
-        // Many of them have one chain.
+        // Many of them share a chain.
         let name = |number: u32| u128::from(number % 3) | u128::from(number) << 64;
         let stays = first(enter(&table, named(name(0), 0), 0));
         for number in 1..200 {
@@ -341,7 +341,7 @@ mod tests {
         let (entries_max, bytes_max) = (20, 4_000);
         let table = table(entries_max, bytes_max);
         let (mut random, mut open) = (1u64, Vec::new());
-        // What was said of each key last; the table may have forgotten it, and knows nothing else.
+        // The last content of each key; the table may have forgotten it, but knows nothing else.
         let mut said = HashMap::<u128, (u64, usize)>::new();
         for step in 0..20_000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -371,9 +371,9 @@ mod tests {
         assert!(shard.messages.len() <= entries_max && shard.entries.len() <= entries_max);
     }
 
-    /// A send whose name is its own.
+    /// A send with a name of its own.
     fn numbered(number: u32) -> NamedSend {
-        // Many of them have one chain.
+        // Many of them share a chain.
         named(u128::from(number % 5) | u128::from(number) << 64, 0)
     }
 
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Whether there is an entry of a send.
+    /// Whether a send has an entry.
     fn is_known(table: &SendTable, number: u32) -> bool {
         let shard = table.shards[0].lock().unwrap();
         shard.find(numbered(number).name).is_some()
@@ -396,10 +396,10 @@ mod tests {
         (100..1_000).for_each(|number| send(&table, number, A));
         assert!((0..10).all(|number| is_known(&table, number)));
         assert!((990..1_000).all(|number| is_known(&table, number)));
-        // Above its share it loses its own, the oldest first.
+        // Above its share it loses its own entries, the oldest first.
         send(&table, 10, V);
         assert!(!is_known(&table, 0) && (1..11).all(|number| is_known(&table, number)));
-        // Others find room up to their share, of the largest holder.
+        // Other owners take entries up to their share, from the largest holder.
         for (base, owner) in [(2_000, 3), (3_000, 4)] {
             (base..base + 5).for_each(|number| send(&table, number, Holder::owner(owner)));
         }
@@ -432,7 +432,7 @@ mod tests {
         (0..5).for_each(|number| send(number, V));
         (100..150).for_each(|number| send(number, A));
         assert!((0..5).chain(145..150).all(|number| is_known(&table, number)));
-        // One above its share gives way itself.
+        // An owner above its share evicts its own entry.
         send(5, V);
         assert!(!is_known(&table, 0) && (145..150).all(|number| is_known(&table, number)));
         assert_eq!(table.counts().0, 10);
@@ -443,11 +443,11 @@ mod tests {
         let entries_max = 24;
         let table = table(entries_max, 1_000);
         let (mut random, mut open) = (1u64, Vec::<(u32, SendKey)>::new());
-        // What each has sent, the oldest first.
+        // The sends of each owner, the oldest first.
         let mut sent = HashMap::<u32, Vec<u32>>::new();
         for number in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // The first sends most.
+            // The first owner sends most.
             let owner = ((random >> 33) % 8 * ((random >> 40) % 2)) as u32;
             let held = |owner: u32| -> usize {
                 let sends = sent.get(&owner).into_iter().flatten();

@@ -1,5 +1,5 @@
-//! Webhooks that come with a message: they are there before its agent runs, so that nothing is
-//! missed, and leave no trace where no task comes of it.
+//! Webhooks that come with a message: they are added before its agent runs, so that no event is
+//! missed, and removed if the message makes no task.
 
 use crate::{
     fault::{Fault, FaultKind},
@@ -13,7 +13,7 @@ use crate::{
 use super::{CheckedWebhook, refusal};
 
 impl Core {
-    /// Checks the configuration that comes with a message, before anything is done with that.
+    /// Checks the configuration that comes with a message, before the message is used.
     ///
     /// # Errors
     /// `PushNotificationNotSupported`, `Unauthenticated`, `InvalidParams`.
@@ -29,9 +29,9 @@ impl Core {
         Ok(Some(Box::new(webhook)))
     }
 
-    /// Takes the webhooks of a task that is about to be made: that of its scope, and the one that
-    /// came with the message, which begins where a stream of the same call would. Unless the task
-    /// is stored, or its place is kept, they are gone with what this returns.
+    /// Adds the webhooks of a task that is about to be made: the webhook of its scope, and the one
+    /// that came with the message, which begins where a stream of the same call would. The returned
+    /// guard removes them unless the task is stored or its slot stays reserved.
     ///
     /// # Errors
     /// `Overloaded`, `RateLimited`.
@@ -74,7 +74,7 @@ impl Core {
         Ok(InlineWatch { core: self, id: webhook.id.as_ref().into(), reserved })
     }
 
-    /// Whether there is room for the webhook that comes with a message to a task that there is.
+    /// Checks for capacity for the webhook that comes with a message to an existing task.
     ///
     /// # Errors
     /// `TaskNotFound`, `Overloaded`, `RateLimited`.
@@ -91,7 +91,7 @@ impl Core {
         self.webhooks()?.webhooks.check(&new).map_err(refusal)
     }
 
-    /// Takes it when the task has taken the message, of which `seq` is the last event before it.
+    /// Adds it when the task has accepted the message; `seq` is the last event before the message.
     #[cold]
     pub(in crate::op) fn watch_next(
         &self,
@@ -103,12 +103,12 @@ impl Core {
         let Some(push) = self.push.get() else { return };
         let start = PushStart { seq, snapshot: false };
         let watch = push.webhooks.set_checked(&webhook.of_task(cx, (key, task_id), start));
-        // Of a task that has left meanwhile its message hears next.
+        // If the task has been evicted meanwhile, its message gets that answer next.
         let _ = self.watch_task(push, key, start, watch);
     }
 }
 
-/// The webhooks of a task that may not come to be.
+/// The webhooks of a task that may not be made.
 pub(in crate::op) struct InlineWatch<'c> {
     core: &'c Core,
     id: Box<[u8]>,
@@ -116,7 +116,7 @@ pub(in crate::op) struct InlineWatch<'c> {
 }
 
 impl Drop for InlineWatch<'_> {
-    /// It stays when its task is stored, or will be.
+    /// It stays if its task is stored or will be.
     fn drop(&mut self) {
         if let (false, Some(push)) = (self.reserved.is_kept(), self.core.push.get()) {
             push.webhooks.delete(self.reserved.key().handle().key, Some(&self.id));

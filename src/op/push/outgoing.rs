@@ -1,4 +1,4 @@
-//! What is posted of a task, as its log has it when it is asked for.
+//! The content of the next delivery about a task, read from its log.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use crate::{
     store::TaskKey,
 };
 
-/// What there is to post of a task.
+/// The next delivery about a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShownPost {
     /// The last event that was shown.
     pub upto: u64,
-    /// True: something was shown.
+    /// True: the delivery has content.
     pub is_news: bool,
-    /// True: there are events behind it.
+    /// True: more events follow.
     pub has_more: bool,
-    /// The task's last record; 0: there is no journal.
+    /// The task's last journal record; 0: no journal.
     pub record: u64,
-    /// Bits of the task's own that cannot be guessed.
+    /// Random bits of the task that cannot be guessed.
     pub bits: u128,
 }
 
-/// What a courier needs of a core.
+/// The core's interface for webhook workers.
 impl Core {
-    /// What an operator has decided about webhooks.
+    /// The operator's settings for webhooks.
     pub fn push_settings(&self) -> Option<&PushSettings> {
         self.push.get().map(|push| &push.settings)
     }
@@ -37,20 +37,20 @@ impl Core {
         self.push.get().map(|push| &push.webhooks)
     }
 
-    /// Whether a task will have no other event: it is finished, or has left.
+    /// Whether a task will have no more events: it is finished or evicted.
     pub fn is_task_over(&self, task: u64) -> bool {
         let handle = Handle { key: task, ..Handle::default() };
         let is_over = self.store.read(TaskKey::of(&handle), |task| task.state().is_terminal());
         is_over.unwrap_or(true)
     }
 
-    /// Whether there is a task, as a service names it.
+    /// Whether a task is stored, by the key that services use.
     pub fn has_task(&self, task: u64) -> bool {
         let handle = Handle { key: task, ..Handle::default() };
         self.store.read(TaskKey::of(&handle), |_| ()).is_some()
     }
 
-    /// The bits of a task ([`ShownPost::bits`]); `None`: it has left.
+    /// The bits of a task ([`ShownPost::bits`]); `None`: it is evicted.
     pub fn bits_of(&self, task: u64) -> Option<u128> {
         let handle = Handle { key: task, ..Handle::default() };
         let is_there = self.has_task(task) || self.left_task(task).is_some();
@@ -61,9 +61,8 @@ impl Core {
         self.registry()?.left_task(task)
     }
 
-    /// Shows what is to be posted, at most one item: the next event, or the task as it is. A task
-    /// that has left is shown as it was then, if it is retained.
-    /// `None`: the task is gone.
+    /// Passes the next item of a delivery to `each`, at most one: the next event, or the task as it
+    /// is. An evicted task is shown as it last was, if it is retained. `None`: the task is gone.
     pub fn show_post(
         &self,
         post: &Post,
@@ -85,7 +84,7 @@ impl Core {
     }
 }
 
-/// Shows what is to be posted of a task.
+/// Shows the next delivery of a task.
 fn show(
     task: &Task,
     post: &Post,
@@ -97,7 +96,7 @@ fn show(
     let newest = task.seq();
     let mut is_news = false;
     let mut cursor = Cursor { handle, seq, snapshot, ..Cursor::default() };
-    // Where posts are more than their rate lets through, several events are one post.
+    // Above their rate limit, deliveries coalesce several events.
     let coalesces = filter.coalesces() == Some(true) || post.is_limited;
     let is_coalesced = coalesces && newest > seq + 1 && !snapshot;
     match post.form {
@@ -112,7 +111,7 @@ fn show(
             let (upto, has_more) = (cursor.seq, cursor.seq < newest);
             return ShownPost { upto, is_news, has_more, record: 0, bits: 0 };
         }
-        // What it shows is the task as it is: what has lagged is one post.
+        // These forms show the task as it is: all lagging events are one delivery.
         PushForm::StreamResponse | PushForm::Task03 | PushForm::Task01 => {
             cursor.show_new(task, &mut |item| {
                 is_news |= takes(filter, &item, snapshot);
@@ -130,8 +129,8 @@ fn show(
     ShownPost { upto: newest, is_news, has_more: false, record: 0, bits: 0 }
 }
 
-/// Whether an item is posted. A snapshot stands for the first status of a task, or else for events
-/// that are gone, whatever they were.
+/// Whether an item is delivered. A snapshot stands for the first status of a task, or for evicted
+/// events of any kind.
 fn takes(filter: PushFilter, item: &StreamResponse<'_>, is_first: bool) -> bool {
     match item {
         StreamResponse::Snapshot(view) if is_first => filter.takes_status(view.status().state),

@@ -1,8 +1,7 @@
-//! Webhooks of a scope: Evo AI's, which name no task and are about all that are made from then on
-//! (wire §8).
+//! Webhooks of a scope, as in Evo AI: they name no task and apply to all later tasks (wire §8).
 //!
 //! Invariant: a scope is an agent, a tenant and an owner by their names, and has one webhook.
-//! Setting it again replaces it, and setting none removes it; tasks that there are keep that which
+//! Setting it again replaces it, and setting none removes it; existing tasks keep the webhook that
 //! they began with.
 
 use std::{
@@ -27,10 +26,10 @@ use crate::{
 
 use super::{CheckedWebhook, CorePush, InlineWatch, owner_full, traced};
 
-/// The id of what a scope's webhook is for each task.
+/// The configuration id of a scope's webhook in each task.
 const ID: &[u8] = b"evo_ai";
 
-/// Whose tasks a webhook is about.
+/// The scope of a webhook.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct ScopeName {
     agent: AgentIndex,
@@ -39,7 +38,7 @@ struct ScopeName {
 }
 
 impl ScopeName {
-    /// That of a call; `None`: its caller is anonymous.
+    /// The scope of a call; `None`: its caller is anonymous.
     fn of(cx: &CallCx<'_>) -> Option<ScopeName> {
         let (agent, owner) = (cx.caller.scope.agent, cx.caller.owner?);
         let tenant = cx.caller.tenant.unwrap_or_default();
@@ -57,12 +56,12 @@ struct ScopeWebhook {
 /// The webhooks of all scopes.
 pub(super) struct ScopeWebhooks {
     scopes: Mutex<HashMap<ScopeName, ScopeWebhook, RandomState>>,
-    /// How many there are, for the calls that make tasks.
+    /// The number of webhooks, for a quick check by calls that make tasks.
     count: AtomicUsize,
-    /// How often one was set.
+    /// The number of settings so far.
     settings: AtomicU64,
     most: usize,
-    /// How many of them are one owner's at most.
+    /// The limit for one owner.
     owner_most: usize,
 }
 
@@ -105,14 +104,14 @@ impl ScopeWebhooks {
         self.count.store(scopes.len(), Ordering::Release);
     }
 
-    /// Lets the one go that was set so.
+    /// Removes the webhook of this setting.
     fn forget(&self, setting: u64) {
         let mut scopes = self.lock();
         scopes.retain(|_, webhook| PushConfig(&webhook.config).setting() != Some(setting));
         self.count.store(scopes.len(), Ordering::Release);
     }
 
-    /// Removes those of owners for which `is_vouched` returns false.
+    /// Removes the webhooks of owners for which `is_vouched` returns false.
     fn keep_vouched(&self, is_vouched: &dyn Fn(&str) -> bool) {
         let mut scopes = self.lock();
         scopes.retain(|name, _| is_vouched(&name.owner));
@@ -124,8 +123,8 @@ impl ScopeWebhooks {
     }
 }
 
-/// The scope that gives way to one of `owner`: the oldest of the owner that has the most beyond an
-/// equal share. `None`: no other owner has more than its share.
+/// The scope evicted for one of `owner`: the oldest of the owner that exceeds its equal share most.
+/// `None`: no other owner exceeds its share.
 fn victim(
     scopes: &HashMap<ScopeName, ScopeWebhook, RandomState>,
     owner: &str,
@@ -184,15 +183,15 @@ impl CorePush {
 }
 
 impl Core {
-    /// What was posted because of a configuration is wanted no more: if it was that of a scope,
-    /// neither is it of tasks that the scope makes from now on.
+    /// Handles a receiver that wants no more deliveries of a configuration: if it is a scope's,
+    /// later tasks of the scope do not get it either.
     pub fn forget_scope(&self, config: PushConfig<'_>) {
         if let (Some(push), Some(setting)) = (self.push.get(), config.setting()) {
             push.scopes.forget(setting);
         }
     }
 
-    /// Removes the webhooks of scopes whose owners have no valid credential any more.
+    /// Removes the webhooks of scopes whose owners have no valid credential.
     pub fn keep_vouched_scopes(&self, is_vouched: &dyn Fn(&str) -> bool) {
         if let Some(push) = self.push.get() {
             push.scopes.keep_vouched(is_vouched);
@@ -205,7 +204,7 @@ impl Core {
         self.push.get().is_some_and(|push| push.scopes.count.load(Ordering::Acquire) > 0)
     }
 
-    /// Takes the webhook of the scope in which a task is made, if there is one.
+    /// Adds the webhook of the scope in which a task is made, if it has one.
     pub(super) fn watch_scope<'c>(
         &'c self,
         cx: &CallCx<'_>,
@@ -221,7 +220,7 @@ impl Core {
         let webhook = CheckedWebhook { id: ID.into(), config, url, form };
         let start = PushStart { seq: FIRST_SEQ, snapshot: true };
         let watch = self.watch_reserved(cx, reserved, start, &webhook);
-        // A task is made whether or not there is room for the webhook.
+        // The task is made even if its webhook does not fit.
         watch.inspect_err(|_| push.webhooks.count_left_out()).ok()
     }
 }

@@ -1,6 +1,6 @@
-//! Field numbers, made from the proto files: the binding names every field by them.
+//! Field numbers, generated from the proto files: the binding names every field by them.
 
-// What the protocol has and this server never sends or reads is there, too: a filter would be code.
+// Generated in full, also for messages that this server never uses: a filter would be code.
 #[allow(dead_code, missing_docs)]
 pub mod other;
 #[allow(dead_code, missing_docs)]

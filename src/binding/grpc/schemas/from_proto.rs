@@ -1,7 +1,7 @@
 //! Messages to ProtoJSON.
 //!
-//! Invariant: lenient as proto3 is: unknown fields are left out, of repeated singular ones the last
-//! counts. What is set is written, even if it is the default.
+//! Invariant: lenient like proto3: unknown fields are skipped, of repeated singular ones the last
+//! counts. A set field is written, even if it is the default.
 
 use crate::{
     binding::grpc::{
@@ -18,7 +18,7 @@ use crate::{
 
 use super::{FieldType, Schema, SchemaField};
 
-/// Appends the JSON object that a message of this schema stands for.
+/// Appends the JSON object that a message of this schema represents.
 ///
 /// # Errors
 /// [`NotJson`]; `out` then holds the beginning.
@@ -28,7 +28,7 @@ pub fn push_json(
     message: &[u8],
     bounds: Bounds<'_>,
 ) -> Result<(), NotJson> {
-    // All of it is a message before any of it is looked for.
+    // The whole message is validated before any field is looked up.
     if Fields(message).any(|field| field.is_err()) {
         return Err(NotJson::Malformed);
     }
@@ -100,7 +100,7 @@ fn push_value(
     Ok(())
 }
 
-/// Appends a member of a map; a value that is not set is the default of its type.
+/// Appends a member of a map; an unset value is the default of its type.
 fn push_entry(
     out: &mut Vec<u8>,
     kind: &FieldType,
@@ -120,7 +120,7 @@ fn push_entry(
     push_value(out, kind, item, bounds)
 }
 
-/// Milliseconds are enough; what is before 1970 is its beginning.
+/// Rounded to milliseconds; a time before 1970 becomes 1970.
 fn push_time(out: &mut Vec<u8>, message: &[u8]) -> Result<(), NotJson> {
     let (mut seconds, mut nanos) = (0_i64, 0_i32);
     for field in Fields(message) {
@@ -130,7 +130,7 @@ fn push_time(out: &mut Vec<u8>, message: &[u8]) -> Result<(), NotJson> {
             _ => {}
         }
     }
-    // RFC 3339 ends with the year 9999, as the type does.
+    // RFC 3339 and the type end with the year 9999.
     if seconds > 253_402_300_799 || !(0..1_000_000_000).contains(&nanos) {
         return Err(NotJson::Malformed);
     }

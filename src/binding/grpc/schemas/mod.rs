@@ -1,14 +1,14 @@
 //! Messages of gRPC as ProtoJSON and back, for a client: by the schemas of the proto files.
 //!
-//! Invariant: what a server says in protocol buffers is read by the readers of JSON, and what it is
-//! asked is written by their writers, so that both say the same over every binding. A schema says
-//! the numbers, names and types of a message's fields; it nests as deeply as the proto files do,
-//! and what nests without end (`Struct`) is never recursed into.
+//! Invariant: the JSON readers read a server's protocol buffers, and the JSON writers write its
+//! requests, so that all bindings carry the same content. A schema has the numbers, names and types
+//! of a message's fields; it nests as deeply as the proto files do, and unbounded nesting
+//! (`Struct`) is never recursed into.
 
 mod from_proto;
 mod to_proto;
 
-// What the protocol has and this client never sends or reads is there, too.
+// Generated in full, also for messages that this client never uses.
 #[allow(dead_code, missing_docs)]
 pub mod v03;
 #[allow(dead_code, missing_docs)]
@@ -34,7 +34,7 @@ struct SchemaField {
     is_repeated: bool,
 }
 
-/// What a field holds, or each of its elements.
+/// The type of a field, or of each of its elements.
 #[derive(Debug)]
 enum FieldType {
     Text,
@@ -45,7 +45,7 @@ enum FieldType {
     /// In JSON: a name.
     Enum(&'static [(i32, &'static str)]),
     Message(&'static Schema),
-    /// From texts to these.
+    /// A map from strings to this type.
     Map(&'static FieldType),
     /// `google.protobuf.Struct`
     Struct,
@@ -147,7 +147,8 @@ mod tests {
         ] {
             assert_eq!(json_of(&v1::TASK, bytes), Err(NotJson::Malformed), "{bytes:x?}");
         }
-        // The last of several counts, what is unknown does not, a number without a name stays one.
+        // The last of several values counts, unknown fields do not, an enum number without a name
+        // stays a number.
         let bytes = [0x0a, 1, b'a', 0x0a, 1, b'b', 0x7a, 1, 0, 0x1a, 2, 0x08, 99];
         let json = r#"{"id":"b","status":{"state":99}}"#;
         assert_eq!(json_of(&v1::TASK, &bytes), Ok(json.to_owned()));

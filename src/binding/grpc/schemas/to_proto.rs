@@ -1,7 +1,7 @@
-//! ProtoJSON of our own writers to messages.
+//! ProtoJSON of Peregrine's own writers to messages.
 //!
-//! Invariant: strict. A member that a message has no field for, or whose value is of another type,
-//! is an error that names it, and nothing is dropped.
+//! Invariant: strict. A member without a field, or with a value of another type, is an error that
+//! names it, and nothing is dropped.
 
 use crate::{
     binding::grpc::{
@@ -15,12 +15,11 @@ use crate::{
 
 use super::{FieldType, Schema};
 
-/// The member for which there is no field, by its name.
+/// The name of a member without a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoField(pub String);
 
-/// Appends the message of this schema that a JSON object stands for; a field that is `null` is
-/// unset.
+/// Appends the message of this schema that a JSON object represents; a `null` field is unset.
 ///
 /// # Errors
 /// [`NoField`]; `out` then holds the beginning.
@@ -28,7 +27,7 @@ pub fn push_message(out: &mut Vec<u8>, schema: &Schema, json: Value<'_>) -> Resu
     for (key, value) in json.members() {
         let none = || NoField(String::from_utf8_lossy(&key.text()).into_owned());
         let field = schema.0.iter().find(|field| key.eq(field.name)).ok_or_else(none)?;
-        // Of a `Value` alone it is one.
+        // Only for a `Value` is `null` a value.
         if value.is_null() && !matches!(field.kind, FieldType::Value) {
             continue;
         }
@@ -66,7 +65,7 @@ fn push_field(
         FieldType::Int32 => value
             .as_i64()
             .and_then(|value| i32::try_from(value).ok())
-            // A negative one is a varint of ten bytes.
+            // A negative number is a varint of ten bytes.
             .map(|value| writer.number(number, i64::from(value) as u64)),
         FieldType::Enum(names) => {
             let named =
