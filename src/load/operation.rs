@@ -457,10 +457,16 @@ fn message(text: &str, shape: PayloadShape) -> SendRequest {
     }
 }
 
-/// A text of so many bytes, different for each call, in ASCII letters.
+/// A text of `bytes` ASCII characters: 16 hexadecimal digits of `bits`, which differ from call to
+/// call, then words.
 pub(super) fn payload(bytes: usize, bits: u64) -> String {
-    let mut text = format!("{bits:016x} ");
     const FILL: &str = "the quick brown fox jumps over the lazy dog and runs on ";
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(bytes.max(17));
+    for at in (0..16).rev() {
+        text.push(char::from(DIGITS[(bits >> (4 * at)) as usize % 16]));
+    }
+    text.push(' ');
     while text.len() < bytes {
         text.push_str(&FILL[..FILL.len().min(bytes - text.len())]);
     }

@@ -28,6 +28,8 @@ thread_local! {
 #[derive(Debug)]
 pub struct CallProbe {
     start: Instant,
+    /// Whether media types are looked at.
+    checks_media: bool,
     /// Nanoseconds since `start`; 0: not yet.
     first_byte_ns: AtomicU64,
     /// Requests since the call began.
@@ -37,10 +39,11 @@ pub struct CallProbe {
 }
 
 impl CallProbe {
-    /// A probe whose times count from `start`.
-    pub fn new(start: Instant) -> Arc<CallProbe> {
+    /// A probe whose times count from `start`; `checks_media`: it looks at media types.
+    pub fn new(start: Instant, checks_media: bool) -> Arc<CallProbe> {
         Arc::new(CallProbe {
             start,
+            checks_media,
             first_byte_ns: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             has_other_media: AtomicBool::new(false),
@@ -81,7 +84,7 @@ impl CallProbe {
 
     fn note_head<R: HttpResponse>(&self, response: &R) {
         // A2A 1.0 §9.1 and §11.1; a WebSocket that opens (101) has none.
-        if response.status() == 200 && !head_of(response).is_of_a2a() {
+        if self.checks_media && response.status() == 200 && !head_of(response).is_of_a2a() {
             self.has_other_media.store(true, Relaxed);
         }
         let now_ns = self.start.elapsed().as_nanos() as u64;

@@ -26,8 +26,8 @@ use crate::{
 };
 
 use super::{
-    CallLimits, CallProbe, LoadClock, LoadMeasures, LoadOperation, LoadPlan, PlannedCall,
-    WebhookReceiver,
+    CallLimits, CallProbe, CheckLevel, LoadClock, LoadMeasures, LoadOperation, LoadPlan,
+    PlannedCall, WebhookReceiver,
     failure::CallFailure,
     measures::{OperationMeasures, record},
     operation::{CallTimes, OperationContext, ReadableTask, payload},
@@ -211,7 +211,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     fn new_slot(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
         let number = self.slots.replace(self.slots.get() + 1);
         self.due_by_slot.borrow_mut().push(IDLE);
-        let probe = CallProbe::new(self.start);
+        let probe = CallProbe::new(self.start, self.plan.check != CheckLevel::Off);
         let client = &self.clients[number % self.clients.len()];
         let slot = CallSlot { number, client, probe: Arc::clone(&probe) };
         Box::pin(probe.over(self.make_calls(slot)))
@@ -220,8 +220,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     /// Makes one call after the other.
     async fn make_calls(&self, slot: CallSlot<'_, T>) {
         let mut times = CallTimes::default();
-        while let Some((due, had_room)) = self.lead().await {
-            let sent_ns = self.clock.now_ns();
+        while let Some(Begun { due, sent_ns, had_room }) = self.lead().await {
             self.note_begin(due, sent_ns, had_room);
             times.clear();
             slot.probe.clear();
@@ -246,14 +245,16 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         }
     }
 
-    /// Waits for the next call; `None`: there is none. True: there was room for it when it was due.
-    async fn lead(&self) -> Option<(DueCall, bool)> {
+    /// Waits for the next call; `None`: there is none.
+    async fn lead(&self) -> Option<Begun> {
         self.waiting_slots.set(self.waiting_slots.get() + 1);
         let mut schedule = self.schedule.lock().await;
         self.waiting_slots.set(self.waiting_slots.get() - 1);
         let now_ns = self.clock.now_ns();
         let next = schedule.next(now_ns)?;
-        let Some(due_ns) = next.due_ns else { return Some((next, true)) };
+        let Some(due_ns) = next.due_ns else {
+            return Some(Begun { due: next, sent_ns: now_ns, had_room: true });
+        };
         if now_ns >= self.plan.end_ns() + GRACE_NS {
             // Too late for this one and all others.
             self.shared.lock().never_sent += 1 + schedule.skip_all();
@@ -264,7 +265,8 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         if self.waiting_slots.get() == 0 && !is_full {
             self.wants_slot.set(true);
         }
-        Some((next, now_ns <= due_ns || due_ns >= self.room_since_ns.get()))
+        let had_room = now_ns <= due_ns || due_ns >= self.room_since_ns.get();
+        Some(Begun { due: next, sent_ns: self.clock.now_ns(), had_room })
     }
 
     async fn call(
@@ -378,6 +380,15 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         }
         tasks.push_back(task);
     }
+}
+
+/// A call that begins now.
+struct Begun {
+    due: DueCall,
+    /// The time now.
+    sent_ns: u64,
+    /// There was room for it when it was due.
+    had_room: bool,
 }
 
 /// What makes one call at a time.

@@ -124,9 +124,11 @@ impl PartsBuf {
 
     /// Adds a part of text and nothing else.
     pub fn text<'t>(mut self, text: impl Into<Text<'t>>) -> PartsBuf {
+        let text = text.into();
+        self.packed.reserve(2 * FIELD_HEAD + text.raw_len_min());
         let mut packer = Packer(&mut self.packed);
         let part = packer.open(message_tag::PART);
-        put_text(&mut packer, part_tag::TEXT, text.into());
+        put_text(&mut packer, part_tag::TEXT, text);
         packer.close(part);
         self
     }

@@ -130,6 +130,15 @@ impl Text<'_> {
             TextForm::Raw(raw) => out.extend_from_slice(raw),
         }
     }
+
+    /// Bytes of it as raw text, at least: escapes make it longer.
+    #[inline]
+    pub(super) fn raw_len_min(self) -> usize {
+        match self.0 {
+            TextForm::Ordinary(text) => text.len(),
+            TextForm::Raw(raw) => raw.len(),
+        }
+    }
 }
 
 impl<'a> Text<'a> {
