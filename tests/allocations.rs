@@ -1,8 +1,8 @@
-//! Heap allocations of the pure engine in steady state, and bytes of its store, counted by the
+//! Heap allocations of the pure engine in steady state, and the bytes of its store, counted by the
 //! test's own allocator.
 //!
-//! One test runs at a time: the counter sees every thread. What grows once (scratch, slabs, indexes)
-//! has grown before anything is counted, and the store is full, so that tasks replace tasks.
+//! One test runs at a time, since the counter covers all threads. Scratch buffers, slabs and
+//! indexes have grown before counting, and the store is full, so that tasks replace tasks.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -41,7 +41,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Held by the test that counts.
+/// Locked by the test that counts.
 static COUNTING: Mutex<()> = Mutex::new(());
 
 /// Allocations and reallocations during `work`.
@@ -52,8 +52,8 @@ fn allocations(work: impl FnOnce()) -> usize {
     spent.allocations + spent.reallocations
 }
 
-/// The fewest of five times: what the work itself allocates it allocates each time, while the thread
-/// that runs the tests does so when one of them has ended.
+/// The minimum of five runs: the work allocates in each run, while the test harness allocates only
+/// in a run during which a test ends.
 fn fewest_allocations(mut work: impl FnMut()) -> usize {
     (0..5).map(|_| allocations(&mut work)).min().unwrap_or(0)
 }
@@ -69,7 +69,7 @@ impl Entropy for Counter {
     }
 }
 
-/// Keeps the job of its task, so that the test decides when events come.
+/// Keeps the job of its task, so that the test publishes the events.
 #[derive(Default)]
 struct Held(Mutex<Option<Job>>);
 
@@ -170,7 +170,7 @@ fn send(method: &str, text: &str) -> Vec<u8> {
 
 const CARD: &[u8] = b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Allocations for each of many equal requests, once a few thousand have been answered.
+/// Allocations per request, after a few thousand equal requests.
 fn per_request(server: &mut Server, request: &[u8], answer: &str) -> f64 {
     const REQUESTS: usize = 4_096;
     let mut client = Client::new();
@@ -238,12 +238,12 @@ fn steady_state_allocations_are_bounded() {
     let got = per_request(&mut server, &get, "TASK_STATE_COMPLETED");
     let card = per_request(&mut server, CARD, "supportedInterfaces");
     println!("allocations: SendMessage {sent:.3}, GetTask {got:.3}, card {card:.3}");
-    // The log and the indexes of a context and an order grow by powers of two, rarely.
+    // The log and the indexes of a context and an order double in size, rarely.
     assert!(sent <= 4.0, "SendMessage: {sent}");
     assert_eq!((got, card), (0.0, 0.0), "GetTask and the card");
 
-    // The task's log grows, whoever reads it, and its list of wakers is one block for each event;
-    // what grows with the readers would be work that is not shared.
+    // The task's log grows for any number of readers, and its list of wakers is one block per
+    // event; further growth with the readers would be work they do not share.
     const EVENTS: usize = 512;
     let [one, many, twice] = [1, 64, 128].map(|subscribers| fan_out(subscribers, EVENTS));
     println!("allocations of {EVENTS} events: 1 subscriber {one}, 64 {many}, 128 {twice}");
@@ -251,7 +251,7 @@ fn steady_state_allocations_are_bounded() {
     assert!(one <= 16 && many <= EVENTS + 16);
 }
 
-/// Numbers its records, and keeps none.
+/// Numbers its records and drops them.
 #[derive(Default)]
 struct Numbers(AtomicUsize);
 
@@ -269,7 +269,7 @@ impl Tap for Numbers {
     }
 }
 
-/// Makes a task that has ended.
+/// Creates a finished task.
 fn make(store: &Store, bits: &mut Counter, context_id: Option<&[u8]>) {
     let said = MessageBuf::agent(&PartsBuf::new().text("x")).id("m");
     let new = NewTask {
@@ -290,7 +290,7 @@ fn make(store: &Store, bits: &mut Counter, context_id: Option<&[u8]>) {
     store.update(reserved.key(), NOW, |edit| edit.apply(&done).unwrap());
 }
 
-/// The store is filled, and twice as many tasks take the places of others.
+/// The store is filled, then twice as many tasks replace others.
 #[test]
 fn a_store_with_a_tap_holds_no_more_beside_its_logs_than_is_counted() {
     let _one = COUNTING.lock();
@@ -407,7 +407,7 @@ fn an_exchange_of_a_client_allocates_nothing() {
     assert_eq!(fewest_allocations(|| (0..64).for_each(|_| all())), 0);
 }
 
-/// What a client writes and reads of A2A: sends, gets, events, in each generation.
+/// The calls a client writes and the answers it reads: sends, gets, events, in each generation.
 #[cfg(feature = "client")]
 #[test]
 fn a_call_of_a_client_and_its_answer_allocate_nothing() {

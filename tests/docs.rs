@@ -1,5 +1,5 @@
-//! What `docs/guide` shows works as it stands there: scripts are read, and programs do what their
-//! pages say, over real sockets.
+//! The scripts and programs of `docs/guide` work as printed: scripts parse, and programs behave as
+//! their pages describe, over real sockets.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -40,7 +40,7 @@ fn every_script_of_the_guide_is_a_script() {
     }
 }
 
-/// Every block of Rust in a page is a piece of its program.
+/// Asserts that each Rust block of a page is part of its program.
 fn assert_quotes(page: &str, program: &str) {
     let blocks = blocks(page, "rust");
     for block in &blocks {
@@ -57,7 +57,7 @@ fn the_pages_quote_their_programs() {
     assert_quotes(page, include_str!("../docs/examples/engine.rs"));
 }
 
-/// What a receiver verifies with is shown as the official clients' receivers run it.
+/// The page prints the verification code that the receivers of the official clients run.
 #[test]
 fn the_page_on_webhooks_shows_the_programs_that_verify() {
     let page = include_str!("../docs/guide/webhooks.md");
@@ -164,7 +164,7 @@ fn the_clerk_of_the_guide_finds_out_before_there_is_a_task_and_refuses_to_cancel
     let sent = result(&ask(address))["task"]["status"].clone();
     assert_eq!(sent["state"], "TASK_STATE_COMPLETED");
     assert_eq!(sent["message"]["parts"][0]["text"], "sent to the harbor");
-    // One that was never stored here.
+    // These tasks were never stored here.
     let look = |method, id| call(addr, "/agents/clerk", method, &json!({ "id": id }));
     assert_eq!(result(&look("GetTask", "order-1"))["status"]["message"]["messageId"], "sent-1");
     assert!(look("CancelTask", "order-1").contains("-32002"));
@@ -201,13 +201,13 @@ fn the_engine_of_the_guide_answers_waits_and_streams() {
     let send = |text| result(&post(addr, "/", "SendMessage", words(text)));
     assert_eq!(send("ping")["message"]["parts"][0]["text"], "pong");
     assert_eq!(send("hi")["task"]["artifacts"][0]["parts"][0]["text"], "hi");
-    // The agent is called again by the thread that ticks, and the waiting call is woken by it.
+    // The ticking thread calls the agent again, which wakes the waiting call.
     assert_eq!(send("hold:50:3")["task"]["status"]["state"], "TASK_STATE_COMPLETED");
     let stream = post(addr, "/", "SendStreamingMessage", words("hold:20:100"));
     assert!(stream.contains("chunk 98") && stream.contains("TASK_STATE_COMPLETED"), "{stream}");
 }
 
-/// The names of flags with which lines of a text begin, behind `begin`.
+/// The names of the flags at the starts of lines, after `begin`.
 #[cfg(feature = "cli")]
 fn flags<'t>(text: &'t str, begin: &str) -> BTreeSet<&'t str> {
     let names = text.lines().filter_map(|line| {
@@ -233,7 +233,7 @@ fn the_page_has_every_flag_of_serve_and_no_other() {
     assert_eq!(flags(table, "| `"), known);
 }
 
-/// Every Markdown file below a folder.
+/// Each Markdown file in a folder and below.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The client's calls: one is written and its answer read without allocations.
+//! The client writes a call and reads its answer without allocations.
 
 use std::{
     pin::pin,
@@ -20,10 +20,10 @@ const CARD: &[u8] = br#"{"name":"A","supportedInterfaces":[{"url":"http://agent.
 const ANSWER: &[u8] =
     br#"{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}]}}"#;
 
-/// Answers everything alike.
+/// Gives each request the same answer.
 struct Alike;
 
-/// What it says next.
+/// The rest of the answer.
 struct Saying(&'static [u8]);
 
 impl HttpResponse for Saying {

@@ -1,8 +1,8 @@
-//! What servers that misbehave leave behind in their client: nothing, whether the sockets alone are
-//! asked or the whole client over each binding.
+//! Misbehaving servers leave nothing allocated in their client, whether the test uses the sockets
+//! alone or the whole client over each binding.
 //!
-//! What is held is counted, in descriptors, tasks and live bytes of the heap. How much memory the
-//! process has says less: an allocator keeps what was freed, that of AddressSanitizer most of all.
+//! The test counts descriptors, tasks and live heap bytes. The memory of the process says less: an
+//! allocator retains freed memory, that of AddressSanitizer most of all.
 
 #[path = "../client/behaviours.rs"]
 mod behaviours;
@@ -43,7 +43,7 @@ use self::{
 };
 use super::{ALLOCATOR, COUNTING};
 
-/// What the process holds.
+/// The resources that the process holds.
 #[derive(Clone, Copy, Debug)]
 struct Holding {
     descriptors: usize,
@@ -118,7 +118,7 @@ fn ten_thousand_of_them_leave_nothing_behind() {
         }
         until_idle(&serving).await;
         let (before, after) = (before.unwrap(), holding());
-        // One of each ten thousand would be seen; a thread that is just ending is not one.
+        // One leak per ten thousand would show; a thread that is just ending is not one.
         assert!(after.descriptors < before.descriptors + 100, "{before:?} {after:?}");
         assert!(after.tasks <= before.tasks + 1, "{before:?} {after:?}");
         assert!(after.bytes < before.bytes + 64 * 1024, "{before:?} {after:?}");
@@ -130,10 +130,10 @@ struct Scene {
     over: Over,
     all: Arc<Vec<Behaviour>>,
     now: Arc<AtomicUsize>,
-    /// Kept for as long as it serves.
+    /// Keeps the server running.
     _server: RawServer,
     client: Client<HttpClient>,
-    /// A client of no patience.
+    /// A client with a short timeout.
     hasty: Client<HttpClient>,
 }
 
@@ -163,7 +163,7 @@ impl Scene {
         Scene { over, all, now, _server: server, client, hasty }
     }
 
-    /// Has the server close the connections that the clients keep.
+    /// Makes the server close the clients' idle connections.
     async fn close(&self) {
         let case = self.all.iter().position(Behaviour::closes).expect("one that closes");
         self.now.store(case, SeqCst);
@@ -172,7 +172,7 @@ impl Scene {
         }
     }
 
-    /// Makes a call, which comes to an error by name; of each hundred one is not answered at all.
+    /// Makes a call, which ends with the expected error; one of each hundred gets no answer.
     async fn call(&self, number: usize) {
         let stalls = self.all.len() - 1;
         let (case, way) = (number / WAYS.len() % stalls, WAYS[number % WAYS.len()]);
@@ -185,7 +185,7 @@ impl Scene {
         let Err(error) = &found else { panic!("{}", about()) };
         let is_late = matches!(error, ClientErrorKind::Transport(TransportError::Timeout(_)));
         let expected = &self.all[case].expected;
-        // Whose connection the case before has just closed may lose it.
+        // A call may fail on a connection that the previous case has just closed.
         let is_lost = number.is_multiple_of(WAYS.len()) && Expected::Lost.is(error);
         let is_known = match is_stalled {
             true => is_late,
@@ -195,13 +195,13 @@ impl Scene {
     }
 }
 
-/// What is held when no connection is left.
+/// The resources held after the last connection is closed.
 async fn held(scenes: &[Scene], serving: &AtomicUsize) -> Holding {
     for scene in scenes {
         scene.close().await;
     }
     until_idle(serving).await;
-    // Their threads are just ending.
+    // The server's threads are just ending.
     tokio::time::sleep(Duration::from_millis(200)).await;
     holding()
 }
@@ -223,7 +223,7 @@ fn ten_thousand_calls_of_them_leave_nothing_behind_over_any_binding() {
             }
         }
         let (before, after) = (before.unwrap(), held(&scenes, &serving).await);
-        // One of each hundred calls would be seen; a thread that is just ending is not one.
+        // One leak per hundred calls would show; a thread that is just ending is not one.
         assert!(after.descriptors <= before.descriptors + 4, "{before:?} {after:?}");
         assert!(after.tasks <= before.tasks + 1, "{before:?} {after:?}");
         assert!(after.bytes < before.bytes + 32 * 1024, "{before:?} {after:?}");

@@ -1,4 +1,5 @@
-//! The client's sockets: a call over a kept connection allocates nothing, an idle one is small.
+//! The client's sockets: a call over a pooled connection allocates nothing, an idle connection is
+//! small.
 
 use std::{
     future::{Future, poll_fn},
@@ -18,12 +19,12 @@ use super::{ALLOCATOR, COUNTING, fewest_allocations};
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\
     Content-Length: 2\r\n\r\n{}";
 
-/// A server that allocates nothing while it answers: requests are what one read brings.
+/// A server that answers without allocations: it takes each read for a request.
 fn serve(listener: TcpListener, connections: usize) {
     std::thread::spawn(move || {
         let mut streams: Vec<TcpStream> = Vec::with_capacity(connections);
         let mut buffer = [0; 4096];
-        // Each is answered once when all of them have come.
+        // It answers each connection once, after all have connected.
         while streams.len() < connections {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut buffer).unwrap();
@@ -32,7 +33,7 @@ fn serve(listener: TcpListener, connections: usize) {
         for stream in &mut streams {
             stream.write_all(ANSWER).unwrap();
         }
-        // Then the last one goes on, as it is the first to be used again.
+        // Then it serves the last connection, which the client reuses first.
         let mut last = streams.last().unwrap();
         while last.read(&mut buffer).is_ok_and(|count| count > 0) {
             last.write_all(ANSWER).unwrap();
@@ -40,7 +41,7 @@ fn serve(listener: TcpListener, connections: usize) {
     });
 }
 
-/// One with room for all connections that come at once: who finds none waits for seconds.
+/// A listener whose backlog fits all connections at once: a refused one would retry after seconds.
 fn listener() -> (TcpListener, SocketAddr) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _inside = runtime.enter();
@@ -158,7 +159,7 @@ fn idle_bytes(connections: usize) -> isize {
 #[test]
 fn an_idle_connection_is_small() {
     let _counting = COUNTING.lock();
-    // The buffers that are kept for the next requests are the same in both.
+    // The buffers for later requests are the same in both.
     let (few, many) = (idle_bytes(100), idle_bytes(900));
     let each = (many - few) / 800;
     assert!((1..=1024).contains(&each), "{each} bytes");

@@ -1,7 +1,7 @@
-//! The store and its locks: many threads on one, and every order that a scheduler tries.
+//! The store and its locks: many threads on one store, and the orders that a scheduler explores.
 //!
-//! The scheduler is shuttle's and stands in for the threads of the system, so it has a build of its
-//! own: `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --test concurrency`.
+//! The scheduler is shuttle's and replaces the threads of the system, so it needs a separate build:
+//! `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --test concurrency`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

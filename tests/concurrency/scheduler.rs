@@ -1,7 +1,7 @@
-//! The store under a scheduler that tries orders of its locks and atomics: a lost wake-up or a
-//! deadlock stops all threads, which the scheduler sees.
+//! The store under a scheduler that explores orders of its locks and atomics: a lost wake-up or a
+//! deadlock stops all threads, which the scheduler detects.
 //!
-//! `SHUTTLE_ITERATIONS` says how many orders each test tries. Shuttle runs atomics in one order
+//! `SHUTTLE_ITERATIONS` sets how many orders each test explores. Shuttle runs atomics in one order
 //! that all threads see: it finds lost updates, not weak memory.
 
 use std::{
@@ -25,7 +25,7 @@ use shuttle::{
 const AGENT: Scope = Scope::of(AgentIndex(0));
 const NOW: Now = Now { mono_ms: 0, unix_ms: 1_000 };
 
-/// Tries many orders, half of them at random and half with few changes of thread.
+/// Explores many orders, half of them random and half with few context switches.
 fn explore(test: impl Fn() + Send + Sync + Clone + 'static) {
     let wanted = std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|text| text.parse().ok());
     let orders = wanted.unwrap_or(2_000) / 2;
@@ -68,7 +68,7 @@ fn status(state: TaskState) -> TaskEvent<'static> {
     TaskEvent::Status { state, at_ms: NOW.unix_ms, message: None, metadata: None }
 }
 
-/// Makes a task with a message of `size`; contexts of different `bits` are in different shards.
+/// Creates a task with a message of `size`; contexts of different `bits` are in different shards.
 fn make(store: &Store, bits: u128, size: usize) -> Result<TaskKey, Refused> {
     let context = bits.to_le_bytes();
     let said = MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(size))).id("m");
@@ -92,7 +92,7 @@ fn publish(store: &Store, key: TaskKey, state: TaskState) -> bool {
     store.update(key, NOW, |edit| edit.apply(&status(state)).is_ok()).unwrap_or(false)
 }
 
-/// Follows a task to its end and returns the last event it saw; `None` when it was evicted.
+/// Follows a task to its end and returns the last event it saw; `None` if the task was evicted.
 fn follow(store: &Store, key: TaskKey) -> Option<u64> {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
@@ -217,7 +217,7 @@ fn those_who_are_probed_come_back() {
     explore(|| {
         let store = store(Limits::default());
         let key = make(&store, 1, 10).unwrap();
-        // Wakers whose owners have left fill the list, so that newcomers probe.
+        // Stale wakers fill the list, so that new waiters probe it.
         for _ in 0..9 {
             let waker = Waker::from(Arc::<Bell>::default());
             let mut ticket = WaitHandle { handle: key.handle(), ..WaitHandle::default() };
@@ -241,7 +241,7 @@ fn makers_that_evict_from_each_other_keep_the_limits() {
         let maker = |store: &Store, bits: u128| {
             for round in 0..2 {
                 let Ok(key) = make(store, bits << 8 | round, 700) else { continue };
-                // A task with little room grows under its own shard's lock.
+                // A task with little room grows under the lock of its own shard.
                 publish(store, key, TaskState::Working);
                 publish(store, key, TaskState::Completed);
             }

@@ -1,4 +1,4 @@
-//! Many threads on one small store: no wake-up is lost, no event repeated, no limit exceeded.
+//! Many threads on one small store: no lost wake-up, no repeated event, no exceeded limit.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use peregrine::{
     store::{NewTask, Refused, Store, TaskKey},
 };
 
-/// Longer than any scheduler keeps a runnable thread waiting.
+/// Longer than any scheduler delays a runnable thread.
 const LOST: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -51,7 +51,7 @@ fn status(state: TaskState) -> TaskEvent<'static> {
     TaskEvent::Status { state, at_ms: 1_000, message: None, metadata: None }
 }
 
-/// Makes a task; its id and context come from `bits`.
+/// Creates a task; its id and context come from `bits`.
 fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
     let context = bits.to_le_bytes();
     let text = PartsBuf::new().text(&"x".repeat(bits as usize % 300));
@@ -79,7 +79,7 @@ fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
     made.ok().map(|()| key)
 }
 
-/// Follows a task to its end and returns how many events it saw; `None` when it was evicted.
+/// Follows a task to its end and returns how many events it saw; `None` if the task was evicted.
 fn follow(store: &Store, key: TaskKey) -> Option<u64> {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
@@ -167,7 +167,7 @@ fn a_store_that_evicts_under_load_keeps_its_limits() {
                         stamps.push(view.seq())
                     })
                     .unwrap();
-                // The total is counted shard by shard, not at one moment.
+                // The total is summed shard by shard, not at one moment.
                 assert!(stamps.len() <= 50 && page.page_size == 50);
             }
         });

@@ -1,5 +1,5 @@
-//! What agents hand in: JSON is checked where it comes in, text keeps its spelling, and messages
-//! have ids.
+//! Values that agents pass in: JSON is checked on entry, escaped text stays unchanged, messages get
+//! ids.
 
 use std::{
     collections::HashSet,
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::support::Lab;
 
-/// An agent that is a function.
+/// An agent that is a closure.
 struct Does<F>(F);
 
 impl<F: Fn(Turn<'_>) + Send + Sync> Agent for Does<F> {
@@ -39,7 +39,7 @@ fn send(parts: Value) -> Value {
     json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": parts } })
 }
 
-/// What an agent does that makes its answer of text it was given, which it takes for JSON.
+/// Publishes one event whose text or JSON is `json`, at the boundary that `border` names.
 fn publish(turn: &mut Turn<'_>, border: &str, json: &str) -> Result<(), ValueError> {
     let parts = PartsBuf::new().text("x");
     let at_ms = turn.now.unix_ms;
@@ -114,7 +114,7 @@ fn broken_json_is_an_error_at_each_border_and_lists_stay_valid() {
             .iter()
             .all(|error| { matches!(error, ValueError::Json(_) | ValueError::NotAnObject) })
     );
-    // The answer is parsed, which one broken task among them would not survive.
+    // The list stays valid JSON: one broken task in it would fail to parse.
     let list = lab.result("ListTasks", &json!({ "includeArtifacts": true, "pageSize": 100 }));
     assert_eq!(list["totalSize"], 7 * borders.len());
 }
@@ -279,7 +279,7 @@ fn packed_bytes_are_looked_at() {
     let packed = message.view().packed();
     assert!(Message::from_packed(packed).is_ok() && Part::from_packed(packed).is_err());
     for end in 1..packed.len() {
-        // Cut between two fields it is a shorter message.
+        // Cut between two fields, the bytes are a valid, shorter message.
         let cut = Message::from_packed(&packed[..end]);
         assert!(cut.is_ok() || cut.err() == Some(ValueError::NotPacked), "{end}");
     }
@@ -293,7 +293,7 @@ fn packed_bytes_are_looked_at() {
     assert_eq!(Message::from_packed(&quote).err(), Some(ValueError::NotRawText));
 }
 
-/// Any spelling of any text.
+/// Any text with any mix of escaped and plain characters.
 fn spelled() -> impl Strategy<Value = (String, String)> {
     prop::collection::vec((any::<char>(), any::<bool>()), 0..40).prop_map(|chars| {
         let (mut text, mut raw) = (String::new(), Vec::new());
@@ -311,7 +311,7 @@ fn spelled() -> impl Strategy<Value = (String, String)> {
 }
 
 proptest! {
-    /// Raw text goes through a builder unchanged, ordinary text is escaped once; both are the text.
+    /// Raw JSON text passes a builder unchanged; plain text is escaped once. Both equal the text.
     #[test]
     fn text_goes_through_builders_and_stays_the_text((text, raw) in spelled()) {
         let spelling = RawText::parse(&raw).unwrap();
@@ -327,7 +327,7 @@ proptest! {
             prop_assert_eq!(view.filename().unwrap().raw(), raw.as_bytes());
             prop_assert_eq!(view.media_type().unwrap().to_string(), text.clone());
         }
-        // Ids have one spelling, so that equal ids are equal bytes.
+        // Ids are stored unescaped, so that equal ids are equal bytes.
         let [one, other] = [MessageBuf::agent(&PartsBuf::new()).id(spelling),
             MessageBuf::agent(&PartsBuf::new()).id(&text)];
         prop_assert_eq!(one.view().packed(), other.view().packed());

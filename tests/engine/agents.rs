@@ -13,7 +13,7 @@ use peregrine::{
     service::{AgentIndex, Entropy, Handle, Now, Scope},
 };
 
-/// The same bits again and again.
+/// Returns the same bits each time.
 struct Same;
 
 impl Entropy for Same {
@@ -22,7 +22,7 @@ impl Entropy for Same {
     }
 }
 
-/// A server with one task and a clock that jumps to whatever the agent waits for.
+/// A server with one task and a clock that jumps to the time at which the agent resumes.
 struct Server<A> {
     agent: A,
     task: Option<TaskBuf>,
@@ -49,7 +49,7 @@ impl<A: Agent> Server<A> {
         Server { agent, task: None, now_ms: 0, resumes: 0 }
     }
 
-    /// Sends one message and lists what the agent does until it waits for nothing.
+    /// Sends one message and lists the agent's events until the agent no longer waits.
     fn send(&mut self, id: &str, parts: &PartsBuf) -> Vec<String> {
         let message = MessageBuf::agent(parts).id(id);
         let mut lines = Vec::new();
@@ -294,7 +294,7 @@ fn script_says_what_a_reader_makes_of_a_payload() {
         format!(r#"message task-1: [data={{"words":"{words}","payload":{payload}}}]"#)
     };
     assert_eq!(server.send("m", &data), [made("[1.0]")]);
-    // A payload that is no JSON comes as text; so does what a reader says that is none.
+    // A payload that is not JSON is sent as text, as is a reader's output that is not JSON.
     assert_eq!(server.send("m", &asked.clone().text("7")), [made("7")]);
     let said = r#"message task-1: [{\"words\":\"result 1.0  0.3\",\"payload\":{}]"#;
     assert_eq!(server.send("m", &asked.clone().text("{")), [said]);

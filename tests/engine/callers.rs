@@ -1,5 +1,5 @@
-//! Callers that are known: who is let in, what each hears who is not, and that nobody sees what
-//! belongs to others.
+//! Authenticated callers: which requests pass, how refused callers are answered, and that a caller
+//! cannot read data of other callers.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -21,7 +21,7 @@ use crate::support::{
     ws::upgrade,
 };
 
-/// Says who calls, and keeps its task.
+/// Answers with the caller's name and keeps the task.
 struct Tell;
 
 impl Agent for Tell {
@@ -33,7 +33,7 @@ impl Agent for Tell {
     }
 }
 
-/// Begins a task that goes on.
+/// Starts a task that stays in the state working.
 struct Works;
 
 impl Agent for Works {
@@ -80,7 +80,7 @@ fn sent(lab: &mut Lab, token: &str, path: &str) -> Value {
     reply.json()["result"].clone()
 }
 
-// --- Who is let in
+// --- Authentication
 
 #[test]
 fn a_stranger_is_refused_by_the_head_alone_in_the_form_that_it_tells() {
@@ -92,7 +92,7 @@ fn a_stranger_is_refused_by_the_head_alone_in_the_form_that_it_tells() {
     };
     let mounts = vec![mount("/evo", "evo_ai"), mount("/old", "rabbithole")];
     let mut lab = Lab::new(Setup { mounts, ..setup(&by) });
-    // Nothing of the body ever comes.
+    // The body is never sent.
     let head = |path: &str, lines: &str| {
         format!("POST {path} HTTP/1.1\r\nHost: a\r\n{lines}Content-Length: 100\r\n\r\n")
     };
@@ -148,7 +148,7 @@ fn a_wrong_credential_says_what_is_wrong_and_is_as_none_where_none_is_needed() {
     }
     assert_eq!(lab.ask(&get("/nothing")).status, 404);
     assert_eq!(lab.ask(b"OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n").status, 204);
-    // An open agent takes no wrong word for none.
+    // An open agent refuses a wrong credential; it does not treat it as none.
     assert_eq!(lab.ask(&call("wrong", "/agents/open", "ListTasks", &json!({}))).status, 401);
 }
 
@@ -159,7 +159,7 @@ fn an_open_agent_is_called_by_anybody_and_by_its_own_name_alone() {
     let send = rpc("SendMessage", &V1.params(say("hi")));
     assert_eq!(lab.ask(&post("/agents/open", &fields, &send)).status, 200);
     assert_eq!(lab.ask(&post("/agents/open/message:send", &fields, "{}")).status, 400);
-    // A tenant's path that has its name is told from the head as well.
+    // A tenant path with the open agent's name is recognized from the request head as well.
     assert_eq!(lab.ask(&post("/tenants/open", &fields, &send)).status, 200);
     assert_eq!(lab.ask(&post("/open/message:send", &fields, "{}")).status, 400);
     assert_eq!(lab.ask(&post("/tenants/tell", &fields, &send)).status, 401);
@@ -169,11 +169,11 @@ fn an_open_agent_is_called_by_anybody_and_by_its_own_name_alone() {
         let expected = if method == "ListTasks" { 200 } else { 401 };
         assert_eq!(reply.status, expected, "{method}");
     }
-    // Who is meant is named inside, where nothing is read of a stranger's.
+    // Here the body names the tenant, and the server does not read an anonymous caller's body.
     let mut named = V1.params(say("hi"));
     named["tenant"] = json!("open");
     assert_eq!(lab.ask(&post("/", &fields, &rpc("SendMessage", &named))).status, 401);
-    // And an open root is no way to another.
+    // An open agent at the root gives no access to other agents.
     let by = Arc::new(ByName::default());
     let mut setup = setup(&by);
     setup.agents.swap(0, 1);
@@ -207,7 +207,7 @@ fn the_extended_card_is_for_the_tenant_of_its_path_and_not_for_the_last_callers(
     let mut ask = |token: &str, path: &str| {
         lab.ask(&get_with(path, &format!("Authorization: Bearer {token}\r\n")))
     };
-    // In turns: one worker answers both.
+    // Alternating: one worker answers both.
     for token in ["alice - acme", "bob - other", "alice - acme", "carol"] {
         let reply = ask(token, card);
         assert_eq!(reply.status, 200, "{token} {}", reply.text());
@@ -227,7 +227,7 @@ fn cards_say_what_callers_have_to_show() {
     assert!(card["securitySchemes"]["key"].is_object());
     assert_eq!(card["supportsAuthenticatedExtendedCard"], true);
     assert_eq!(card["capabilities"]["extendedAgentCard"], true);
-    // An open agent may be called with nothing, which comes first; its extended card may not.
+    // An open agent lists the empty requirement first; its extended card still needs a credential.
     let open = lab.ask(&get("/agents/open/.well-known/agent-card.json")).json();
     assert_eq!(open["securityRequirements"][0], json!({}));
     assert_eq!(open["security"][0], json!({}));
@@ -306,7 +306,7 @@ fn a_strangers_body_is_not_read_where_no_caller_is_needed() {
         ("OPTIONS *", 204),
         ("OPTIONS /message:send", 204),
         ("POST /.well-known/agent-card.json", 405),
-        // A path of calls says so before it asks for a credential.
+        // A path for calls returns 405 before it requests a credential.
         ("GET /", 405),
         ("GET /.well-known/agent-card.json", 200),
         ("GET /agents", 200),
@@ -322,13 +322,14 @@ fn a_strangers_body_is_not_read_where_no_caller_is_needed() {
             }
         }
     }
-    // What has come with its head costs nothing any more, unless it is large.
+    // A small body that arrived with its head does not close the connection; a large one does.
     let peer = lab.open();
     for _ in 0..2 {
         lab.write(peer, b"POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
         assert_eq!((lab.reply(peer).status, lab.is_open(peer)), (404, true));
     }
-    // Whoever is known is listened to, and anybody where nobody is asked.
+    // The server reads the body of an authenticated caller, and of any caller where no
+    // authentication is set up.
     let head = "POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n";
     let peer = lab.open();
     lab.write(peer, format!("{head}Authorization: Bearer alice\r\n\r\nx").as_bytes());
@@ -348,7 +349,7 @@ fn a_check_that_waits_holds_its_head_alone_and_ends_after_five_seconds() {
     lab.write(first, &request);
     lab.write(second, &request);
     assert!(lab.try_reply(first).is_none() && !lab.progress(first).read);
-    // Others are served meanwhile.
+    // Other requests are served meanwhile.
     assert_eq!(lab.ask(&get("/.well-known/agent-card.json")).status, 200);
     lab.pass(4_000);
     by.go_on();
@@ -363,13 +364,13 @@ fn a_check_that_waits_holds_its_head_alone_and_ends_after_five_seconds() {
     let reply = lab.reply(first);
     assert_eq!((reply.status, lab.next(first)), (503, Next::Close));
     assert!(reply.field("retry-after").is_some() && reply.field("www-authenticate").is_none());
-    // Who leaves leaves nothing behind.
+    // A client that disconnects leaves no pending check.
     lab.write(second, &request);
     lab.end(second);
     assert_eq!(lab.next(second), Next::Abort);
 }
 
-/// Ten wrong tokens of a peer, each of a connection of its own.
+/// Sends ten wrong tokens from one peer, each on its own connection.
 fn fail_ten_times(lab: &mut Lab, peer: service::Peer<'static>) {
     for n in 0..PEER_FAILURES_MAX {
         let client = lab.open_to(peer);
@@ -397,7 +398,7 @@ fn wrong_key_delay_ms() {
     assert!(lab.try_reply(client).is_none() && !lab.progress(client).read);
     lab.end(leaver);
     assert_eq!(lab.next(leaver), Next::Abort);
-    // A right key passes meanwhile, one that was never shown as well; what is public is answered.
+    // Right keys pass meanwhile, new ones as well; public resources are served.
     for token in ["alice", "bob"] {
         let client = lab.open_to(peer);
         lab.write(client, &call(token, "/", "ListTasks", &json!({})));
@@ -411,7 +412,7 @@ fn wrong_key_delay_ms() {
     assert_eq!((reply.status, reply.code(), lab.next(client)), (401, -32000, Next::Close));
     assert_eq!(reply.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
     assert_eq!(by.asked.load(Relaxed), asked + 5, "each was checked once");
-    // Elsewhere a wrong key is answered at once.
+    // Other peers get the answer to a wrong key at once.
     assert_eq!(lab.ask(&wrong).status, 401);
 }
 
@@ -431,7 +432,7 @@ fn an_upgrade_with_a_wrong_key_waits_as_well() {
 fn credentials_max() {
     let by = Arc::new(ByName::default());
     let mut setup = setup(&by);
-    // The table has no fewer places than 512.
+    // The table has at least 512 slots.
     setup.limits.credentials_max = 1;
     let mut lab = Lab::new(setup);
     let token = |n: usize| call(&format!("caller-{n}"), "/", "ListTasks", &json!({}));
@@ -440,14 +441,14 @@ fn credentials_max() {
         assert_eq!(lab.ask(&token(n)).status, 200);
     }
     assert_eq!(by.asked.load(Relaxed), 2_000);
-    // Most are forgotten, and checked again.
+    // Most entries were evicted and are checked again.
     for n in 0..1_000 {
         assert_eq!(lab.ask(&token(n)).status, 200);
     }
     assert!(by.asked.load(Relaxed) > 2_500);
 }
 
-// --- What is theirs
+// --- Ownership
 
 #[test]
 fn nobody_sees_what_belongs_to_others() {
@@ -474,7 +475,7 @@ fn nobody_sees_what_belongs_to_others() {
     assert_eq!(count(&mut lab, "alice", &json!({})), 1);
     assert_eq!(count(&mut lab, "bob", &json!({})), 0);
     assert_eq!(count(&mut lab, "bob", &json!({ "contextId": context })), 0);
-    // A context of the same name is another's own.
+    // A context of the same name belongs to the other caller.
     let mut same = V1.params(Say { at_once: true, ..say("mine") });
     same["message"]["contextId"] = context.clone();
     let reply = lab.ask(&call("bob", "/agents/works", "SendMessage", &same)).json();
@@ -526,7 +527,7 @@ fn tenants_are_those_that_a_principal_may_name() {
     let refused = "403 the caller may not use the tenant c";
     assert_eq!(said(&mut lab, "alice x a,b", Some("c")), refused);
     assert!(said(&mut lab, "alice", Some("a")).starts_with("403"));
-    // By the path as well.
+    // The path names the tenant.
     for (path, status) in [("/tenants/b", 200), ("/tenants/c", 403)] {
         let reply = lab.ask(&call("alice x a,b", path, "ListTasks", &json!({})));
         assert_eq!(reply.status, status, "{path}");
@@ -561,7 +562,7 @@ fn strangers_of_open_agents_name_half_of_the_tenants_together() {
     let refused = send("", "c");
     assert_eq!(refused.status, 429);
     assert!(refused.text().contains("anonymous callers have named"), "{}", refused.text());
-    // What has a name already goes on, and the other half is for whoever is known.
+    // Tenants with a name still work; the other half is for authenticated callers.
     assert_eq!(send("", "a").status, 200);
     let alice = "Bearer alice - c,d";
     assert_eq!([send(alice, "c").status, send(alice, "d").status], [200, 200]);
@@ -583,12 +584,12 @@ fn a_tenant_that_is_granted_by_name_is_one_whatever_the_server_names() {
         };
         assert_eq!(status("alice x a,b", "a"), (200, None));
         assert_eq!(status("alice x a,b", "b"), (200, None));
-        // Which others there are is nobody's business.
+        // The answer does not show which other tenants exist.
         for tenant in ["known", "c"] {
             let refused = status("alice x a,b", tenant);
             assert_eq!((refused.0, status("alice", tenant)), (403, refused), "{tenant}");
         }
-        // What is no name is one for nobody.
+        // An invalid name is invalid for every caller.
         let params = json!({ "tenant": "a b" });
         let reply = lab.ask(&call("alice x a,b", "/", "ListTasks", &params));
         assert_eq!(reply.json()["error"]["code"], -32602);
@@ -692,7 +693,7 @@ fn a_withdrawn_credential_ends_all_that_waits_at_once() {
     lab.pass(1_000);
     assert!([stream, poll, quiet, busy].iter().all(|peer| lab.is_open(*peer)));
     by.grant.withdraw();
-    // No time passes: they are woken.
+    // No time passes: the withdrawal wakes the waiting calls.
     lab.pass(0);
     assert_eq!(lab.next(stream), Next::Close);
     assert!(lab.reply(stream).complete);
@@ -722,7 +723,7 @@ fn nobody_hears_an_answer_whose_credential_has_ended_while_it_was_made() {
     });
     lab.pass(59_999);
     assert!(lab.take(one).is_empty() && lab.take(many).is_empty());
-    // It is told then, and no later.
+    // The refusal is sent at the expiry, not earlier.
     lab.pass(1);
     let reply = lab.reply(one);
     assert_eq!((reply.status, reply.code()), (401, -32000));
@@ -730,7 +731,7 @@ fn nobody_hears_an_answer_whose_credential_has_ended_while_it_was_made() {
     let reply = lab.reply(many);
     assert_eq!(reply.json()[0]["error"]["code"], -32000);
     assert_eq!(reply.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
-    // One that is withdrawn is as one that ended, even if the answer is there.
+    // A withdrawn credential counts as expired, even if the answer is ready.
     let (mut lab, by) = self::lab();
     let peer = lab.open();
     lab.write(peer, &wait);
@@ -747,7 +748,7 @@ fn a_web_socket_is_opened_by_whoever_is_known_and_closed_with_the_credential() {
     let stranger = lab.open();
     lab.write(stranger, &upgrade("/", ""));
     assert_eq!((lab.reply(stranger).status, lab.next(stranger)), (401, Next::Close));
-    // A page cannot set the field, and says its token as a subprotocol.
+    // A page cannot set the header field, so it sends its token as a subprotocol.
     for lines in
         ["Authorization: Bearer alice\r\n", "Sec-WebSocket-Protocol: a2a, a2a.bearer.alice\r\n"]
     {

@@ -1,4 +1,4 @@
-//! Agents that are asked before a task is canceled.
+//! Agents that decide whether a task may be canceled.
 
 use std::{
     future::Future,
@@ -29,10 +29,10 @@ use crate::support::{
     callers::ByName,
 };
 
-/// Enough for anything that happens at all.
+/// Long enough for every event that happens at all.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Keeps its jobs, and does with a cancel what the message of the task says.
+/// Keeps its jobs and handles a cancel as the message of the task says.
 #[derive(Clone, Default)]
 struct Careful(Arc<Mutex<(Vec<Job>, Vec<DeferredCancel>)>>);
 
@@ -68,7 +68,7 @@ fn begin(lab: &mut Lab, words: &str) -> Value {
     lab.result("SendMessage", &params)["task"]["id"].clone()
 }
 
-/// Asks for a cancel that waits.
+/// Sends a cancel whose decision is deferred.
 fn cancel(lab: &mut Lab, id: &Value) -> Peer {
     let peer = lab.open();
     lab.write(peer, &post("/", &[], &rpc("CancelTask", &json!({ "id": id }))));
@@ -76,7 +76,7 @@ fn cancel(lab: &mut Lab, id: &Value) -> Peer {
     peer
 }
 
-/// A cancel that wants no answer, as it may stand in a batch.
+/// A cancel notification: a batch member without an id.
 fn silent(id: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": "CancelTask", "params": { "id": id } })
 }
@@ -114,7 +114,7 @@ fn a_refused_cancel_leaves_the_task_and_says_why_in_each_spelling() {
 
 type Decide = fn(DeferredCancel);
 
-/// How an agent may decide later, and the text of the refusal if it is one.
+/// The ways an agent decides later, and the text of a refusal.
 const DECISIONS: [(Decide, &str); 3] = [
     (DeferredCancel::agree, ""),
     (|cancel| cancel.refuse("too late"), "too late"),
@@ -183,7 +183,7 @@ fn a_program_that_was_replaced_decides_on_no_cancel() {
     assert_eq!(error["code"], -32002);
     assert!(error["message"].as_str().unwrap().contains("ask again"), "{error}");
     assert_eq!(state(&mut lab, &id), "TASK_STATE_SUBMITTED");
-    // The same where it agrees at once, and is replaced meanwhile.
+    // The same if the agent agrees at once and is replaced meanwhile.
     let last = Adopts::default();
     *next.0.lock().unwrap() = (None, Some((agents, last.clone())));
     let id = begin(&mut lab, "go");
@@ -193,7 +193,7 @@ fn a_program_that_was_replaced_decides_on_no_cancel() {
     assert_eq!(task["status"]["state"], "TASK_STATE_CANCELED");
 }
 
-/// Takes tasks over and keeps them; lets another program answer in the middle of a cancel.
+/// Adopts tasks and keeps them; replaces itself by another program in the middle of a cancel.
 #[derive(Clone, Default)]
 struct Adopts(Arc<Mutex<Adopting>>);
 
@@ -239,7 +239,7 @@ fn deferred_cancels_of_a_caller_take_places_until_the_agent_has_decided() {
     let profile = Profile::new("careful", "Is asked.");
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(careful.clone()))];
     let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
-    // An eighth of them is a caller's.
+    // One caller may hold an eighth of them.
     let limits = Limits { deferred_calls_max: 16, ..Limits::default() };
     let mut lab = Lab::new(Setup { agents, authenticator, limits, ..Setup::default() });
     let fields = |bearer: &'static str| [("Authorization", bearer), ("A2A-Version", "1.0")];
@@ -255,7 +255,7 @@ fn deferred_cancels_of_a_caller_take_places_until_the_agent_has_decided() {
         lab.write(peer, &post("/", &fields(bearer), &cancel));
         peer
     };
-    // Who leaves gives nothing back that the agent has.
+    // The permit of a client that disconnects stays with the agent's pending cancel.
     for _ in 0..2 {
         let peer = ask(&mut lab, 0);
         assert!(lab.received(peer).is_empty());
@@ -284,7 +284,7 @@ fn a_stranger_whose_tasks_take_its_share_may_cancel_them() {
     let id = begin(&mut lab, "defer");
     let params = Gen::V1.params(Say { at_once: true, id: "second", ..say("defer") });
     assert_eq!(lab.ask(&post("/", &[], &rpc("SendMessage", &params))).status, 429);
-    // What a cancel holds is bounded by itself.
+    // The bytes of a waiting cancel have their own limit.
     let params = json!({ "id": id, "metadata": { "why": "x".repeat(2_000) } });
     let refused = lab.ask(&post("/", &[], &rpc("CancelTask", &params)));
     assert_eq!(refused.status, 429, "{}", refused.text());
@@ -305,7 +305,7 @@ fn a_cancel_that_waits_on_a_websocket_counts_among_its_requests_in_flight() {
     let idle = lab.held_bytes(socket);
     let ask = |id: &Value| rpc("CancelTask", &json!({ "id": id }));
     assert!(lab.say(socket, &ask(&id)).is_empty());
-    // What waits is counted.
+    // A waiting request counts towards the held bytes.
     assert!(lab.held_bytes(socket) >= idle + 200, "{idle}");
     for refused in [ask(&id), format!("[{}]", ask(&id))] {
         let said = lab.say(socket, &refused);
@@ -313,7 +313,7 @@ fn a_cancel_that_waits_on_a_websocket_counts_among_its_requests_in_flight() {
         let text = answer["error"]["message"].as_str().unwrap();
         assert!(text.contains("ws_in_flight_max"), "{text}");
     }
-    // One that does not wait is answered.
+    // A cancel that is decided at once is answered.
     let said = lab.say(socket, &ask(&other));
     assert_eq!(said[0]["result"]["status"]["state"], "TASK_STATE_CANCELED");
     careful.0.lock().unwrap().1.drain(..).for_each(DeferredCancel::agree);
@@ -353,7 +353,7 @@ fn later_cancels_of_a_task_wait_for_the_same_decision() {
         let (mut lab, careful) = lab(limits.clone());
         let id = begin(&mut lab, "defer");
         let mut peers: Vec<Peer> = (0..20).map(|_| cancel(&mut lab, &id)).collect();
-        // The same over a binding of its own.
+        // The same over HTTP+JSON.
         let rest = lab.open();
         lab.write(rest, &post(&format!("/tasks/{}:cancel", id.as_str().unwrap()), &[], "{}"));
         assert_eq!((careful.0.lock().unwrap().1.len(), lab.engine.waiting().calls), (1, 21));
@@ -374,7 +374,7 @@ fn later_cancels_of_a_task_wait_for_the_same_decision() {
             "{said}"
         );
         if !text.is_empty() {
-            // The next one is asked anew.
+            // The agent is called again for the next one.
             cancel(&mut lab, &id);
             assert_eq!(careful.0.lock().unwrap().1.len(), 1);
         }
@@ -392,7 +392,7 @@ fn a_decision_is_of_use_until_the_last_caller_has_left() {
         lab.end(peer);
     }
     assert!(deferred.is_caller_gone());
-    // Nobody joins what nobody waits for.
+    // A new cancel does not join a cancel without callers.
     let peer = cancel(&mut lab, &id);
     let next = careful.0.lock().unwrap().1.pop().unwrap();
     drop(deferred);
@@ -446,7 +446,7 @@ fn cancels_that_wait_for_the_same_decision_count_as_bytes_of_the_store() {
         lab.try_reply(peer)
     });
     assert!(refused.unwrap().text().contains("store_bytes_max"));
-    // All of it is given back.
+    // All of the bytes are released.
     for _ in 0..2 {
         let joined = lab.engine.waiting().calls;
         assert!((20..200).contains(&joined), "{joined}");
@@ -480,7 +480,7 @@ fn cancels_that_want_no_answer_take_no_room_while_another_waits() {
     }
 }
 
-/// Asks for a cancel on a connection that ends, and wants no answer.
+/// Sends a cancel notification on a connection that ends.
 fn cancel_silently(lab: &mut Lab, id: &Value) {
     let peer = lab.open();
     lab.write(peer, &post("/", &[], &Value::from(vec![silent(id)]).to_string()));
@@ -523,7 +523,7 @@ fn a_cancel_that_wants_no_answer_is_of_use_until_the_task_has_ended() {
     careful.0.lock().unwrap().0[1].status(TaskState::Completed, None).unwrap();
     assert_eq!(woken.0.swap(0, Relaxed), 1);
     assert!(gone.as_mut().poll(cx).is_ready() && deferred.is_caller_gone());
-    // Another program has the task.
+    // Another program has adopted the task.
     let id = begin(&mut lab, "defer");
     cancel_silently(&mut lab, &id);
     let deferred = careful.0.lock().unwrap().1.pop().unwrap();
@@ -543,14 +543,14 @@ fn a_caller_that_waits_is_answered_before_it_counts_as_gone() {
     cancel_silently(&mut lab, &id);
     let deferred = careful.0.lock().unwrap().1.pop().unwrap();
     careful.0.lock().unwrap().0[0].status(TaskState::Canceled, None).unwrap();
-    // An agent that looks now would refuse what has happened.
+    // An agent that reads the flag now would refuse a cancel that has succeeded.
     assert!(!deferred.is_caller_gone());
     lab.settle();
     assert_eq!(lab.reply(waiting).json()["result"]["status"]["state"], "TASK_STATE_CANCELED");
     assert!(deferred.is_caller_gone());
 }
 
-/// While it is asked for the first time, lets another cancel of the task come.
+/// During the first call of `cancel`, lets a second cancel of the task arrive.
 #[derive(Default)]
 struct Interrupted {
     careful: Careful,
@@ -611,7 +611,7 @@ fn a_cancel_that_comes_while_the_agent_is_asked_waits_for_its_word() {
             }
         }
         assert_eq!(lab.engine.waiting().calls, 0);
-        // The next one is asked anew, if there is anything left to cancel.
+        // The agent is called again for the next one if the task is still running.
         lab.call("CancelTask", &json!({ "id": id }));
         assert_eq!(agent.asked.load(Relaxed), if words == "refuse" { 2 } else { 1 });
     }

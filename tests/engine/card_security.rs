@@ -1,4 +1,4 @@
-//! Cards say what callers have to show, in the words of each generation.
+//! Cards state the security requirements in the fields of each protocol version.
 
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ fn the_hybrid_says_each_scheme_in_both_spellings() {
     assert!(hybrid.get("authentication").is_some());
 }
 
-// The SDK of JavaScript reads the extended card of HTTP+JSON 0.3 by the proto, that of Python by the
+// For HTTP+JSON 0.3 the JavaScript SDK reads the extended card by the proto, the Python SDK by the
 // JSON schema.
 #[test]
 fn an_extended_card_over_http_json_says_each_scheme_in_both_spellings() {
@@ -169,7 +169,7 @@ fn every_form_is_read_as_the_same_security() {
     assert_eq!(v1.security_requirements, hybrid.security_requirements);
     assert_eq!(v1.security_schemes, hybrid.security_schemes);
     assert_eq!(v1.skills[0].security_requirements, hybrid.skills[0].security_requirements);
-    // 1.0 has a place for one flow of OAuth; the others are as they are.
+    // 1.0 has one OAuth flow per scheme; the other schemes are unchanged.
     for name in ["key", "bearer", "oidc", "mtls"] {
         assert_eq!(v1.security_schemes[name], v03.security_schemes[name], "{name}");
     }

@@ -1,6 +1,6 @@
-//! Every form of a card holds what its clients require, and the strict ones nothing else.
+//! Each form of a card holds the fields its clients require; the strict forms hold no other fields.
 
-// A test that cannot go on has failed.
+// `unwrap` and indexing may panic: a panic fails the test.
 
 use std::collections::BTreeSet;
 

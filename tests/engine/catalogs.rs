@@ -1,4 +1,4 @@
-//! `/agents` and the catalog of RFC 9727: they list what is served, and follow it.
+//! `/agents` and the catalog of RFC 9727 list the served agents and follow changes.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ fn every_agent_is_listed_with_its_card_and_its_endpoint() {
         (&json!("echo"), &json!("http://a.example/"))
     );
     assert_eq!((&listed[2]["name"], &listed[2]["dialect"]), (&json!("bob"), &json!("evo_ai")));
-    // Each card is where the list says, and names the endpoint that the list names.
+    // Each card is at its listed path and names the listed endpoint.
     for one in listed {
         let path = one["cardUrl"].as_str().unwrap().strip_prefix("http://a.example").unwrap();
         let card = lab.ask(&get(path)).json();
@@ -104,7 +104,7 @@ fn the_catalog_is_a_linkset_of_endpoints_and_cards() {
     assert_eq!((&contexts[2]["service-desc"], &contexts[2]["service-meta"]), (&card, &card));
     assert_eq!(contexts[2]["service-doc"], json!([{"href": "https://o/docs"}]));
     assert!(contexts[1].get("service-doc").is_none());
-    // RFC 9727 §2: HEAD says where the catalog is.
+    // RFC 9727 §2: HEAD returns the location of the catalog.
     let peer = lab.open();
     let head = format!("HEAD {CATALOG} HTTP/1.1\r\nHost: a.example\r\n\r\n");
     lab.write(peer, head.as_bytes());
@@ -128,7 +128,7 @@ fn lists_follow_agents_that_come_and_go() {
     let now = lab.ask(&get(AGENTS));
     assert_ne!(now.field("etag"), first.field("etag"));
     assert_ne!(now.field("last-modified"), first.field("last-modified"));
-    // Another program of the same words is another list by its date alone.
+    // A replacement with an equal profile changes the date of the list, not its tag.
     lab.pass(5_000);
     agents.replace(Profile::new("carol", "The third."), Arc::new(Echo)).unwrap();
     let again = lab.ask(&get(AGENTS));
@@ -160,10 +160,10 @@ fn lists_are_validated_as_cards_are() {
 
 #[test]
 fn mounts_come_first_and_pages_are_let_in() {
-    // What is at the operator's path is the operator's.
+    // A mount at this path replaces the list.
     let mut taken = lab(vec![mount("/agents", "standard")]);
     assert_eq!(taken.ask(&get(AGENTS)).status, 405);
-    // Where the root is a mount's, the default agent has the path of its name.
+    // With a mount at the root, the default agent is served at the path of its name.
     let mut root = lab(vec![mount("/", "standard")]);
     let list = root.ask(&get(AGENTS)).json();
     let urls: Vec<&Value> =

@@ -1,4 +1,4 @@
-//! Agents that are added, replaced and removed while the server runs, and what becomes of their
+//! Agents that are added, replaced and removed while the server runs, and the effect on their
 //! tasks.
 
 use std::{
@@ -29,7 +29,7 @@ use crate::support::{
     echo, script,
 };
 
-/// Says its name in a direct message, or in a task when it is asked for one.
+/// Answers with its name: in a direct message, or in a task if the message requests one.
 struct Named(&'static str);
 
 impl Agent for Named {
@@ -84,7 +84,7 @@ fn send(lab: &mut Lab, agent: &str, text: &str) -> Value {
     at(lab, agent, "SendMessage", &params)["result"].take()
 }
 
-/// What the agent says in a direct message.
+/// The text of the agent's direct message.
 fn said(lab: &mut Lab, agent: &str) -> String {
     text_of(&send(lab, agent, "hi")["message"]).to_owned()
 }
@@ -93,7 +93,7 @@ fn task(lab: &mut Lab, id: &Value) -> Value {
     at(lab, "one", "GetTask", &json!({ "id": id }))["result"].take()
 }
 
-/// The state of a task, and what it says.
+/// The state of a task and the text of its status message.
 fn status(lab: &mut Lab, id: &Value) -> (String, String) {
     let task = task(lab, id);
     let state = task["status"]["state"].as_str().unwrap_or_else(|| panic!("{task}")).to_owned();
@@ -135,7 +135,7 @@ fn an_agent_that_is_replaced_changes_its_answers_and_its_card_at_once() {
         let after = lab.ask(&get_with(CARD, &lines));
         assert_eq!((after.status, &after.json()["description"]), (200, &json!("Second.")));
     }
-    // The one at the root as well.
+    // The agent at the root as well.
     agents.replace(profile("echo", "Third."), Arc::new(Named("third"))).unwrap();
     assert_eq!(lab.ask(&get("/.well-known/agent-card.json")).json()["description"], "Third.");
     let direct = lab.result("SendMessage", &Gen::V1.params(say("hi")));
@@ -196,7 +196,7 @@ fn several_changes_are_made_at_once() {
 fn of_several_changes_all_are_made_or_none() {
     let (mut lab, agents) = lab_limited(Limits { agents_max: 3, ..Limits::default() });
     let named = || Arc::new(Named("x")) as Arc<dyn Agent>;
-    // This name is a tenant's.
+    // This name is already a tenant's.
     let params = json!({ "tenant": "acme", "message": Gen::V1.params(say("hi"))["message"] });
     agents.remove("one").unwrap();
     let made = lab.ask(&post("/", &[], &rpc("SendMessage", &params))).json();
@@ -223,7 +223,7 @@ fn of_several_changes_all_are_made_or_none() {
         assert_eq!(said(&mut lab, "one"), "first");
         assert_eq!(lab.ask(&get(CARD)).json()["description"], "First.");
     }
-    // What was refused has taken no name.
+    // The refused changes have reserved no names.
     assert_eq!(agents.change(vec![add("three")]), Ok(()));
 }
 
@@ -280,7 +280,7 @@ fn agents_max() {
     let add = |name: &str| agents.add(profile(name, ""), Arc::new(Named("added")));
     assert_eq!(add("two"), Ok(AgentIndex(2)));
     assert_eq!(add("three"), Err(AgentError::TooMany));
-    // An index is never another name's, and a name that comes back has its own.
+    // An index is never reused for another name; a name that is added again has its old index.
     agents.remove("two").unwrap();
     agents.remove("one").unwrap();
     assert_eq!(add("three"), Err(AgentError::TooMany));
@@ -314,7 +314,7 @@ fn the_place_of_a_removed_agent_refuses_messages_and_shows_its_tasks() {
         let cancel = at(&mut lab, "one", generation.cancel(), &json!({ "id": done }));
         assert_eq!(cancel["error"]["code"], -32002);
     }
-    // Who comes back gets what it missed.
+    // A client that resumes gets the events it missed.
     let again = rpc("SubscribeToTask", &json!({ "id": done }));
     let again = post("/agents/one", &[("Last-Event-ID", "1")], &again);
     assert_eq!(lab.ask(&again).events().len(), 1);
@@ -345,7 +345,7 @@ fn nothing_is_at_the_place_of_a_removed_agent_when_its_tasks_are_gone() {
     lab.pass(40_000);
     let get_task = post("/agents/one", &[], &rpc("GetTask", &json!({ "id": id })));
     assert_eq!(lab.ask(&get_task).status, 404);
-    // It comes back under its index.
+    // The agent is added again under its index.
     let added = agents.add(profile("one", "Again."), Arc::new(Named("again")));
     assert_eq!((added, said(&mut lab, "one")), (Ok(AgentIndex(1)), "again".to_owned()));
     lab.pass(10_000);
@@ -379,12 +379,12 @@ fn unfinished_tasks_of_an_agent_that_was_replaced_fail_and_say_why() {
     }
     let events = lab.reply(watcher).events();
     assert_eq!(events.last().unwrap().data["result"]["statusUpdate"]["status"]["state"], FAILED);
-    // One that waits for its client is the new program's from the client's next message on.
+    // A task in input-required passes to the new program with the client's next message.
     assert_eq!(status(&mut lab, &asking).0, "TASK_STATE_INPUT_REQUIRED");
     let more = Say { task: asking.as_str(), id: "m-2", ..say("task") };
     let more = at(&mut lab, "one", "SendMessage", &Gen::V1.params(more));
     assert_eq!(text_of(&more["result"]["task"]["status"]["message"]), "second");
-    // What the program before wanted to be called again for is forgotten.
+    // A wake-up that the earlier program scheduled is discarded.
     let fresh = send(&mut lab, "one", "wait")["task"]["id"].take();
     lab.pass(10_000);
     assert_eq!(status(&mut lab, &later).0, FAILED);
@@ -408,7 +408,7 @@ fn tasks_of_a_renewed_agent_go_on_with_their_own_program() {
     renew(&agents, "Third.", Arc::clone(&third));
     assert_eq!(lab.ask(&get(CARD)).json()["description"], "Third.");
     assert_eq!(said(&mut lab, "one"), "third");
-    // Another card alone forgets nothing.
+    // A change of the card alone keeps the older programs.
     agents.change(vec![AgentChange::Describe(profile("one", "Fourth."))]).unwrap();
     let more = Say { task: asking.as_str(), id: "m-2", ..say("task") };
     let more = at(&mut lab, "one", "SendMessage", &Gen::V1.params(more));
@@ -419,7 +419,7 @@ fn tasks_of_a_renewed_agent_go_on_with_their_own_program() {
     assert_eq!(job.status(TaskState::Working, None), Ok(()));
     let canceled = at(&mut lab, "one", "CancelTask", &json!({ "id": kept }));
     assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED");
-    // Programs without unfinished tasks go with the next change.
+    // Programs without unfinished tasks are dropped at the next change.
     renew(&agents, "Fifth.", Arc::new(Named("fifth")));
     assert!(Arc::strong_count(&third) > 1);
     renew(&agents, "Sixth.", Arc::new(Named("sixth")));
@@ -474,7 +474,7 @@ fn unfinished_tasks_of_a_removed_agent_fail_and_say_why() {
     assert_eq!(lab.engine.unfinished_tasks(), 0);
 }
 
-/// Keeps its jobs and what it is asked to adopt for the test.
+/// Keeps its jobs and the tasks it may adopt for the test.
 #[derive(Clone, Default)]
 struct Keep {
     jobs: Arc<Mutex<Vec<Job>>>,
@@ -538,7 +538,7 @@ fn a_task_that_is_not_taken_over_fails_when_that_is_decided() {
     let id = send(&mut lab, "one", "go")["task"]["id"].take();
     let after = keep(&agents);
     assert_eq!(status(&mut lab, &id).0, "TASK_STATE_SUBMITTED");
-    // There is another change before that: it is asked for again, and of another.
+    // A further change comes before the decision: the next program is offered the task.
     let last = keep(&agents);
     after.adopted.lock().unwrap().clear();
     assert_eq!(status(&mut lab, &id).0, "TASK_STATE_SUBMITTED");
@@ -546,7 +546,7 @@ fn a_task_that_is_not_taken_over_fails_when_that_is_decided() {
     assert_eq!(status(&mut lab, &id), (FAILED.to_owned(), REPLACED.to_owned()));
 }
 
-/// Panics when it is asked to adopt a task.
+/// Panics when it is offered a task.
 struct Panics;
 
 impl Agent for Panics {
@@ -567,7 +567,7 @@ fn a_program_that_panics_fails_the_tasks_that_it_was_asked_for() {
     }
 }
 
-/// Asks for input, and panics when it gets some.
+/// Requests input, and panics when it arrives.
 struct Breaks;
 
 impl Agent for Breaks {
@@ -663,15 +663,15 @@ fn a_turn_that_answers_its_client_ends_as_it_began() {
         let more = Say { task: id.as_str(), id: "m-2", at_once: true, ..say(text) };
         let more = at(&mut lab, "one", "SendMessage", &Gen::V1.params(more));
         assert_eq!(more["result"]["task"]["status"]["state"], state, "{more}");
-        // Whoever waits for an answer to its message is not left alone with it.
+        // A call that waits for the answer to its message gets one.
         assert_eq!(midway.next.adopted.lock().unwrap().len(), usize::from(text == "later"));
     }
 }
 
-/// Is replaced or removed in the middle of its second turn, which it does not end well.
+/// Is replaced or removed in the middle of its second turn, which then fails.
 struct Falls {
     agents: Agents,
-    /// `None`: it is removed.
+    /// `None`: the agent is removed.
     next: Option<Keep>,
     ends: fn(Turn<'_>),
     held: Mutex<Vec<Deferred>>,
@@ -714,7 +714,7 @@ fn panics(_: Turn<'_>) {
     panic!("as the test wants it");
 }
 
-/// Detaches its task, loses the job and panics.
+/// Detaches its task, leaks the job and panics.
 fn loses(turn: Turn<'_>) {
     std::mem::forget(turn.detach());
     panic!("as the test wants it");
@@ -760,7 +760,7 @@ fn a_task_is_handed_over_whose_turn_is_refused_or_panics_after_a_change() {
                     assert_eq!(answer["error"].is_null(), case > 1, "{case}: {answer}");
                 }
             }
-            // A panic has failed its task, but that of a job which is left to others.
+            // A panic fails the task, unless a job on another thread holds it.
             let goes_on = !matches!(case, 2 | 3);
             match next {
                 Some(next) => {
@@ -785,7 +785,7 @@ fn no_tenant_gets_the_name_of_an_agent_that_was_there_from_the_start_and_is_gone
     let mut params = Gen::V1.params(say("hi"));
     params["tenant"] = json!("one");
     assert_eq!(lab.code("SendMessage", &params), -32602);
-    // An agent that was refused the name again leaves it as it was.
+    // A refused addition under the name does not change that.
     let wrong = Profile { fields: vec!["te".to_owned()], ..profile("one", "") };
     assert!(agents.add(wrong, Arc::new(Named("x"))).is_err());
     assert_eq!(lab.code("SendMessage", &params), -32602);
@@ -875,7 +875,7 @@ fn kept_bytes_count_among_those_of_the_store() {
     let kept = |jobs: &mut Vec<Job>| jobs.iter_mut().map(|job| job.keep(&[7; 15_000])).collect();
     let first: Vec<_> = kept(&mut jobs);
     assert_eq!(first, [Ok(()), Ok(()), Err(NotKept::NoRoom), Err(NotKept::NoRoom)]);
-    // They leave when their task ends.
+    // The bytes are released when the task ends.
     jobs.remove(0).status(TaskState::Completed, None).unwrap();
     assert_eq!(jobs[1].keep(&[7; 15_000]), Ok(()));
 }
@@ -895,14 +895,15 @@ fn an_agent_does_not_get_the_name_of_a_tenant_who_has_tasks() {
     lab.result("SendMessage", &send("acme"));
     let refused = AgentError::Tenant { name: "acme".to_owned(), tasks: 1, unfinished: 0 };
     assert_eq!(add("acme"), Err(refused));
-    // What is refused for another reason leaves the name free.
+    // A name that is refused for another reason stays free.
     assert_eq!(add("a b"), Err(AgentError::Name("a b".to_owned())));
     lab.result("SendMessage", &send("acme"));
     lab.pass(61_000);
     assert_eq!(add("acme"), Ok(AgentIndex(1)));
     let task = lab.result("SendMessage", &send("acme"))["task"].take();
     assert_eq!(task["status"]["message"]["parts"][0]["text"], "agent");
-    // With a second agent a name that nobody has may be a misspelled one, until it is alone again.
+    // With a second agent an unused name may be a typing error and is refused; with one agent it is
+    // accepted.
     assert_eq!(lab.code("SendMessage", &send("acne")), -32602);
     agents.remove("acme").unwrap();
     lab.result("SendMessage", &send("acne"));
@@ -922,7 +923,7 @@ fn an_operator_ends_a_tenant_whose_name_an_agent_is_to_have() {
         params["tenant"] = json!(tenant);
         params
     };
-    // A stranger's task never ends by itself.
+    // The task of an anonymous caller never ends by itself.
     let id = lab.result("SendMessage", &send("x"))["task"]["id"].take();
     let other = lab.result("SendMessage", &send("y"))["task"]["id"].take();
     lab.pass(120_000);
@@ -932,7 +933,7 @@ fn an_operator_ends_a_tenant_whose_name_an_agent_is_to_have() {
         assert!(refused.to_string().contains(words), "{refused}");
     }
     assert_eq!((agents.end_tenant("x"), agents.end_tenant("nobody")), (1, 0));
-    // Its client sees why, and can begin nothing new.
+    // Its client gets the reason and cannot start a new task.
     let get = |tenant: &str, id: &Value| json!({ "tenant": tenant, "id": id });
     let status = lab.result("GetTask", &get("x", &id))["status"].take();
     assert_eq!(status["state"], "TASK_STATE_FAILED");

@@ -1,4 +1,4 @@
-//! Pages of other origins: what they are told before they send, and what they may read.
+//! Pages of other origins: answers to preflights, and which answers they may read.
 
 use peregrine::{
     agent::{Profile, echo::Echo},
@@ -39,7 +39,7 @@ fn preflight(path: &str, origin: &str, lines: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Asserts that an answer says whose pages may read it, and that caches are told.
+/// Asserts that an answer allows `origin` to read it and varies by origin for caches.
 fn assert_said(reply: &Reply, origin: Option<&str>, what: &str) {
     assert_eq!(reply.field("access-control-allow-origin"), origin, "{what}: {reply:?}");
     let vary = reply.field("vary").unwrap_or_default();
@@ -88,7 +88,7 @@ fn every_route_answers_a_preflight_with_its_methods() {
         ] {
             assert_eq!(headers.split(", ").filter(|one| *one == name).count(), 1, "{name}");
         }
-        // What an agent is shown pages may send to it.
+        // Pages may send the fields that this agent's profile names.
         let is_shown = path.starts_with("/agents/shown");
         assert_eq!(headers.split(", ").any(|one| one == "X-Session"), is_shown, "{path}");
     }
@@ -108,7 +108,8 @@ fn a_page_that_is_not_let_in_is_told_nothing() {
         assert_eq!(lab.ask(&preflight("/nothing", origin, "")).status, 404, "{origin}");
         assert_said(&lab.ask(&get_with(CARD, &format!("Origin: {origin}\r\n"))), None, origin);
     }
-    // OPTIONS that asks for no method is no preflight, and a request without a page is no page's.
+    // OPTIONS without a requested method is not a preflight; without `Origin` the request is not
+    // from a page.
     let plain = format!("OPTIONS / HTTP/1.1\r\nHost: a.example\r\nOrigin: {APP}\r\n\r\n");
     let reply = lab.ask(plain.as_bytes());
     assert_eq!(reply.field("access-control-allow-methods"), None);
@@ -148,7 +149,7 @@ fn every_answer_says_who_may_read_it() {
     let unchanged = lab.ask(&get_with(CARD, &format!("{lines}If-None-Match: {etag}\r\n")));
     assert_eq!(unchanged.status, 304);
     assert_said(&unchanged, Some(APP), "an unchanged card");
-    // An answer that waits, and one that names extensions as well.
+    // A deferred answer, and one that names extensions.
     let peer = lab.open();
     lab.write(peer, &post("/", &from, &rpc(V1.send(), &slow)));
     assert!(lab.try_reply(peer).is_none());
@@ -180,7 +181,7 @@ fn what_is_refused_before_it_is_handled_can_be_read_too() {
     let late = lab.reply(peer);
     assert_eq!(late.status, 408);
     assert_said(&late, Some(APP), "a slow body");
-    // The page of a request before is not that of a head which never comes.
+    // The origin of the previous request does not apply to a head that never completes.
     let peer = lab.open();
     lab.write(peer, &get_with(CARD, &format!("Origin: {APP}\r\n")));
     assert_said(&lab.reply(peer), Some(APP), "a card");

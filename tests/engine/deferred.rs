@@ -1,4 +1,4 @@
-//! Deferred turns: agents that say later, from any thread, what comes of a message.
+//! Deferred turns: agents that answer a message later, from any thread.
 
 use std::{
     future::Future,
@@ -22,7 +22,7 @@ use crate::support::{
     ask::{Gen, Say, post, rpc, rpc_id, say},
 };
 
-/// Keeps every turn for the test.
+/// Keeps each turn for the test.
 #[derive(Clone, Default)]
 struct Keep(Arc<Mutex<Vec<Deferred>>>);
 
@@ -57,7 +57,7 @@ impl Keep {
         self.0.lock().unwrap().pop().expect("a deferred turn")
     }
 
-    /// Takes a turn to a thread of its own.
+    /// Moves a turn to its own thread.
     fn on_thread(&self, then: impl FnOnce(Deferred) + Send + 'static) {
         let deferred = self.take();
         thread::spawn(move || then(deferred)).join().unwrap();
@@ -162,7 +162,7 @@ fn a_deferred_turn_becomes_a_stream_from_its_first_event() {
         lab.settle();
         let events = lab.reply(peer).events();
         let first = events[0].result();
-        // What 0.1 streams has no task as its first item.
+        // 0.1 streams start without a task.
         if generation != Gen::V01 {
             let task = generation.task(first);
             assert_eq!(task["status"]["state"], generation.state("submitted"));
@@ -223,7 +223,7 @@ fn a_deferred_turn_goes_on_with_a_task_that_exists() {
     let task = |lab: &mut Lab| -> Value {
         lab.result("SendMessage", &Gen::V1.params(say("ask")))["task"]["id"].clone()
     };
-    // A message completes it; a job goes on with it; a refusal leaves it as it was.
+    // A message completes the task, a job continues it, a refusal leaves it unchanged.
     for end in ["reply", "job", "refuse"] {
         let id = task(&mut lab);
         let next = Say { task: id.as_str(), ..say("next") };
@@ -246,7 +246,7 @@ fn a_deferred_turn_goes_on_with_a_task_that_exists() {
             assert_eq!(now["status"]["message"]["parts"][0]["text"], "done");
         }
     }
-    // What was published before is published with the end, and not at all if it is refused.
+    // Earlier events are published with the end of the turn; a refusal discards them.
     for (end, is_there) in [("reply", true), ("job", true), ("refuse", false)] {
         let id = task(&mut lab);
         let peer = send(&mut lab, Gen::V1, Say { task: id.as_str(), ..say("artifact") });
@@ -261,7 +261,7 @@ fn a_deferred_turn_goes_on_with_a_task_that_exists() {
         assert_eq!(now["artifacts"][0]["artifactId"] == "early", is_there, "{end}");
         assert_eq!(now["status"]["state"] == "TASK_STATE_COMPLETED", is_there, "{end}");
     }
-    // One that is canceled meanwhile is found out, and its call is told.
+    // The turn detects that its task was canceled, and its call is answered.
     let id = task(&mut lab);
     let peer = send(&mut lab, Gen::V1, Say { task: id.as_str(), ..say("next") });
     let deferred = keep.take();
@@ -303,7 +303,7 @@ fn a_caller_that_leaves_is_found_out_and_leaves_nothing() {
         let peer = open(&mut lab, Gen::V1, method, say("hi"));
         let deferred = keep.take();
         assert!(!is_ready(deferred.caller_gone()) && !is_ready(deferred.canceled()));
-        // The place of its task is its own.
+        // The deferred turn holds the only task slot.
         assert_eq!(lab.code("SendMessage", &Gen::V1.params(say("hi"))), -32000);
         lab.end(peer);
         assert!(is_ready(deferred.caller_gone()) && is_ready(deferred.canceled()));
@@ -347,7 +347,7 @@ fn a_caller_that_waits_for_a_job_is_found_out_when_it_leaves() {
         assert!(is_ready(job.caller_gone()) && !is_ready(job.canceled()));
         job.status(TaskState::Working, None).unwrap();
     }
-    // What was asked of the turn before it became a task is not about its caller any more.
+    // The `canceled` future of the turn no longer follows the caller once the turn is a task.
     let peer = send(&mut lab, Gen::V1, say("hi"));
     let deferred = keep.take();
     let mut canceled = pin!(deferred.canceled());
@@ -357,7 +357,7 @@ fn a_caller_that_waits_for_a_job_is_found_out_when_it_leaves() {
     let job = deferred.into_job().unwrap();
     lab.end(peer);
     assert!(is_ready(job.caller_gone()) && !is_canceled());
-    // One that has its answer does not leave.
+    // A caller that has its answer does not count as gone.
     let peer = send(&mut lab, Gen::V1, say("hi"));
     let mut job = keep.take().into_job().unwrap();
     job.status(TaskState::AuthRequired, None).unwrap();
@@ -397,7 +397,7 @@ fn what_is_kept_of_a_deferred_call_counts_as_bytes_of_the_store() {
     }
     let refused = peers.iter().filter(|peer| !lab.received(**peer).is_empty()).count();
     assert!((1..4).contains(&refused), "{refused}");
-    // It is given back.
+    // The bytes are released.
     for deferred in std::mem::take(&mut *keep.0.lock().unwrap()) {
         deferred.reply(words("hello"));
     }
@@ -409,7 +409,7 @@ fn what_is_kept_of_a_deferred_call_counts_as_bytes_of_the_store() {
 fn a_message_that_its_call_has_not_taken_yet_counts_among_deferred_calls() {
     let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
     let (mut lab, keep) = lab(limits);
-    // What it writes is read before the other connection takes its answer.
+    // The server reads this request before the other connection takes its answer.
     let refused = lab.open();
     let peer = send(&mut lab, Gen::V1, say("hi"));
     keep.take().reply(words("hello"));
@@ -448,7 +448,7 @@ fn a_deferred_turn_that_published_too_many_events_fails_its_task() {
     assert!(job.status(TaskState::Completed, None).is_err());
     let status = answer(&mut lab, peer)["result"]["task"]["status"].take();
     assert_eq!(status["state"], "TASK_STATE_FAILED");
-    // The same on a task that exists, whose call sees it as it is.
+    // The same for an existing task, which the call returns in its current state.
     let id = lab.result("SendMessage", &Gen::V1.params(say("ask")))["task"]["id"].take();
     let peer = send(&mut lab, Gen::V1, Say { task: id.as_str(), ..say("many") });
     keep.take().reply(words("done"));

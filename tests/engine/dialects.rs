@@ -1,5 +1,5 @@
-//! Each platform dialect at its endpoint, end to end: what it asks of HTTP, what it reads, what
-//! its answers and its errors look like (wire §8).
+//! Each platform dialect at its endpoint, end to end: its HTTP requirements, its requests, its
+//! responses and its errors (wire §8).
 
 use peregrine::{
     dialect::{self, Dialect, card::CardForm},
@@ -15,7 +15,8 @@ use crate::support::{
     script,
 };
 
-/// Asks, then ends on `done`, or on any data part, which the default text matches, too.
+/// Requests input, then completes on `done` or on any data part, which the default text also
+/// matches.
 const ASKS: &str = r#"
     [[rule]]
     [[rule.step]]
@@ -52,7 +53,7 @@ fn lab() -> Lab {
     Lab::new(Setup { agents, mounts, tenants: Tenants::Any, ..Setup::default() })
 }
 
-/// Posts to a path as a client that accepts anything.
+/// Posts to a path with `Accept: */*`.
 fn ask(lab: &mut Lab, path: &str, method: &str, params: &Value) -> Reply {
     lab.ask(&post(path, &[("Accept", "*/*")], &rpc(method, params)))
 }
@@ -127,7 +128,7 @@ fn langsmith_asks_for_the_accept_of_the_answer() {
             assert_eq!((reply.code(), &reply.json()["id"]), (-32600, &json!("run-1")));
         }
     }
-    // Nothing was begun by what was refused.
+    // The refused requests have started no task.
     let page = lab.result("ListTasks", &Value::Null);
     assert_eq!(page["totalSize"], 6);
 }
@@ -151,7 +152,7 @@ fn langsmith_may_name_the_thread_on_get_and_cancel() {
     assert_eq!(ask(&mut lab, "/a2a/asks", "tasks/get", &params).result()["id"], id);
     let params = json!({"id": id, "contextId": thread, "historyLength": 11});
     assert_eq!(ask(&mut lab, "/a2a/asks", "tasks/get", &params).code(), -32602);
-    // Unlike there, cancel works here.
+    // Unlike the platform, cancel works here.
     let params = json!({"id": compound, "contextId": thread});
     let task = ask(&mut lab, "/a2a/asks", "tasks/cancel", &params).result();
     assert_eq!(task["status"]["state"], "canceled");
@@ -200,7 +201,7 @@ fn langsmith_takes_files_and_has_statuses_for_its_errors() {
     assert_eq!((reply.status, reply.code()), (400, -32700));
     let reply = lab.ask(&post("/a2a/echo", &[], r#"{"jsonrpc":"2.0","id":"x"}"#));
     assert_eq!((reply.status, reply.code(), &reply.json()["id"]), (400, -32600, &json!("x")));
-    // Its card is asked for by assistant.
+    // `assistant_id` selects the card.
     let card = lab.ask(&get("/.well-known/agent-card.json?assistant_id=asks")).json();
     assert_eq!(card["url"], "http://a.example/a2a/asks");
     let interface = &card["supportedInterfaces"][0];
@@ -219,7 +220,7 @@ fn langsmith_answers_methods_of_1_0_in_the_family_of_their_names() {
     let id = task["id"].clone();
     let got = ask(&mut lab, "/a2a/asks", "GetTask", &json!({"id": id})).result();
     assert_eq!((&got["id"], &got["status"]["state"]), (&id, &task["status"]["state"]));
-    // The task is one, whatever it is called by.
+    // The task is the same by either method.
     let old = ask(&mut lab, "/a2a/asks", "tasks/get", &json!({"id": id})).result();
     assert_eq!((&old["kind"], &old["status"]["state"]), (&json!("task"), &json!("input-required")));
     let page = ask(&mut lab, "/a2a/asks", "ListTasks", &json!({})).result();
@@ -230,7 +231,7 @@ fn langsmith_answers_methods_of_1_0_in_the_family_of_their_names() {
     let events = lab.reply(peer).events();
     assert!(events[0].result()["task"].is_object());
     assert!(events[1].result()["statusUpdate"].is_object());
-    // Its errors have HTTP status 200, those of 0.3 their own.
+    // Its errors have HTTP status 200; those of 0.3 have their own statuses.
     for (method, params, code) in [
         ("GetTask", json!({"id": "none"}), -32001),
         ("SendMessage", json!({}), -32602),
@@ -244,8 +245,8 @@ fn langsmith_answers_methods_of_1_0_in_the_family_of_their_names() {
     assert_eq!((reply.status, reply.code()), (400, -32001));
 }
 
-/// What langgraph-api 0.16.7 (`langgraph dev`) answered to calls of both families: our readers
-/// understand the calls as that server does, and our client's readers its answers.
+/// Answers of langgraph-api 0.16.7 (`langgraph dev`) to calls of both families: our readers parse
+/// the calls as that server does, and our client parses its answers.
 #[cfg(feature = "client")]
 #[test]
 fn langgraph_is_understood_in_both_directions() {
@@ -327,7 +328,7 @@ fn evo_ai_takes_the_context_beside_the_message_and_says_final_on_results() {
     assert_eq!(done["status"]["state"], "completed");
     let read = ask(&mut lab, EVO, "tasks/get", &json!({"taskId": task["id"]})).result();
     assert_eq!(read["artifacts"][0]["parts"][0]["text"], "result");
-    // A legacy session is a context, too; a running task is not final.
+    // A legacy session is a context; a running task is not final.
     let mut params = json!({"sessionId": "old", "message": evo_message("slow")});
     params["configuration"] = json!({"blocking": false});
     let task = ask(&mut lab, EVO, "message/send", &params).result();
@@ -389,7 +390,7 @@ fn evo_ai_has_an_error_table_of_its_own() {
         assert!(error["data"]["details"].is_string(), "{error}");
         assert_eq!(error["message"] == "Agent error", code == -32000, "{error}");
     }
-    // It has five states: what it cannot name is the nearest.
+    // Five states: other states are mapped to the nearest one.
     let task = ask(&mut lab, EVO, "message/send", &json!({"message": evo_message("no")})).result();
     assert_eq!(task["status"]["state"], "failed");
 }
@@ -408,7 +409,7 @@ fn tutorial_has_http_statuses_for_two_errors() {
     ] {
         let reply = lab.ask(&post("/tutorial", &[], &body));
         assert_eq!((reply.status, reply.code(), reply.closes()), (status, code, false), "{body}");
-        // In a batch there is one status for all.
+        // A batch has one status.
         if code != -32700 {
             let reply = lab.ask(&post("/tutorial", &[], &format!("[{body}]")));
             assert_eq!((reply.status, &reply.json()[0]["error"]["code"]), (200, &json!(code)));
@@ -465,7 +466,7 @@ fn a2a_rust_leaves_notifications_without_an_answer() {
     };
     for (body, total) in [
         (notify(V1.send(), V1.params(say("hi"))), 1),
-        // A stream that nobody wants to see still begins its task.
+        // A streaming notification still starts its task.
         (notify(V1.stream(), V1.params(say("hi"))), 2),
         (notify(V1.send(), json!({})), 2),
         (notify("NoSuch", json!({})), 2),
@@ -474,7 +475,7 @@ fn a2a_rust_leaves_notifications_without_an_answer() {
         assert_eq!((reply.status, reply.body.len()), (204, 0), "{body}");
         assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], total, "{body}");
     }
-    // What is no request is no notification.
+    // An invalid request is not a notification.
     let reply = lab.ask(&post("/a2a_rust", &[], r#"{"jsonrpc":"2.0"}"#));
     assert_eq!((reply.status, reply.code()), (200, -32600));
 }
@@ -550,7 +551,7 @@ fn rabbithole_speaks_0_1_and_waits_for_the_end() {
     ] {
         assert_eq!(ask(&mut lab, "/rabbithole", method, &params).code(), code, "{method}");
     }
-    // A direct message is a completed task that says it.
+    // A direct message becomes a completed task with that text.
     let ping = json!({"role": "user", "parts": [{"type": "text", "text": "ping"}]});
     let params = json!({"id": "t-2", "message": ping});
     let task = ask(&mut lab, "/rabbithole", "tasks/send", &params).result();
@@ -578,7 +579,7 @@ fn rabbithole_streams_status_and_artifact_events_only() {
 
 // --- fasta2a
 
-/// Its client reads the lines of a stream, whatever the request said, and nothing else.
+/// Its client reads only the lines of a stream, whatever the request was.
 #[test]
 fn fasta2a_is_refused_a_stream_by_a_stream() {
     let mut lab = lab();
@@ -594,7 +595,7 @@ fn fasta2a_is_refused_a_stream_by_a_stream() {
         let known = (&json!(-32001), &json!("Task not found"));
         assert_eq!((&error["code"], &error["message"]), known, "{method}");
     }
-    // In 1.0 it is an ordinary error, and so is what is refused of any other call.
+    // In 1.0 it is an ordinary error, as is each refusal of another call.
     for method in ["SubscribeToTask", "tasks/get"] {
         assert_eq!(ask(&mut lab, "/fasta2a", method, &gone).code(), -32001, "{method}");
     }
@@ -607,7 +608,7 @@ fn fasta2a_is_told_in_its_own_form_what_nobody_could_read() {
         let error = lab.ask(&post("/fasta2a", &[], body)).json()["error"].take();
         assert!(error["data"]["details"].is_string(), "{body}: {error}");
     }
-    // The standard's first is 1.0, whose details are a list.
+    // The standard dialect answers as 1.0, whose details are a list.
     let error = lab.ask(&post("/", &[], "{")).json()["error"].take();
     assert!(error["data"][0]["reason"].is_string(), "{error}");
 }
@@ -633,7 +634,7 @@ fn fasta2a_reads_cards_of_1_0_whose_skills_name_their_types() {
         let rpc = json!({"url": "http://a.example/f", "protocolBinding": "JSONRPC",
             "protocolVersion": "1.0"});
         assert_eq!(card["supportedInterfaces"], json!([rpc]), "{form:?}");
-        // Nothing invites clients of 0.3, who could not read the answers.
+        // The card has no fields of 0.3: clients of 0.3 could not read the answers.
         assert!(card.get("url").is_none() && card.get("protocolVersion").is_none(), "{card}");
         let skill = &card["skills"][0];
         assert_eq!(skill["inputModes"], card["defaultInputModes"]);
@@ -651,7 +652,7 @@ fn a_task_of_a_platform_is_a_task_like_any_other() {
         ("/api/v1/a2a/echo", "message/send", json!({"message": evo_message("hi")})),
         ("/tutorial", "message/send", V03.params(say("hi"))),
         ("/fasta2a", "message/send", V03.params(say("hi"))),
-        // A tenant of the name of an agent is that agent's own space.
+        // A tenant with the name of an agent is that agent's own space.
         ("/tenants/echo", "SendMessage", V1.params(say("hi"))),
         ("/rabbithole", "tasks/send", json!({"id": "mine", "message": evo_message("hi")})),
     ];
@@ -665,7 +666,7 @@ fn a_task_of_a_platform_is_a_task_like_any_other() {
     assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 6);
 }
 
-/// `route` takes what begins with a dot for a well-known path at once.
+/// `route` treats a path that begins with a dot as a well-known path.
 #[test]
 fn no_place_begins_with_a_dot() {
     let places = dialect::ALL.iter().map(|dialect| &dialect.routes);

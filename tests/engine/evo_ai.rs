@@ -1,5 +1,5 @@
 //! Evo AI as its platform documents it: the requests of its transcript with `x-api-key`, and the
-//! sizes and numbers that a caller may reach and may not pass.
+//! limits on sizes and numbers for a caller.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use crate::{
     transcripts::commands,
 };
 
-/// Where the platform's clients look for the agent.
+/// The path that the platform's clients use for the agent.
 const EVO: &str = "/api/v1/a2a/echo";
 
 const MIB: usize = 1024 * 1024;
 
-/// A server that knows two keys.
+/// A server with two keys.
 fn lab() -> Lab {
     lab_with(Limits::default())
 }
@@ -49,7 +49,7 @@ const BOB: &[(&str, &str)] = &[("x-api-key", "key of bob")];
 
 fn send(parts: &Value) -> String {
     static SENT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    // A message that was sent before is known again.
+    // A repeated message id would be a duplicate.
     let id = SENT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let id = format!("6dbc13b5-bd57-4c2b-b503-{id:012}");
     let message = json!({"messageId": id, "role": "user", "parts": parts});
@@ -60,13 +60,13 @@ fn file(bytes: usize) -> Value {
     json!({"type": "file", "file": {"name": "f", "bytes": base64::encode(&vec![7; bytes])}})
 }
 
-/// What an error says beside "Agent error" and its like.
+/// The details of an error, in addition to "Agent error" and similar messages.
 fn details(reply: &Reply) -> String {
     let error = &reply.json()["error"];
     error["data"]["details"].as_str().unwrap_or_else(|| panic!("{}", reply.text())).to_owned()
 }
 
-/// `(method, params, what they mean)` of each call in the transcript.
+/// `(method, params, expected result)` of each call in the transcript.
 fn calls() -> Vec<(String, Value, String)> {
     let transcript = include_str!("../data/evo_ai/wire.txt");
     let commands = commands(transcript);
@@ -98,7 +98,7 @@ fn the_calls_of_the_transcript_are_answered_with_a_key_and_with_no_other() {
         }
         let reply = lab.ask(&post(EVO, ALICE, &body));
         assert_eq!(reply.status, 200, "{method} {}", reply.text());
-        // What cannot be read takes a call, too, which its answer does not say.
+        // An unreadable call counts towards the limit; its answer does not state the rest.
         left -= 1;
         if !gives.starts_with("refused InvalidParams") {
             assert_eq!(reply.field("x-ratelimit-limit"), Some("100"), "{method}");
@@ -117,7 +117,7 @@ fn the_calls_of_the_transcript_are_answered_with_a_key_and_with_no_other() {
             ["push", ..] if cfg!(feature = "push") => {
                 assert_eq!(reply.result()["config"]["url"], "https://e", "{gives}");
             }
-            // There is no such task.
+            // The task does not exist.
             _ => assert_eq!(reply.code(), -32000, "{gives}"),
         }
     }
@@ -156,7 +156,7 @@ fn a_hundred_calls_a_minute_and_ten_streams_are_a_keys_own() {
     assert_eq!(eleventh.json()["error"]["message"], "Agent error");
     assert!(details(&eleventh).contains("streams"), "{}", eleventh.text());
     assert!(streams.iter().all(|peer| lab.peek(*peer).status == 200 && lab.is_open(*peer)));
-    // One that ends makes room for another.
+    // A stream that ends frees its slot.
     lab.end(streams[0]);
     let peer = lab.open();
     lab.write(peer, &hold(11));
@@ -178,7 +178,7 @@ fn evo_ai_file_bytes_max() {
         let reply = lab.ask(&post(EVO, ALICE, &send(&parts)));
         assert_eq!((reply.status, reply.code()), (200, -32602));
         assert!(details(&reply).contains("evo_ai_file_bytes_max"), "{}", reply.text());
-        // Elsewhere there is no such limit.
+        // Other dialects have no such limit.
         let elsewhere = send(&parts).replace("\"type\"", "\"kind\"");
         assert!(lab.ask(&post("/", ALICE, &elsewhere)).result().is_object(), "{parts}");
     }
@@ -231,7 +231,7 @@ fn the_documented_sizes_fit_one_message() {
     }
 }
 
-/// A call that is answered, of this many bytes.
+/// A valid call of this many bytes.
 fn padded(bytes: usize) -> String {
     let bare = rpc("tasks/get", &json!({"id": "none"}));
     format!("{}{bare}", " ".repeat(bytes - bare.len()))
@@ -249,7 +249,7 @@ fn evo_ai_body_bytes_max() {
     let head = |path: &str, length: u64, lines: &str| {
         format!("POST {path} HTTP/1.1\r\nHost: a\r\n{lines}Content-Length: {length}\r\n\r\n")
     };
-    // Its own limit alone holds there, whichever is larger.
+    // Only its own limit applies there, whichever is larger.
     for (evo, others) in [(2_000, 200), (200, 2_000)] {
         let mut lab = with_limits(evo, others);
         for (path, most, name) in
@@ -276,12 +276,12 @@ fn evo_ai_body_bytes_max() {
                 assert!(reply.status == 200 && [-32000, -32001].contains(&reply.code()), "{path}");
             }
         }
-        // A card has no body of its own.
+        // The path of a card has the general limit.
         let card = "/api/v1/a2a/echo/.well-known/agent-card.json";
         assert_eq!(lab.ask(head(card, others as u64 + 1, "").as_bytes()).status, 413);
         assert_eq!(lab.ask(&get(card)).status, 200);
     }
-    // By default there is room for a file of the largest size, and less than for a probe.
+    // The default admits a file of the largest size, but not a larger body.
     let mut lab = lab();
     let most = Limits::default().evo_ai_body_bytes_max;
     assert_eq!(most, 8 * MIB);

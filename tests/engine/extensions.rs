@@ -1,5 +1,5 @@
-//! What a client asks for in `A2A-Extensions` reaches the agent (wire §1.8), and what an agent
-//! requires is asked of clients (A2A 1.0 §3.3.4).
+//! Extensions that a client requests in `A2A-Extensions` reach the agent (wire §1.8), and an
+//! agent's required extensions are enforced (A2A 1.0 §3.3.4).
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn requiring() -> (Lab, &'static str) {
     (Lab::new(Setup { agents, ..Setup::default() }), "urn:a2a:tck:required-extension")
 }
 
-/// Says what it was asked for.
+/// Answers with the requested extensions.
 struct Tell;
 
 impl Agent for Tell {
@@ -109,7 +109,7 @@ fn who_does_not_know_a_required_extension_is_refused() {
     assert_eq!(lab.ask(&post("/", &[], old)).code(), -32008);
 }
 
-/// Wire §1.8: what is in effect is echoed, and nothing else.
+/// Wire §1.8: exactly the active extensions are echoed.
 #[test]
 fn activated_extensions_are_named_in_the_answer() {
     let (mut lab, uri) = requiring();
@@ -139,7 +139,7 @@ fn activated_extensions_are_named_in_the_answer() {
         assert_eq!(ask(&[("A2A-Extensions", "urn:x")]), (None, None), "{path} {body}");
         assert_eq!(ask(&[]), (None, None), "{path} {body}");
     }
-    // A card concerns no call.
+    // A card request is not a call.
     let card = get_with("/.well-known/agent-card.json", &format!("A2A-Extensions: {uri}\r\n"));
     assert_eq!(lab.ask(&card).field("a2a-extensions"), None);
 }

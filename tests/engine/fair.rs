@@ -1,4 +1,4 @@
-//! What clients learn of a full share of the store: why a task of theirs ends, and when to retry.
+//! What clients see of a full share of the store: why their task ended, and when to retry.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::support::{
 
 const WORDS: &str = "evicted: the owner's share is full";
 
-/// Leaves a task in the state that the message names.
+/// Leaves a task in the state named by the message.
 struct Leaves;
 
 impl Agent for Leaves {
@@ -73,7 +73,7 @@ fn a_stream_sees_why_a_waiting_task_made_room() {
     let seen = &last["statusUpdate"]["status"];
     assert_eq!(seen["state"], "TASK_STATE_FAILED");
     assert_eq!(seen["message"]["parts"][0]["text"], WORDS);
-    // The failed task is the next to leave.
+    // The failed task is the next to be evicted.
     make(&mut lab, peer, "ask");
     assert_eq!(lab.code(V1.get(), &json!({ "id": waiting[0] })), -32001);
     assert_eq!(lab.engine.stats().unwrap().ended[2], 2);
@@ -121,7 +121,7 @@ fn a_full_share_of_running_tasks_says_when_to_retry() {
     assert!(refused.json()["error"]["code"].is_number());
     let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
     assert!((58..=61).contains(&after), "{after}");
-    // Another address of the same network has no share of its own.
+    // Another address of the same network shares the same share.
     let same = from(&mut lab, "2001:db8::2");
     assert!(send(&mut lab, same, "work").json()["error"]["code"].is_number());
     lab.pass(after * 1_000);

@@ -18,12 +18,12 @@ use crate::support::{
 
 const ID: &str = r#""é\"-1.0""#;
 
-/// What a server must be for a fault to occur, and what is to be asked of it.
+/// A server on which a fault occurs, and the request that provokes it.
 struct Case {
     kind: FaultKind,
     lab: Lab,
     fields: Vec<(&'static str, &'static str)>,
-    /// Method and params as each generation spells them.
+    /// The method and params in each generation.
     ask: fn(Gen) -> (&'static str, Value),
 }
 
@@ -31,7 +31,7 @@ fn case(kind: FaultKind, lab: Lab, ask: fn(Gen) -> (&'static str, Value)) -> Cas
     Case { kind, lab, fields: Vec::new(), ask }
 }
 
-/// A task that every generation can name, and that has ended.
+/// A server with a finished task whose id is valid in every generation.
 fn with_done_task() -> Lab {
     let mut lab = Lab::echo();
     lab.result(V01.send(), &V01.params(Say { task: Some("done"), ..say("hi") }));
@@ -63,14 +63,14 @@ fn push(generation: Gen) -> (&'static str, Value) {
 
 fn extended(generation: Gen) -> (&'static str, Value) {
     match generation {
-        // 0.1 has no such method; what it may not do is stream, which has a code of its own.
+        // 0.1 has no such method; this is the older name of the method of 0.3.
         V01 => ("agent/getAuthenticatedExtendedCard", Value::Null),
         V03 => ("agent/authenticatedExtendedCard", Value::Null),
         V1 => ("GetExtendedAgentCard", Value::Null),
     }
 }
 
-/// Every fault that is an answer to a well-formed request of a known method.
+/// Every fault in answer to a well-formed request of a known method.
 fn cases() -> Vec<Case> {
     let full = || Lab::limited(|limits| limits.streams_max = 1);
     let mut crowded = full();
@@ -97,14 +97,14 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// The kind of a fault in this generation: A2A 1.0 §3.1.11 says of an extended card that is off
-/// what 0.3 has no words for but its own.
+/// The kind of a fault in this generation: only 0.3 has an error for an extended card that is off;
+/// A2A 1.0 §3.1.11 uses `UnsupportedOperation`.
 fn kind_in(kind: FaultKind, generation: Gen) -> FaultKind {
     let is_new_card = kind == ExtendedAgentCardNotConfigured && generation == V1;
     if is_new_card { UnsupportedOperation } else { kind }
 }
 
-/// The generation whose form a method's faults have: shared names are those of 0.3.
+/// The generation whose form a method's faults have: shared names belong to 0.3.
 fn form_of(generation: Gen, method: &str) -> Gen {
     let is_shared = matches!(method, "tasks/get" | "tasks/cancel" | "tasks/resubscribe");
     let is_v03 = is_shared || method.starts_with("agent/");
@@ -134,7 +134,7 @@ fn assert_form(error: &Value, kind: FaultKind, form: Gen, what: &str) {
             }
         }
         V01 | V03 if error["data"]["taskId"].is_string() => assert_eq!(kind, ShuttingDown),
-        // What 1.0 has in `data` is unknown before it.
+        // The `data` of 1.0 does not exist in earlier versions.
         V01 | V03 if kind == InvalidParams => assert_eq!(error["data"]["field"], "message"),
         V01 | V03 => assert!(error.get("data").is_none(), "{what}: {error}"),
     }
@@ -149,7 +149,8 @@ fn every_fault_of_a_call_has_the_form_of_its_generation_and_the_id_of_its_reques
             let what = format!("{kind:?} {method}");
             let body = rpc_id(ID, method, &params);
             let reply = case.lab.ask(&post("/", &case.fields, &body));
-            // What may be tried again later says so to proxies, too; all else is JSON-RPC's own.
+            // A retryable fault has an HTTP status and field for proxies; all others use JSON-RPC
+            // alone.
             let is_overload = matches!(case.kind, Overloaded);
             assert_eq!(reply.status, if is_overload { 429 } else { 200 }, "{what}");
             assert_eq!(reply.field("retry-after").is_some(), is_overload, "{what}");
@@ -167,7 +168,7 @@ fn every_fault_of_a_call_has_the_form_of_its_generation_and_the_id_of_its_reques
     }
 }
 
-/// The request over HTTP+JSON that asks for the same.
+/// The equivalent request over HTTP+JSON.
 fn over_rest(method: &str, params: &Value, base: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let id = params.get("taskId").or(params.get("id")).and_then(Value::as_str).unwrap_or("x");
     let (verb, path) = match method {
@@ -210,11 +211,11 @@ fn every_fault_of_a_call_has_its_form_over_http_json() {
             let error = &body["error"];
             assert_eq!(error["code"], row.status.http(), "{what}");
             assert_eq!(error["status"], row.status.name(), "{what}");
-            // The rest is that of JSON-RPC.
+            // The details are those of JSON-RPC.
             let rpc = case.lab.ask(&post("/", &case.fields, &rpc_id(ID, method, &params)));
             let rpc = &rpc.json()["error"];
             assert_eq!(error["details"], rpc["data"], "{what}");
-            // Which versions are served is not the same for both.
+            // Each binding serves its own set of versions.
             assert!(error["message"] == rpc["message"] || case.kind == VersionNotSupported);
         }
     }
@@ -276,7 +277,7 @@ fn what_is_no_call_is_answered_as_far_as_it_was_understood() {
         assert_eq!(error["id"], id, "{body}");
         assert_form(&error["error"], InvalidRequest, V1, body);
     }
-    // An unknown method is answered in the form of the generation that it looks like.
+    // An unknown method is answered in the form of the generation that its name resembles.
     for (method, form) in [("NoSuch", V1), ("tasks/nosuch", V03), ("message/sent", V03)] {
         let error = lab.call(method, &json!({}));
         assert_form(&error["error"], MethodNotFound, form, method);
@@ -298,7 +299,7 @@ fn a_wrong_content_type_is_an_error_before_the_body_is_read() {
     }
 }
 
-/// Opens a stream that goes on, in every generation.
+/// Opens a stream that does not end, in every generation.
 fn endless(lab: &mut Lab) -> Vec<(Gen, Peer)> {
     let open = |generation: Gen| {
         let say = Say { id: generation.send(), ..say("hold:60000:1") };
@@ -321,12 +322,12 @@ fn the_end_of_the_server_ends_streams_with_the_error_of_calls_that_wait() {
         assert_form(&last.data["error"], ShuttingDown, generation, "cut");
         assert!(reply.complete && !lab.is_open(peer));
     }
-    // From then on no task is made.
+    // After the drain no task is created.
     let answer = lab.call(V1.send(), &V1.params(say("hi")));
     assert_form(&answer["error"], ShuttingDown, V1, "drained");
 }
 
-/// Calls of this text that wait in every generation, and the ids of their tasks.
+/// Calls with this text that wait in every generation, and the ids of their tasks.
 fn waiting(lab: &mut Lab, text: &str) -> Vec<(Gen, Peer, Value)> {
     let wait = |generation: Gen| {
         let say = Say { id: generation.send(), ..say(text) };
@@ -373,7 +374,7 @@ fn the_end_of_the_server_is_an_error_that_names_the_task_of_each_waiting_call() 
     let error = &reply.json()["error"];
     assert_eq!((&error["code"], &error["status"]), (&json!(503), &json!("UNAVAILABLE")));
     let id = error["details"][0]["metadata"]["taskId"].clone();
-    // The task lives on, and whoever asks again is told so.
+    // The task still runs and can be read.
     let task = lab.result("GetTask", &json!({"id": id}));
     assert_eq!(task["status"]["state"], "TASK_STATE_SUBMITTED");
     let answers = lab.reply(batch).json();
@@ -384,7 +385,7 @@ fn the_end_of_the_server_is_an_error_that_names_the_task_of_each_waiting_call() 
 
 #[test]
 fn a_task_that_leaves_the_store_ends_its_streams_with_an_error() {
-    // A stream of a finished task that its peer has not read to the end.
+    // A stream of a finished task whose peer has not read it to the end.
     let mut lab = Lab::limited(|limits| {
         limits.tasks_max = 1;
         limits.output_bytes_max = 4_096;
@@ -398,7 +399,7 @@ fn a_task_that_leaves_the_store_ends_its_streams_with_an_error() {
     let last = reply.events().pop().unwrap();
     assert_eq!(last.name.as_deref(), Some("error"));
     assert_form(&last.data["error"], TaskNotFound, V03, "evicted");
-    // The connection itself is well.
+    // The connection itself still works.
     lab.write(peer, &post("/", &[], &rpc("ListTasks", &Value::Null)));
     lab.reply(peer).result();
 }
@@ -417,7 +418,7 @@ fn an_error_before_the_first_event_is_plain_json_and_the_connection_goes_on() {
 
 #[test]
 fn waiting_calls_end_with_an_error_when_their_task_leaves() {
-    // The wait of a call ends when its task does, here by another's cancel.
+    // The wait of a call ends with its task, here by another caller's cancel.
     let toml = "[[rule]]\n[[rule.step]]\nstatus = \"working\"\n[[rule.step]]\ndelay_ms = 60000\nstatus = \"completed\"\n";
     let setup = Setup { agents: vec![script("slow", toml)], ..Setup::default() };
     let mut lab = Lab::new(setup);
@@ -453,21 +454,21 @@ fn a_call_for_which_there_is_no_room_to_wait_keeps_its_id() {
     lab.reply(waits).result();
 }
 
-/// A fault that nothing provokes would be a row without a reader.
+/// Each fault must be provoked by a test or listed here.
 #[test]
 fn every_kind_is_provoked_here_or_named() {
     let mut seen: HashSet<FaultKind> = cases().iter().map(|case| case.kind).collect();
     seen.extend([Parse, InvalidRequest, MethodNotFound, Internal, ShuttingDown]);
-    // Nothing can break the order of events yet: the store refuses it and the task goes on.
+    // The store refuses events out of order, so no test can provoke this fault; the task continues.
     seen.insert(InvalidAgentResponse);
     seen.insert(kind_in(ExtendedAgentCardNotConfigured, V1));
     // See `repeats.rs`.
     seen.insert(IdempotencyConflict);
     // See `terms.rs`.
     seen.extend([DeadlineExceeded, LoopDetected]);
-    // No extension can be required yet.
+    // No agent of these cases requires an extension; see `extensions.rs`.
     seen.insert(ExtensionSupportRequired);
-    // What callers hear that are not known, or may not: `callers.rs`.
+    // For unauthenticated or unauthorized callers see `callers.rs`.
     seen.extend([Unauthenticated, PermissionDenied, RateLimited]);
     assert_eq!(seen.len(), FaultKind::ALL.len());
 }

@@ -1,5 +1,5 @@
-//! A task made in one generation is read, streamed, continued and canceled in every other, and
-//! each generation sees what its own specification says.
+//! A task created in one generation is read, streamed, continued and canceled in each other one;
+//! each generation gets the form that its own specification defines.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::{
     reply::{Event, Reply},
 };
 
-/// Asks for more until it is told `done`, works for a second on `slow`, and says what it does.
+/// Requests input until the text is `done`, works for a second on `slow`, and publishes its state.
 const SCRIPT: &str = r#"
     [[rule]]
     [[rule.step]]
@@ -59,7 +59,7 @@ const SCRIPT: &str = r#"
 "#;
 
 /// The family in which a task of `made` is shown to `asked`: the names that the slash generations
-/// share answer in the shape of the task.
+/// share answer in the form of the task.
 fn shown_as(asked: Gen, made: Gen) -> Gen {
     match (asked, made) {
         (V1, _) => V1,
@@ -68,7 +68,7 @@ fn shown_as(asked: Gen, made: Gen) -> Gen {
     }
 }
 
-/// Sends and returns the task.
+/// Sends a message and returns the task.
 fn send(lab: &mut Lab, generation: Gen, say: Say<'_>) -> Value {
     let result = lab.result(generation.send(), &generation.params(say));
     generation.task(&result).clone()
@@ -78,7 +78,7 @@ fn id_of(task: &Value) -> String {
     task["id"].as_str().unwrap().to_owned()
 }
 
-/// Checks what a task looks like in a family.
+/// Checks the form of a task in a family.
 fn assert_task(task: &Value, form: Gen, id: &str, state: &str) {
     assert_eq!(task["id"], id, "{task}");
     assert_eq!(task["status"]["state"], form.state(state), "{task}");
@@ -90,8 +90,8 @@ fn assert_task(task: &Value, form: Gen, id: &str, state: &str) {
     assert!(timestamp.len() == 24 && timestamp.ends_with('Z'), "{timestamp}");
 }
 
-/// What an event says, in no spelling: `task:STATE`, `status:STATE`, `artifact:TEXT`, `message`,
-/// with a `!` where it says that it is the last.
+/// An event as text: `task:STATE`, `status:STATE`, `artifact:TEXT`, `message`, with a `!` if it is
+/// marked as final.
 fn said(event: &Event, form: Gen) -> String {
     let result = event.result();
     let state = |status: &Value| {
@@ -134,7 +134,7 @@ fn ids(reply: &Reply) -> Vec<u64> {
     reply.events().iter().filter_map(|event| event.id).collect()
 }
 
-/// Subscribes, as one that comes back if `seen` is given.
+/// Subscribes; with `seen`, resumes after that event id.
 fn subscribe(lab: &mut Lab, generation: Gen, id: &str, seen: Option<&str>) -> Peer {
     let body = rpc(generation.subscribe(), &json!({"id": id}));
     let fields: Vec<_> = seen.iter().map(|seen| ("Last-Event-ID", *seen)).collect();
@@ -185,7 +185,7 @@ fn a_task_of_one_generation_is_streamed_in_every_other() {
             lab.pass(1_000);
             let (first, second) = (lab.reply(first), lab.reply(second));
             let form = shown_as(asked, made);
-            // 0.1 has no task in its streams: its status takes the place.
+            // 0.1 has no task in its streams: a status is sent instead.
             let begin = |form: Gen| if form == V01 { "status" } else { "task" };
             let end = if made == V1 { "status:completed" } else { "status:completed!" };
             let expected = [
@@ -215,7 +215,7 @@ fn a_task_of_one_generation_is_continued_in_every_other() {
             assert_task(&task, made, &id, "input-required");
             assert_eq!(text_of(&task["status"]["message"]), "What next?");
             let context = task[made.context_key()].as_str().unwrap();
-            // By the task alone, by both ids, and then to its end.
+            // With the task id alone, then with both ids, then to its end.
             let more = Say { task: Some(&id), id: "m2", ..say("more") };
             let task = send(&mut lab, asked, more);
             assert_task(&task, asked, &id, "input-required");
@@ -266,11 +266,11 @@ fn a_task_of_one_generation_is_canceled_in_every_other_and_its_streams_end() {
             assert_task(&task, shown_as(asked, made), &id, "canceled");
             let said = all_said(&lab.reply(stream), made);
             assert!(said.last().unwrap().starts_with("status:canceled"), "{said:?}");
-            // Only 1.0 may cancel twice.
+            // Only 1.0 accepts a second cancel.
             assert_eq!(lab.code(V03.cancel(), &json!({"id": id})), -32002);
             let again = lab.result(V1.cancel(), &json!({"id": id}));
             assert_task(&again, V1, &id, "canceled");
-            // The agent's late words change nothing.
+            // Later events of the agent have no effect.
             lab.pass(2_000);
             let task = lab.result(V1.get(), &json!({"id": id}));
             assert_task(&task, V1, &id, "canceled");
@@ -343,7 +343,7 @@ fn blocking_and_return_immediately_are_both_understood_everywhere() {
             assert_eq!(state, &generation.state("working"));
         }
     }
-    // A task that is done at once is not affected.
+    // A task that ends at once is not affected.
     let task = send(&mut lab, V1, Say { at_once: true, ..say("done") });
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
 }
@@ -363,7 +363,7 @@ fn a_context_goes_on_with_new_tasks_and_another_ones_is_refused() {
         assert_ne!(first["id"], second["id"]);
         let wrong = Say { task: first["id"].as_str(), context: Some("talk-2"), ..say("more") };
         assert_eq!(lab.code(generation.send(), &generation.params(wrong)), -32602);
-        // Made by the server where the client names none, and never the same.
+        // Without a context id in the message the server generates a new one.
         let fresh = ["m3", "m4"].map(|id| send(&mut lab, generation, Say { id, ..say("hello") }));
         let [a, b] = fresh.map(|task| task[generation.context_key()].clone());
         assert!(a != b && a.as_str().unwrap().len() == 36);
@@ -380,7 +380,7 @@ fn only_0_1_lets_the_client_choose_the_id_of_a_task() {
         }
     }
     assert_task(&send(&mut lab, V01, chosen), V01, "mine", "input-required");
-    // Then it is a task like any other.
+    // Afterwards it is an ordinary task.
     assert_task(&send(&mut lab, V1, chosen), V1, "mine", "input-required");
     assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 1);
 }
@@ -420,7 +420,7 @@ fn tasks_are_listed_by_context_state_and_time() {
     assert_eq!(total(json!({"status": "TASK_STATE_WORKING", "contextId": "odd"})), 0);
     assert_eq!(total(json!({"statusTimestampAfter": "2000-01-01T00:00:00Z"})), 5);
     assert_eq!(total(json!({"statusTimestampAfter": "2100-01-01T00:00:00Z"})), 0);
-    // The fourth task changed 30 ms after the beginning of this server.
+    // The fourth task changed 30 ms after this server started.
     assert_eq!(total(json!({"statusTimestampAfter": "2026-09-21T14:13:20.030Z"})), 2);
     let page = lab.result("ListTasks", &json!({"includeArtifacts": true, "historyLength": 1}));
     for task in page["tasks"].as_array().unwrap() {
@@ -458,7 +458,7 @@ fn pages_lose_and_repeat_nothing_while_tasks_come_and_change() {
         if token.is_empty() {
             break;
         }
-        // A new task, and one that was seen already moves to the front.
+        // A new task is added, and a task on an earlier page moves to the front.
         send(&mut lab, V1, say("done"));
         let more = Say { task: Some(&made[29]), ..say("more") };
         send(&mut lab, V1, more);
@@ -493,7 +493,7 @@ fn subscribers_get_the_same_events_in_the_same_order_and_one_that_leaves_is_not_
     }
     lab.set_reads(others[1], true);
     assert_eq!(tail(&lab.reply(others[1])), tail(&told));
-    // Who left is gone, the task is not.
+    // The disconnected clients are closed, the task runs on.
     assert!(!lab.is_open(first) && !lab.is_open(others[0]));
     assert_task(&lab.result(V1.get(), &json!({"id": id})), V1, &id, "completed");
 }
@@ -520,7 +520,7 @@ fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
             let reply = lab.ask(&post(&format!("/?lastEventId={seen}"), &[], &body));
             assert_eq!(reply.events(), whole[seen..]);
         }
-        // Who has seen all of a finished task has nothing to come for.
+        // A client that has seen all events of a finished task gets an error.
         for seen in ["21", "22", "x", "-1", ""] {
             let back = subscribe(&mut lab, generation, &id, Some(seen));
             assert_eq!(lab.reply(back).code(), -32004, "{seen}");
@@ -537,7 +537,7 @@ fn streams_end_at_input_required_where_the_client_must_speak_next() {
         let said = all_said(&reply, generation);
         let end = if generation == V1 { "status:input-required" } else { "status:input-required!" };
         assert_eq!((said.last().unwrap().as_str(), reply.complete), (end, true));
-        // At auth-required the client speaks elsewhere: the stream stays open.
+        // At auth-required the client acts elsewhere: the stream stays open.
         let say = Say { id: "m2", ..say("sign in") };
         let peer = lab.stream(generation.stream(), &generation.params(say));
         assert!(!lab.peek(peer).complete);
@@ -553,7 +553,7 @@ fn a_subscription_of_1_0_outlasts_input_required() {
     let id = id_of(&send(&mut lab, V1, say("hello")));
     let new = subscribe(&mut lab, V1, &id, None);
     assert_eq!(all_said(&lab.peek(new), V1), ["task:input-required"]);
-    // Before 1.0 the stream pauses with its task.
+    // Before 1.0 the stream ends when its task pauses.
     let old = subscribe(&mut lab, V03, &id, None);
     assert_eq!(all_said(&lab.reply(old), V03), ["task:input-required"]);
     send(&mut lab, V03, Say { task: Some(&id), ..say("done") });

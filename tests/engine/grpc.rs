@@ -1,4 +1,4 @@
-//! gRPC above bytes: a request that somebody else has parsed, answered in parts.
+//! gRPC above bytes: a request already parsed by the caller, answered in parts.
 
 use std::{
     sync::Arc,
@@ -19,11 +19,11 @@ use peregrine::{
 
 use crate::support::{BEGIN, Counter, callers::ByName, echo, script};
 
-/// What came of a call.
+/// The response to a call.
 #[derive(Debug, Default)]
 struct Said {
     status: u16,
-    /// Of the head, and behind the content.
+    /// The fields of the head, and the trailers.
     fields: [Vec<(String, String)>; 2],
     content: Vec<u8>,
     is_over: bool,
@@ -70,7 +70,7 @@ impl Said {
         messages
     }
 
-    /// The numbers of the first fields of all messages: what kind of event each is.
+    /// The first field number of each message, which tells the kind of event.
     fn kinds(&self) -> Vec<u32> {
         let first = |message: &&[u8]| Fields(message).next().unwrap().unwrap().0;
         self.messages().iter().map(first).collect()
@@ -107,7 +107,7 @@ impl Server {
         exchange
     }
 
-    /// A call of alice's of which the body is still to come.
+    /// A call by alice without its body yet.
     fn open(&mut self, rpc: &str, takes_trailers: bool) -> Exchange {
         let target = format!("/lf.a2a.v1.A2AService/{rpc}");
         self.open_by(&target, "Bearer alice", takes_trailers)
@@ -205,7 +205,7 @@ fn what_is_refused_is_a_status_in_a_head_alone() {
         assert!(said.content.is_empty() && said.fields[1].is_empty(), "{rpc}: {said:?}");
         assert!(said.field("content-length").is_none_or(|length| length == "0"));
     }
-    // A host that is not ours is refused before anybody looks at the call.
+    // A foreign host is refused before the call is read.
     let mut server = Server::new(|setup| setup.allow_hosts = vec!["b".to_owned()]);
     assert_eq!(server.ask("GetTask", &get("x")).field("grpc-status"), Some("7"));
 }
@@ -227,7 +227,7 @@ fn the_head_of_a_stream_names_its_first_event_and_comes_with_it() {
     let update = [kind::STATUS_UPDATE, kind::ARTIFACT_UPDATE];
     assert_eq!(said.kinds(), [kind::TASK, update[0], update[1], update[0]]);
     assert_eq!(said.field("grpc-status"), Some("0"));
-    // A direct message is a stream of one item, which has no number.
+    // A direct message is a stream of one item, without an event id.
     let said = server.ask("SendStreamingMessage", &say("ping"));
     assert_eq!((said.kinds(), said.field("a2a-event-id")), (vec![kind::MESSAGE], None));
 }
@@ -282,7 +282,7 @@ fn a_strangers_message_is_read_as_far_as_health_needs() {
         server.poll(&mut exchange, &mut said, 0);
         assert_eq!(said.field("grpc-status"), Some("12"), "{target}");
     }
-    // The length alone says that it is too large.
+    // The length prefix alone shows that the message is too large.
     for (length, code) in [(4_096_u32, None), (4_097, Some("8"))] {
         let target = "/grpc.health.v1.Health/Check";
         let (mut exchange, mut said) = (server.open_by(target, "", true), Said::default());
@@ -299,7 +299,7 @@ fn a_strangers_message_is_read_as_far_as_health_needs() {
     assert_eq!(said.field("grpc-status"), Some("0"), "{said:?}");
 }
 
-/// Has every task somewhere else, and shows it at once.
+/// Has each task elsewhere, and returns it at once.
 struct Elsewhere;
 
 impl Agent for Elsewhere {
@@ -339,7 +339,7 @@ fn a_stream_that_is_cut_ends_with_a_status() {
     let (mut exchange, mut said) = (begun, Said::default());
     server.poll(&mut exchange, &mut said, 0);
     assert_eq!((said.messages().len(), said.is_over), (1, false));
-    // Time alone says nothing: a message has no comment that keeps a connection alive.
+    // Time alone sends nothing: gRPC messages have no keep-alive comment.
     server.pass(59_000);
     server.poll(&mut exchange, &mut said, 0);
     assert_eq!((said.messages().len(), said.is_over), (1, false));
@@ -351,7 +351,7 @@ fn a_stream_that_is_cut_ends_with_a_status() {
 
 #[test]
 fn a_subscriber_that_fell_behind_is_told_to_subscribe_again() {
-    // An artifact that is replaced again and again: what was replaced is kept for the ring only.
+    // An artifact that is replaced repeatedly: the ring alone retains the old versions.
     let toml = r#"
         [[rule]]
         [[rule.step]]
@@ -375,7 +375,7 @@ fn a_subscriber_that_fell_behind_is_told_to_subscribe_again() {
     let begun = server.begin("SendStreamingMessage", true, &body);
     let (mut exchange, mut said) = (begun, Said::default());
     server.poll(&mut exchange, &mut said, 0);
-    // It does not read, and more comes than the task can replay.
+    // The client does not read, and more events are published than the task can replay.
     let full = server.engine.limits().output_bytes_max;
     server.poll(&mut exchange, &mut said, full);
     server.pass(1_000);

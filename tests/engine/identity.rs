@@ -1,4 +1,4 @@
-//! What a connection knows of its other side: the scheme of URLs on cards, and who the caller is.
+//! Connection properties: the scheme of URLs on cards, and the caller's identity.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::support::{
 const SEND: &str = r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":
     {"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}"#;
 
-/// Says who called.
+/// Answers with the caller's identity.
 struct Tell;
 
 impl Agent for Tell {
@@ -45,7 +45,7 @@ fn the_agent_sees_who_calls() {
 fn a_card_names_the_scheme_of_the_connection_that_asked() {
     let mut lab = Lab::new(Setup { extended_card: true, ..Setup::default() });
     let extended = r#"{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}"#;
-    // The worker keeps cards: one scheme's must not be given to the other.
+    // The worker caches cards: the card of one scheme must not be returned for the other.
     for is_secure in [false, true, false, true] {
         let client = lab.open_to(Peer { is_secure, ..Peer::default() });
         lab.write(client, &get("/.well-known/agent-card.json"));

@@ -1,4 +1,4 @@
-//! Tasks without an event: they fail when their time is over, and everybody who listens learns it.
+//! Tasks without events: they fail after their timeout, and each stream and webhook is notified.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ use crate::support::{
 const IDLE: &str = "failed: no event for 60 s (unfinished_idle_ms)";
 const UNANSWERED: &str = "failed: no event for 600 s (input_required_ttl_ms)";
 
-/// Keeps the jobs of its turns, and asks for input where the message says so.
+/// Keeps the jobs of its turns, and requests input if the message says so.
 #[derive(Clone, Default)]
 struct Waits(Arc<Mutex<Vec<Job>>>);
 
@@ -54,7 +54,7 @@ fn lab() -> (Lab, Waits) {
     (Lab::new(setup(&waits)), waits)
 }
 
-/// Makes a task by this text, and returns its id.
+/// Creates a task with this text, and returns its id.
 fn begin(lab: &mut Lab, text: &str) -> Value {
     let mut params = V1.params(say(text));
     params["configuration"]["returnImmediately"] = json!(true);
@@ -85,7 +85,7 @@ fn an_idle_task_fails_and_its_job_is_closed() {
     assert_eq!(status(&mut lab, &working), failed(IDLE));
     assert_eq!(status(&mut lab, &detached), failed(IDLE));
     assert!(job.is_closed() && job.status(TaskState::Completed, None).is_err());
-    // It leaves like every finished task.
+    // It is evicted like every finished task.
     lab.pass(3_605_000);
     assert_eq!(lab.code(V1.get(), &json!({ "id": working })), -32001);
 }
@@ -112,7 +112,7 @@ fn each_event_and_each_message_starts_the_time_again() {
     let mut job = waits.0.lock().unwrap().pop().unwrap();
     for _ in 0..3 {
         lab.pass(50_000);
-        // Jobs have no clock but the sweep's.
+        // Only the sweep checks the time of jobs.
         job.status(TaskState::Working, None).unwrap();
     }
     lab.pass(400_000);
@@ -145,7 +145,7 @@ fn an_agent_may_have_its_own_times() {
     lab.pass(15_000);
     let why = "failed: no event for 20 s (input_required_ttl_ms)";
     assert_eq!(status(&mut lab, &asked), failed(why));
-    // The time of an agent changes while the server runs.
+    // The timeout of an agent may change while the server runs.
     let mut profile = Profile::new("waits", "Waits.");
     profile.unfinished_idle_ms = Some(1_000);
     lab.engine.agents().unwrap().change(vec![AgentChange::Describe(profile)]).unwrap();
@@ -172,7 +172,7 @@ fn streams_and_waiting_calls_see_the_end_of_an_idle_task() {
     assert_eq!((&seen["status"]["state"], &seen["final"]), (&json!("failed"), &json!(true)));
     let seen = lab.reply(blocking).result()["task"]["status"].clone();
     assert_eq!(seen["state"], "TASK_STATE_FAILED");
-    // A reader that waits for news.
+    // A reader that waits for the next event.
     let working = begin(&mut lab, "work");
     let (poll, path) = (lab.open(), format!("/tasks/{}", working.as_str().unwrap()));
     lab.pass(30_000);

@@ -1,4 +1,4 @@
-//! Jobs: agents that take their task out of the turn.
+//! Jobs: agents that detach their task from the turn.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use crate::support::{
     ask::{post, rpc},
 };
 
-/// Keeps the job of every turn for the test.
+/// Keeps the job of each turn for the test.
 #[derive(Clone, Default)]
 struct Keep(Arc<Mutex<Vec<Job>>>);
 
@@ -42,7 +42,7 @@ fn say(text: &str) -> Value {
     })
 }
 
-/// Has the server store its task in the middle of a turn.
+/// Makes the server store its task in the middle of a turn.
 struct Early;
 
 impl Agent for Early {
@@ -68,7 +68,7 @@ fn a_message_is_given_back_whole_after_its_task_was_stored() {
     }
 }
 
-/// Publishes `states`, drops the job, and returns the state its task is in then.
+/// Publishes `states`, drops the job, and returns the state of its task.
 fn state_after(states: &[TaskState]) -> Value {
     let (mut lab, keep) = lab(Limits::default());
     let task = lab.result("SendMessage", &say("go"))["task"].clone();
@@ -98,7 +98,7 @@ fn a_task_that_finds_no_room_when_its_agent_detaches_is_refused() {
     let mut limits = Limits::default();
     (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
     let (mut lab, keep) = lab(limits);
-    // Larger than any task may be: the client's fault.
+    // Larger than the limit for any task: the client's fault.
     assert_eq!(lab.code("SendMessage", &say(&"x".repeat(30_000))), -32602);
     let text = "x".repeat(9_000);
     let codes: Vec<Value> =
@@ -106,7 +106,7 @@ fn a_task_that_finds_no_room_when_its_agent_detaches_is_refused() {
     let refused = codes.iter().filter(|code| **code == json!(-32000)).count();
     let held = keep.0.lock().unwrap().len();
     assert!(refused > 0 && held > 0 && refused + held == 9, "{codes:?}");
-    // A stream that cannot begin is an ordinary error.
+    // A stream that cannot start is an ordinary error.
     assert_eq!(lab.code("SendStreamingMessage", &say(&text)), -32000);
     lab.assert_lives();
 }

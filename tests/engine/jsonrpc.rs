@@ -1,4 +1,4 @@
-//! What stands around a call: batches, versions, spellings, paths and methods of HTTP.
+//! The envelope of a call: batches, versions, names, paths and HTTP methods.
 
 use peregrine::engine::{Mount, Setup};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ fn a_batch_is_answered_with_one_array_whose_members_name_their_calls() {
     let answers = list_of(&lab.ask(&batch(&calls)));
     let ids: Vec<_> = answers.iter().map(|answer| answer["id"].clone()).collect();
     assert_eq!(ids, [json!("a"), json!(2), Value::Null, json!(3.0), json!(4), json!(5)]);
-    // Each in the form of its own generation, and in the order of the calls.
+    // Each in the form of its own generation, in the order of the calls.
     assert!(answers[0]["result"]["task"].is_object() && answers[1]["result"]["kind"] == "task");
     assert_eq!(answers[2]["result"]["message"]["role"], "ROLE_AGENT");
     assert_eq!(answers[3]["error"]["code"], -32001);
@@ -96,7 +96,7 @@ fn members_that_are_no_calls_are_answered_each() {
         ids,
         [&Value::Null, &Value::Null, &Value::Null, &Value::Null, &Value::Null, &json!(7)]
     );
-    // A batch that is no JSON has one answer.
+    // A batch that is not JSON has one answer.
     let error =
         lab.ask(&post("/", &[], r#"[{"jsonrpc":"2.0","id":1,"method":"ListTasks"},"#)).json();
     assert_eq!((&error["error"]["code"], &error["id"]), (&json!(-32700), &Value::Null));
@@ -111,7 +111,7 @@ fn notifications_in_a_batch_have_no_answer_and_alone_a_null_id() {
     let notify = notification(V1.send(), V1.params(say("hi")));
     let call = rpc("ListTasks", &Value::Null);
     let answers = list_of(&lab.ask(&batch(&[notify.clone(), call, notify.clone()])));
-    // It was heeded, too.
+    // The notifications were executed.
     assert_eq!((answers.len(), &answers[0]["result"]["totalSize"]), (1, &json!(1)));
     let reply = lab.ask(&batch(&[notify.clone(), notification("NoSuch", json!({}))]));
     assert_eq!((reply.status, reply.body.len()), (204, 0));
@@ -139,7 +139,7 @@ fn a_batch_waits_for_its_slowest_member() {
     let calls = [send("1", "slow"), send("2", "quick"), send("3", "slower"), "7".to_owned()];
     let peer = lab.open();
     lab.write(peer, &batch(&calls));
-    // What follows on the connection waits its turn.
+    // The next request on the connection waits.
     lab.write(peer, &get("/.well-known/agent.json"));
     lab.pass(899);
     assert!(lab.received(peer).is_empty());
@@ -222,13 +222,13 @@ fn a_strict_server_asks_for_message_ids_where_there_are_any() {
         assert_eq!(ask(&mut lab, "/", V03, id)["error"]["code"], -32602);
     }
     assert!(ask(&mut lab, "/", V1, Some("m")).get("result").is_some());
-    // 0.1 has no message ids, and a platform's clients are as they are.
+    // 0.1 has no message ids, and a platform dialect does not require them.
     let old = rpc(V01.send(), &V01.params(say("hi")));
     assert!(lab.ask(&post("/", &[], &old)).json().get("result").is_some());
     assert!(ask(&mut lab, "/r/tenants/t", V1, None).get("result").is_some());
-    // A tenant's path is of the specification.
+    // A tenant's path belongs to the specification.
     assert_eq!(ask(&mut lab, "/tenants/t", V1, None)["error"]["code"], -32602);
-    // Who asks for no letter gets an id for each message.
+    // A server that is not strict generates an id for each message.
     assert!(ask(&mut Lab::echo(), "/", V1, None).get("result").is_some());
     let body = rpc(V1.send(), &V1.params(say("hi")));
     assert_eq!(lab.ask(&post("/", &[], &body)).code(), -32009, "it implies the strict version");
@@ -245,7 +245,7 @@ fn extensions_that_the_agent_does_not_have_are_heard_and_not_activated() {
     }
 }
 
-/// A page of another site may send what needs no leave (Fetch §2.2.2); it names its origin then.
+/// A page of another site may send simple requests (Fetch §2.2.2), which name its origin.
 #[test]
 fn a_page_must_say_that_its_body_is_json() {
     let mut lab = Lab::echo();
@@ -272,7 +272,7 @@ fn a_page_must_say_that_its_body_is_json() {
     assert_eq!(lab.ask(cancel).json()["error"]["status"], "INVALID_ARGUMENT");
 }
 
-// --- Spellings
+// --- Names and framing
 
 #[test]
 fn members_may_be_snake_case_and_names_may_be_escaped() {
@@ -389,7 +389,7 @@ fn head_never_has_content() {
         if head.status == 200 {
             assert_eq!(head.fields, full.fields, "{path}");
         }
-        // The connection is in step.
+        // The connection is still in sync.
         lab.write(peer, &get("/.well-known/agent.json"));
         assert_eq!(lab.reply(peer).status, 200, "{path}");
     }
@@ -450,9 +450,9 @@ fn continue_is_said_when_the_body_is_still_to_come_and_only_then() {
     lab.write(peer, &request[head_len + 1..]);
     lab.reply(peer).result();
     assert!(lab.received(peer).is_empty());
-    // The body came along: nobody waits for the word.
+    // The body arrived with the head: no `100 Continue` is sent.
     lab.ask(&request).result();
-    // An old client does not know the word; another expectation cannot be met.
+    // HTTP/1.0 has no `100 Continue`; another expectation cannot be met.
     let old = String::from_utf8(request.clone()).unwrap().replace("HTTP/1.1", "HTTP/1.0");
     let peer = lab.open();
     lab.write(peer, &old.as_bytes()[..head_len]);
@@ -471,7 +471,7 @@ fn pipelined_requests_are_answered_in_order() {
     });
     lab.write(peer, &requests.collect::<Vec<_>>().concat());
     assert!(lab.received(peer).is_empty());
-    // A call begins when the one before it is answered.
+    // A call starts when the previous one is answered.
     lab.pass(500);
     assert_eq!(Reply::parse_all(lab.received(peer), false).len(), 2);
     lab.pass(900);

@@ -1,5 +1,5 @@
-//! One test for each limit, of the same name: what the peer sees at the limit, what it sees one
-//! beyond, and that the connection is in a defined state and the server lives.
+//! One test for each limit, with the limit's name: what the peer sees at the limit and one beyond,
+//! and that the connection is in a defined state and the server still works.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,8 +21,8 @@ use crate::support::{
 
 const CARD: &str = "/.well-known/agent-card.json";
 
-/// Sends what is at the limit and what is beyond: the former is served on a connection that
-/// lives, the latter refused with `status` on one that closes.
+/// Sends a request at the limit and one beyond: the former is served on a connection that stays
+/// open, the latter is refused with `status` and closes its connection.
 fn refused_beyond(lab: &mut Lab, at: &[u8], beyond: &[u8], status: u16) {
     let peer = lab.open();
     lab.write(peer, at);
@@ -37,13 +37,13 @@ fn refused_beyond(lab: &mut Lab, at: &[u8], beyond: &[u8], status: u16) {
     lab.assert_lives();
 }
 
-/// Calls with what is at the limit and what is beyond: the latter is an error of the call, and
-/// the connection goes on.
+/// Sends a call at the limit and one beyond: the latter gets an error, and the connection stays
+/// open.
 fn error_beyond(lab: &mut Lab, at: &str, beyond: &str, code: i64) -> Value {
     error_under(200, lab, at, beyond, code)
 }
 
-/// The same, when the error has another status.
+/// The same for an error with another status.
 fn error_under(status: u16, lab: &mut Lab, at: &str, beyond: &str, code: i64) -> Value {
     let peer = lab.open();
     lab.write(peer, &post("/", &[], at));
@@ -61,7 +61,7 @@ fn message(parts: Value) -> Value {
     json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": parts}})
 }
 
-/// An error that says which limit is reached.
+/// Asserts that the error names the limit.
 fn assert_names(error: &Value, limit: &str) {
     let message = error["error"]["message"].as_str().unwrap_or_else(|| panic!("{error}"));
     assert!(error["error"]["code"] == -32000 && message.contains(limit), "{error}");
@@ -130,7 +130,7 @@ fn body_bytes_max() {
     refused_beyond(&mut lab, &post("/", &[], &body(200)), head_only, 413);
     let (at, beyond) = (post_chunked("/", &body(200), 150), post_chunked("/", &body(201), 150));
     refused_beyond(&mut lab, &at, &beyond, 413);
-    // Nor is it waited for after `Expect`.
+    // With `Expect` the server does not wait for the body either.
     let expects =
         b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 201\r\n\r\n";
     assert_eq!(lab.ask(expects).status, 413);
@@ -143,7 +143,7 @@ fn whatever_is_too_large_names_its_limit() {
         let answer = lab.ask(request).json();
         answer["error"]["message"].as_str().unwrap().to_owned()
     };
-    // Far above the limit it is a probe, under 400; it is not told that it is no number.
+    // A length far above the limit is a probe (400); the error still names the limit.
     for length in ["201", "20001", "900000000", "18446744073709551616"] {
         let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
         let said = said(&mut lab, head.as_bytes());
@@ -175,7 +175,7 @@ fn trailer_bytes_max() {
         let (size, value) = (body.len(), "t".repeat(trailers - 7));
         format!("{head}{size:x}\r\n{body}\r\n0\r\nT: {value}\r\n\r\n").into_bytes()
     };
-    // The section and the CR that ends it; the last LF is free.
+    // The trailer section and the final CR; the last LF does not count.
     refused_beyond(&mut lab, &chunked(41), &chunked(42), 431);
 }
 
@@ -191,7 +191,8 @@ fn batch_calls_max() {
 #[test]
 fn json_depth_max() {
     let mut lab = Lab::limited(|limits| limits.json_depth_max = 10);
-    // Params, message, metadata and seven more: the envelope, and a batch's brackets, are free.
+    // Params, message, metadata and seven more levels; the envelope and the brackets of a batch do
+    // not count.
     let nested = |levels: usize| {
         let value = format!("{}{}", r#"{"a":"#.repeat(levels), "1");
         let value = format!("{value}{}", "}".repeat(levels));
@@ -204,7 +205,7 @@ fn json_depth_max() {
     };
     let error = error_beyond(&mut lab, &nested(8), &nested(9), -32600);
     assert_eq!(error["id"], Value::Null);
-    // A depth far beyond costs no stack.
+    // A much greater depth uses no stack.
     let deep = "[".repeat(100_000);
     assert!([-32600, -32700].contains(&lab.ask(&post("/", &[], &deep)).code()));
 }
@@ -216,7 +217,7 @@ fn json_tokens_max() {
         let data = vec![1; numbers];
         rpc("SendMessage", &message(json!([{"data": data}])))
     };
-    // The structural characters, strings, numbers and names of all of it (RFC 8259 §2).
+    // The structural characters, strings, numbers and names of the whole document (RFC 8259 §2).
     let others = tokens(&call(0));
     let at = call((1_000 - others).div_ceil(2));
     let beyond = call((1_000 - others).div_ceil(2) + 1);
@@ -225,14 +226,14 @@ fn json_tokens_max() {
     let error = error_under(413, &mut lab, &at, &beyond, -32600);
     assert_eq!(error["id"], Value::Null);
     assert!(error["error"]["message"].as_str().unwrap().contains("json_tokens_max"));
-    // What is no JSON behind so many tokens is not looked at, and a long text is one token.
+    // Invalid JSON after the last allowed token is not read, and a long text is one token.
     for broken in ["[1,".repeat(1_000), format!("{}\"\u{1}", "1,".repeat(1_000))] {
         assert_eq!(lab.ask(&post("/", &[], &broken)).code(), -32600);
     }
     let text = "a, [b]: {c}\n".repeat(1_000);
     let long = rpc("SendMessage", &message(json!([{"text": text}])));
     assert!(lab.ask(&post("/", &[], &long)).result().is_object());
-    // In a buffer that a connection lends and in one that is copied.
+    // In the connection's own buffer and in a copied one.
     assert_eq!(lab.ask(&post_chunked("/", &beyond, 100)).code(), -32600);
     // An embedding of a hundred thousand numbers is within the default.
     let mut lab = Lab::echo();
@@ -240,7 +241,7 @@ fn json_tokens_max() {
     assert_eq!(lab.ask(&post("/", &[], &call(270_000))).code(), -32600);
 }
 
-/// Tokens of a document without brackets, commas and colons in strings.
+/// Tokens of a document whose strings contain no brackets, commas and colons.
 fn tokens(document: &str) -> usize {
     let structural = |c: char| matches!(c, '{' | '}' | '[' | ']' | ':' | ',');
     let scalars = document.split(structural).filter(|text| !text.trim().is_empty());
@@ -286,7 +287,7 @@ fn string_bytes_max() {
     }
     let uris = |bytes: usize| with("extensions", json!(["s".repeat(bytes)]));
     error_beyond(&mut lab, &uris(50), &uris(51), -32602);
-    // What a message says is no name: it may be as long as the body.
+    // A text is not an identifier: it may be as long as the body.
     let text = rpc("SendMessage", &message(json!([{"text": "t".repeat(5_000)}])));
     lab.ask(&post("/", &[], &text)).result();
 }
@@ -311,7 +312,7 @@ fn references_max() {
 
 // --- Time
 
-/// Waits `ms` for a rest of a request and returns what the server says then.
+/// Advances the clock by `ms` and returns the server's answer, if any.
 fn after(lab: &mut Lab, peer: Peer, ms: u64) -> Option<Reply> {
     lab.pass(ms);
     lab.try_reply(peer)
@@ -321,11 +322,11 @@ fn after(lab: &mut Lab, peer: Peer, ms: u64) -> Option<Reply> {
 fn head_timeout_ms() {
     let mut lab = Lab::limited(|limits| limits.head_timeout_ms = 1_000);
     let peer = lab.open();
-    // An idle connection is not slow; the time begins with the first byte.
+    // An idle connection is not slow; the timeout starts with the first byte.
     lab.pass(5_000);
     lab.write(peer, b"G");
     assert!(after(&mut lab, peer, 900).is_none() && lab.is_open(peer));
-    // A byte now and then gains nothing.
+    // A further byte does not extend the timeout.
     lab.write(peer, b"ET / HT");
     let reply = after(&mut lab, peer, 100).expect("an answer");
     assert_eq!((reply.status, reply.closes(), lab.next(peer)), (408, true, Next::Close));
@@ -382,7 +383,7 @@ fn keep_alive_idle_ms() {
     lab.pass(1);
     assert_eq!(lab.next(peer), Next::Close);
     assert!(lab.received(peer).is_empty(), "an idle connection is closed without a word");
-    // One that never says anything goes, too.
+    // A connection that never sends a byte is closed as well.
     let peer = lab.open();
     lab.pass(3_000);
     assert_eq!(lab.next(peer), Next::Close);
@@ -411,7 +412,7 @@ fn task_ttl_ms() {
     assert!(read(&mut lab, &done).get("result").is_some());
     lab.pass(3_000);
     assert_eq!(read(&mut lab, &done)["error"]["code"], -32001);
-    // A wall clock that jumps changes nothing: neither is all forgotten, nor is all kept.
+    // A jump of the wall clock neither evicts nor retains tasks.
     for jump in [86_400_000, -200_000_000] {
         let done = V1.task(&lab.result(V1.send(), &V1.params(say("hi"))))["id"].clone();
         lab.jump(jump);
@@ -420,7 +421,7 @@ fn task_ttl_ms() {
         lab.pass(3_000);
         assert_eq!(read(&mut lab, &done)["error"]["code"], -32001, "{jump}");
     }
-    // A task that runs is never forgotten.
+    // A running task is never evicted.
     lab.pass(26_000);
     let events = lab.reply(running).events();
     let id = events[0].result()["task"]["id"].clone();
@@ -475,9 +476,9 @@ fn streams_max() {
     assert_names(&lab.call(V1.subscribe(), &json!({"id": "x"})), "streams_max");
     let rest = lab.ask(&post("/message:stream", &[], &hold.to_string()));
     assert!(rest.status == 429 && rest.text().contains("streams_max"), "{}", rest.text());
-    // Other calls are not concerned, and the error left no task behind.
+    // Other calls are not affected, and the refused call left no task.
     assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 2);
-    // An end gives the place back, and so does a subscriber that leaves.
+    // The end of a stream frees its slot, and so does a subscriber that disconnects.
     lab.pass(1_000);
     assert!(lab.reply(first).complete);
     let third = lab.stream(V1.stream(), &hold);
@@ -496,7 +497,7 @@ fn padded_call(bytes: usize) -> String {
     format!("{}{bare}", " ".repeat(bytes - bare.len()))
 }
 
-/// The last two frames: the error in the caller's terms, and the close in those of WebSocket.
+/// The last two frames: the A2A error and the WebSocket close.
 fn assert_too_large(lab: &mut Lab, peer: Peer, limit: &str) {
     let sent = lab.frames(peer);
     let [error, close] = &sent[..] else { panic!("{sent:?}") };
@@ -511,13 +512,13 @@ fn ws_frame_bytes_max() {
     let mut lab = Lab::limited(|limits| limits.ws_frame_bytes_max = 300);
     let peer = lab.socket("/", "");
     assert!(lab.say(peer, &padded_call(300))[0].get("result").is_some());
-    // Each of several frames may be as large.
+    // Each of several frames may have that size.
     let call = padded_call(900);
     let (a, b, c) = (&call[..300], &call[300..600], &call[600..]);
     let frames = [frame(1, a.as_bytes()), frame(0, b.as_bytes()), frame(0x80, c.as_bytes())];
     lab.write(peer, &frames.concat());
     assert_eq!(lab.frames(peer).len(), 1);
-    // The header is enough to refuse it.
+    // The frame header suffices to refuse it.
     lab.write(peer, &text(&padded_call(301))[..8]);
     assert_too_large(&mut lab, peer, "ws_frame_bytes_max");
 }
@@ -545,7 +546,7 @@ fn ws_in_flight_max() {
     assert!(lab.say(peer, &held("1", V1.send())).is_empty());
     assert!(lab.say(peer, &batch).is_empty(), "a batch is one");
     let task = lab.say(peer, &held("4", V1.stream()))[0]["result"]["task"]["id"].clone();
-    // What could wait is refused before it is begun; everything else is not concerned.
+    // Calls that could wait are refused before they start; all other calls are not affected.
     for method in [V1.send(), V1.stream()] {
         assert_eq!(lab.say(peer, &held("5", method))[0]["error"]["code"], -32000);
     }
@@ -555,7 +556,7 @@ fn ws_in_flight_max() {
     assert_eq!(inside[0][0]["error"]["code"], -32000);
     assert_eq!(lab.say(peer, &rpc("ListTasks", &Value::Null))[0]["result"]["totalSize"], 4);
     assert!(lab.say(peer, &rpc("GetTask", &json!({ "id": task })))[0].get("result").is_some());
-    // Other connections are not, either; and an answer gives its place back.
+    // Other connections are not affected either; an answer frees its slot.
     assert!(lab.result(V1.send(), &V1.params(say("hi"))).get("task").is_some());
     lab.pass(1_000);
     assert!(lab.is_open(peer) && lab.frames(peer).len() >= 4);
@@ -576,7 +577,7 @@ fn ws_ping_ms() {
         assert!(lab.frames(alive).is_empty() && lab.is_open(alive));
     }
     assert_eq!((lab.frames(dead), lab.next(dead)), (vec![Sent::Ping(Vec::new())], Next::Abort));
-    // Whoever speaks is not asked; one that waits for a call is.
+    // A peer that sends gets no ping; one that waits for a call gets one.
     let caller = lab.socket("/", "");
     lab.say(caller, &rpc(V1.send(), &V1.params(say("hold:1500:1"))));
     lab.pass(600);
@@ -591,7 +592,7 @@ fn ws_ping_ms() {
 fn a_ping_that_has_not_left_is_not_missed() {
     let mut lab = Lab::limited(|limits| limits.ws_ping_ms = 1_000);
     let peer = lab.socket("/", "");
-    // As when output waits until something is durable.
+    // As if the output were held back until it is durable.
     lab.set_reads(peer, false);
     lab.pass(5_000);
     assert!(lab.is_open(peer) && lab.unsent(peer) > 0);
@@ -635,7 +636,7 @@ fn only_bytes_of_the_message_move_it_on() {
     let begun = frame(1, b"{");
     let (ping, pong) = (frame(0x89, &[b'p'; 125]), frame(0x8a, &[b'p'; 125]));
     for more in [ping, pong, frame(0, b"").repeat(20), frame(0, b"a")] {
-        // However the beginning arrives, and whatever comes in each read.
+        // With any split of the first part, and any further bytes in each read.
         for first in [begun.clone(), [&begun[..], &more].concat()] {
             let peer = lab.socket("/", "");
             lab.write(peer, &first);
@@ -647,7 +648,8 @@ fn only_bytes_of_the_message_move_it_on() {
             assert_eq!((last.close_code(), lab.next(peer)), (1008, Next::Close));
         }
     }
-    // Whole messages between them are no part of the next one, and a message that moves may last.
+    // Complete messages in between do not count for the next one; a message that progresses may
+    // take long.
     let (peer, call) = (lab.socket("/", ""), padded_call(1_000));
     let pieces: Vec<&[u8]> = call.as_bytes().chunks(100).collect();
     lab.write(peer, &[text(&call), frame(1, pieces[0])].concat());
@@ -663,7 +665,7 @@ fn only_bytes_of_the_message_move_it_on() {
 #[test]
 fn output_bytes_max() {
     let mut lab = Lab::limited(|limits| limits.output_bytes_max = 10_000);
-    // Pipelined requests of a peer that does not read: input waits, nothing is lost.
+    // Pipelined requests of a peer that does not read: input is paused, nothing is lost.
     let (peer, request) = (lab.open(), get(CARD));
     lab.write(peer, &request);
     let one = lab.take(peer).len();
@@ -671,13 +673,13 @@ fn output_bytes_max() {
     lab.write(peer, &request.repeat(100));
     assert!((10_000..=10_000 + one).contains(&lab.unsent(peer)), "{}", lab.unsent(peer));
     assert!(lab.unread(peer) > 0 && !lab.progress(peer).read);
-    // Only room lets it go on: until then the engine asks for no time.
+    // Only output room resumes it: until then the engine sets no deadline.
     lab.pass(100_000);
     assert_eq!(lab.progress(peer).deadline_ms, None);
     lab.set_reads(peer, true);
     assert_eq!(Reply::parse_all(&lab.take(peer), false).len(), 100);
     assert_eq!(lab.unread(peer), 0);
-    // A stream stops at the mark and goes on where it stopped.
+    // A stream pauses at the limit and resumes there.
     let peer = lab.open();
     lab.set_reads(peer, false);
     lab.write(peer, &post("/", &[], &rpc(V1.stream(), &V1.params(say("stream:500")))));
@@ -698,7 +700,7 @@ fn a_caller_that_leaves_does_not_hold_its_place() {
     lab.write(gone, &hold);
     lab.end(gone);
     assert_eq!(lab.next(gone), Next::Abort);
-    // One that ends its side behind a call that need not wait gets its answer.
+    // A client that closes its side after a call that need not wait gets its answer.
     let (quick, begun) = (lab.open(), lab.received(gone).len());
     lab.write(quick, &post("/", &[], &rpc(V1.send(), &V1.params(say("hi")))));
     lab.end(quick);
@@ -714,7 +716,7 @@ fn a_connection_without_room_for_output_has_no_deadline() {
     lab.set_reads(pipeline, false);
     lab.write(pipeline, &get(CARD).repeat(100));
     lab.pass(80_000);
-    // One in the past would be looked at again and again, to no avail.
+    // A deadline in the past would make the driver poll in a loop.
     for peer in [stream, pipeline] {
         assert_eq!(lab.progress(peer).deadline_ms, None);
         lab.set_reads(peer, true);
@@ -726,12 +728,12 @@ fn a_connection_without_room_for_output_has_no_deadline() {
 #[test]
 fn answer_bytes_max() {
     let mut lab = Lab::limited(|limits| limits.answer_bytes_max = 20_000);
-    // Echoes of 6 kB show 12 kB, though they hold 6 kB: every second one passes the bound.
+    // Echoes of 6 kB show 12 kB but hold 6 kB: each second one exceeds the limit.
     let (text, mut ids) = ("x".repeat(6_000), Vec::new());
     for expected in [vec![1], vec![2], vec![2, 1], vec![2, 2], vec![2, 2, 1]] {
         let task = lab.result(V1.send(), &V1.params(say(&text)));
         ids.insert(0, V1.task(&task)["id"].clone());
-        // A page ends early, and the pages after it go on where it ended.
+        // A page ends early; the next page resumes there.
         let (mut sizes, mut seen, mut token) = (Vec::new(), Vec::new(), String::new());
         while sizes.is_empty() || !token.is_empty() {
             let params = json!({"includeArtifacts": true, "pageToken": token});
@@ -743,9 +745,9 @@ fn answer_bytes_max() {
         }
         assert_eq!((sizes, &seen), (expected, &ids));
     }
-    // Where neither artifacts nor history are asked for, the size of a task does not count.
+    // Without artifacts and history in the request the size of a task does not count.
     assert_eq!(lab.result("ListTasks", &Value::Null)["tasks"].as_array().unwrap().len(), 5);
-    // Of a batch, what is behind the bound is refused, and each call is told so.
+    // The calls of a batch beyond the limit are refused, each with its own error.
     let get_task = |id: &Value| rpc("GetTask", &json!({"id": id}));
     let body = format!("[{}]", ids.iter().map(get_task).collect::<Vec<_>>().join(","));
     let answers = lab.ask(&post("/", &[], &body)).json();
@@ -753,7 +755,7 @@ fn answer_bytes_max() {
     assert_eq!(codes, [&Value::Null, &Value::Null, &json!(-32000), &json!(-32000), &json!(-32000)]);
     assert!(answers.as_array().unwrap().iter().all(|answer| answer["id"] == 1));
     assert_names(&answers[4], "answer_bytes_max");
-    // The same for calls that wait: they were heard, but their answers are too large together.
+    // The same for calls that wait: they are executed, but their answers together are too large.
     let mut params = V1.params(say("hold:100:1"));
     params["message"]["metadata"] = json!({"weight": text});
     let body = format!("[{}]", vec![rpc(V1.send(), &params); 6].join(","));
@@ -768,7 +770,7 @@ fn answer_bytes_max() {
 
 // --- Tasks
 
-/// Defers every turn, and keeps it.
+/// Defers and keeps each turn.
 #[derive(Default)]
 struct Later(Mutex<Vec<Deferred>>);
 
@@ -792,7 +794,7 @@ fn deferred_calls_max() {
     };
     assert!(send(&mut lab).is_none() && send(&mut lab).is_none());
     assert_names(&send(&mut lab).unwrap().json(), "deferred_calls_max");
-    // One that is over makes room for another.
+    // A call that ends frees its slot.
     later.0.lock().unwrap().pop().unwrap().fail("no");
     assert!(send(&mut lab).is_none() && send(&mut lab).is_some());
 }
@@ -808,7 +810,7 @@ fn tasks_max() {
         answer
     };
     let [first, second, third] = ["1", "2", "3"].map(&mut send);
-    // Two that run push out the two that are done; a third finds no room.
+    // Two running tasks evict the two finished ones; a third is refused.
     let running = ["hold:9000:1", "hold:9000:1"].map(&mut send);
     assert_names(&send("hold:9000:1"), "tasks_max");
     for (answer, is_there) in
@@ -818,7 +820,7 @@ fn tasks_max() {
         let read = lab.call("GetTask", &json!({"id": id}));
         assert_eq!(read.get("result").is_some(), is_there, "{read}");
     }
-    // A task that leaves tells who still follows it, and room comes with the end of others.
+    // Further tasks are accepted when the running ones have ended.
     lab.pass(9_000);
     lab.result(V1.send(), &V1.params(say("hi")));
     assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 2);
@@ -830,7 +832,7 @@ fn store_bytes_max() {
         limits.store_bytes_max = 200_000;
         limits.task_bytes_max = 100_000;
     });
-    // What is echoed is held once, and shown as history and as artifact.
+    // An echoed text is stored once, and shown as history and as artifact.
     let text = "x".repeat(40_000);
     for _ in 0..20 {
         lab.result(V1.send(), &V1.params(say(&text)));
@@ -838,7 +840,7 @@ fn store_bytes_max() {
     }
     let held = lab.result("ListTasks", &Value::Null)["totalSize"].as_u64().unwrap();
     assert!((3..=4).contains(&held), "{held} tasks of 40 kB in 200 kB");
-    // Tasks that run are not pushed out: whoever comes then is told so, and lives.
+    // Running tasks are not evicted: a further call is refused, and its connection stays open.
     let mut params = V1.params(say("hold:9000:1"));
     params["configuration"]["returnImmediately"] = json!(true);
     params["message"]["metadata"] = json!({"weight": "x".repeat(30_000)});
@@ -856,7 +858,7 @@ fn task_bytes_max() {
     let mut lab = Lab::limited(|limits| limits.task_bytes_max = 10_000);
     // The message alone is too large: the client's fault.
     assert_eq!(lab.code(V1.send(), &V1.params(say(&"x".repeat(10_000)))), -32602);
-    // With what the agent says it is: the task fails, and says why.
+    // The task exceeds the limit with the agent's output: it fails with that reason.
     let result = lab.result(V1.send(), &V1.params(say(&"x".repeat(6_000))));
     let task = V1.task(&result);
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
@@ -864,7 +866,7 @@ fn task_bytes_max() {
     // Half of it fits.
     let result = lab.result(V1.send(), &V1.params(say(&"x".repeat(4_000))));
     assert_eq!(V1.task(&result)["status"]["state"], "TASK_STATE_COMPLETED");
-    // A stream that outgrows its task ends with the same words.
+    // A stream whose task grows too large ends with the same text.
     let stream = lab.stream(V1.stream(), &V1.params(say("stream:1000")));
     let events = lab.reply(stream).events();
     let last = &events.last().unwrap().result()["statusUpdate"]["status"];
@@ -885,7 +887,7 @@ fn history_max() {
         let result = lab.result(V1.send(), &V1.params(say));
         let history = V1.task(&result)["history"].as_array().unwrap().clone();
         assert_eq!(history.len(), (turn + 1).min(3));
-        // The oldest leave first.
+        // The oldest messages are dropped first.
         assert_eq!(history.last().unwrap()["parts"][0]["text"], text);
     }
 }
@@ -911,7 +913,7 @@ fn artifacts_max() {
 
 #[test]
 fn event_ring_max() {
-    // An artifact that is replaced again and again: what was replaced is kept for the ring only.
+    // An artifact that is replaced repeatedly: the ring alone retains the old versions.
     let toml = r#"
         [[rule]]
         [[rule.step]]
@@ -938,11 +940,11 @@ fn event_ring_max() {
         lab.write(peer, &post("/", &[("Last-Event-ID", &seen)], &body));
         lab.peek(peer).events()
     };
-    // Within the ring: every event that was missed, none twice.
+    // Within the ring: each missed event once.
     let within = back(last - 20);
     let ids: Vec<_> = within.iter().map(|event| event.id.unwrap()).collect();
     assert_eq!(ids, (last - 19..=last).collect::<Vec<_>>());
-    // Behind it: the task as it is, then what follows.
+    // Before the ring: the current task, then the later events.
     let behind = back(1);
     assert_eq!((behind.len(), behind[0].id), (1, Some(last)));
     assert!(behind[0].result().get("task").is_some());
@@ -957,7 +959,7 @@ fn turn_events_max() {
         assert_eq!(V1.task(&result)["status"]["state"], state, "{text}");
     }
     lab.assert_lives();
-    // What is published before the task is taken out of the turn counts as well.
+    // Events before the task is detached from the turn count as well.
     let mut setup = Setup::default();
     setup.limits.turn_events_max = 10;
     setup.agents = vec![(Profile::new("eager", "Says much."), Arc::new(Eager))];
@@ -969,7 +971,7 @@ fn turn_events_max() {
         let result = lab.result(V1.send(), &V1.params(say(text)));
         let task = V1.task(&result);
         assert_eq!(task["status"]["state"], states[0], "{text}");
-        // The second turn goes on with the task.
+        // The second turn continues the task.
         let next = Say { task: task["id"].as_str(), ..say(text) };
         let answer = lab.call(V1.send(), &V1.params(next));
         let state = lab.result("GetTask", &json!({ "id": task["id"] }))["status"]["state"].take();
@@ -977,8 +979,8 @@ fn turn_events_max() {
     }
 }
 
-/// Publishes as many events as the message says, and then takes the task out of the turn: to ask
-/// for more, or to end it.
+/// Publishes the number of events in the message, then detaches the task: to request input or to
+/// end it.
 struct Eager;
 
 impl Agent for Eager {
@@ -992,7 +994,7 @@ impl Agent for Eager {
     }
 }
 
-/// `tests/tidy` looks for the names; this one for the numbers: all of them can be set.
+/// `tests/tidy` checks the names, this test the numbers: each limit can be set.
 #[test]
 fn every_limit_can_be_set() {
     let mut limits = Limits::default();
@@ -1013,7 +1015,7 @@ fn tenants_max() {
         params["tenant"] = json!(tenant);
         params
     };
-    // Who leaves no task leaves nothing, and who only asks does not even come.
+    // A direct message takes no tenant name, and neither does a read.
     for tenant in ["a", "b", "c", "d"] {
         assert_eq!(
             lab.result("SendMessage", &send(tenant, "ping"))["message"]["role"],
@@ -1032,7 +1034,7 @@ fn tenants_max() {
         lab.result("SendMessage", &send(tenant, "hi"));
     }
     assert_eq!(lab.result("ListTasks", &json!({ "tenant": "three" }))["totalSize"], 0);
-    // A name leaves with its last task, and another one comes.
+    // A name is freed with its last task and can be replaced by another.
     lab.pass(50_000);
     lab.result("SendMessage", &send("two", "hi"));
     lab.pass(20_000);

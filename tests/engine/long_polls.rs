@@ -1,4 +1,4 @@
-//! Readers that wait for news of a task.
+//! Readers that wait for the next event of a task.
 
 use peregrine::{
     agent::Job,
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// A server with a task that runs, whose last event has the number 2.
+/// A server with a running task whose last event has the number 2.
 fn running(limits: Limits) -> (Lab, Job, String) {
     let runs = Runs::default();
     let mut lab = Lab::new(runs.setup(limits, Idempotency::Off));
@@ -27,7 +27,7 @@ fn running(limits: Limits) -> (Lab, Job, String) {
     (lab, job, id)
 }
 
-/// Every way in which a reader says that it waits for so many seconds.
+/// Each way to request a wait of so many seconds.
 fn ways(id: &str, seconds: u64) -> Vec<(String, Vec<u8>)> {
     let prefer = format!("wait={seconds}");
     let mut ways = Vec::new();
@@ -134,7 +134,7 @@ fn a_member_of_a_batch_and_a_message_of_a_websocket_wait_too() {
     let batch = format!("[{},{}]", call("1", waits.clone()), call("2", reads.clone()));
     let batch = ask(&mut lab, &post("/", &[], &batch));
     let socket = lab.socket("/", "Prefer: wait=20\r\n");
-    // The head of an upgrade says nothing of one message.
+    // The field of an upgrade request does not apply to single messages.
     assert_eq!(lab.say(socket, &call("3", reads))[0]["id"], 3);
     assert_eq!(lab.say(socket, &call("4", waits.clone())), Vec::<Value>::new());
     assert!(lab.received(batch).is_empty());

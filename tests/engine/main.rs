@@ -1,5 +1,5 @@
-//! The engine without sockets: bytes go into a connection, bytes come out, and the test moves the
-//! clock.
+//! The engine without sockets: bytes go into a connection, bytes come out, and the test advances
+//! the clock.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

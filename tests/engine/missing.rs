@@ -1,4 +1,4 @@
-//! Tasks that are not stored: their agent is asked, and answers now, later or not at all.
+//! Tasks that are not stored: the agent looks them up, at once, later or without a result.
 
 use std::{
     future::Future,
@@ -26,11 +26,11 @@ use crate::support::{
     ws::upgrade,
 };
 
-/// Has its tasks somewhere else, where it finds them later; "at once" it does so at once.
+/// Stores its tasks elsewhere and finds them later; "at once" is found at once.
 #[derive(Clone, Default)]
 struct Archive(Arc<Mutex<Vec<(Asked, DeferredLookup)>>>);
 
-/// What an agent is told of a lookup.
+/// The details of a lookup that an agent gets.
 #[derive(Debug, Default, PartialEq)]
 struct Asked {
     id: String,
@@ -105,7 +105,7 @@ fn task(id: &str, state: TaskState) -> TaskBuf {
     task
 }
 
-/// Makes a call that waits for its agent.
+/// Sends a call that waits for its agent.
 fn ask(lab: &mut Lab, request: &[u8]) -> Peer {
     let peer = lab.open();
     lab.write(peer, request);
@@ -160,7 +160,7 @@ fn a_task_that_the_agent_finds_later_is_shown_in_every_spelling() {
         archive.found(task("old", TaskState::Completed));
         assert_eq!(answer(&mut lab, peer)["artifacts"][0]["artifactId"], "found");
     }
-    // It is stored nowhere.
+    // The task is not stored.
     assert_eq!(lab.result("ListTasks", &json!({}))["totalSize"], 0);
     assert_eq!(lab.engine.waiting().calls, 0);
 }
@@ -209,7 +209,8 @@ fn a_lookup_is_answered_with_as_much_history_as_was_asked_for() {
     }
 }
 
-/// A server that knows callers and lets 16 calls wait for their agents, one of which is anybody's.
+/// A server with authentication on which 16 calls may wait for agents; one agent is open to all
+/// callers.
 fn knowing(quotas: Quotas) -> (Lab, Archive) {
     let archive = Archive::default();
     let open = Profile { anonymous: true, ..Profile::new("open", "Anybody's.") };
@@ -225,7 +226,7 @@ fn knowing(quotas: Quotas) -> (Lab, Archive) {
     (Lab::new(setup), archive)
 }
 
-/// Asks for a task that is not stored; `None`: the call waits or is a stream, else its answer.
+/// Requests a task that is not stored. `None`: the call waits or is a stream, else its answer.
 fn look_up(lab: &mut Lab, token: &str, method: &str) -> (Peer, Option<Value>) {
     let (peer, bearer) = (lab.open(), format!("Bearer {token}"));
     let fields = [("Authorization", &*bearer), ("A2A-Version", "1.0")];
@@ -246,13 +247,14 @@ fn lookups_of_a_caller_take_places_until_the_agent_has_answered() {
         let (gone, first) = look_up(&mut lab, "alice", method);
         let (_, second) = look_up(&mut lab, "alice", "GetTask");
         assert!(!is_refused(&first) && !is_refused(&second), "{method}");
-        // Who leaves gives nothing back that the agent has, and the agent is not asked again.
+        // The permit of a client that disconnects stays with the pending lookup; the agent gets no
+        // second one.
         lab.end(gone);
         for again in ["GetTask", "CancelTask", "SubscribeToTask"] {
             assert!(is_refused(&look_up(&mut lab, "alice", again).1), "{method} {again}");
         }
         assert_eq!(archive.0.lock().unwrap().len(), 2);
-        // Others have their own, and what is not deferred needs none.
+        // Other callers have their own permits, and a call without a deferred lookup needs none.
         assert!(!is_refused(&look_up(&mut lab, "bob", method).1));
         let nowhere = rpc("GetTask", &json!({ "id": "nowhere" }));
         let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
@@ -307,7 +309,7 @@ fn a_cancel_of_a_task_that_is_not_stored_is_its_agents() {
     };
     let ends: [(fn(DeferredLookup), i64); 5] = [
         (|lookup| lookup.found(task("old", TaskState::Canceled)), 0),
-        // One that will end later is shown as it is.
+        // A task that will end later is returned as it is.
         (|lookup| lookup.found(task("old", TaskState::Working)), 0),
         (|lookup| lookup.found(task("old", TaskState::Completed)), -32002),
         (refuse, -32002),
@@ -345,7 +347,7 @@ fn a_subscriber_of_a_task_that_is_not_stored_gets_it_alone() {
         let events = lab.reply(peer).events();
         assert!(events[0].result().to_string().contains("old"));
         assert_eq!((events.len(), lab.engine.waiting().streams), (1, 0));
-        // One that has ended has nothing to follow, as one that is stored.
+        // A finished task has no further events, as if it were stored.
         let peer = ask_rpc(&mut lab, generation.subscribe(), &json!({ "id": "old" }));
         archive.found(task("old", TaskState::Completed));
         let ended = answer(&mut lab, peer)["error"]["code"].take();
@@ -381,9 +383,9 @@ fn an_agent_is_told_who_asks_for_a_task_that_is_not_stored() {
         ..Asked::default()
     };
     assert_eq!(told, expected);
-    // Nobody made a tenant of it.
+    // The lookup has created no tenant.
     assert_eq!(lab.result("ListTasks", &json!({ "tenant": "acme" }))["totalSize"], 0);
-    // A dialect that names the conversation sees a task of that conversation alone.
+    // A dialect that names the context sees tasks of that context only.
     for (context, is_it) in [("conversation-9", true), ("other", false)] {
         let body = rpc("tasks/get", &json!({ "id": "old", "contextId": context }));
         let request = post("/langsmith", &[("Accept", "*/*")], &body);
@@ -432,14 +434,14 @@ fn lookups_count_among_deferred_calls_until_they_are_answered() {
     let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
     let (mut lab, archive) = lab(limits);
     let params = json!({ "id": "old" });
-    // What it writes is read before the other connection takes its answer.
+    // The server reads this request before the other connection takes its answer.
     let refused = lab.open();
     let peer = ask_rpc(&mut lab, "GetTask", &params);
     for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
         let error = lab.call(method, &params)["error"].take();
         assert!(error["message"].as_str().unwrap().contains("deferred_calls_max"), "{error}");
     }
-    // An answer that is not taken yet keeps the place.
+    // An answer that is not taken yet keeps its permit.
     archive.found(task("old", TaskState::Working));
     lab.write(refused, &post("/", &[], &rpc("GetTask", &params)));
     assert!(lab.reply(refused).text().contains("deferred_calls_max"));
@@ -471,7 +473,7 @@ fn an_answer_to_a_lookup_counts_as_bytes_of_the_store_until_it_is_taken() {
         assert!(answer.to_string().contains("store_bytes_max"), "{answer}");
     }
     assert!((1..4).contains(&refused.count()));
-    // All of it is given back.
+    // All of the bytes are released.
     let peer = ask_rpc(&mut lab, "GetTask", &json!({ "id": "old" }));
     archive.found(task("old", TaskState::Working));
     assert_eq!(answer(&mut lab, peer)["result"]["id"], "old");
@@ -486,7 +488,7 @@ fn a_lookup_hears_when_its_caller_leaves_and_ends_with_the_server() {
         assert_eq!(is_ready, lookup.is_caller_gone());
         is_ready
     };
-    // The first place of the store has a task, with which a lookup has nothing to do.
+    // The first slot of the store has a task, which is independent of the lookup.
     lab.result("SendMessage", &Gen::V1.params(Say { at_once: true, ..say("hi") }));
     for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
         let peer = ask_rpc(&mut lab, method, &json!({ "id": "old" }));

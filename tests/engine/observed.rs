@@ -1,4 +1,4 @@
-//! What the observer of a server is told: each call once, by whichever way it ends.
+//! The observer of a server gets each call once, whichever way the call ends.
 
 use std::sync::{
     Arc, Mutex,
@@ -27,7 +27,7 @@ use crate::support::{
     callers::ByName,
 };
 
-/// Keeps what it is told; its clock goes on by one with each look.
+/// Records its calls; its clock advances by one with each read.
 #[derive(Default)]
 struct Notes {
     told: Mutex<Vec<CallRecord>>,
@@ -104,7 +104,7 @@ fn a_call_is_told_with_its_way_its_operation_and_its_bytes() {
     lab.say(socket, &rpc("GetTask", &json!({ "id": "none" })));
     let call = notes.one();
     assert_eq!((call.binding, call.op), (CallBinding::WebSocket, Some(Op::Get)));
-    // Cards and what leads nowhere are no calls.
+    // Cards and unknown paths are not calls.
     for path in ["/.well-known/agent-card.json", "/nowhere"] {
         lab.ask(&get_with(path, ""));
         assert_eq!(notes.take().len(), 0, "{path}");
@@ -153,7 +153,7 @@ fn each_call_of_a_batch_is_told_and_its_bytes_once() {
 #[test]
 fn an_observer_that_keeps_turns_is_asked_when_a_call_began_as_it_is_told() {
     for (keeps_turns, is_curious) in [(true, false), (true, true), (false, false)] {
-        // One that does not is asked once more: when the request begins.
+        // Otherwise the clock is read once more, when the request begins.
         let first = if keeps_turns { 1 } else { 2 };
         let notes = Arc::new(Notes { keeps_turns, is_curious, ..Notes::default() });
         let observer = Some(Arc::clone(&notes) as Arc<dyn CallObserver>);
@@ -163,7 +163,7 @@ fn an_observer_that_keeps_turns_is_asked_when_a_call_began_as_it_is_told() {
         let peer = lab.open();
         lab.write(peer, &post("/", &[], &format!("[{good},{good},{waits}]")));
         lab.settle();
-        // The third has begun, and its time is known, too.
+        // The third call has begun, with its own time.
         assert_eq!(notes.clock.load(Relaxed), first + 2);
         lab.pass(10_000);
         lab.reply(peer);

@@ -1,4 +1,4 @@
-//! The pages about the server: who is told what, where callers are known and where they are not.
+//! The server's own pages: which details each caller gets, with and without authentication.
 
 use std::{
     borrow::Cow,
@@ -22,7 +22,7 @@ use peregrine::{
 
 use crate::support::{Lab, echo};
 
-/// Says which page it is, and whether with details.
+/// Answers with the page's name and whether it has details.
 struct Said;
 
 impl PageSource for Said {
@@ -48,7 +48,7 @@ impl PageSource for Said {
     }
 }
 
-/// A bearer token is a list of scopes; `wrong` is none.
+/// A bearer token is a list of scopes; `wrong` is invalid.
 struct ByScopes;
 
 impl Authenticator for ByScopes {

@@ -1,5 +1,5 @@
-//! Push configurations and what is posted because of them (A2A 1.0 §3.1.7 to §3.1.10, §4.3.3): the
-//! test is the courier.
+//! Push configurations and their posts (A2A 1.0 §3.1.7 to §3.1.10, §4.3.3): the test acts as the
+//! webhook worker.
 
 use std::{
     sync::{Arc, Mutex},
@@ -50,7 +50,7 @@ impl Received {
     }
 }
 
-/// What asks for posts, in place of a thread with sockets.
+/// Takes posts from the engine, in place of a webhook worker with sockets.
 struct Courier(Arc<dyn Outbox>);
 
 impl Courier {
@@ -75,7 +75,7 @@ impl Courier {
         self.0.done(&post.request, outcome, lab.now, 1 << 60);
     }
 
-    /// Delivers all that there is.
+    /// Delivers all pending posts.
     fn deliver(&self, lab: &Lab) -> Vec<Received> {
         let mut delivered = Vec::new();
         while let Some(post) = self.next(lab) {
@@ -90,7 +90,7 @@ fn failed(why: &str) -> PostOutcome {
     PostOutcome::Failed { why: why.to_owned(), retry_after_ms: None }
 }
 
-/// Params of a send that bring a webhook.
+/// Params of a send with a webhook.
 fn with_webhook(generation: Gen, text: &str, config: Value) -> Value {
     let mut params = generation.params(say(text));
     match generation {
@@ -101,7 +101,7 @@ fn with_webhook(generation: Gen, text: &str, config: Value) -> Value {
     params
 }
 
-/// Makes a task that runs for ten seconds.
+/// Creates a task that runs for ten seconds.
 fn long_task(lab: &mut Lab) -> String {
     let mut params = V1.params(say("hold:10000:4"));
     params["configuration"]["returnImmediately"] = json!(true);
@@ -170,7 +170,7 @@ fn a_webhook_that_comes_with_each_message_of_a_task_is_one() {
     };
     let first = send("m-1", json!({"url": URL, "token": "a"}));
     assert_eq!(send("m-2", json!({"url": URL, "token": "a"})), first);
-    // What says something else is another one, and so is one that is set without an id.
+    // Different content creates another configuration, and so does one that is set without an id.
     let both = send("m-3", json!({"url": URL, "token": "b"}));
     assert_eq!((both.len(), &both[0]), (2, &first[0]));
     let params = json!({"taskId": task, "url": URL, "token": "a"});
@@ -195,7 +195,7 @@ fn posts_are_in_the_trace_of_the_call_that_has_set_their_webhook() {
         let said = format!("00-{trace}-{flags}");
         assert!(parents(Some(&said)).iter().all(|parent| *parent == said));
     }
-    // Flags that nobody knows, and what is no trace, go no further.
+    // Unknown flags and invalid trace contexts are not passed on.
     assert_eq!(parents(Some(&format!("00-{trace}-ff")))[0], format!("00-{trace}-01"));
     for none in [None, Some("00-x"), Some("")] {
         let parents = parents(none);
@@ -237,7 +237,7 @@ fn a_task_that_runs_is_told_of_from_then_on() {
         courier.deliver(&lab).iter().map(|post| state_of(&post.body).to_owned()).collect();
     assert_eq!(states.first().unwrap(), "TASK_STATE_WORKING");
     assert_eq!(states.last().unwrap(), "TASK_STATE_COMPLETED");
-    // A terminal task takes a configuration, and nothing is sent.
+    // A finished task accepts a configuration, and nothing is sent.
     assert_eq!(set_v1(&mut lab, &task, "late")["result"]["id"], "late");
     assert!(courier.next(&lab).is_none());
 }
@@ -302,7 +302,7 @@ fn each_generation_has_its_own_words_and_all_see_the_same() {
     assert_eq!(none["pushNotificationConfig"], Value::Null);
     let set = json!({"id": task, "pushNotificationConfig": {"url": URL}});
     assert_eq!(lab.result("tasks/pushNotification/set", &set)["id"], *task);
-    // In 0.1 none may be set, which takes the one back that a get shows, and no other.
+    // In 0.1 a null removes the configuration that a get returns, and no other.
     set_v1(&mut lab, &task, "of 1.0");
     let clear = json!({"id": task, "pushNotificationConfig": null});
     for left in [json!(["of 1.0"]), json!([]), json!([])] {
@@ -325,7 +325,7 @@ fn http_json_and_websocket_have_the_same_operations() {
     assert_eq!((read.status, &read.json()["taskId"]), (200, &json!(task)));
     let listed = lab.ask(&get(&format!("{configs}?pageSize=1")));
     assert_eq!(listed.json()["configs"].as_array().unwrap().len(), 1);
-    // The proto of 0.3 has pages, too.
+    // The proto of 0.3 has pages as well.
     set_v1(&mut lab, &task, "s");
     let (mut names, mut token) = (Vec::new(), String::new());
     loop {
@@ -413,7 +413,7 @@ fn a_receiver_that_fails_gets_the_same_again_and_nothing_out_of_order() {
     assert_eq!(again.field("A2A-Notification-Id"), first.field("A2A-Notification-Id"));
     courier.done(&lab, &again, PostOutcome::Delivered);
     assert_eq!(courier.deliver(&lab).len(), 3);
-    // One that wants no more of it is forgotten.
+    // A receiver that answers 410 is removed.
     let mut lab = self::lab();
     lab.result(V1.send(), &with_webhook(V1, "stream:3", json!({"url": URL})));
     let courier = Courier::of(&lab);
@@ -422,7 +422,7 @@ fn a_receiver_that_fails_gets_the_same_again_and_nothing_out_of_order() {
     assert!(courier.next(&lab).is_none());
 }
 
-/// Gives the job of each turn to the test.
+/// Passes the job of each turn to the test.
 #[derive(Clone, Default)]
 struct Keep(Arc<Mutex<Vec<Job>>>);
 
@@ -432,7 +432,7 @@ impl Agent for Keep {
     }
 }
 
-/// A server whose agent gives its jobs to the test.
+/// A server whose agent passes its jobs to the test.
 fn keeping(setup: Setup) -> (Lab, Keep) {
     let keep = Keep::default();
     let agent = Arc::new(keep.clone()) as Arc<dyn Agent>;
@@ -501,7 +501,7 @@ fn a_webhook_that_was_given_up_holds_no_task_and_leaves_with_it() {
     setup.push = Some(PushSettings { pace, ..PushSettings::default() });
     let mut lab = Lab::new(setup);
     let courier = Courier::of(&lab);
-    // The bounds would not take so many.
+    // More than the limits admit at a time.
     for _ in 0..10 {
         let configured = with_webhook(V1, "hi", json!({"url": URL}));
         let id = json!({"id": lab.result(V1.send(), &configured)["task"]["id"]});
@@ -548,7 +548,7 @@ fn nothing_is_kept_where_no_task_comes_of_a_message() {
     assert!(answer["message"].is_object());
     let courier = Courier::of(&lab);
     assert!(courier.next(&lab).is_none());
-    // The bounds count none: all of them can be taken still.
+    // They do not count towards the limits: all of them are accepted.
     let mut setup = setup();
     setup.limits.push_bytes_max = 2_400;
     let mut lab = Lab::new(setup);
@@ -569,13 +569,13 @@ fn a_message_that_is_refused_leaves_the_webhooks_of_its_task_as_they_were() {
     let list =
         |lab: &mut Lab| lab.result("tasks/pushNotificationConfig/list", &json!({"id": task}));
     let listed = list(&mut lab);
-    // Without an id of its own it has that of the one that is there.
+    // Without an id of its own it gets the id of the existing one.
     let mut params = with_webhook(V03, "more", json!({"url": "https://other.example/"}));
     params["message"]["taskId"] = json!(task);
     params["message"]["contextId"] = json!("of-another");
     assert_eq!(lab.call(V03.send(), &params)["error"]["code"], -32602);
     assert_eq!(list(&mut lab), listed);
-    // One that is taken brings another in its place.
+    // An accepted message replaces the configuration.
     params["message"].as_object_mut().unwrap().remove("contextId");
     params["configuration"]["blocking"] = json!(false);
     lab.result(V03.send(), &params);
@@ -634,13 +634,13 @@ fn what_is_challenged_is_asked_at_once_and_posted_when_it_has_answered() {
     lab.pass(20_000);
     let told = courier.deliver(&lab);
     assert_eq!(state_of(&told.last().unwrap().body), "TASK_STATE_COMPLETED");
-    // Where only its credentials change it is the same receiver.
+    // With other credentials alone it is the same receiver.
     let params = json!({"taskId": task, "id": "c", "url": URL, "token": "other"});
     lab.result("CreateTaskPushNotificationConfig", &params);
     assert!(ask(&lab).is_none());
     let params = json!({"taskId": task, "id": "c", "url": "https://hooks.example/other"});
     lab.result("CreateTaskPushNotificationConfig", &params);
-    // Whoever was asked before does not know what the other one is asked.
+    // The expected answer of the other URL is a new one.
     let other = ask(&lab).unwrap().expects;
     assert!(!other.is_empty() && other != challenge.expects);
 }
@@ -675,13 +675,13 @@ fn what_tells_of_an_event_otherwise_has_another_id() {
     let events = last.each_ref().map(|post| post.field("A2A-Event-Id").unwrap().to_owned());
     assert!(last[0].body["task"].is_object() && last[1].body["statusUpdate"].is_object());
     assert!(ids[0] != ids[1] && events[0] == events[1]);
-    // Posted again it is the same.
+    // A repeated post is the same.
     let again = courier.next(&lab).unwrap();
     assert_eq!(again.field("A2A-Notification-Id"), Some(&*ids[1]));
     assert_eq!(again.body, last[1].body.take());
 }
 
-/// Signs with a word.
+/// Signs with the length of the body.
 struct Word;
 
 impl PostSigner for Word {
@@ -716,7 +716,7 @@ fn what_is_signed_is_as_receivers_write_again_what_they_have_parsed() {
     assert_eq!(told.field("Authorization"), Some(&*format!("Bearer {}-bytes", text.len())));
 }
 
-/// Defers each turn, and says later what comes of it.
+/// Defers each turn; the test ends it later.
 #[derive(Default)]
 struct Later(Mutex<Vec<Deferred>>);
 
@@ -735,7 +735,7 @@ fn the_webhook_of_a_deferred_turn_waits_for_its_task() {
     let mut lab = Lab::new(setup);
     let courier = Courier::of(&lab);
     let configured = |text: &str| with_webhook(V1, text, json!({"url": URL}));
-    // Those that are refused, or answered with a message, leave nothing that counts.
+    // A turn that is refused or answered with a message leaves no counted configuration.
     for round in 0..20 {
         let peer = lab.open();
         lab.write(peer, &post("/", &[], &rpc(V1.send(), &configured("hi"))));
@@ -799,7 +799,7 @@ fn urls_and_fields_are_checked_when_they_are_configured() {
     assert!(Courier::of(&lab).next(&lab).is_none());
 }
 
-/// Each caller reads of the member that it has written.
+/// Each error names the member in the caller's own format.
 #[test]
 fn what_is_wrong_with_a_configuration_is_named_as_its_caller_has_it() {
     let mut lab = lab();
@@ -850,7 +850,7 @@ fn what_is_wrong_with_a_configuration_is_named_as_its_caller_has_it() {
             "{member}: {answer}"
         );
     }
-    // One that stands alone is a scheme, too.
+    // A single string is a scheme as well.
     let alone = json!({"url": URL, "authentication": {"schemes": "Bearer", "credentials": "c"}});
     let made = lab.result(V03_SET, &old(&alone));
     assert_eq!(made["pushNotificationConfig"]["authentication"]["schemes"], json!(["Bearer"]));
@@ -903,7 +903,7 @@ fn the_addresses_of_hosts_are_checked_by_whoever_connects() {
 
 const EVO: &str = "/api/v1/a2a/echo";
 
-/// A server that knows these keys.
+/// A server with these keys.
 fn lab_with_keys(limits: Limits) -> Lab {
     Lab::new(setup_with_keys(limits))
 }
@@ -920,7 +920,7 @@ fn setup_with_keys(limits: Limits) -> Setup {
     Setup { authenticator, limits, ..setup() }
 }
 
-/// Calls as somebody.
+/// Calls with a key.
 fn call_as(lab: &mut Lab, path: &str, key: &str, method: &str, params: &Value) -> Value {
     lab.ask(&post(path, &[("x-api-key", key)], &rpc(method, params))).json()
 }
@@ -951,7 +951,7 @@ fn the_webhook_of_evo_ai_is_about_tasks_that_its_scope_makes_from_then_on() {
     assert!(courier.next(&lab).is_none(), "not his, and not those before");
     let made = call_as(&mut lab, "/", "alice", V1.send(), &send("m-2"));
     let posts = courier.deliver(&lab);
-    // What has lagged is one post.
+    // Pending events are merged into one post.
     assert_eq!(posts.len(), 1);
     let (post, body) = (&posts[0], &posts[0].body);
     assert_eq!(body["taskId"], made["result"]["task"]["id"]);
@@ -959,7 +959,7 @@ fn the_webhook_of_evo_ai_is_about_tasks_that_its_scope_makes_from_then_on() {
     assert!(body["timestamp"].as_str().unwrap().ends_with('Z'));
     assert_eq!(post.field("Authorization"), Some("Bearer x"));
     assert_eq!((post.field("X-A"), post.field("A2A-Version")), (Some("1"), None));
-    // Of one conversation, in place of the one before.
+    // For one context; it replaces the previous one.
     let config = json!({"contextId": "c-1", "config": {"url": URL}});
     call_as(&mut lab, EVO, "alice", EVO_SET, &config);
     call_as(&mut lab, "/", "alice", V1.send(), &send("m-3"));
@@ -969,7 +969,7 @@ fn the_webhook_of_evo_ai_is_about_tasks_that_its_scope_makes_from_then_on() {
     call_as(&mut lab, "/", "alice", V1.send(), &in_context);
     let posts = courier.deliver(&lab);
     assert_eq!((posts.len(), posts[0].field("Authorization")), (1, None));
-    // A receiver that wants no more of it hears of no other task, either.
+    // After a 410 the receiver gets no other task either.
     in_context["message"]["messageId"] = json!("m-10");
     call_as(&mut lab, "/", "alice", V1.send(), &in_context);
     let post = courier.next(&lab).unwrap();
@@ -1027,12 +1027,12 @@ fn a_receiver_that_is_gone_ends_the_scope_of_its_own_task_alone() {
     let send = |id: &str| V1.params(Say { id, ..say("hi") });
     gone(&mut lab, &send("m-1"));
     assert_eq!(urls(&mut lab), [Some(URL.to_owned()), Some(URL.to_owned()), None]);
-    // Neither does one that looks the same.
+    // A configuration with the same content does not end it either.
     let mut inline = send("m-2");
     inline["configuration"]["taskPushNotificationConfig"] = json!({"url": URL, "id": "evo_ai"});
     gone(&mut lab, &inline);
     assert_eq!(urls(&mut lab), [Some(URL.to_owned()), Some(URL.to_owned()), None]);
-    // What was set since is another one.
+    // A configuration that was set afterwards is a new one.
     let (key, path) = scopes[0];
     call_as(&mut lab, "/", key, V1.send(), &send("m-3"));
     let post = courier.next(&lab).unwrap();
@@ -1067,10 +1067,10 @@ fn what_evo_ai_configures_may_say_all_that_others_say() {
     assert_eq!(post.field("Authorization"), Some("Bearer secret"));
     let agents = post.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("user-agent"));
     assert_eq!(agents.map(|(_, value)| &**value).collect::<Vec<_>>(), ["mine"]);
-    // What is wrong is wrong here, too; and no field is there twice.
+    // Invalid members are refused here as well, and no field may occur twice.
     for (member, wrong) in [
         ("events", json!(["nonsense"])),
-        // It is posted statuses alone.
+        // It posts statuses only.
         ("events", json!(["artifacts"])),
         ("token", json!("a\nb")),
         ("authentication", json!({"credentials": "secret"})),
@@ -1082,7 +1082,7 @@ fn what_evo_ai_configures_may_say_all_that_others_say() {
         config[member] = wrong;
         assert_eq!(set(&mut lab, config)["error"]["code"], -32602, "{member}");
     }
-    // It is about no task in particular.
+    // It does not name a task.
     let of_task = json!({"taskId": "t", "pushNotificationConfig": config});
     let answer = call_as(&mut lab, EVO, "alice", EVO_SET, &of_task);
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
@@ -1135,14 +1135,14 @@ fn header_fields_of_evo_ai_are_its_own_and_bounded_and_nobody_unknown_sets_them(
     assert_eq!(set(&mut lab, many(17, 1)), Some(-32602));
     assert_eq!(set(&mut lab, many(4, 1_020)), None);
     assert_eq!(set(&mut lab, many(4, 1_021)), Some(-32602));
-    // Where nobody is known nobody sets any.
+    // Without authentication no caller can set fields.
     let mut open = Lab::new(setup());
     let params = json!({"config": {"url": URL}});
     let answer = open.ask(&post(EVO, &[], &rpc(EVO_SET, &params))).json();
     assert_eq!(answer["error"]["code"], -32600, "{answer}");
 }
 
-/// Rules with these keys: text, name, and when it ends.
+/// Rules with these keys: text, name, and expiry.
 fn key_rules(keys: &[(&str, &str, Option<u64>)]) -> AuthRules {
     let rule = |(key, name, expires_unix_ms): &(&str, &str, Option<u64>)| KeyRule {
         digest: SecretDigest::of(key.as_bytes()),
@@ -1174,25 +1174,25 @@ fn webhooks_stop_when_the_last_key_of_their_owner_is_gone() {
         }
     }
     courier.deliver(&lab);
-    // To whom something is posted in the next ten seconds.
+    // Whether each receiver gets a post in the next ten seconds.
     let posted = |lab: &mut Lab| {
         lab.pass(10_000);
         let posts = courier.deliver(lab);
         ["k1", "k3"].map(|key| posts.iter().any(|post| post.request.url == url(key)))
     };
-    // One key of two is withdrawn: nothing stops.
+    // One of her two keys is withdrawn: nothing stops.
     callers.replace(key_rules(&[second, bob])).unwrap();
     assert_eq!(posted(&mut lab), [true, true]);
     let of_scope = |lab: &mut Lab, key: &str| call_as(lab, EVO, key, EVO_GET, &json!({}));
     assert_eq!(of_scope(&mut lab, "k2")["result"]["config"]["url"], url("k1"));
-    // The last one is: hers stop for good, and that of her scope.
+    // Her last key is withdrawn: her webhooks stop for good, and that of her scope.
     callers.replace(key_rules(&[bob])).unwrap();
     assert_eq!(posted(&mut lab), [false, true]);
     callers.replace(key_rules(&[bob, first])).unwrap();
     assert_eq!(posted(&mut lab), [false, true]);
     assert_eq!(of_scope(&mut lab, "k1")["result"], json!({"config": null}));
     assert_eq!(of_scope(&mut lab, "k3")["result"]["config"]["url"], url("k3"));
-    // A key that has ended vouches for nobody.
+    // An expired key does not keep webhooks alive.
     callers.replace(key_rules(&[("k3", "bob", Some(lab.now.unix_ms + 5_000))])).unwrap();
     assert_eq!(posted(&mut lab), [false, false]);
 }
@@ -1257,17 +1257,17 @@ fn a_webhook_gets_the_events_that_it_names_or_the_operator_or_all() {
         let config = json!({"url": URL, "events": events});
         assert_eq!(kinds(&mut lab(), config, "stream:4"), got, "{events}");
     }
-    // What the operator says is for those that say nothing.
+    // The operator's filter applies to configurations without their own.
     let filter = PushFilter::FINAL;
     let push = Some(PushSettings { filter, ..PushSettings::default() });
     let mut lab = Lab::new(Setup { push, ..Setup::default() });
     assert_eq!(kinds(&mut lab, json!({"url": URL}), "stream:4"), "completed");
     let config = json!({"url": URL, "events": ["status"]});
     assert_eq!(kinds(&mut lab, config, "stream:4"), "submitted working completed");
-    // What lags may be one post, which is the task as it is then.
+    // Pending events may be merged into one post with the current task.
     let config = json!({"url": URL, "coalesce": true, "events": []});
     assert_eq!(kinds(&mut lab, config, "stream:40"), "submitted completed");
-    // What says one of the two leaves the other to the operator.
+    // A configuration with one of the two members takes the other from the operator.
     let config = json!({"url": URL, "coalesce": false});
     assert_eq!(kinds(&mut lab, config, "stream:4"), "completed");
     let filter = PushFilter::default().coalesced(true);
@@ -1298,7 +1298,7 @@ fn a_webhook_gets_the_events_that_it_names_or_the_operator_or_all() {
         config[member] = value;
         assert_eq!(lab.code(V1.send(), &with_webhook(V1, "hi", config)), -32602, "{member}");
     }
-    // What was not said is not shown.
+    // A member that was not set is not returned.
     for (member, value, other) in
         [("coalesce", json!(false), "events"), ("events", json!([]), "coalesce")]
     {
@@ -1307,7 +1307,7 @@ fn a_webhook_gets_the_events_that_it_names_or_the_operator_or_all() {
         let made = lab.result("CreateTaskPushNotificationConfig", &config);
         assert_eq!((&made[member], made.get(other)), (&value, None), "{made}");
     }
-    // The card says so.
+    // The card lists the extension.
     let card = lab.ask(&get("/.well-known/agent-card.json"));
     assert!(card.text().contains("urn:peregrine:push-events:1"));
 }
@@ -1342,7 +1342,7 @@ fn tasks_before_1_0_are_posted_when_something_is_new_that_was_named() {
         }
         assert_eq!(posted.join(" "), got, "{events}");
     }
-    // One that comes later has nothing of what was there before.
+    // A later configuration gets no earlier events.
     let mut lab = lab();
     let task = long_task(&mut lab);
     let config = json!({"url": URL, "events": ["final"]});
@@ -1354,7 +1354,7 @@ fn tasks_before_1_0_are_posted_when_something_is_new_that_was_named() {
     assert_eq!(courier.deliver(&lab).len(), 1);
 }
 
-/// The named limits: what a caller sees beyond each.
+/// The named limits, as a caller beyond each sees them.
 #[test]
 fn push_configs_owner_max() {
     let mut lab = lab_with_keys(Limits { push_configs_owner_max: 1, ..Limits::default() });
@@ -1385,7 +1385,7 @@ fn push_configs_host_max() {
     assert!(set(&mut lab, "b", "https://two.example/")["result"].is_object());
     let beyond = set(&mut lab, "c", "https://ONE.example:443/other");
     assert!(beyond["error"].to_string().contains("push_configs_host_max"), "{beyond}");
-    // In place of its own there is room.
+    // A replacement is accepted.
     assert!(set(&mut lab, "a", "https://one.example/other")["result"].is_object());
 }
 
@@ -1399,7 +1399,7 @@ fn push_scopes_max() {
     }
     let beyond = call_as(&mut lab, EVO, "bob", EVO_SET, &config);
     assert!(beyond["error"].to_string().contains("push_scopes_max"), "{beyond}");
-    // One that is taken back makes room.
+    // A removed scope frees its slot.
     call_as(&mut lab, EVO, "alice", EVO_SET, &json!({"config": null}));
     let set = call_as(&mut lab, EVO, "bob", EVO_SET, &config);
     assert!(set["result"].is_object(), "{set}");
@@ -1420,7 +1420,7 @@ fn full_scopes_take_from_the_owner_above_its_share() {
     for agent in ["a", "b", "c", "d"] {
         assert_eq!(call(agent, "alice", EVO_SET, &config).status, 200);
     }
-    // Another owner finds room up to its share, of the oldest ones; the largest finds none.
+    // Another owner gets slots up to its share, from the oldest ones; the largest owner gets none.
     for agent in ["a", "b"] {
         assert_eq!(call(agent, "bob", EVO_SET, &config).status, 200, "{agent}");
     }
@@ -1447,7 +1447,7 @@ fn push_scopes_owner_max() {
     for key in ["alice", "alice", "bob"] {
         assert_eq!(set("a", key, &config).0, 200);
     }
-    // Its own share is full, whichever the agent.
+    // The owner's share is full, whichever the agent.
     let (status, beyond) = set("b", "alice", &config);
     assert!(status == 429 && beyond.contains("push_scopes_owner_max"), "{status} {beyond}");
     set("a", "alice", &json!({"config": null}));
@@ -1464,9 +1464,9 @@ fn push_posts_bytes_max() {
     }
     let courier = Courier::of(&lab);
     let mut under_way: Vec<Received> = std::iter::from_fn(|| courier.next(&lab)).collect();
-    // A host has an eighth.
+    // A host may use an eighth.
     assert!((2..6).contains(&under_way.len()), "{}", under_way.len());
-    // Each that is done makes room for others, until all have arrived.
+    // Each finished delivery admits others, until all are delivered.
     let mut delivered = 0;
     while let Some(post) = under_way.pop() {
         courier.done(&lab, &post, PostOutcome::Delivered);
@@ -1492,7 +1492,7 @@ fn whoever_waits_for_room_goes_on_though_those_that_had_it_have_left() {
     let only = courier.next(&lab).unwrap();
     assert_eq!(only.body["task"]["id"], tasks[0]);
     assert!(courier.next(&lab).is_none());
-    // It has arrived, and as many go on as do at a time: all of these are deleted.
+    // It is delivered, and the posts that now start are all of deleted configurations.
     courier.done(&lab, &only, PostOutcome::Delivered);
     for task in &tasks[..9] {
         lab.result("DeleteTaskPushNotificationConfig", &json!({"taskId": task, "id": "a"}));
@@ -1511,7 +1511,7 @@ fn push_configs_task_max() {
     let beyond = set_v1(&mut lab, &task, "c");
     assert_eq!(beyond["error"]["code"], -32000, "{beyond}");
     assert!(beyond["error"]["message"].as_str().unwrap().contains("push_configs_task_max"));
-    // One that is known is replaced.
+    // A configuration with the same id is replaced.
     assert!(set_v1(&mut lab, &task, "a")["result"].is_object());
 }
 
@@ -1547,7 +1547,7 @@ fn push_configs_task_host_max() {
     let beyond = set("8".to_owned(), "https://ONE.example/x".to_owned());
     assert_eq!(beyond["error"]["code"], -32000, "{beyond}");
     assert!(beyond["error"].to_string().contains("push_configs_task_host_max"), "{beyond}");
-    // In place of one of its own, and at another host, there is room.
+    // A replacement of its own, and another host, are accepted.
     assert!(set("7".to_owned(), "https://one.example/x".to_owned())["result"].is_object());
     assert!(set("8".to_owned(), "https://two.example/".to_owned())["result"].is_object());
     for number in 10..30 {
@@ -1568,7 +1568,7 @@ fn ids_with_control_characters_are_refused() {
     assert!(set_v1(&mut lab, &task, "é b")["result"].is_object());
 }
 
-/// A server whose webhooks are challenged so, and a webhook of a task with 1,000 events.
+/// A server with this challenge mode, and a webhook of a task with 1,000 events.
 fn flooded(challenge: PushChallenge, url: &str) -> (Lab, Courier) {
     let allow = vec!["allowed.example".parse().unwrap()];
     let targets = PushTargets { allow, ..PushTargets::default() };
@@ -1592,7 +1592,7 @@ fn posts_beyond_the_rate_are_joined_and_end_with_the_final_state() {
     assert_eq!(state_of(&joined[0].body), "TASK_STATE_COMPLETED");
     lab.pass(10_000);
     assert!(courier.deliver(&lab).is_empty());
-    // Hosts that the operator allows have no rate.
+    // Hosts that the operator allows have no rate limit.
     let (lab, courier) = flooded(PushChallenge::Auto, "https://allowed.example/");
     let posts = courier.deliver(&lab);
     assert!(posts.len() > 1_000, "{}", posts.len());
@@ -1610,14 +1610,14 @@ fn a_url_is_challenged_only_when_more_is_to_be_posted_than_the_usual_rate() {
     lab.pass(20);
     let challenge = ask(&lab).unwrap();
     assert!(!challenge.expects.is_empty() && challenge.body.is_empty());
-    // One that is not answered counts as a post, and what there is goes on at the usual rate.
+    // A failed challenge counts as a post, and delivery continues at the usual rate.
     courier.0.done(&challenge, failed("wrong"), lab.now, 0);
     assert!(ask(&lab).is_none());
     lab.pass(20);
     let joined = courier.next(&lab).unwrap();
     assert_eq!(state_of(&joined.body), "TASK_STATE_COMPLETED");
     courier.done(&lab, &joined, PostOutcome::Delivered);
-    // Other tasks of the caller share the rate; the next question waits for a second.
+    // Other tasks of the caller share the rate; the next challenge waits for a second.
     let more = with_webhook(V1, "stream:1000", json!({"url": URL}));
     lab.result(V1.send(), &Value::clone(&more).take());
     lab.pass(2_000);
@@ -1629,7 +1629,7 @@ fn a_url_is_challenged_only_when_more_is_to_be_posted_than_the_usual_rate() {
         courier.0.done(&request, PostOutcome::Delivered, lab.now, 0);
         lab.pass(1);
     }
-    // Once it is confirmed the rate is another one.
+    // A confirmed webhook has the higher rate.
     assert!(challenges <= 1, "{challenges}");
     assert!(posts <= 1_003, "{posts}");
 }

@@ -1,4 +1,4 @@
-//! What each caller may take, and how it hears that there is no more now.
+//! The quotas of each caller, and how a refused caller learns when to retry.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use crate::support::{
     ws::upgrade,
 };
 
-/// Begins a task that goes on.
+/// Starts a task that stays in the state working.
 struct Works;
 
 impl Agent for Works {
@@ -61,7 +61,7 @@ fn list(lab: &mut Lab, token: &str) -> Reply {
     lab.ask(&call(token, "/", "ListTasks", &json!({})))
 }
 
-/// A message that was not sent before: one that was is known again, and takes nothing.
+/// A message with a fresh id: a duplicate would not count.
 fn fresh(at_once: bool) -> Value {
     static SENT: AtomicUsize = AtomicUsize::new(0);
     let id = SENT.fetch_add(1, Relaxed).to_string();
@@ -87,7 +87,7 @@ fn calls_beyond_the_rate_are_refused_with_their_time() {
     let data = &reply.json()["error"]["data"];
     assert_eq!(data[0]["reason"], "RATE_LIMIT_EXCEEDED");
     assert_eq!(data[1]["retryDelay"], "1s");
-    // Others have a share of their own, and another token of the same name has not.
+    // Other callers have their own quota; another token of the same caller shares it.
     assert_eq!(list(&mut lab, "bob").status, 200);
     assert_eq!(list(&mut lab, "alice a2a:read").status, 429);
     lab.pass(1_000);
@@ -166,7 +166,7 @@ fn what_cannot_be_read_takes_its_bytes_and_a_call() {
     let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
     let broken = "[".repeat(8 * 1024);
     assert_eq!(lab.ask(&post("/", &fields, &broken)).code(), -32700);
-    // Nothing of the next one is read, so nothing of it is known.
+    // The next one is refused unread, so its errors are not found.
     for path in ["/", "/message:send"] {
         let reply = lab.ask(&post(path, &fields, &broken));
         assert_eq!((reply.status, reply.field("retry-after")), (429, Some("8")), "{path}");
@@ -184,7 +184,7 @@ fn what_cannot_be_read_takes_its_bytes_and_a_call() {
         assert_ne!(lab.ask(&post(path, &fields, body)).status, 429, "{body}");
     }
     assert_eq!(list(&mut lab, "alice").status, 429);
-    // A request that can be read takes one call, and is told so by its own id.
+    // A readable request takes one call, and its refusal has the request's id.
     lab.pass(2_000);
     assert_eq!(list(&mut lab, "alice").status, 200);
     assert_eq!(list(&mut lab, "alice").status, 200);
@@ -227,7 +227,7 @@ fn open_streams_and_running_tasks_have_places() {
     let policy = "\"streams\";q=2;qu=\"concurrent-requests\"";
     assert_eq!(reply.field("ratelimit-policy"), Some(policy));
     assert_eq!(reply.field("ratelimit"), Some("\"streams\";r=0"));
-    // Who leaves gives its place back; its task runs on.
+    // A client that disconnects frees its slot; its task runs on.
     lab.end(streams[0]);
     let peer = lab.open();
     lab.write(peer, &stream());
@@ -248,7 +248,7 @@ fn open_streams_and_running_tasks_have_places() {
     );
     let reply = lab.ask(&rest);
     assert_eq!((reply.status, reply.field("ratelimit-policy")), (429, Some(policy)));
-    // An agent that is done at once is refused as well: it is not known before.
+    // An agent that ends its task at once is refused as well, since this is not known in advance.
     assert_eq!(lab.ask(&call("alice", "/", "SendMessage", &at_once())).status, 429);
     assert_eq!(lab.ask(&call("bob", "/agents/works", "SendMessage", &at_once())).status, 200);
     let page = lab.ask(&call("alice", "/agents/works", "ListTasks", &json!({}))).json();
@@ -259,7 +259,7 @@ fn open_streams_and_running_tasks_have_places() {
     assert_eq!(lab.ask(&send()).status, 429);
 }
 
-/// A server where all callers of the tenant `acme` together have this quota.
+/// A server where all callers of the tenant `acme` share this quota.
 fn lab_of_tenant(acme: Quota) -> Lab {
     let tenants = BTreeMap::from([("acme".to_owned(), acme)]);
     let setup = setup(Quotas { tenants, ..Quotas::default() });
@@ -268,7 +268,7 @@ fn lab_of_tenant(acme: Quota) -> Lab {
     Lab::new(setup)
 }
 
-/// Waits for its client after each message.
+/// Requests input after each message.
 struct Asks;
 
 impl Agent for Asks {
@@ -288,7 +288,7 @@ fn callers_of_a_tenant_share_its_rates() {
     assert_eq!((reply.status, reply.code()), (429, -32000));
     assert_eq!(reply.field("ratelimit-policy"), Some("\"calls\";q=60;w=60"));
     assert_eq!(reply.field("ratelimit"), Some("\"calls\";r=0;t=1"));
-    // Those of other tenants, and of none, have their own.
+    // Callers of other tenants, and callers without a tenant, have their own.
     for token in ["alice - other,acme", "alice", "carol"] {
         assert_eq!(list(&mut lab, token).status, 200, "{token}");
     }
@@ -337,7 +337,7 @@ fn callers_of_a_tenant_share_its_waiting_calls() {
     assert!(reply.text().contains("tenant together"), "{}", reply.text());
     let policy = "\"waiting-calls\";q=1;qu=\"concurrent-requests\"";
     assert_eq!(reply.field("ratelimit-policy"), Some(policy));
-    // Those of other tenants have their own, and a call that ends gives its place back.
+    // Callers of other tenants have their own, and a call that ends frees its slot.
     let other = lab.open();
     lab.write(other, &send("bob - other"));
     assert!(lab.received(other).is_empty());
@@ -364,7 +364,7 @@ fn callers_of_a_tenant_share_its_running_tasks() {
     let cancel = json!({ "id": one });
     let cancel = call("alice - acme", "/agents/works", "CancelTask", &cancel);
     assert_eq!(lab.ask(&cancel).status, 200);
-    // A task that waits for its client is no running one, and becomes one by its message.
+    // A task in input-required does not count as running; its next message makes it count.
     let asks: Vec<_> = (0..3).map(|_| send(&mut lab, "carol - acme", "asks")).collect();
     assert!(asks.iter().all(|reply| reply.status == 200));
     assert_eq!(send(&mut lab, "carol - acme", "works").status, 200);
@@ -372,7 +372,7 @@ fn callers_of_a_tenant_share_its_running_tasks() {
     params["message"]["taskId"] = asks[0].result()["task"]["id"].clone();
     let answer = call("carol - acme", "/agents/asks", "SendMessage", &params);
     assert_eq!(lab.ask(&answer).status, 429);
-    // Those of one that ends are given back.
+    // A task that ends frees its slot.
     let page = call("carol - acme", "/agents/works", "ListTasks", &json!({}));
     let last = lab.ask(&page).result()["tasks"][0]["id"].clone();
     let cancel = call("carol - acme", "/agents/works", "CancelTask", &json!({ "id": last }));
@@ -445,7 +445,7 @@ fn strangers_have_a_share_by_their_address() {
     }
 }
 
-/// Lists tasks from an address, through hops that say this, and says whether that was let in.
+/// Lists tasks from an address with this `X-Forwarded-For`, and returns whether it was accepted.
 fn lists_from(lab: &mut Lab, remote: Option<std::net::IpAddr>, forwarded: &[u8]) -> bool {
     let peer = lab.open_to(service::Peer { remote, ..service::Peer::default() });
     let fields = [("A2A-Version", "1.0"), ("X-Forwarded-For", "%")];
@@ -456,7 +456,7 @@ fn lists_from(lab: &mut Lab, remote: Option<std::net::IpAddr>, forwarded: &[u8])
     lab.reply(peer).status == 200
 }
 
-/// Strangers may call once; proxies are in 10.0.0.0/8.
+/// An anonymous caller may call once; proxies are in 10.0.0.0/8.
 fn once_for_strangers() -> Lab {
     let calls = Some(Rate { per_minute: 60, burst: 1 });
     let quotas = Quotas { anonymous: Quota { calls, ..Quota::default() }, ..Quotas::default() };
@@ -518,7 +518,7 @@ fn evo_ai_has_its_documented_quota_for_callers_that_are_known() {
     assert_eq!(reply.json()["error"]["message"], "Agent error");
     assert!(reply.field("retry-after").is_some());
     assert_eq!(ask(&mut lab, "bob").status, 200);
-    // Elsewhere the same caller has what everybody has.
+    // On other paths the same caller has the general quota.
     assert_eq!(list(&mut lab, "alice").status, 200);
     let stream = rpc("message/stream", &V03.params(say("hold:60000:1")));
     for n in 0..11 {
@@ -526,7 +526,7 @@ fn evo_ai_has_its_documented_quota_for_callers_that_are_known() {
         lab.write(peer, &post("/evo", &[("X-API-Key", "carol")], &stream));
         assert_eq!(lab.peek(peer).status, if n < 10 { 200 } else { 429 }, "{n}");
     }
-    // What the operator says holds as well, and nobody has both.
+    // The operator's quota applies as well; a call counts towards both.
     let calls = Some(Rate { per_minute: 30, burst: 4 });
     let known = Quota { calls, streams: Some(2), ..Quota::default() };
     let large = Quota { calls: Some(Rate::per_minute(1_000)), ..Quota::default() };
@@ -550,7 +550,7 @@ fn evo_ai_has_its_documented_quota_for_callers_that_are_known() {
         lab.write(peer, &post(path, &key, &stream));
         assert_eq!(lab.peek(peer).status, status, "{path}");
     }
-    // Without callers nobody counts.
+    // Without authentication no call counts.
     let mut lab = Lab::new(Setup { mounts, ..Setup::default() });
     let reply = lab.ask(&post("/evo", &[], &get));
     assert!(reply.field("x-ratelimit-limit").is_none());
@@ -577,12 +577,12 @@ fn an_agent_with_a_quota_gives_each_caller_no_more_than_that() {
             (reply.status, reply.field("ratelimit-policy").map(str::to_owned))
         };
         let policy = Some("\"calls\";q=2;w=60".to_owned());
-        // What was taken elsewhere is not taken of the agent.
+        // Calls to other agents do not count towards this agent's quota.
         for _ in 0..20 {
             assert_eq!(list("alice", "/", json!({})), (200, None));
         }
         assert_eq!(list("alice", "/agents/works", json!({})), (200, None));
-        // At the root the call says itself whom it means.
+        // At the root the call itself names the agent.
         assert_eq!(list("alice", "/", json!({ "tenant": "works" })), (200, None));
         assert_eq!(list("alice", "/agents/works", json!({})), (429, policy.clone()));
         assert_eq!(list("alice", "/", json!({ "tenant": "works" })), (429, policy));
@@ -591,7 +591,7 @@ fn an_agent_with_a_quota_gives_each_caller_no_more_than_that() {
             assert_eq!(list("bob", "/agents/works", json!({})).0, 200);
         }
     }
-    // Its tasks are fewer, too, and those of a batch are counted one by one.
+    // Its limit on tasks is lower as well, and the calls of a batch count one by one.
     let quotas = Quotas { known, named, ..Quotas::default() };
     let mut setup = setup(quotas);
     setup.agents[1].0.quota = Some("few".to_owned());
@@ -602,7 +602,7 @@ fn an_agent_with_a_quota_gives_each_caller_no_more_than_that() {
 
 #[test]
 fn the_quota_of_an_agent_holds_wherever_a_call_says_whom_it_means() {
-    // Strangers have a rate, and the agent alone bounds what runs.
+    // Anonymous callers have a rate; only the agent limits running tasks.
     let one = Quota { running_tasks: Some(1), ..Quota::default() };
     let rate = Quota { calls: Some(Rate::per_minute(600)), ..Quota::default() };
     let named = BTreeMap::from([("one".to_owned(), one)]);
@@ -630,6 +630,7 @@ fn bytes_that_an_agent_refuses_are_not_forgotten_by_the_next_call_of_a_batch() {
         let answers = reply.as_array().unwrap();
         answers.iter().filter(|answer| answer["error"].is_null()).count()
     };
-    // What is paid for once serves the whole request; then nothing is left for any of them.
+    // The first batch takes its bytes once for the whole request; the second gets none for any
+    // call.
     assert_eq!([batch(), batch()], [3, 0]);
 }

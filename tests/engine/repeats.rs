@@ -1,4 +1,4 @@
-//! Sends that are repeated: an equal one that was made before is not made again.
+//! Duplicate sends: an equal send is executed once.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use crate::support::{
     callers::ByName,
 };
 
-/// Does what the first word says, and counts how often it is asked.
+/// Acts on the first word of the message, and counts its turns.
 #[derive(Clone, Default)]
 pub struct Runs {
     count: Arc<AtomicUsize>,
@@ -83,7 +83,7 @@ fn lab() -> (Lab, Runs) {
     lab_of(Limits::default())
 }
 
-/// One in which other content under a used message id is a conflict.
+/// A lab in which other content under a used message id is a conflict.
 fn refusing_lab(limits: Limits) -> (Lab, Runs) {
     let runs = Runs::default();
     let setup = runs.setup(limits, Idempotency::Everybody);
@@ -103,7 +103,7 @@ enum Way {
 const WAYS: [Way; 5] = [Way::Rpc(V03), Way::Rpc(V1), Way::Rest, Way::RestV03, Way::Socket];
 
 impl Way {
-    /// Sends, and gives the status of HTTP and the answer.
+    /// Sends, and returns the HTTP status and the answer.
     fn send(self, lab: &mut Lab, say: Say<'_>) -> (u16, Value) {
         match self {
             Way::Rpc(generation) => {
@@ -224,7 +224,7 @@ fn a_key_in_the_head_names_a_send_too() {
         let before = runs.count();
         let name = format!("{generation:?}");
         let (quoted, bare) = (format!("\"{name}\""), name.as_str());
-        // The message may have an id that was made up for it.
+        // The message itself may have a generated id.
         let params = |id| match generation {
             V01 => generation.params(say("hello")),
             V03 | V1 => generation.params(Say { id, ..say("hello") }),
@@ -238,7 +238,7 @@ fn a_key_in_the_head_names_a_send_too() {
         let message = other["error"]["message"].as_str().unwrap();
         assert!(message.starts_with("Idempotency-Key: "), "{message}");
     }
-    // What is no key is none: the message's own id counts.
+    // An invalid key is ignored: the message's own id counts.
     let long = "k".repeat(256);
     for key in ["", "\"", "a b", &long] {
         let before = runs.count();
@@ -267,7 +267,7 @@ fn an_id_that_was_made_up_is_no_name() {
     let params = json!({"message": {"role": "ROLE_USER", "parts": [{"text": "hello"}]}});
     let ids = [(), ()].map(|()| lab.result("SendMessage", &params)["task"]["id"].take());
     assert!(ids[0] != ids[1] && runs.count() == 2);
-    // 0.1 has no ids, whatever a client writes.
+    // 0.1 has no message ids; extra members are ignored.
     let mut params = V01.params(Say { task: Some("mine"), ..say("ask") });
     params["message"]["messageId"] = json!("m");
     for _ in 0..2 {
@@ -301,7 +301,7 @@ fn a_message_id_names_a_send_where_the_client_activates_the_extension() {
     let both = format!("urn:other, {uri}");
     let first = send(&[("A2A-Extensions", uri)]);
     assert_eq!(send(&[("X-A2A-Extensions", &both)]), first);
-    // Others send equal messages under one id and mean several.
+    // Other clients send equal messages under one id and mean several.
     let others = [(), ()].map(|()| send(&[]));
     assert!(others[0] != others[1] && others[0] != first && others[1] != first);
     assert_ne!(send(&[("A2A-Extensions", "urn:peregrine:idempotent-send:2")]), first);
@@ -363,7 +363,7 @@ fn what_failed_may_be_sent_again() {
         assert_eq!(lab.code("SendMessage", &V1.params(say("refuse"))), -32004);
         assert_eq!(runs.count(), run);
     }
-    // Another message, too: nothing came of the first.
+    // Another message is accepted as well: the first has left no entry.
     assert!(lab.result("SendMessage", &V1.params(say("hello")))["task"].is_object());
 }
 
@@ -468,13 +468,13 @@ fn a_repeated_follow_up_gets_what_came_of_its_own_turn() {
         (third, "completed"),
         (second, "input-required"),
         (third, "completed"),
-        // Whoever began the task hears how it is.
+        // A repeat of the first send returns the task's current state.
         (say("ask"), "completed"),
     ] {
         assert_eq!(state(&mut lab, say), V1.state(expected), "{say:?}");
     }
     assert_eq!(runs.count(), 3);
-    // Without the ids that are known it is a message to a task that has ended.
+    // A new message id is a new message to a finished task.
     let fourth = Say { id: "4", task: Some(id), ..say("hello") };
     assert_eq!(lab.code("SendMessage", &V1.params(fourth)), -32004);
 }
@@ -486,7 +486,7 @@ fn idempotency_ttl_ms() {
     let id = Way::Rest.task(&Way::Rest.send(&mut lab, say("hello")).1);
     lab.pass(5_000);
     assert_eq!(lab.ask(&get(&format!("/tasks/{id}"))).status, 404);
-    // A task that is gone is not made again.
+    // An evicted task is not created again.
     for method in ["SendMessage", "SendStreamingMessage"] {
         assert_eq!(lab.code(method, &V1.params(say("hello"))), -32001);
     }
@@ -504,7 +504,7 @@ fn idempotency_entries_max() {
     let send = |lab: &mut Lab, id| {
         lab.result("SendMessage", &V1.params(Say { id, ..say("hello") }));
     };
-    // One that is not decided stays, whatever comes behind it.
+    // A pending entry is never evicted, however many follow.
     let waits = ask(&mut lab, "SendMessage", say("defer"));
     ["a", "b", "c", "d"].iter().for_each(|id| send(&mut lab, id));
     ["c", "d"].iter().for_each(|id| send(&mut lab, id));
@@ -516,7 +516,7 @@ fn idempotency_entries_max() {
     lab.settle();
     let answers = [waits, joins].map(|peer| lab.reply(peer).json()["result"].take());
     assert_eq!((&answers[0], runs.count()), (&answers[1], 6));
-    // Where none is decided there is no room, and nobody is refused for it.
+    // With pending entries only, further sends are executed without an entry; none is refused.
     for id in ["e", "f", "g"] {
         ask(&mut lab, "SendMessage", Say { id, ..say("defer") });
     }
@@ -526,7 +526,7 @@ fn idempotency_entries_max() {
     assert_eq!(runs.count(), 11);
 }
 
-/// A lab that knows callers by the name in `X-API-Key`, and lets anybody else call, too.
+/// A lab that authenticates callers by the name in `X-API-Key` and accepts anonymous ones as well.
 fn lab_with_owners(limits: Limits) -> (Lab, Runs) {
     let runs = Runs::default();
     let mut setup = runs.setup(limits, Idempotency::Everybody);
@@ -535,7 +535,7 @@ fn lab_with_owners(limits: Limits) -> (Lab, Runs) {
     (Lab::new(setup), runs)
 }
 
-/// Sends as an owner, or as nobody; the answer.
+/// Sends as an owner, or anonymously, and returns the answer.
 fn send_as(lab: &mut Lab, owner: Option<&str>, id: &str, text: &str) -> Value {
     let fields: Vec<(&str, &str)> = owner.into_iter().map(|owner| ("x-api-key", owner)).collect();
     let body = rpc("SendMessage", &V1.params(Say { id, ..say(text) }));
@@ -582,7 +582,7 @@ fn idempotency_bytes_max() {
         text_of(&result["message"]).to_owned()
     };
     assert_eq!(["a", "b", "a"].map(|id| send(&mut lab, id)), ["run 1", "run 2", "run 1"]);
-    // More than fit: the oldest is forgotten.
+    // One more than fits: the oldest is evicted.
     for id in ["c", "d", "e", "f"] {
         send(&mut lab, id);
     }

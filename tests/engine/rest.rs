@@ -1,4 +1,4 @@
-//! HTTP+JSON through a connection: every route in both generations, below every kind of place,
+//! HTTP+JSON through a connection: each route in both generations, under each kind of base path,
 //! with its media types, queries, errors and streams.
 
 use std::{sync::Arc, task::Waker};
@@ -40,7 +40,7 @@ fn send(lab: &mut Lab, base: &str, text: &str) -> Value {
     ok(&reply)
 }
 
-/// A finished task's id.
+/// The id of a finished task.
 fn task(lab: &mut Lab) -> String {
     send(lab, "", "hi")["task"]["id"].as_str().unwrap().to_owned()
 }
@@ -173,7 +173,7 @@ fn every_route_of_0_3_is_served_in_its_own_shape() {
         }
         let configs = url(&format!("/tasks/{id}/pushNotificationConfigs"));
         let config = json!({"name": "n", "pushNotificationConfig": {"url": "http://a"}});
-        // The three bodies that are seen in the wild (wire §3.4).
+        // The three forms of the body in actual use (wire §3.4).
         for body in [
             json!({"parent": format!("tasks/{id}"), "configId": "c", "config": config}),
             config.clone(),
@@ -200,7 +200,7 @@ fn a_dialect_that_has_no_http_json_has_none_of_its_paths() {
             assert_eq!((reply.status, reply.code()), (404, -32600), "{base}{path}");
         }
     }
-    // a2a-rust speaks 1.0 alone: what 0.3 calls its paths are those of a tenant there.
+    // a2a-rust supports 1.0 alone: the prefix of 0.3 is a tenant's name there.
     let reply = lab.ask(&post("/r/v1/message:send", &[], &message("hi").to_string()));
     assert_eq!(ok(&reply)["task"]["status"]["state"], "TASK_STATE_COMPLETED");
 }
@@ -211,7 +211,7 @@ fn a_tenant_stands_in_the_query_where_there_is_no_body() {
     let id = task(&mut lab);
     for (base, reason) in [("", Some("TASK_NOT_FOUND")), ("/v1", None)] {
         for verb in ["cancel", "subscribe"] {
-            // Finished, in the tenant that is no tenant, and nowhere else.
+            // The task is finished; it exists without a tenant and in no tenant.
             let path = format!("{base}/tasks/{id}:{verb}");
             let here = lab.ask(&bare("POST", &path));
             let named = |lab: &mut Lab, path: &str| lab.ask(&bare("POST", path));
@@ -235,7 +235,7 @@ fn an_agent_by_name_is_no_tenant_of_a_dialect_at_the_root() {
     let reply = lab.ask(&post("/agents/tasks", &[], &rpc("ListTasks", &Value::Null)));
     assert_eq!(reply.result()["totalSize"], 0);
     assert_eq!(ok(&lab.ask(&get("/acme/tasks")))["totalSize"], 0);
-    // A root that is another dialect's leaves nothing to the standard one.
+    // With another dialect mounted at the root, the standard dialect is not served there.
     let mounts = vec![Mount { path: "/".to_owned(), dialect: "tutorial".to_owned(), agent: None }];
     let mut lab = Lab::new(Setup { mounts, ..Setup::default() });
     assert_eq!(lab.ask(&get("/tasks")).status, 404);
@@ -284,7 +284,7 @@ fn head_is_get_without_its_content() {
         let head = lab.head_reply(peer);
         assert_eq!((head.status, whole.status), (status, status));
         assert_eq!(head.field("content-type"), whole.field("content-type"));
-        // RFC 9110 §9.3.2: a length that only the content would tell may be left out.
+        // RFC 9110 §9.3.2: a length that depends on the content may be omitted.
         let length = whole.field("content-length").filter(|_| status != 200);
         assert_eq!(head.field("content-length"), length);
         assert!(lab.received(peer).is_empty());
@@ -307,13 +307,14 @@ fn no_cache_keeps_what_a_get_says() {
         assert!([404, 405].contains(&reply.status), "{path}: {}", reply.status);
         assert_eq!(reply.field("cache-control"), Some("no-store"), "{path}");
     }
-    // Nothing is kept of a POST (RFC 9110 §9.3.3).
+    // An answer to a POST is not cached (RFC 9110 §9.3.3).
     let reply = lab.ask(&post("/message:send", &[], &message("hi").to_string()));
     assert_eq!(reply.field("cache-control"), None);
 }
 
-/// Pipelined requests are answered until there is much output. What HEAD leaves out of it must not
-/// be made: a few bytes each would keep a worker busy with pages of megabytes for long.
+/// Pipelined requests are answered until the output limit is reached. The content that HEAD omits
+/// must not be generated: with a few bytes per answer it would keep a worker busy with pages of
+/// megabytes.
 #[test]
 fn what_head_leaves_out_is_not_made() {
     let start = Start { secret: 1, unix_ms: || 0, workers: 1, base_url: "http://a".to_owned() };
@@ -380,10 +381,10 @@ fn a_query_has_the_types_and_the_limits_of_params() {
         assert_eq!(error["status"], "INVALID_ARGUMENT");
     }
     refused_old(&lab.ask(&get(&format!("/v1/tasks/{id}?historyLength=-1"))), 422, -32602);
-    // Of repeated ones the last counts; unknown ones are left alone.
+    // Of repeated members the last one counts; unknown ones are ignored.
     let page = ok(&lab.ask(&get("/tasks?pageSize=0&pageSize=7&nested.x=1&tenant=t")));
     assert_eq!(page["pageSize"], 7);
-    // What is before the path's operation is HTTP's own: 414, and 400 for steps in a path.
+    // Path errors come before the operation: 414, and 400 for dot segments.
     let query = "a".repeat(4097);
     assert_eq!(lab.ask(&get(&format!("/tasks?{query}"))).status, 414);
     for path in ["/tasks/..", "/tasks/%2e%2E", "/x/../tasks", "/tasks/%252e%252e", "/tasks/a%2fb"] {
@@ -469,7 +470,7 @@ fn json_comes_and_goes_in_the_media_types_of_1_0_1() {
             415,
             "CONTENT_TYPE_NOT_SUPPORTED",
         );
-        // Without a body its type means nothing.
+        // Without a body its content type is ignored.
         let cancel = post("/tasks/x:cancel", &fields, "");
         refused(&lab.ask(&cancel), 404, "TASK_NOT_FOUND");
     }
@@ -503,7 +504,7 @@ fn bodies_are_read_as_params_are() {
         }
         let reply = lab.ask(&post(path, &[], body));
         if reason == "TASK_NOT_FOUND" {
-            // What is wrong with a body is said before its task is looked for.
+            // The errors of a body come before the lookup of its task.
             assert_eq!(field(&refused(&reply, 400, "INVALID_PARAMS")), "metadata");
             continue;
         }
@@ -512,14 +513,14 @@ fn bodies_are_read_as_params_are() {
             assert_eq!(field(&error), name, "{body}");
         }
     }
-    // The task in the path is the one that is meant.
+    // The path names the task.
     let other = r#"{"id":"another","metadata":{"why":1}}"#;
     refused(
         &lab.ask(&post(&format!("/tasks/{id}:cancel"), &[], other)),
         400,
         "TASK_NOT_CANCELABLE",
     );
-    // A depth that JSON-RPC refuses is refused here.
+    // The depth limit of JSON-RPC applies here.
     let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
     refused(&lab.ask(&post("/message:send", &[], &deep)), 400, "INVALID_REQUEST");
     lab.assert_lives();
@@ -528,7 +529,7 @@ fn bodies_are_read_as_params_are() {
 #[test]
 fn the_body_of_0_3_is_protojson_of_its_own_proto() {
     let mut lab = Lab::echo();
-    // Proto names throughout, as Python sends them.
+    // With proto names throughout, as the Python SDK sends them.
     let body = json!({"request": {"message_id": "m-1", "context_id": "c-1", "role": "ROLE_USER",
         "content": [
             {"text": "hi", "metadata": {"k": 1.0}},
@@ -552,12 +553,12 @@ fn the_body_of_0_3_is_protojson_of_its_own_proto() {
     assert_eq!(task["history"][0]["content"], content);
     assert_eq!(task["artifacts"][0]["parts"], content);
     assert_eq!(task["history"][0]["extensions"], json!(["urn:x"]));
-    // 1.0 sees what was meant, and what 1.0 says 0.3 sees in its own words.
+    // 1.0 reads the same values, and 0.3 reads those of 1.0 in its own form.
     let id = task["id"].as_str().unwrap().to_owned();
     let new = ok(&lab.ask(&get(&format!("/tasks/{id}"))));
     assert_eq!(new["artifacts"][0]["parts"][4], json!({"data": [1]}));
     assert_eq!(new["artifacts"][0]["parts"][3], json!({"data": {"n": 9007199254740993u64}}));
-    // A push URL is refused wherever it stands, and a message needs its id.
+    // A push URL is refused in each form, and a message needs its id.
     for (name, value) in [
         ("pushNotification", json!({"url": "http://a"})),
         ("push_notification", json!({"url": "http://a"})),
@@ -578,7 +579,7 @@ fn what_0_3_leaves_out_is_false() {
     body["configuration"] = json!({});
     let sent = ok(&lab.ask(&post("/v1/message:send", &[], &body.to_string())));
     assert_eq!(sent["task"]["status"]["state"], "TASK_STATE_SUBMITTED");
-    // Without a configuration nothing was left out of it.
+    // Without a configuration the default applies.
     body.as_object_mut().unwrap().remove("configuration");
     let peer = lab.open();
     lab.write(peer, &post("/v1/message:send", &[], &body.to_string()));
@@ -599,7 +600,7 @@ fn the_version_that_is_named_wins_over_the_path() {
         (format!("/tasks/{id}"), version(""), false),
         (format!("/tasks/{id}"), version("0.3"), true),
         (format!("/v1/tasks/{id}"), version("0.3.0"), true),
-        // Where 0.3 is spoken, its prefix is no tenant's name.
+        // Where 0.3 is supported, its prefix is not a tenant's name.
         (format!("/v1/tasks/{id}"), version("1.0"), false),
         (format!("/tasks/{id}?A2A-Version=0.3"), String::new(), true),
         (format!("/v1/tasks/{id}?a2a-version=1.0"), String::new(), false),
@@ -665,7 +666,7 @@ fn a_call_waits_for_its_task_and_keeps_its_media_type() {
     assert_eq!((reply.status, reply.field("content-type")), (200, Some(A2A)));
     let answer: Value = serde_json::from_slice(&reply.body).unwrap();
     assert_eq!(answer["task"]["status"]["state"], "TASK_STATE_COMPLETED");
-    // One that may not wait is told so, and when to come again.
+    // A call that may not wait is refused with a time to retry.
     let mut lab = Lab::limited(|limits| limits.connections_max = 1);
     let waits = lab.open();
     lab.write(waits, &post("/message:send", &[], &body));
@@ -686,7 +687,7 @@ fn a_waiting_call_is_answered_with_the_fault_of_its_task() {
     assert_eq!(ok(&lab.reply(peer))["task"]["status"]["state"], "TASK_STATE_CANCELED");
     let old = ok(&lab.ask(&get(&format!("/v1/tasks/{id}"))));
     assert_eq!(old["status"]["state"], "TASK_STATE_CANCELLED");
-    // 1.0: again is no error; before it is.
+    // In 1.0 a second cancel succeeds; in 0.3 it is an error.
     ok(&lab.ask(&bare("POST", &format!("/tasks/{id}:cancel"))));
     refused_old(&lab.ask(&bare("POST", &format!("/v1/tasks/{id}:cancel"))), 409, -32002);
 }
@@ -722,7 +723,7 @@ fn events_have_no_envelope_and_the_numbers_of_json_rpc() {
     // A direct message is the only event of its stream.
     let ping = lab.ask(&post("/message:stream", &[], &message("ping").to_string()));
     assert_eq!(kinds(&ping), [(None, "message".to_owned())]);
-    // HTTP/1.0 has no chunks: the close ends the stream.
+    // HTTP/1.0 has no chunks: closing the connection ends the stream.
     let peer = lab.open();
     let request = String::from_utf8(post("/message:stream", &[], &body)).unwrap();
     lab.write(peer, request.replace("HTTP/1.1", "HTTP/1.0").as_bytes());
@@ -756,7 +757,7 @@ fn a_subscriber_resumes_where_it_was() {
         assert_eq!(kinds(&reply)[0].1, "task");
         assert_eq!(kinds(&reply)[1..], whole[1..]);
     }
-    // After the end, what was missed; by the header or by the query.
+    // After the end, the missed events; by the header or by the query.
     for (at, (number, _)) in whole.iter().enumerate().take(whole.len() - 1) {
         let seen = number.unwrap();
         let line = format!("Last-Event-ID: {seen}\r\n");
@@ -806,7 +807,7 @@ fn requests_of_both_bindings_share_a_connection_and_its_tasks() {
     assert_eq!(ok(&lab.reply(peer))["tasks"][0]["id"], id);
 }
 
-/// Names, chunks, metadata and questions, as a script publishes them.
+/// Names, chunks, metadata and requests for input, as a script publishes them.
 const SCRIPT: &str = r#"
     [[rule]]
     [[rule.step]]
@@ -861,7 +862,7 @@ fn every_event_of_0_3_has_its_own_shape() {
             "status": {"state": "TASK_STATE_INPUT_REQUIRED", "message": message("What next?")}}}),
     ];
     assert_eq!(events, expected);
-    // The follow-up goes to the task that asked, in 1.0.
+    // The follow-up, in 1.0, continues the task.
     let mut more = message_to(&id, "more");
     more["message"]["contextId"] = context;
     let peer = lab.open();
@@ -883,7 +884,7 @@ fn json_rpc_at_a_path_is_the_call_of_that_path() {
     let mut lab = Lab::echo();
     let old = json!({"message": {"kind": "message", "messageId": "m", "role": "user",
         "parts": [{"kind": "text", "text": "hi"}]}});
-    // As agno's client posts it.
+    // As the client of agno sends it.
     for (path, method, params) in [
         ("/v1/message:send", "message/send", &old),
         ("/message:send", "message/send", &old),
@@ -894,7 +895,7 @@ fn json_rpc_at_a_path_is_the_call_of_that_path() {
         assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!(1)), "{answer}");
         let task = answer["result"].get("task").unwrap_or(&answer["result"]);
         let id = task["id"].as_str().unwrap().to_owned();
-        // The path names the task, whatever the params say.
+        // The path names the task, whatever the params contain.
         let path = format!("/tasks/{id}:cancel");
         let answer = ok(&lab.ask(&post(&path, &[], &rpc("CancelTask", &json!({"id": "x"})))));
         assert_eq!(answer["error"]["code"], -32002, "{answer}");
@@ -916,7 +917,7 @@ fn json_rpc_at_a_path_is_the_call_of_that_path() {
             "{path}"
         );
     }
-    // What is no request object is what it was.
+    // A body that is not a JSON-RPC request is read as the body of the path.
     refused(&lab.ask(&post("/message:send", &[], r#"{"jsonrpc":"2.0"}"#)), 400, "INVALID_PARAMS");
     refused(&lab.ask(&post("/message:send", &[], "{")), 400, "PARSE_ERROR");
 }

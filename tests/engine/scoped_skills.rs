@@ -1,5 +1,5 @@
-//! Skills that are shown to callers of some scopes alone: on the extended card, in every form, and
-//! never on the one for everybody.
+//! Skills for callers with certain scopes only: shown on the extended card, in each form, and never
+//! on the public one.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn lab() -> Lab {
     Lab::new(Setup { authenticator, ..setup() })
 }
 
-/// Every way to ask for the extended card over HTTP.
+/// Each way to request the extended card over HTTP.
 const WAYS: [(&str, &str); 9] = [
     ("/", "GetExtendedAgentCard"),
     ("/", "agent/getAuthenticatedExtendedCard"),
@@ -92,7 +92,7 @@ fn public(lab: &mut Lab, token: &str) {
 #[test]
 fn a_skill_is_shown_to_callers_that_have_all_of_its_scopes() {
     let mut lab = lab();
-    // In turns, so that what was shown to one is there to be shown to another.
+    // Alternating, so that a card cached for one caller could reach another.
     for _ in 0..2 {
         for (token, shown) in [
             ("alice art,oil", &["open", "draw", "paint"][..]),
@@ -170,7 +170,7 @@ fn the_card_says_what_is_asked_in_the_words_of_each_generation() {
 
 #[test]
 fn who_is_not_known_is_shown_none_of_them() {
-    // Nobody is asked, and everybody is shown the extended card.
+    // Without authentication all callers get the extended card.
     let mut lab = Lab::new(Setup { extended_card: true, ..setup() });
     for way in WAYS {
         let reply = ask(&mut lab, way, "alice art,oil", "");

@@ -1,4 +1,4 @@
-//! What leading SDKs were measured to get wrong, each a test of its own.
+//! Measured errors of leading SDKs, with a test for each.
 
 use peregrine::engine::{Next, Setup};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::support::{
 
 const ASKS: &str = "[[rule]]\n[[rule.step]]\nstatus = \"input-required\"\n";
 
-/// Calls with a header line.
+/// Calls with this `A2A-Version`.
 fn versioned(lab: &mut Lab, version: &str, method: &str, params: &Value) -> Reply {
     lab.ask(&post("/", &[("A2A-Version", version)], &rpc(method, params)))
 }
@@ -68,7 +68,7 @@ fn a_finished_task_takes_no_message_and_a_task_no_other_context() {
             assert_eq!(lab.code(method, &generation.params(strange)), -32602, "{method}");
         }
     }
-    // The refused message left no trace.
+    // The refused message has changed nothing.
     let task = lab.result("GetTask", &json!({"id": id}));
     assert_eq!(task["history"].as_array().unwrap().len(), 1);
 }
@@ -149,7 +149,7 @@ fn numbers_come_back_as_they_went_in() {
         let reply = lab.ask(&post("/", &[], &body));
         let text = reply.text();
         assert!(text.starts_with(r#"{"jsonrpc":"2.0","id":9007199254740993,"#), "{text}");
-        // In the artifact, and in the history twice: the data and the metadata.
+        // In the artifact once, in the history twice: data and metadata.
         assert_eq!(text.matches(numbers).count(), 3, "{text}");
     }
 }
@@ -162,7 +162,7 @@ fn params_may_be_absent_null_or_empty() {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"{params}}}"#);
             lab.ask(&post("/", &[], &body)).result();
         }
-        // Where a call has params it is the parameter that is missing, not the object.
+        // If a method has params, the error is the missing parameter, not the missing object.
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"GetTask"{params}}}"#);
         assert_eq!(lab.ask(&post("/", &[], &body)).code(), -32602, "{params}");
     }
@@ -185,7 +185,7 @@ fn a_message_leaves_no_task_behind() {
     assert_eq!(lab.code("GetTask", &json!({"id": "client-m"})), -32001);
 }
 
-// The other half of rule 10, GET and POST of `:subscribe`, is of the REST binding.
+// For the other half of rule 10, GET and POST of `:subscribe`, see `rest.rs`.
 #[test]
 fn a_finished_task_has_nothing_to_subscribe_to() {
     let mut lab = Lab::echo();
@@ -196,10 +196,10 @@ fn a_finished_task_has_nothing_to_subscribe_to() {
     }
 }
 
-// Rule 11 is about the content type of the REST binding: not here yet.
+// For rule 11, the content type of HTTP+JSON, see `rest.rs`.
 
-// Rate limits come with authentication. What is limited here, tasks and streams, is no fault of
-// ours either, and where a dialect has HTTP statuses it is 429 with Retry-After.
+// For rate limits see `quotas.rs`. The limits on tasks and streams are not internal errors either;
+// a dialect with HTTP statuses answers 429 with Retry-After.
 #[test]
 fn a_limit_is_no_internal_error() {
     let mut lab = Lab::limited(|limits| limits.streams_max = 1);
@@ -211,7 +211,7 @@ fn a_limit_is_no_internal_error() {
     assert_eq!((reply.status, reply.field("retry-after"), reply.code()), (429, Some("1"), -32000));
 }
 
-// The other half of rule 13, readiness, comes with the operators' endpoints.
+// For the other half of rule 13, readiness, see `pages.rs`.
 #[test]
 fn get_on_the_rpc_path_is_405() {
     let mut lab = Lab::echo();
@@ -243,7 +243,7 @@ fn interfaces_stand_in_order_of_preference() {
             .map(|i| (i["protocolVersion"].as_str().unwrap(), i["url"].as_str().unwrap()))
             .collect();
         assert_eq!(offered, [("1.0", "http://a.example/"), ("0.3", "http://a.example/")]);
-        // Of every binding the newest version comes first, and of a version JSON-RPC.
+        // In each binding the newest version comes first, and in each version JSON-RPC.
         assert_eq!(interfaces[0]["protocolBinding"], "JSONRPC");
         assert!(interfaces.is_sorted_by(|a, b| {
             let [a, b] = [a, b].map(|i| i["protocolVersion"].as_str().unwrap());
@@ -251,7 +251,7 @@ fn interfaces_stand_in_order_of_preference() {
         }));
         assert_eq!(card["url"], "http://a.example/");
     }
-    // A tenant that a client echoes, as an interface may ask it to, changes nothing.
+    // A tenant that a client repeats from an interface changes nothing.
     let mut params = V1.params(say("hi"));
     params["tenant"] = json!("t");
     lab.result(V1.send(), &params);
@@ -261,7 +261,7 @@ fn interfaces_stand_in_order_of_preference() {
 fn hostile_input_gets_a_clear_error_and_the_server_lives() {
     let mut lab = Lab::echo();
     let valid = rpc("ListTasks", &Value::Null);
-    // Each is answered, and the connection goes on.
+    // Each is answered, and the connection stays open.
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
     for (body, code) in [
         (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ListTasks"}"#, -32600),
@@ -281,11 +281,11 @@ fn hostile_input_gets_a_clear_error_and_the_server_lives() {
     assert_eq!(lab.reply(peer).code(), -32700);
     lab.write(peer, &post("/", &[], &valid));
     lab.reply(peer).result();
-    // A huge head is refused, and the connection ends.
+    // A very large head is refused, and the connection closes.
     let peer = lab.open();
     lab.write(peer, &get_with("/", &format!("X: {}\r\n", "x".repeat(1 << 20))));
     assert_eq!((lab.reply(peer).status, lab.next(peer)), (431, Next::Close));
-    // One byte at a time is the same as all at once.
+    // One byte at a time gives the same answer.
     let peer = lab.open();
     for byte in post("/", &[], &valid) {
         lab.write(peer, &[byte]);
@@ -341,14 +341,14 @@ fn the_id_is_echoed_verbatim_even_when_the_params_are_bad() {
     }
 }
 
-/// An agent of a name of its own is what the rules are about as much as the default one.
+/// The rules hold for a named agent as for the default one.
 #[test]
 fn rules_hold_for_named_agents() {
     let setup = Setup { agents: vec![echo(), script("asks", ASKS)], ..Setup::default() };
     let mut lab = Lab::new(setup);
     let reply = lab.ask(&post("/agents/asks", &[], &rpc(V1.send(), &V1.params(say("hi")))));
     let id = json!({"id": V1.task(&reply.result())["id"]});
-    // Tasks of one agent are none of another's.
+    // An agent has no access to the tasks of another one.
     assert_eq!(lab.code("GetTask", &id), -32001);
     assert_eq!(lab.code("CancelTask", &id), -32001);
     assert_eq!(lab.code("SubscribeToTask", &id), -32001);

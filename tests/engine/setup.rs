@@ -1,4 +1,4 @@
-//! A setup that contradicts itself is refused before anything is made of it.
+//! A setup that contradicts itself is refused before the engine is built.
 
 use std::sync::Arc;
 

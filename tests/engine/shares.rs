@@ -1,5 +1,5 @@
-//! The share of each caller of tasks that run, streams and bytes, by default and in every way in
-//! which a turn can go.
+//! The share of running tasks, streams and bytes of each caller, by default and for each way in
+//! which a turn ends.
 
 use std::sync::{
     Arc, Mutex,
@@ -23,7 +23,7 @@ use crate::support::{
     callers::ByName,
 };
 
-/// Keeps every turn, to go on with it later, or ends it as the message says.
+/// Keeps each turn to continue it later, or ends it as the message says.
 #[derive(Clone, Default)]
 struct Keep(Arc<Mutex<Vec<Deferred>>>);
 
@@ -58,14 +58,14 @@ fn setup(keep: &Keep, quotas: Quotas) -> Setup {
     Setup { agents, quotas, ..Setup::default() }
 }
 
-/// Sends a message that was not sent before.
+/// Sends a message with a fresh id.
 fn send(lab: &mut Lab, peer: Peer, text: &str) {
     let params = V1.params(Say { id: &format!("{text}{peer:?}"), ..say(text) });
     let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
     lab.write(peer, &post("/", &fields, &rpc("SendMessage", &params)));
 }
 
-/// Two tasks may run: every way in which a turn ends gives its place back, and none gives two.
+/// Two tasks may run: each way in which a turn ends frees its slot exactly once.
 fn each_turn_gives_its_place_back(lab: &mut Lab, keep: &Keep, open: impl Fn(&mut Lab) -> Peer) {
     let mut first = open(lab);
     send(lab, first, "wait");
@@ -90,7 +90,7 @@ fn each_turn_gives_its_place_back(lab: &mut Lab, keep: &Keep, open: impl Fn(&mut
         let second = open(lab);
         send(lab, second, "wait");
         assert!(lab.received(second).is_empty());
-        // A place is taken as soon as there is a turn.
+        // A turn takes its slot at once.
         let third = open(lab);
         send(lab, third, "wait");
         let refused = lab.reply(third);
@@ -100,7 +100,7 @@ fn each_turn_gives_its_place_back(lab: &mut Lab, keep: &Keep, open: impl Fn(&mut
         lab.settle();
         lab.reply(second);
     }
-    // Who leaves gives nothing back that its agent still has.
+    // The slot of a client that disconnects stays with its agent's turn.
     lab.end(first);
     let second = open(lab);
     send(lab, second, "wait");
@@ -137,7 +137,7 @@ fn without_quotas_a_caller_has_an_eighth_of_what_there_is() {
     let authenticator = || Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
     let mut lab = Lab::new(Setup { authenticator: authenticator(), ..setup() });
     each_turn_gives_its_place_back(&mut lab, &keep, Lab::open);
-    // A quota that says another number holds, and what it does not say is the share.
+    // A quota overrides the default share; a member it does not set keeps the share.
     let quotas =
         Quotas { known: Quota { running_tasks: Some(9), ..Quota::default() }, ..Quotas::default() };
     let mut lab = Lab::new(Setup { authenticator: authenticator(), quotas, ..setup() });
@@ -148,7 +148,7 @@ fn without_quotas_a_caller_has_an_eighth_of_what_there_is() {
         lab.write(peer, &post("/", &fields, &rpc("SendStreamingMessage", &params)));
         assert_eq!(lab.received(peer).is_empty(), n < 3, "{n}");
     }
-    // Where nobody is known nobody has a share.
+    // Without authentication there are no shares.
     let mut lab = Lab::new(setup());
     for _ in 0..16 {
         let peer = lab.open();
@@ -157,7 +157,7 @@ fn without_quotas_a_caller_has_an_eighth_of_what_there_is() {
     }
 }
 
-/// A request that waits for an event of a task, of an agent of this path.
+/// A request that waits for the next event of a task, at this agent's path.
 fn long_poll(path: &str, token: &str, task: &Value) -> Vec<u8> {
     let bearer = format!("Bearer {token}");
     let fields = [("Authorization", &*bearer), ("A2A-Version", "1.0")];
@@ -165,7 +165,7 @@ fn long_poll(path: &str, token: &str, task: &Value) -> Vec<u8> {
     post(path, known, &rpc("GetTask", &json!({ "id": task, "wait": 60 })))
 }
 
-/// Begins a task that goes on, and says its id.
+/// Starts a task that stays in the state working, and returns its id.
 fn begin(lab: &mut Lab, peer: Peer, path: &str, token: &str) -> Value {
     let params = V1.params(Say { at_once: true, id: &format!("{peer:?}"), ..say("work") });
     let bearer = format!("Bearer {token}");
@@ -175,7 +175,7 @@ fn begin(lab: &mut Lab, peer: Peer, path: &str, token: &str) -> Value {
     lab.reply(peer).result()["task"]["id"].clone()
 }
 
-/// Writes a request to a new connection; true: it waits, false: it is refused for the share.
+/// Sends a request on a new connection; true: it waits, false: it is refused for the share.
 fn waits(lab: &mut Lab, peer: Peer, request: &[u8]) -> bool {
     lab.write(peer, request);
     if lab.received(peer).is_empty() {
@@ -192,7 +192,7 @@ fn waits(lab: &mut Lab, peer: Peer, request: &[u8]) -> bool {
     false
 }
 
-/// A server of 16 streams, whose calls wait in 16 places, with an agent that anybody may call.
+/// A server with 16 streams and 16 waiting calls, with an agent that accepts anonymous callers.
 fn sixteen_wait(quotas: Quotas) -> Lab {
     let open = Profile { anonymous: true, ..Profile::new("open", "Anybody's.") };
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![
@@ -218,7 +218,7 @@ fn a_caller_has_an_eighth_of_the_places_of_calls_that_wait() {
     let peers = [0; 3].map(|_| lab.open());
     assert_eq!(peers.map(|peer| waits(&mut lab, peer, &poll)), [true, true, false]);
     assert_eq!(lab.engine.waiting().calls, 2);
-    // Over every binding, and whatever waits: a batch as a turn of an agent.
+    // Over each binding and for each kind of wait: a batch counts like a turn.
     let prefer = format!(
         "GET /tasks/{}?wait=60 HTTP/1.1\r\nHost: a.example\r\nA2A-Version: 1.0\r\n\
          Authorization: Bearer alice\r\n\r\n",
@@ -239,20 +239,20 @@ fn a_caller_has_an_eighth_of_the_places_of_calls_that_wait() {
         let peer = lab.open();
         assert!(!waits(&mut lab, peer, &post("/", &fields, &body)), "{body}");
     }
-    // What does not wait needs no place, and others have their own.
+    // A call that does not wait needs no slot, and other callers have their own.
     let get = post("/", &fields, &rpc("GetTask", &json!({ "id": task })));
     assert_eq!(lab.ask(&get).result()["id"], task);
     let bob = lab.open();
     let others = begin(&mut lab, bob, "/", "bob");
     assert!(waits(&mut lab, bob, &long_poll("/", "bob", &others)));
-    // A place is given back by who leaves, and by an answer.
+    // A client that disconnects frees its slot, and so does an answer.
     lab.end(peers[0]);
     assert!(waits(&mut lab, peers[2], &poll) && !waits(&mut lab, at, &poll));
     lab.pass(60_000);
     assert_eq!(lab.reply(peers[2]).result()["id"], task);
     assert_eq!(lab.engine.waiting().calls, 0);
     assert!(waits(&mut lab, at, &poll));
-    // So many of a batch as wait take one.
+    // The waiting calls of a batch together take one slot.
     let batch = lab.open();
     assert!(waits(&mut lab, batch, &post("/", &fields, &format!("[{member},{member}]"))));
 }
@@ -289,20 +289,20 @@ fn strangers_together_have_half_of_the_streams_and_of_the_calls_that_wait() {
                 peer
             })
             .collect();
-        // Two of each address wait, and the fifth address has found all places taken.
+        // Two of each address wait, and the fifth address gets no slot.
         for (n, peer) in strangers.iter().enumerate() {
             assert_eq!(lab.received(*peer).is_empty(), n < 8, "{method} {n}");
         }
         let refused = lab.reply(strangers[8]);
         assert_eq!(refused.status, 429);
         assert!(refused.text().contains(taken), "{}", refused.text());
-        // Callers that are known have the other half.
+        // Authenticated callers have the other half.
         for (n, token) in (10..).zip(["alice", "alice", "bob", "carol", "dora", "dora"]) {
             let peer = lab.open();
             lab.write(peer, &known(token, &turn(n)));
             assert!(lab.received(peer).is_empty(), "{method} {token}");
         }
-        // What a stranger gives back is another stranger's.
+        // The slot that an anonymous caller frees goes to another one.
         lab.end(strangers[0]);
         let peer = from(&mut lab, "2001:db8:9::1");
         lab.write(peer, &of_stranger(16));
@@ -346,7 +346,7 @@ fn turns_of_strangers_take_the_share_of_their_address() {
     let quotas = Quotas { anonymous: two_tasks(), ..Quotas::default() };
     let mut lab = Lab::new(setup(&keep, quotas));
     each_turn_gives_its_place_back(&mut lab, &keep, |lab| from(lab, "2001:db8::1"));
-    // The same network of 64 bits is the same stranger; another is not.
+    // Addresses of one /64 network share; another network has its own share.
     for (address, is_refused) in [("2001:db8::2", true), ("2001:db8:1::1", false)] {
         let peer = from(&mut lab, address);
         send(&mut lab, peer, "wait");
@@ -354,7 +354,7 @@ fn turns_of_strangers_take_the_share_of_their_address() {
     }
 }
 
-/// Sends a message of so many bytes that was not sent before, whose turn goes on as it says.
+/// Sends a message with a fresh id and so many bytes; its text selects how the turn ends.
 fn send_large(lab: &mut Lab, peer: Peer, token: &str, (begins, bytes): (&str, usize)) {
     let mut params = V1.params(Say { at_once: begins == "work", id: "", ..say(begins) });
     static SENT: AtomicUsize = AtomicUsize::new(0);
@@ -363,7 +363,7 @@ fn send_large(lab: &mut Lab, peer: Peer, token: &str, (begins, bytes): (&str, us
     lab.write(peer, &known(token, &rpc("SendMessage", &params)));
 }
 
-/// Ends whatever works or waits.
+/// Ends all working and waiting tasks.
 fn end_all(lab: &mut Lab, keep: &Keep, token: &str, peer: Peer) {
     keep.0.lock().unwrap().clear();
     lab.settle();
@@ -377,15 +377,15 @@ fn end_all(lab: &mut Lab, keep: &Keep, token: &str, peer: Peer) {
     }
 }
 
-/// A request of whoever has a token, or of a stranger.
+/// A request with this token, or an anonymous one.
 fn known(token: &str, body: &str) -> Vec<u8> {
     let bearer = format!("Bearer {token}");
     let fields = [("A2A-Version", "1.0"), ("Authorization", &*bearer)];
     post("/", if token.is_empty() { &fields[..1] } else { &fields }, body)
 }
 
-/// 64 KiB are what the tasks of a caller may hold: two of them fill it for that caller, and for
-/// nobody else.
+/// The tasks of a caller may hold 64 KiB: two of them use up the share of that caller, and of no
+/// other caller.
 fn two_tasks_fill_the_bytes_of_their_caller(
     lab: &mut Lab,
     keep: &Keep,
@@ -402,7 +402,7 @@ fn two_tasks_fill_the_bytes_of_their_caller(
         assert!(reply.text().contains("bytes (64 KiB)"), "{}", reply.text());
         assert!(reply.field("retry-after").is_some());
     };
-    // As tasks, and as turns whose agent has not answered yet.
+    // For tasks, and for turns whose agent has not answered yet.
     for begins in ["work", "wait"] {
         let peers = [0; 3].map(|_| open(lab, token));
         for peer in &peers[..2] {
@@ -413,7 +413,7 @@ fn two_tasks_fill_the_bytes_of_their_caller(
         }
         send_large(lab, peers[2], token, large(begins));
         refused(lab, peers[2]);
-        // What is small finds room yet, and another caller has its own.
+        // A small task still fits, and another caller has its own share.
         let small = open(lab, token);
         send_large(lab, small, token, ("done", 1));
         assert_eq!(lab.reply(small).status, 200);
@@ -421,7 +421,7 @@ fn two_tasks_fill_the_bytes_of_their_caller(
         send_large(lab, peer, other, large("done"));
         assert_eq!(lab.reply(peer).status, 200);
         end_all(lab, keep, token, peers[0]);
-        // All of it is there again.
+        // The whole share is free again.
         send_large(lab, peers[2], token, large("done"));
         assert_eq!(lab.reply(peers[2]).status, 200);
     }
@@ -439,7 +439,7 @@ fn bytes_of_unfinished_tasks_are_a_share_of_a_known_caller() {
     let mut lab = Lab::new(Setup { authenticator: authenticator(), ..setup(&keep, quotas) });
     let open = |lab: &mut Lab, _: &str| lab.open();
     two_tasks_fill_the_bytes_of_their_caller(&mut lab, &keep, ("alice", "bob"), open);
-    // Without a quota it is an eighth of what the store holds.
+    // Without a quota the share is an eighth of the store.
     let limits =
         Limits { store_bytes_max: 8 * 64 * 1024, task_bytes_max: 256 * 1024, ..Limits::default() };
     let setup = Setup { limits, ..setup(&keep, Quotas::default()) };
@@ -476,7 +476,7 @@ fn a_task_whose_agent_says_more_than_the_bytes_of_its_caller_fails_and_says_why(
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
     let why = task["status"]["message"]["parts"][0]["text"].as_str().unwrap();
     assert!(why.contains("tasks of the caller hold too many bytes"), "{why}");
-    // The other one goes on, and so does what begins now.
+    // The other task continues, and a new one is accepted.
     keep.take().into_job().unwrap().status(TaskState::Completed, None).unwrap();
     lab.settle();
     let done = lab.reply(peers[0]).result();
@@ -506,6 +506,6 @@ fn an_agent_with_a_quota_of_bytes_lets_no_task_begin_beyond_it() {
         lab.reply(peer).status
     };
     assert_eq!([begins("/agents/small"), begins("/agents/small")], [200, 429]);
-    // Elsewhere it has what it has.
+    // At other agents the caller has its general share.
     assert_eq!([begins("/"), begins("/"), begins("/agents/small")], [200, 200, 429]);
 }

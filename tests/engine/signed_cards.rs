@@ -1,4 +1,4 @@
-//! Signed cards: every form verifies, and nothing is signed that the operator has not named.
+//! Signed cards: each form verifies, and the server signs only URLs named by the operator.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn pem(algorithm: &'static SignatureAlgorithm) -> String {
     KeyPair::generate_for(algorithm).unwrap().serialize_pem()
 }
 
-/// Two keys, one of each kind, the second with a name.
+/// Two keys of different algorithms, the second with a name.
 fn keys() -> SigningKeys {
     let mut keys = SigningKeys::default();
     keys.add(pem(&PKCS_ECDSA_P256_SHA256).as_bytes(), None).unwrap();
@@ -62,7 +62,7 @@ fn public(lab: &mut Lab) -> CardKeys {
     CardKeys::read(&lab.ask(&get(JWKS)).body).unwrap()
 }
 
-/// Asserts that each signature of a card is good by itself, and says how many there are.
+/// Asserts that each signature of a card is valid on its own, and returns their number.
 fn assert_each_verifies(card: &Value, keys: &CardKeys) -> usize {
     let outcome =
         |card: &Value| verify(&AgentCard::read(card.to_string().as_bytes()).unwrap(), keys);
@@ -84,7 +84,7 @@ fn every_form_is_signed_by_every_key() {
         let mut lab = Lab::new(Setup { card: form, ..setup() });
         let keys = public(&mut lab);
         let card = lab.ask(&get(CARD)).json();
-        // One key makes no more signatures than are looked at, and none twice.
+        // Each key makes at most as many signatures as a verifier reads, each different.
         let count = assert_each_verifies(&card, &keys);
         assert!(count >= 2 && count.is_multiple_of(2) && count <= 16, "{form:?}: {count}");
         let header = |at: usize| {
@@ -137,7 +137,7 @@ fn only_what_the_operator_has_named_is_signed() {
     let mut lab = Lab::new(named(&["a.example", "*"]));
     for (host, is_signed) in [
         ("a.example", true),
-        // The port that the server listens on.
+        // The port on which the server listens.
         ("a.example:3000", true),
         ("a.example:3001", false),
         ("A.example", false),
@@ -160,7 +160,7 @@ fn only_what_the_operator_has_named_is_signed() {
         let card = trusting.ask(&card("a.example", lines)).json();
         assert_eq!(card.get("signatures").is_some(), is_signed, "{lines}");
     }
-    // With a public URL the card names that, whoever asks.
+    // The card names the configured public URL, whatever the request's host.
     let mut public_url = Lab::new(setup());
     let card = public_url.ask(&card("localhost", "")).json();
     assert_eq!(card["url"], "https://agents.example/x/");
@@ -178,7 +178,7 @@ fn names_that_clients_make_up_for_tenants_have_nothing_signed() {
         ("/m", true),
         ("/tenants/acme", false),
         ("/m/tenants/acme", false),
-        // What has a name of the operator's is no tenant.
+        // A name that the operator has configured is not a client's tenant.
         ("/tenants/echo", true),
     ] {
         let card = lab.ask(&get(&format!("{base}{CARD}"))).json();
@@ -253,7 +253,7 @@ fn the_keys_of_webhooks_stand_beside_those_of_cards() {
     assert_eq!(keys.len(), 4);
     assert!(keys[2..].iter().map(|key| key["kid"].as_str().unwrap()).eq(kids.iter()));
     assert!(keys.iter().all(|key| key["use"] == "sig" && key.get("d").is_none()));
-    // Cards are not signed with them.
+    // Cards are not signed with the webhook keys.
     let card = lab.ask(&get(CARD)).json();
     assert!(assert_each_verifies(&card, &public(&mut lab)) >= 2);
     let mut lab = Lab::new(signs_posts(Setup { agents: vec![echo()], ..Setup::default() }));

@@ -1,5 +1,5 @@
-//! Replays the table of malformed and smuggling requests through a connection: which answers they
-//! get, and whether the connection stays open, all at once and one byte at a time.
+//! Sends the table of malformed and smuggling requests through a connection, at once and one byte
+//! at a time: the answers, and whether the connection stays open.
 
 use peregrine::engine::Setup;
 
@@ -54,7 +54,7 @@ fn unescape(text: &str) -> Vec<u8> {
     out
 }
 
-/// The statuses of all answers and the end, as the table writes them.
+/// The statuses of all answers and the end, in the table's notation.
 fn outcome<'p>(pieces: impl Iterator<Item = &'p [u8]>) -> String {
     let mut lab = Lab::new(Setup { test_echo: Some("/echo".to_owned()), ..Setup::default() });
     let peer = lab.open();
@@ -63,7 +63,7 @@ fn outcome<'p>(pieces: impl Iterator<Item = &'p [u8]>) -> String {
     }
     let (open, replies) = (lab.is_open(peer), Reply::parse_all(lab.received(peer), false));
     let mut words: Vec<String> = replies.iter().map(|reply| reply.status.to_string()).collect();
-    // The last answer announces an end, and no other does.
+    // Only the last answer announces the close.
     for (index, reply) in replies.iter().enumerate() {
         assert_eq!(reply.closes(), !open && index + 1 == replies.len(), "{replies:?}");
     }

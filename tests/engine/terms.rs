@@ -1,4 +1,4 @@
-//! What the head of a call says of it: when it is of no use any more, and how far it has come.
+//! Header fields about a call: its deadline, and how many hops it has passed.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,13 +15,13 @@ use crate::support::{
     ask::{Gen, Say, V1, post, rpc, say},
 };
 
-/// What an agent was told of a call: when it is late, and how far it has come.
+/// The deadline and the hops of a call, as the agent gets them.
 type Told = (Option<u64>, u32);
 
-/// A turn, and what it was told.
+/// A turn, with its deadline and hops.
 type Turned = (Told, Option<Deferred>);
 
-/// Keeps every turn.
+/// Keeps each turn.
 #[derive(Clone, Default)]
 struct Keep(Arc<Mutex<Vec<Turned>>>);
 
@@ -73,7 +73,7 @@ fn stream_head_ms() {
         assert_eq!((reply.status, lab.next(peer)), (200, Next::Open));
         keep.0.lock().unwrap().clear();
     }
-    // One call after the other on one connection.
+    // Two calls in sequence on one connection.
     let peer = lab.open();
     lab.write(peer, &send(V1, V1.stream(), &[]));
     lab.pass(1_000);
@@ -90,7 +90,7 @@ fn stream_head_ms() {
 
 #[test]
 fn a_call_whose_time_is_over_is_answered_as_such() {
-    // The heads of streams do not leave before.
+    // The heads of streams are not sent before.
     let (mut lab, keep) = lab(Limits { stream_head_ms: 10_000, ..Limits::default() });
     let late = [("Request-Timeout", "3")];
     for generation in Gen::ALL {
@@ -170,7 +170,7 @@ fn agents_learn_when_a_call_is_late_and_how_far_it_has_come() {
         lab.write(peer, &send(V1, "SendMessage", &fields));
         assert_eq!(keep.0.lock().unwrap().pop().unwrap().0, told, "{fields:?}");
     }
-    // The head of an upgrade says nothing of one message.
+    // The field of an upgrade request does not apply to single messages.
     let socket = lab.socket("/", "Request-Timeout: 1\r\nA2A-Hops: 99\r\n");
     lab.say(socket, &rpc("SendMessage", &V1.params(say("hi"))));
     assert_eq!(keep.0.lock().unwrap().pop().unwrap().0, (None, 0));

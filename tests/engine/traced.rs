@@ -1,4 +1,4 @@
-//! Calls that are traced: their spans, those of the turns below them, and what agents are shown.
+//! Traced calls: their spans, the spans of their turns, and the trace that agents get.
 
 use std::sync::{
     Arc, Mutex,
@@ -26,7 +26,7 @@ use crate::support::{
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: u64 = 0x00f0_67aa_0ba9_02b7;
 
-/// Keeps what it is told; calls that do not say are traced by one bit of their trace id.
+/// Records its spans; calls without a trace are sampled by one bit of their trace id.
 #[derive(Default)]
 struct Spans {
     calls: Mutex<Vec<CallRecord>>,
@@ -72,7 +72,7 @@ impl Spans {
         std::mem::take(&mut self.turns.lock().unwrap())
     }
 
-    /// The one call and the one turn of it that have ended.
+    /// The one call that has ended, and its one turn.
     fn pair(&self) -> (CallSpan, TurnRecord) {
         let (calls, turns) = (self.calls(), self.turns());
         let ([call], [turn]) = (&calls[..], &turns[..]) else { panic!("{calls:?} {turns:?}") };
@@ -82,7 +82,7 @@ impl Spans {
     }
 }
 
-/// Does what it is told, and notes which trace it is shown.
+/// Acts on the message, and records the trace it gets.
 #[derive(Clone, Default)]
 struct Told {
     shown: Arc<Mutex<Vec<[Option<String>; 2]>>>,
@@ -134,7 +134,7 @@ fn parent(flags: &str) -> String {
     format!("00-{TRACE}-{PARENT:016x}-{flags}")
 }
 
-/// A message of a caller whose trace is kept.
+/// A message whose caller records its trace.
 fn send(text: &str) -> Vec<u8> {
     let fields =
         [("A2A-Version", "1.0"), ("traceparent", &*parent("01")), ("tracestate", "shop=7,a=1")];
@@ -223,7 +223,7 @@ fn when_too_many_calls_want_to_be_gone_on_with_their_spans_are_forgotten() {
     }
     assert_eq!(spans.turns().len(), RESUMED_SPANS_MAX + 1);
     lab.pass(20);
-    // That of the last one was remembered when the others were forgotten.
+    // Only the last one was recorded after the others were dropped.
     assert_eq!(spans.turns().len(), 1);
 }
 

@@ -1,13 +1,14 @@
 //! The transcripts of the dialects: `tests/data/<dialect>/*.txt`.
 //!
-//! A transcript is a list of commands, one a line; indented lines continue the one before them,
-//! `#` begins a comment. Some set the scene: `task ID CONTEXT GENERATION`, `user MESSAGE`,
-//! `status {"state","at","message","metadata"}` (`at` in ms after 2026-01-01), `artifact
+//! A transcript is a list of commands, one per line; indented lines continue the previous one, and
+//! `#` begins a comment. Some build the task: `task ID CONTEXT GENERATION`, `user MESSAGE`, `status
+//! {"state","at","message","metadata"}` (`at` in ms after 2026-01-01), `artifact
 //! {"artifact","append","lastChunk","metadata"}`, `direct CONTEXT MESSAGE`; messages are 1.0 JSON.
 //! Some produce text: `call METHOD PARAMS`, `reply METHOD`, `page METHOD`, `snapshot METHOD`,
-//! `event METHOD` (the newest one), `answer METHOD` and `item METHOD` (the direct message),
-//! `error METHOD KIND FIELD DETAIL`, `push METHOD` (a configuration, or `list`, `none`, `gone`),
-//! `method NAME`; options are `history=N`, `task=ID`, `artifacts`, `closes`, `header`, `scheme=NAME`. `gives TEXT` compares it as text, `is JSON` as a JSON value.
+//! `event METHOD` (the newest one), `answer METHOD` and `item METHOD` (the direct message), `error
+//! METHOD KIND FIELD DETAIL`, `push METHOD` (a configuration, or `list`, `none`, `gone`), `method
+//! NAME`; options are `history=N`, `task=ID`, `artifacts`, `closes`, `header`, `scheme=NAME`.
+//! `gives TEXT` compares it as text, `is JSON` as a JSON value.
 
 use std::{cell::Cell, path::Path};
 
@@ -258,7 +259,7 @@ fn object(value: Value<'_>) -> JsonObject<'_> {
     JsonObject::parse(value.raw()).unwrap()
 }
 
-/// What `rest` of an `error` command says: `FIELD DETAIL`, `-` for no field, or nothing.
+/// Parses the rest of an `error` command: `FIELD DETAIL`, `-` for no field, or nothing.
 fn fault(kind: &str, said: &str) -> Fault {
     let kind = FaultKind::ALL.into_iter().find(|k| format!("{k:?}") == kind).unwrap();
     if said.is_empty() {
@@ -320,7 +321,7 @@ fn push_config(has_header: bool, scheme: Option<&str>) -> PushConfigBuf {
     }
 }
 
-/// A list of two, that there is none, that one is gone, or one.
+/// The reply selected by `tail`: a list of two, none, deleted, or one.
 fn push_replies<'a>(
     tail: &str,
     task_id: RawText<'a>,

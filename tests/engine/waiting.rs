@@ -1,4 +1,4 @@
-//! Tasks that wait for their client take nothing of the share of running tasks.
+//! Tasks in input-required do not count towards the share of running tasks.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ use crate::support::{
     reply::Reply,
 };
 
-/// Does what the message says.
+/// Acts on the message.
 #[derive(Clone, Default)]
 struct Asks(Arc<Mutex<Vec<Job>>>);
 
@@ -28,7 +28,7 @@ impl Agent for Asks {
             Some(b"auth") => turn.status(TaskState::AuthRequired),
             Some(b"work") => turn.status(TaskState::Working),
             Some(b"done") => turn.status(TaskState::Completed),
-            // It asks, and goes on when the test says so.
+            // Requests input, and continues when the test does.
             _ => {
                 turn.status(TaskState::InputRequired);
                 self.0.lock().unwrap().extend(turn.detach().ok());
@@ -37,7 +37,7 @@ impl Agent for Asks {
     }
 }
 
-/// A lab, its caller, and how many messages it has sent.
+/// A lab, its caller, and the number of messages sent.
 struct Client {
     lab: Lab,
     token: &'static str,
@@ -59,7 +59,7 @@ impl Client {
         self.call(V1.send(), &V1.params(message))
     }
 
-    /// Sends a message that is taken; the id of its task.
+    /// Sends a message that is accepted, and returns the id of its task.
     fn begin(&mut self, text: &str) -> String {
         let reply = self.send(text, None);
         assert_eq!(reply.status, 200, "{text}: {}", reply.text());
@@ -69,7 +69,7 @@ impl Client {
     fn assert_refused(&mut self, text: &str, task: Option<&str>) {
         let reply = self.send(text, task);
         assert_eq!((reply.status, reply.code()), (429, -32000), "{}", reply.text());
-        // When a task ends is not known.
+        // The server cannot know when a task will end.
         assert_eq!(reply.field("retry-after"), Some("1"));
         assert!(reply.text().contains("too many running tasks"));
     }
@@ -79,7 +79,7 @@ impl Client {
     }
 }
 
-/// A known caller and a caller that owns nothing, each with three running tasks.
+/// An authenticated caller and an anonymous one, each with three running tasks.
 fn clients() -> [(Client, Asks); 2] {
     clients_with(Quota { running_tasks: Some(3), ..Quota::default() })
 }
@@ -104,7 +104,7 @@ fn two_thousand_unanswered_questions_lock_nobody_out() {
         }
         let id = client.begin("done");
         assert_eq!(client.status(&id)["state"], "TASK_STATE_COMPLETED");
-        // Those that work still take all places, and no more.
+        // Running tasks may still take all slots, and no more.
         (0..3).for_each(|_| drop(client.begin("work")));
         client.assert_refused("ask", None);
     }
@@ -123,7 +123,7 @@ fn an_answer_takes_a_place_or_leaves_its_task_waiting() {
         assert_eq!(client.send("work", Some(&asked)).status, 200);
         assert_eq!(client.status(&asked)["state"], "TASK_STATE_WORKING");
         client.assert_refused("done", None);
-        // It waits once more, which gives the place back.
+        // It requests input once more, which frees the slot.
         assert_eq!(client.send("ask", Some(&asked)).status, 200);
         let last = client.begin("work");
         client.assert_refused("done", Some(&asked));
@@ -144,7 +144,7 @@ fn an_agent_that_continues_its_task_alone_takes_a_place() {
         let working: Vec<String> = (0..2).map(|_| client.begin("work")).collect();
         jobs[0].status(TaskState::Working, None).unwrap();
         client.assert_refused("work", None);
-        // No place is left: the event ends its task, as every event beyond a share does.
+        // No slot is free: the event fails its task, like each event beyond a share.
         assert!(jobs[1].status(TaskState::Working, None).is_err());
         let status = client.status(&second);
         assert_eq!(status["state"], "TASK_STATE_FAILED");
@@ -163,7 +163,7 @@ fn bytes_of_a_waiting_task_are_not_those_of_running_ones() {
     let quota = Quota { running_kib: Some(128), ..Quota::default() };
     for (mut client, asks) in clients_with(quota) {
         let waiting: Vec<String> = (0..20).map(|_| client.begin(&"x".repeat(20_000))).collect();
-        // An answer takes the bytes of its task again, as far as there are some.
+        // An answer takes the bytes of its task again, while the share allows.
         let answers = waiting.iter().map(|id| client.send("work", Some(id)));
         let answers: Vec<Reply> = answers.collect();
         let taken = answers.iter().filter(|reply| reply.status == 200).count();

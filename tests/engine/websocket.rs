@@ -1,5 +1,5 @@
-//! JSON-RPC over WebSocket: the handshake, many calls on one connection, streams and their numbers,
-//! signs of life, and every way in which a connection ends.
+//! JSON-RPC over WebSocket: the handshake, many calls on one connection, streams and their event
+//! ids, pings, and each way in which a connection ends.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn stream_id(id: &str, words: &str) -> String {
     rpc_id(id, "SendStreamingMessage", &V1.params(say(words)))
 }
 
-/// The end of the connection: its last frame is a close with this code.
+/// Asserts that the last frame of the connection is a close with this code.
 fn assert_closed(lab: &mut Lab, peer: Peer, code: u16) -> Vec<Sent> {
     let mut sent = lab.frames(peer);
     let last = sent.pop().expect("a close frame");
@@ -86,7 +86,7 @@ fn rfc6455_4_2_1_what_is_no_handshake() {
         ),
         ("Upgrade: websocket", "Content-Length: 2\r\nUpgrade: websocket", 400),
         ("Upgrade: websocket", "Origin: https://evil.example\r\nUpgrade: websocket", 403),
-        // RFC 9110 §7.8: an upgrade to something else, or of HTTP/1.0, is ignored.
+        // RFC 9110 §7.8: an upgrade to another protocol, or over HTTP/1.0, is ignored.
         ("Upgrade: websocket", "Upgrade: h2c", 405),
         ("HTTP/1.1", "HTTP/1.0", 405),
         ("GET / ", "HEAD / ", 405),
@@ -110,7 +110,7 @@ fn rfc6455_4_2_1_what_is_no_handshake() {
         }
         if matches!(status, 400 | 403 | 426) {
             assert_eq!(reply.code(), -32600);
-            // The connection is still one of HTTP, and may try again.
+            // The connection still serves HTTP, and may upgrade later.
             lab.write(peer, &upgrade("/", ""));
             assert!(lab.take(peer).starts_with(b"HTTP/1.1 101 "), "{to}");
         }
@@ -218,14 +218,14 @@ fn a_batch_is_one_message_in_and_one_out() {
     let peer = lab.socket("/", "");
     let batch = format!("[{},{}]", send_id("1", "a"), send_id("2", "hold:500:1"));
     assert_eq!(lab.say(peer, &batch), [Value::Null; 0]);
-    // It does not hold up what comes behind it.
+    // It does not delay later messages.
     assert_eq!(lab.say(peer, &send_id("3", "b"))[0]["id"], 3);
     lab.pass(500);
     let sent = lab.frames(peer);
     assert_eq!(sent.len(), 1);
     let ids: Vec<_> = sent[0].json().as_array().unwrap().iter().map(|a| a["id"].clone()).collect();
     assert_eq!(ids, [json!(1), json!(2)]);
-    // Only notifications: nothing.
+    // Only notifications: no answer.
     let silent = r#"[{"jsonrpc":"2.0","method":"GetTask","params":{"id":"x"}}]"#;
     assert_eq!(lab.say(peer, silent), [Value::Null; 0]);
     let streamed = lab.say(peer, &format!("[{}]", stream_id("4", "stream:3")));
@@ -268,7 +268,7 @@ fn what_the_head_says_holds_for_every_message() {
     assert!(strict.say(peer, &send_id("1", "hi"))[0].get("result").is_some());
     let bare = json!({"message": {"role": "ROLE_USER", "parts": [{"text": "hi"}]}});
     assert_eq!(strict.say(peer, &rpc("SendMessage", &bare))[0]["error"]["code"], -32602);
-    // The extended card names the host and the path of the upgrade.
+    // The extended card names the host and the path of the upgrade request.
     let mut lab = Lab::new(Setup { extended_card: true, ..Setup::default() });
     let peer = lab.socket("/agents/echo/", "");
     let card = lab.say(peer, &rpc("GetExtendedAgentCard", &Value::Null));
@@ -285,7 +285,7 @@ fn a_platform_is_spoken_to_in_its_own_dialect() {
     };
     let mounts = vec![mount("/rust", "a2a_rust"), mount("/tutorial", "tutorial")];
     let mut lab = Lab::new(Setup { mounts, ..Setup::default() });
-    // Notifications of a2a_rust are silent; LangSmith's rule on Accept is one of HTTP.
+    // Notifications of a2a_rust get no answer; LangSmith's rule on Accept applies to HTTP only.
     let peer = lab.socket("/rust", "");
     let silent = r#"{"jsonrpc":"2.0","method":"SendMessage","params":{}}"#;
     assert_eq!(lab.say(peer, silent), [Value::Null; 0]);
@@ -329,14 +329,14 @@ fn a_stream_is_a_message_for_each_event_and_one_that_ends_it() {
     let sent = lab.say(peer, &stream_id("7", "ping"));
     assert_eq!(sent[0]["result"]["message"]["parts"][0]["text"], "pong");
     assert!(is_complete(&sent[1]) && sent.len() == 2);
-    // What fails before its first event is one error and no stream.
+    // A call that fails before its first event gets one error and no stream.
     let gone = rpc_id("8", "tasks/resubscribe", &json!({"id": "none"}));
     let sent = lab.say(peer, &gone);
     assert_eq!((sent.len(), &sent[0]["error"]["code"]), (1, &json!(-32001)));
     assert_eq!(lab.engine.running(), 0);
 }
 
-/// Says chunks of these sizes.
+/// Publishes chunks of these sizes.
 struct Chunks(&'static [usize]);
 
 impl Agent for Chunks {
@@ -431,7 +431,7 @@ fn event_ids_are_there_when_they_are_asked_for_and_resume_a_stream() {
     assert!(is_complete(&events.pop().unwrap()));
     let ids: Vec<u64> = events.iter().map(|event| event["eventId"].as_u64().unwrap()).collect();
     assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
-    // On another connection, from every place, the rest comes once; a string is a number, too.
+    // On another connection the events after each id are sent once; a string is accepted as the id.
     let made = lab.say(peer, &stream_id("1", "hold:60000:4"))[0]["result"]["task"]["id"].clone();
     let other = lab.socket("/?eventIds=1", "");
     let seen = lab.say(other, &call(&made, Value::Null));
@@ -442,7 +442,7 @@ fn event_ids_are_there_when_they_are_asked_for_and_resume_a_stream() {
     for bad in [json!(-1), json!("x"), json!(1.5), json!({})] {
         assert_eq!(lab.say(other, &call(&made, bad))[0]["error"]["code"], -32602);
     }
-    // The same on HTTP, where the header goes before it.
+    // The same on HTTP, where the header takes precedence.
     let line = [("Last-Event-ID", "0")];
     let peer = lab.open();
     lab.write(peer, &post("/", &line, &call(&made, json!(upto))));
@@ -587,7 +587,7 @@ fn the_end_of_the_server_is_going_away() {
     lab.engine.drain();
     lab.settle_all();
     assert!(assert_closed(&mut lab, idle, 1001).is_empty());
-    // What runs may end; then it is over, too.
+    // Running calls may finish; then the connection closes as well.
     assert!(lab.is_open(busy) && lab.is_open(calling) && lab.is_open(half));
     lab.pass(600);
     let sent = assert_closed(&mut lab, calling, 1001);

@@ -1,4 +1,4 @@
-//! Agent cards over HTTP: where they are, what they name, and how they are cached.
+//! Agent cards over HTTP: their paths, their contents, and their caching.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn both_well_known_paths_serve_one_card() {
     let [new, old] = PATHS.map(|path| lab.ask(&get(path)));
     assert_eq!((new.status, &new.fields, &new.body), (200, &old.fields, &old.body));
     let card = new.json();
-    // What a client of 1.0 needs, and what one of 0.3 and 0.1 needs.
+    // The fields that clients of 1.0 need, and those that 0.3 and 0.1 need.
     for key in ["name", "description", "version", "supportedInterfaces", "capabilities", "skills"] {
         assert!(card.get(key).is_some(), "{key}");
     }
@@ -59,7 +59,7 @@ fn each_agent_has_its_card_below_its_path() {
             assert_eq!(card["supportedInterfaces"][0]["url"], url);
             assert_eq!(card["url"], url, "{base}");
         }
-        // The URL that the card names is served.
+        // The URL on the card is served.
         let path = url.trim_start_matches("http://a.example");
         lab.ask(&post(
             path,
@@ -69,7 +69,7 @@ fn each_agent_has_its_card_below_its_path() {
     }
     for path in PATHS {
         assert_eq!(lab.ask(&get(&format!("/agents/nobody{path}"))).status, 404);
-        // LangSmith asks for the card of an assistant.
+        // LangSmith selects the card by `assistant_id`.
         let card = lab.ask(&get(&format!("{path}?assistant_id=bob"))).json();
         assert_eq!(card["url"], "http://a.example/a2a/bob");
     }
@@ -86,14 +86,14 @@ fn a_card_names_the_host_that_was_asked_or_the_public_url() {
     }
     let card = lab.ask(format!("GET {} HTTP/1.0\r\n\r\n", PATHS[0]).as_bytes()).json();
     assert_eq!(card["url"], "http://127.0.0.1:3000/");
-    // A name that nobody checked does not come from a forwarded header.
+    // An unchecked host is not taken from a forwarded header.
     let forged =
         get_with(PATHS[0], "X-Forwarded-Host: evil.example\r\nX-Forwarded-Proto: https\r\n");
     assert_eq!(lab.ask(&forged).json()["url"], "http://a.example/");
     let public_url = Some("https://mesh.example/base/".to_owned());
     let allow_hosts = vec!["a.example".to_owned()];
     let mut lab = Lab::new(Setup { public_url, allow_hosts, ..Setup::default() });
-    // It is the same for everybody, whatever they ask for it.
+    // The card does not depend on the request.
     assert_eq!(lab.ask(&get(PATHS[0])).field("vary"), None);
     assert_eq!(lab.ask(&get(PATHS[0])).json()["url"], "https://mesh.example/base/");
     let named = lab.ask(&get(&format!("/agents/echo{}", PATHS[0]))).json();
@@ -112,7 +112,7 @@ fn interfaces(card: &Value) -> Vec<(&str, &str, &str)> {
         .collect()
 }
 
-/// A lab of two agents whose cards list this.
+/// A lab of two agents whose cards list these interfaces.
 #[cfg(feature = "grpc")]
 fn listing(words: &[(Binding, Option<&str>)], form: CardForm) -> Lab {
     let bob = Profile::new("bob", "The other one");
@@ -142,14 +142,14 @@ fn a_tenants_card_tells_nothing_but_which_names_are_configured() {
         let bob = (Profile::new("bob", "The other one"), Arc::new(Echo) as _);
         let all = vec![echo(), bob].into_iter().take(agents).collect();
         let mut lab = Lab::new(Setup { agents: all, tenants, ..Setup::default() });
-        // One of them has a task; a name that cannot be called has none.
+        // One of the tenants has a task; an invalid name has none.
         lab.ask(&post("/tenants/acme", &[], &rpc("SendMessage", &V1.params(say("hi")))));
         let places = if agents == 2 { &["", "/agents/echo", "/agents/bob"][..] } else { &[""] };
         for (place, path) in places.iter().flat_map(|place| PATHS.map(|path| (place, path))) {
             let nothing = lab.ask(&get("/nothing/here"));
             for name in ["acme", "other", "bob", "else", ".x", "a%20b"] {
                 let reply = lab.ask(&get(&format!("{place}/tenants/{name}{path}")));
-                // Another agent is no tenant of an agent.
+                // Another agent is not a tenant of this agent.
                 let is_elsewhere = agents == 2 && name == "bob" && *place == "/agents/echo";
                 if !has_card.contains(&name) || is_elsewhere {
                     assert_eq!((reply.status, &reply.body), (404, &nothing.body), "{place} {name}");
@@ -185,12 +185,12 @@ fn a_card_lists_what_a_url_can_name_and_no_other_binding() {
         assert_eq!(interfaces(&card), expected);
         let others = both.map(|(binding, url)| json!({"url": url, "transport": binding}));
         assert_eq!((&card["url"], &card["additionalInterfaces"]), (&json!(rpc), &json!(others)));
-        // What is listed is there: clients of 0.3 put `/v1` behind the URL themselves.
+        // Each listed URL is served: clients of 0.3 append `/v1` themselves.
         let path = rest.trim_start_matches("http://a.example");
         assert_eq!(lab.ask(&get(&format!("{path}/tasks"))).status, 200);
         assert_eq!(lab.ask(&get(&format!("{path}/v1/tasks"))).status, 200);
     }
-    // The platforms have JSON-RPC alone.
+    // The platforms have only JSON-RPC.
     for (base, versions) in [("/a2a/bob", &["1.0", "0.3"][..]), ("/api/v1/a2a/bob", &["0.3"])] {
         let (card, url) = (card(&mut lab, base), format!("http://a.example{base}"));
         let rows: Vec<_> = versions.iter().map(|version| ("JSONRPC", *version, &*url)).collect();
@@ -215,7 +215,7 @@ fn the_operator_says_what_cards_list_and_in_which_order() {
         (&root["url"], &root["preferredTransport"]),
         (&json!("a.example:80"), &json!("GRPC"))
     );
-    // Paths do not reach gRPC: it has the tenant for them, and 0.3 has none.
+    // gRPC has no paths: it uses the tenant instead, which 0.3 lacks.
     let (rpc, socket) = ("http://a.example/agents/bob", "ws://a.example/agents/bob");
     let bob = card(&mut lab, "/agents/bob");
     let expected = [&rows("1.0", rpc, socket)[..], &rows("0.3", rpc, socket)[1..]].concat();
@@ -225,7 +225,7 @@ fn the_operator_says_what_cards_list_and_in_which_order() {
         assert_eq!(one.get("tenant"), tenant.as_ref());
     }
     assert_eq!((&bob["url"], &bob["preferredTransport"]), (&json!(socket), &json!(ws)));
-    // The same holds for a tenant, and for both at once gRPC has no place.
+    // The same holds for a tenant; with both, gRPC cannot be listed.
     let (rpc, socket) = ("http://a.example/tenants/t", "ws://a.example/tenants/t");
     let tenant = card(&mut lab, "/tenants/t");
     let expected = [&rows("1.0", rpc, socket)[..], &rows("0.3", rpc, socket)[1..]].concat();
@@ -286,7 +286,7 @@ fn a_url_of_the_operator_is_shown_as_it_is_and_paths_are_put_behind_it() {
             "wss://ws.example/s/agents/bob",
         ]
     );
-    // A place that lists only JSON-RPC has the operator's URL, too.
+    // A dialect that lists only JSON-RPC uses the operator's URL as well.
     assert_eq!(
         card(&mut lab, "/a2a/bob")["supportedInterfaces"][0]["url"],
         "https://rpc.example/a/a2a/bob"
@@ -307,14 +307,14 @@ fn forwarded_headers_are_believed_only_if_the_operator_says_so() {
         let (card, base) = (reply.json(), "https://mesh.example:8443/a2a-agents");
         assert_eq!(card["url"], format!("{base}/"));
         assert_eq!(interfaces(&card)[1], ("HTTP+JSON", "1.0", base));
-        // Another client of the same host is not given that card.
+        // Another client of the same host does not get that card.
         assert_eq!(lab.ask(&get(PATHS[0])).json()["url"], "http://a.example/");
         let secure = "X-Forwarded-Proto: HTTPS\r\n";
         assert_eq!(lab.ask(&get_with(PATHS[0], secure)).json()["url"], "https://a.example/");
     }
     let extended = get_with("/extendedAgentCard", forwarded);
     assert_eq!(interfaces(&lab.ask(&extended).json())[1].2, "https://mesh.example:8443/a2a-agents");
-    // A port that is named apart, unless the host has one or the scheme implies it.
+    // A forwarded port applies unless the host has one or the scheme implies it.
     for (lines, url) in [
         ("X-Forwarded-Proto: https\r\nX-Forwarded-Port: 8443\r\n", "https://a.example:8443/"),
         (
@@ -332,7 +332,7 @@ fn forwarded_headers_are_believed_only_if_the_operator_says_so() {
     ] {
         assert_eq!(lab.ask(&get_with(PATHS[0], lines)).json()["url"], url, "{lines}");
     }
-    // What is not well-formed is not believed.
+    // Malformed values are ignored.
     for (lines, url) in [
         ("X-Forwarded-Host: a b\r\n", "http://a.example/"),
         ("X-Forwarded-Host: evil.example/x?\r\n", "http://a.example/"),
@@ -344,7 +344,7 @@ fn forwarded_headers_are_believed_only_if_the_operator_says_so() {
     ] {
         assert_eq!(lab.ask(&get_with(PATHS[0], lines)).json()["url"], url, "{lines}");
     }
-    // The public URL is above all.
+    // The public URL takes precedence.
     let public_url = Some("https://public.example".to_owned());
     let allow_hosts = vec!["*".to_owned()];
     let setup = Setup { trust_forwarded: true, public_url, allow_hosts, ..Setup::default() };
@@ -424,7 +424,7 @@ fn the_extended_card_has_the_form_of_the_caller() {
 
 #[test]
 fn an_extended_card_that_is_off_is_neither_served_nor_announced() {
-    // Nobody is asked who they are, so it is off unless the operator wants it to be seen.
+    // Without authentication the extended card is off unless the operator turns it on.
     let mut lab = Lab::echo();
     assert_eq!(lab.code("GetExtendedAgentCard", &Value::Null), -32004);
     for method in ["agent/getAuthenticatedExtendedCard", "agent/authenticatedExtendedCard"] {
@@ -435,7 +435,7 @@ fn an_extended_card_that_is_off_is_neither_served_nor_announced() {
     assert_ne!(card["supportsAuthenticatedExtendedCard"], true);
     let reply = lab.ask(&get("/agent/authenticatedExtendedCard"));
     assert_eq!(reply.status, 404);
-    // Its operator is told what would change that.
+    // The error names the options that turn it on.
     let answer = lab.call("GetExtendedAgentCard", &Value::Null);
     for said in [reply.json(), answer] {
         let said = said["error"]["message"].as_str().unwrap().to_owned();
@@ -447,7 +447,7 @@ fn an_extended_card_that_is_off_is_neither_served_nor_announced() {
 fn an_extended_card_is_announced_only_where_a_method_answers_with_it() {
     let setup = Setup { agents: vec![echo()], extended_card: true, ..Setup::default() };
     let mut lab = Lab::new(setup);
-    // LangSmith has the method of 1.0 alone.
+    // LangSmith has only the method of 1.0.
     for (base, has_old) in
         [("", true), ("/api/v1/a2a/echo", true), ("/tenants/t", true), ("/a2a/echo", false)]
     {
@@ -469,7 +469,7 @@ fn the_form_of_the_card_can_be_chosen() {
             let has = |key: &str| card.get(key).is_some();
             assert_eq!((has("supportedInterfaces"), has("url")), (new, old), "{form:?}");
         }
-        // Nobody is told to speak 0.3 where 1.0 alone is spoken.
+        // A mount with 1.0 alone does not list 0.3.
         let mounts = vec![Mount { path: "/r".into(), dialect: "a2a_rust".into(), agent: None }];
         let mut lab = Lab::new(Setup { card: form, mounts, ..Setup::default() });
         let card = lab.ask(&get(&format!("/r{}", PATHS[0]))).json();
@@ -503,7 +503,7 @@ fn a_mount_has_cards_of_its_own() {
         for path in PATHS {
             let card = lab.ask(&get(&format!("{base}{path}"))).json();
             assert_eq!(card["supportedInterfaces"][0]["url"], url);
-            // Where only 0.1 is spoken nothing promises 0.3, but its clients find their URL.
+            // A mount with 0.1 alone does not announce 0.3, but its clients find their URL.
             let is_v03 = card.get("protocolVersion").is_some();
             assert_eq!(
                 (is_v03, card.get("additionalInterfaces").is_some()),
@@ -512,6 +512,6 @@ fn a_mount_has_cards_of_its_own() {
             assert_eq!(card.get("url").is_some(), base != "/deep/er");
         }
     }
-    // A prefix is a path of segments, not of letters.
+    // A prefix matches whole path segments.
     assert_eq!(lab.ask(&get("/older/.well-known/agent.json")).status, 404);
 }

@@ -35,7 +35,7 @@ fn every_scenario_runs_and_is_reported() {
         let [p50, max] = ["p50", "max"].map(|name| target["latency_us"][name].as_f64().unwrap());
         assert!(0.0 < p50 && p50 <= max, "{scenario}: {p50} {max}");
         assert_eq!(target["latency_us"]["count"], 50);
-        // A stream begins with the task; one that is taken up again does so where it was.
+        // A stream begins with the task; a resumed one begins at its position.
         let events = match scenario {
             "stream" | "resume" => 50 * 23,
             "subscribe" => 50 * 10 * 23,
@@ -107,7 +107,7 @@ fn several_rates_are_tried() {
     assert_eq!(wanted, [50.0, 100.0, 150.0]);
 }
 
-/// Held for 100 ms, at most 10 at once: no more than 100 calls a second can be done.
+/// Each call is held for 100 ms, at most 10 at once: at most 100 calls a second can succeed.
 #[test]
 fn the_highest_rate_is_found() {
     let server = Binary::start(&[]);
@@ -115,7 +115,7 @@ fn the_highest_rate_is_found() {
     let times = ["--warmup", "300ms", "--find-max", "--slo", "errors=0"];
     let report = bench(&server, &[&flags[..], &times].concat());
     let rate = report["targets"][0]["rate"]["wanted"].as_f64().unwrap();
-    // A machine that has much to do holds less.
+    // A busy machine reaches less.
     assert!(rate > 0.0 && rate <= 110.0, "{rate}");
     assert!(report["targets"][0]["sweep"].as_array().unwrap().len() > 3);
 }
@@ -142,7 +142,7 @@ fn agents_are_compared_in_turns_and_with_the_floor() {
         assert_eq!(target["errors"], json!({}));
         assert!(target["requests"].as_u64().unwrap().abs_diff(100) < 4, "{target:#}");
     }
-    // The floor is a process whose CPU time is known.
+    // The floor is a process whose CPU time is measured.
     assert!(targets[2]["server"]["cpu_us_per_call"].as_f64().unwrap() > 0.0);
     let comparisons = report["comparisons"].as_array().unwrap();
     let p50 =
@@ -207,9 +207,9 @@ fn the_generator_measures_itself() {
     let output = Command::new(PATH).args(["bench", "--self-test"]).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // The head, three lines of the timer, three of each of three servers, and the closed loop.
+    // The head, three lines for the timer, three for each of three servers, and the closed loop.
     assert_eq!(told.lines().count(), 14, "{told}");
-    // How near they are is measured, and not tested: other processes hold this one up.
+    // The measured deviation is not tested: other processes delay this one.
     assert!(told.lines().skip(1).all(|line| line.split_whitespace().count() > 3), "{told}");
 }
 
@@ -232,8 +232,8 @@ fn an_assertion_that_does_not_hold_is_a_failure() {
     assert!(String::from_utf8_lossy(&broken.stderr).contains("p50<1us does not hold"));
 }
 
-/// A user ends a run while calls are held: what has no answer is reported, and nothing is asserted
-/// of such a run.
+/// A user ends a run while calls are held: unanswered calls are reported, and assertions are not
+/// checked.
 #[test]
 fn a_run_that_is_ended_early_names_the_calls_without_an_answer() {
     let server = Binary::start(&[]);
@@ -261,7 +261,7 @@ fn a_run_that_is_ended_early_names_the_calls_without_an_answer() {
     assert!(target["oldest_unanswered_us"].as_f64().unwrap() > 0.0);
 }
 
-/// The report, and the error where an assertion has failed.
+/// The report, and the error if an assertion failed.
 fn documents(stdout: &[u8]) -> Vec<Value> {
     serde_json::Deserializer::from_slice(stdout).into_iter().map(Result::unwrap).collect()
 }
@@ -277,7 +277,7 @@ fn few_calls_are_all_counted() {
         (output.status.code(), report["targets"][0]["requests"].as_u64())
     };
     assert_eq!(bench(&["--requests", "20", "--rate", "500"]), (Some(0), Some(20)));
-    // Of a run that counts nothing, nothing can be asserted.
+    // Without counted calls no assertion can be checked.
     let none = ["--requests", "2", "--warmup", "5s", "--assert", "errors=0"];
     assert_eq!(bench(&none), (Some(1), Some(0)));
 }
@@ -292,8 +292,8 @@ fn a_report_that_cannot_be_written_is_refused_before_the_run() {
     assert!(stderr.contains("cannot write"), "{stderr}");
 }
 
-/// What the server has open while six calls are held: a connection of HTTP/2 for each of three
-/// clients, beside what it has without any.
+/// The server's descriptors while six calls are held: one HTTP/2 connection for each of three
+/// clients, in addition to those it has when idle.
 #[test]
 fn calls_share_the_connections_that_are_asked_for() {
     let server = Binary::start(&["--interfaces", "jsonrpc,grpc"]);
@@ -365,8 +365,8 @@ fn wrong_options_are_refused_before_a_call_is_made() {
     }
 }
 
-/// With a limit of 100 descriptors that nothing can raise, fewer calls are made at once than asked
-/// for, and none of them fails for want of a descriptor.
+/// With a fixed limit of 100 descriptors, fewer calls run at once than requested, and none fails
+/// for lack of a descriptor.
 #[cfg(target_os = "linux")]
 #[test]
 fn calls_at_once_keep_to_the_descriptors_that_there_are() {

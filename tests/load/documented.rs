@@ -1,4 +1,4 @@
-//! `docs/bench.md` has what the load generator has, and its examples can be used.
+//! `docs/bench.md` lists the load generator's options, and its examples work.
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
@@ -15,7 +15,7 @@ fn blocks(language: &str) -> Vec<&'static str> {
     behind.map(|text| text.split("```").next().unwrap()).collect()
 }
 
-/// The part of the page under this heading.
+/// The section of the page with this title.
 fn section(heading: &str) -> &'static str {
     let rest = PAGE.split(&format!("\n## {heading}\n")).nth(1).unwrap();
     rest.split("\n## ").next().unwrap()
@@ -35,7 +35,7 @@ fn the_page_has_every_option_and_no_other() {
     let begins = own.lines().map(|line| line.trim_start().split([' ', '\n']).next().unwrap());
     let mut options: BTreeSet<&str> = begins.filter(|word| word.starts_with("--")).collect();
     assert!(options.len() > 30, "{help}");
-    // It is one of all commands.
+    // A general option, which all commands have.
     options.insert("--timeout");
     let page = first_cells(section("Options")).map(|cell| cell.split(' ').next().unwrap());
     assert_eq!(page.collect::<BTreeSet<&str>>(), options);
@@ -78,7 +78,7 @@ fn the_page_has_the_kinds_of_errors() {
     assert!(kinds > 20, "{kinds}");
 }
 
-/// Its first call fails, since there is no agent: the workload was read.
+/// Its first call fails for lack of an agent: the workload was read.
 #[test]
 fn the_workload_of_the_page_is_one() {
     let name = format!("peregrine-workload-{}.toml", std::process::id());

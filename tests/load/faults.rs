@@ -1,4 +1,4 @@
-//! The ways in which the agent of the tests answers wrongly.
+//! The faults that the agent of the tests can put into its answers.
 
 use std::{
     io::{Error, Write},
@@ -17,10 +17,10 @@ pub struct StreamItem {
     pub json: Value,
 }
 
-/// A way to answer wrongly.
+/// A fault of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    // Answers, as JSON.
+    // Answers: faults of their JSON.
     ExchangedAnswers,
     ExchangedResults,
     OldAnswer,
@@ -48,7 +48,7 @@ pub enum Fault {
     AnswerLeftOut,
     AnswerDoubled,
     AnswersExchanged,
-    // Answers, as HTTP.
+    // Answers: faults of HTTP.
     Truncated,
     OtherMediaType,
     NoMediaType,
@@ -80,7 +80,7 @@ pub enum Fault {
     EventOfAnotherCall,
     FirstEventLost,
     FirstEventRepeated,
-    /// None: a subscription that begins in the middle, with what the task holds by then.
+    /// Not a fault: a subscription that begins in the middle, with the task's current content.
     JoinsLate,
     // Webhooks.
     NoWebhook,
@@ -88,12 +88,12 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// True: two calls get each other's answers.
+    /// True if two calls get each other's answers.
     pub fn exchanges(self) -> bool {
         matches!(self, Fault::ExchangedAnswers | Fault::ExchangedResults)
     }
 
-    /// True: [`Fault::respond`] writes the response.
+    /// True if [`Fault::respond`] writes the response.
     pub fn is_of_http(self) -> bool {
         use Fault::*;
         matches!(
@@ -111,7 +111,7 @@ impl Fault {
         )
     }
 
-    /// The wrong answer in place of the right one. `other`: the answer to another call.
+    /// Puts the fault into the right answer. `other`: the answer to another call.
     pub fn apply_to_answer(self, mut right: Value, other: &Value) -> Value {
         let task = if right.pointer("/result/task").is_some() { "/result/task" } else { "/result" };
         match self {
@@ -178,7 +178,7 @@ impl Fault {
         }
     }
 
-    /// Writes a response that has the fault. `json`: the right content.
+    /// Writes a response with the fault. `json`: the right content.
     pub fn respond(self, stream: &mut TcpStream, json: &str) -> std::io::Result<()> {
         const JSON: &str = "application/json";
         const PAGE: &str = "<!doctype html><title>Welcome</title>";
@@ -212,7 +212,7 @@ impl Fault {
         }
     }
 
-    /// Makes a stream wrong.
+    /// Puts the fault into a stream.
     pub fn apply_to_stream(self, items: &mut Vec<StreamItem>, task: &HeldTask) {
         let numbered = |json| StreamItem { number: None, json };
         let end = items.len() - 1;
@@ -267,7 +267,7 @@ impl Fault {
             }
             _ => {}
         }
-        // Where numbers are not what is wrong, they are right.
+        // Unless the fault is in the numbers, they are right.
         if self == Fault::EventRepeated || self == Fault::FirstEventRepeated {
             return;
         }
@@ -286,12 +286,12 @@ impl Fault {
         }
     }
 
-    /// The id of the call that the events of a stream have.
+    /// The call id in the events of a stream.
     pub fn stream_id(self, id: &Value) -> Value {
         if self == Fault::EventOfAnotherCall { json!("999999") } else { id.clone() }
     }
 
-    /// Does what is wrong at the end of a stream.
+    /// Writes the faulty part at the end of a stream.
     pub fn before_end_of_stream(
         self,
         stream: &mut TcpStream,

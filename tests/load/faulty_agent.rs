@@ -1,8 +1,8 @@
-//! An A2A 1.0 server over JSON-RPC that is right, but for one fault in some of its answers.
+//! An A2A 1.0 server over JSON-RPC that is correct except for one fault in some of its answers.
 //!
-//! It keeps the contract of docs/bench.md: it echoes texts and knows `stream:N` and `hold:MS:N`.
-//! The calls with which `bench` learns what it does are always answered rightly; of the others
-//! every third one has the fault, or two of four where two calls are needed for it.
+//! It follows the contract of docs/bench.md: it echoes texts and supports `stream:N` and
+//! `hold:MS:N`. The calls with which `bench` probes the agent always get right answers; of the
+//! others each third one has the fault, or two of four if the fault needs two calls.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 
 use crate::faults::{Fault, StreamItem};
 
-/// Time that a call waits for another one to exchange answers with.
+/// How long a call waits for another one to exchange answers with.
 const EXCHANGE: Duration = Duration::from_secs(5);
-/// Longer than the time that the tests let a call have.
+/// Longer than the call timeout of the tests.
 pub const TOO_LONG: Duration = Duration::from_millis(5_000);
 /// Tasks of a page.
 const PAGE_TASKS: usize = 50;
@@ -33,44 +33,44 @@ pub struct FaultyAgent {
     shared: Arc<AgentShared>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct AgentShared {
     addr: SocketAddr,
     /// The method whose answers have the fault.
     method: &'static str,
     fault: Option<Fault>,
-    /// Events of streams have numbers.
+    /// Whether the events of streams have numbers.
     has_numbers: bool,
     calls: AtomicU64,
     wrong: AtomicU64,
     tasks: Mutex<Vec<HeldTask>>,
-    /// An answer that is to be exchanged with the next one.
+    /// An answer to exchange with the next one.
     exchange: Mutex<Option<ExchangedAnswer>>,
-    /// The answer before.
+    /// The previous answer.
     old: Mutex<Value>,
 }
 
-/// An answer, and where the other one goes to.
+/// An answer, and the channel for the other one.
 struct ExchangedAnswer {
     answer: Value,
     other: Sender<Value>,
 }
 
-/// A task that was made.
+/// A task that exists.
 #[derive(Clone)]
 pub struct HeldTask {
     pub id: String,
     pub context_id: String,
     text: String,
-    /// Events that its text asks for; 0: it is an echo.
+    /// The number of events that its text requests; 0: it is an echo.
     events: u64,
-    /// It waits for subscribers, those included that come late on a busy machine.
+    /// It waits for subscribers, including late ones on a busy machine.
     is_held: bool,
     due: Instant,
     is_canceled: bool,
 }
 
-/// A request as it came.
+/// A request as received.
 struct AgentRequest {
     path: String,
     after: Option<u64>,
@@ -97,14 +97,14 @@ impl FaultyAgent {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let shared = Arc::clone(&shared);
-                // A connection that breaks concerns its client alone.
+                // An error on a connection affects its client alone.
                 thread::spawn(move || drop(shared.serve(stream)));
             }
         });
         agent
     }
 
-    /// Calls that were answered with the fault.
+    /// The number of calls answered with the fault.
     pub fn wrong(&self) -> u64 {
         self.shared.wrong.load(SeqCst)
     }
@@ -129,7 +129,7 @@ impl HeldTask {
         })
     }
 
-    /// A change of the status, as an item of a stream.
+    /// A change of the status, as a stream item.
     pub fn status_update(&self, state: &str) -> Value {
         let update = json!({
             "taskId": self.id, "contextId": self.context_id, "status": status(state),
@@ -137,7 +137,7 @@ impl HeldTask {
         json!({ "statusUpdate": update })
     }
 
-    /// A chunk, as an item of a stream.
+    /// A chunk, as a stream item.
     pub fn chunk(&self, number: u64) -> Value {
         let artifact =
             json!({ "artifactId": "a", "parts": [{ "text": format!("chunk {number}") }] });
@@ -148,7 +148,7 @@ impl HeldTask {
         json!({ "artifactUpdate": update })
     }
 
-    /// Its stream: the task, and as many changes as its text asks for.
+    /// Its stream: the task, then the requested number of changes.
     fn items(&self) -> Vec<StreamItem> {
         let mut items = vec![json!({ "task": self.json("TASK_STATE_SUBMITTED") })];
         items.push(self.status_update("TASK_STATE_WORKING"));
@@ -213,7 +213,7 @@ impl AgentShared {
         self.tasks.lock().unwrap()
     }
 
-    /// The right answer to a call that is no stream.
+    /// The right answer to a call without a stream.
     fn answer(&self, call: &Value) -> Value {
         let (id, params) = (&call["id"], &call["params"]);
         let wanted = params["id"].as_str().unwrap_or_default();
@@ -270,11 +270,11 @@ impl AgentShared {
         task
     }
 
-    /// Whether the answer to this call is to have the fault.
+    /// The fault for the answer to this call, if any.
     fn fault_of(&self, call: &Value) -> Option<Fault> {
         let fault = self.fault?;
         let text = call["params"]["message"]["parts"][0]["text"].as_str().unwrap_or_default();
-        // The first calls of `bench`, and the tasks that it makes to read them.
+        // The first calls of `bench`, and the tasks it creates to read them.
         let is_first = ["peregrine", "stream:5", "hold:1:", "00000000000000"]
             .iter()
             .any(|begin| text.starts_with(begin));
@@ -289,7 +289,7 @@ impl AgentShared {
         })
     }
 
-    /// The answer, with its fault if it is to have one: what can be said in JSON.
+    /// The answer, with its fault if the fault is one of the JSON.
     fn faulty(&self, call: Option<&Value>, method: &str, right: Value) -> Value {
         let fault = call.filter(|_| method == self.method).and_then(|call| self.fault_of(call));
         let old = std::mem::replace(&mut *self.old.lock().unwrap(), right.clone());
@@ -303,7 +303,7 @@ impl AgentShared {
         }
     }
 
-    /// Waits for the answer to another call, which gets this one.
+    /// Waits for the answer to another call and exchanges the two.
     fn exchanged(&self, answer: Value) -> Value {
         let mut waiting = self.exchange.lock().unwrap();
         if let Some(first) = waiting.take() {
@@ -316,7 +316,7 @@ impl AgentShared {
         received.recv_timeout(EXCHANGE).expect("a second call")
     }
 
-    /// Writes an answer, with its fault if it is to have one.
+    /// Writes an answer, with its fault if it gets one.
     fn respond(&self, call: &Value, right: Value, stream: &mut TcpStream) -> std::io::Result<()> {
         let method = call["method"].as_str().unwrap_or_default();
         let is_http = self.fault.is_some_and(Fault::is_of_http);
@@ -331,7 +331,7 @@ impl AgentShared {
         }
     }
 
-    /// Streams a new task or one that is there.
+    /// Streams a new task or an existing one.
     fn stream(&self, request: &AgentRequest, stream: &mut TcpStream) -> std::io::Result<()> {
         let (call, params) = (&request.body, &request.body["params"]);
         let method = call["method"].as_str().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Files of tests.
+//! Temporary files of tests.
 
 use std::path::PathBuf;
 
-/// A folder of its own for files of a test, which goes with it.
+/// A temporary folder of a test, removed on drop.
 pub struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,4 @@
-//! The live view at a terminal, which `script` of util-linux makes.
+//! The live view on a terminal, which `script` of util-linux provides.
 
 use std::{
     fs,
@@ -14,11 +14,11 @@ use crate::{
 };
 
 const CTRL_C: &str = "\u{3}";
-/// What opens the terminal's other screen, and what leaves it.
+/// The escape sequences that enter and leave the alternate screen.
 const OPENS: &str = "\u{1b}[?1049h";
 const LEAVES: &str = "\u{1b}[?1049l";
 
-/// A run of `bench` at a terminal of its own.
+/// A run of `bench` on its own terminal.
 struct BenchTerminal {
     script: Child,
     keys: ChildStdin,
@@ -27,7 +27,7 @@ struct BenchTerminal {
 }
 
 impl BenchTerminal {
-    /// Runs it with these words for a minute at most.
+    /// Runs it with these arguments for a minute at most.
     fn run(server: &Binary, words: &str) -> BenchTerminal {
         let line = format!(
             "stty rows 24 cols 90; echo pid=$$.; \
@@ -66,26 +66,26 @@ impl BenchTerminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// The process of the client.
+    /// The client's process id.
     fn pid(&mut self) -> String {
         self.until(".");
         self.text().split_once("pid=").unwrap().1.split_once('.').unwrap().0.to_owned()
     }
 
-    /// Waits for the end: the exit code, and all that the screen has shown.
+    /// Waits for the end and returns the exit code and the whole output of the screen.
     fn ends(mut self) -> (Option<i32>, String) {
         while self.read() {}
         (self.script.wait().unwrap().code(), self.text())
     }
 }
 
-/// Asserts that the view was left and the report came after it.
+/// Asserts that the view was left before the report.
 fn assert_restored(code: Option<i32>, shown: &str) {
     assert_eq!(code, Some(0), "{shown:?}");
     assert_eq!([OPENS, LEAVES].map(|one| shown.matches(one).count()), [1, 1], "{shown:?}");
     let (view, rest) = shown.split_once(LEAVES).unwrap();
     assert!(["wanted", "Latency:", "Errors", "Ctrl-C"].iter().all(|word| view.contains(word)));
-    // The cursor is visible, and line breaks are whole again.
+    // The cursor is visible, and line breaks work again.
     assert!(rest.contains("\u{1b}[?25h") && rest.contains("  reached  "), "{shown:?}");
     assert!(rest.contains("interrupted: the report covers the calls made so far\r\n"), "{shown:?}");
 }
@@ -96,8 +96,8 @@ fn q_ends_a_run_early_with_its_report() {
     let folder = Folder::new("bench-live");
     let json = folder.file("report.json");
     let mut terminal = BenchTerminal::run(&server, &format!("--warmup 0s --out {json}"));
-    // A blank is not drawn over a blank, so words alone can be waited for. This one is shown when
-    // calls have ended.
+    // The view does not draw blanks over blanks, so the test waits for single words. This one
+    // appears after calls have ended.
     terminal.until("max");
     terminal.types("xq");
     let (code, shown) = terminal.ends();

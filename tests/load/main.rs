@@ -1,4 +1,4 @@
-//! The load generator: what it reports is true, and what is wrong is caught.
+//! The load generator reports true figures and catches wrong answers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -15,7 +15,7 @@ fn schema() -> Value {
     serde_json::from_str(include_str!("../../docs/bench-report.schema.json")).unwrap()
 }
 
-/// What the schema does not allow about a report.
+/// The schema's error for a report, if any.
 fn problem(report: &Value) -> Option<String> {
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
     compiler.set_default_draft(Draft::V2020_12);
@@ -24,15 +24,15 @@ fn problem(report: &Value) -> Option<String> {
     schemas.validate(report, index).err().map(|error| format!("{error:#}"))
 }
 
-/// A value of a report, where it is, and the part of the schema that describes it.
+/// A value of a report, its path, and its part of the schema.
 struct DescribedValue<'v> {
     path: String,
     value: &'v Value,
     schema: &'v Value,
 }
 
-/// Asserts that members of a report and properties of the schema are the same; the definitions of
-/// the schema that were used.
+/// Asserts that the members of a report and the properties of the schema are the same, and returns
+/// the definitions of the schema in use.
 fn compare<'s>(schema: &'s Value, report: &'s Value) -> BTreeSet<&'s str> {
     let mut used = BTreeSet::new();
     let mut open = vec![DescribedValue { path: "report".to_owned(), value: report, schema }];
@@ -84,7 +84,7 @@ fn every_member_of_a_report_is_in_its_schema() {
     let streamed = bench(&server, &flags);
     assert_eq!(problem(&streamed), None);
     compare(&schema(), &streamed);
-    // What only longer runs have is added by hand, and passes through the program.
+    // Members that only longer runs have are added by hand and passed through the program.
     let mut full = streamed.clone();
     full["targets"][0]["errors"] = json!({ "timeout": 2 });
     full["targets"][0]["error_examples"] = json!({ "timeout": "no answer within 30 s" });

@@ -1,4 +1,4 @@
-//! What reports show, in each form, and how they are joined.
+//! The contents of reports, in each form, and how reports are joined.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use crate::{
     support::binary::{Binary, PATH},
 };
 
-/// What `bench report` says with these words.
+/// The output of `bench report` with these arguments.
 fn join(words: &[&str]) -> Output {
     Command::new(PATH).args(["bench", "report"]).args(words).output().unwrap()
 }
@@ -129,7 +129,7 @@ fn reports_are_joined_side_by_side() {
     assert_eq!(joined, serde_json::from_str::<Value>(&fs::read_to_string(&both).unwrap()).unwrap());
     let rates: Vec<_> = (0..2).map(|index| &joined["targets"][index]["rate"]["wanted"]).collect();
     assert_eq!(rates, [20.0, 60.0]);
-    // What is equal in both does not tell them apart; their files do.
+    // Members that are equal in both do not distinguish them; their files do.
     let source = |index: usize| joined["targets"][index]["source"].clone();
     assert_eq!([source(0)["file"].clone(), source(1)["file"].clone()], ["slow", "fast"]);
     assert!(source(0)["command"].as_str().unwrap().contains("--rate 20"));
@@ -139,7 +139,7 @@ fn reports_are_joined_side_by_side() {
     assert!(html.contains("--rate 20") && html.contains("--rate 60"));
     let text = fs::read_to_string(&text).unwrap();
     assert!(text.contains("[1] slow\n") && text.contains("[2] fast\n"), "{text}");
-    // A joined one is a report like any other, and alone it stays what it is.
+    // A joined report is an ordinary report, and alone it stays unchanged.
     let again = join(&[&both, "-o", "json"]);
     assert_eq!(serde_json::from_slice::<Value>(&again.stdout).unwrap(), joined);
     let more = join(&[&both, &slow, "-o", "json"]);

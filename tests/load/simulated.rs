@@ -1,5 +1,5 @@
-//! A server, a clock and a runtime that take no time: a run of minutes ends in milliseconds, and
-//! every latency is known.
+//! A simulated server, clock and runtime: a run of minutes ends in milliseconds, and each latency
+//! is fixed in advance.
 
 use std::{
     cmp::Reverse,
@@ -20,7 +20,7 @@ use peregrine::{
     service::Now,
 };
 
-/// The time of a simulation, and who waits for what time of it.
+/// The simulated time, and the tasks that wait for a later time.
 #[derive(Clone, Default)]
 pub struct World(Arc<Mutex<WorldState>>);
 
@@ -63,7 +63,7 @@ impl World {
         })
     }
 
-    /// Runs to the end, from one time that somebody waits for to the next.
+    /// Runs the future to its end; the time advances from one awaited time to the next.
     fn run<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         let mut cx = Context::from_waker(Waker::noop());
@@ -93,10 +93,10 @@ impl LoadClock for World {
     }
 }
 
-/// When a request that arrives at this time, in nanoseconds, is answered.
+/// The time at which a request that arrives at this time is answered, in nanoseconds.
 pub type AnsweredAt = fn(u64) -> u64;
 
-/// A server that answers every message with a completed task, at times that are known.
+/// A server that answers each message with a completed task, at fixed times.
 struct SimulatedServer {
     world: World,
     answered_at: AnsweredAt,
@@ -143,7 +143,7 @@ impl Transport for SimulatedServer {
     }
 
     fn sleep_until(&self, due_ms: u64) -> impl Future<Output = ()> + Send {
-        // Timeouts that do not happen are not waited for, or the time would go on to them.
+        // Timeouts that do not occur are not awaited; otherwise the time would advance to them.
         let is_over = self.world.now_ns() >= due_ms * 1_000_000;
         poll_fn(move |_| if is_over { Poll::Ready(()) } else { Poll::Pending })
     }
@@ -163,7 +163,7 @@ const CARD: &str = r#"{"name": "simulated", "description": "", "version": "1",
         "protocolVersion": "1.0"}],
     "capabilities": {}, "defaultInputModes": [], "defaultOutputModes": [], "skills": []}"#;
 
-/// What a run of this plan measures at a server that answers at these times.
+/// Measures a run of this plan against a server with these answer times.
 pub fn measure(plan: &LoadPlan, answered_at: AnsweredAt) -> LoadMeasures {
     let world = World::default();
     let server = SimulatedServer { world: world.clone(), answered_at };

@@ -1,4 +1,4 @@
-//! Known latencies are reported as they are.
+//! Latencies that are fixed in advance are reported exactly.
 
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ fn open(rate: f64, arrivals: Arrivals) -> LoadPace {
     LoadPace::Rate(RateSpan::steady(rate, arrivals))
 }
 
-/// The time that so many of these calls are at most, by definition.
+/// The latency that this share of the calls does not exceed, by definition.
 fn exact(mut latencies: Vec<u64>, share: f64) -> u64 {
     latencies.sort_unstable();
     let rank = (share * latencies.len() as f64).ceil() as usize;
     latencies[rank.clamp(1, latencies.len()) - 1]
 }
 
-/// Checks p50, p99 and p99.9 against what calls that are due each millisecond must have seen.
+/// Checks p50, p99 and p99.9 against the latencies of calls that are due each millisecond.
 fn is_true(measures: &LoadMeasures, calls: u64, answered_at: AnsweredAt) {
     let total = measures.total();
     assert_eq!((total.good, total.failed(), measures.never_sent), (calls, 0, 0));
@@ -49,12 +49,12 @@ fn fixed(at_ns: u64) -> u64 {
     at_ns + 5 * MS
 }
 
-/// Every tenth call takes long.
+/// Each tenth call takes long.
 fn bimodal(at_ns: u64) -> u64 {
     at_ns + if (at_ns / MS).is_multiple_of(10) { 80 * MS } else { 2 * MS }
 }
 
-/// Nothing is answered in the last second of each ten.
+/// No call is answered in the last second of each ten.
 fn stalling(at_ns: u64) -> u64 {
     let done = at_ns + 2 * MS;
     if done % (10 * SECOND) < 9 * SECOND { done } else { done.next_multiple_of(10 * SECOND) + MS }
@@ -79,8 +79,8 @@ fn a_stall_counts_for_every_call_that_was_due_in_it() {
     assert_eq!((measures.held_back, measures.late), (0, 0));
 }
 
-/// With room for ten calls at once a stall holds the others back, and their latency still counts
-/// from when they were due.
+/// With at most ten calls at once a stall holds others back; their latency still counts from their
+/// due time.
 #[test]
 fn calls_that_are_held_back_count_from_when_they_were_due() {
     let plan = LoadPlan { in_flight_max: 10, ..plan(open(1_000.0, Arrivals::Constant), 20) };
@@ -88,12 +88,12 @@ fn calls_that_are_held_back_count_from_when_they_were_due() {
     let total = measures.total();
     assert_eq!((total.good, measures.never_sent), (20_000, 0));
     assert!(measures.held_back > 1_900, "{} held back", measures.held_back);
-    // The call that was due first in the stall waited a second.
+    // The first call that was due in the stall waited a second.
     assert!(total.latency.max() >= 990 * MS);
     assert!(total.service.value_at_quantile(0.99) < 10 * MS);
 }
 
-/// From the fifth second on nothing is answered for 20 s.
+/// From the fifth second on each answer takes 20 s.
 fn ending(at_ns: u64) -> u64 {
     if at_ns < 5 * SECOND { at_ns + 2 * MS } else { at_ns + 20 * SECOND }
 }
@@ -106,7 +106,7 @@ fn calls_that_there_was_never_room_for_are_reported() {
     assert_eq!(measures.done_in_time, 5_000);
 }
 
-/// The same server in a closed loop: few calls meet a stall, so that the figures hide it.
+/// The same server in a closed loop: few calls meet a stall, so the figures hide it.
 #[test]
 fn a_closed_loop_hides_a_stall() {
     let measures = measure(&plan(LoadPace::Closed, 60), stalling);
@@ -127,7 +127,8 @@ fn arrivals_have_the_rate_and_the_variation_that_is_asked_for() {
         let measures = measure(&plan(open(200.0, arrivals), 60), fixed);
         let calls = measures.total().good as f64;
         assert!((calls - 12_000.0).abs() < 12_000.0 * 0.03, "{arrivals:?}: {calls} calls");
-        // Calls of a second vary as much as the gaps do, by the root of their number.
+        // The number of calls per second varies as much as the gaps, by the square root of the
+        // number.
         let counts: Vec<f64> =
             measures.slices.iter().take(60).map(|slice| slice.calls as f64).collect();
         let mean = counts.iter().sum::<f64>() / counts.len() as f64;
@@ -137,7 +138,7 @@ fn arrivals_have_the_rate_and_the_variation_that_is_asked_for() {
     }
 }
 
-/// A ramp from 100 to 300 calls a second: each second has two more than the one before it, for a
+/// A ramp from 100 to 300 calls a second: each second has two more than the previous one, for a
 /// hundred seconds.
 #[test]
 fn a_ramp_grows_evenly() {
@@ -154,7 +155,7 @@ fn a_ramp_grows_evenly() {
 fn goodput_counts_the_calls_within_the_limits() {
     let limits = CallLimits { latency_ns: Some(10 * MS), ..CallLimits::default() };
     let plan = LoadPlan { limits, ..plan(open(1_000.0, Arrivals::Constant), 5) };
-    // One call of ten takes 80 ms.
+    // One call in ten takes 80 ms.
     let total = measure(&plan, bimodal).total();
     assert_eq!((total.good, total.within_limits), (5_000, 4_500));
 }

@@ -1,5 +1,5 @@
-//! A server that answers wrongly is caught: no wrong answer counts as a good call, and each is an
-//! error of the kind that names what is wrong.
+//! Wrong answers of a server are caught: none counts as a good call, and each is an error of the
+//! kind that names the fault.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{faults::Fault, faulty_agent::FaultyAgent, support::binary::PATH};
 
-/// Calls of a run.
+/// The number of calls in a run.
 const CALLS: u64 = 12;
 
 /// A scenario, and the method whose answers have the faults of a test.
@@ -39,7 +39,7 @@ impl Tested {
         report["targets"][0].take()
     }
 
-    /// Checks that every wrong answer is an error of this kind, and every right one a good call.
+    /// Checks that each wrong answer is an error of this kind, and each right one a good call.
     fn check(&self, fault: Fault, kind: &str) -> Result<(), String> {
         let agent = FaultyAgent::start(self.method, Some(fault), self.has_numbers);
         let target = self.bench(&agent, "full");
@@ -171,7 +171,7 @@ fn a_cancelled_task_that_goes_on_is_caught() {
         .catches(&[(Fault::StillRunning, "not_canceled"), (Fault::TaskOfAnotherId, "other_task")]);
 }
 
-/// What is wrong with a stream whether or not its events have numbers.
+/// Faults of streams with and without event numbers.
 const OF_STREAMS: &[(Fault, &str)] = &[
     (Fault::Html, "http_200"),
     (Fault::Status500, "http_500"),
@@ -250,7 +250,7 @@ fn a_webhook_that_is_wrong_is_caught() {
     ]);
 }
 
-/// Without checks a run still ends well, and what no client can take is still an error.
+/// Without checks a run succeeds, and an answer that no client can parse is still an error.
 #[test]
 fn a_run_without_checks_counts_what_the_client_takes() {
     for (tested, fault, errors) in [

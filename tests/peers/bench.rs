@@ -1,4 +1,4 @@
-//! The example agents for the load generator, on the official SDKs, under a little load.
+//! The example agents for the load generator, on the official SDKs, under a small load.
 
 use std::{
     net::{TcpListener, TcpStream},
@@ -10,14 +10,14 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// An agent in a process, which ends with it.
+/// An agent process, killed on drop.
 struct ExampleAgent {
     process: Child,
     url: String,
 }
 
 impl ExampleAgent {
-    /// Starts a command with a port as its last word, and waits for the port.
+    /// Starts a command with a port as its last argument, and waits for the port.
     fn start(mut command: Command) -> ExampleAgent {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let process = command.arg(port.to_string()).stdin(Stdio::null()).spawn().unwrap();
@@ -31,7 +31,7 @@ impl ExampleAgent {
         panic!("the agent does not listen");
     }
 
-    /// What a run of two seconds says about it.
+    /// The report of a run of two seconds.
     fn bench(&self) -> Value {
         let scenario = "send=4,get=2,list=1,stream=2,cancel=1,resume=1,subscribe=1";
         let output = Command::new(env!("CARGO_BIN_EXE_peregrine"))
@@ -67,7 +67,7 @@ fn agent_in_python() -> Command {
 }
 
 fn agent_in_javascript() -> Command {
-    // Modules are found beside the program.
+    // Node.js finds modules in the program's folder.
     let program = peers().join("node_modules/.bench-agent.mjs");
     std::fs::copy(example("agent.mjs"), &program).unwrap();
     let mut command = Command::new("node");
@@ -75,7 +75,7 @@ fn agent_in_javascript() -> Command {
     command
 }
 
-/// The agents in Rust, which are built first, where run.sh has the SDKs in Rust.
+/// The agents in Rust, built first, if run.sh has the SDKs in Rust.
 fn agents_in_rust() -> Vec<Command> {
     if std::env::var_os("PEERS_RUST").is_none() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What the servers answered once, byte for byte, read by our readers.
+//! Recorded answers of the servers, byte for byte, parsed by our readers.
 
 use std::{fs, path::Path};
 
@@ -18,7 +18,7 @@ use super::expected::{Outcome, Peer, Sdk, check};
 
 const EVENT_BYTES_MAX: usize = 1 << 20;
 
-/// A file of `tests/data/peers`: a server, spoken to in one generation, and its exchanges.
+/// A file of `tests/data/peers`: a server, called in one generation, and its exchanges.
 struct Capture {
     name: String,
     sdk: Sdk,

@@ -1,5 +1,5 @@
-//! The command line against every server over every binding: the real binary, its documents, its
-//! exit codes.
+//! The command line against each server over each binding: the real binary, its documents, its exit
+//! codes.
 
 use std::thread;
 
@@ -12,10 +12,10 @@ use crate::{
     types::assert_type,
 };
 
-/// As `--transport` names [`BINDINGS`].
+/// The values of `--transport` for [`BINDINGS`].
 const TRANSPORTS: [&str; 3] = ["jsonrpc", "http+json", "grpc"];
 
-/// The binary at a server over a binding.
+/// The binary with a server and a binding.
 struct Cli {
     server: &'static Server,
     transport: &'static str,
@@ -23,7 +23,7 @@ struct Cli {
 }
 
 impl Cli {
-    /// The words with what names the agent, the binding and the version.
+    /// The arguments, with those for the agent, the binding and the version.
     fn words<'w>(&self, words: &[&'w str]) -> Vec<&'w str> {
         let mut words = [words, &["--transport", self.transport]].concat();
         if self.server.generation == Generation::V03 {
@@ -46,20 +46,20 @@ impl Cli {
         lines
     }
 
-    /// A task at work, for longer than the next command takes to come.
+    /// A task that works longer than the next command needs to start.
     fn begun(&self) -> String {
         let answer = self.document("SendMessageResponse", &["send", "slow 20", "--async"]);
         answer["task"]["id"].as_str().unwrap().to_owned()
     }
 }
 
-/// The state in a task, or in an event or answer that has one.
+/// The state in a task, or in an event or answer with a task.
 fn state_of(document: &Value) -> &Value {
     let inner = document.get("statusUpdate").or(document.get("task")).unwrap_or(document);
     &inner["status"]["state"]
 }
 
-/// Runs a case over each binding of each server, all at the same time.
+/// Runs a case over each binding of each server, all in parallel.
 fn at_each(case: impl Fn(&Cli) + Sync) {
     assert_eq!(TRANSPORTS.len(), BINDINGS.len());
     let failed: Vec<String> = thread::scope(|scope| {
@@ -74,7 +74,7 @@ fn at_each(case: impl Fn(&Cli) + Sync) {
             }
         }
         assert_eq!(running.len(), 18);
-        // Why it failed is in the output of the test already.
+        // The output of the test already has the reason.
         running.into_iter().filter_map(|(label, run)| run.join().err().map(|_| label)).collect()
     });
     assert!(failed.is_empty(), "{failed:?}");

@@ -1,4 +1,4 @@
-//! Streams whose connection is cut, by a proxy on the way.
+//! Streams whose connection is cut by a proxy.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ use super::{
     talk::{Talk, at_each_of, builder, http_client, running},
 };
 
-/// Passes connections on to a server, and cuts each of the first `cuts` when a text passes by.
+/// Forwards connections to a server, and cuts each of the first `cuts` at a text.
 struct CuttingProxy {
     port: u16,
     left: Arc<AtomicUsize>,
@@ -25,9 +25,9 @@ struct CuttingProxy {
 
 #[derive(Clone, Copy)]
 struct Cut {
-    /// What a response says when it is cut.
+    /// The text in a response at which it is cut.
     at: &'static [u8],
-    /// True: before that text, in the middle of its event; false: behind all that came with it.
+    /// True: before that text, in the middle of its event; false: after the whole read with it.
     is_inside: bool,
 }
 
@@ -69,7 +69,7 @@ async fn pass(client: TcpStream, server: TcpStream, cut: Cut, left: Arc<AtomicUs
     up.abort();
 }
 
-/// A client of the same interface, whose card leads through the proxy.
+/// A client of the same interface, whose card points to the proxy.
 async fn through(client: &Talk, peer: &Peer, port: u16) -> Talk {
     let url = client.interface().url;
     let server = format!("127.0.0.1:{}", url.origin.port());
@@ -79,7 +79,7 @@ async fn through(client: &Talk, peer: &Peer, port: u16) -> Talk {
     builder.connect_over(http_client(), card, None).unwrap()
 }
 
-/// What a stream of `slow 4` says: the steps, and whether something may be missing or twice.
+/// The steps in a stream of `slow 4`, and whether events may be missing or repeated.
 fn steps_of(outcome: &Outcome) -> Result<(Vec<u32>, bool), String> {
     let mut steps = Vec::new();
     let mut has_gap = false;
@@ -109,7 +109,7 @@ fn resumes(cut: Cut, cuts: usize) {
         if left != 0 {
             return Err(format!("{left} of {cuts} cuts did not happen"));
         }
-        // Every step once; where one is missing, the stream says that something may be.
+        // Each step at most once; if one is missing, the stream reports a gap.
         let is_once = steps.windows(2).all(|two| two[0] < two[1]);
         let is_whole = steps == [0, 1, 2, 3];
         match is_once && (is_whole || has_gap) {

@@ -1,7 +1,8 @@
-//! What every server must answer, because its agent is the same, and where the SDKs differ.
+//! The answers expected of each server, whose agents are the same, and the differences between
+//! SDKs.
 //!
-//! Invariant: an answer is compared whole, as the JSON of 1.0. Each difference between SDKs stands
-//! here once, by name, and is checked as well: when an SDK changes, a test says so.
+//! Invariant: an answer is compared whole, as the JSON of 1.0. Each difference between SDKs is
+//! listed here once, by name, and is checked as well: when an SDK changes, a test fails.
 
 use peregrine::{
     binding::interfaces::Binding,
@@ -12,19 +13,19 @@ use serde_json::{Value, json};
 
 use super::plain::plain;
 
-/// Whose answers they are.
+/// The SDK of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sdk {
-    /// a2a-sdk of 1.0; of 0.3 when it is spoken to as that.
+    /// a2a-sdk of 1.0; of 0.3 when called in that version.
     Py1,
     /// a2a-sdk of 0.3.
     Py03,
-    /// @a2a-js/sdk of 1.0; of 0.3 when it is spoken to as that.
+    /// @a2a-js/sdk of 1.0; of 0.3 when called in that version.
     Js1,
     /// @a2a-js/sdk of 0.3.
     Js03,
-    /// a2a-server-lf and a2a-grpc of 1.0; what follows from its streams and behind a gateway is
-    /// compared, and nothing here.
+    /// a2a-server-lf and a2a-grpc of 1.0; only resumed streams and answers through a gateway are
+    /// compared, not these expectations.
     RustOfficial,
     /// a2a-protocol-server of 1.0, likewise.
     RustProtocol,
@@ -38,18 +39,18 @@ pub struct Peer {
     pub binding: Binding,
 }
 
-/// What came of one call.
+/// The result of one call.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The answer, or the items of a stream, as JSON of 1.0.
     pub items: Vec<Value>,
     /// The server's error.
     pub fault: Option<PeerFault>,
-    /// The connection ended before the response did.
+    /// Whether the connection ended before the response did.
     pub is_cut: bool,
-    /// Any other error of ours.
+    /// Any other error of our client.
     pub error: Option<String>,
-    /// True: our client did what it does about streams that break.
+    /// True: our client handled a broken stream.
     pub is_live: bool,
 }
 
@@ -62,25 +63,25 @@ impl Peer {
         self.binding == Binding::HttpJson
     }
 
-    /// JavaScript's 0.3 over gRPC: a code of gRPC and a sentence, a null that becomes 0, and no
-    /// answer that has a data part.
+    /// JavaScript's 0.3 over gRPC: errors are a gRPC code and a sentence, a null becomes 0, and
+    /// answers with a data part fail.
     fn is_js03_grpc(&self) -> bool {
         self.sdk == Sdk::Js03 && self.binding == Binding::Grpc
     }
 
-    /// A server of 1.0 that is spoken to as one of 0.3.
+    /// A server of 1.0 that is called as one of 0.3.
     fn is_compat(&self) -> bool {
         self.generation == Generation::V03 && matches!(self.sdk, Sdk::Py1 | Sdk::Js1)
     }
 
-    /// Python writes what 0.3 streams over HTTP+JSON without a way to say that it cannot: the
-    /// response begins as a stream and is cut off.
+    /// Python cannot refuse a stream of 0.3 over HTTP+JSON: the response begins as a stream and is
+    /// cut off.
     fn cuts_refused_streams(&self) -> bool {
         self.is_rest() && self.is_python() && self.generation == Generation::V03
     }
 }
 
-// --- What the agent says -------------------------------------------------------------------------
+// --- The agent's answers -------------------------------------------------------------------------
 
 fn user(text: &str) -> Value {
     json!({
@@ -125,7 +126,7 @@ fn artifact_update(artifact: Value, append: bool, last_chunk: bool) -> Value {
     }})
 }
 
-/// The task that waits for its user, or ended with words: JavaScript puts them into the history at
+/// The task in input-required, or with a final text: JavaScript adds the text to the history at
 /// once, Python when the status changes.
 fn said(peer: &Peer, word: &str, state: &str, says: &str) -> Value {
     let mut history = vec![user(word)];
@@ -140,14 +141,14 @@ fn completed(word: &str, artifacts: Value) -> Value {
 }
 
 fn data(peer: &Peer) -> Value {
-    // Only pydantic keeps an integer that no double can hold, and only where no protobuf is.
+    // Only pydantic preserves an integer beyond a double's precision, and only without protobuf.
     let is_exact = peer.sdk == Sdk::Py03 && peer.binding == Binding::JsonRpc;
     let big = if is_exact { 9_007_199_254_740_993_u64 } else { 9_007_199_254_740_992 };
     let list = json!([1, -2.5, "three", null, true, {"deep": {}}]);
     json!([{"data": {"big": big, "nested": {"list": list, "text": "größe 🦅"}}}])
 }
 
-/// 256 bytes in base64; Python's protobuf of 0.3 holds that text as if it were the bytes.
+/// 256 bytes in base64; Python's protobuf of 0.3 takes that text for the bytes themselves.
 fn file(peer: &Peer) -> Value {
     let bytes: Vec<u8> = (0..=255).collect();
     let once = base64(&bytes);
@@ -158,7 +159,7 @@ fn file(peer: &Peer) -> Value {
         {"raw": raw, "filename": "all.bin", "mediaType": "application/octet-stream"},
         {"url": "https://example.com/o.txt", "filename": "o.txt", "mediaType": "text/plain"},
     ]);
-    // JavaScript's protobuf of 0.3 is that before `FilePart.name`.
+    // JavaScript's protobuf of 0.3 predates `FilePart.name`.
     let is_nameless =
         !peer.is_python() && peer.generation == Generation::V03 && peer.binding != Binding::JsonRpc;
     for part in parts.as_array_mut().into_iter().flatten().filter(|_| is_nameless) {
@@ -187,7 +188,7 @@ fn metadata(peer: &Peer) -> Value {
     let deep = if peer.is_js03_grpc() { json!(0) } else { Value::Null };
     sent["metadata"] = json!({"m": [1, {"deep": deep}]});
     sent["extensions"] = json!([EXTENSION]);
-    // The SDK of 0.3 shows its agent the message of a request alone.
+    // The SDK of 0.3 passes only the message of a request to its agent.
     let request = if peer.sdk == Sdk::Js03 { json!({}) } else { json!({"r": {"s": true}}) };
     let mut echoed = artifact("metadata", json!([{"text": "metadata"}]));
     echoed["metadata"] = json!({
@@ -197,7 +198,7 @@ fn metadata(peer: &Peer) -> Value {
     task(status("COMPLETED", None), json!([echoed]), &[sent])
 }
 
-/// What a send is answered with, by the words of its message.
+/// The answer to a send, by the words of its message.
 fn sent(peer: &Peer, about: &str) -> Option<Value> {
     let done = |word, name, parts| completed(word, json!([artifact(name, parts)]));
     let task = match about {
@@ -248,7 +249,7 @@ fn streamed(peer: &Peer, about: &str) -> Option<Vec<Value>> {
         "follow-up" => {
             let answer = artifact("answer", json!([{"text": "more"}]));
             let mut items = vec![working, artifact_update(answer, false, false), completed];
-            // JavaScript begins with the task as it was, Python with what is new.
+            // JavaScript begins with the unchanged task, Python with the next event.
             if !peer.is_python() {
                 let history = [user("input"), agent("what else?"), user("more")];
                 let asked = status("INPUT_REQUIRED", Some("what else?"));
@@ -260,21 +261,21 @@ fn streamed(peer: &Peer, about: &str) -> Option<Vec<Value>> {
     })
 }
 
-// --- What goes wrong -----------------------------------------------------------------------------
+// --- Errors --------------------------------------------------------------------------------------
 
-/// The kind of fault that a call must end with; the outer `None`: it must not.
+/// The kind of fault that a call must end with; the outer `None`: it must succeed.
 fn refusal(peer: &Peer, op: Op, about: &str) -> Option<Option<FaultKind>> {
-    // HTTP+JSON of Python's 0.3 has a sentence for a human and no code at all.
+    // HTTP+JSON of Python's 0.3 sends a sentence without a code.
     let is_wordless = peer.sdk == Sdk::Py03 && peer.is_rest() || peer.is_js03_grpc();
     let is_js03_stream = peer.sdk == Sdk::Js03 && peer.is_rest() && op.is_streaming();
     let kind = match (op, about) {
         (_, "unknown task") if is_js03_stream => FaultKind::Internal,
         (_, "unknown task") => FaultKind::TaskNotFound,
         (Op::Cancel, "finished") => FaultKind::TaskNotCancelable,
-        // Canceling is idempotent in JavaScript's 1.0 alone.
+        // A second cancel succeeds in JavaScript's 1.0 alone.
         (Op::Cancel, "canceled") if peer.sdk == Sdk::Js1 => return None,
         (Op::Cancel, "canceled") => FaultKind::TaskNotCancelable,
-        // JavaScript's 0.3 shows the task and ends.
+        // JavaScript's 0.3 sends the task and ends the stream.
         (Op::Subscribe, "finished") if peer.sdk == Sdk::Js03 => return None,
         (Op::Stream, "finished task") if is_js03_stream => FaultKind::Internal,
         (Op::Subscribe, "finished") | (Op::Send | Op::Stream, "finished task") => match peer.sdk {
@@ -288,14 +289,14 @@ fn refusal(peer: &Peer, op: Op, about: &str) -> Option<Option<FaultKind>> {
         (Op::Send, "data") if peer.is_js03_grpc() => return Some(None),
         (Op::Send, "no parts") if peer.sdk == Sdk::Py1 => FaultKind::InvalidParams,
         (Op::PushGet, "deleted") => match peer.sdk {
-            // It answers with whatever configuration is left.
+            // It returns any remaining configuration.
             Sdk::Py03 => return None,
             Sdk::Js03 => FaultKind::Internal,
-            // There was no way to delete it.
+            // It has no method to delete it.
             Sdk::Py1 if peer.is_compat() && peer.is_rest() => return None,
             Sdk::Py1 | Sdk::Js1 | Sdk::RustOfficial | Sdk::RustProtocol => FaultKind::TaskNotFound,
         },
-        // Python's 0.3 has neither over HTTP+JSON nor over gRPC.
+        // Python's 0.3 supports these neither over HTTP+JSON nor over gRPC.
         (Op::PushDelete | Op::PushList, _)
             if peer.sdk == Sdk::Py03 && peer.binding != Binding::JsonRpc =>
         {
@@ -321,7 +322,7 @@ fn refused(peer: &Peer, op: Op, about: &str, outcome: &Outcome) -> Option<Result
     })
 }
 
-/// A stream that is cut instead of refused. Our client looks at the task, if it knows which.
+/// A stream that is cut instead of refused. Our client reads the task, if it has the id.
 fn cut(op: Op, about: &str, outcome: &Outcome) -> Result<(), String> {
     let last = outcome.items.last().and_then(|item| item.pointer("/statusUpdate/status/state"));
     let is_right = match (outcome.is_live && op == Op::Subscribe, about) {
@@ -334,10 +335,10 @@ fn cut(op: Op, about: &str, outcome: &Outcome) -> Result<(), String> {
 
 // --- Both ----------------------------------------------------------------------------------------
 
-/// Whether an outcome is what the agent's words, the specification and the SDK make of the call.
+/// Compares an outcome with the expected answer or the SDK's known difference.
 ///
 /// # Errors
-/// A sentence that says what is wrong, with the outcome.
+/// A sentence with the difference and the outcome.
 pub fn check(peer: &Peer, op: Op, about: &str, outcome: &Outcome) -> Result<(), String> {
     let checked = match refused(peer, op, about, outcome) {
         Some(checked) => checked,
@@ -367,7 +368,7 @@ fn answered(peer: &Peer, op: Op, about: &str, outcome: &Outcome) -> Result<(), S
         Op::Get => vec![got(peer, about)],
         Op::Cancel => return canceled(only()?),
         Op::List => return listed(about, only()?),
-        // Python's 0.3 answers with the first that is left, where one could be deleted.
+        // Python's 0.3 returns the first remaining one, if deletion works.
         Op::PushGet if about == "deleted" && !peer.is_rest() && peer.binding != Binding::Grpc => {
             vec![config("url alone")]
         }
@@ -391,7 +392,7 @@ fn same(items: &[Value], expected: &[Value]) -> Result<(), String> {
 fn got(peer: &Peer, about: &str) -> Value {
     let echo = artifact("echo", json!([{"text": "größe 🦅"}]));
     let mut task = completed("echo größe 🦅", json!([echo]));
-    // JavaScript's 0.3 takes no length for none.
+    // JavaScript's 0.3 takes a missing length for none.
     if peer.sdk == Sdk::Js03 && about == "finished" && peer.binding != Binding::Grpc {
         task["history"] = json!([]);
     }
@@ -406,7 +407,7 @@ fn begun(answer: &Value) -> Result<(), String> {
     }
 }
 
-/// How far it had come is the clock's.
+/// Only the state and the first message are checked; the progress depends on timing.
 fn canceled(task: &Value) -> Result<(), String> {
     let first = task.pointer("/history/0/parts/0/text").and_then(Value::as_str);
     match (task.pointer("/status/state").and_then(Value::as_str), first) {
@@ -415,8 +416,8 @@ fn canceled(task: &Value) -> Result<(), String> {
     }
 }
 
-/// A stream that was joined: the task first, but for Python's 0.3; then its steps in order, none
-/// twice, to the end.
+/// A subscription: the task first, except for Python's 0.3; then its steps in order, each at most
+/// once, to the end.
 fn attached(peer: &Peer, about: &str, items: &[Value]) -> Result<(), String> {
     if about == "finished" {
         return same(items, &[json!({"task": got(peer, "")})]);

@@ -1,4 +1,4 @@
-//! Every server behind a gateway: its agent answers there as it does itself.
+//! Each server through a gateway: its agent gives the same answers there as directly.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use super::{
     talk::{BINDINGS, Server, Talk, begin, builder, discover, running, url_of},
 };
 
-/// An agent over one interface, by the name that it has at the gateway.
+/// An agent over one interface, with its name at the gateway.
 struct Upstream {
     name: String,
     direct: Talk,
     relayed: Talk,
 }
 
-/// A gateway in front of every server over each binding, and clients at both.
+/// A gateway in front of each server over each binding, and clients for both.
 async fn gateway() -> (Running, Vec<Upstream>) {
     let mut server = Peregrine::new().listen("127.0.0.1:0");
     let mut direct = Vec::new();
@@ -53,8 +53,8 @@ async fn gateway() -> (Running, Vec<Upstream>) {
     (started, upstreams)
 }
 
-/// What a client keeps of a call or a stream: a message's text, or a task's last state, what it says
-/// there, and the parts of its artifacts.
+/// The comparable part of a call or a stream: a message's text, or a task's last state with its
+/// text and the parts of its artifacts.
 fn kept(outcome: &Outcome) -> Value {
     if let Some(fault) = &outcome.fault {
         return json!({"fault": format!("{:?}", fault.kind)});
@@ -89,7 +89,7 @@ fn kept(outcome: &Outcome) -> Value {
     }
 }
 
-/// Compares what two clients keep.
+/// Compares the comparable parts of two clients' outcomes.
 fn same(about: &str, direct: &Outcome, relayed: &Outcome) -> Result<(), String> {
     match (kept(direct), kept(relayed)) {
         (direct, relayed) if direct == relayed => Ok(()),
@@ -102,7 +102,7 @@ async fn compare(upstream: &Upstream) -> Result<(), String> {
     for words in
         ["echo größe 🦅", "message hi", "data", "file", "history", "fail", "reject", "input"]
     {
-        // It never answers with a data part over gRPC.
+        // This agent cannot answer with a data part over gRPC.
         if words == "data" && upstream.name == "js03-plain-V03-grpc" {
             continue;
         }
@@ -129,7 +129,8 @@ async fn compare(upstream: &Upstream) -> Result<(), String> {
             return Err(format!("the cancel, {about}: {canceled}"));
         }
     }
-    // Other callers' tasks at the agent are not reachable here, and the list is the gateway's own.
+    // Tasks of other callers at the agent are not reachable here, and the list is the gateway's
+    // own.
     let (task, _) = begin(direct, "echo more", false).await?;
     let foreign = Outcome::of(relayed.get_task(&task, None).await);
     if foreign.fault.as_ref().and_then(|fault| fault.kind) != Some(FaultKind::TaskNotFound) {

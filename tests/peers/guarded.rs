@@ -1,4 +1,4 @@
-//! Servers that want to know who calls, and cards that offer more than one interface.
+//! Servers that require authentication, and cards that offer more than one interface.
 
 use peregrine::{
     client::{
@@ -13,7 +13,7 @@ use super::{
     talk::{BINDINGS, Talk, builder, discover, url_of},
 };
 
-/// What the peers want to hear.
+/// The secret that the peers accept.
 const SECRET: &str = "peer-secret";
 
 const GUARDED: [(&str, Sdk, Generation); 4] = [
@@ -28,7 +28,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     runtime.block_on(future)
 }
 
-/// gRPC of the peers has a port of its own, which is another origin than the card's.
+/// gRPC of the peers has its own port, which is another origin than the card's.
 fn with(credentials: Credentials) -> Credentials {
     Credentials { allows_other_origins: true, ..credentials }
 }
@@ -70,7 +70,7 @@ fn who_says_who_they_are_is_served_over_every_binding_and_as_their_tenant() {
                 let streamed = Outcome::of_stream(streamed).await;
                 assert_eq!(streamed.items.len(), 5, "{label}: {streamed:?}");
                 let card = client.extended_card().await.unwrap();
-                // Over gRPC Python's 0.3 shows the card that everybody sees.
+                // Over gRPC Python's 0.3 returns the public card.
                 let is_public = sdk == Sdk::Py03 && binding == Binding::Grpc;
                 let extended = if is_public { "" } else { ", extended" };
                 assert_eq!(card.name, format!("{name} guarded{extended}"), "{label}");

@@ -1,4 +1,4 @@
-//! Every operation at every server over every binding.
+//! Each operation at each server over each binding.
 
 use peregrine::{
     client::{Answer, Binding, ClientError, ClientErrorKind, ListTasks, SendRequest},
@@ -85,7 +85,8 @@ fn tasks_are_read_and_listed() {
     at_each(|peer, client| async move {
         let (id, context) = begin(&client, "echo größe 🦅", false).await?;
         let finished = Outcome::of(client.get_task(&id, None).await);
-        // Over HTTP+JSON of 0.3 the client asks for all, as leaving it out would mean none.
+        // Over HTTP+JSON of 0.3 the client requests the whole history, since no length would mean
+        // none.
         let is_all = (peer.generation, peer.binding) == (Generation::V03, Binding::HttpJson);
         let about = if is_all { "whole history" } else { "finished" };
         check(&peer, Op::Get, about, &finished)?;
@@ -106,7 +107,7 @@ fn tasks_are_read_and_listed() {
     });
 }
 
-/// Before 1.0 the text of the specification has a list for HTTP+JSON alone, which one SDK serves.
+/// Before 1.0 the specification has a list for HTTP+JSON alone, which one SDK supports.
 fn list_before_v1(peer: &Peer, listed: Result<Answer, ClientError>) -> Result<(), String> {
     match (peer.binding, peer.sdk, listed.map_err(|error| error.kind.clone())) {
         // It takes the `v1` of the path for a tenant of 1.0.
@@ -165,8 +166,8 @@ fn what_goes_wrong_is_a_fault_by_name() {
     });
 }
 
-/// No body of 0.3 over HTTP+JSON is understood by all: three SDKs take the whole request as the
-/// client writes it, the legacy layer of JavaScript's 1.0 takes the configuration alone.
+/// No single body of 0.3 over HTTP+JSON works for all: three SDKs accept the whole request as the
+/// client writes it, the legacy layer of JavaScript's 1.0 accepts the configuration alone.
 fn has_other_body(peer: &Peer) -> bool {
     (peer.sdk, peer.generation, peer.binding) == (Sdk::Js1, Generation::V03, Binding::HttpJson)
 }
@@ -209,11 +210,11 @@ fn the_extended_card_takes_the_place_of_the_card() {
         let now = client.card().name.clone();
         let is_public = match peer.sdk {
             Sdk::Py1 => false,
-            // Over gRPC it shows the card that everybody sees.
+            // Over gRPC it returns the public card.
             Sdk::Py03 => peer.binding == Binding::Grpc,
-            // They show the extended one to callers that they know (`guarded`).
+            // They return the extended card to authenticated callers (`guarded`).
             Sdk::Js1 | Sdk::Js03 => true,
-            // They have none.
+            // They have no extended card.
             Sdk::RustOfficial | Sdk::RustProtocol => true,
         };
         let expected = format!("{before}{}", if is_public { "" } else { ", extended" });

@@ -1,9 +1,9 @@
 //! Our client and the command line against servers of the official SDKs, Python and JavaScript, of
 //! 1.0 and 0.3.
 //!
-//! What they answered once is kept in `tests/data/peers` and read here without them. The tests of
-//! `live` need them, and so do those of `cli`, which run the binary:
-//! `tests/peers/run.sh cargo test --test peers -- --include-ignored`.
+//! Recorded answers are in `tests/data/peers` and are read here without the servers. The tests of
+//! `live` need the servers, as do those of `cli`, which run the binary: `tests/peers/run.sh cargo
+//! test --test peers -- --include-ignored`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

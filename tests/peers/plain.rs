@@ -1,11 +1,11 @@
-//! JSON that can be compared: what differs from run to run, or says nothing, is taken away.
+//! Comparable JSON: values that differ from run to run, and empty ones, are removed.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Number, Value};
 
-/// Replaces ids by their kind and the order in which they appear, and drops times and what
-/// ProtoJSON leaves out: empty lists and texts but those of parts, `false`, and metadata of nothing.
+/// Replaces ids by their kind and order of appearance, and drops times and the members that
+/// ProtoJSON omits: empty lists and texts (except those of parts), `false`, and empty metadata.
 pub fn plain(value: &Value) -> Value {
     Plain::default().value(value)
 }
@@ -27,12 +27,12 @@ impl Plain {
     }
 
     fn object(&mut self, members: &Map<String, Value>) -> Value {
-        // A task is the one object with an `id` that has a status.
+        // A task is the only kind of object with an `id` and a status.
         let is_task = members.contains_key("status") && members.contains_key("id");
-        // What a user chose is a value as any other.
+        // A user's own JSON is compared unchanged.
         let is_free = |key: &str| matches!(key, "metadata" | "data" | "params");
         let mut kept = Map::new();
-        // In the order of their names, whatever order they came in.
+        // In the order of their names, in whichever order they arrived.
         let mut members: Vec<_> = members.iter().collect();
         members.sort_unstable_by_key(|(key, _)| key.as_str());
         for (key, value) in members {
@@ -77,7 +77,7 @@ impl Plain {
     }
 }
 
-/// Free JSON, whose numbers alone may be written in two ways.
+/// Free JSON, in which only numbers may be written in two ways.
 fn numbers(value: &Value) -> Value {
     match value {
         Value::Object(members) => Value::Object(
@@ -89,7 +89,7 @@ fn numbers(value: &Value) -> Value {
     }
 }
 
-/// `1.0` is `1`: protobuf knows no integers in free JSON.
+/// `1.0` is `1`: protobuf has no integers in free JSON.
 fn whole(number: &Number) -> Value {
     let as_float = number.as_f64().filter(|_| number.is_f64());
     match as_float.filter(|float| float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0) {

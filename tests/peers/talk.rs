@@ -1,4 +1,4 @@
-//! Our client at a peer, and what came of its calls.
+//! Our client at a peer, and the results of its calls.
 
 use std::{env, sync::OnceLock};
 
@@ -17,7 +17,7 @@ use super::expected::{Outcome, Peer, Sdk};
 pub const EXTENSION: &str = "https://example.com/extensions/echo";
 pub const BINDINGS: [Binding; 3] = [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc];
 
-/// A server in the generation that it is spoken to in.
+/// A server, and the generation in which it is called.
 pub struct Server {
     pub name: &'static str,
     pub variant: &'static str,
@@ -25,7 +25,7 @@ pub struct Server {
     pub generation: Generation,
 }
 
-/// All servers, in every generation that they speak.
+/// All servers, in each generation they support.
 pub const SERVERS: [Server; 6] = [
     Server { name: "py1", variant: "plain", sdk: Sdk::Py1, generation: Generation::V1 },
     Server { name: "py1", variant: "compat", sdk: Sdk::Py1, generation: Generation::V03 },
@@ -35,7 +35,7 @@ pub const SERVERS: [Server; 6] = [
     Server { name: "js03", variant: "plain", sdk: Sdk::Js03, generation: Generation::V03 },
 ];
 
-/// Those of two SDKs in Rust, which run only if `PEERS_RUST` is set.
+/// The servers of two SDKs in Rust, which run only if `PEERS_RUST` is set.
 const RUST_SERVERS: [Server; 2] = [
     Server {
         name: "rust",
@@ -57,7 +57,7 @@ pub fn running() -> impl Iterator<Item = &'static Server> {
     SERVERS.iter().chain(rust)
 }
 
-/// Where the servers are, by the PEERS of `run.sh`.
+/// The URLs of the servers, from `PEERS`, which `run.sh` sets.
 fn peers() -> &'static Value {
     static PEERS: OnceLock<Value> = OnceLock::new();
     PEERS.get_or_init(|| {
@@ -66,7 +66,7 @@ fn peers() -> &'static Value {
     })
 }
 
-/// Where a variant of a server is.
+/// The URL of a variant of a server.
 pub fn url_of(name: &str, variant: &str) -> String {
     let url = peers()[name][variant].as_str();
     url.unwrap_or_else(|| panic!("no {name} {variant}")).to_owned()
@@ -80,7 +80,7 @@ pub fn version_of(generation: Generation) -> ProtocolVersion {
     }
 }
 
-/// A client that asks for one version over one binding, and for the extension.
+/// A client for one version over one binding, with the extension.
 pub fn builder(generation: Generation, binding: Binding) -> ClientBuilder {
     ClientBuilder::new().version(version_of(generation)).transports([binding]).extension(EXTENSION)
 }
@@ -96,8 +96,7 @@ pub async fn discover(builder: ClientBuilder, url: &str) -> Result<Talk, ClientE
 
 pub type Talk = Client<HttpClient>;
 
-/// Runs a case at each of [`SERVERS`] over each binding, all at the same time, and says all that
-/// fails.
+/// Runs a case at each of [`SERVERS`] over each binding, all in parallel, and reports all failures.
 pub fn at_each<C, F>(case: C)
 where
     C: Fn(Peer, Talk) -> F,
@@ -144,7 +143,7 @@ where
 }
 
 impl Outcome {
-    /// What came of a call that is answered once.
+    /// The result of a call with one answer.
     pub fn of(answered: Result<Answer, ClientError>) -> Outcome {
         let mut outcome = Outcome { is_live: true, ..Outcome::default() };
         match answered {
@@ -158,7 +157,7 @@ impl Outcome {
         outcome
     }
 
-    /// What came of a stream, gaps as `{"gap": …}`.
+    /// The result of a stream, gaps as `{"gap": …}`.
     pub async fn of_stream(opened: Result<ClientStream<HttpClient>, ClientError>) -> Outcome {
         let mut outcome = Outcome { is_live: true, ..Outcome::default() };
         let mut stream = match opened {
@@ -198,14 +197,14 @@ impl Outcome {
     }
 }
 
-/// The ids of the task that an answer is.
+/// The ids of the task in an answer.
 pub fn ids_of(outcome: &Outcome) -> Result<(String, String), String> {
     let task = outcome.items.first().map(|item| item.get("task").unwrap_or(item));
     let text = |key: &str| task.and_then(|task| task[key].as_str()).map(str::to_owned);
     text("id").zip(text("contextId")).ok_or_else(|| format!("no task: {outcome:?}"))
 }
 
-/// Sends a message and gives the ids of its task.
+/// Sends a message and returns the ids of its task.
 pub async fn begin(client: &Talk, words: &str, at_once: bool) -> Result<(String, String), String> {
     let mut request = SendRequest::text(words);
     if at_once {

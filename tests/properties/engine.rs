@@ -1,7 +1,7 @@
-//! What must hold for a connection whatever bytes arrive, and however they are cut.
+//! Properties of a connection for any bytes, cut in any way.
 //!
-//! Each property is a function of bytes that panics when it is broken, so that a fuzz target can
-//! call it. The bytes are dice: they choose requests, cuts and limits.
+//! Each property is a function of bytes that panics if the property fails, so that a fuzz target
+//! can call it. The bytes are dice: they choose requests, cuts and limits.
 
 use peregrine::{engine::Setup, limits::Limits};
 use proptest::{
@@ -18,7 +18,7 @@ use crate::support::{
     script,
 };
 
-/// An agent that answers at once, waits, asks, streams and grows.
+/// An agent that answers at once, waits, requests input, streams and grows.
 const SCRIPT: &str = r#"
     [[rule]]
     [[rule.step]]
@@ -57,7 +57,7 @@ const SCRIPT: &str = r#"
     status = "completed"
 "#;
 
-/// Bytes as a source of choices; it says 0 when there are none left.
+/// Bytes as a source of choices; 0 after the last one.
 struct Dice<'d>(&'d [u8]);
 
 impl Dice<'_> {
@@ -83,7 +83,7 @@ fn lab(limits: Limits) -> Lab {
 
 // ---- requests
 
-/// The body of one call; ids of tasks are chosen, so that later calls can name them.
+/// The body of one call; task ids are fixed, so that later calls can name them.
 fn call(dice: &mut Dice<'_>) -> String {
     let generation = dice.one_of(&Gen::ALL);
     let task = dice.one_of(&["t0", "t1", "t2", "nowhere"]);
@@ -111,7 +111,7 @@ fn call(dice: &mut Dice<'_>) -> String {
     }
 }
 
-/// The body of one POST: a call, a batch, or nearly one.
+/// The body of one POST: a call, a batch, or an almost valid one.
 fn body(dice: &mut Dice<'_>) -> String {
     match dice.below(8) {
         0..=3 => call(dice),
@@ -129,7 +129,7 @@ fn body(dice: &mut Dice<'_>) -> String {
     }
 }
 
-/// One request, or bytes that are close to one. Never HEAD: its answer cannot be told from others.
+/// One request, or bytes close to one. Never HEAD: its answer cannot be distinguished from others.
 fn request(dice: &mut Dice<'_>) -> Vec<u8> {
     let path = dice.one_of(&["/", "/", "/agents/echo", "/a2a/echo", "/api/v1/a2a/script", "/x"]);
     match dice.below(14) {
@@ -148,7 +148,7 @@ fn request(dice: &mut Dice<'_>) -> Vec<u8> {
         }
         11 => dice.one_of(&[&b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"[..], b"\r\n\r\n"]).to_vec(),
         12 => {
-            // A byte of a good request is changed.
+            // One byte of a valid request is changed.
             let mut bytes = post(path, &[], &body(dice));
             let at = dice.below(bytes.len());
             bytes[at] = dice.roll();
@@ -164,7 +164,7 @@ fn requests(dice: &mut Dice<'_>) -> Vec<u8> {
 
 // ---- the properties
 
-/// All at once, cut anywhere and one byte at a time make the same answers.
+/// Input at once, cut anywhere and one byte at a time gives the same answers.
 pub fn whole_is_split_is_bytewise(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let cuts = [dice.roll(), dice.roll(), dice.roll(), dice.roll()];
@@ -182,11 +182,11 @@ pub fn whole_is_split_is_bytewise(bytes: &[u8]) {
     assert_eq!(whole, answers(&pieces), "cut at {ends:?}: {}", input.escape_ascii());
 }
 
-/// Bytes before an event: the size of its chunk.
+/// Bytes before an event: the size line of its chunk.
 const CHUNK_SIZE_LINE: usize = 10;
 
-/// A peer that does not read is answered up to the high-water mark, no answer is begun beyond it,
-/// and once the peer reads it gets what any other would have got.
+/// A peer that does not read gets answers up to the output limit; no answer begins beyond it. When
+/// the peer reads again, it gets the same bytes as any other peer.
 pub fn a_slow_reader_gets_the_same(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let limits = Limits { output_bytes_max: 1_024 + 16 * dice.below(256), ..Limits::default() };
@@ -201,7 +201,8 @@ pub fn a_slow_reader_gets_the_same(bytes: &[u8]) {
     let mut at = 0;
     while let Some((reply, used)) = Reply::parse(&waiting[at..], false, false) {
         assert!(at <= mark, "an answer is begun at {at}, behind {mark}");
-        // An answer is one piece, and so is an event; a stream begins none behind the mark.
+        // An answer is written as a whole, and so is an event; a stream begins no event beyond the
+        // limit.
         let last = waiting[at..at + used].windows(4).rposition(|bytes| bytes == b"id: ");
         let is_stream = reply.field("content-type") == Some("text/event-stream");
         let begun = at + last.filter(|_| is_stream).unwrap_or_default();
@@ -215,7 +216,7 @@ pub fn a_slow_reader_gets_the_same(bytes: &[u8]) {
     assert_eq!(settled(&mut lab, peer), expected, "{}", input.escape_ascii());
 }
 
-/// What a server says to pieces that come at the same moment, and whether it stays.
+/// The server's answers to pieces that arrive at one moment, and whether the connection stays open.
 fn answers(pieces: &[&[u8]]) -> (Vec<Reply>, bool) {
     answers_of(&mut lab(Limits::default()), pieces)
 }
@@ -229,16 +230,16 @@ fn answers_of(lab: &mut Lab, pieces: &[&[u8]]) -> (Vec<Reply>, bool) {
 }
 
 fn settled(lab: &mut Lab, peer: Peer) -> (Vec<Reply>, bool) {
-    // A call waits 300 ms at most, and there are fewer than thirty.
+    // A call waits at most 300 ms, and there are fewer than thirty.
     lab.pass(9_000);
     let ended = !lab.is_open(peer);
     let mut replies = Reply::parse_all(lab.received(peer), ended);
-    // RFC 9110 §10.1.1: the interim answer may be left out when the body has come already.
+    // RFC 9110 §10.1.1: the interim answer may be omitted if the body has already arrived.
     replies.retain(|reply| reply.status != 100);
     (replies, ended)
 }
 
-/// Whatever arrives: no panic, an end, and no more output than a bound that no input moves.
+/// For any bytes: no panic, the connection ends, and the output stays within a fixed bound.
 pub fn any_bytes_are_survived(bytes: &[u8]) {
     let body_head =
         format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", bytes.len());
@@ -256,14 +257,14 @@ pub fn any_bytes_are_survived(bytes: &[u8]) {
         lab.end(peer);
         assert_bounded(&lab, peer);
         lab.set_reads(peer, true);
-        // Nothing keeps a connection whose peer has gone.
+        // A connection whose peer has closed it is not retained.
         lab.pass(1_000);
         assert!(!lab.is_open(peer));
     }
     lab.assert_lives();
 }
 
-/// A connection ends by itself, whatever has come and however long ago.
+/// Each connection ends by itself, for any input of any age.
 pub fn silence_ends_every_connection(bytes: &[u8]) {
     let mut lab = lab(Limits::default());
     let (raw, near) = (lab.open(), lab.open());
@@ -276,7 +277,7 @@ pub fn silence_ends_every_connection(bytes: &[u8]) {
     assert_eq!(lab.engine.running(), 0);
 }
 
-/// Every limit holds while several connections send requests, read them or do not, and leave.
+/// Each limit holds while several connections send requests, read or do not read, and disconnect.
 pub fn every_limit_holds(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let limits = Limits {
@@ -302,7 +303,7 @@ pub fn every_limit_holds(bytes: &[u8]) {
                 *peer = lab.open();
             }
             3 => lab.pass(u64::from(dice.roll())),
-            // What fills the server: streams that go on, and tasks that are large.
+            // Load that fills the server: long streams and large tasks.
             4 => lab.write(*peer, &post("/", &[], &rpc(V1.stream(), &V1.params(say("slow"))))),
             5 => {
                 let large = &long[..long.len().min(8 * usize::from(dice.roll()))];
@@ -323,13 +324,13 @@ pub fn every_limit_holds(bytes: &[u8]) {
     }
 }
 
-/// True when the last answer of a connection is a stream that goes on.
+/// True if the last answer of a connection is an open stream.
 fn is_streaming(lab: &Lab, peer: Peer) -> bool {
     let all = [lab.received(peer), lab.unsent_bytes(peer)].concat();
     Reply::parse_all(&all, false).last().is_some_and(|reply| !reply.complete)
 }
 
-/// What can be read of all tasks is within the limits of the store and of each task.
+/// The readable size of all tasks is within the limits of the store and of each task.
 fn assert_store_bounded(lab: &mut Lab, most: &Limits) {
     let (mut count, mut held) = (0, 0);
     for path in ["/", "/agents/echo"] {
@@ -347,7 +348,7 @@ fn assert_store_bounded(lab: &mut Lab, most: &Limits) {
     assert!(held <= most.store_bytes_max, "{held} bytes of text in the store");
 }
 
-/// Bytes of the texts of a task: less than what the store holds for them.
+/// Bytes of the texts of a task: less than the store holds for them.
 fn content(task: &Value) -> usize {
     match task {
         Value::String(text) => text.len(),
@@ -381,11 +382,11 @@ fn small() -> Limits {
     }
 }
 
-/// What waits for a peer is at most the high-water mark and one answer, and what a connection
-/// asks for at most one request.
+/// The output for a peer is at most the output limit and one answer; a connection requests at most
+/// one request's bytes.
 fn assert_bounded(lab: &Lab, peer: Peer) {
     let limits = lab.engine.limits();
-    // A part of a few bytes has some fifty bytes around it, a refused call an error of its own.
+    // A part of a few bytes gets some fifty bytes of JSON, a refused call an error of its own.
     let held = 2 * limits.answer_bytes_max + limits.task_bytes_max;
     let answer = 16 * held + 1_000 * limits.batch_calls_max;
     let most = limits.output_bytes_max + answer;
@@ -394,13 +395,13 @@ fn assert_bounded(lab: &Lab, peer: Peer) {
     assert!(progress.need <= limits.head_bytes_max + limits.body_bytes_max, "{progress:?}");
 }
 
-/// The canary: it is wrong, and a runner that does not find that out is broken.
+/// A canary: the property is false, and a runner that does not refute it is broken.
 pub fn every_request_is_answered_with_200(bytes: &[u8]) {
     let (replies, _) = answers(&[&requests(&mut Dice(bytes))]);
     assert!(replies.iter().all(|reply| reply.status == 200));
 }
 
-/// Another: no two answers of a connection are alike.
+/// Another canary: no two answers of a connection are equal.
 pub fn no_answer_comes_twice(bytes: &[u8]) {
     let (replies, _) = answers(&[&requests(&mut Dice(bytes))]);
     assert!(replies.windows(2).all(|two| two[0] != two[1]));
@@ -410,7 +411,7 @@ fn dice() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..300)
 }
 
-/// Bytes, most of them such as requests are made of.
+/// Bytes, mostly those that occur in requests.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let likely = prop::sample::select(&b"GETPOST /:\r\n\r\n HTTP/1.1{}[]\",0123456789abcdef;"[..]);
     prop::collection::vec(prop_oneof![4 => likely, 1 => any::<u8>()], 0..600)
@@ -450,7 +451,7 @@ mod with_seeds {
     }
 }
 
-/// A runner that cannot fail proves nothing: wrong properties must be found out, and shrunk.
+/// A runner that cannot fail proves nothing: it must refute false properties and shrink the input.
 #[test]
 fn the_canaries_die() {
     for wrong in [every_request_is_answered_with_200, no_answer_comes_twice] {

@@ -39,7 +39,7 @@ impl AgentExecutor for Words {
     ) -> BoxStream<'static, Result<StreamResponse, A2AError>> {
         let message = ctx.message.as_ref();
         let text = message.and_then(|message| message.text()).unwrap_or_default().to_owned();
-        // A new task is there before the executor is called.
+        // A new task is stored before the executor is called.
         let is_continued = ctx.stored_task.is_some_and(|task| {
             task.status.state != TaskState::Submitted
         });
@@ -74,7 +74,7 @@ impl AgentExecutor for Words {
     }
 }
 
-/// Starts the server, and gives its URL.
+/// Starts the server, and returns its URL.
 pub async fn start() -> String {
     let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let grpc = TcpListener::bind("127.0.0.1:0").await.unwrap();

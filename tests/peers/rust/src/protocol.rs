@@ -48,7 +48,7 @@ impl AgentExecutor for Words {
     }
 }
 
-/// Starts the server, and gives its URL.
+/// Starts the server, and returns its URL.
 pub async fn start() -> String {
     let server = Server::bind("127.0.0.1:0").await.unwrap();
     let grpc = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! What the agent does, word by word, as events in the JSON of 1.0: both SDKs read that.
+//! The agent's steps, word by word, as events in the JSON of 1.0, which both SDKs read.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -21,9 +21,9 @@ pub struct Call {
     pub task_id: String,
     pub context_id: String,
     pub text: String,
-    /// The message, where the SDK does not begin a new task by itself.
+    /// The message, if the SDK does not create a new task by itself.
     pub begins_with: Option<Value>,
-    /// The message continues a task.
+    /// Whether the message continues a task.
     pub is_continued: bool,
 }
 
@@ -60,7 +60,7 @@ impl Call {
         steps
     }
 
-    /// What comes before the last status.
+    /// The steps before the last status.
     fn work(&self, word: &str, rest: &str, steps: &mut Vec<Step>) {
         let count: u32 = rest.parse().unwrap_or(0);
         match word {
