@@ -41,7 +41,7 @@ fn serve(listener: TcpListener, connections: usize) {
     });
 }
 
-/// A listener whose backlog fits all connections at once: a refused one would retry after seconds.
+/// A listener with a backlog for all connections at once: a refused one would retry after seconds.
 fn listener() -> (TcpListener, SocketAddr) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _inside = runtime.enter();

@@ -39,7 +39,7 @@ fn send(parts: Value) -> Value {
     json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": parts } })
 }
 
-/// Publishes one event whose text or JSON is `json`, at the boundary that `border` names.
+/// Publishes one event with the text or JSON `json`, at the boundary that `border` names.
 fn publish(turn: &mut Turn<'_>, border: &str, json: &str) -> Result<(), ValueError> {
     let parts = PartsBuf::new().text("x");
     let at_ms = turn.now.unix_ms;

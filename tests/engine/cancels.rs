@@ -68,7 +68,7 @@ fn begin(lab: &mut Lab, words: &str) -> Value {
     lab.result("SendMessage", &params)["task"]["id"].clone()
 }
 
-/// Sends a cancel whose decision is deferred.
+/// Sends a cancel that the agent decides later.
 fn cancel(lab: &mut Lab, id: &Value) -> Peer {
     let peer = lab.open();
     lab.write(peer, &post("/", &[], &rpc("CancelTask", &json!({ "id": id }))));

@@ -149,7 +149,7 @@ fn every_answer_says_who_may_read_it() {
     let unchanged = lab.ask(&get_with(CARD, &format!("{lines}If-None-Match: {etag}\r\n")));
     assert_eq!(unchanged.status, 304);
     assert_said(&unchanged, Some(APP), "an unchanged card");
-    // A deferred answer, and one that names extensions.
+    // A deferred answer, and an answer with extensions.
     let peer = lab.open();
     lab.write(peer, &post("/", &from, &rpc(V1.send(), &slow)));
     assert!(lab.try_reply(peer).is_none());

@@ -608,7 +608,7 @@ fn fasta2a_is_told_in_its_own_form_what_nobody_could_read() {
         let error = lab.ask(&post("/fasta2a", &[], body)).json()["error"].take();
         assert!(error["data"]["details"].is_string(), "{body}: {error}");
     }
-    // The standard dialect answers as 1.0, whose details are a list.
+    // The standard dialect answers as 1.0, with a list of details.
     let error = lab.ask(&post("/", &[], "{")).json()["error"].take();
     assert!(error["data"][0]["reason"].is_string(), "{error}");
 }

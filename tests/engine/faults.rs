@@ -31,7 +31,7 @@ fn case(kind: FaultKind, lab: Lab, ask: fn(Gen) -> (&'static str, Value)) -> Cas
     Case { kind, lab, fields: Vec::new(), ask }
 }
 
-/// A server with a finished task whose id is valid in every generation.
+/// A server with a finished task that has a valid id in every generation.
 fn with_done_task() -> Lab {
     let mut lab = Lab::echo();
     lab.result(V01.send(), &V01.params(Say { task: Some("done"), ..say("hi") }));
@@ -104,7 +104,7 @@ fn kind_in(kind: FaultKind, generation: Gen) -> FaultKind {
     if is_new_card { UnsupportedOperation } else { kind }
 }
 
-/// The generation whose form a method's faults have: shared names belong to 0.3.
+/// The generation that defines the form of a method's faults: shared names belong to 0.3.
 fn form_of(generation: Gen, method: &str) -> Gen {
     let is_shared = matches!(method, "tasks/get" | "tasks/cancel" | "tasks/resubscribe");
     let is_v03 = is_shared || method.starts_with("agent/");
@@ -385,7 +385,7 @@ fn the_end_of_the_server_is_an_error_that_names_the_task_of_each_waiting_call() 
 
 #[test]
 fn a_task_that_leaves_the_store_ends_its_streams_with_an_error() {
-    // A stream of a finished task whose peer has not read it to the end.
+    // A stream of a finished task that its peer has not read to the end.
     let mut lab = Lab::limited(|limits| {
         limits.tasks_max = 1;
         limits.output_bytes_max = 4_096;

@@ -241,7 +241,7 @@ fn json_tokens_max() {
     assert_eq!(lab.ask(&post("/", &[], &call(270_000))).code(), -32600);
 }
 
-/// Tokens of a document whose strings contain no brackets, commas and colons.
+/// Tokens of a document without brackets, commas and colons in its strings.
 fn tokens(document: &str) -> usize {
     let structural = |c: char| matches!(c, '{' | '}' | '[' | ']' | ':' | ',');
     let scalars = document.split(structural).filter(|text| !text.trim().is_empty());
@@ -577,7 +577,7 @@ fn ws_ping_ms() {
         assert!(lab.frames(alive).is_empty() && lab.is_open(alive));
     }
     assert_eq!((lab.frames(dead), lab.next(dead)), (vec![Sent::Ping(Vec::new())], Next::Abort));
-    // A peer that sends gets no ping; one that waits for a call gets one.
+    // A peer that sends gets no ping; a peer that waits for a call gets one.
     let caller = lab.socket("/", "");
     lab.say(caller, &rpc(V1.send(), &V1.params(say("hold:1500:1"))));
     lab.pass(600);
@@ -866,7 +866,7 @@ fn task_bytes_max() {
     // Half of it fits.
     let result = lab.result(V1.send(), &V1.params(say(&"x".repeat(4_000))));
     assert_eq!(V1.task(&result)["status"]["state"], "TASK_STATE_COMPLETED");
-    // A stream whose task grows too large ends with the same text.
+    // A stream of a task that grows too large ends with the same text.
     let stream = lab.stream(V1.stream(), &V1.params(say("stream:1000")));
     let events = lab.reply(stream).events();
     let last = &events.last().unwrap().result()["statusUpdate"]["status"];

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// A server with a running task whose last event has the number 2.
+/// A server with a running task; its last event has the number 2.
 fn running(limits: Limits) -> (Lab, Job, String) {
     let runs = Runs::default();
     let mut lab = Lab::new(runs.setup(limits, Idempotency::Off));

@@ -170,7 +170,7 @@ fn a_webhook_that_comes_with_each_message_of_a_task_is_one() {
     };
     let first = send("m-1", json!({"url": URL, "token": "a"}));
     assert_eq!(send("m-2", json!({"url": URL, "token": "a"})), first);
-    // Different content creates another configuration, and so does one that is set without an id.
+    // Different content or a set without an id creates another configuration.
     let both = send("m-3", json!({"url": URL, "token": "b"}));
     assert_eq!((both.len(), &both[0]), (2, &first[0]));
     let params = json!({"taskId": task, "url": URL, "token": "a"});
@@ -432,7 +432,7 @@ impl Agent for Keep {
     }
 }
 
-/// A server whose agent passes its jobs to the test.
+/// A server with an agent that passes its jobs to the test.
 fn keeping(setup: Setup) -> (Lab, Keep) {
     let keep = Keep::default();
     let agent = Arc::new(keep.clone()) as Arc<dyn Agent>;

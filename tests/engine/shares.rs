@@ -402,7 +402,7 @@ fn two_tasks_fill_the_bytes_of_their_caller(
         assert!(reply.text().contains("bytes (64 KiB)"), "{}", reply.text());
         assert!(reply.field("retry-after").is_some());
     };
-    // For tasks, and for turns whose agent has not answered yet.
+    // For tasks, and for turns that the agent has not answered yet.
     for begins in ["work", "wait"] {
         let peers = [0; 3].map(|_| open(lab, token));
         for peer in &peers[..2] {

@@ -134,7 +134,7 @@ fn parent(flags: &str) -> String {
     format!("00-{TRACE}-{PARENT:016x}-{flags}")
 }
 
-/// A message whose caller records its trace.
+/// A message of a caller that records its trace.
 fn send(text: &str) -> Vec<u8> {
     let fields =
         [("A2A-Version", "1.0"), ("traceparent", &*parent("01")), ("tracestate", "shop=7,a=1")];

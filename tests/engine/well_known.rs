@@ -30,7 +30,7 @@ fn both_well_known_paths_serve_one_card() {
     let [new, old] = PATHS.map(|path| lab.ask(&get(path)));
     assert_eq!((new.status, &new.fields, &new.body), (200, &old.fields, &old.body));
     let card = new.json();
-    // The fields that clients of 1.0 need, and those that 0.3 and 0.1 need.
+    // The fields for clients of 1.0, and the fields for clients of 0.3 and 0.1.
     for key in ["name", "description", "version", "supportedInterfaces", "capabilities", "skills"] {
         assert!(card.get(key).is_some(), "{key}");
     }
@@ -112,7 +112,7 @@ fn interfaces(card: &Value) -> Vec<(&str, &str, &str)> {
         .collect()
 }
 
-/// A lab of two agents whose cards list these interfaces.
+/// A lab of two agents with these interfaces on their cards.
 #[cfg(feature = "grpc")]
 fn listing(words: &[(Binding, Option<&str>)], form: CardForm) -> Lab {
     let bob = Profile::new("bob", "The other one");

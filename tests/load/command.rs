@@ -142,7 +142,7 @@ fn agents_are_compared_in_turns_and_with_the_floor() {
         assert_eq!(target["errors"], json!({}));
         assert!(target["requests"].as_u64().unwrap().abs_diff(100) < 4, "{target:#}");
     }
-    // The floor is a process whose CPU time is measured.
+    // The floor is a process with a known CPU time.
     assert!(targets[2]["server"]["cpu_us_per_call"].as_f64().unwrap() > 0.0);
     let comparisons = report["comparisons"].as_array().unwrap();
     let p50 =

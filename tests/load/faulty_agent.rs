@@ -36,7 +36,7 @@ pub struct FaultyAgent {
 /// The state that all connections share.
 struct AgentShared {
     addr: SocketAddr,
-    /// The method whose answers have the fault.
+    /// The method that gets faulty answers.
     method: &'static str,
     fault: Option<Fault>,
     /// Whether the events of streams have numbers.
@@ -78,7 +78,7 @@ struct AgentRequest {
 }
 
 impl FaultyAgent {
-    /// A server whose answers to `method` have the fault; `None`: all are right.
+    /// A server that gives faulty answers to `method`; `None`: all answers are right.
     pub fn start(method: &'static str, fault: Option<Fault>, has_numbers: bool) -> FaultyAgent {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();

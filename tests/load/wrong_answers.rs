@@ -10,7 +10,7 @@ use crate::{faults::Fault, faulty_agent::FaultyAgent, support::binary::PATH};
 /// The number of calls in a run.
 const CALLS: u64 = 12;
 
-/// A scenario, and the method whose answers have the faults of a test.
+/// A scenario, and the method that gets faulty answers in a test.
 struct Tested {
     scenario: &'static str,
     method: &'static str,

@@ -1,4 +1,4 @@
-//! Streams whose connection is cut by a proxy.
+//! Streams over a connection that a proxy cuts.
 
 use std::sync::{
     Arc,
@@ -69,7 +69,7 @@ async fn pass(client: TcpStream, server: TcpStream, cut: Cut, left: Arc<AtomicUs
     up.abort();
 }
 
-/// A client of the same interface, whose card points to the proxy.
+/// A client of the same interface with a card that points to the proxy.
 async fn through(client: &Talk, peer: &Peer, port: u16) -> Talk {
     let url = client.interface().url;
     let server = format!("127.0.0.1:{}", url.origin.port());

@@ -1,4 +1,4 @@
-//! The answers expected of each server, whose agents are the same, and the differences between
+//! The answers expected of each server, since all have the same agent, and the differences between
 //! SDKs.
 //!
 //! Invariant: an answer is compared whole, as the JSON of 1.0. Each difference between SDKs is

@@ -2,8 +2,8 @@
 //! 1.0 and 0.3.
 //!
 //! Recorded answers are in `tests/data/peers` and are read here without the servers. The tests of
-//! `live` need the servers, as do those of `cli`, which run the binary: `tests/peers/run.sh cargo
-//! test --test peers -- --include-ignored`.
+//! `live` need the servers, as do those of `cli`, which run the binary:
+//! `tests/peers/run.sh cargo test --test peers -- --include-ignored`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

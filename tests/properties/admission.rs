@@ -1,7 +1,8 @@
-//! Who is admitted by a request head: exactly the callers whose credential the rules know.
+//! Authentication by a request head: the server accepts exactly the callers with a credential that
+//! its rules contain.
 //!
-//! An input is a byte of switches and the field lines of a head, one a line; bytes from 0x80 on
-//! stand for [`PIECES`], so that short inputs have right credentials in odd places.
+//! An input is a byte of switches and the field lines of a head, one per line; bytes from 0x80 on
+//! stand for [`PIECES`], so that short inputs have valid credentials in odd positions.
 
 use std::{cell::RefCell, sync::Arc, task::Waker};
 
@@ -15,7 +16,7 @@ use peregrine::{
     service::{Entropy, Now, Peer},
 };
 
-/// One token of each algorithm; they hold at [`UNIX_MS`].
+/// One token of each algorithm, valid at [`UNIX_MS`].
 const TOKENS: &str = include_str!("../data/tokens/pyjwt.txt");
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const UNIX_MS: u64 = 1_700_000_000_000;
@@ -23,7 +24,7 @@ const UNIX_MS: u64 = 1_700_000_000_000;
 const KEY: &str = "a key of sixteen bytes";
 const TOKEN: &str = "a-token-of-16-bytes";
 
-/// What the bytes from 0x80 on stand for.
+/// The texts for the bytes from 0x80 on.
 const PIECES: [&str; 24] = [
     "Authorization: ",
     "Bearer ",
@@ -51,7 +52,7 @@ const PIECES: [&str; 24] = [
     "\t",
 ];
 
-/// Which kinds the rules of an engine know.
+/// The kinds of credentials in the rules of an engine.
 #[derive(Clone, Copy)]
 struct Kinds {
     keys: bool,
@@ -137,7 +138,7 @@ impl Guarded {
 
     /// The status of the answer to a request.
     fn status(&mut self, request: &[u8], peer: Peer<'_>) -> u16 {
-        // A wrong key of a peer that fails often is answered after a second.
+        // A wrong key of a peer with many failures is answered after a second.
         let (mut sent, mut left) = (Vec::new(), request);
         let mut conn = Conn::new(Now { mono_ms: self.mono_ms, unix_ms: UNIX_MS });
         for _ in 0..2 {
@@ -161,7 +162,7 @@ thread_local! {
         RefCell::new(VARIANTS.map(Guarded::new).into_iter().collect());
 }
 
-/// The values of a field, one after the other.
+/// The values of a field, in order.
 fn values<'h>(lines: &[&'h [u8]], name: &str) -> Vec<&'h [u8]> {
     let value = |line: &&'h [u8]| {
         let colon = line.iter().position(|byte| *byte == b':')?;
@@ -171,13 +172,13 @@ fn values<'h>(lines: &[&'h [u8]], name: &str) -> Vec<&'h [u8]> {
     lines.iter().filter_map(value).collect()
 }
 
-/// What a list of values says as one text.
+/// A list of values as one text.
 fn text(values: &[&[u8]]) -> Option<String> {
     let texts: Vec<&str> = values.iter().filter_map(|value| str::from_utf8(value).ok()).collect();
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-/// Whether a request shows a credential that the rules know, said as slowly as can be.
+/// Whether a request has a valid credential, by a slow and simple check.
 fn is_known(kinds: Kinds, lines: &[&[u8]], peer: Peer<'_>, is_upgrade: bool) -> bool {
     let authorization = values(lines, "authorization").first().copied();
     let scheme = authorization.filter(|value| value.len() >= 7);
@@ -224,7 +225,7 @@ fn is_known(kinds: Kinds, lines: &[&[u8]], peer: Peer<'_>, is_upgrade: bool) -> 
     kinds.certificates && peer.identity.is_some()
 }
 
-/// A request is admitted exactly if its head shows a credential that the rules know.
+/// A request is accepted exactly if its head has a valid credential.
 pub fn only_known_credentials_are_admitted(bytes: &[u8]) {
     let Some((switches, rest)) = bytes.split_first() else { return };
     let mut lines = Vec::new();
@@ -259,7 +260,7 @@ pub fn only_known_credentials_are_admitted(bytes: &[u8]) {
     let request = [start.as_bytes(), &lines, b"\r\n\r\n", body.as_bytes()].concat();
     let status = SERVERS
         .with_borrow_mut(|servers| servers[usize::from(switches & 3)].status(&request, peer));
-    // The head ends where the server sees its end.
+    // The head ends where the server finds its end.
     let end = match lines.starts_with(b"\r\n") {
         true => 0,
         false => lines.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(lines.len()),
@@ -269,7 +270,7 @@ pub fn only_known_credentials_are_admitted(bytes: &[u8]) {
     match status {
         200 | 101 => assert!(known, "a stranger was admitted"),
         401 => assert!(!known, "a known caller was refused"),
-        // The head, or what it asks for, is refused whoever asks.
+        // The head or its target is refused for every caller.
         _ => {}
     }
 }
@@ -292,7 +293,7 @@ mod tests {
         Guarded::new(VARIANTS[variant]).status(request.as_bytes(), peer)
     }
 
-    /// The property says something: heads of each kind are admitted, and refused.
+    /// Heads with each kind of credential are accepted, and refused if the credential is wrong.
     #[test]
     fn each_kind_is_admitted_and_refused() {
         let proxied = Peer { remote: Some([10, 0, 0, 1].into()), ..Peer::default() };
@@ -314,7 +315,7 @@ mod tests {
         assert_eq!((status(3, "", known), status(3, "", Peer::default())), (200, 401));
     }
 
-    /// All short heads that the pieces make.
+    /// All short heads made of the pieces.
     #[test]
     fn pieces_in_any_order_are_admitted_as_the_twin_says() {
         let pieces = 0x80..0x80 + PIECES.len() as u8;

@@ -1,7 +1,7 @@
-//! Answers and events are read the same whatever was read before them.
+//! Answers and events are parsed the same after any earlier ones.
 //!
-//! What says again what was said before, but for some texts, is read by what it repeats. So the
-//! same bytes are given to one reader that has read others, and to one that has read nothing.
+//! A reader caches an answer and compares the next one with it, which may differ in some texts
+//! only. So the same bytes are passed to a reader with earlier answers, and to a fresh one.
 
 use peregrine::{
     client::{
@@ -12,7 +12,7 @@ use peregrine::{
 };
 use proptest::prelude::*;
 
-/// Events with places for texts, `@`: what the families say, and what nobody should.
+/// Events with `@` for texts: valid ones of each family, and invalid ones.
 const EVENTS: [&str; 18] = [
     // 1.0, as our server writes it and with all members.
     r#"{"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"a","parts":[{"text":"@"}]},"append":true}}"#,
@@ -24,17 +24,17 @@ const EVENTS: [&str; 18] = [
     r#"{"kind":"artifact-update","taskId":"t","artifact":{"artifactId":"@","parts":[{"type":"text","text":"@"}]}}"#,
     r#"{"id":"t","artifact":{"index":0,"append":true,"parts":[{"type":"text","text":"@"}]},"final":false}"#,
     r#"{"id":"t","artifact":{"parts":[{"type":"text","text":"@"},{"type":"data","data":{"text":"@"}}]}}"#,
-    // Of another task each, by any text, with what that task is at first and at last.
+    // Each of another task, by any text, with the task's first and last state.
     r#"{"artifactUpdate":{"taskId":"~","contextId":"@","artifact":{"artifactId":"a","parts":[{"text":"@"}]},"append":true}}"#,
     r#"{"kind":"artifact-update","artifact":{"parts":[{"text":"@","kind":"text"}],"artifactId":"@"},"contextId":"c","taskId":"~"}"#,
     r#"{"id":"~","artifact":{"index":0,"append":true,"parts":[{"type":"text","text":"@"}]},"final":false}"#,
     r#"{"task":{"id":"~","contextId":"c","status":{"state":"TASK_STATE_SUBMITTED","timestamp":"^"},"history":[{"messageId":"@","role":"ROLE_USER","taskId":"~","parts":[{"text":"@"}]}]}}"#,
     r#"{"statusUpdate":{"taskId":"~","contextId":"c","status":{"state":"TASK_STATE_WORKING","timestamp":"^"}}}"#,
     r#"{"taskId":"~","kind":"status-update","status":{"state":"completed","timestamp":"^","message":{"messageId":"@","role":"agent","timestamp":"^","parts":[{"kind":"text","text":"@"}]}},"final":true}"#,
-    // Members that repeat: the last one counts.
+    // Repeated members: the last one counts.
     r#"{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{"text":"@","text":"@"}]}}}"#,
     r#"{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{"text":"@"}],"parts":[{"text":"b"}]}}}"#,
-    // Texts that are none of an artifact, and an artifact without any.
+    // Texts outside of artifacts, and an artifact without text.
     r#"{"statusUpdate":{"taskId":"t","status":{"state":"TASK_STATE_WORKING","message":{"messageId":"@","role":"ROLE_AGENT","parts":[{"text":"@"}]}},"final":true}}"#,
     r#"{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"@"}]}}"#,
     r#"{"artifactUpdate":{"taskId":"@","artifact":{"artifactId":"a","parts":[{"data":"@"}]}}}"#,
@@ -43,21 +43,21 @@ const EVENTS: [&str; 18] = [
 
 /// Answers to calls, in the same way; `~` is another text, `^` a time.
 const ANSWERS: [&str; 14] = [
-    // A task as our server writes it, and one with everything that a task can have.
+    // A task as our server writes it, and one with all members of a task.
     r#"{"task":{"id":"@","contextId":"~","status":{"state":"TASK_STATE_COMPLETED","timestamp":"^"},"artifacts":[{"artifactId":"echo","parts":[{"text":"@"}]}],"history":[{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"@"}]}]}}"#,
     r#"{"id":"@","contextId":"~","status":{"state":"completed","message":{"messageId":"@","role":"agent","taskId":"@","contextId":"~","parts":[{"kind":"text","text":"@"}]},"timestamp":"^"},
       "artifacts":[{"artifactId":"a","name":"@","description":"~","parts":[{"kind":"text","text":"@","metadata":{"text":"~"}},{"kind":"file","file":{"uri":"@","name":"~","mimeType":"@"}}],"extensions":["@"]},
         {"artifactId":"b","parts":[{"kind":"data","data":{"id":"@","text":"~"}}],"metadata":{"name":"@"}}],
       "history":[{"messageId":"@","role":"user","parts":[{"kind":"text","text":"~"}],"referenceTaskIds":["@"]}],"kind":"task"}"#,
-    // Two artifacts, which may be one; an id in another spelling; two times.
+    // Two artifacts with possibly one id; an escaped id; two times.
     r#"{"task":{"id":"t","status":{"state":"TASK_STATE_WORKING","timestamp":"^"},"artifacts":[{"artifactId":"@","parts":[{"text":"~"}]},{"artifactId":"~","parts":[{"text":"@"}]}]}}"#,
     r#"{"task":{"id":"\u0061bc","contextId":"@","status":{"state":"TASK_STATE_WORKING"}}}"#,
     r#"{"task":{"id":"\u0061bc","contextId":"abc","status":{"state":"TASK_STATE_WORKING","timestamp":"^"},"history":[{"messageId":"@","role":"ROLE_USER","parts":[{"te\u0078t":"@"}],"timestamp":"^"}]}}"#,
     r#"{"id":"t","taskId":"@","status":{"state":"~","timestamp":"^"},"history":[{"messageId":"@","role":"@","parts":[{"text":"~"}]}]}"#,
-    // What names two things at once, members that repeat, ids by another name.
+    // Ambiguous and repeated members, ids by another name.
     r#"{"task":{"id":"@","id":"~","taskId":"@","status":{"state":"TASK_STATE_WORKING","state":"TASK_STATE_FAILED","timestamp":"^"}}}"#,
     r#"{"taskId":"@","sessionId":"~","status":{"state":"completed","timestamp":"^"},"metadata":{"id":"@"}}"#,
-    // 0.1: artifacts are known by their number.
+    // 0.1: artifacts are identified by their index.
     r#"{"id":"@","sessionId":"~","status":{"state":"completed","timestamp":"^"},"artifacts":[{"index":7,"parts":[{"type":"text","text":"@"}]}]}"#,
     r#"{"id":"0","status":{"state":"completed"},"artifacts":[{"parts":[{"type":"text","text":"@"}]}],"history":[{"role":"user","parts":[{"type":"text","text":"0"}]}]}"#,
     // Messages.
@@ -67,7 +67,7 @@ const ANSWERS: [&str; 14] = [
     r#"{"task":{"id":"@","status":{"state":"TASK_STATE_WORKING","timestamp":"~"}}}"#,
 ];
 
-/// Speaking in which an event is read, and the id of its call.
+/// The format in which an event is read, and the id of its call.
 fn spoken(choice: usize) -> (Format, u64) {
     let binding = [Binding::JsonRpc, Binding::HttpJson, Binding::WebSocket][choice % 3];
     let generation = [Generation::V1, Generation::V03, Generation::V01][choice / 3 % 3];
@@ -78,17 +78,17 @@ fn spoken(choice: usize) -> (Format, u64) {
     (format.unwrap_or_else(|| Format::standard(binding, generation)), 7 + (choice / 27 % 2) as u64)
 }
 
-/// What a server says: an item of a stream, or the answer to an operation.
+/// A server's answer: an item of a stream, or the answer to an operation.
 #[derive(Clone, Debug)]
 struct Sent {
     choice: usize,
     op: Option<Op>,
     data: Vec<u8>,
-    /// The event is named so, or the status is no success.
+    /// The event is named `error`, or the status is not a success.
     is_error: bool,
 }
 
-/// A template with texts and a time in their places.
+/// A template with its texts and a time filled in.
 fn sent(template: usize, texts: &[Vec<u8>], time: &str, choice: usize) -> Sent {
     let (format, id) = spoken(choice);
     let (op, template) = match template % (EVENTS.len() + ANSWERS.len()) {
@@ -130,7 +130,7 @@ impl Sent {
     }
 }
 
-/// All that can be seen of what was read.
+/// All observable results of a read.
 fn seen(read: Result<(), impl ToString>, received: &Received) -> String {
     let mut json = Vec::new();
     if let Err(error) = read {
@@ -155,8 +155,8 @@ fn all_are_read_as_if_alone(stream: &[Sent]) {
     }
 }
 
-/// Any document, and then the same with another text in one of its places between quotes. The first
-/// bytes choose who speaks, what is asked, the place, and how long the other text is, which follows.
+/// Any document, then the same one with another text between two of its quotes. The first bytes
+/// choose the format, the operation, the position, and the length of the other text, which follows.
 pub fn an_answer_is_read_the_same_after_another(bytes: &[u8]) {
     let Some(([choice, op, place, len], rest)) = bytes.split_first_chunk() else { return };
     let (text, document) = rest.split_at(usize::from(*len).min(rest.len()));
@@ -169,7 +169,7 @@ pub fn an_answer_is_read_the_same_after_another(bytes: &[u8]) {
     all_are_read_as_if_alone(&[sent(first.clone()), sent(pieces.join(&b'"')), sent(first)]);
 }
 
-/// What may stand between quotes, and what may not.
+/// Texts that are valid between quotes, and texts that are not.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         &b"a"[..],
@@ -184,7 +184,7 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
         "\u{e9}".as_bytes(),
         "\u{1f600}".as_bytes(),
         b"{}[],:",
-        // What is no text.
+        // Invalid texts.
         b"\"",
         b"\\",
         b"\\x",
@@ -200,7 +200,7 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => "[a-z {}:,]{0,40}".prop_map(String::into_bytes), 2 => pieces]
 }
 
-/// When a status changed: the same most often, and now and then what is no time.
+/// The time of a status: the same most often, and sometimes an invalid one.
 fn time() -> impl Strategy<Value = &'static str> {
     let times = [
         "2026-11-23T20:14:53.026Z",
@@ -216,7 +216,7 @@ fn time() -> impl Strategy<Value = &'static str> {
 }
 
 prop_compose! {
-    /// A server that says mostly the same, and now and then something else.
+    /// A server that sends mostly the same answers, and sometimes different ones.
     fn stream()(
         template in 0..EVENTS.len() + ANSWERS.len(),
         choice in 0..54_usize,

@@ -1,4 +1,4 @@
-//! Cards: whatever comes is read or refused, and what is read means the same in its canonical form.
+//! Cards: any bytes are read or refused, and a card means the same in its canonical form.
 
 use peregrine::client::{
     HttpOrigin, ProtocolVersion,
@@ -8,9 +8,9 @@ use peregrine::client::{
     },
 };
 
-/// A card is read, chosen from, linted and verified without a panic. Its canonical form is a card
-/// that reads the same, and in which the same interface is chosen. What cannot be read has an error
-/// of the linter, and what the schema forbids is one.
+/// A card is read, chosen from, linted and verified without a panic. Its canonical form reads as
+/// the same card and gives the same interface. For an unreadable card the linter reports an error,
+/// and violations of the schema are errors.
 pub fn a_card_means_the_same_in_its_canonical_form(bytes: &[u8]) {
     let url = HttpOrigin::parse("https://h.example/.well-known/agent-card.json").unwrap();
     let findings = lint(bytes, Some(&url));
@@ -36,7 +36,7 @@ pub fn a_card_means_the_same_in_its_canonical_form(bytes: &[u8]) {
     assert_eq!(outcome == SignatureOutcome::Absent, card.signatures.is_empty());
 }
 
-/// Each member of a card in turn is missing, or another thing.
+/// Each member of a card in turn is removed, or replaced by another value.
 #[test]
 fn cards_with_one_member_changed() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/cards");

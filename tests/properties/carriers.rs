@@ -1,5 +1,4 @@
-//! What carries a call to a server of ours without a socket: an exchange of gRPC, and frames of
-//! WebSocket.
+//! Calls to our server without a socket: over a gRPC exchange, and in WebSocket frames.
 
 use std::task::Waker;
 
@@ -13,11 +12,11 @@ use peregrine::{
 
 use crate::support::{Counter, Lab, Peer};
 
-/// What a call of gRPC was answered with.
+/// The response to a gRPC call.
 #[derive(Default)]
 pub struct RpcAnswer {
     status: u16,
-    /// Of the head, and behind the content.
+    /// The fields of the head and the trailers.
     fields: Vec<(String, String)>,
     content: Vec<u8>,
     is_over: bool,
@@ -52,7 +51,7 @@ impl RpcAnswer {
         ReplyHead { status: self.status, content_type: self.field("content-type") }
     }
 
-    /// How it ended.
+    /// The status of the call.
     pub fn end(&self) -> GrpcEnd<'_> {
         GrpcEnd {
             status: self.field("grpc-status"),
@@ -61,7 +60,7 @@ impl RpcAnswer {
         }
     }
 
-    /// The messages, as a client finds them.
+    /// The messages, as a client splits them.
     pub fn messages(&self) -> Vec<&[u8]> {
         let (mut rest, mut messages) = (&self.content[..], Vec::new());
         while let Some(range) = Format::message_in(rest, (1 << 24, "bytes_max")).unwrap() {
@@ -73,7 +72,7 @@ impl RpcAnswer {
     }
 }
 
-/// Calls of gRPC to the engine of a lab.
+/// gRPC calls to the engine of a lab.
 pub struct Exchanges(Worker);
 
 impl Exchanges {
@@ -81,7 +80,7 @@ impl Exchanges {
         Exchanges(Worker::new(0, lab.engine.limits(), Box::new(Counter(3))))
     }
 
-    /// Asks a call that the client wrote.
+    /// Sends a call that the client wrote.
     pub fn ask(&mut self, lab: &Lab, format: &Format, written: &WrittenCall) -> RpcAnswer {
         let mut out = Vec::new();
         let version =
@@ -119,13 +118,13 @@ impl Exchanges {
     }
 }
 
-/// WebSockets that are open, one for each generation.
+/// Open WebSockets, one for each generation.
 #[derive(Default)]
 pub struct Sockets(Vec<(Generation, Peer)>);
 
 impl Sockets {
-    /// Says a call that the client wrote in a frame of the client's; the messages in the frames
-    /// that it is answered with, as a client reads them.
+    /// Sends a call that the client wrote in one of its frames, and returns the messages in the
+    /// frames of the answer, as a client reads them.
     pub fn ask(&mut self, lab: &mut Lab, format: &Format, body: &[u8]) -> Vec<Vec<u8>> {
         let generation = format.generation();
         let open = self.0.iter().find(|(spoken, _)| *spoken == generation).map(|open| open.1);

@@ -1,6 +1,6 @@
-//! Configurations: whatever comes is read, or refused in one line that says where.
+//! Configurations: any text is read, or refused in one line with the position of the error.
 //!
-//! What reads them is pure and belongs to the binary, so its files are included here.
+//! The parser is pure and belongs to the binary, so its files are included here.
 
 use std::path::Path;
 
@@ -18,9 +18,9 @@ mod tree;
 
 use tree::{ConfigSource, Variables, Wrong};
 
-/// A text is read as a file, its first line as a variable of ours, without a panic. What is refused
-/// is so in one line, with the number of a line of the text or the name of the variable. What is
-/// read is within the limits.
+/// A text is read as a file, and its first line as an environment variable, without a panic. An
+/// error is one line with a line number of the text or the name of the variable. The values are
+/// within the limits.
 pub fn a_configuration_is_read_or_refused_in_one_line(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let first = text.lines().next().unwrap_or_default().trim_start_matches('#');
@@ -51,8 +51,8 @@ pub fn a_configuration_is_read_or_refused_in_one_line(bytes: &[u8]) {
     }
 }
 
-/// The example of the documentation without its prose, with each of its lines in turn commented in,
-/// left out or cut.
+/// The example of the documentation without its prose, with each of its lines in turn uncommented,
+/// removed or cut.
 #[test]
 fn examples_with_one_line_changed() {
     let text = include_str!("../../docs/peregrine.toml");

@@ -1,6 +1,6 @@
-//! What must hold for a whole connection, whatever bytes arrive: bytes in, bytes out, no sockets.
+//! Properties of a whole connection for any bytes: bytes in, bytes out, no sockets.
 //!
-//! Inputs may name a task that exists: [`TASK`] stands for its id.
+//! Inputs may name an existing task: [`TASK`] stands for its id.
 
 use std::{
     sync::{
@@ -19,10 +19,10 @@ use peregrine::{
 };
 use serde_json::value::RawValue;
 
-/// In an input, the id of a task that exists.
+/// In an input, the id of an existing task.
 pub const TASK: &[u8; 36] = b"tttttttt-tttt-4ttt-8ttt-tttttttttttt";
 
-/// Small enough that short inputs reach them.
+/// Limits that short inputs reach.
 fn limits() -> Limits {
     Limits {
         head_bytes_max: 1024,
@@ -43,7 +43,7 @@ fn limits() -> Limits {
     }
 }
 
-/// What one `advance` may leave in the output: a batch of pages of all tasks, above the mark.
+/// The most output of one `advance`: a batch of pages of all tasks, above the output limit.
 fn output_max(limits: &Limits) -> usize {
     let task = 4 * limits.task_bytes_max + 2048;
     limits.output_bytes_max + limits.batch_calls_max * limits.tasks_max * task
@@ -76,7 +76,7 @@ struct Server {
     bell: Arc<Bell>,
     /// Received and not consumed.
     input: Vec<u8>,
-    /// All that was sent.
+    /// All sent bytes.
     sent: Vec<u8>,
     is_over: bool,
 }
@@ -110,7 +110,7 @@ impl Server {
         (server, text.as_bytes()[at..at + 36].to_vec())
     }
 
-    /// Advances until nothing moves; each step but the last eats or writes something.
+    /// Advances until no step makes progress; each step but the last reads or writes.
     fn advance(&mut self, eof: bool) {
         let bound = output_max(self.engine.limits());
         let waker = Waker::from(Arc::clone(&self.bell));
@@ -125,7 +125,7 @@ impl Server {
                 unsent: 0,
                 peer: Peer::default(),
             };
-            // Room or not, nothing changes: some steps are given it and some not.
+            // The room for output makes no difference: some steps get a buffer and some do not.
             let length = self.input.len();
             let before = self.input.clone();
             let progress = if length.is_multiple_of(2) {
@@ -154,7 +154,7 @@ impl Server {
         self.advance(false);
     }
 
-    /// Feeds bytes in pieces, ends the input, and says all that was sent.
+    /// Feeds bytes in pieces, ends the input, and returns all sent bytes.
     fn talk(&mut self, bytes: &[u8], piece: &mut dyn FnMut() -> usize) -> &[u8] {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -166,7 +166,7 @@ impl Server {
         &self.sent
     }
 
-    /// Lets a minute pass for agents and connection, then ends the input.
+    /// Lets a minute pass for the agents and the connection, then ends the input.
     fn end(&mut self) {
         for _ in 0..12 {
             self.now.mono_ms += 5_000;
@@ -198,8 +198,8 @@ fn replace(bytes: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Everything that is sent in answer to `bytes` that come in pieces, without interim answers,
-/// which depend on the pieces.
+/// All bytes sent in answer to `bytes` in pieces, without interim answers, which depend on the
+/// pieces.
 fn answers(bytes: &[u8], piece: &mut dyn FnMut() -> usize) -> String {
     let (mut server, id) = Server::with_task(limits());
     let bytes = replace(bytes, TASK, &id);
@@ -208,7 +208,7 @@ fn answers(bytes: &[u8], piece: &mut dyn FnMut() -> usize) -> String {
     sent.escape_ascii().to_string()
 }
 
-/// Whole, byte by byte, and in pieces whose sizes the first byte decides, the same bytes get the
+/// Whole, byte by byte, and in pieces of sizes that the first byte selects, the same bytes get the
 /// same answers.
 pub fn cuts_change_nothing(bytes: &[u8]) {
     let Some((seed, bytes)) = bytes.split_first() else { return };
@@ -226,9 +226,9 @@ fn same_however_cut(seed: u8, answers: impl Fn(&mut dyn FnMut() -> usize) -> Str
     assert_eq!(pieces, whole, "in pieces");
 }
 
-/// The same for whatever comes behind an upgrade; and what is sent are whole frames, of which a
-/// close frame is the last. Output has room for all of it: where there is none, the order in which
-/// calls and streams go on depends on who reads when.
+/// The same for any bytes after an upgrade; the output consists of whole frames, and a close frame
+/// is the last. The output limit is never reached, since otherwise the order of calls and streams
+/// would depend on when the peer reads.
 pub fn cuts_of_a_socket_change_nothing(bytes: &[u8]) {
     let Some((seed, bytes)) = bytes.split_first() else { return };
     same_however_cut(*seed, |piece| {
@@ -253,7 +253,7 @@ const UPGRADE: &[u8] = b"GET /?eventIds=1 HTTP/1.1\r\nHost: a\r\nUpgrade: websoc
     Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
     Sec-WebSocket-Version: 13\r\n\r\n";
 
-/// Whole frames that are not masked: text that is JSON, control frames, and a close at the end.
+/// Whole unmasked frames: text that is JSON, control frames, and a close at the end.
 fn check_frames(mut sent: &[u8]) {
     while let [first, second, rest @ ..] = sent {
         let (length, rest) = match second {
@@ -273,8 +273,8 @@ fn check_frames(mut sent: &[u8]) {
     assert!(sent.is_empty());
 }
 
-/// A body is answered by one response, or one for each call of a batch that is no notification,
-/// with the id as it stood in the body; and every response is JSON-RPC 2.0.
+/// A body gets one response, or one for each call of a batch except notifications, with the id as
+/// written in the body; each response is JSON-RPC 2.0.
 pub fn every_call_is_answered_once(bytes: &[u8]) {
     let Some((selector, body)) = bytes.split_first() else { return };
     let (mut server, id) = Server::with_task(limits());
@@ -322,19 +322,19 @@ pub fn every_call_is_answered_once(bytes: &[u8]) {
         assert!(!found.is_empty() && found.iter().all(|id| *id == expected[0]));
         return;
     }
-    // A call that waits is answered behind the others, which JSON-RPC 2.0 §6 allows.
+    // A call that waits is answered after the others, which JSON-RPC 2.0 §6 allows.
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
 }
 
-/// How a request wants to be answered.
+/// The expected answer to a request.
 enum Wanted {
     Id(String),
     Nothing,
 }
 
-/// A slow reading of JSON-RPC 2.0 §4.
+/// A slow and simple reading of JSON-RPC 2.0 §4.
 fn wanted(call: &str) -> Wanted {
     let null = Wanted::Id("null".to_owned());
     let Ok(Members(members)) = serde_json::from_str(call) else { return null };
@@ -351,7 +351,7 @@ fn wanted(call: &str) -> Wanted {
     match ids.first() {
         None if is_request => Wanted::Nothing,
         None => null,
-        // Of two ids neither counts.
+        // With two ids, neither counts.
         Some(_) if ids.len() > 1 => null,
         Some(id) if id.starts_with(['{', '[', 't', 'f']) => null,
         Some(id) if id.len() > limits().rpc_id_bytes_max => null,
@@ -359,7 +359,7 @@ fn wanted(call: &str) -> Wanted {
     }
 }
 
-/// The members of an object in order, equal ones kept.
+/// The members of an object in order, with duplicates.
 struct Members(Vec<(String, Box<RawValue>)>);
 
 impl<'de> serde::Deserialize<'de> for Members {
@@ -387,7 +387,7 @@ impl<'de> serde::Deserialize<'de> for Members {
     }
 }
 
-/// The ids in an answer, each of which is a response of JSON-RPC 2.0 §5.
+/// The ids in an answer; asserts that each response follows JSON-RPC 2.0 §5.
 fn ids_of(head: &str, answer: &[u8]) -> Vec<String> {
     let answer = str::from_utf8(answer).expect("answers are UTF-8");
     let id_of = |response: &str| {

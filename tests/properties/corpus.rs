@@ -1,7 +1,7 @@
-//! Replays `fuzz/corpus/<target>/*` on stable: every target has a corpus, and every input passes.
+//! Replays `fuzz/corpus/<target>/*` on stable: each target has a corpus, and each input passes.
 //!
-//! The targets themselves are included, so what is replayed is what is fuzzed; they take their
-//! properties from this crate.
+//! The targets themselves are included, so replay and fuzzing run the same code; the targets use
+//! the properties of this crate.
 
 use std::{
     collections::BTreeSet,
@@ -53,7 +53,7 @@ targets! {
     ws_conn "../../fuzz/fuzz_targets/ws_conn.rs";
 }
 
-/// Names without extension of what is in a folder below `fuzz/`.
+/// File names without extension in a folder below `fuzz/`.
 fn names(folder: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(fuzz().join(folder)).unwrap();
     let stem = |path: PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
@@ -64,7 +64,7 @@ fn fuzz() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz")
 }
 
-/// Nothing is fuzzed that is not replayed, nothing replayed that is not fuzzed.
+/// The replayed and the fuzzed targets are the same.
 #[test]
 fn the_lists_agree() {
     let replayed: BTreeSet<String> = TARGETS.iter().map(|name| (*name).to_owned()).collect();
@@ -80,7 +80,7 @@ fn the_lists_agree() {
     }
 }
 
-/// Replays all inputs of one target, and the empty one, which is every fuzzer's first.
+/// Replays all inputs of one target, and the empty one, with which each fuzzer starts.
 fn replay(name: &str, property: fn(&[u8])) {
     let entries = fs::read_dir(fuzz().join("corpus").join(name)).unwrap();
     let inputs: BTreeSet<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

@@ -1,10 +1,10 @@
 //! Properties of the dialects.
 //!
-//! - What a generation writes, it reads back as the same packed message, as far as it can express
-//!   it; [`expressible`] says how far that is.
-//! - Any JSON as params of any method gives a call or a fault, never a panic; what was read can be
-//!   written in every dialect, and what is written is JSON.
-//! - Numbers and strings of the user come out as the text that went in.
+//! - A generation reads its own output as the same packed message, as far as it can express the
+//!   message; [`expressible`] computes that part.
+//! - Any JSON as params of any method gives a call or a fault, never a panic; each call can be
+//!   written in every dialect, and the output is JSON.
+//! - The user's numbers and strings come out as the text that went in.
 
 use std::cell::Cell;
 
@@ -48,7 +48,7 @@ pub struct MessageModel {
     pub references: Vec<String>,
 }
 
-/// Raw text of a string, with escapes that need not be there.
+/// Raw text of a string, with unnecessary escapes.
 fn raw_text() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "a",
@@ -67,7 +67,7 @@ fn raw_text() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
 }
 
-/// An identifier in canonical spelling.
+/// An identifier in canonical form.
 pub fn identifier() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec!["a", "7", "-", ":", "é", "\\n", "\\\"", "/"]);
     prop::collection::vec(piece, 1..6).prop_map(|pieces| pieces.concat())
@@ -167,7 +167,7 @@ impl MessageModel {
     }
 }
 
-/// The message without what the wire has no place for (wire §1.6, §1.9, §3.4).
+/// The message without the parts that the wire format cannot hold (wire §1.6, §1.9, §3.4).
 pub fn expressible(message: &MessageModel, wire: &Wire) -> MessageModel {
     let (mut message, generation) = (message.clone(), wire.encode.generation);
     if rest::V03.method(Op::Send).is_some_and(|method| std::ptr::eq(method.wire, wire)) {
@@ -191,7 +191,7 @@ pub fn expressible(message: &MessageModel, wire: &Wire) -> MessageModel {
         }
         let is_whole =
             content.starts_with('{') || (generation == Generation::V01 && content.starts_with('['));
-        // Empty metadata and the mark of wrapped data cannot be told apart from the mark alone.
+        // Empty metadata with the mark of wrapped data looks like the mark alone.
         if *tag == part_tag::DATA && !is_whole && part.metadata.as_deref() == Some("{}") {
             part.metadata = None;
         }
@@ -199,7 +199,7 @@ pub fn expressible(message: &MessageModel, wire: &Wire) -> MessageModel {
     message
 }
 
-/// Every pair of reader and writer, with an operation that uses it.
+/// Each pair of reader and writer, with an operation that uses it.
 fn wires() -> Vec<(&'static Dialect, &'static Wire)> {
     let rows = dialect::ALL.iter().flat_map(|dialect| {
         let sends = dialect.methods.iter().filter(|method| method.op == Op::Send);
@@ -213,7 +213,7 @@ fn wire_of(rest: &'static HttpJson, op: Op) -> &'static Wire {
     rest.method(op).expect("a row for each operation").wire
 }
 
-/// Every method over JSON-RPC, and every operation over HTTP+JSON.
+/// Each method over JSON-RPC, and each operation over HTTP+JSON.
 fn methods() -> impl Iterator<Item = (Op, &'static Wire)> {
     let rows = dialect::ALL.iter().flat_map(|dialect| dialect.methods);
     let ops = dialect::STANDARD.methods.iter().map(|method| method.op);
@@ -243,7 +243,7 @@ fn read<'p>(
     )
 }
 
-/// The message in what was written for a direct message: bare, wrapped, or said by a status.
+/// The message in the output for a direct message: bare, wrapped, or in a status.
 fn message_of<'p>(result: Value<'p>) -> Value<'p> {
     let said = result.get("status").and_then(|status| status.get("message"));
     said.or(result.get("message")).unwrap_or(result)
@@ -288,7 +288,7 @@ fn events<'a>(message: Message<'a>, artifact: Artifact<'a>) -> Vec<TaskEvent<'a>
     events
 }
 
-/// Writes everything there is to write about a message, and checks that it is JSON.
+/// Writes all kinds of answers with a message, and checks that they are JSON.
 fn writes_json(wire: &Wire, message: Message<'_>, context_id: RawText<'_>) {
     let mut packed = Vec::new();
     let mut packer = Packer(&mut packed);
@@ -335,7 +335,7 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: RawText<'_>) {
     check(&mut out);
 }
 
-/// Any params, for every method there is: a call that can be written back, or a fault.
+/// Any params, for each method: a call that can be written back, or a fault.
 pub fn params_are_read_or_refused(bytes: &[u8]) {
     let mut parser = Parser::new();
     let params = parser.parse(bytes, 64).ok();
@@ -362,7 +362,7 @@ pub fn params_are_read_or_refused(bytes: &[u8]) {
     }
 }
 
-/// JSON that looks like params: known names, and values that may or may not fit.
+/// JSON close to params: real names, with fitting and other values.
 fn params() -> impl Strategy<Value = String> {
     let name = prop::sample::select(vec![
         "message",
@@ -439,7 +439,7 @@ fn params() -> impl Strategy<Value = String> {
     })
 }
 
-/// Params of a send that are nearly right: one thing of a valid message is replaced.
+/// Almost valid params of a send: one member of a valid message is replaced.
 fn nearly_right() -> impl Strategy<Value = String> {
     (params(), params(), 0..12_usize).prop_map(|(odd, other, place)| {
         let mut slots = [
@@ -480,7 +480,7 @@ proptest! {
             let expected = expressible(&message, wire).pack();
             let ours = round_trip(wire, &message.pack());
             prop_assert_eq!(&ours, &expected, "{} {:?}", dialect.name, wire.encode.generation);
-            // What has been through once stays as it is.
+            // A second round trip changes nothing.
             prop_assert_eq!(&round_trip(wire, &ours), &expected);
         }
     }

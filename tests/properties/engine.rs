@@ -257,7 +257,7 @@ pub fn any_bytes_are_survived(bytes: &[u8]) {
         lab.end(peer);
         assert_bounded(&lab, peer);
         lab.set_reads(peer, true);
-        // A connection whose peer has closed it is not retained.
+        // A connection is not retained after its peer has closed it.
         lab.pass(1_000);
         assert!(!lab.is_open(peer));
     }
@@ -411,7 +411,7 @@ fn dice() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..300)
 }
 
-/// Bytes, mostly those that occur in requests.
+/// Bytes, mostly typical bytes of requests.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let likely = prop::sample::select(&b"GETPOST /:\r\n\r\n HTTP/1.1{}[]\",0123456789abcdef;"[..]);
     prop::collection::vec(prop_oneof![4 => likely, 1 => any::<u8>()], 0..600)

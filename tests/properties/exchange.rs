@@ -1,5 +1,5 @@
-//! What must hold for a request that somebody else has parsed: its answer is the one that the same
-//! request gets on a connection of HTTP/1.1, refusals among them.
+//! Requests already parsed by the caller: the answer is the same as for that request on an HTTP/1.1
+//! connection, including refusals.
 
 use std::{
     sync::Arc,
@@ -28,30 +28,30 @@ impl Entropy for Counter {
     }
 }
 
-/// Two that are made alike answer alike.
+/// A server; two servers built alike answer alike.
 struct Server {
     engine: Arc<Engine>,
     worker: Worker,
     now: Now,
 }
 
-/// A request, for both ways.
+/// A request, for both paths.
 #[derive(Clone, Debug)]
 struct Ask {
     method: String,
     target: String,
     host: Option<&'static str>,
-    /// True: the host comes as `:authority`.
+    /// True: the host is sent as `:authority`.
     is_authority: bool,
     fields: Vec<(String, String)>,
     body: Option<String>,
-    /// True: the length of the body is said.
+    /// True: the request states the length of the body.
     has_length: bool,
-    /// Where the body is cut.
+    /// The size of the pieces of the body.
     piece: usize,
 }
 
-/// What is compared: status, fields in their order, content.
+/// The compared parts: status, fields in their order, content.
 #[derive(Debug, Default, PartialEq)]
 struct Answer {
     status: u16,
@@ -120,7 +120,7 @@ impl Server {
         self.engine.tick(&mut self.worker, self.now, Waker::noop());
     }
 
-    /// The answer on a connection; `None`: it is not over.
+    /// The answer on a connection; `None`: it is not complete.
     fn by_http1(&mut self, ask: &Ask) -> Answer {
         let mut conn = Conn::new(self.now);
         let (mut input, mut sent) = (ask.text(), Vec::new());
@@ -181,7 +181,7 @@ impl Server {
 }
 
 impl Ask {
-    /// Bytes of the head in HTTP/1.1, about.
+    /// The approximate size of the head in HTTP/1.1.
     fn head_bytes(&self) -> usize {
         let fields = self.fields.iter().map(|(name, value)| name.len() + value.len() + 4);
         let host = self.host.map_or(0, |host| host.len() + 8);
@@ -338,7 +338,7 @@ fn ask() -> impl Strategy<Value = Ask> {
             if let Some(body) = body.as_ref().filter(|_| has_length) {
                 fields.push(("Content-Length".to_owned(), body.len().to_string()));
             }
-            // `:authority` stands for `Host`; without one, what is said is as in HTTP/1.1.
+            // `:authority` replaces `Host`; without either, the answer is that of HTTP/1.1.
             if is_authority && host.is_some() {
                 fields.retain(|(name, _)| name != "Host");
             }
@@ -352,7 +352,7 @@ proptest! {
 
     #[test]
     fn a_request_in_parts_is_answered_as_one_of_http1(ask in ask(), is_checked in any::<bool>()) {
-        // Two lengths, or one beside chunks, can be said in HTTP/1.1 alone.
+        // Only HTTP/1.1 can express two lengths, or a length with chunks.
         let lengths = ask.fields.iter().filter(|(name, _)| name == "Content-Length").count();
         // The line that announces chunks counts there.
         let is_close = (1024 - 28..=1024 + 28).contains(&ask.head_bytes());
@@ -362,7 +362,7 @@ proptest! {
         let mut expected = Server::new(is_checked).by_http1(&ask);
         let answer = Server::new(is_checked).by_parts(&ask);
         if ask.method == "HEAD" {
-            // What is refused before its method is known is answered with content in HTTP/1.1.
+            // HTTP/1.1 sends content with a refusal before the method is read.
             expected.content.clear();
         }
         prop_assert_eq!(answer, expected);

@@ -1,10 +1,10 @@
 //! Properties of gRPC's messages.
 //!
-//! - Any bytes as a request of any operation are a call or a fault, never a panic.
-//! - Any bytes as an answer are understood, or an error that leaves nothing behind.
-//! - What was read is written as a message that is read as the same.
-//! - Any text as JSON becomes a `Struct` that is one, and JSON that came from a `Struct` is a fixed
-//!   point.
+//! - Any bytes as a request of any operation give a call or a fault, never a panic.
+//! - Any bytes as an answer are read, or give an error that leaves no state.
+//! - A request is written as a message that reads as the same request.
+//! - Any text as JSON becomes a `Struct` with that content, and JSON that came from a `Struct` is a
+//!   fixed point.
 
 use std::cell::Cell;
 
@@ -37,7 +37,7 @@ const OPS: [Op; 11] = [
     Op::ExtendedCard,
 ];
 
-/// Bytes are read or refused; a message that was read comes back from its own writing.
+/// Bytes are read or refused; a message survives its own writing and reading.
 pub fn requests_are_read_or_refused(bytes: &[u8]) {
     let (choice, request) = bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest));
     let op = OPS[usize::from(choice) % OPS.len()];
@@ -71,8 +71,8 @@ pub fn requests_are_read_or_refused(bytes: &[u8]) {
     assert_eq!(back.message.packed(), send.message.packed());
 }
 
-/// Bytes are an answer to some operation, or are refused and leave nothing behind; what was read is
-/// JSON of 1.0.
+/// Bytes are an answer to some operation, or are refused and leave no state; the result is JSON of
+/// 1.0.
 pub fn answers_are_read_or_refused(bytes: &[u8]) {
     let Some((choice, message)) = bytes.split_first() else { return };
     let op = OPS[usize::from(*choice) % OPS.len()];
@@ -90,9 +90,9 @@ pub fn answers_are_read_or_refused(bytes: &[u8]) {
     is_json(Some(&out));
 }
 
-/// Text becomes a `Struct` and a `Value` whose JSON stays what it is.
+/// Text becomes a `Struct` and a `Value` with JSON that does not change further.
 ///
-/// Stored JSON is UTF-8, so text that is none says nothing.
+/// Stored JSON is UTF-8, so invalid UTF-8 is skipped.
 pub fn json_and_structs_agree(text: &[u8]) {
     if std::str::from_utf8(text).is_err() {
         return;
@@ -104,7 +104,7 @@ pub fn json_and_structs_agree(text: &[u8]) {
     }
 }
 
-/// JSON to a message and back; a message that is nested too deeply is an empty one.
+/// JSON to a message and back; a message with too deep nesting is empty.
 fn through(json: &[u8], is_struct: bool) -> Vec<u8> {
     let (mut message, mut back) = (Vec::new(), Vec::new());
     match is_struct {

@@ -1,8 +1,8 @@
-//! What a client says and hears over gRPC, with prost as the oracle.
+//! gRPC messages of the client, in both directions, with prost as the oracle.
 //!
-//! - A message as ProtoJSON is what prost-reflect makes of it, and its way back is the message.
-//! - What our server reads of a call is written by our client as what prost reads as the same call.
-//! - What our server answers is, read by our client, the JSON that our server answers with.
+//! - A message as ProtoJSON equals the JSON of prost-reflect, and is read back as the same message.
+//! - A call that our server reads is written by our client, and prost reads the same call from it.
+//! - An answer of our server over gRPC, read by our client, is the JSON of our server's answer.
 
 use std::{cell::Cell, sync::LazyLock};
 
@@ -38,7 +38,7 @@ static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     DescriptorPool::decode(&bytes[..]).unwrap()
 });
 
-/// What prost-reflect makes of a message.
+/// The JSON of a message by prost-reflect.
 fn theirs(name: &str, message: &[u8]) -> Value {
     let descriptor = POOL.get_message_by_name(name).unwrap();
     let message = DynamicMessage::decode(descriptor, message).unwrap();
@@ -51,7 +51,7 @@ fn ours(schema: &Schema, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// JSON whose numbers are doubles, as those of a `Struct` are.
+/// JSON with doubles for numbers, as in a `Struct`.
 fn doubles(value: Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64().unwrap()),
@@ -61,7 +61,7 @@ fn doubles(value: Value) -> Value {
     }
 }
 
-/// The same JSON as prost-reflect's, and the same message on the way back.
+/// Asserts that the JSON equals prost-reflect's, and that it reads back as the same message.
 fn agree<M: Message + Default + PartialEq + std::fmt::Debug>(
     name: &str,
     schema: &Schema,
@@ -133,7 +133,7 @@ fn read_cx(limits: &Limits, op: Op) -> ReadCx<'_> {
     ReadCx { op, limits, fresh_id: b"fresh", after, task, tokens, tenant }
 }
 
-/// What our client writes of what our server reads of a request.
+/// Our server reads a request, and our client writes it.
 fn through(generation: Generation, tenant: Option<&str>, request: &[u8]) -> Vec<u8> {
     let (limits, mut pack) = (Limits::default(), Vec::new());
     let asked = read::call(&read_cx(&limits, Op::Send), generation, request, &mut pack).unwrap();
@@ -200,7 +200,7 @@ proptest! {
             request: Some(message), configuration: Some(configuration.clone()), metadata,
         };
         let written = through(Generation::V03, None, &request.encode_to_vec());
-        // 0.3 cannot say 0, which is unset; unset would be none to some servers.
+        // 0.3 cannot express 0, which means unset; some servers take unset for none.
         if configuration.history_length == 0 {
             configuration.history_length = i32::MAX;
         }
@@ -250,7 +250,7 @@ fn a_call_about_a_task_is_what_prost_reads() {
     assert_eq!(name, "tasks/t\n1/pushNotificationConfigs/t\n1");
 }
 
-/// A task with everything in it.
+/// A task with all members.
 fn some_task(generation: Generation) -> TaskBuf {
     let mut task = TaskBuf::new("t-1", "c-1", generation).unwrap();
     let user = MessageBuf::user(&PartsBuf::new().text("hi")).id("m-1");

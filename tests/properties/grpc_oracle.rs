@@ -1,5 +1,5 @@
-//! The properties of gRPC's messages with seeds, and prost as their oracle: whatever prost writes
-//! of a message is read and written again as what prost reads back.
+//! The properties of gRPC messages with seeds, and prost as their oracle: each message that prost
+//! writes is read, written again, and read by prost as the same.
 
 use std::cell::Cell;
 
@@ -103,7 +103,7 @@ fn cx(limits: &Limits) -> ReadCx<'_> {
     }
 }
 
-/// Reads a request and writes its message as an item of a stream.
+/// Reads a request and writes its message as a stream item.
 fn through(generation: Generation, request: &[u8]) -> Vec<u8> {
     let limits = Limits::default();
     let (mut pack, mut out) = (Vec::new(), Vec::new());
@@ -196,7 +196,7 @@ fn a_message_has_no_more_tokens_than_json_may() {
         read::call(&cx(&limits), Generation::V1, &request.encode_to_vec(), &mut Vec::new())
             .map(drop)
     };
-    // Two brackets, forty names, and as many commas; twice that is too much for a message.
+    // Two brackets, forty names, and as many commas; twice that exceeds the limit for a message.
     assert_eq!(read(1), Ok(()));
     let fault = read(2).unwrap_err();
     assert!(fault.message().contains("json_tokens_max"), "{fault}");

@@ -1,7 +1,7 @@
-//! What must hold for the HTTP codec whatever bytes arrive.
+//! Properties of the HTTP codec for any bytes.
 //!
-//! Each property is a function of bytes that panics when it is broken, so that a fuzz target can
-//! call it; below, proptest calls it with random bytes and with bytes close to real requests.
+//! Each property is a function of bytes that panics if the property fails, so that a fuzz target
+//! can call it; below, proptest calls it with random bytes and with bytes close to real requests.
 
 use peregrine::http::{
     BodyFraming, ChunkLimits, Chunked, Field, Found, Head, HeadLimits, HeadMemo, Reject, Scan,
@@ -18,7 +18,7 @@ const LIMITS: HeadLimits = HeadLimits {
     body_bytes_max: 4 * 1024 * 1024,
 };
 
-/// Small enough that random bytes hit every limit.
+/// Limits that random bytes reach.
 const SMALL: HeadLimits = HeadLimits {
     head_bytes_max: 96,
     fields_max: 3,
@@ -44,7 +44,7 @@ const SMALL_CHUNKS: ChunkLimits = ChunkLimits {
 
 // ---- the properties
 
-/// A head is found at the same place, or refused for the same reason, however it is cut.
+/// A head is found at the same position, or refused for the same reason, however it is cut.
 pub fn head_ends_where_it_ends(bytes: &[u8]) {
     for limits in [&LIMITS, &SMALL] {
         let whole = find_head(bytes, 0, limits);
@@ -71,7 +71,7 @@ pub fn head_ends_where_it_ends(bytes: &[u8]) {
     }
 }
 
-/// A head is accepted exactly if a slow and obvious reader of the RFC accepts it, with the same
+/// A head is accepted exactly if a slow and simple reader of the RFC accepts it, with the same
 /// framing.
 pub fn heads_mean_what_the_rfc_says(bytes: &[u8]) {
     for limits in [&LIMITS, &SMALL] {
@@ -87,10 +87,10 @@ pub fn heads_mean_what_the_rfc_says(bytes: &[u8]) {
     }
 }
 
-/// A head means the same whether it was seen before or not.
+/// A head means the same with and without cached heads.
 ///
-/// `heads` are shown to one memo, cut at `cut` and whole, then all of them again, and one more time
-/// byte by byte; each time it must say what a fresh reader says.
+/// One cache reads `heads`, cut at `cut` and whole, then all of them again, and once more byte by
+/// byte; each time the result must be that of a fresh reader.
 pub fn memoised_heads_equal_fresh_ones(heads: &[Vec<u8>], cut: usize) {
     for (limits, knows_hosts) in [(LIMITS, true), (SMALL, false)] {
         let mut memo = HeadMemo::new(limits);
@@ -111,8 +111,8 @@ pub fn memoised_heads_equal_fresh_ones(heads: &[Vec<u8>], cut: usize) {
     }
 }
 
-/// Compares the memo with a new reader; returns the bytes that need not be looked at again, if the
-/// head has no end yet.
+/// Compares the cache with a fresh reader; returns the number of bytes that need no second scan, if
+/// the head is not complete yet.
 fn same_as_fresh(
     (memo, limits): (&mut HeadMemo, &HeadLimits),
     bytes: &[u8],
@@ -134,14 +134,14 @@ fn same_as_fresh(
         assert_eq!(got.knows_hosts(), knows(&want.head(bytes)), "{}", bytes.escape_ascii());
     }
     if got != want {
-        // Nobody tells a fresh reader of hosts.
+        // The fresh reader does not check hosts.
         let said = |found| format!("{found:?}").replace("knows_hosts: true", "knows_hosts: false");
         assert_eq!(said(got), said(want), "{}", bytes.escape_ascii());
     }
     None
 }
 
-/// A server that knows some hosts, as a head names them.
+/// The check of a server that accepts some hosts.
 fn knows_hosts_of(head: &Head<'_>) -> bool {
     let forwarded = head.value(Field::XForwardedHost);
     head.host().is_some_and(|host| host.starts_with('a'))
@@ -149,7 +149,7 @@ fn knows_hosts_of(head: &Head<'_>) -> bool {
 }
 
 /// A chunked body decodes to the same bytes, or is refused for the same reason, however it is cut;
-/// and exactly as a slow and obvious reader decodes it.
+/// a slow and simple reader gives the same result.
 pub fn chunks_do_not_care_how_they_are_cut(bytes: &[u8]) {
     for limits in [CHUNKS, SMALL_CHUNKS] {
         let whole = decode(bytes, bytes.len().max(1), limits);
@@ -161,7 +161,7 @@ pub fn chunks_do_not_care_how_they_are_cut(bytes: &[u8]) {
     }
 }
 
-/// What is cut into chunks comes out again, and nothing behind it is touched.
+/// Chunked bytes decode to the original, and the bytes after them are not consumed.
 pub fn chunks_round_trip(bytes: &[u8]) {
     let (seed, data) = bytes.split_first().map_or((7, bytes), |(s, d)| (usize::from(*s), d));
     let mut wire = Vec::new();
@@ -179,10 +179,10 @@ pub fn chunks_round_trip(bytes: &[u8]) {
     assert_eq!(decoded.body, data);
 }
 
-/// A path that passes holds no `..`, no new slash and no NUL after any number of decodings.
+/// An accepted path has no `..`, no new slash and no NUL after any number of decodings.
 pub fn no_path_hides_dots(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    // A target is visible ASCII before anybody looks at its path.
+    // Targets are visible ASCII before their path is checked.
     if !bytes.iter().all(u8::is_ascii_graphic) || path::check(text).is_err() {
         return;
     }
@@ -200,8 +200,8 @@ pub fn no_path_hides_dots(bytes: &[u8]) {
     }
 }
 
-/// Every second that has a date is read back from its date, and no text panics: neither a random
-/// one nor a date with other bytes in some places.
+/// Each second with a date is parsed back from its date, and no text panics: neither a random one
+/// nor a date with some bytes replaced.
 pub fn dates_round_trip(bytes: &[u8]) {
     let _ = date::parse(bytes);
     let (word, edits) = bytes.split_at(bytes.len().min(8));
@@ -225,7 +225,7 @@ struct Decoded {
     done: bool,
 }
 
-/// A head in the words of the naive reader.
+/// A head in the terms of the naive reader.
 fn naive_words(head: Head<'_>, head_len: usize) -> naive::Read {
     naive::Read {
         head_len,
@@ -255,7 +255,7 @@ fn decode(bytes: &[u8], size: usize, limits: ChunkLimits) -> Result<Decoded, Rej
     Ok(out)
 }
 
-/// RFC 9112 read aloud: line by line, copy by copy, without a thought for speed.
+/// RFC 9112 literally: line by line, with copies, without regard to speed.
 mod naive {
     use super::*;
 
@@ -287,7 +287,7 @@ mod naive {
         if start + end >= bytes.len() { vec![] } else { bytes[start..bytes.len() - end].to_vec() }
     }
 
-    /// Lines up to and without the first empty one, and the bytes they took.
+    /// Lines before the first empty one, and the number of bytes up to it.
     fn lines(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
         let mut at = 0;
         while bytes[at..].starts_with(b"\r\n") {
@@ -399,7 +399,7 @@ mod naive {
         };
         let mark = rest.iter().position(|&b| b == b'?');
         let mut path = rest[..mark.unwrap_or(rest.len())].to_vec();
-        // A fragment is cut off behind a query, and refused behind a path.
+        // A fragment is cut off after a query, and refused after a path.
         let query = mark.map(|at| rest[at + 1..].split(|&b| b == b'#').next().unwrap().to_vec());
         if path.contains(&b'#') {
             return None;
@@ -444,7 +444,7 @@ mod naive {
 
     fn authority(text: &[u8], needs_port: bool) -> bool {
         let Ok(text) = std::str::from_utf8(text) else { return false };
-        // The port is what follows the last colon outside of brackets.
+        // The port follows the last colon outside of brackets.
         let (host, port) = match text.rfind(':').filter(|&at| at > text.rfind(']').unwrap_or(0)) {
             Some(at) => (&text[..at], Some(&text[at + 1..])),
             None => (text, None),
@@ -468,7 +468,7 @@ mod naive {
         host_is_valid && port_is_valid && (!needs_port || port.is_some_and(|p| !p.is_empty()))
     }
 
-    /// The bytes taken and the data, if there is a whole valid body.
+    /// The number of bytes and the data, if there is a whole valid body.
     pub fn dechunk(bytes: &[u8], limits: &ChunkLimits) -> Option<(usize, Vec<u8>)> {
         let mut body = vec![];
         let mut at = 0;
@@ -510,7 +510,7 @@ mod naive {
         loop {
             let line = line_at(at)?;
             at += line.len() + 2;
-            // The last LF is not counted: its CR decided already.
+            // The last LF does not count: the result is fixed at its CR.
             if at - start > limits.trailer_bytes_max + usize::from(line.is_empty()) {
                 return None;
             }
@@ -524,7 +524,7 @@ mod naive {
         }
     }
 
-    /// *( BWS ";" BWS token [ BWS "=" BWS ( token / quoted-string ) ] ), nothing behind it.
+    /// *( BWS ";" BWS token [ BWS "=" BWS ( token / quoted-string ) ] ), to the end of the text.
     fn extensions(mut text: &[u8]) -> bool {
         let bws = |t: &[u8]| t.iter().take_while(|b| b" \t".contains(b)).count();
         let token = |t: &[u8]| t.iter().take_while(|&&b| tchar(b)).count();
@@ -655,7 +655,7 @@ fn pieces(of: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::sample::select(of), 0..24).prop_map(|p| p.concat().into_bytes())
 }
 
-/// A sound request with up to three bytes replaced, added or taken away.
+/// A valid request with up to three bytes replaced, added or removed.
 fn nearly_sound(of: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     let edit = (any::<prop::sample::Index>(), 0..3u8, any::<u8>());
     (prop::sample::select(of), prop::collection::vec(edit, 0..4)).prop_map(|(text, edits)| {
@@ -673,7 +673,7 @@ fn nearly_sound(of: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A request line and fields, each sound by itself; mostly with a Host.
+/// A request line and fields, each valid by itself; mostly with a Host.
 fn from_lines() -> impl Strategy<Value = Vec<u8>> {
     let line = prop::sample::select(LINES);
     let host = prop::sample::select(HOSTS);
@@ -684,7 +684,7 @@ fn from_lines() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Chunks, each nearly sound by itself, and an end.
+/// Chunks, each almost valid by itself, and an end.
 fn from_chunks() -> impl Strategy<Value = Vec<u8>> {
     let chunk =
         (prop::sample::select(EXTENSIONS), 1..12usize, 0..8u8).prop_map(|(ext, len, odd)| {
@@ -783,8 +783,8 @@ const CHUNKED: &[&str] = &[
     "1 ; a = b ;c\r\nx\r\n1;aaaaaaaaaaaaaaa\r\ny\r\n000\r\n\r\n",
 ];
 
-/// Heads as a few clients send them: each again and again, with other lengths, or with one byte
-/// replaced, added or taken away.
+/// Heads as a few clients send them: each repeatedly, with other lengths, or with one byte
+/// replaced, added or removed.
 fn repeated_heads() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let base = prop_oneof![from_lines(), nearly_sound(REQUESTS)];
     let turn = (any::<prop::sample::Index>(), 0..4u8, any::<prop::sample::Index>(), any::<u8>());
@@ -814,7 +814,7 @@ fn repeated_heads() -> impl Strategy<Value = Vec<Vec<u8>>> {
     )
 }
 
-/// A head as a client sends it, and the same again and again with up to three lines edited.
+/// A head as a client sends it, repeated with up to three lines edited.
 fn edited_heads() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let some = any::<prop::sample::Index>;
     let edit = (some(), 0..9u8, some());
@@ -859,7 +859,7 @@ fn edited_heads() -> impl Strategy<Value = Vec<Vec<u8>>> {
     })
 }
 
-/// The first ones are sound.
+/// The first ones are valid.
 const TARGETS: &[&str] = &[
     "/",
     "/tasks/a",
@@ -877,7 +877,7 @@ const TARGETS: &[&str] = &[
 ];
 const SOUND_TARGETS: usize = 6;
 
-/// Names with their colons, and mostly a space; the first ones may stand in any head at once.
+/// Names with their colons, and mostly a space; the first ones may occur together in any head.
 const NAMES: &[&str] = &[
     "traceparent: ",
     "X-Request-Id:",
@@ -904,7 +904,7 @@ const NAMES: &[&str] = &[
 ];
 const SOUND_NAMES: usize = 13;
 
-/// What a head means depends on these.
+/// Fields that change the meaning of a head.
 const FRAMING: &[(&str, &str)] = &[
     ("Content-Length: ", "12"),
     ("Connection: ", "close"),
@@ -915,7 +915,7 @@ const FRAMING: &[(&str, &str)] = &[
 const LENGTHS: &[&str] =
     &["", "7", "34", "012", "12 ", "4194304", "4194305", "18446744073709551617", "1x"];
 
-/// The first ones are sound in most fields.
+/// The first ones are valid in most fields.
 const VALUES: &[&str] = &[
     "",
     " ",
@@ -1011,7 +1011,7 @@ fn unescape(text: &str) -> Vec<u8> {
     out
 }
 
-/// What becomes of the messages in `bytes`, in the words of the table.
+/// The results for the messages in `bytes`, in the table's notation.
 fn replay(bytes: &[u8]) -> String {
     let mut words = vec![];
     let mut rest = bytes;
@@ -1082,7 +1082,7 @@ fn the_table_of_requests_holds() {
 fn the_table_is_remembered_right() {
     let heads: Vec<_> = table().map(|(_, _, bytes)| bytes).filter(|b| b.len() < 2_000).collect();
     memoised_heads_equal_fresh_ones(&heads, 20);
-    // One client after the other: each head right behind itself but for one byte.
+    // Two heads in sequence that differ in one byte.
     for head in &heads {
         for at in (0..head.len()).step_by(3) {
             let mut other = head.clone();
@@ -1104,7 +1104,7 @@ fn the_table_obeys_the_properties() {
     }
 }
 
-/// A reason that no row provokes is a reason nobody has seen.
+/// Each reason must be provoked by a row of the table.
 #[test]
 fn every_reject_is_in_the_table() {
     // Both need many lines and are provoked below.

@@ -1,6 +1,6 @@
-//! What must hold for responses as a client reads them, whatever bytes arrive.
+//! Properties of responses as a client reads them, for any bytes.
 //!
-//! A property is a function from bytes: the first says what was asked, the others are the server's.
+//! A property is a function of bytes: the first selects the request, the others are the server's.
 
 use peregrine::{
     client::{
@@ -14,15 +14,15 @@ use peregrine::{
 };
 use proptest::prelude::*;
 
-/// Small enough that short inputs reach them.
+/// Limits that short inputs reach.
 pub const LIMITS: ResponseLimits =
     ResponseLimits { head_bytes_max: 160, fields_max: 4, body_bytes_max: 60 };
 
-/// What was asked, which decides what a response is.
+/// The kind of request, on which the framing of the response depends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Asked {
     Get,
-    /// A GET that wants a WebSocket.
+    /// A GET with an upgrade to WebSocket.
     Upgrade,
     Connect,
 }
@@ -30,7 +30,7 @@ pub enum Asked {
 /// A final head: status, fields.
 pub type SeenHead = (u16, Vec<(String, Vec<u8>)>);
 
-/// What came of the bytes of a server that then closed.
+/// The result of reading a server's bytes followed by a close.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     pub head: Option<SeenHead>,
@@ -42,13 +42,13 @@ pub struct Seen {
 /// How a response ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ended {
-    /// By itself, after so many bytes; whether the connection can be used again.
+    /// By itself, after so many bytes; whether the connection is reusable.
     Whole { bytes: usize, is_reusable: bool },
-    /// With the connection.
+    /// By the close of the connection.
     ByClose,
 }
 
-/// Reads what a server says in pieces, each piece of the body into `room` bytes at most.
+/// Reads a server's bytes in pieces, each piece of the body into at most `room` bytes.
 pub fn read(
     asked: Asked,
     bytes: &[u8],
@@ -58,7 +58,7 @@ pub fn read(
     read_into(&mut ResponseBuf::default(), asked, bytes, limits, piece)
 }
 
-/// The same, into a buffer that may have held another response before.
+/// The same, into a buffer with an earlier response.
 fn read_into(
     response: &mut ResponseBuf,
     asked: Asked,
@@ -99,7 +99,7 @@ fn read_into(
                     seen.trailers = trailers.map(|(n, v)| (n.to_owned(), v.to_vec())).collect();
                     assert!(!is_reusable || at == to, "bytes wait on a connection to be used");
                     assert_eq!(http1.is_idle(), is_reusable);
-                    // Bytes that have not come yet are seen by whoever looks again.
+                    // The caller checks for bytes that arrive later.
                     let is_reusable = is_reusable && at == bytes.len();
                     break 'read Ok(Ended::Whole { bytes: at, is_reusable });
                 }
@@ -111,7 +111,7 @@ fn read_into(
     seen
 }
 
-/// A connection whose request has gone out.
+/// A connection with a sent request.
 fn begun(asked: Asked) -> Http1Connection {
     let (mut http1, mut out) = (Http1Connection::default(), Vec::new());
     let origin = HttpOrigin::parse("http://h/").unwrap().origin;
@@ -143,8 +143,8 @@ fn begun(asked: Asked) -> Http1Connection {
 
 // ---- the properties
 
-/// A response is the same, or refused for the same reason, however it is cut, whatever room its
-/// body has, and whatever response came before; and it is what a slow reading of RFC 9112 says.
+/// A response is the same, or refused for the same reason, however it is cut, with any room for its
+/// body, and after any earlier response; and it equals a slow and simple reading of RFC 9112.
 pub fn cuts_change_nothing(bytes: &[u8]) {
     let Some((seed, bytes)) = bytes.split_first() else { return };
     let asked = match seed % 4 {
@@ -154,7 +154,7 @@ pub fn cuts_change_nothing(bytes: &[u8]) {
     };
     let whole = read(asked, bytes, &LIMITS, &mut || usize::MAX);
     let same = |other: Seen, how: &str| {
-        // What a body was before it went wrong depends on how much of it was looked at together.
+        // The part of a body before an error depends on the sizes of the pieces.
         let is_whole = whole.end.is_ok();
         assert_eq!(other.end, whole.end, "{how}: {}", bytes.escape_ascii());
         assert_eq!(other.head, whole.head, "{how}: {}", bytes.escape_ascii());
@@ -190,7 +190,7 @@ pub fn cuts_change_nothing(bytes: &[u8]) {
     }
 }
 
-/// The bytes of a response, of which one line is longer or shorter by a byte.
+/// The bytes of a response with one line longer or shorter by a byte.
 fn with_another_line(bytes: &[u8], seed: usize) -> Vec<u8> {
     let ends: Vec<_> = bytes.windows(2).enumerate().filter(|(_, two)| *two == b"\r\n").collect();
     let mut other = bytes.to_vec();
@@ -202,8 +202,8 @@ fn with_another_line(bytes: &[u8], seed: usize) -> Vec<u8> {
     other
 }
 
-/// A slow reading of RFC 9112 §4 to §7 of everything that a server says before it closes; `None`:
-/// it is refused, or not whole.
+/// A slow and simple reading of RFC 9112 §4 to §7 of all bytes that a server sends before it
+/// closes; `None`: the response is refused or incomplete.
 fn naive(asked: Asked, bytes: &[u8]) -> Option<(SeenHead, Vec<u8>, Ended)> {
     let mut at = 0;
     for _ in 0..=8 {
@@ -293,7 +293,7 @@ fn naive_head(bytes: &[u8]) -> Option<(SeenHead, u8, usize)> {
     Some(((status, fields), *minor, end + 4))
 }
 
-/// The framing, what a body may have, and whether the connection is kept.
+/// The framing, the limit of the body, and whether the connection is reusable.
 fn naive_framing(asked: Asked, head: &SeenHead, minor: u8) -> Option<(ResponseFraming, u64, bool)> {
     let (status, fields) = head;
     let all = |wanted: &str| -> Vec<String> {
@@ -383,7 +383,7 @@ fn head() -> impl Strategy<Value = String> {
     })
 }
 
-/// Mostly valid: heads, a body, and what follows.
+/// Mostly valid: heads, a body, and further bytes.
 pub fn wire() -> impl Strategy<Value = Vec<u8>> {
     let bodies = [
         "hello",
@@ -405,7 +405,7 @@ pub fn wire() -> impl Strategy<Value = Vec<u8>> {
         prop::bool::weighted(0.3),
     );
     parts.prop_map(|(heads, body, more, changes, is_changed)| {
-        // Interim heads, and one that is final.
+        // Interim heads, and a final one.
         let interim = heads.len() - 1;
         let mut wire = String::new();
         for (at, head) in heads.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! hyper as the oracle of responses: what its server writes our client reads, and what our client
-//! takes hyper's client reads the same way.
+//! hyper as the oracle of responses: our client reads the output of hyper's server, and hyper's
+//! client reads each response that our client accepts in the same way.
 //!
-//! We refuse more than hyper does; `hyper_takes_what_we_refuse` lists it.
+//! Our client refuses more than hyper does; `hyper_takes_what_we_refuse` lists it.
 
 use std::{
     collections::VecDeque,
@@ -56,7 +56,7 @@ impl Body for Pieces {
     }
 }
 
-/// What a server of hyper is to answer.
+/// The answer of a server on hyper.
 #[derive(Clone, Debug)]
 struct Answer {
     status: u16,
@@ -103,7 +103,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()
 }
 
-/// The bytes with which hyper's server answers a request.
+/// The bytes of hyper's server in answer to a request.
 fn written_by_hyper(answer: &Answer) -> Vec<u8> {
     runtime().block_on(async {
         let (client, server) = tokio::io::duplex(1 << 16);
@@ -130,8 +130,8 @@ fn written_by_hyper(answer: &Answer) -> Vec<u8> {
     })
 }
 
-/// What hyper's client makes of the bytes of a server that then closes: the head, and the body if
-/// it is whole.
+/// The result of hyper's client for the bytes of a server that then closes: the head, and the body
+/// if it is whole.
 type Theirs = Option<(u16, Vec<(String, Vec<u8>)>, Option<Vec<u8>>)>;
 
 fn read_by_hyper(bytes: &[u8]) -> Theirs {
@@ -143,7 +143,7 @@ fn read_by_hyper(bytes: &[u8]) -> Theirs {
         let none = Pieces { data: VecDeque::new(), is_exact: true, trailers: None };
         let request = Request::get("/").header("host", "h").body(none).unwrap();
         let answering = async {
-            // hyper takes no byte before it has asked.
+            // hyper reads no byte before it has sent its request.
             let mut request = [0; 1024];
             assert!(from.read(&mut request).await.unwrap() > 0);
             let _ = to.write_all(bytes).await;
@@ -170,7 +170,7 @@ fn read_by_hyper(bytes: &[u8]) -> Theirs {
     })
 }
 
-/// Fields as hyper gives them: in lower case, and those of one name together.
+/// Fields as hyper returns them: in lower case, with equal names grouped.
 fn together(fields: &[(String, Vec<u8>)]) -> Vec<(String, Vec<u8>)> {
     let mut fields: Vec<_> =
         fields.iter().map(|(name, value)| (name.to_lowercase(), value.clone())).collect();
@@ -214,7 +214,7 @@ proptest! {
     }
 }
 
-/// The list of what we are stricter in, each with why.
+/// The responses that only our client refuses, each with the reason.
 #[test]
 fn hyper_takes_what_we_refuse() {
     for (wire, why) in [
@@ -240,8 +240,8 @@ fn hyper_takes_what_we_refuse() {
     }
 }
 
-/// The oracle itself refuses what it should: a comparison with one that takes everything would
-/// prove nothing.
+/// The oracle itself refuses invalid responses: an oracle that accepts everything would prove
+/// nothing.
 #[test]
 fn the_oracle_is_one() {
     for wire in [

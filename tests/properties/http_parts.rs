@@ -1,5 +1,5 @@
-//! Heads in parts: a reader that has seen others before reads each as a new one would, and as the
-//! same head is read in HTTP/1.1; and it keeps nothing of a head that may be a secret.
+//! Heads in parts: a reader with earlier heads reads each one like a fresh reader, and like the
+//! same head in HTTP/1.1; and it retains no part of a head that may be a secret.
 
 use peregrine::http::{
     Field, Head, HeadLimits, HeadMemo, RequestParts, Scan, TargetForm, find_head, parse_head,
@@ -15,7 +15,7 @@ const LIMITS: HeadLimits = HeadLimits {
     body_bytes_max: 5_000,
 };
 
-/// A head as somebody else has parsed it.
+/// A head that the caller has parsed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parts {
     method: Vec<u8>,
@@ -23,13 +23,13 @@ pub struct Parts {
     authority: Option<Vec<u8>>,
     fields: Vec<(Vec<u8>, Vec<u8>)>,
     has_body: bool,
-    /// True: nobody knows how many fields there are before all have come.
+    /// True: the number of fields is not known in advance.
     is_uncounted: bool,
 }
 
 // ---- the properties
 
-/// Each head means the same, whatever came before it, and whether its room was used before.
+/// Each head means the same after any earlier heads, and in a buffer that was used before.
 pub fn heads_mean_the_same_whatever_came_before(heads: &[Parts]) {
     let mut memo = HeadMemo::new(LIMITS);
     for head in heads.iter().chain(heads) {
@@ -38,8 +38,8 @@ pub fn heads_mean_the_same_whatever_came_before(heads: &[Parts]) {
     }
 }
 
-/// A head is refused for the reason for which the same head in HTTP/1.1 is, and means the same,
-/// unless HTTP/1.1 cannot say it.
+/// A head is refused for the same reason as in HTTP/1.1, and means the same, if HTTP/1.1 can
+/// express it.
 pub fn a_head_in_parts_means_what_it_means_in_text(parts: &Parts) {
     let Some(text) = parts.text() else { return };
     let whole = match find_head(&text, 0, &LIMITS) {
@@ -55,8 +55,8 @@ pub fn a_head_in_parts_means_what_it_means_in_text(parts: &Parts) {
     assert_eq!(read, whole, "{}", text.escape_ascii());
 }
 
-/// Heads that are divided by NUL, from lines that end with a line feed: flags, method, target,
-/// authority, and fields with a colon.
+/// Heads separated by NUL, with lines that end with a line feed: flags, method, target, authority,
+/// and fields with a colon.
 pub fn heads_of(bytes: &[u8]) -> Vec<Parts> {
     bytes.split(|byte| *byte == 0).take(64).map(parts_of).collect()
 }
@@ -80,9 +80,10 @@ fn parts_of(bytes: &[u8]) -> Parts {
     }
 }
 
-// ---- what they compare
+// ---- comparison
 
-/// What a server may ask of a head, but for the framing of its body, which HTTP/1.1 alone has.
+/// The parts of a head that a server reads, except the framing of the body, which only HTTP/1.1
+/// has.
 fn words(head: &Head<'_>) -> String {
     let form = match head.form() {
         TargetForm::Origin | TargetForm::Absolute => "a path",
@@ -104,7 +105,7 @@ fn knows_hosts(head: &Head<'_>, _: bool) -> bool {
     head.host().is_some_and(|host| host.starts_with('a')) && forwarded != Some(b"evil")
 }
 
-/// What a reader says of a head, to the last byte.
+/// All results of reading a head.
 fn read(memo: &mut HeadMemo, parts: &Parts) -> String {
     let read = match parts.is_uncounted {
         true => memo.read_parts(parts.request(parts.each().filter(|_| true)), knows_hosts),
@@ -131,7 +132,7 @@ impl Parts {
         }
     }
 
-    /// The same head in HTTP/1.1; `None`: there is none that says this.
+    /// The same head in HTTP/1.1; `None`: HTTP/1.1 cannot express it.
     fn text(&self) -> Option<Vec<u8>> {
         let is_line = |bytes: &[u8]| !bytes.iter().any(|byte| b"\r\n".contains(byte));
         let is_word = |word: &[u8]| !word.is_empty() && is_line(word) && !word.contains(&b' ');
@@ -140,7 +141,7 @@ impl Parts {
         }
         let mut text = [&self.method[..], b" ", &self.target, b" HTTP/1.1\r\n"].concat();
         let host = self.authority.iter().map(|authority| (&b"host"[..], &authority[..]));
-        // Fields of a connection mean nothing in parts, and an authority is the only host.
+        // Connection fields have no meaning in parts, and an authority is the only host.
         let unsaid = ["connection", "transfer-encoding", "expect", "upgrade"];
         let is_unsaid = |name: &[u8]| {
             unsaid.iter().any(|unsaid| name.eq_ignore_ascii_case(unsaid.as_bytes()))
@@ -209,7 +210,7 @@ fn parts() -> impl Strategy<Value = Parts> {
         })
 }
 
-/// Heads that differ little from each other.
+/// Heads that differ little.
 fn heads() -> impl Strategy<Value = Vec<Parts>> {
     let change = (any::<prop::sample::Index>(), value(), 0..4_u8);
     (parts(), parts(), prop::collection::vec(change, 1..8)).prop_map(|(first, other, changes)| {
@@ -260,7 +261,7 @@ fn no_value_that_may_be_a_secret_is_kept_of_a_head_in_parts() {
         assert!(said.contains(&bytes("secret")), "{said}");
         let kept = format!("{memo:?}");
         assert!(kept.contains(&bytes("public")) && !kept.contains(&bytes("secret")), "{name}");
-        // A query may hold one as well.
+        // A query may hold a secret as well.
         let head = Parts { target: "/?secret".into(), ..head };
         read(&mut memo, &head);
         assert!(!format!("{memo:?}").contains(&bytes("secret")));

@@ -1,12 +1,14 @@
-//! The client's halves are the inverse of the server's, over every binding, generation and dialect.
+//! The client's readers and writers are the inverse of the server's, over each binding, generation
+//! and dialect.
 //!
-//! - A call that is written by the client arrives at the service as the same call, up to what the
-//!   generation cannot say; what it cannot say at all is an error before anything is sent.
-//! - What the service answers is, read by the client, the same JSON of 1.0 as a server of 1.0 writes
-//!   of it, up to what the generation cannot say.
-//! - A push configuration that the client writes is the one that it reads.
+//! - A call that the client writes arrives at the service as the same call, as far as the
+//!   generation can express it; a call it cannot express at all is an error before any byte is
+//!   sent.
+//! - An answer of the service, read by the client, is the JSON of 1.0 that a server of 1.0 writes
+//!   for it, as far as the generation can express it.
+//! - The client reads the push configurations that it writes.
 //!
-//! Messages of protocol buffers hold JSON as a `Struct`, in which every number is a double.
+//! Protocol buffer messages hold JSON as a `Struct`, in which each number is a double.
 
 use std::{
     cell::RefCell,
@@ -53,14 +55,14 @@ use crate::{
 
 use Generation::{V01, V1, V03};
 
-/// One way of speaking, where it is served, and the families of its writers.
+/// A format, the path where it is served, and the families of its writers.
 struct Spoken {
     format: Format,
     path: &'static str,
     wire: &'static Wire,
 }
 
-/// Every way.
+/// All formats.
 fn all_spoken() -> Vec<Spoken> {
     let mut all = Vec::new();
     let paths = [
@@ -95,7 +97,7 @@ fn all_spoken() -> Vec<Spoken> {
         let format = Format::standard(Binding::WebSocket, generation);
         all.push(Spoken { format, path: "", wire });
     }
-    // What the proto of HTTP+JSON cannot say gRPC cannot say either.
+    // gRPC has the same restrictions as the proto of HTTP+JSON.
     for (name, form) in [("standard", &rest::V1), ("standard", &rest::V03), ("a2a_rust", &rest::V1)]
     {
         let wire = form.method(Op::Send).unwrap().wire;
@@ -115,12 +117,12 @@ impl Spoken {
         )
     }
 
-    /// LangSmith's 0.3, whose calls name the conversation.
+    /// LangSmith's 0.3, which names the context in calls.
     fn has_threads(&self) -> bool {
         self.format.dialect() == "langsmith" && self.format.generation() == V03
     }
 
-    /// Only tasks, whose events say no context.
+    /// Formats that have tasks only, without a context in their events.
     fn is_like_v01(&self) -> bool {
         self.format.generation() == V01 || self.format.dialect() == "evo_ai"
     }
@@ -131,18 +133,18 @@ impl Spoken {
         is_proto && self.format.generation() == V03
     }
 
-    /// Messages of protocol buffers, in which JSON is a `Struct`.
+    /// Protocol buffer messages, in which JSON is a `Struct`.
     fn is_struct(&self) -> bool {
         self.format.binding() == Binding::Grpc && self.format.dialect() != "a2a_rust"
     }
 
-    /// JSON as it can be compared.
+    /// JSON in a comparable form.
     fn comparable(&self, json: &str) -> String {
         sorted(Parser::new().parse(json.as_bytes(), 64).expect(json), self.is_struct())
     }
 }
 
-/// What the service answers with.
+/// The answer of the service.
 #[derive(Clone, Default)]
 enum Says {
     #[default]
@@ -154,7 +156,7 @@ enum Says {
     Push(PushConfigBuf),
 }
 
-/// Keeps the call, and answers with what it was given.
+/// Records the call, and answers with the given value.
 struct Mirror {
     says: Mutex<Says>,
     heard: Mutex<Option<(CallBuf, Option<String>)>>,
@@ -230,7 +232,7 @@ impl Service for Mirror {
     }
 }
 
-/// The configuration, a list that has it twice, or that it is gone.
+/// The configuration, a list with it twice, or a deletion.
 fn say_push(call: &Call<'_>, config: PushConfig<'_>, answer: &mut Answer<'_>) {
     let Call::Push(PushRequest { call, .. }) = call else { panic!("it is about configurations") };
     let task_id = config.task_id().unwrap_or_default();
@@ -245,7 +247,7 @@ fn say_push(call: &Call<'_>, config: PushConfig<'_>, answer: &mut Answer<'_>) {
     replies.into_iter().for_each(|reply| answer(Reply::Push(reply)));
 }
 
-/// A server that has everything mounted, and its service.
+/// A server with every dialect mounted, and its service.
 struct House {
     lab: Lab,
     mirror: Arc<Mirror>,
@@ -271,7 +273,7 @@ impl House {
         House { lab, mirror, sockets, exchanges, buffers, written }
     }
 
-    /// What the server answers to the call that was written last: head and content.
+    /// The server's answer to the last written call: head and content.
     fn ask(&mut self, spoken: &Spoken) -> (u16, Option<String>, Vec<u8>) {
         let written = &self.written;
         let path = format!("{}{}", spoken.path, written.path);
@@ -294,8 +296,8 @@ impl House {
         (reply.status, content_type, reply.body)
     }
 
-    /// Writes a call and asks it; the canonical JSON of everything that was answered. `None`: this
-    /// way of speaking cannot say it.
+    /// Writes a call and sends it; returns the canonical JSON of all answers. `None`: this format
+    /// cannot express the call.
     fn call(
         &mut self,
         spoken: &Spoken,
@@ -355,7 +357,7 @@ impl House {
                 true => format.read_item(buffers, 7, &message, false, &mut received)?,
                 false => format.read_reply(buffers, (op, 7), head, &message, &mut received)?,
             }
-            // Nothing else ends a stream that its connection outlives.
+            // Only this ends a stream on an open connection.
             if op.is_streaming() && received.kind() == ReceivedKind::Nothing {
                 return Ok(items);
             }
@@ -381,19 +383,19 @@ impl House {
     }
 }
 
-/// What was received in canonical form.
+/// The received answer in canonical form.
 fn json(received: &Received, op: Op) -> String {
     let mut out = Vec::new();
     push_json(&mut out, received, op);
     String::from_utf8(out).unwrap()
 }
 
-/// A message that this way of speaking can express.
+/// A message that this format can express.
 fn fitting(message: &MessageModel, spoken: &Spoken) -> MessageModel {
     let mut message = expressible(message, spoken.wire);
     if spoken.is_struct() {
         without_empty_names(&mut message);
-        // The member that marks wrapped data is there once, and alone it is no metadata.
+        // The member that marks wrapped data occurs once, and alone it is not metadata.
         for part in message.parts.iter_mut().filter(|_| spoken.is_v03_proto()) {
             let is_wrapped = part.content.0 == part_tag::DATA && !part.content.1.starts_with('{');
             part.metadata.take_if(|text| is_wrapped && text.contains("data_part_compat"));
@@ -402,7 +404,7 @@ fn fitting(message: &MessageModel, spoken: &Spoken) -> MessageModel {
     message
 }
 
-/// An empty name is none.
+/// An empty name is unset.
 fn without_empty_names(message: &mut MessageModel) {
     for part in &mut message.parts {
         part.filename.take_if(|name| name.is_empty());
@@ -410,7 +412,7 @@ fn without_empty_names(message: &mut MessageModel) {
     }
 }
 
-/// A message that a server says, and means the same by all that it says.
+/// A message that a server sends and that survives the format unchanged.
 fn said(message: &MessageModel, spoken: &Spoken) -> MessageModel {
     let mut message = fitting(message, spoken);
     if spoken.format.generation() == V01 {
@@ -428,7 +430,7 @@ fn object(text: &Option<String>) -> Option<JsonObject<'_>> {
     text.as_deref().map(|text| JsonObject::parse(text).unwrap())
 }
 
-/// The model packed, as said by the agent.
+/// The model packed, with the role of the agent.
 fn by_agent(message: &MessageModel) -> Vec<u8> {
     const USER: &[u8] = &[4, 1, 0, 0, 0, 1];
     let mut packed = message.pack();
@@ -437,7 +439,7 @@ fn by_agent(message: &MessageModel) -> Vec<u8> {
     packed
 }
 
-/// A task with everything in it, from messages that fit.
+/// A task with all members, from messages that fit.
 fn task(spoken: &Spoken, messages: &[MessageModel; 4], state: TaskState, context: &str) -> TaskBuf {
     let [user, working, whole, done] = messages.each_ref().map(|message| said(message, spoken));
     let mut task = TaskBuf::new("t-1", context, spoken.format.generation()).unwrap();
@@ -475,8 +477,8 @@ fn task(spoken: &Spoken, messages: &[MessageModel; 4], state: TaskState, context
     task
 }
 
-/// JSON with its members in order of their names; all else is as it was written, or of one text
-/// for each value that a `Struct` can have.
+/// JSON with its members ordered by name; the rest is unchanged, or has one text for each value of
+/// a `Struct`.
 fn sorted(value: Value<'_>, is_struct: bool) -> String {
     match value.kind() {
         Kind::Object => {
@@ -505,7 +507,7 @@ fn sorted(value: Value<'_>, is_struct: bool) -> String {
     }
 }
 
-/// What a server of 1.0 writes of a reply.
+/// The output of a server of 1.0 for a reply.
 fn v1_reply(spoken: &Spoken, op: Op, replies: &[Reply<'_>]) -> String {
     let mut out = Vec::new();
     for reply in replies {
@@ -514,7 +516,7 @@ fn v1_reply(spoken: &Spoken, op: Op, replies: &[Reply<'_>]) -> String {
     spoken.comparable(str::from_utf8(&out).unwrap())
 }
 
-/// What a server of 1.0 streams of a task.
+/// The output of a server of 1.0 for a stream of a task.
 fn v1_stream(spoken: &Spoken, task: &TaskBuf) -> Vec<String> {
     let mut items = Vec::new();
     let mut cursor = Cursor { snapshot: true, ..Cursor::default() };
@@ -535,7 +537,7 @@ fn states(spoken: &Spoken) -> &'static [TaskState] {
     }
 }
 
-/// A send of this message as it is.
+/// A send of this message without changes.
 fn send<'a>(packed: &'a [u8], mode: SendMode) -> Send<'a> {
     Send {
         has_own_id: true,
@@ -557,7 +559,7 @@ fn check<S: Strategy>(cases: u32, strategy: S, test: impl Fn(S::Value) -> TestCa
     TestRunner::new(config).run(&strategy, test).unwrap();
 }
 
-/// What is asked beside a message.
+/// The parameters of a send in addition to the message.
 #[derive(Clone, Debug)]
 struct Beside {
     context: Option<String>,
@@ -572,7 +574,7 @@ struct Beside {
 fn beside() -> impl Strategy<Value = Beside> {
     let mode = prop::sample::select(vec![SendMode::Wait, SendMode::Return, SendMode::Stream]);
     let modes = prop::sample::select(vec![r#"["text/plain","a/b"]"#, "[]"]);
-    // LangSmith has no call without both.
+    // LangSmith's calls need both.
     let id = || prop::option::weighted(0.8, identifier());
     let tenant = prop::option::weighted(0.2, prop::sample::select(vec!["acme", "b-2"]));
     let history = prop::option::of(0..10_u32);
@@ -589,11 +591,11 @@ fn beside() -> impl Strategy<Value = Beside> {
     )
 }
 
-/// How much of a history arrives.
+/// The length of the history that arrives.
 fn history_of(spoken: &Spoken, asked: Option<u32>) -> Option<u32> {
     match spoken.format.generation() {
         V01 => Some(asked.unwrap_or(0)),
-        // Without presence 0 is nothing that is said.
+        // Without presence 0 means unset.
         V03 if spoken.is_struct() => asked.or(Some(i32::MAX as u32)).filter(|count| *count > 0),
         V03 if spoken.is_v03_proto() => Some(asked.unwrap_or(i32::MAX as u32)),
         V03 | V1 => asked,
@@ -612,7 +614,7 @@ fn a_send_arrives_as_it_was_sent() {
     check(128, (message(), beside()), |(model, beside)| {
         for (at, spoken) in all.iter().enumerate() {
             let mut model = fitting(&model, spoken);
-            // LangSmith splits ids at colons, and asks for no history.
+            // LangSmith splits ids at colons and has no history length.
             let colon = |id: &Option<String>| id.as_ref().is_some_and(|id| id.contains(':'));
             let is_langsmith = spoken.has_threads();
             if model.parts.is_empty()
@@ -655,7 +657,7 @@ fn a_send_arrives_as_it_was_sent() {
             prop_assert_eq!(&heard_metadata, &metadata, "{}", spoken.name());
             let (own_task, own_context) = (model.task.clone(), model.context.clone());
             let task_id = if spoken.format.generation() == V01 {
-                // Without one the client makes it: the message's.
+                // Without one the client uses the message's id.
                 let own_id = Some(model.id.clone()).filter(|id| !id.is_empty());
                 beside.task.clone().or(own_task).or(own_id)
             } else {
@@ -686,7 +688,7 @@ fn a_send_arrives_as_it_was_sent() {
         }
         Ok(())
     });
-    // None of them was refused each time.
+    // Each format accepted at least one call.
     let sent = sent.into_inner();
     assert!(sent.iter().all(|sent| *sent > 0), "{sent:?}");
 }
@@ -699,7 +701,7 @@ fn a_call_about_a_task_arrives_as_it_was_sent() {
     check(48, ids, |(id, context, history, meta)| {
         for spoken in &all {
             let is_langsmith = spoken.has_threads();
-            // Our server takes no path that hides a separator or a control byte.
+            // Our server refuses a path with an encoded separator or control byte.
             let is_path = spoken.format.binding() == Binding::HttpJson;
             let hides = id.contains('/') || id.contains("\\n");
             if (is_langsmith && id.contains(':')) || (is_path && hides) {
@@ -715,7 +717,7 @@ fn a_call_about_a_task_arrives_as_it_was_sent() {
             let heard = house.heard().0;
             let Call::Get(ref heard) = heard.view() else { panic!("a get is a get") };
             prop_assert_eq!(heard.id.raw_str(), &*id, "{}", spoken.name());
-            // Params of names that both slash generations have are those of 0.3.
+            // Params of names that both slash generations share are those of 0.3.
             let is_shared = spoken.format.generation() == V01 && spoken.path.is_empty();
             let arrives = if is_shared { history } else { history_of(spoken, history) };
             prop_assert_eq!(heard.history, arrives, "{}", spoken.name());
@@ -756,7 +758,7 @@ fn a_call_about_a_task_arrives_as_it_was_sent() {
     });
 }
 
-/// A message of one part of text.
+/// A message with one text part.
 fn plain() -> MessageModel {
     let part = crate::dialect::PartModel {
         content: (part_tag::TEXT, "x".to_owned()),
@@ -839,7 +841,8 @@ fn what_a_server_says_is_the_same_in_every_generation() {
             let expected = v1_reply(spoken, Op::Get, &[reply]);
             prop_assert_eq!(spoken.comparable(&got[0]), expected, "{}", spoken.name());
             for mode in [SendMode::Wait, SendMode::Stream] {
-                // Events of some do not say the context; their first says a status for the task.
+                // Events of some formats have no context; their first event is a status in place of
+                // the task.
                 let is_less = mode == SendMode::Stream && spoken.is_like_v01();
                 let context = if is_less { "" } else { "c-1" };
                 let task = task(spoken, &messages, states(spoken)[state], context);
@@ -861,7 +864,7 @@ fn what_a_server_says_is_the_same_in_every_generation() {
                 }
                 let expected = v1_stream(spoken, &task);
                 prop_assert_eq!(items.len(), expected.len(), "{} {:?}", spoken.name(), items);
-                // Pydantic AI has no name for a state that is not known.
+                // Pydantic AI has no name for an unknown state.
                 let skipped = usize::from(is_less || spoken.format.dialect() == "fasta2a");
                 for (item, expected) in items.iter().zip(&expected).skip(skipped) {
                     prop_assert_eq!(item, expected, "{}", spoken.name());
@@ -888,7 +891,7 @@ fn a_direct_message_is_the_same_in_every_generation() {
             let call = OutgoingCall::Send(outgoing);
             let items = house.call(spoken, &call, None, Says::Message(said.clone())).unwrap();
             if spoken.is_like_v01() {
-                // A completed task that says it.
+                // A completed task with that text.
                 prop_assert!(items[0].contains("TASK_STATE_COMPLETED"), "{}", spoken.name());
                 continue;
             }
@@ -900,7 +903,7 @@ fn a_direct_message_is_the_same_in_every_generation() {
     });
 }
 
-/// What is left of a kind on its way: those that share a reason or a code are one.
+/// The kind that arrives: kinds with one reason or one code are merged.
 fn kind_of(spoken: &Spoken, kind: FaultKind) -> Option<FaultKind> {
     let (row, generation) = (kind.row(), spoken.format.generation());
     if generation == V1 || spoken.format.binding() == Binding::Grpc {
@@ -910,7 +913,7 @@ fn kind_of(spoken: &Spoken, kind: FaultKind) -> Option<FaultKind> {
         V01 => kind.row().code_v01,
         V03 | V1 => kind.row().code,
     };
-    // Evo AI has one code for all that is not JSON-RPC's.
+    // Evo AI has one code for all faults outside of JSON-RPC.
     let is_own = spoken.format.dialect() == "evo_ai" && !(-32700..=-32600).contains(&row.code);
     let is_known = code(kind) != -32000 && !is_own;
     FaultKind::ALL.into_iter().find(|other| is_known && code(*other) == code(kind))
@@ -927,7 +930,7 @@ fn a_fault_is_the_same_in_every_generation() {
     let get = Get { id: raw("t"), context_id: Some(raw("c")), history: None, wait: None };
     let calls = [OutgoingCall::Get(get), say(SendMode::Wait), say(SendMode::Stream)];
     for spoken in all_spoken() {
-        // Of names that both slash generations have the answers are those of 0.3.
+        // Answers to names that both slash generations share are those of 0.3.
         let is_shared = spoken.format.generation() == V01 && spoken.path.is_empty();
         for call in &calls[usize::from(is_shared)..] {
             for kind in FaultKind::ALL {
@@ -946,14 +949,14 @@ fn a_fault_is_the_same_in_every_generation() {
     }
 }
 
-/// What the client says of a configuration is what the service hears, and what that says is what
-/// the client reads; but for credentials, which are not said again.
+/// The service gets the configuration that the client writes, and the client reads the one that the
+/// service sends, except credentials, which are not returned.
 #[test]
 fn operations_on_push_configurations_arrive_and_their_answers_come_back() {
     let all = all_spoken();
     let house = RefCell::new(House::new());
     let said = RefCell::new(vec![0; all.len()]);
-    // A path may not hide a slash, so those of HTTP+JSON cannot say every id.
+    // A path may not have an encoded slash, so HTTP+JSON cannot express each id.
     let texts = ["[a-zé ~_-]{1,12}", "[a-zé ~_-]{1,12}", "[a-z/?=%]{0,12}"];
     let optional = [prop::option::of(identifier()), prop::option::of(identifier())];
     let chosen = (prop::option::of(0..8_u8), prop::option::of(prop::bool::ANY));
@@ -963,7 +966,7 @@ fn operations_on_push_configurations_arrive_and_their_answers_come_back() {
         let url = format!("https://h/{}", path.raw_str());
         for (at, spoken) in all.iter().enumerate() {
             if spoken.format.dialect() == "evo_ai" {
-                // Its one configuration is of no task.
+                // Its one configuration does not belong to a task.
                 continue;
             }
             let is_v01 = spoken.format.generation() == V01;
@@ -1048,7 +1051,7 @@ fn the_configuration_of_evo_ai_has_headers_and_no_task() {
     }
 }
 
-/// What says that: the kinds of events of these bits.
+/// The filter with the kinds of events of these bits.
 fn filter(kinds: Option<u8>, coalesce: Option<bool>) -> PushFilter {
     let all = [PushFilter::STATUS, PushFilter::ARTIFACTS, PushFilter::FINAL];
     let filter = kinds.map_or(PushFilter::default(), |kinds| {
@@ -1058,7 +1061,7 @@ fn filter(kinds: Option<u8>, coalesce: Option<bool>) -> PushFilter {
     coalesce.map_or(filter, |coalesce| filter.coalesced(coalesce))
 }
 
-/// All that a call on configurations says.
+/// All members of a call about configurations.
 fn told(call: &PushCall<'_>) -> String {
     match call {
         PushCall::Set(config) => {
@@ -1071,12 +1074,12 @@ fn told(call: &PushCall<'_>) -> String {
     }
 }
 
-/// Where there is no id, 1.0 writes an empty one, and the client reads none.
+/// Without an id, 1.0 writes an empty one, which the client ignores.
 fn without_empty_id(json: &str) -> String {
     json.replace("id:,", "").replace("id:\"\",", "")
 }
 
-/// Other servers answer with what they were sent, credentials and all.
+/// Other servers return the whole configuration with its credentials.
 #[test]
 fn a_push_configuration_is_read_as_it_is_written() {
     let all = all_spoken();
@@ -1114,14 +1117,14 @@ fn a_push_configuration_is_read_as_it_is_written() {
         }
         Ok(())
     });
-    // Some platforms have no such operation, and 0.1 has no id of a configuration.
+    // Some platforms lack the operation, and 0.1 has no configuration id.
     for (spoken, is_read) in all.iter().zip(are_read.into_inner()) {
         let must = spoken.format.dialect() == "standard" && spoken.format.generation() != V01;
         assert!(is_read || !must, "{}", spoken.name());
     }
 }
 
-/// Reads the configuration in what was written as if it were the answer; `None`: there is none.
+/// Reads a written configuration as if it were the answer; `None`: there is none.
 fn answered_with(
     spoken: &Spoken,
     buffers: &mut FormatBuffers,

@@ -1,7 +1,7 @@
 //! Properties of `peregrine::json` against serde_json, which shares no code with it.
 //!
-//! Where the two differ, on purpose:
-//! - half a surrogate pair as an escape is refused (serde_json keeps it in a raw value);
+//! Intended differences:
+//! - half a surrogate pair as an escape is refused (serde_json accepts it in a raw value);
 //! - an exponent that is beyond a double and has more than three digits is refused;
 //! - a byte order mark before the document is skipped;
 //! - nesting deeper than `DEPTH_CAP` is refused (serde_json skips raw values at any depth).
@@ -16,8 +16,9 @@ use peregrine::json::{
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
-/// A document is accepted exactly when serde_json accepts it, apart from the list above; what
-/// is accepted has the same text, and what is refused says where. [`check`] says the same, and [`is_text`] of what is in quotes.
+/// A document is accepted exactly if serde_json accepts it, apart from the list above; its text is
+/// unchanged, and an error has a position. [`check`] agrees, and so does [`is_text`] for the
+/// content of strings.
 pub fn agrees_with_serde(bytes: &[u8]) {
     let mut parser = Parser::new();
     if bytes.starts_with(BYTE_ORDER_MARK) {
@@ -39,7 +40,7 @@ pub fn agrees_with_serde(bytes: &[u8]) {
             assert!(has_lone_surrogate(raw.get()), "refused {raw}");
         }
         (Err(JsonError::Depth), Ok(raw)) => assert!(depth(raw.get()) > DEPTH_CAP),
-        // A double overflows in serde_json only when it is read as one, which a raw value is not.
+        // serde_json reports an overflow only when it reads a double, which a raw value is not.
         (Err(JsonError::Range { offset }), Ok(raw)) => {
             assert!(bytes[offset..].iter().any(|byte| matches!(byte, b'e' | b'E')), "{raw}");
         }
@@ -55,8 +56,8 @@ pub fn agrees_with_serde(bytes: &[u8]) {
     }
 }
 
-/// Each node of a document is the verbatim text serde_json finds at its place, and its text
-/// parses to the same value again, whether it stands alone or in its document.
+/// Each node of a document has the verbatim text that serde_json finds there, and the text parses
+/// to the same value again, alone and in its document.
 pub fn spans_are_verbatim(bytes: &[u8]) {
     let (mut parser, mut again) = (Parser::new(), Parser::new());
     let Ok(root) = parser.parse(bytes, DEPTH_CAP) else {
@@ -73,8 +74,8 @@ pub fn spans_are_verbatim(bytes: &[u8]) {
     }
 }
 
-/// A parser that has seen other documents reads like a new one; in a buffer that goes on with
-/// anything it reads the same, and leaves the buffer as it was.
+/// A used parser reads like a new one; in a buffer with any bytes after the document it reads the
+/// same and leaves the buffer unchanged.
 pub fn reuse_changes_nothing(bytes: &[u8]) {
     let (mut used, mut fresh) = (Parser::new(), Parser::new());
     let mut buffer = [bytes, &bytes[bytes.len() / 3..], &[b'\\'; 64]].concat();
@@ -88,7 +89,7 @@ pub fn reuse_changes_nothing(bytes: &[u8]) {
     }
 }
 
-/// Escaping is the inverse of unescaping, both as serde_json has them.
+/// Escaping is the inverse of unescaping, and both agree with serde_json.
 pub fn escapes_invert(text: &str) {
     let mut raw = Vec::new();
     push_escaped(&mut raw, text);
@@ -102,12 +103,12 @@ pub fn escapes_invert(text: &str) {
     let value = parser.parse(&quoted, 0).unwrap();
     assert_eq!(value.as_str().unwrap(), text);
     assert!(value.str_eq(text));
-    // on text that is no JSON string nothing panics and nothing is borrowed wrongly
+    // an invalid JSON string causes no panic and no wrong borrow
     let _ = canonical_raw(text);
 }
 
-/// Base64 comes back as the bytes it stands for, in every accepted spelling, and all that is
-/// accepted has one standard spelling.
+/// Base64 decodes to the original bytes in each accepted form, and each accepted text has one
+/// standard form.
 pub fn base64_inverts(bytes: &[u8]) {
     let standard = base64::encode(bytes);
     let url_safe = standard.replace('+', "-").replace('/', "_");
@@ -130,7 +131,7 @@ pub fn base64_inverts(bytes: &[u8]) {
 pub fn integers_are_exact(value: i64, zeros: usize) {
     let mut parser = Parser::new();
     let mut read = |text: String| parser.parse(text.as_bytes(), 0).unwrap().as_i64();
-    // a leading zero is no JSON
+    // a leading zero is not valid JSON
     let zeros = if value == 0 { 0 } else { zeros };
     let pad = "0".repeat(zeros);
     assert_eq!(read(format!("{value}")), Some(value));
@@ -176,7 +177,7 @@ fn assert_matches_serde(value: Value<'_>) {
         }
         Kind::Object => {
             let theirs = serde_json::from_str::<BTreeMap<String, &RawValue>>(raw).unwrap();
-            // both keep the last of equal keys
+            // both use the last of equal keys
             let ours: BTreeMap<_, _> =
                 value.members().map(|(k, v)| (name_of(&k), v.raw_str())).collect();
             assert!(ours.iter().map(|(k, v)| (k, *v)).eq(theirs.iter().map(|(k, v)| (k, v.get()))));
@@ -190,7 +191,7 @@ fn assert_matches_serde(value: Value<'_>) {
     }
 }
 
-/// Whether a valid raw document holds an escaped surrogate that is no half of a pair.
+/// Whether a valid raw document has an escaped surrogate without its pair.
 fn has_lone_surrogate(raw: &str) -> bool {
     let mut rest = raw;
     let mut high = false;
@@ -267,7 +268,7 @@ fn string() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..4).prop_map(|pieces| format!("\"{}\"", pieces.concat()))
 }
 
-/// A document with a few bytes changed, dropped or put in.
+/// A document with a few bytes changed, removed or inserted.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         prop::sample::select(b"{}[]:,\"\\ \n0123456789.eE+-truefalsnudDc\0\x1f/".to_vec()),

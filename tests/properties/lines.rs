@@ -1,4 +1,4 @@
-//! Lines of agents in any language: whatever comes is an event or refused.
+//! Lines of agents in any language: any bytes are an event or are refused.
 
 use peregrine::{
     gateway::lines::{EventLine, LineEvent, TurnLine},
@@ -11,8 +11,8 @@ use proptest::{
 };
 use serde_json::Value;
 
-/// A line is read without a panic. A message in it is written to an agent in one line of JSON, and
-/// read again it is the same. An event that is wrong says why in text that can be shown.
+/// A line is read without a panic. Its message is written to an agent as one line of JSON that
+/// reads as the same message. An invalid event has a printable error.
 pub fn a_message_means_the_same_in_a_turn(bytes: &[u8]) {
     let Ok(EventLine { turn, event }) = EventLine::read(bytes) else { return };
     let message = match event {

@@ -1,8 +1,8 @@
-//! What holds for any input: properties with seeds, and the inputs that fuzzers found.
+//! Properties with seeds for any input, and the inputs that fuzzers found.
 //!
-//! A property is a function from bytes; the files that fuzz targets share (`fuzz/fuzz_targets`)
-//! need nothing but what `fuzz/Cargo.toml` names. Where an oracle is compared with that fuzzers
-//! do not build, it has a file of its own.
+//! A property is a function of bytes; the files that fuzz targets share (`fuzz/fuzz_targets`)
+//! depend only on the crates in `fuzz/Cargo.toml`. Comparisons with an oracle that fuzzers do not
+//! build are in separate files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

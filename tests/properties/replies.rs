@@ -1,7 +1,7 @@
-//! What must hold for whatever a server says, in any generation, over any binding.
+//! Properties of a server's answers, in any generation and over any binding.
 //!
-//! - It is understood or refused by name, never a panic.
-//! - What was understood is JSON of 1.0, and that is understood as the same.
+//! - An answer is read or refused with a named error, never a panic.
+//! - A read answer is JSON of 1.0, which reads as the same answer.
 
 use peregrine::{
     client::{
@@ -27,7 +27,7 @@ const OPS: [Op; 11] = [
 
 const HEAD: ReplyHead<'_> = ReplyHead { status: 200, content_type: Some(b"application/json") };
 
-/// A byte that chooses whom is asked for what, and the content of the answer.
+/// A byte that selects the format and the operation, and the content of the answer.
 pub fn an_answer_is_understood_or_refused(bytes: &[u8]) {
     let (choice, content) = bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest));
     let op = OPS[usize::from(choice) % OPS.len()];
@@ -50,7 +50,7 @@ pub fn an_answer_is_understood_or_refused(bytes: &[u8]) {
     }
 }
 
-/// What was received is written, and read as an answer of 1.0.
+/// The received answer is written, and read as an answer of 1.0.
 fn same_again(read: Result<(), CallError>, op: Op, received: &Received, again: &mut Received) {
     if let Err(error) = read {
         assert!(!error.to_string().is_empty());
@@ -59,12 +59,12 @@ fn same_again(read: Result<(), CallError>, op: Op, received: &Received, again: &
     }
     let mut json = Vec::new();
     push_json(&mut json, received, op);
-    // Only a delete, a get of what is not there and the end of a stream are answered with nothing.
+    // Only a delete, a get of a missing configuration and the end of a stream have an empty answer.
     if received.kind() == ReceivedKind::Nothing {
         assert_eq!(json, b"{}");
         return;
     }
-    // What came bare may be wrapped now.
+    // A bare answer may be wrapped now, one level deeper.
     let json_depth_max = ClientLimits::default().json_depth_max + 1;
     let limits = ClientLimits { json_depth_max, ..ClientLimits::default() };
     let (mut buffers, mut twice) = (FormatBuffers::new(&limits), Vec::new());
@@ -78,7 +78,7 @@ fn same_again(read: Result<(), CallError>, op: Op, received: &Received, again: &
     assert_eq!(again.state(), received.state());
 }
 
-/// JSON that looks like an answer: known names, and values that may or may not fit.
+/// JSON close to an answer: real names, with fitting and other values.
 fn answers() -> impl Strategy<Value = String> {
     let name = prop::sample::select(vec![
         "task",
@@ -169,7 +169,7 @@ fn answers() -> impl Strategy<Value = String> {
     })
 }
 
-/// One thing of a valid answer is replaced.
+/// One member of a valid answer is replaced.
 fn nearly_right() -> impl Strategy<Value = String> {
     (answers(), answers(), 0..10_usize).prop_map(|(odd, other, place)| {
         let said = r#"{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}]}"#;

@@ -1,8 +1,8 @@
-//! What must hold for HTTP+JSON, whatever path, query and body it is asked with.
+//! Properties of HTTP+JSON for any path, query and body.
 //!
-//! - Any request is answered, with one whole response whose content is JSON or a stream.
-//! - A body means what it means as the params of JSON-RPC: the same result, or the same fault.
-//! - A query means what the same names and values mean as members of params.
+//! - Each request gets one whole response; its content is JSON or a stream.
+//! - A body means the same as the params of JSON-RPC: the same result, or the same fault.
+//! - A query means the same as the same names and values as members of params.
 
 use std::{sync::Arc, task::Waker};
 
@@ -27,7 +27,7 @@ impl Entropy for Counter {
 
 const NOW: Now = Now { mono_ms: 1, unix_ms: 1_790_000_000_000 };
 
-/// A server with three tasks; two that are made alike answer alike.
+/// A server with three tasks; two servers built alike answer alike.
 pub struct Server {
     engine: Arc<Engine>,
     worker: Worker,
@@ -54,7 +54,7 @@ impl Server {
         server
     }
 
-    /// What is sent in answer to one request on a connection of its own, at once.
+    /// The bytes sent at once in answer to one request on a new connection.
     pub fn ask(&mut self, method: &str, target: &str, body: &[u8]) -> Vec<u8> {
         let head = format!(
             "{method} {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
@@ -75,7 +75,7 @@ impl Server {
         out
     }
 
-    /// The status and the content of an answer; `None` when the call waits.
+    /// The status and the content of an answer; `None` if the call waits.
     fn json(&mut self, method: &str, target: &str, body: &[u8]) -> Option<(u16, Value)> {
         let answer = self.ask(method, target, body);
         let status = std::str::from_utf8(answer.get(9..12)?).ok()?.parse().ok()?;
@@ -84,7 +84,7 @@ impl Server {
     }
 }
 
-/// A request line's target, a line break, and a body: every method is tried on it.
+/// A target, a line break, and a body, with each method.
 pub fn any_request_is_answered(bytes: &[u8]) {
     let cut = bytes.iter().position(|b| *b == b'\n').unwrap_or(bytes.len());
     let (target, body) = (&bytes[..cut], bytes.get(cut + 1..).unwrap_or_default());
@@ -94,7 +94,7 @@ pub fn any_request_is_answered(bytes: &[u8]) {
     for method in ["GET", "POST", "DELETE", "PUT", "OPTIONS"] {
         let answer = server.ask(method, target, body);
         if answer.is_empty() {
-            // Only a message may have to wait.
+            // Only a message may wait.
             assert_eq!(method, "POST", "{target}");
             continue;
         }
@@ -114,7 +114,7 @@ pub fn any_request_is_answered(bytes: &[u8]) {
     a_body_is_params(body);
 }
 
-/// What JSON-RPC answers, as HTTP+JSON would put it.
+/// The result or error of a JSON-RPC answer, as HTTP+JSON writes it.
 fn unwrapped(answer: &Value) -> (Option<&Value>, Option<(&Value, &Value)>) {
     let error = answer.get("error").map(|error| (&error["message"], &error["data"]));
     (answer.get("result"), error)
@@ -136,10 +136,10 @@ fn assert_same(rest: Option<(u16, Value)>, rpc: Option<(u16, Value)>, what: &str
     }
 }
 
-/// A body of JSON gets the result or the fault that it gets as params.
+/// A JSON body gets the same result or fault as in params.
 pub fn a_body_is_params(body: &[u8]) {
     let mut parser = Parser::new();
-    // What is no JSON, or no object, is told apart by the envelope of JSON-RPC.
+    // Other bodies get a different fault from the JSON-RPC envelope.
     if parser.parse(body, 16).ok().is_none_or(|value| value.kind() != Kind::Object) {
         return;
     }
@@ -152,7 +152,7 @@ pub fn a_body_is_params(body: &[u8]) {
     assert_same(rest, rpc, "send");
 }
 
-/// A query gets the page or the fault that the same members of params get.
+/// A query gets the same page or fault as these members of params.
 pub fn a_query_is_params(pairs: &[(String, String)]) {
     let hex = |text: &str| -> String { text.bytes().map(|b| format!("%{b:02X}")).collect() };
     let query: Vec<String> = pairs.iter().map(|(n, v)| format!("{}={}", hex(n), hex(v))).collect();
@@ -171,7 +171,7 @@ pub fn a_query_is_params(pairs: &[(String, String)]) {
     assert_same(rest, rpc, &params);
 }
 
-/// Targets made of what targets of HTTP+JSON are made of.
+/// Targets made of typical pieces of HTTP+JSON targets.
 fn target() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "/tasks",

@@ -1,4 +1,4 @@
-//! Properties of `peregrine::sse`: what is written is read back, wherever the stream is cut.
+//! Properties of `peregrine::sse`: written events are read back, wherever the stream is cut.
 
 use peregrine::sse::{
     KEEP_ALIVE, SseError, SseParser, begin, cancel, chunk_begin, chunk_end, chunk_last,
@@ -31,8 +31,8 @@ fn read<'b>(pieces: impl Iterator<Item = &'b [u8]>, max: usize) -> (Vec<Seen>, O
     (seen, None)
 }
 
-/// The events are the same whether the stream comes whole, cut in two at any place, or byte by
-/// byte; and as a slow reading of the standard finds them.
+/// The events are the same for the whole stream, cut in two at any position, or byte by byte; a
+/// slow reading of the standard finds the same ones.
 pub fn cuts_change_nothing(stream: &[u8]) {
     for max in [stream.len() * 3 + 1, 9] {
         let whole = read([stream].into_iter(), max);
@@ -45,7 +45,7 @@ pub fn cuts_change_nothing(stream: &[u8]) {
     assert_eq!(read([stream].into_iter(), stream.len() * 3 + 1), (naive(stream), None));
 }
 
-/// The standard's algorithm over a whole stream at once.
+/// The standard's algorithm on a whole stream.
 fn naive(stream: &[u8]) -> Vec<Seen> {
     let text = String::from_utf8_lossy(stream);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -75,7 +75,7 @@ fn naive(stream: &[u8]) -> Vec<Seen> {
     seen
 }
 
-/// One thing a server writes.
+/// One item that a server writes.
 #[derive(Clone, Debug)]
 enum Write {
     Frame(Option<u64>, String),
@@ -84,7 +84,7 @@ enum Write {
     KeepAlive,
 }
 
-/// What is written is read back, out of chunks of any size, and nothing else is.
+/// The written events, and no others, are read back, out of chunks of any size.
 fn round_trip(chunks: &[Vec<Write>]) {
     let mut out = Vec::new();
     let mut expected = Vec::new();
@@ -126,7 +126,7 @@ fn round_trip(chunks: &[Vec<Write>]) {
     cuts_change_nothing(&body);
 }
 
-/// The body of a chunked message that ends where `wire` does.
+/// The body of a chunked message that ends with `wire`.
 fn unchunked(wire: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     let mut rest = wire;

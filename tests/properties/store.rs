@@ -1,6 +1,7 @@
-//! The store is a sorted list of tasks for each worker that evicts the oldest finished ones of a
-//! holder first, and then its waiting ones: any sequence of steps gives what a naive twin gives, and
-//! no limit is ever exceeded. What its tap records is enough to make the same tasks again.
+//! The store against a naive twin: for each worker a sorted list of tasks that evicts first the
+//! oldest finished tasks of an owner, then its waiting ones. Any sequence of steps gives the same
+//! result in both and exceeds no limit. The records of its journal hook suffice to rebuild the
+//! tasks.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -26,11 +27,11 @@ use peregrine::{
 };
 use proptest::prelude::*;
 
-/// Steps are read from bytes, so that a fuzzer can write them.
+/// Steps are read from bytes, so that a fuzzer can generate them.
 pub(crate) struct Tape<'a>(pub(crate) &'a [u8]);
 
 impl Tape<'_> {
-    /// A number below that one; 0 behind the last byte.
+    /// A number below `below`; 0 after the last byte.
     pub(crate) fn next(&mut self, below: usize) -> usize {
         let Some((first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
@@ -47,42 +48,42 @@ impl Wake for Flag {
     }
 }
 
-/// When a status changed: the time that it counts for, how many of its group's changes count for
-/// the same one, and the group.
+/// The order of a status change: its time, its index among the changes of its group at that time,
+/// and the group.
 type Stamp = (u64, u64, usize);
 
-/// Milliseconds by which another worker's task must be older to go before those of one's own.
+/// How many milliseconds older another worker's task must be to be evicted before the worker's own.
 const LEAD_MS: u64 = 1_000;
 
-/// What the twin knows of a task.
+/// The twin's copy of a task.
 struct Known {
     key: TaskKey,
     scope: Scope,
     id: Vec<u8>,
     context: Vec<u8>,
     state: TaskState,
-    /// The worker whose shards it is in.
+    /// The worker that owns its shards.
     group: usize,
     /// Position in the order of status changes.
     order: Stamp,
-    /// When it got its status.
+    /// The time of its status.
     mono_ms: u64,
     seq: u64,
-    /// How the task looked after each event.
+    /// The contents of the task after each event.
     looks: BTreeMap<u64, String>,
 }
 
-/// A stream and what it has been given.
+/// A stream and the events it has received.
 struct Reader {
     cursor: Cursor,
-    /// Waits beside the stream, for as long.
+    /// Waits for the same task as the stream, for as long.
     ticket: WaitHandle,
     flag: Arc<Flag>,
     is_pending: bool,
     is_first: bool,
 }
 
-/// A listing that is under way while tasks change.
+/// A listing in progress while tasks change.
 struct Listing {
     scope: Scope,
     context: Option<Vec<u8>>,
@@ -90,7 +91,7 @@ struct Listing {
     after_ms: Option<u64>,
     page_size: u32,
     token: PageToken,
-    /// `(key, order)` of what matched at the start, newest first.
+    /// `(key, order)` of the matching tasks at the start, newest first.
     expected: Vec<(TaskKey, Stamp)>,
     seen: Vec<TaskKey>,
 }
@@ -105,12 +106,12 @@ struct Twin {
     now: Now,
     /// The last change in the shards of each worker.
     last: Vec<Stamp>,
-    /// For whose shards and which owner room was made last, if that is known, and what had ended
+    /// The group and the owner that last needed room, if known, and the tasks that had ended
     /// before.
     asked: Option<(usize, OwnerIndex)>,
     ended: Vec<TaskKey>,
-    /// The owners that had more than their share of the shards of a worker before, if one more
-    /// owner comes: they may have to give way to others.
+    /// The owners that were above their share in a worker's shards, counting one more owner: their
+    /// tasks may be evicted for others.
     above: HashSet<(usize, OwnerIndex)>,
     gone: u64,
     bits: u128,
@@ -130,7 +131,7 @@ fn limits(tape: &mut Tape<'_>) -> Limits {
     }
 }
 
-/// Tasks as their records tell them.
+/// Tasks rebuilt from their records.
 struct Replica {
     tasks: Mutex<HashMap<Handle, (Scope, TaskBuf)>>,
     limits: TaskLimits,
@@ -139,7 +140,7 @@ struct Replica {
 impl Replica {
     fn new(limits: &Limits) -> Arc<Replica> {
         let limits = TaskLimits {
-            // What was recorded is applied, whatever room there was.
+            // A record is applied whatever the limit on bytes.
             bytes_max: 1 << 30,
             history_max: limits.history_max,
             artifacts_max: limits.artifacts_max,
@@ -182,7 +183,7 @@ impl Tap for Replica {
     fn wait(&self, _number: u64, _wake: &Waker) {}
 }
 
-/// Plays the steps that `bytes` spell.
+/// Runs the steps encoded in `bytes`.
 pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
     let mut tape = Tape(bytes);
     let limits = limits(&mut tape);
@@ -233,7 +234,7 @@ pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
     }
 }
 
-/// Everything that a view shows, long texts by their length.
+/// All contents of a view, with long texts by their length.
 fn look(view: TaskView<'_>) -> String {
     let short = |bytes: &[u8]| format!("{}:{:?}", bytes.len(), &bytes[..bytes.len().min(40)]);
     let status = view.status();
@@ -242,7 +243,7 @@ fn look(view: TaskView<'_>) -> String {
         .artifacts()
         .map(|a| (a.fields().collect(), a.parts().map(|part| short(part.packed())).collect()))
         .collect();
-    // What is shown is what was given, wherever it is stored.
+    // The view shows the given texts, wherever they are stored.
     let is_given = |text: &[u8]| {
         let is_all = |letter: u8| text.iter().all(|byte| *byte == letter);
         (SAID.contains(&text.len()) && is_all(b'x')) || (MADE.contains(&text.len()) && is_all(b'y'))
@@ -257,11 +258,11 @@ fn look(view: TaskView<'_>) -> String {
     format!("{state:?} {said:?} {history:?} {artifacts:?}")
 }
 
-/// Lengths of what is said, and of what is in artifacts.
+/// Lengths of the texts of messages and of artifacts.
 const SAID: [usize; 5] = [0, 1, 100, 700, 2_000];
 const MADE: [usize; 3] = [1, 50, 900];
 
-/// Mostly one, and others that differ from it in one part.
+/// Mostly one scope, and others that differ from it in one field.
 fn scope(tape: &mut Tape<'_>) -> Scope {
     let plain = Scope::of(AgentIndex(0));
     match tape.next(8) {
@@ -284,7 +285,7 @@ fn message(tape: &mut Tape<'_>) -> MessageBuf {
 
 impl Twin {
     fn pick(&self, tape: &mut Tape<'_>) -> Option<usize> {
-        // The newest are picked most often: they are still running.
+        // The newest are picked most often, since they are still running.
         let back = tape.next(7);
         (!self.known.is_empty()).then(|| self.known.len() - 1 - back.min(self.known.len() - 1))
     }
@@ -348,13 +349,13 @@ impl Twin {
             .any(|known| known.scope == scope && Some(&known.id) == chosen.as_ref());
         self.asked = None;
         let store = &self.store;
-        // Room may be made for one that is refused, in shards that are not known then.
+        // A refused creation may have evicted tasks in shards that are unknown here.
         self.asked = None;
         let reserved = match store.reserve(new, self.now) {
             Ok(reserved) => reserved,
-            // What was taken may have been evicted to make room for its successor.
+            // The existing task may have been evicted to make room for its successor.
             Err(Refused::Taken) => return assert!(is_taken),
-            // There is no room for its scope.
+            // The bytes of its scope do not fit.
             Err(Refused::OutOfBytes | Refused::OwnShareFull { .. }) if !scope.is_plain() => return,
             Err(refused) => {
                 assert!(matches!(refused, Refused::Full | Refused::OwnShareFull { .. }));
@@ -412,7 +413,7 @@ impl Twin {
         self.known.push(known);
     }
 
-    /// Makes many tasks in one context, which then is listed in another way.
+    /// Creates many tasks in one context, which the store then lists by another index.
     fn crowd(&mut self, tape: &mut Tape<'_>) {
         let (events, state) = (tape.next(2) as u8, tape.next(5) as u8);
         for round in 0..18 {
@@ -435,12 +436,12 @@ impl Twin {
         known.mono_ms = self.now.mono_ms;
     }
 
-    /// The low bits of a place name the shard; each worker has 16 of them.
+    /// The low bits of a position name the shard; each worker has 16 of them.
     fn group_of(&self, key: TaskKey) -> usize {
         key.place as usize / 16 % self.last.len()
     }
 
-    /// Forgets whose time is over, and brings the workers' clocks together.
+    /// Evicts expired tasks, and synchronizes the workers' clocks.
     fn sweep(&mut self) {
         while self.store.sweep(self.now) {}
         let latest = self.last.iter().map(|last| last.0).max().unwrap_or(0);
@@ -449,13 +450,14 @@ impl Twin {
         }
     }
 
-    /// Applies a change to one task, here and there; returns where the task is known now.
+    /// Applies a change to one task in the store and in the twin; returns the twin's new index of
+    /// it.
     fn change(
         &mut self,
         at: usize,
         change: &mut dyn FnMut(&mut peregrine::store::Edit<'_>),
     ) -> usize {
-        // The changes before it in the same step count.
+        // Earlier changes of the same step count.
         self.above = self.above();
         let mut known = self.known.remove(at);
         self.asked = Some((known.group, known.scope.owner));
@@ -513,7 +515,7 @@ impl Twin {
         });
     }
 
-    /// Speaks to one task and replaces an artifact of it, again and again, so that its history is
+    /// Sends messages to one task and replaces an artifact of it repeatedly, so that its history is
     /// trimmed and its log compacted.
     fn wear(&mut self, tape: &mut Tape<'_>) {
         let (back, length) = (tape.next(7) as u8, tape.next(4) as u8);
@@ -567,7 +569,7 @@ impl Twin {
         self.readers = kept;
     }
 
-    /// True when the stream goes on.
+    /// True if the stream continues.
     fn follow(&self, reader: &mut Reader, enough: usize) -> bool {
         let waker = Waker::from(Arc::clone(&reader.flag));
         let known = self.known.iter().find(|known| known.key == TaskKey::of(&reader.cursor.handle));
@@ -664,7 +666,7 @@ impl Twin {
         listing
     }
 
-    /// Reads one page; at the end, compares with what did not change meanwhile.
+    /// Reads one page; at the end, compares with the tasks that have not changed meanwhile.
     fn turn_a_page(&mut self, tape: &mut Tape<'_>) {
         let mut listing = match self.listing.take() {
             Some(listing) => listing,
@@ -726,13 +728,13 @@ impl Twin {
         assert!(expected.iter().take(50).map(|known| &known.id).eq(&found));
     }
 
-    /// Notes what the store has ended to make room, and forgets what was evicted, if it was right to
-    /// evict it; `current` is the task for which there was to be room.
+    /// Records the tasks that the store has ended to make room, and removes the evicted ones after
+    /// checking the eviction; `current` is the task that needed room.
     fn forget_gone(&mut self, current: Option<(Scope, &[u8], TaskKey)>) {
         let (mut kept, gone): (Vec<Known>, Vec<Known>) = std::mem::take(&mut self.known)
             .into_iter()
             .partition(|known| self.store.read(known.key, |_| ()).is_some());
-        // It has had its stamp before it left.
+        // Its last change had its stamp before the eviction.
         for known in gone.iter().filter(|known| !known.state.is_terminal()) {
             assert!(self.may_end(known));
             self.next_stamp(known.group, self.now.unix_ms);
@@ -741,7 +743,7 @@ impl Twin {
             let now = self.store.read(known.key, |task| (task.state(), task.seq()));
             let (state, seq) = now.expect("it was there just now");
             if state != known.state {
-                // A client listens to it: it stays until the next one has to go.
+                // A client follows it: it stays until the next eviction.
                 assert_eq!((state, seq), (TaskState::Failed, known.seq + 1));
                 (known.state, known.seq) = (state, seq);
                 let look = self.store.read(known.key, |task| look(task.view()));
@@ -771,7 +773,7 @@ impl Twin {
         self.gone += gone.len() as u64;
     }
 
-    /// Those who wait with a task were woken.
+    /// Asserts that the readers waiting for a task were woken.
     fn wake_readers(&mut self, key: TaskKey) {
         for reader in self.readers.iter_mut().filter(|r| TaskKey::of(&r.cursor.handle) == key) {
             assert!(!reader.is_pending || reader.flag.0.swap(false, SeqCst), "lost wake-up");
@@ -779,8 +781,8 @@ impl Twin {
         }
     }
 
-    /// Whether an unfinished task could be ended: one that waits, for its owner; or one of an owner
-    /// above its share, for another.
+    /// Whether an unfinished task may have been ended: a waiting one, for its owner; or one of an
+    /// owner above its share, for another owner.
     fn may_end(&self, known: &Known) -> bool {
         let Some((_, asked)) = self.asked else { return true };
         match asked == known.scope.owner {
@@ -789,17 +791,17 @@ impl Twin {
         }
     }
 
-    /// The owners above their share of the shards of a worker, if one more owner comes.
+    /// The owners above their share of a worker's shards, counting one more owner.
     fn above(&self) -> HashSet<(usize, OwnerIndex)> {
         let groups = self.last.len();
         let mut held: HashMap<(usize, OwnerIndex), (usize, usize)> = HashMap::new();
         for known in &self.known {
             let sum = held.entry((known.group, known.scope.owner)).or_default();
             let bytes = self.store.read(known.key, |task| task.heap_bytes()).unwrap_or_default();
-            // The bytes of its scope at most, if there are any.
+            // Includes the bytes of its scope, as an upper bound.
             *sum = (sum.0 + 1, sum.1 + bytes + SCOPE_BYTES);
         }
-        // Each of the 16 shards of a worker keeps bytes back for the last words of a task.
+        // Each of the 16 shards of a worker reserves bytes for the final status of a task.
         let bytes_max = self.limits.store_bytes_max;
         let bytes_max = bytes_max - (groups * 16 * 256).min(bytes_max / 2);
         let is_above = |(group, tasks, bytes): (usize, usize, usize)| {
@@ -812,7 +814,7 @@ impl Twin {
         above.map(|(whose, _)| *whose).collect()
     }
 
-    /// Counts the rest of what was known.
+    /// Compares all tasks of the twin with the store.
     fn check(&mut self) {
         self.forget_gone(None);
         let ended = self.known.iter().filter(|known| known.state.is_terminal());
@@ -825,7 +827,7 @@ impl Twin {
         assert!(stats.bytes <= self.limits.store_bytes_max as u64);
         let held = |known: &Known| self.store.read(known.key, |task| task.heap_bytes() as u64);
         let tasks: u64 = self.known.iter().filter_map(held).sum();
-        // A scope with a name has bytes of its own in each shard in which it has tasks.
+        // A scope with a name takes bytes of its own in each shard with its tasks.
         let named = self.known.iter().filter(|known| !known.scope.is_plain());
         let shards = 16 * self.last.len() as u32;
         let named = named.map(|known| (known.key.place % shards, known.scope.bits()));
@@ -836,7 +838,7 @@ impl Twin {
         }
         for known in &self.known {
             assert_eq!(self.store.find(known.scope, &known.id), Some(known.key));
-            // What is outside a scope is not there: another agent's, tenant's, owner's.
+            // Another agent's, tenant's or owner's scope does not find the task.
             let Scope { agent, tenant, owner } = known.scope;
             for other in [
                 Scope { agent: AgentIndex(7), ..known.scope },
@@ -855,7 +857,7 @@ impl Twin {
         }
     }
 
-    /// What was recorded makes the same tasks.
+    /// The records rebuild the same tasks.
     fn check_replica(&self) {
         let replica = self.replica.tasks.lock().unwrap();
         assert_eq!(replica.len(), self.known.len());
@@ -868,9 +870,9 @@ impl Twin {
         }
     }
 
-    /// Whether a finished task could leave for the owner that needed room: of its own, those in the
-    /// shards of its worker leave, but for where these have none or others have far older ones. One
-    /// of another owner leaves where that is above its share.
+    /// Whether a finished task may have been evicted for the owner that needed room: the owner's
+    /// own tasks in its worker's shards, unless there are none or others are far older. Tasks of
+    /// another owner only if that owner is above its share.
     fn may_go(&self, gone: &Known) -> bool {
         let Some((asked, owner)) = self.asked else { return true };
         if gone.scope.owner != owner {
@@ -882,7 +884,7 @@ impl Twin {
             let mut own = ended.filter(|known| known.group == asked);
             return own.all(|own| gone.order.0 + LEAD_MS <= own.order.0);
         }
-        // In a store that is not small, others are not looked at each time.
+        // A large store does not check the others each time.
         self.limits.tasks_max > 12
             || ended
                 .all(|other| other.group == gone.group || gone.order.0 <= other.order.0 + LEAD_MS)

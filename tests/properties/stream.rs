@@ -1,5 +1,5 @@
-//! Properties of streams of artifacts: whatever a stream may repeat of what it has just said, each
-//! event says what its agent published.
+//! Properties of artifact streams: each event has the content that its agent published, even if the
+//! stream repeats earlier bytes.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ enum Form {
     EventWithMetadata,
     Named,
     TwoTexts,
-    /// Its JSON holds line breaks.
+    /// Its JSON has line breaks.
     Data,
 }
 
@@ -68,7 +68,7 @@ impl Piece {
         });
     }
 
-    /// The artifact as a client of a generation sees it, and the metadata of the event.
+    /// The artifact in the form of a generation, and the metadata of the event.
     fn seen(&self, generation: Gen) -> (Value, Value) {
         let of_text = |text: &str| match generation {
             V03 => json!({ "kind": "text", "text": text }),

@@ -1,6 +1,6 @@
-//! A task is a list of artifacts, a history and a status: whatever its agent publishes, in whatever
-//! lists, the log shows what a plain list of events shows, now, as it was, and seen again. What its
-//! tap is told makes the same task, and the store counts what the log holds.
+//! The log of a task against a plain list of artifacts, history and status: for any published lists
+//! of events both show the same, now, at earlier events, and in replays. The records of the journal
+//! hook rebuild the task, and the store counts the bytes of the log.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ use super::store::Tape;
 
 const NOW: Now = Now { mono_ms: 0, unix_ms: 1_000 };
 
-/// What an artifact or a chunk says: its id, its other fields but parts, and its parts.
+/// The content of an artifact or a chunk: its id, its other fields except parts, and its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Said {
     id: Vec<u8>,
@@ -47,7 +47,7 @@ impl Said {
     }
 }
 
-/// What an event says, without the sequence number that it gets.
+/// The content of an event, without its sequence number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Event {
     Status { state: TaskState, message: Option<Vec<u8>>, metadata: bool },
@@ -70,7 +70,7 @@ impl Event {
     }
 }
 
-/// A task as a reader sees it: state, message of the status, history, artifacts with their numbers.
+/// A task as readers see it: state, message of the status, history, artifacts with their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Look {
     state: u8,
@@ -99,13 +99,13 @@ impl Look {
 #[derive(Clone, Default)]
 struct Plain {
     look: Look,
-    /// All that was said and is not forgotten, that of the status included.
+    /// All messages that are not dropped yet, including that of the status.
     said: Vec<Vec<u8>>,
-    /// Where among these the message of the status is.
+    /// The index of the status message among these.
     status: Option<usize>,
     /// Each event with the number of its artifact; the first has the sequence number 1.
     events: Vec<(Event, u32)>,
-    /// How the task looked behind each event, and what its client said before the next.
+    /// The contents of the task after each event, and its client's message before the next.
     looks: BTreeMap<u64, Look>,
     history_max: usize,
     artifacts_max: usize,
@@ -138,7 +138,7 @@ impl Plain {
         self.trim();
     }
 
-    /// True when it is an artifact too many.
+    /// True if it is an artifact beyond the limit.
     fn is_too_much(&self, event: &Event) -> bool {
         let Event::Artifact { said, .. } = event else { return false };
         let artifacts = &self.look.artifacts;
@@ -178,7 +178,7 @@ impl Plain {
     }
 }
 
-/// The same task as its records tell it.
+/// The task rebuilt from its records.
 struct Replica(Mutex<Option<TaskBuf>>, TaskLimits);
 
 impl Tap for Replica {
@@ -204,7 +204,7 @@ impl Tap for Replica {
     fn wait(&self, _number: u64, _wake: &Waker) {}
 }
 
-/// A list of events, and what it says.
+/// A list of events, and their contents.
 #[derive(Default)]
 struct Published {
     events: EventBuf,
@@ -224,7 +224,7 @@ fn parts(tape: &mut Tape<'_>, count: usize, number: &mut usize) -> PartsBuf {
     })
 }
 
-/// The packed fields of an artifact, in the usual order or in another one.
+/// The packed fields of an artifact, in the usual order or another one.
 fn artifact(tape: &mut Tape<'_>, number: &mut usize) -> Vec<u8> {
     let id = IDS[[0, 0, 0, 0, 1, 1, 2, 3, 4, 4][tape.next(10)]];
     let count = [1, 1, 1, 1, 0, 2][tape.next(6)];
@@ -288,7 +288,7 @@ impl Published {
         self.plain.push(Event::Artifact { said, append, last_chunk, metadata });
     }
 
-    /// Says the same when it is read.
+    /// Asserts that it reads as the plain list.
     fn check(&self, first: Option<Message<'_>>) {
         let said: Vec<Event> = self.events.iter(first).map(|event| Event::of(&event)).collect();
         assert_eq!(said, self.plain);
@@ -296,7 +296,7 @@ impl Published {
     }
 }
 
-/// Somebody who follows the task, and where he was last.
+/// A reader of the task, and its position.
 #[derive(Default)]
 struct Reader {
     seq: u64,
@@ -304,7 +304,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Sees at most so many events.
+    /// Reads at most so many events.
     fn read(&mut self, task: &Task, plain: &Plain, most: usize) {
         if self.seq < task.base_seq() {
             self.seq = task.seq();
@@ -325,7 +325,7 @@ impl Reader {
     }
 }
 
-/// Plays the steps that `bytes` spell.
+/// Runs the steps encoded in `bytes`.
 fn a_task_is_its_plain_list(bytes: &[u8]) {
     let mut tape = Tape(bytes);
     let limits = Limits {
@@ -400,7 +400,7 @@ fn a_task_is_its_plain_list(bytes: &[u8]) {
     }
 }
 
-/// What of a list was applied, when the task has this sequence number behind it.
+/// Applies the part of a list that brought the task to this sequence number.
 fn follow_list(plain: &mut Plain, list: &[Event], seq: u64, is_failed: bool, limits: &Limits) {
     let applied = (seq - plain.seq()) as usize - usize::from(is_failed);
     list[..applied].iter().for_each(|event| {
@@ -409,7 +409,7 @@ fn follow_list(plain: &mut Plain, list: &[Event], seq: u64, is_failed: bool, lim
     });
     if is_failed {
         let refused = &list[applied];
-        // Nothing is refused without a reason.
+        // A refusal has a reason.
         assert!(plain.is_too_much(refused) || limits.task_bytes_max < 1 << 20);
         let said =
             MessageBuf::agent(&PartsBuf::new().text("the task has reached a limit and was ended"));
@@ -453,7 +453,7 @@ fn publish(
     }
 }
 
-/// Compares all that can be seen of a task.
+/// Compares all observable contents of a task.
 fn check(task: &Task, plain: &Plain, every: u64) {
     assert_eq!(task.seq(), plain.seq());
     assert_eq!(Look::of(task.view()), plain.look);
@@ -462,7 +462,7 @@ fn check(task: &Task, plain: &Plain, every: u64) {
     for seq in some.into_iter().filter(|seq| (oldest..=newest).contains(seq)) {
         assert_eq!(Look::of(task.view_at(seq)), plain.looks[&seq], "at {seq}");
         Reader { seq, place: ReplayPlace::default() }.read(task, plain, 1_000_000);
-        // A copy of what there was goes on behind what there is.
+        // A copy of an earlier state continues independently of the original.
         let mut copy = TaskBuf::of(task.view_at(seq));
         assert_eq!(Look::of(copy.view()), plain.looks[&seq]);
         let chunk = ArtifactBuf::new("a", &PartsBuf::new().text("copied"));

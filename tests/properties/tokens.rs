@@ -1,13 +1,13 @@
-//! Tokens, and the keys that verify them: whatever is shown, only what was signed is let in.
+//! Tokens and the keys that verify them: for any bytes, only signed tokens are accepted.
 
 use std::sync::LazyLock;
 
 use peregrine::auth::{TokenKeys, TokenRefusal, TokenRules, UnverifiedToken, VerifiedToken};
 
-/// One token of each algorithm, as PyJWT has made it.
+/// One token of each algorithm, made by PyJWT.
 const TOKENS: &str = include_str!("../data/tokens/pyjwt.txt");
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-/// When they hold.
+/// A time at which they are valid.
 const NOW_MS: u64 = 1_700_000_000_000;
 
 static KEYS: LazyLock<TokenKeys> = LazyLock::new(|| {
@@ -20,14 +20,14 @@ fn verify(token: &[u8], keys: &TokenKeys) -> Result<VerifiedToken, TokenRefusal>
     rules.verify(&UnverifiedToken::read(token)?, keys, NOW_MS)
 }
 
-/// Bytes are let in exactly if they are a token that the issuer has signed.
+/// Bytes are accepted exactly if they are a token that the issuer has signed.
 pub fn only_what_was_signed_is_let_in(bytes: &[u8]) {
     let is_signed = TOKENS.lines().any(|token| token.as_bytes() == bytes);
     assert_eq!(verify(bytes, &KEYS).is_ok(), is_signed);
 }
 
-/// A document gives at most a hundred keys, the same ones each time, of which none shows what it
-/// is; and the keys of a stranger's document let in no token but by being the issuer's own.
+/// A document gives at most a hundred keys, the same ones each time, and debug output hides them;
+/// keys of another issuer's document verify no token unless they are the issuer's own keys.
 pub fn a_document_gives_the_same_keys_each_time(bytes: &[u8]) {
     let set = TokenKeys::read_set(bytes);
     assert_eq!(set, TokenKeys::read_set(bytes));
@@ -43,7 +43,8 @@ pub fn a_document_gives_the_same_keys_each_time(bytes: &[u8]) {
         for token in TOKENS.lines() {
             let verified = verify(token.as_bytes(), &keys);
             let Ok(verified) = verified else { continue };
-            // Who was let in stays in with the same keys, and goes with the last of them.
+            // A verified caller stays valid with the same keys, and is withdrawn with the last of
+            // them.
             keys.withdraw_but(&again);
             assert!(!verified.grant.is_withdrawn());
             keys.anew().withdraw_but(&TokenKeys::default());
@@ -56,8 +57,8 @@ pub fn a_document_gives_the_same_keys_each_time(bytes: &[u8]) {
     }
 }
 
-/// Every bit of every token in turn, for each algorithm; of ES512, which takes a thousand times as
-/// long without optimization, one bit of each byte.
+/// Each bit of each token in turn, for each algorithm; of ES512, which is a thousand times slower
+/// without optimization, one bit of each byte.
 #[test]
 fn one_wrong_bit_anywhere_is_refused() {
     assert_eq!(TOKENS.lines().count(), 13);
@@ -77,7 +78,7 @@ fn one_wrong_bit_anywhere_is_refused() {
     }
 }
 
-/// The parts of one token with those of another.
+/// The parts of one token combined with those of another.
 #[test]
 fn parts_of_several_tokens_are_none() {
     let parts: Vec<Vec<&str>> = TOKENS.lines().map(|token| token.split('.').collect()).collect();

@@ -1,15 +1,15 @@
-//! What must hold for frames of WebSocket, whatever bytes arrive.
+//! Properties of WebSocket frames for any bytes.
 
 use peregrine::ws::{Reader, ReaderRules, WsError, WsEvent};
 
-/// Small enough that short inputs reach them.
+/// Limits that short inputs reach.
 pub const RULES: ReaderRules =
     ReaderRules { frame_bytes_max: 200, message_bytes_max: 300, binary: true, masked: true };
 
-/// The events of some bytes, and the error that ended them.
+/// The events of some bytes, and the error that ended reading.
 pub type Seen = (Vec<(WsEvent, Vec<u8>)>, Option<WsError>);
 
-/// Reads bytes that come in pieces; each step but the last eats something or says something.
+/// Reads bytes in pieces; each step but the last consumes or produces something.
 pub fn read(bytes: &[u8], rules: &ReaderRules, piece: &mut dyn FnMut() -> usize) -> Seen {
     let (mut reader, mut scratch, mut seen) = (Reader::default(), Vec::new(), Vec::new());
     let (mut input, mut rest) = (Vec::new(), bytes);
@@ -26,7 +26,7 @@ pub fn read(bytes: &[u8], rules: &ReaderRules, piece: &mut dyn FnMut() -> usize)
             assert!(reader.held_bytes() <= 2 * rules.message_bytes_max.max(8));
             input.drain(..ate);
             if event == WsEvent::Partial {
-                // A header, or a control frame: nothing else waits outside.
+                // A header, or a control frame: no other bytes wait unread.
                 assert!(input.len() < 6 + 125 + 8, "{} bytes wait", input.len());
                 break;
             }
@@ -38,13 +38,13 @@ pub fn read(bytes: &[u8], rules: &ReaderRules, piece: &mut dyn FnMut() -> usize)
     (seen, None)
 }
 
-/// Whole, byte by byte, and in pieces whose sizes the first byte decides, the same bytes are the
-/// same messages and end with the same error; and only what a rule forbids is an error.
+/// Whole, byte by byte, and in pieces of sizes that the first byte selects, the same bytes give the
+/// same messages and the same error; only violations of a rule are errors.
 pub fn cuts_change_nothing(bytes: &[u8]) {
     cuts_change_nothing_by(bytes, &RULES);
 }
 
-/// The same of a server's frames, as a client reads them.
+/// The same for a server's frames, as a client reads them.
 pub fn cuts_change_nothing_for_a_client(bytes: &[u8]) {
     cuts_change_nothing_by(bytes, &ReaderRules { masked: false, ..RULES });
 }
@@ -62,8 +62,8 @@ fn cuts_change_nothing_by(bytes: &[u8], rules: &ReaderRules) {
     assert_eq!(slow(bytes, rules.masked), whole, "against a slow reading");
 }
 
-/// A slow reading of RFC 6455 §5: one frame after the other, each only when all of it is there,
-/// but for what a header shows and for text that has gone wrong.
+/// A slow and simple reading of RFC 6455 §5: one frame after the other, each once it is complete,
+/// except for errors in a header and for invalid text.
 fn slow(bytes: &[u8], masked: bool) -> Seen {
     let (mut seen, mut rest) = (Vec::new(), bytes);
     let mut message: Option<(WsEvent, Vec<u8>)> = None;
@@ -86,7 +86,7 @@ fn slow(bytes: &[u8], masked: bool) -> Seen {
         let Some(length) = rest[2..].get(..digits) else { return (seen, None) };
         let long = length.iter().fold(0_u64, |sum, digit| sum << 8 | u64::from(*digit));
         let length = if digits == 0 { short as u64 } else { long };
-        // RFC 6455 §5.2: the shortest form is the only one.
+        // RFC 6455 §5.2: only the shortest form is valid.
         let least = match digits {
             0 => 0,
             2 => 126,

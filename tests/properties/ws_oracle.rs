@@ -1,5 +1,5 @@
-//! Properties of the WebSocket codec and of a connection that was upgraded, with seeds; the bodies
-//! live in `props/ws.rs` and `props/conn.rs`. tungstenite is the oracle in both directions.
+//! Properties of the WebSocket codec and of an upgraded connection, with seeds; the properties
+//! themselves are in `ws.rs` and `conn.rs`. tungstenite is the oracle in both directions.
 
 #[allow(dead_code, reason = "it also has the properties of HTTP")]
 use std::io::{self, Read, Write};
@@ -20,14 +20,15 @@ use tungstenite::{
 
 use super::{conn, ws};
 
-/// A frame, valid or not, as a client would send it.
+/// A client's frame, valid or not.
 #[derive(Clone, Debug)]
 struct Sketch {
     fin: bool,
     reserved: u8,
     opcode: u8,
     mask: Option<[u8; 4]>,
-    /// Bytes behind the second one that tell the length: 0, 2 or 8; fewer than it needs are raised.
+    /// The number of length bytes after the second byte: 0, 2 or 8; raised if the length needs
+    /// more.
     digits: usize,
     payload: Vec<u8>,
 }
@@ -80,7 +81,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     )
 }
 
-/// Frames in sequences that are mostly valid: each continues what the one before began.
+/// Sequences of mostly valid frames: each continues the fragments before it.
 fn sketches() -> impl Strategy<Value = Vec<Sketch>> {
     (prop::collection::vec(sketch(), 0..12), prop::bool::weighted(0.8)).prop_map(
         |(mut all, mend)| {
@@ -99,7 +100,7 @@ fn sketches() -> impl Strategy<Value = Vec<Sketch>> {
     )
 }
 
-/// Messages of A2A, some of which wait, in one frame or several.
+/// A2A messages, some of which wait, in one frame or several.
 fn calls() -> impl Strategy<Value = Vec<Sketch>> {
     let said = |method: &str, text: &str| {
         format!(
@@ -147,7 +148,7 @@ fn bytes_of(sketches: &[Sketch]) -> Vec<u8> {
     sketches.iter().flat_map(Sketch::bytes).collect()
 }
 
-/// What is read from `bytes`, and nothing more; what is written goes nowhere.
+/// Reads from `bytes` alone and discards written bytes.
 struct Wire<'b>(&'b [u8]);
 
 impl Read for Wire<'_> {
@@ -169,7 +170,7 @@ impl Write for Wire<'_> {
     }
 }
 
-/// What tungstenite reads as `role`; false: it refused something.
+/// The messages that tungstenite reads as `role`; false: it refused some bytes.
 fn oracle(bytes: &[u8], role: Role) -> (Vec<Message>, bool) {
     let config = WebSocketConfig::default();
     let mut socket = WebSocket::from_raw_socket(Wire(bytes), role, Some(config));
@@ -194,7 +195,7 @@ fn oracle(bytes: &[u8], role: Role) -> (Vec<Message>, bool) {
     }
 }
 
-/// What tungstenite calls an event of ours, but for what a close frame says.
+/// The tungstenite message for an event of ours, without the content of close frames.
 fn message((event, payload): (WsEvent, Vec<u8>)) -> Message {
     match event {
         WsEvent::Text => Message::text(String::from_utf8(payload).unwrap()),
@@ -234,7 +235,7 @@ proptest! {
         cut in any::<u16>(),
         longer in prop::option::weighted(0.3, (any::<prop::sample::Index>(), 2..9_usize)),
     ) {
-        // RFC 6455 §5.2: a length has one form; tungstenite takes any.
+        // RFC 6455 §5.2: a length has one form; tungstenite accepts any.
         if let Some((at, digits)) = longer.filter(|_| !sketches.is_empty()) {
             let at = at.index(sketches.len());
             sketches[at].digits = digits;
@@ -254,7 +255,7 @@ proptest! {
         ws::cuts_change_nothing_for_a_client(&bytes);
     }
 
-    /// A client of ours is read by a server of ours and by tungstenite alike.
+    /// Our server and tungstenite read our client's frames alike.
     #[test]
     fn tungstenite_and_our_server_read_what_our_client_writes(
         messages in prop::collection::vec((any::<bool>(), 0..70_000_usize, any::<[u8; 4]>()), 0..4),
@@ -300,7 +301,7 @@ proptest! {
         let rules = ReaderRules { masked: !from_server, ..WIDE };
         let (theirs, is_fine) = oracle(&bytes, role);
         let (mut ours, error) = ws::read(&bytes, &rules, &mut || usize::MAX);
-        // Behind a close frame nobody reads.
+        // Frames after a close frame are not read.
         if let Some(at) = ours.iter().position(|(event, _)| matches!(event, WsEvent::Close(_))) {
             ours.truncate(at + 1);
         }
@@ -310,8 +311,8 @@ proptest! {
             .into_iter()
             .map(message)
             .collect();
-        // Close frames are compared by the test of their codes: tungstenite reads one with a bad
-        // code as a close with another.
+        // Close frames are compared by the test of their codes: tungstenite reads a bad code as
+        // another one.
         let is_bad_close = error == Some(peregrine::ws::WsError::CloseCode);
         let mut theirs: Vec<Message> = theirs
             .into_iter()
@@ -412,8 +413,7 @@ proptest! {
     }
 }
 
-/// The oracle itself refuses what it should: a comparison with one that takes everything would
-/// prove nothing.
+/// The oracle itself refuses invalid frames: an oracle that accepts everything would prove nothing.
 #[test]
 fn the_oracle_is_one() {
     let bad = Sketch {

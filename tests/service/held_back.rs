@@ -1,5 +1,5 @@
-//! What a tap holds back: the answers and events that show a task whose last record is not durable,
-//! and no others.
+//! A journal hook (`Tap`) holds back exactly the answers and events that show a task whose last
+//! record is not durable.
 
 use std::{
     collections::HashSet,
@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// A task of it runs until it is cancelled.
+/// An agent that works until its task is canceled.
 fn works() -> Script {
     Script::parse("[[rule]]\n[[rule.step]]\nstatus = \"working\"").unwrap()
 }
@@ -48,12 +48,12 @@ fn serve(journal: &Arc<Journal>) -> (Running, SocketAddr) {
     (running, addr)
 }
 
-/// A message that makes a task, and is answered at once.
+/// A message that creates a task and is answered at once.
 fn go() -> Value {
     Gen::V1.params(Say { at_once: true, ..say("go") })
 }
 
-/// How calls travel on a connection of their own.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Over {
     Http,
@@ -93,7 +93,7 @@ impl Client {
         }
     }
 
-    /// Waits for so many messages of a WebSocket, and takes them.
+    /// Waits for so many WebSocket messages, and returns them.
     fn messages(&mut self, count: usize) -> Vec<Value> {
         let mut received = self.line.take();
         loop {
@@ -106,7 +106,7 @@ impl Client {
         }
     }
 
-    /// Nothing comes, since the tap was asked once more.
+    /// Asserts that no answer arrives after the next wait for the hook.
     fn is_held(&mut self, journal: &Journal, method: &str, params: &Value) {
         let asked = journal.asked();
         self.ask(method, params);
@@ -115,14 +115,14 @@ impl Client {
     }
 }
 
-/// Two tasks, of which the records of the second are not durable, and an unknown one.
+/// Two tasks, of which the second has records that are not durable, and an unknown one.
 struct Tasks {
     durable: Value,
     context: Value,
     held: Value,
 }
 
-/// Makes them, each over a connection of its own; the second is left without its answer.
+/// Creates both tasks, each over its own connection; the second call has no answer yet.
 fn make(journal: &Journal, addr: SocketAddr, over: Over) -> (Tasks, Client) {
     let mut client = Client::to(addr, over);
     client.is_held(journal, "SendMessage", &go());
@@ -141,13 +141,13 @@ fn what_shows_no_task_that_waits_for_the_tap_leaves_at_once() {
         let (_running, addr) = serve(&journal);
         let (tasks, _first) = make(&journal, addr, over);
         let mut client = Client::to(addr, over);
-        // A task whose records are durable, alone and in a list.
+        // A task with durable records, alone and in a list.
         let shown = client.ask("GetTask", &tasks.durable).answer();
         assert_eq!(shown["result"]["id"], tasks.durable["id"]);
         let list = json!({ "contextId": tasks.context });
         let shown = client.ask("ListTasks", &list).answer();
         assert_eq!(shown["result"]["tasks"].as_array().unwrap().len(), 1);
-        // No task at all.
+        // No task.
         let list = json!({ "contextId": "nobody's" });
         assert_eq!(client.ask("ListTasks", &list).answer()["result"]["totalSize"], 0);
         let missing = client.ask("GetTask", &json!({ "id": "missing" })).answer();
@@ -156,7 +156,7 @@ fn what_shows_no_task_that_waits_for_the_tap_leaves_at_once() {
         let mut line = Tcp::to(addr);
         line.write(&get("/.well-known/agent-card.json"));
         assert_eq!(line.reply().status, 200);
-        // A stream, of which nothing new is held back.
+        // A stream without held-back events.
         client.ask("SubscribeToTask", &tasks.durable);
         client.line.read_until("TASK_STATE_WORKING");
     }
@@ -176,7 +176,7 @@ fn what_shows_a_task_that_waits_for_the_tap_waits_with_it() {
             client.is_held(&journal, method, params);
             client
         });
-        // An event of a stream that leaves otherwise, and the answer to what brought it.
+        // An event of a stream that is sent otherwise, and the answer to the call that caused it.
         let mut stream = Client::to(addr, over);
         stream.ask("SubscribeToTask", &tasks.durable).line.read_until("TASK_STATE_WORKING");
         stream.line.take();
@@ -239,7 +239,7 @@ fn a_batch_waits_for_the_newest_of_what_it_shows() {
     assert_eq!(line.reply().json().as_array().unwrap().len(), 2);
 }
 
-/// One JSON-RPC call over HTTP/2; `None`: no answer comes, since the tap was asked once more.
+/// One JSON-RPC call over HTTP/2; `None`: no answer arrives after the next wait for the hook.
 async fn ask_http2(
     client: &mut SendRequest<Bytes>,
     journal: &Journal,
@@ -299,7 +299,7 @@ fn calls_on_one_connection_of_http2_wait_each_for_its_own_task() {
     });
 }
 
-/// A call over WebSocket with an id of its own.
+/// A call over WebSocket with this id.
 fn numbered(id: usize, method: &str, params: &Value) -> Vec<u8> {
     ws::text(&rpc_id(&id.to_string(), method, params))
 }
@@ -316,11 +316,11 @@ fn calls_in_flight_on_one_socket_leave_in_their_order_as_batches_become_durable(
     }
     client.line.write(&numbered(4, "SendStreamingMessage", &Gen::V1.params(say("go"))));
     journal.until_recorded(10);
-    // Its worker has done with that when it answers another one.
+    // The worker has handled the call when it answers another one.
     let mut other = Tcp::to(addr);
     other.write(&get("/.well-known/agent-card.json"));
     assert_eq!(other.reply().status, 200);
-    // What shows no task waits behind what was said before it.
+    // An answer without a task waits for the earlier ones.
     client.line.write(&numbered(5, "GetTask", &json!({ "id": "missing" })));
     client.line.write(&ws::frame(0x89, b"ping"));
     journal.confirm(1);
@@ -328,7 +328,7 @@ fn calls_in_flight_on_one_socket_leave_in_their_order_as_batches_become_durable(
     journal.confirm(2);
     let first = client.messages(1);
     assert_eq!((first.len(), &first[0]["id"]), (1, &json!(0)));
-    // The rest was written meanwhile, and waits for the newest of it.
+    // The others were written meanwhile, and wait for the newest record of them.
     journal.confirm(9);
     assert!(client.line.is_silent());
     journal.confirm(10);
@@ -341,7 +341,7 @@ fn calls_in_flight_on_one_socket_leave_in_their_order_as_batches_become_durable(
     let ids: Vec<u64> = answers.iter().map(|sent| sent.json()["id"].as_u64().unwrap()).collect();
     let of_stream = ids.iter().filter(|id| **id == 4).count();
     assert!(of_stream >= 2, "{ids:?}");
-    // Streams are written behind answers, which may overtake them.
+    // Stream events are written after answers, which may overtake them.
     let others: Vec<u64> = ids.into_iter().filter(|id| *id != 4).collect();
     assert_eq!(others, [1, 2, 3, 5]);
 }
@@ -356,7 +356,7 @@ fn whatever_a_socket_brings_is_durable_however_the_tap_batches() {
     let addr = running.addrs()[0];
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // A batch is what came while the batch before was written.
+        // A batch has the records that arrived during the previous batch.
         scope.spawn(|| {
             while !is_over.load(Relaxed) {
                 let batch = journal.recorded();
@@ -372,8 +372,8 @@ fn whatever_a_socket_brings_is_durable_however_the_tap_batches() {
     });
 }
 
-/// Has many calls in flight on one socket, every other one a stream, and reads all that comes of
-/// them: a task is durable as it is shown.
+/// Keeps many calls in flight on one socket, each second one a stream, and reads all answers: a
+/// task is durable when it is shown.
 fn exchange(journal: &Journal, addr: SocketAddr, calls: usize) {
     let mut client = Client::to(addr, Over::WebSocket);
     let method = |id| if id % 2 == 0 { "SendMessage" } else { "SendStreamingMessage" };
@@ -386,7 +386,7 @@ fn exchange(journal: &Journal, addr: SocketAddr, calls: usize) {
             let (id, result) = (sent["id"].as_u64().unwrap(), &sent["result"]);
             let places = ["/task/id", "/statusUpdate/taskId", "/artifactUpdate/taskId"];
             if let Some(task) = places.iter().find_map(|place| result.pointer(place)) {
-                // An echo ends before it is shown.
+                // An echo has ended when it is shown.
                 let last = journal.last_record_of(task.as_str().unwrap());
                 assert!(journal.durable() >= last, "{sent}");
             }
@@ -397,7 +397,7 @@ fn exchange(journal: &Journal, addr: SocketAddr, calls: usize) {
     }
 }
 
-/// What a call of gRPC says; `None`: nothing, since the tap was asked once more.
+/// The result of a gRPC call; `None`: no answer arrives after the next wait for the hook.
 async fn said_over_grpc<T>(journal: &Journal, call: impl Future<Output = T>) -> Option<T> {
     let asked = journal.asked();
     let held = async {
@@ -457,7 +457,7 @@ impl Entropy for Counter {
     }
 }
 
-/// What came of an exchange.
+/// The content of a response.
 #[derive(Default)]
 struct Given(Vec<u8>);
 
@@ -471,7 +471,7 @@ impl ResponseSink for Given {
     fn end(&mut self, _trailers: FieldLines<'_>) {}
 }
 
-/// One call above bytes, and what was given of its answer.
+/// One call above bytes, and the received part of its answer.
 struct Above {
     exchange: Exchange,
     given: Given,
@@ -497,7 +497,7 @@ impl Above {
         above
     }
 
-    /// The answer, if all of it was given.
+    /// The answer, if it is complete.
     fn poll(&mut self, engine: &Engine, worker: &mut Worker) -> Option<Value> {
         let mut out = Vec::new();
         let polled = self.exchange.poll(&mut cx(engine, worker, &mut out), &mut self.given);

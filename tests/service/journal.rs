@@ -1,4 +1,4 @@
-//! A tap that says that records are durable when it is told to.
+//! A journal hook that reports records as durable when the test confirms them.
 
 use std::{
     sync::Mutex,
@@ -16,14 +16,14 @@ use peregrine::{
 
 use crate::support::binary::{PATIENCE, eventually};
 
-/// Notes what happens, and says that it is durable when it is told to.
+/// Records all lines; they are durable when the test confirms them.
 #[derive(Default)]
 pub struct Journal(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
     lines: Vec<(Handle, String)>,
-    /// Of each task that was made.
+    /// The id and handle of each task.
     ids: Vec<(String, Handle)>,
     durable: u64,
     waiting: Vec<(u64, Waker)>,
@@ -63,12 +63,12 @@ impl Tap for Journal {
 }
 
 impl Journal {
-    /// The number of the last record that was taken.
+    /// The number of the last record.
     pub fn recorded(&self) -> u64 {
         self.0.lock().unwrap().lines.len() as u64
     }
 
-    /// From now on everything up to this record is durable.
+    /// Makes all records up to this one durable.
     pub fn confirm(&self, number: u64) {
         let mut inner = self.0.lock().unwrap();
         inner.durable = number;
@@ -79,7 +79,7 @@ impl Journal {
         due.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
-    /// Waits until somebody has asked for the `count`th time.
+    /// Waits until the hook was called to wait for the `count`th time.
     pub fn until_asked(&self, count: usize) {
         let until = Instant::now() + PATIENCE;
         while self.0.lock().unwrap().asked < count {
@@ -92,7 +92,7 @@ impl Journal {
         self.0.lock().unwrap().asked
     }
 
-    /// The id of the task that was made last.
+    /// The id of the newest task.
     pub fn last_id(&self) -> String {
         self.0.lock().unwrap().ids.last().unwrap().0.clone()
     }
@@ -105,12 +105,12 @@ impl Journal {
         last.unwrap() as u64 + 1
     }
 
-    /// Waits until so many records were taken.
+    /// Waits for so many records.
     pub fn until_recorded(&self, count: u64) {
         eventually("there are so many records", || self.recorded() >= count);
     }
 
-    /// The handles of the records, in their order.
+    /// The handles of the records, in order.
     pub fn handles(&self) -> Vec<Handle> {
         self.0.lock().unwrap().lines.iter().map(|(task, _)| *task).collect()
     }

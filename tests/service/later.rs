@@ -38,17 +38,17 @@ use crate::{
 
 const AT_MS: u64 = 1_790_000_000_000;
 
-/// What a thread has made of a call.
+/// A thread's answer to a call.
 enum Said {
     Message(MessageBuf),
     Task(TaskBuf),
     Fault(Fault),
-    /// The call with this number has the answer.
+    /// The answer is that of the call with this number.
     Again(u64),
     Stream(TaskBuf),
 }
 
-/// A call that is not over.
+/// A call in progress.
 #[derive(Default)]
 struct Slot {
     said: Option<Said>,
@@ -73,7 +73,7 @@ fn change(slots: &Slots, number: u64, change: impl FnOnce(&mut Slot)) {
     waker.inspect(Waker::wake_by_ref);
 }
 
-/// Runs on a thread of its own, with nothing but the call.
+/// Runs on its own thread, with only the call.
 fn work(slots: &Slots, number: u64, call: &CallBuf) {
     let Call::Send(send) = call.view() else { return };
     let part = send.message.parts().next().expect("a part");
@@ -203,7 +203,7 @@ fn connect(rig: &Rig) -> Tcp {
     Tcp::to(rig.0.addrs()[0])
 }
 
-/// Checks the JSON of what the words were answered with; its object is `of`.
+/// Checks the JSON of the answer to these words; the answer is `of`.
 fn check(words: &str, of: &Value) {
     match words {
         "message" | "again" => assert_eq!(of["message"]["parts"][0]["text"], "here it is"),
@@ -336,7 +336,7 @@ fn a_streaming_call_over_grpc_becomes_a_stream_later_or_is_answered_by_one_item_
             while let Some(item) = items.next().await {
                 kinds.push(kind(&item.unwrap()));
             }
-            // A thread is at work: what was done before the first look is in the task.
+            // A thread publishes meanwhile: events before the first poll are part of the task.
             let is_expected = match words {
                 "stream" => kinds[0] == "task" && kinds.len() <= expected.len(),
                 _ => kinds == expected,
@@ -345,7 +345,7 @@ fn a_streaming_call_over_grpc_becomes_a_stream_later_or_is_answered_by_one_item_
         }
         let refused = client.send_streaming_message(grpc_say("what")).await.unwrap_err();
         assert_eq!(reason(&refused, Code::InvalidArgument), "CONTENT_TYPE_NOT_SUPPORTED");
-        // 0.3 and JSON in messages go the same way.
+        // 0.3 and JSON in messages work in the same way.
         let mut old = rig.v03().await;
         let mut items =
             old.send_streaming_message(say_v03("task", true)).await.unwrap().into_inner();

@@ -1,7 +1,7 @@
-//! What answers in place of agents: services of one's own behind every binding.
+//! Services in place of agents: an embedder's own service behind each binding.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-// A test that cannot go on has failed.
+// `unwrap`, `expect` and `panic!` fail the test.
 
 #[path = "../support/grpc.rs"]
 mod grpc_client;

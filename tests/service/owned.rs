@@ -1,4 +1,4 @@
-//! Calls and tasks that outlive what they were made from.
+//! Owned copies of calls and tasks.
 
 use peregrine::{
     model::{
@@ -13,7 +13,7 @@ fn raw(text: &str) -> RawText<'_> {
     RawText::parse(text).unwrap()
 }
 
-/// All that a call says, in one form for all operations.
+/// All contents of a call, in one form for all operations.
 fn told(call: &Call<'_>) -> String {
     let object = |object: Option<JsonObject<'_>>| object.map(|object| object.as_str().to_owned());
     let bytes = |bytes: &[u8]| bytes.escape_ascii().to_string();
@@ -139,7 +139,7 @@ fn an_owned_call_says_what_the_call_said() {
         Call::ExtendedCard,
     ] {
         let owned = CallBuf::of(&call);
-        // It goes to another thread without anything that was borrowed.
+        // It moves to another thread without borrowed data.
         let told_there = std::thread::spawn(move || told(&owned.clone().view())).join().unwrap();
         assert_eq!(told_there, told(&call));
     }
@@ -170,7 +170,7 @@ fn an_owned_task_is_built_event_by_event_and_copied_from_any_view() {
     let now = (id, context_id, 3, TaskState::Completed, vec![m1, m2], vec![a1]);
     assert_eq!(shown(task.view()), now);
     assert_eq!(shown(working.view()), then);
-    // A copy of how it was, made when it was another already.
+    // A copy of the earlier state, made after the task has changed.
     assert_eq!(shown(TaskBuf::of(task.task().view_at(1)).view()), then);
 
     let long = "x".repeat(70_000);
@@ -191,7 +191,7 @@ fn an_owned_task_keeps_what_its_limits_allow() {
     let made = |id, length| ArtifactBuf::new(id, &PartsBuf::new().text(&"x".repeat(length)));
     assert_eq!(task.artifact(&made("a-1", 500)), Err(Refusal::TooLarge));
     task.artifact(&made("a-1", 5)).unwrap();
-    // A copy changes by itself, within no limits.
+    // A copy changes independently, without limits.
     let mut copy = TaskBuf::of(task.view());
     copy.artifact(&made("a-2", 500)).unwrap();
     assert_eq!(task.artifact(&made("a-2", 5)), Err(Refusal::TooManyArtifacts));

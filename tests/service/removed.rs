@@ -1,4 +1,4 @@
-//! An agent that is removed while clients of gRPC talk to it, and one that is replaced.
+//! An agent that is removed during gRPC calls of its clients, and one that is replaced.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn grpc_reads_the_tasks_of_a_removed_agent_and_cannot_send_to_it() {
         assert!(stream.next().await.unwrap().is_ok());
 
         agents.remove(OTHER).unwrap();
-        // The stream tells the end of the task, and ends.
+        // The stream gets the end of the task, and ends.
         let last = stream.next().await.unwrap().unwrap().payload.unwrap();
         let v1::stream_response::Payload::StatusUpdate(last) = last else { panic!("{last:?}") };
         assert_eq!(last.status.unwrap().state(), v1::TaskState::Failed);

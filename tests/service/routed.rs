@@ -1,5 +1,5 @@
-//! A router over two cores with the same agents, behind one listener: on every binding each task is
-//! read, streamed and cancelled where it is, and all of them are listed in one order.
+//! A router over two cores with the same agents, behind one listener: over each binding each task
+//! is read, streamed and canceled in its core, and all tasks are listed in one order.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// A task of it runs until it is cancelled.
+/// Agents that work until their task is canceled.
 fn agents() -> Agents {
     let script = Script::parse("[[rule]]\n[[rule.step]]\nstatus = \"working\"").unwrap();
     let script: Arc<dyn Agent> = Arc::new(script);
@@ -52,7 +52,7 @@ fn call(line: &mut Tcp, method: &str, params: &Value) -> Value {
     answer["result"].take()
 }
 
-/// Opens a stream and reads until it tells a state.
+/// Opens a stream and reads up to a state.
 fn stream(rig: &Rig, request: &[u8], state: &str) -> Tcp {
     let mut line = connect(rig);
     line.write(request);
@@ -60,7 +60,7 @@ fn stream(rig: &Rig, request: &[u8], state: &str) -> Tcp {
     line
 }
 
-/// The id of the task that a stream begins with.
+/// The id of the task at the start of a stream.
 fn id_of(stream: &Tcp) -> String {
     let events = stream.peek().unwrap().events();
     let first = events[0].data.get("result").unwrap_or(&events[0].data);
@@ -93,7 +93,7 @@ fn json_rpc_finds_the_owner_of_a_task_in_every_generation() {
             }
             assert_eq!(call(&mut line, generation.get(), &named)["status"]["state"], *canceled);
         }
-        // Clients of 0.1 make up their ids; those that the store made tell both nodes.
+        // Clients of 0.1 choose their ids; ids made by the store name both nodes.
         let both = [Some(0), Some(1)].into();
         assert_eq!(nodes, if generation == Gen::V01 { [None].into() } else { both });
     }
@@ -110,7 +110,7 @@ fn a_waiting_call_and_a_conversation_stay_with_their_owner() {
         let (id, context_id) =
             (first["id"].as_str().unwrap(), first["contextId"].as_str().unwrap());
         assert_eq!(node(id), node(context_id));
-        // A second message waits for the task, which ends by another connection.
+        // A second message waits for the task, which is ended on another connection.
         let (task, context) = (Some(id), Some(context_id));
         let more = Say { id: "m-2", task, ..say("more") };
         line.write(&post("/", &[], &rpc("SendMessage", &Gen::V1.params(more))));
@@ -215,7 +215,7 @@ fn grpc_finds_the_owner_of_a_task_in_both_generations() {
                 items += 1;
             }
             assert_eq!(items, 2, "a snapshot and the end");
-            // What one binding made, another one reads.
+            // Another binding reads the task.
             let mut line = connect(&rig);
             assert_eq!(call(&mut line, "GetTask", &json!({ "id": id }))["id"], *id);
         }

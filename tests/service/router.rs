@@ -1,7 +1,7 @@
-//! A router: one service with several cores behind it that serve the same agents.
+//! A router: one service in front of several cores with the same agents.
 //!
-//! A task belongs to the core whose node number its id tells; what has an id of another make
-//! belongs to the core that a hash of the id names. Handles carry the number of their core.
+//! A task belongs to the core with the node number in the task's id; a foreign id belongs to the
+//! core that a hash of the id selects. Handles carry the number of their core.
 
 use std::{
     sync::{
@@ -23,22 +23,22 @@ use peregrine::{
     },
 };
 
-/// What agents are made of.
+/// Agents and their profiles.
 pub type Agents = Vec<(Profile, Arc<dyn Agent>)>;
 
 pub struct Router {
     cores: Vec<Arc<dyn Service>>,
-    /// The agents of each core: all have the same.
+    /// The agents of each core; each core has the same ones.
     agents: Vec<engine::Agents>,
-    /// The core of the next task that belongs to none yet.
+    /// The core of the next task without a core.
     next: AtomicUsize,
 }
 
 impl Router {
-    /// A router over cores that are nodes 0, 1 and so on.
+    /// A router over cores with the node numbers 0, 1 and so on.
     pub fn new(nodes: u16, workers: usize, agents: impl Fn() -> Agents) -> Arc<Router> {
         let core = |node| {
-            // Each has a secret of its own: nothing is needed to read a node but the id.
+            // Each core has its own secret: the id alone is enough to read its node.
             let start = peregrine::net::start(workers).expect("random bits");
             local_core(&Limits::default(), agents(), Some(node), &start, None).expect("agents")
         };
@@ -46,7 +46,7 @@ impl Router {
         Arc::new(Router { cores, agents, next: AtomicUsize::new(0) })
     }
 
-    /// Adds an agent behind the router: to each core, all of which must give it the same index.
+    /// Adds an agent to each core; all must give it the same index.
     pub fn add(&self, profile: &Profile, agent: &Arc<dyn Agent>) -> AgentIndex {
         let added = self.agents.iter().map(|agents| {
             let added = agents.add(profile.clone(), Arc::clone(agent));
@@ -73,7 +73,7 @@ impl Router {
     }
 
     /// Merges a page of each core, newest status first. The token of the next page has a part for
-    /// each core: empty at the beginning, and [`END`] behind the last task.
+    /// each core: empty at the start, and [`END`] after the last task.
     fn list(
         &self,
         cx: &mut CallCx<'_>,
@@ -93,7 +93,7 @@ impl Router {
         answer(Reply::PageStart);
         let mut shown = vec![0; pages.len()];
         for _ in 0..page_size {
-            // A core whose page is used up may have a newer task than the others' next.
+            // A core with a used-up page may have a newer task than the others' next one.
             if pages.iter().zip(&shown).any(|(page, shown)| page.is_used_up(*shown)) {
                 break;
             }
@@ -135,12 +135,12 @@ impl Router {
 /// In a token: the core has no more tasks.
 const END: &str = "-";
 
-/// The token that a core is asked with; one that has no more is asked for its total alone.
+/// The token for a core; a core without further tasks is queried for its total alone.
 fn of(token: &str) -> Option<&[u8]> {
     Some(token.as_bytes()).filter(|token| *token != END.as_bytes())
 }
 
-/// A page of one core, kept while others are asked.
+/// A page of one core, stored while the others are queried.
 #[derive(Default)]
 struct Page {
     tasks: Vec<(TaskBuf, Option<u32>, bool)>,
@@ -174,7 +174,7 @@ fn page_of(core: &dyn Service, cx: &mut CallCx<'_>, list: &List<'_>) -> Result<P
     Ok(page)
 }
 
-/// The outcome with the number of its core in what is kept.
+/// The outcome with the number of its core in its handles.
 fn tagged(outcome: Outcome, core: u16) -> Outcome {
     match outcome {
         Outcome::Answered => Outcome::Answered,
@@ -244,7 +244,7 @@ impl Service for Router {
         self.cores[0].profile(agent)
     }
 
-    /// The last core is the last to know of an agent that is added.
+    /// The last core is the last to get an added agent.
     fn agent(&self, name: &str) -> Option<AgentIndex> {
         self.cores.last()?.agent(name)
     }

@@ -1,4 +1,4 @@
-//! A service in a setup: its agents, their cards, and what the server tells it.
+//! A service in a setup: its agents, their cards, and the server's notifications.
 
 use std::{
     sync::{
@@ -27,7 +27,7 @@ use crate::support::{
     ask::{get, get_with, post, rpc},
 };
 
-/// Says hello to every message, in a direct message, and keeps no task.
+/// Answers each message with a direct hello and stores no task.
 struct Greeter {
     profiles: Mutex<Vec<Arc<Profile>>>,
     ticks: AtomicUsize,
@@ -159,7 +159,7 @@ fn cards_show_a_profile_that_changed() {
     for lines in [format!("If-None-Match: {etag}\r\n"), format!("If-Modified-Since: {since}\r\n")] {
         assert_eq!(lab.ask(&get_with(CARD, &lines)).status, 304);
     }
-    // Another `Arc` that says the same is no other card, but its time is not known.
+    // Another `Arc` with equal content does not change the card, but its time is unknown.
     service.describe(0, "Says hello.");
     let same = lab.ask(&get_with(CARD, &format!("If-None-Match: {etag}\r\n")));
     assert_eq!(same.status, 304);
@@ -171,7 +171,7 @@ fn cards_show_a_profile_that_changed() {
         let [other_etag, other_since] = validators(&second);
         assert!(other_etag != etag && other_since != since);
     }
-    // Those of the other agent are as they were.
+    // The validators of the other agent are unchanged.
     let other = lab.ask(&get("/agents/second/.well-known/agent-card.json"));
     assert_eq!(validators(&other)[1], since);
 }

@@ -1,4 +1,4 @@
-//! A service that never answers: whoever waits for it hears so when the server ends.
+//! A service that never answers: its waiting calls get an error when the server ends.
 
 use std::{
     sync::{
@@ -30,7 +30,7 @@ use crate::{
 
 struct Silent {
     profile: Arc<Profile>,
-    /// How many calls have come.
+    /// The number of received calls.
     calls: Arc<AtomicUsize>,
 }
 

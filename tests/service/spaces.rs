@@ -1,4 +1,4 @@
-//! Owners, named by a service around others; and tenants behind a service that has several cores.
+//! Owners, set by a wrapping service; and tenants of a service with several cores.
 
 use std::{
     sync::{Arc, Mutex},
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// Each caller with a certificate owns the tasks that it makes, and sees no others.
+/// Each caller with a certificate owns the tasks it creates, and sees no others.
 struct Owned(Arc<dyn Service>);
 
 impl Lifecycle for Owned {
@@ -75,7 +75,7 @@ fn lab(limits: &Limits) -> Lab {
     Lab::new(Setup { service: Some(Arc::new(Owned(core))), ..Setup::default() })
 }
 
-/// A request of who has this name.
+/// A request of the caller with this name.
 fn ask(lab: &mut Lab, name: Option<&'static str>, request: &[u8]) -> Reply {
     let peer = lab.open_to(Peer { identity: name, ..Peer::default() });
     lab.write(peer, request);
@@ -108,7 +108,7 @@ fn a_task_is_there_for_its_owner_alone() {
         }
         assert_eq!(tasks(&mut lab, name), 1);
     }
-    // A tenant of one owner is not that of another.
+    // A tenant of one owner is not the same-named tenant of another.
     let mut params = V1.params(say("hi"));
     params["tenant"] = json!("acme");
     let request = post("/", &[], &rpc("SendMessage", &params));
@@ -134,7 +134,7 @@ fn owners_max() {
     for name in [None, Some("ann"), Some("bob")] {
         assert!(send(&mut lab, name).get("result").is_some());
     }
-    // An owner with finished tasks only gives its name up, and they leave with it.
+    // An owner without unfinished tasks loses its entry, and its tasks are evicted with it.
     lab.pass(610_000);
     assert!(send(&mut lab, Some("eve")).get("result").is_some());
     assert_eq!((tasks(&mut lab, Some("eve")), tasks(&mut lab, Some("ann"))), (json!(1), json!(0)));
@@ -145,7 +145,7 @@ fn owners_max() {
 fn a_tenant_is_the_same_in_all_cores_behind_a_router() {
     let agents = || vec![(Echo::profile(), Arc::new(Echo) as Arc<dyn Agent>)];
     let mut lab = Lab::new(Setup { service: Some(Router::new(2, 1, agents)), ..Setup::default() });
-    // Each core gives its numbers in another order.
+    // Each core assigns its numbers in another order.
     for (tenant, count) in [("a", 1), ("b", 2), ("a", 3), ("c", 3), ("b", 3), ("", 3)] {
         let mut params = V1.params(say("hi"));
         params["tenant"] = json!(tenant);
@@ -166,7 +166,7 @@ fn a_tenant_is_the_same_in_all_cores_behind_a_router() {
     }
 }
 
-/// Says who named what, whenever it is asked something.
+/// Records the tenant and the owner of each call to it.
 #[derive(Clone, Default)]
 struct Asks(Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<Job>>>);
 
@@ -265,7 +265,7 @@ fn agents_and_taps_hear_tenants_and_owners_by_name() {
         };
         let made = call("SendMessage", V1.params(say("hi")));
         assert_eq!(asks.taken(), heard(&["start", "created", "resume"]));
-        // A repeat is known by its owner; callers without one have no repeats.
+        // Duplicates are recognized by owner; anonymous sends are executed again.
         call("SendMessage", V1.params(say("hi")));
         let again = if owner.is_some() { vec![] } else { heard(&["start", "created", "resume"]) };
         assert_eq!(asks.taken(), again);

@@ -1,4 +1,4 @@
-//! A service that answers from a file: each line is a task, its state, and what was said of it.
+//! A service that answers from a file: each line has a task, its state, and its message.
 
 use std::{
     fs, io,
@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::support::Lab;
 
-/// Tasks that were done elsewhere; nobody can send it a message.
+/// Tasks that were done elsewhere; it accepts no messages.
 struct Table {
     profile: Arc<Profile>,
     tasks: Vec<TaskBuf>,

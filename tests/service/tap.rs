@@ -1,4 +1,5 @@
-//! A tap: what happens to tasks is recorded in order, and nothing is shown before it is durable.
+//! A journal hook (`Tap`): events of tasks are recorded in order, and are shown once they are
+//! durable.
 
 use std::{
     future::{Future as _, poll_fn},
@@ -44,7 +45,7 @@ fn send(method: &str, text: &str) -> Vec<u8> {
     post("/", &[("A2A-Version", "1.0")], &body)
 }
 
-/// Nothing has come.
+/// Asserts that no bytes have arrived.
 fn assert_silent(peer: &mut Tcp) {
     assert!(peer.peek().is_none() && peer.is_silent());
 }
@@ -58,7 +59,7 @@ fn an_answer_waits_until_what_it_shows_is_durable() {
     journal.until_asked(1);
     assert_silent(&mut one);
     let first = journal.recorded();
-    // Another one's records come later, and are confirmed later.
+    // The records of another client come later, and are confirmed later.
     other.write(&send("SendMessage", "hello"));
     journal.until_asked(2);
     journal.confirm(first - 1);
@@ -66,7 +67,7 @@ fn an_answer_waits_until_what_it_shows_is_durable() {
     journal.confirm(first);
     assert_eq!(one.reply().status, 200);
     assert_silent(&mut other);
-    // All at once.
+    // All records at once.
     journal.confirm(1_000);
     assert_eq!(other.reply().status, 200);
     one.write(&get("/.well-known/agent-card.json"));
@@ -98,7 +99,7 @@ fn over_grpc_neither_head_nor_message_leaves_before_what_it_shows_is_durable() {
             let asked = journal.asked();
             let mut call = pin!(async {
                 match is_stream {
-                    // It is over with the head of the answer.
+                    // The future is ready at the head of the answer.
                     true => client.send_streaming_message(grpc_say("hi")).await.map(drop),
                     false => client.send_message(grpc_say("hi")).await.map(drop),
                 }
@@ -120,13 +121,13 @@ fn over_grpc_neither_head_nor_message_leaves_before_what_it_shows_is_durable() {
     });
 }
 
-/// A message of gRPC.
+/// A gRPC message.
 fn framed() -> Vec<u8> {
     let message = grpc_say("hi").encode_to_vec();
     [&[0, 0, 0, 0, message.len() as u8], &message[..]].concat()
 }
 
-/// A client of HTTP/2, and its connection.
+/// An HTTP/2 client, and its connection.
 async fn http2(rig: &Rig) -> (SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
     let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
@@ -157,7 +158,7 @@ fn what_waits_to_be_durable_over_grpc_hears_its_deadline() {
     });
 }
 
-/// The connection is idle when its only call has left, and only then.
+/// The connection is idle exactly when its only call has ended.
 #[test]
 fn what_waits_to_be_durable_over_http2_hears_its_client_leave() {
     let journal = Arc::new(Journal::default());
@@ -213,7 +214,7 @@ fn everything_that_happens_to_a_task_is_recorded_in_its_order() {
     drop(running);
 }
 
-/// Keeps something with its task and completes it.
+/// Keeps data with its task and completes it.
 struct Keeps;
 
 impl Agent for Keeps {

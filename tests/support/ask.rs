@@ -1,4 +1,4 @@
-//! Requests in the spelling of each generation.
+//! Requests in the format of each generation.
 
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ pub enum Gen {
 
 pub use Gen::{V01, V1, V03};
 
-/// A message to send, in no spelling yet.
+/// A message to send, for any generation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Say<'a> {
     /// The text of its one part.
@@ -74,15 +74,15 @@ pub struct Say<'a> {
     pub id: &'a str,
     /// The task it belongs to.
     pub task: Option<&'a str>,
-    /// The conversation it belongs to.
+    /// The context it belongs to.
     pub context: Option<&'a str>,
-    /// True: answer at once (0.1 cannot ask for it).
+    /// True: answer at once (0.1 has no such option).
     pub at_once: bool,
-    /// How much history the answer is to hold.
+    /// The history length for the answer.
     pub history: Option<u64>,
 }
 
-/// A message that begins a task.
+/// A message that starts a task.
 pub fn say(text: &str) -> Say<'_> {
     Say { text, ..Say::default() }
 }
@@ -162,7 +162,7 @@ impl Gen {
         task
     }
 
-    /// A state, named as 0.3 does, as this family names it.
+    /// The name in this family for a state of 0.3.
     pub fn state(self, name: &str) -> String {
         match (self, name) {
             (V01, "rejected") => "failed".to_owned(),
@@ -172,7 +172,7 @@ impl Gen {
         }
     }
 
-    /// The name under which a task says its context.
+    /// The member of a task with its context.
     pub fn context_key(self) -> &'static str {
         if self == V01 { "sessionId" } else { "contextId" }
     }

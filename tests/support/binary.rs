@@ -1,4 +1,4 @@
-//! The real binary on a port of its own, for what only a socket shows.
+//! The real binary on its own port, for tests that need a socket.
 
 use std::{
     io::{BufRead, BufReader, ErrorKind, Read, Write},
@@ -12,10 +12,10 @@ use socket2::{Domain, Socket, Type};
 
 use super::reply::Reply;
 
-/// No wait in a test is longer.
+/// The longest wait in a test.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits until something is so, and panics when it never is.
+/// Waits until a condition holds, and panics if it never does.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !is_so() {
@@ -24,7 +24,7 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Bytes that these connections have sent and the server has not read; Linux only.
+/// The number of bytes that these connections have sent and the server has not read; Linux only.
 ///
 /// `/proc/net/tcp` has a line for each side: addresses, state, `unsent:unread`.
 pub fn unread(peers: &[&TcpStream]) -> u64 {
@@ -53,7 +53,7 @@ pub struct Binary {
 /// The executable.
 pub const PATH: &str = env!("CARGO_BIN_EXE_peregrine");
 
-/// What starts a server on a port of its own, which answers to the host that requests name.
+/// Arguments that start a server on its own port, which accepts the host in the tests' requests.
 const SERVE: [&str; 5] = ["serve", "--listen", "127.0.0.1:0", "--allow-host", "a.example"];
 
 impl Binary {
@@ -68,11 +68,11 @@ impl Binary {
         Binary::start_with(flags, Stdio::inherit())
     }
 
-    /// Starts a server of one worker with these flags, and says where its stderr goes.
+    /// Starts a server of one worker with these flags and this stderr.
     pub fn start_with(flags: &[&str], stderr: Stdio) -> Binary {
         let mut command = Command::new(PATH);
         command.args(SERVE).args(["--workers", "1"]).args(flags).stderr(stderr);
-        // It decides about huge pages, whoever runs the tests.
+        // The server decides about huge pages, whatever the environment of the tests.
         command.env_remove("MIMALLOC_ALLOW_THP");
         Binary::of(command)
     }
@@ -91,24 +91,24 @@ impl Binary {
         Binary::of(command)
     }
 
-    /// Starts a server by another command than `serve`.
+    /// Starts a server with another command than `serve`.
     pub fn start_command(name: &str, flags: &[&str]) -> Binary {
         Binary::start_command_with(name, flags, Stdio::inherit())
     }
 
-    /// The same, and says where its stderr goes.
+    /// The same with this stderr.
     pub fn start_command_with(name: &str, flags: &[&str], stderr: Stdio) -> Binary {
         let mut command = Command::new(PATH);
         command.arg(name).args(flags).stderr(stderr);
         Binary::of(command)
     }
 
-    /// Starts a server under a limit of open files.
+    /// Starts a server with a limit on open files.
     pub fn start_with_files(files: usize, flags: &[&str]) -> Binary {
         Binary::start_under(&format!("-n {files}"), flags)
     }
 
-    /// Starts a server under a limit, as `ulimit` names it.
+    /// Starts a server with a limit, named as for `ulimit`.
     pub fn start_under(limit: &str, flags: &[&str]) -> Binary {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\""), PATH]);
@@ -123,15 +123,16 @@ impl Binary {
         Binary::of(command)
     }
 
-    /// Starts a server of one worker by another program, whose last arguments are its command.
+    /// Starts a server of one worker through another program, which gets its command as last
+    /// arguments.
     pub fn start_in(program: &[&str], flags: &[&str]) -> Binary {
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).arg(PATH).args(SERVE).args(["--workers", "1"]).args(flags);
         Binary::of(command)
     }
 
-    /// Starts the executable of the tests again for the test of this name, which is a server if the
-    /// variable is set and writes a banner.
+    /// Starts the test executable again for the test of this name, which acts as a server and
+    /// prints a banner if the variable is set.
     pub fn start_test(test: &str, variable: &str, value: &str) -> Binary {
         let mut command = Command::new(std::env::current_exe().expect("an executable"));
         command.args(["--exact", test, "--nocapture"]).env(variable, value);
@@ -143,7 +144,7 @@ impl Binary {
         let mut child = command.spawn().expect("the binary starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut banner = String::new();
-        // Its last line ends with the flag for limits.
+        // The banner's last line ends with the flag for limits.
         while !banner.contains("--limit") {
             assert!(stdout.read_line(&mut banner).expect("a banner") > 0, "no banner: {banner}");
         }
@@ -153,7 +154,7 @@ impl Binary {
         Binary { addr: addr.parse().expect(addr), child, banner }
     }
 
-    /// What the banner says behind `label`.
+    /// The text after `label` in the banner.
     pub fn said(&self, label: &str) -> &str {
         said(&self.banner, label)
     }
@@ -163,7 +164,7 @@ impl Binary {
         Tcp::to(self.addr)
     }
 
-    /// Opens a connection whose kernel takes little before it is read.
+    /// Opens a connection with a small receive buffer in the kernel.
     pub fn connect_narrow(&self) -> Tcp {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         socket.set_recv_buffer_size(4096).expect("a small buffer");
@@ -171,34 +172,34 @@ impl Binary {
         Tcp::of(socket.into())
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The number of the process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Tells the process to end.
+    /// Asks the process to end with SIGTERM.
     pub fn terminate(&self) {
         self.signal("-TERM");
     }
 
-    /// Sends the process a signal, as `kill` names it.
+    /// Sends the process a signal, named as for `kill`.
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args([name, &pid]).status().expect("kill");
         assert!(status.success());
     }
 
-    /// Waits until the process has ended, and says whether it ended well.
+    /// Waits until the process has ended, and returns whether it succeeded.
     pub fn wait(&mut self) -> bool {
         self.exit_code() == Some(0)
     }
 
-    /// Waits until the process has ended, and gives its exit code; `None`: a signal ended it.
+    /// Waits until the process has ended, and returns its exit code; `None`: a signal ended it.
     pub fn exit_code(&mut self) -> Option<i32> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -210,7 +211,7 @@ impl Binary {
         }
     }
 
-    /// True while the process has not ended.
+    /// True while the process runs.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_none()
     }
@@ -225,7 +226,7 @@ impl Binary {
         user + system
     }
 
-    /// What the kernel says of the process in this line of its `status`; Linux only.
+    /// This line of the process's `status` in `/proc`; Linux only.
     pub fn status(&self, name: &str) -> Option<String> {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).expect("a process");
@@ -233,7 +234,7 @@ impl Binary {
         lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim().to_owned())
     }
 
-    /// Waits until this many tasks are stored: the calls that make them have arrived.
+    /// Waits until this many tasks are stored: their calls have arrived.
     pub fn wait_for_tasks(&self, total: u64) {
         let mut tcp = self.connect();
         eventually("the calls arrive", || {
@@ -242,7 +243,7 @@ impl Binary {
         });
     }
 
-    /// Waits until nobody can connect: the server drains.
+    /// Waits until connections are refused: the server drains.
     pub fn wait_until_refused(&self) {
         eventually("connections are refused", || {
             let refused = TcpStream::connect(self.addr).err();
@@ -250,11 +251,11 @@ impl Binary {
         });
     }
 
-    /// Waits until the server has read and handled what these connections have sent, if it has one
+    /// Waits until the server has read and handled all bytes of these connections, if it has one
     /// worker; Linux only.
     pub fn wait_until_read(&self, peers: &[&TcpStream]) {
         eventually("everything is read", || unread(peers) == 0);
-        // What is read is handled before anybody else is answered.
+        // The worker handles read bytes before it answers another connection.
         self.assert_lives();
     }
 
@@ -273,20 +274,20 @@ fn said<'b>(banner: &'b str, label: &str) -> &'b str {
 
 impl Drop for Binary {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A client's side of a connection, over whatever carries its bytes.
+/// A client's side of a connection, over any byte stream.
 pub struct Line<S> {
     /// The socket.
     pub stream: S,
     received: Vec<u8>,
 }
 
-/// A connection without more around it.
+/// A plain TCP connection.
 pub type Tcp = Line<TcpStream>;
 
 impl Tcp {
@@ -295,7 +296,7 @@ impl Tcp {
         Tcp::of(TcpStream::connect(addr).expect("a connection"))
     }
 
-    /// True when nothing has arrived that was not read, and the connection is open.
+    /// True if no unread bytes have arrived, and the connection is open.
     pub fn is_silent(&self) -> bool {
         let wait = |time| self.stream.set_read_timeout(Some(time)).expect("a timeout");
         wait(Duration::from_millis(20));
@@ -313,7 +314,7 @@ impl Tcp {
 }
 
 impl<S: Read + Write> Line<S> {
-    /// A connection that is open already.
+    /// A connection over an open stream.
     pub fn over(stream: S) -> Line<S> {
         Line { stream, received: Vec::new() }
     }
@@ -337,7 +338,7 @@ impl<S: Read + Write> Line<S> {
         }
     }
 
-    /// As much of the response as has arrived, without taking it.
+    /// The arrived part of the response, without taking it.
     pub fn peek(&self) -> Option<Reply> {
         Reply::parse(&self.received, false, false).map(|(reply, _)| reply)
     }
@@ -362,7 +363,7 @@ impl<S: Read + Write> Line<S> {
         }
     }
 
-    /// Reads one response of known length, if the server lets us, and says its status.
+    /// Reads one response of known length if possible, and returns its status.
     pub fn read_first(&mut self) -> Option<u16> {
         while self.read() {
             let text = String::from_utf8_lossy(&self.received);
@@ -373,19 +374,19 @@ impl<S: Read + Write> Line<S> {
         None
     }
 
-    /// Reads until what has arrived holds `needle`.
+    /// Reads until the received bytes contain `needle`.
     pub fn read_until(&mut self, needle: &str) {
         while !self.received.windows(needle.len()).any(|some| some == needle.as_bytes()) {
             assert!(self.read(), "no {needle} in {}", self.received.escape_ascii());
         }
     }
 
-    /// Takes what has been read.
+    /// Takes the received bytes.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.received)
     }
 
-    /// Reads to the end of the stream, and takes everything.
+    /// Reads to the end of the stream, and takes all bytes.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         while self.read() {}
         std::mem::take(&mut self.received)

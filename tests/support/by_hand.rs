@@ -1,4 +1,4 @@
-//! An HTTP server that a test writes by hand.
+//! An HTTP server with answers written by a test.
 
 use std::{
     io::{Read, Write},
@@ -14,7 +14,7 @@ use std::{
 use serde_json::{Value, json};
 use socket2::SockRef;
 
-/// What was asked.
+/// A received request.
 #[derive(Clone)]
 pub struct Asked {
     /// The request line and the fields.
@@ -23,8 +23,8 @@ pub struct Asked {
     pub body: Value,
 }
 
-/// A server that answers one request on each connection as `respond` does, and then closes it; one
-/// that lingers for no time it resets.
+/// A server that answers one request on each connection with `respond`, then closes it, or resets
+/// it if its linger time is zero.
 pub struct ByHand {
     pub addr: SocketAddr,
     requests: Receiver<Asked>,
@@ -39,12 +39,12 @@ impl ByHand {
         ByHand { addr, requests }
     }
 
-    /// The next request that no test has seen.
+    /// The next request that no test has taken.
     pub fn request(&self) -> Asked {
         self.requests.recv_timeout(Duration::from_secs(10)).expect("a request")
     }
 
-    /// Whether there was a request that no test has seen.
+    /// Whether a request has arrived that no test has taken.
     pub fn was_asked(&self) -> bool {
         self.requests.try_recv().is_ok()
     }
@@ -66,14 +66,14 @@ fn serve(
                     return;
                 }
                 let _ = stream.shutdown(Shutdown::Write);
-                // Until the other side has read it all.
+                // Until the other side has read all bytes.
                 let _ = stream.read(&mut [0]);
             });
         }
     });
 }
 
-/// `None`: the connection was closed before.
+/// `None`: the connection was closed before a whole request.
 fn read_request(stream: &mut TcpStream) -> Option<Asked> {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
     loop {
@@ -125,21 +125,21 @@ pub fn remote(respond: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) 
     remote
 }
 
-/// The head of a stream, which ends with its connection.
+/// The head of a stream that ends with its connection.
 pub const STREAM: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
 
-/// Has the connection be reset when it is dropped.
+/// Makes the drop of the connection reset it.
 pub fn reset(stream: &TcpStream) {
     SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
 }
 
-/// Waits until the other side leaves, or for a while.
+/// Waits until the other side disconnects, at most 100 ms.
 pub fn stall(stream: &mut TcpStream) {
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let _ = stream.read(&mut [0]);
 }
 
-/// An event of a stream that answers a request.
+/// A stream event in answer to a request.
 pub fn event(asked: &Asked, result: &Value) -> String {
     let event = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result});
     format!("data: {event}\n\n")

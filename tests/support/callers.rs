@@ -1,4 +1,4 @@
-//! Somebody who knows callers: by what their bearer token says.
+//! An authenticator that reads the caller from the bearer token.
 
 use std::{
     borrow::Cow,
@@ -18,26 +18,26 @@ use peregrine::{
     service::Now,
 };
 
-/// Knows whoever's bearer token or key is a name, with scopes, tenants and a quota behind it:
-/// `alice a2a:read,a2a:send acme,other small`; `-` stands for none.
+/// Authenticates a caller whose bearer token or key is a name followed by scopes, tenants and a
+/// quota: `alice a2a:read,a2a:send acme,other small`; `-` stands for none.
 #[derive(Default)]
 pub struct ByName {
-    /// How often it was asked.
+    /// The number of checks.
     pub asked: AtomicUsize,
-    /// What all tokens stand on.
+    /// The revocation handle of all tokens.
     pub grant: Arc<Grant>,
-    /// True: it cannot tell yet.
+    /// True: checks wait until `go_on`.
     pub is_waiting: AtomicBool,
-    /// Who waits for it.
+    /// The wakers of the waiting checks.
     pub waiting: Mutex<Vec<Waker>>,
     /// True: its tokens are JWTs, with a signature to verify.
     pub is_signed: bool,
-    /// When all tokens end.
+    /// The expiry of all tokens.
     pub expires_unix_ms: Option<u64>,
 }
 
 impl ByName {
-    /// Says from now on what it knows.
+    /// Completes the waiting checks and all later ones.
     pub fn go_on(&self) {
         self.is_waiting.store(false, Relaxed);
         self.waiting.lock().unwrap().drain(..).for_each(Waker::wake);

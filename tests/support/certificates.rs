@@ -1,4 +1,4 @@
-//! Certificates for tests, made as they are needed.
+//! Certificates for tests, issued on demand.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
@@ -17,10 +17,10 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
-/// An authority with a folder for the files of one test.
+/// A certificate authority with a folder for the files of one test.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
-    /// Where its files are.
+    /// The folder of its files.
     pub folder: PathBuf,
 }
 
@@ -37,7 +37,7 @@ pub struct Issued {
 }
 
 impl Authority {
-    /// One for this test.
+    /// An authority for this test.
     pub fn new(test: &str) -> Authority {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tls").join(test);
         fs::create_dir_all(&folder).unwrap();
@@ -55,7 +55,7 @@ impl Authority {
         self.folder.join("ca.pem")
     }
 
-    /// Issues a certificate; `file` is what its files are called.
+    /// Issues a certificate; `file` is the name of its files.
     pub fn issue(&self, file: &str, mut params: CertificateParams) -> Issued {
         use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
         params.extended_key_usages = vec![ServerAuth, ClientAuth];
@@ -63,7 +63,7 @@ impl Authority {
         let cert = params.signed_by(&pair, &self.issuer).unwrap();
         let cert_file = self.folder.join(format!("{file}.pem"));
         let key_file = self.folder.join(format!("{file}.key"));
-        // An earlier run may have left something there that cannot be written to.
+        // An earlier run may have left a read-only file.
         let _ = (fs::remove_file(&cert_file), fs::remove_file(&key_file));
         fs::write(&cert_file, cert.pem()).unwrap();
         fs::write(&key_file, pair.serialize_pem()).unwrap();
@@ -71,13 +71,13 @@ impl Authority {
         Issued { cert: cert.der().clone(), key, cert_file, key_file }
     }
 
-    /// A certificate for this machine.
+    /// A server certificate for this machine.
     pub fn server(&self, file: &str) -> Issued {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         self.issue(file, CertificateParams::new(names).unwrap())
     }
 
-    /// The certificate of a client with these names.
+    /// A client certificate with these names.
     pub fn client(&self, file: &str, common: Option<&str>, names: &[SanType]) -> Issued {
         let mut params = CertificateParams::new([]).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
@@ -89,12 +89,12 @@ impl Authority {
         self.issue(file, params)
     }
 
-    /// What a client that trusts this authority is made of.
+    /// A client configuration that trusts this authority.
     pub fn trusting(&self) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
         self.trusting_with(rustls::ALL_VERSIONS)
     }
 
-    /// The same, for some versions of TLS alone.
+    /// The same for certain versions of TLS only.
     pub fn trusting_with(
         &self,
         versions: &[&'static rustls::SupportedProtocolVersion],

@@ -1,4 +1,4 @@
-//! A server whose agents are configured by a file, which goes with it.
+//! A server with its agents in a configuration file, which is removed on drop.
 
 use std::{fs, path::PathBuf};
 
@@ -10,7 +10,7 @@ pub struct Configured {
 }
 
 impl Configured {
-    /// Starts the server with this text; `test` makes the name of the file.
+    /// Starts the server with this text; `test` is part of the file's name.
     pub fn new(test: &str, text: &str) -> Configured {
         let file = std::env::temp_dir().join(format!("peregrine-{test}-{}", std::process::id()));
         fs::write(&file, text).unwrap();
@@ -18,7 +18,7 @@ impl Configured {
         Configured { server, file }
     }
 
-    /// Has the server read this text.
+    /// Makes the server read this text.
     pub fn reload(&self, text: &str) {
         fs::write(&self.file, text).unwrap();
         self.server.signal("-HUP");

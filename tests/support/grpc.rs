@@ -1,4 +1,4 @@
-//! A gRPC client made from the same proto files, and a server to talk to.
+//! A gRPC client generated from the same proto files, and a server for it.
 
 #![allow(dead_code)]
 
@@ -38,7 +38,7 @@ pub type V1 = v1::a2a_service_client::A2aServiceClient<Channel>;
 pub type V03 = v03::a2a_service_client::A2aServiceClient<Channel>;
 pub type Json = json::a2a_service_client::A2aServiceClient<Channel>;
 
-/// An agent for everything that echo does not do.
+/// An agent for the cases that echo lacks.
 const SCRIPT: &str = r#"
 [[rule]]
 [[rule.step]]
@@ -149,7 +149,7 @@ pub fn state(task: &v1::Task) -> v1::TaskState {
     task.status.as_ref().expect("a status").state()
 }
 
-/// The reason in the details of a status, after a look at all that belongs to it.
+/// The reason in the details of a status, after checking the other details.
 pub fn reason(status: &Status, code: Code) -> String {
     assert_eq!(status.code(), code, "{status:?}");
     let details = google::Status::decode(status.details()).expect("a google.rpc.Status");

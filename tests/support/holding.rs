@@ -1,4 +1,4 @@
-//! An agent that holds its worker for as long as a test wants.
+//! An agent that blocks its worker until the test releases it.
 
 use std::sync::{
     Mutex,
@@ -10,15 +10,15 @@ use peregrine::{
     model::TaskState,
 };
 
-/// Completes every task; a message whose text begins with "hold" holds its worker until it is told
-/// to go on.
+/// Completes each task; a message with a text that begins with "hold" blocks its worker until the
+/// test releases it.
 pub struct Holding {
     began: Sender<()>,
     going: Mutex<Receiver<()>>,
 }
 
 impl Holding {
-    /// The agent, what hears of each message that is held, and what lets one of them go.
+    /// The agent, a receiver notified of each blocked message, and a sender that releases one.
     pub fn new() -> (Holding, Receiver<()>, Sender<()>) {
         let ((began, hear), (go, going)) = (channel(), channel());
         (Holding { began, going: going.into() }, hear, go)

@@ -1,8 +1,8 @@
-//! A server in the test's own process: no socket, no thread, and a clock that the test moves.
+//! A server in the test's own process: no socket, no thread, and a clock that the test advances.
 //!
-//! A [`Lab`] drives connections exactly as the driver in `net` does: a connection is advanced when
-//! input came, it was woken, its output left, its peer ended or its deadline passed, and never
-//! otherwise. So a wake-up or a deadline that the engine forgets makes a test fail here, too.
+//! A [`Lab`] drives connections exactly as the driver in `net` does: it advances a connection on
+//! new input, a wake-up, sent output, the peer's end or a passed deadline, and at no other time. So
+//! a wake-up or a deadline that the engine misses fails a test here as well.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
@@ -36,10 +36,10 @@ use serde_json::Value;
 
 use self::reply::Reply;
 
-/// When every lab begins.
+/// The start time of each lab.
 pub const BEGIN: Now = Now { mono_ms: 1_000, unix_ms: 1_790_000_000_000 };
 
-/// Bits that are the same in every run.
+/// The same bits in each run.
 pub struct Counter(pub u128);
 
 impl Entropy for Counter {
@@ -49,7 +49,7 @@ impl Entropy for Counter {
     }
 }
 
-/// Counts how often it was woken.
+/// Counts its wake-ups.
 #[derive(Default)]
 pub struct Bell {
     rung: AtomicUsize,
@@ -69,7 +69,7 @@ impl Bell {
     }
 }
 
-/// Names a connection of a lab.
+/// Identifies a connection of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(usize);
 
@@ -77,16 +77,16 @@ struct Line {
     conn: Conn,
     /// Bytes that the server has not read yet.
     socket: Vec<u8>,
-    /// Bytes that it has read and not consumed.
+    /// Bytes that it has read but not consumed.
     input: Vec<u8>,
-    /// Bytes that the peer has not taken yet.
+    /// Bytes that the peer has not read yet.
     unsent: Vec<u8>,
-    /// Bytes that the peer has taken and the test has not looked at.
+    /// Bytes that the peer has read and the test has not taken.
     received: Vec<u8>,
     reads: bool,
     eof: bool,
     due: bool,
-    /// The deadline that was kept last, so that one in the past is kept once.
+    /// The last handled deadline, so that a past one is handled once.
     kept_ms: Option<u64>,
     bell: Arc<Bell>,
     peer: service::Peer<'static>,
@@ -120,7 +120,7 @@ pub fn script(name: &str, toml: &str) -> (Profile, Arc<dyn Agent>) {
     (profile, Arc::new(script))
 }
 
-/// A server that serves webhooks, where the crate has them.
+/// A server with webhooks, if the crate has them.
 pub fn with_push() -> Setup {
     Setup {
         #[cfg(feature = "push")]
@@ -142,7 +142,7 @@ impl Lab {
         Lab::new(setup)
     }
 
-    /// A lab whose default agent follows a script.
+    /// A lab with a scripted default agent.
     #[cfg(feature = "script")]
     pub fn scripted(toml: &str) -> Lab {
         Lab::new(Setup { agents: vec![script("script", toml)], ..Setup::default() })
@@ -180,7 +180,7 @@ impl Lab {
         self.open_to(service::Peer::default())
     }
 
-    /// Opens a connection to a peer of which something is known.
+    /// Opens a connection to a peer with these properties.
     pub fn open_to(&mut self, peer: service::Peer<'static>) -> Peer {
         let progress = Progress {
             consumed: 0,
@@ -207,20 +207,20 @@ impl Lab {
         Peer(self.lines.len() - 1)
     }
 
-    /// The peer sends bytes, and everything happens that can happen now.
+    /// The peer sends bytes, and the lab runs until no connection can progress.
     pub fn write(&mut self, peer: Peer, bytes: &[u8]) {
         self.lines[peer.0].socket.extend_from_slice(bytes);
         self.settle();
     }
 
-    /// The peer ends its side.
+    /// The peer closes its side.
     pub fn end(&mut self, peer: Peer) {
         self.lines[peer.0].eof = true;
         self.lines[peer.0].due = true;
         self.settle();
     }
 
-    /// The peer stops reading, or goes on.
+    /// The peer stops or resumes reading.
     pub fn set_reads(&mut self, peer: Peer, reads: bool) {
         let line = &mut self.lines[peer.0];
         line.reads = reads;
@@ -231,7 +231,7 @@ impl Lab {
         self.settle();
     }
 
-    /// Lets time pass, with everything that falls due on the way.
+    /// Lets time pass, and handles each deadline on the way.
     pub fn pass(&mut self, ms: u64) {
         let end = self.now.mono_ms + ms;
         loop {
@@ -248,7 +248,7 @@ impl Lab {
         }
     }
 
-    /// Sets the wall clock forward or back; the monotonic clock goes on.
+    /// Sets the wall clock forward or back; the monotonic clock is unchanged.
     pub fn jump(&mut self, ms: i64) {
         self.now.unix_ms = self.now.unix_ms.saturating_add_signed(ms);
     }
@@ -258,12 +258,12 @@ impl Lab {
         self.lines[peer.0].progress.next == Next::Open
     }
 
-    /// What the server wants to do with the connection.
+    /// The engine's next action for the connection.
     pub fn next(&self, peer: Peer) -> Next {
         self.lines[peer.0].progress.next
     }
 
-    /// What the last advance said.
+    /// The result of the last advance.
     pub fn progress(&self, peer: Peer) -> Progress {
         self.lines[peer.0].progress
     }
@@ -273,7 +273,7 @@ impl Lab {
         self.lines[peer.0].bell.total.load(Relaxed)
     }
 
-    /// How many bytes wait for a peer that does not read.
+    /// The number of bytes that wait for a peer that does not read.
     pub fn unsent(&self, peer: Peer) -> usize {
         self.lines[peer.0].unsent.len()
     }
@@ -283,17 +283,17 @@ impl Lab {
         &self.lines[peer.0].unsent
     }
 
-    /// Bytes that wait for the server, in the socket and in its input.
+    /// The number of bytes that wait for the server, in the socket and in its input.
     pub fn unread(&self, peer: Peer) -> usize {
         self.lines[peer.0].socket.len() + self.lines[peer.0].input.len()
     }
 
-    /// Everything received and not looked at yet.
+    /// All received bytes that the test has not taken.
     pub fn received(&self, peer: Peer) -> &[u8] {
         &self.lines[peer.0].received
     }
 
-    /// Takes everything received.
+    /// Takes all received bytes.
     pub fn take(&mut self, peer: Peer) -> Vec<u8> {
         std::mem::take(&mut self.lines[peer.0].received)
     }
@@ -330,7 +330,7 @@ impl Lab {
         parsed.unwrap_or_else(|| panic!("no head in {}", self.received(peer).escape_ascii())).0
     }
 
-    /// Sends one request on a connection of its own and takes its one response.
+    /// Sends one request on a new connection and takes its one response.
     pub fn ask(&mut self, request: &[u8]) -> Reply {
         let peer = self.open();
         self.write(peer, request);
@@ -358,14 +358,14 @@ impl Lab {
         code.unwrap_or_else(|| panic!("{method} {params}: {answer}"))
     }
 
-    /// Opens a stream at `/` on a connection of its own.
+    /// Opens a stream at `/` on a new connection.
     pub fn stream(&mut self, method: &str, params: &Value) -> Peer {
         let peer = self.open();
         self.write(peer, &ask::post("/", &[], &ask::rpc(method, params)));
         peer
     }
 
-    /// Opens a WebSocket with more field lines in its head.
+    /// Opens a WebSocket with more field lines in the request.
     pub fn socket(&mut self, target: &str, lines: &str) -> Peer {
         let peer = self.open();
         self.write(peer, &ws::upgrade(target, lines));
@@ -374,7 +374,7 @@ impl Lab {
         peer
     }
 
-    /// Takes every whole frame received on a WebSocket.
+    /// Takes each whole frame received on a WebSocket.
     pub fn frames(&mut self, peer: Peer) -> Vec<ws::Sent> {
         let received = &mut self.lines[peer.0].received;
         let (frames, used) = ws::frames(received);
@@ -382,18 +382,18 @@ impl Lab {
         frames
     }
 
-    /// Sends a text message and takes everything that comes of it now, as JSON.
+    /// Sends a text message and takes all answers available now, as JSON.
     pub fn say(&mut self, peer: Peer, text: &str) -> Vec<Value> {
         self.write(peer, &ws::text(text));
         self.frames(peer).iter().map(ws::Sent::json).collect()
     }
 
-    /// Bytes of buffers that a connection holds.
+    /// The size of the buffers that a connection holds.
     pub fn held_bytes(&self, peer: Peer) -> usize {
         self.lines[peer.0].conn.held_bytes()
     }
 
-    /// Advances every connection, as the driver does when the server begins to end.
+    /// Advances each connection, as the driver does when the server starts to drain.
     pub fn settle_all(&mut self) {
         self.lines.iter_mut().for_each(|line| line.due = true);
         self.settle();
@@ -405,7 +405,7 @@ impl Lab {
         assert_eq!(reply.status, 200);
     }
 
-    /// Does everything that can be done now.
+    /// Runs until no connection can progress.
     pub fn settle(&mut self) {
         for round in 0.. {
             assert!(round < 1_000_000, "the engine keeps itself busy");
@@ -429,7 +429,7 @@ impl Lab {
         true
     }
 
-    /// As `net::drive` does it.
+    /// Advances a connection as `net::drive` does.
     fn advance(&mut self, at: usize) -> bool {
         let line = &mut self.lines[at];
         if line.progress.next != Next::Open {
@@ -461,7 +461,7 @@ impl Lab {
             unsent: line.unsent.len(),
             peer: line.peer,
         };
-        // As the driver has it: behind what came there is room.
+        // As in the driver, the buffer has room after the input.
         let length = line.input.len();
         line.input.resize(length + 64, b'"');
         let input = Source::roomy(&mut line.input, length);

@@ -1,8 +1,8 @@
-//! A strict reader of responses: what it does not know is an error, not a guess.
+//! A strict reader of responses: unknown syntax is an error, not a guess.
 
 use serde_json::Value;
 
-/// One response, or as much of a stream as has arrived.
+/// One response, or the arrived part of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// The status code.
@@ -11,7 +11,7 @@ pub struct Reply {
     pub fields: Vec<(String, String)>,
     /// The content, without chunk framing.
     pub body: Vec<u8>,
-    /// False while a stream goes on.
+    /// False while a stream is open.
     pub complete: bool,
 }
 
@@ -20,14 +20,14 @@ pub struct Reply {
 pub struct Event {
     /// Its `id`.
     pub id: Option<u64>,
-    /// Its `event`, when it is not a plain message.
+    /// Its `event`, if it is not a plain message.
     pub name: Option<String>,
     /// Its `data`.
     pub data: Value,
 }
 
 impl Event {
-    /// Reads one block of a stream, without the empty line behind it.
+    /// Reads one block of a stream, without the empty line after it.
     pub fn parse(block: &str) -> Event {
         let mut event = Event { id: None, name: None, data: Value::Null };
         for line in block.split('\n') {
@@ -53,8 +53,8 @@ impl Event {
 }
 
 impl Reply {
-    /// Reads the response at the start of `bytes`; `None` when its head, or a body of known
-    /// length, is not all there. Says how many bytes it took.
+    /// Reads the response at the start of `bytes`; `None` if its head, or a body of known length,
+    /// is incomplete. Returns the number of bytes it has.
     pub fn parse(bytes: &[u8], head_only: bool, ended: bool) -> Option<(Reply, usize)> {
         let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
         let head = std::str::from_utf8(&bytes[..head_end]).expect("a head in UTF-8");
@@ -98,7 +98,7 @@ impl Reply {
         Some((reply, start + used))
     }
 
-    /// Reads all responses of a connection; the last may be a stream that goes on.
+    /// Reads all responses of a connection; the last may be an open stream.
     pub fn parse_all(mut bytes: &[u8], ended: bool) -> Vec<Reply> {
         let mut replies = Vec::new();
         while !bytes.is_empty() {
@@ -115,7 +115,7 @@ impl Reply {
         replies
     }
 
-    /// RFC 9110 §6.6.1: a server with a clock sends Date; nothing stands in a head twice.
+    /// RFC 9110 §6.6.1: a server with a clock sends Date; no field occurs twice.
     fn check_head(&self) {
         assert!(self.field("date").is_some_and(|date| date.ends_with(" GMT")), "{self:?}");
         for (index, (name, _)) in self.fields.iter().enumerate() {
@@ -130,7 +130,7 @@ impl Reply {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// True when the response says that the connection ends.
+    /// True if the response announces the close of the connection.
     pub fn closes(&self) -> bool {
         self.field("connection") == Some("close")
     }
@@ -140,7 +140,7 @@ impl Reply {
         std::str::from_utf8(&self.body).expect("a body in UTF-8")
     }
 
-    /// The content as JSON, which the response must say it is.
+    /// The content as JSON, which the content type must state.
     pub fn json(&self) -> Value {
         assert_eq!(self.field("content-type"), Some("application/json"), "{self:?}");
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
@@ -159,12 +159,12 @@ impl Reply {
         json["result"].take()
     }
 
-    /// The events of a stream, comments left out.
+    /// The events of a stream, without comments.
     pub fn events(&self) -> Vec<Event> {
         self.blocks().filter(|block| !block.starts_with(':')).map(Event::parse).collect()
     }
 
-    /// How many comments a stream holds.
+    /// The number of comments in a stream.
     pub fn comments(&self) -> usize {
         self.blocks().filter(|block| block.starts_with(':')).count()
     }
@@ -184,7 +184,8 @@ fn field(line: &str) -> (String, String) {
     (name.to_owned(), value.trim_start_matches(' ').to_owned())
 }
 
-/// The data of the chunks at the start of `bytes`, their length, and whether the last one is there.
+/// The data of the chunks at the start of `bytes`, their length, and whether the last one is
+/// complete.
 fn unchunk(bytes: &[u8]) -> (Vec<u8>, usize, bool) {
     let (mut data, mut at) = (Vec::new(), 0);
     loop {

@@ -7,7 +7,7 @@ pub const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
-/// The head of an upgrade, with more field lines.
+/// An upgrade request, with more field lines.
 pub fn upgrade(target: &str, lines: &str) -> Vec<u8> {
     format!(
         "GET {target} HTTP/1.1\r\nHost: a.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -62,8 +62,8 @@ impl Sent {
     }
 }
 
-/// The frames in `bytes`, all of them whole, and how many bytes they are. A server neither masks
-/// nor sets reserved bits, and ours never fragments.
+/// The whole frames in `bytes`, and their length in bytes. A server neither masks nor sets reserved
+/// bits, and ours never fragments.
 pub fn frames(bytes: &[u8]) -> (Vec<Sent>, usize) {
     let (mut found, mut at) = (Vec::new(), 0);
     while let Some((sent, used)) = one(&bytes[at..]) {

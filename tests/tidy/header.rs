@@ -1,7 +1,7 @@
-//! The header of the C interface is that of `src/ffi`, and what else is installed for other languages
-//! has the version of the crate.
+//! The header of the C interface matches `src/ffi`, and the packages for other languages have the
+//! version of the crate.
 //!
-//! `REGENERATE=1 cargo test --test tidy header` makes it anew.
+//! `REGENERATE=1 cargo test --test tidy header` generates it again.
 
 use std::{env, fs, path::Path};
 

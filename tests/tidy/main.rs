@@ -1,9 +1,8 @@
-//! What a reviewer should not have to say: who may import whom, how long things may be, what may
-//! be named where, and that every limit and every dialect has what belongs to it.
+//! Rules that a reviewer should not have to check: imports between modules, sizes, names with a
+//! fixed owner, and that each limit and each dialect has its tests and documentation.
 //!
-//! Each rule is a function from text to findings, and has a twin under `rules_can_fail` that feeds
-//! it a bad snippet. Words that a rule bans are spelled in two halves here, because these
-//! files are checked as well.
+//! Each rule is a function from text to findings, and has a test in `rules_can_fail` with a bad
+//! snippet. A banned word is split in two here, because the rules check these files as well.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -19,7 +18,7 @@ use self::{rules::*, rust::*, tree::*};
 
 // --- The rules as data ---------------------------------------------------------------------------
 
-/// Who may know whom: a module imports from lower ranks only (docs/architecture.md).
+/// Ranks of the modules: a module imports from lower ranks only (docs/architecture.md).
 const RANKS: &[(&str, u8)] = &[
     ("main", 13),
     ("ffi", 13),
@@ -57,7 +56,7 @@ const RANKS: &[(&str, u8)] = &[
     ("network", 0),
 ];
 
-/// Imports between modules of one rank: from, to, and why it is no way around the table.
+/// Imports between modules of one rank: from, to, and the reason.
 const SIBLINGS: &[(&str, &str, &str)] = &[
     ("agent", "service", "a turn carries the time and the key that the waist defines"),
     ("sse", "json", "the number of a frame is written by json's one number writer"),
@@ -66,7 +65,7 @@ const SIBLINGS: &[(&str, &str, &str)] = &[
 /// The driver's rank: below it there is no runtime, socket, thread or clock.
 const DRIVER_RANK: u8 = 9;
 
-/// What only the driver may name, as paths.
+/// Paths that only the driver may name.
 const DRIVER_ONLY: &[&[&str]] = &[
     &["tokio"],
     &["socket2"],
@@ -79,7 +78,7 @@ const DRIVER_ONLY: &[&[&str]] = &[
     &["SystemTime"],
 ];
 
-/// Paths that look like the driver's and are not: path, and why.
+/// Paths that look like the driver's but are allowed: path and reason.
 const DRIVER_EXCEPTIONS: &[(&str, &str)] = &[
     ("std::net::IpAddr", "an address is data; reading one opens no socket"),
     ("std::net::Ipv4Addr", "an address is data; reading one opens no socket"),
@@ -91,23 +90,23 @@ const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 100;
 const COLUMNS_MAX: usize = 100;
 
-/// Files with longer lines, and why.
+/// Files with longer lines, with the reason.
 const LONG_LINES: &[(&str, &str)] =
     &[("src/fault.rs", "a table with one row for each fault, which rustfmt skips")];
 
-/// Folders where `unsafe` may stand, and why.
+/// Folders where `unsafe` is allowed, with the reason.
 const UNSAFE_PLACES: &[(&str, &str)] = &[("src/ffi/", "a C interface has no other way")];
 
-/// Files outside `dialect/` that compare a version, and why.
+/// Files outside `dialect/` that compare a version, with the reason.
 const VERSION_PLACES: &[(&str, &str)] =
     &[("src/rpc.rs", "the version of JSON-RPC itself, of which there is one")];
 
-/// Macros and words that say that something is not finished.
+/// Macros and words that mark unfinished code.
 const UNFINISHED_MACROS: &[&str] =
     &[concat!("to", "do!"), concat!("unimple", "mented!"), concat!("db", "g!")];
 const UNFINISHED_WORD: &str = concat!("FIX", "ME");
 
-/// Names of places on somebody's machine; a path begins with one of them.
+/// Absolute paths of a particular machine begin with these.
 const MACHINE_PATHS: &[&str] =
     &[concat!("/wo", "rk"), concat!("/tm", "p"), concat!("/ro", "ot"), concat!("/ho", "me")];
 
@@ -127,7 +126,8 @@ const REGISTRY_HOSTS: &[&str] = &[
 /// The one source of packages in a lock file.
 const CARGO_SOURCE: &str = "\"registry+https://github.com/rust-lang/crates.io-index\"";
 
-/// What is not read beside what `.gitignore` names: the history, and bytes that a fuzzer found.
+/// Paths that the rules skip in addition to `.gitignore`: the history, and inputs found by a
+/// fuzzer.
 const SKIPPED: &[&str] = &["/.git", "/fuzz/corpus"];
 
 // --- The tests -----------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ fn sentences_name_their_subjects() {
     let mut findings = Vec::new();
     let is_read =
         |name: &str| name.starts_with("src/") || name == "README.md" || name.starts_with("docs/");
-    // Decisions stay as they were written.
+    // Decision records stay unchanged.
     let is_record = |name: &str| name.starts_with("docs/adr/");
     for file in tree.files.iter().filter(|file| is_read(&file.name) && !is_record(&file.name)) {
         words::people(&file.name, &file.text, &mut findings);

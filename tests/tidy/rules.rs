@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{rust::*, *};
 
-/// What is wrong, and where.
+/// A violation of a rule, with its position.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
     pub file: String,
@@ -44,7 +44,7 @@ pub fn imports(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The top-level module that a path leads to, seen from a file whose module is `home`.
+/// The top-level module of a path, seen from a file with the module `home`.
 pub fn crate_module<'p>(path: &'p [String], home: &[String]) -> Option<&'p str> {
     match path.first()?.as_str() {
         "crate" | "peregrine" => path.get(1).map(String::as_str),
@@ -56,7 +56,7 @@ pub fn crate_module<'p>(path: &'p [String], home: &[String]) -> Option<&'p str> 
     }
 }
 
-/// `src/op/send.rs` is `op::send`; `src/op/mod.rs` is `op`; `src/lib.rs` is nothing.
+/// `src/op/send.rs` is `op::send`; `src/op/mod.rs` is `op`; `src/lib.rs` is empty.
 pub fn module_path(file: &str) -> Vec<String> {
     let inner = file.trim_start_matches("src/").trim_end_matches(".rs");
     let steps = inner.split('/').filter(|step| *step != "mod" && *step != "lib");
@@ -75,7 +75,7 @@ pub fn modules_have_ranks(lib: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Below the driver nothing names a runtime, a socket, a thread, a clock or randomness.
+/// Modules below the driver name no runtime, socket, thread, clock or randomness.
 pub fn driver_names(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
     let home = module_path(file);
     if home.first().and_then(|module| rank(module)).is_some_and(|rank| rank >= DRIVER_RANK) {
@@ -92,7 +92,7 @@ pub fn driver_names(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Files, functions and lines; tests count only for lines.
+/// Files, functions and lines; in tests only lines.
 pub fn sizes(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
     let lines = rust.lines_without_tests();
     if lines > FILE_LINES_MAX {
@@ -126,7 +126,7 @@ pub fn unsafe_places(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A literal like `"1.0"` on a line that compares. Cards may state versions: that is data.
+/// A literal like `"1.0"` on a line with a comparison. Cards may state versions: that is data.
 pub fn version_comparisons(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
     const COMPARE: &[&str] = &[
         "==",
@@ -251,7 +251,7 @@ pub fn unfinished(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Sources are the same on every machine and leave the choice of a registry to its client.
+/// Sources are the same on each machine and leave the choice of a registry to its client.
 pub fn machine_names(file: &str, text: &str, findings: &mut Vec<Finding>) {
     for (number, line) in text.lines().enumerate() {
         for path in MACHINE_PATHS.iter().filter(|path| names_path(line, path)) {
@@ -267,7 +267,7 @@ pub fn machine_names(file: &str, text: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// True when an absolute path in `line` begins with `path`, which is not part of a longer one.
+/// True if an absolute path in `line` begins with `path`, which is not part of a longer one.
 pub fn names_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

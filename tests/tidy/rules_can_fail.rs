@@ -1,4 +1,4 @@
-//! Every rule finds something in a bad snippet, and nothing in a good one.
+//! Each rule has a finding in a bad snippet, and none in a good one.
 
 use crate::{rules::*, rust::*, tree::*, *};
 

@@ -1,6 +1,6 @@
-//! Reads Rust, well enough: what is code, which functions there are, and which paths it names.
+//! A simple reader of Rust: it separates code from comments and finds functions and paths.
 
-/// A source file, and the same with parts of it replaced by spaces; all have the same lines.
+/// A source file, and copies of it with parts replaced by spaces; all have the same lines.
 pub struct Rust {
     pub text: String,
     /// Without comments, the contents of strings, and items under `#[cfg(test)]`.
@@ -35,8 +35,8 @@ pub fn spaces(text: &str) -> String {
     text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect()
 }
 
-/// The text without comments and without the contents of literals, and without comments only.
-/// Both are ASCII outside of strings, so that byte offsets are the same in both.
+/// The text without comments and literal contents, and the text without comments only. Both are
+/// ASCII outside of strings, so that byte offsets are the same in both.
 pub fn blank(text: &str) -> (String, String) {
     let bytes: Vec<u8> = text.bytes().map(|b| if b.is_ascii() { b } else { b'~' }).collect();
     let (mut code, mut strings) = (bytes.clone(), bytes.clone());
@@ -69,7 +69,7 @@ pub fn wipe(bytes: &mut [u8]) {
     }
 }
 
-/// `b` and `c` before a raw string belong to it, any other word does not.
+/// `b` and `c` before a raw string belong to it, other words do not.
 pub fn is_word_before(bytes: &[u8], at: usize) -> bool {
     let is_word = |at: usize| is_ident(char::from(bytes[at]));
     match at {
@@ -136,7 +136,7 @@ pub fn char_end(bytes: &[u8], start: usize) -> usize {
     close.filter(is_char).map_or(start + 1, |close| close + 1)
 }
 
-/// Where items under `#[cfg(test)]` begin and end.
+/// The start and end of each item under `#[cfg(test)]`.
 pub fn test_items(code: &str) -> Vec<(usize, usize)> {
     let mut items = Vec::new();
     let mut from = 0;
@@ -182,7 +182,7 @@ pub fn is_ident(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Where `name` stands in `line` as a whole word.
+/// The offset of `name` in `line` as a whole word.
 pub fn word(line: &str, name: &str) -> Option<usize> {
     let is_free = |c: Option<char>| !c.is_some_and(is_ident);
     let mut found = line.match_indices(name).map(|(at, _)| at);
@@ -197,7 +197,7 @@ pub struct Function {
     pub lines: usize,
 }
 
-/// Every function with a body, from its `fn` to its closing brace.
+/// Each function with a body, from its `fn` to its closing brace.
 pub fn functions(code: &str) -> Vec<Function> {
     let mut functions = Vec::new();
     let mut from = 0;
@@ -218,7 +218,7 @@ pub fn functions(code: &str) -> Vec<Function> {
     functions
 }
 
-/// Every path in the code with its line; the groups of a `use` are spelled out.
+/// Each path in the code with its line; the groups of a `use` are expanded.
 pub fn paths(code: &str) -> Vec<(usize, Vec<String>)> {
     let mut cursor = Cursor { code: code.as_bytes(), at: 0, line: 1 };
     let mut found = Vec::new();

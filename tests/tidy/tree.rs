@@ -8,10 +8,10 @@ use crate::{
 };
 
 pub struct File {
-    /// From the root of the repository, with slashes.
+    /// Relative to the root of the repository, with slashes.
     pub name: String,
     pub text: String,
-    /// Empty for other files than Rust.
+    /// Empty for files other than Rust.
     pub rust: Rust,
 }
 
@@ -54,7 +54,7 @@ impl Tree {
         tree
     }
 
-    /// Bytes that are no text have nothing to say.
+    /// Files that are not UTF-8 are skipped.
     pub fn add(&mut self, name: String, path: &Path) {
         if let Ok(text) = fs::read_to_string(path) {
             let rust = Rust::of(if name.ends_with(".rs") { &text } else { "" });

@@ -1,4 +1,4 @@
-//! Words: a citation leads somewhere, and a type's name means one thing.
+//! Rules on words: a citation names an existing section, and a type's name has one meaning.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use crate::{rules::*, rust::*};
 /// The page that comments cite as "wire §x".
 pub const WIRE: &str = "docs/wire.md";
 
-/// How many names of types may be defined more than once in `src`.
+/// How many type names may be defined more than once in `src`.
 const SHARED_NAMES_MAX: usize = 8;
 
-/// Pages that were never part of the repository, as comments used to cite them.
+/// Pages outside of the repository that comments used to cite.
 const UNREADABLE: &[&str] = &[concat!("users", ".md"), concat!("design", ".md")];
 
-/// Every `wire §x` and `wire Appendix X` is a heading of `docs/wire.md`; nobody cites an appendix
-/// of nothing, or a page that is not here.
+/// Each `wire §x` and `wire Appendix X` is a heading of `docs/wire.md`; an appendix without a page,
+/// or a page outside of the repository, is a finding.
 pub fn citations(file: &str, text: &str, wire: &str, findings: &mut Vec<Finding>) {
     let headings: Vec<String> = wire.lines().filter_map(heading).collect();
     for (index, line) in text.lines().enumerate() {
@@ -46,7 +46,7 @@ pub fn people(file: &str, text: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Words for people that may stand in a string of `src` for a person or as grammar alone.
+/// Words for people that strings of `src` may use for a person or as grammar only.
 const PEOPLE_IN_STRINGS: [&str; 11] = [
     "who",
     "whom",
@@ -61,14 +61,14 @@ const PEOPLE_IN_STRINGS: [&str; 11] = [
     "anyone",
 ];
 
-/// How many of [`PEOPLE_IN_STRINGS`] stand in strings of `src`. This number only goes down.
+/// The number of [`PEOPLE_IN_STRINGS`] in strings of `src`. This number only goes down.
 const PEOPLE_IN_STRINGS_MAX: usize = 9;
 
 /// Adds a finding for each of [`PEOPLE_IN_STRINGS`] in a string.
 pub fn people_in_strings(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
     let lines = rust.with_strings.lines().zip(rust.code.lines());
     for (index, (line, code)) in lines.enumerate() {
-        // Code without strings has spaces where their contents are.
+        // In the code without strings, their contents are spaces.
         let pairs = line.chars().zip(code.chars());
         let strings: String = pairs.map(|(c, code)| if code == ' ' { c } else { '"' }).collect();
         let lower = strings.to_lowercase();
@@ -92,7 +92,7 @@ fn heading(line: &str) -> Option<String> {
     if is_number { Some(format!("§{number}")) } else { appendix(title) }
 }
 
-/// What a line cites of the page, and the line without it.
+/// The sections that a line cites, and the line without them.
 fn wire_citations(line: &str) -> (Vec<String>, String) {
     let (mut cited, mut rest) = (Vec::new(), String::new());
     let mut tail = line;
@@ -114,7 +114,7 @@ fn section_begins(text: &str) -> bool {
     section(text).is_some()
 }
 
-/// The section at the beginning of `text`, and what is behind it.
+/// The section at the start of `text`, and the rest after it.
 fn section(text: &str) -> Option<(String, &str)> {
     if let Some(number) = text.strip_prefix('§') {
         let is_part = |c: char| c.is_ascii_digit() || c == '.';
@@ -149,7 +149,7 @@ pub fn glossary(page: &str, code: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Who opens `src` learns a word once.
+/// The type names that `src` defines more than once, with their files.
 pub fn shared_names<'f>(
     sources: impl Iterator<Item = (&'f str, &'f Rust)>,
 ) -> BTreeMap<String, Vec<&'f str>> {
