@@ -292,7 +292,7 @@ fn make(store: &Store, bits: &mut Counter, context_id: Option<&[u8]>) {
 
 /// The store is filled, then twice as many tasks replace others.
 #[test]
-fn a_store_with_a_tap_holds_no_more_beside_its_logs_than_is_counted() {
+fn store_with_a_tap_stays_within_its_memory_estimate() {
     let _one = COUNTING.lock();
     let held = || {
         let stats = ALLOCATOR.stats();

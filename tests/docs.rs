@@ -147,7 +147,7 @@ fn the_agent_of_the_guide_answers_in_every_way() {
 }
 
 #[test]
-fn the_clerk_of_the_guide_finds_out_before_there_is_a_task_and_refuses_to_cancel() {
+fn guide_clerk_replies_without_a_task_and_refuses_cancels() {
     let running = agent::server().listen("127.0.0.1:0").workers(1).start().unwrap();
     let addr = running.addrs()[0];
     let ask = |message| post(addr, "/agents/clerk", "SendMessage", message);

@@ -207,7 +207,7 @@ async fn held(scenes: &[Scene], serving: &AtomicUsize) -> Holding {
 }
 
 #[test]
-fn ten_thousand_calls_of_them_leave_nothing_behind_over_any_binding() {
+fn ten_thousand_misbehaving_calls_leak_nothing_over_any_binding() {
     let _counting = COUNTING.lock();
     let serving = Arc::new(AtomicUsize::new(0));
     let scenes = ALL.map(|over| Scene::new(over, &serving));

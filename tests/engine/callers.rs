@@ -83,7 +83,7 @@ fn sent(lab: &mut Lab, token: &str, path: &str) -> Value {
 // --- Authentication
 
 #[test]
-fn a_stranger_is_refused_by_the_head_alone_in_the_form_that_it_tells() {
+fn anonymous_call_is_refused_from_its_head_in_its_own_format() {
     let by = Arc::new(ByName::default());
     let mount = |path: &str, dialect: &str| Mount {
         path: path.to_owned(),
@@ -135,7 +135,7 @@ fn a_stranger_is_refused_by_the_head_alone_in_the_form_that_it_tells() {
 }
 
 #[test]
-fn a_wrong_credential_says_what_is_wrong_and_is_as_none_where_none_is_needed() {
+fn wrong_credential_is_401_on_calls_and_ignored_on_public_paths() {
     let (mut lab, _) = lab();
     let reply = lab.ask(&call("wrong", "/", "ListTasks", &json!({})));
     assert_eq!((reply.status, reply.code()), (401, -32000));
@@ -201,7 +201,7 @@ fn the_extended_card_turns_itself_on_and_needs_a_caller() {
 }
 
 #[test]
-fn the_extended_card_is_for_the_tenant_of_its_path_and_not_for_the_last_callers() {
+fn extended_card_checks_the_tenant_of_its_path_for_each_caller() {
     let (mut lab, _) = lab();
     let card = "/agent/authenticatedExtendedCard";
     let mut ask = |token: &str, path: &str| {
@@ -341,7 +341,7 @@ fn a_strangers_body_is_not_read_where_no_caller_is_needed() {
 }
 
 #[test]
-fn a_check_that_waits_holds_its_head_alone_and_ends_after_five_seconds() {
+fn pending_credential_check_reads_no_body_and_ends_after_5_s() {
     let (mut lab, by) = lab();
     by.is_waiting.store(true, Relaxed);
     let request = call("alice", "/", "ListTasks", &json!({}));
@@ -569,7 +569,7 @@ fn strangers_of_open_agents_name_half_of_the_tenants_together() {
 }
 
 #[test]
-fn a_tenant_that_is_granted_by_name_is_one_whatever_the_server_names() {
+fn tenant_granted_by_name_is_valid_in_each_tenant_mode() {
     let by = Arc::new(ByName::default());
     let named = Tenants::Named(["known".to_owned()].into());
     for tenants in [Tenants::OfOneAgent, named] {
@@ -625,7 +625,7 @@ fn scopes_are_asked_for_by_the_server_and_by_agents() {
 }
 
 #[test]
-fn an_agent_that_is_added_or_replaced_asks_for_its_scopes_from_then_on() {
+fn added_and_replaced_agents_require_their_scopes_at_once() {
     let by = Arc::new(ByName::default());
     let profile = |scopes: &[&str]| Profile {
         scopes: scopes.iter().map(|&scope| scope.to_owned()).collect(),
@@ -707,7 +707,7 @@ fn a_withdrawn_credential_ends_all_that_waits_at_once() {
 }
 
 #[test]
-fn nobody_hears_an_answer_whose_credential_has_ended_while_it_was_made() {
+fn answer_is_withheld_if_its_credential_expired_meanwhile() {
     let wait = call("alice", "/agents/works", "SendMessage", &V1.params(say("hi")));
     let batch = {
         let body = rpc("SendMessage", &V1.params(say("hi")));
@@ -741,7 +741,7 @@ fn nobody_hears_an_answer_whose_credential_has_ended_while_it_was_made() {
 }
 
 #[test]
-fn a_web_socket_is_opened_by_whoever_is_known_and_closed_with_the_credential() {
+fn web_socket_needs_a_credential_and_closes_when_it_expires() {
     let by = ByName { expires_unix_ms: Some(BEGIN.unix_ms + 60_000), ..ByName::default() };
     let by = Arc::new(by);
     let mut lab = Lab::new(setup(&by));

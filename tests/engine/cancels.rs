@@ -94,7 +94,7 @@ fn an_agent_that_says_nothing_agrees_to_a_cancel() {
 }
 
 #[test]
-fn a_refused_cancel_leaves_the_task_and_says_why_in_each_spelling() {
+fn refused_cancel_keeps_task_and_has_a_reason_in_each_format() {
     let (mut lab, _) = lab(Limits::default());
     let id = begin(&mut lab, "refuse");
     for generation in Gen::ALL {
@@ -218,7 +218,7 @@ impl Agent for Adopts {
 }
 
 #[test]
-fn deferred_cancels_count_among_deferred_calls_and_end_with_the_server() {
+fn deferred_cancels_count_as_deferred_calls_and_end_with_server() {
     let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
     let (mut lab, careful) = lab(limits);
     let (id, other) = (begin(&mut lab, "defer"), begin(&mut lab, "defer"));
@@ -234,7 +234,7 @@ fn deferred_cancels_count_among_deferred_calls_and_end_with_the_server() {
 }
 
 #[test]
-fn deferred_cancels_of_a_caller_take_places_until_the_agent_has_decided() {
+fn deferred_cancels_hold_caller_permits_until_the_agent_decides() {
     let careful = Careful::default();
     let profile = Profile::new("careful", "Is asked.");
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(careful.clone()))];
@@ -297,7 +297,7 @@ fn a_stranger_whose_tasks_take_its_share_may_cancel_them() {
 }
 
 #[test]
-fn a_cancel_that_waits_on_a_websocket_counts_among_its_requests_in_flight() {
+fn waiting_cancel_on_a_websocket_counts_as_in_flight() {
     let limits = Limits { ws_in_flight_max: 1, ..Limits::default() };
     let (mut lab, careful) = lab(limits);
     let (id, other) = (begin(&mut lab, "defer"), begin(&mut lab, "agree"));
@@ -323,7 +323,7 @@ fn a_cancel_that_waits_on_a_websocket_counts_among_its_requests_in_flight() {
 }
 
 #[test]
-fn who_decides_later_hears_when_its_caller_leaves_and_when_the_task_ends() {
+fn deferred_cancel_sees_caller_disconnect_and_task_end() {
     let (mut lab, careful) = lab(Limits::default());
     let id = begin(&mut lab, "defer");
     let peer = cancel(&mut lab, &id);
@@ -435,7 +435,7 @@ fn cancels_of_others_are_decided_by_themselves() {
 }
 
 #[test]
-fn cancels_that_wait_for_the_same_decision_count_as_bytes_of_the_store() {
+fn joined_cancels_count_towards_store_bytes() {
     let mut limits = Limits::default();
     (limits.store_bytes_max, limits.task_bytes_max) = (20_000, 10_000);
     let (mut lab, careful) = lab(limits);
@@ -498,7 +498,7 @@ impl Wake for Woken {
 }
 
 #[test]
-fn a_cancel_that_wants_no_answer_is_of_use_until_the_task_has_ended() {
+fn cancel_notification_stays_pending_until_its_task_ends() {
     let (mut lab, careful) = lab(Limits::default());
     let woken = Arc::new(Woken::default());
     let wake = Waker::from(Arc::clone(&woken));
@@ -580,7 +580,7 @@ fn pair(agent: &Arc<Interrupted>) -> [Lab; 2] {
 }
 
 #[test]
-fn a_cancel_that_comes_while_the_agent_is_asked_waits_for_its_word() {
+fn cancel_during_a_cancel_callback_waits_for_its_decision() {
     for words in ["agree", "refuse", "defer"] {
         let agent = Arc::new(Interrupted::default());
         let [mut lab, mut other] = pair(&agent);

@@ -132,7 +132,7 @@ fn the_hybrid_says_each_scheme_in_both_spellings() {
 // For HTTP+JSON 0.3 the JavaScript SDK reads the extended card by the proto, the Python SDK by the
 // JSON schema.
 #[test]
-fn an_extended_card_over_http_json_says_each_scheme_in_both_spellings() {
+fn extended_card_over_http_json_has_each_scheme_in_both_formats() {
     let (agents, security) = (vec![echo()], security());
     let setup = Setup { agents, security, extended_card: true, ..Setup::default() };
     let mut lab = Lab::new(setup);
@@ -176,7 +176,7 @@ fn every_form_is_read_as_the_same_security() {
 }
 
 #[test]
-fn an_agent_of_its_own_words_is_not_asked_for_what_the_server_asks() {
+fn agent_with_own_security_ignores_the_server_requirements() {
     let mut free = Profile::new("free", "Asks for nothing.");
     free.security = Some(CardSecurity::default());
     let agents = vec![echo(), (free, Arc::new(Echo))];

@@ -237,7 +237,7 @@ fn texts_come_back_as_they_were() {
 }
 
 #[test]
-fn every_form_says_who_provides_the_agent_and_what_each_skill_reads_and_writes() {
+fn each_form_has_the_provider_and_the_media_types_of_skills() {
     for form in [CardForm::V1, CardForm::V03, CardForm::Hybrid, CardForm::ExtendedV1] {
         let card = card(form);
         assert_eq!(card["provider"], json!({ "organization": "O \"1\"", "url": "https://o/" }));

@@ -120,7 +120,7 @@ fn an_agent_that_is_added_answers_at_its_place() {
 }
 
 #[test]
-fn an_agent_that_is_replaced_changes_its_answers_and_its_card_at_once() {
+fn replaced_agent_changes_its_answers_and_card_at_once() {
     let (mut lab, agents) = lab();
     let before = lab.ask(&get(CARD));
     let [etag, since] = ["ETag", "Last-Modified"].map(|name| before.field(name).unwrap());
@@ -228,7 +228,7 @@ fn of_several_changes_all_are_made_or_none() {
 }
 
 #[test]
-fn what_comes_first_comes_before_a_change_that_is_made_and_not_without() {
+fn change_after_runs_its_callback_only_before_valid_changes() {
     let (mut lab, agents) = lab();
     let add = |name| vec![AgentChange::Add(profile(name, ""), Arc::new(Named("x")) as Arc<_>)];
     let mut calls = 0;
@@ -253,7 +253,7 @@ fn a_card_that_changes_leaves_the_tasks_to_the_program() {
 }
 
 #[test]
-fn fields_of_the_connection_are_shown_to_no_agent_that_comes_later() {
+fn later_agents_cannot_request_connection_fields() {
     let (mut lab, agents) = lab();
     for (name, fields, wrong) in [
         ("two", vec!["traceparent", "Connection"], "Connection"),
@@ -292,7 +292,7 @@ fn agents_max() {
 }
 
 #[test]
-fn the_place_of_a_removed_agent_refuses_messages_and_shows_its_tasks() {
+fn removed_agent_path_refuses_messages_and_serves_its_tasks() {
     let (mut lab, agents) = lab();
     let done = send(&mut lab, "one", "task")["task"]["id"].take();
     let socket = lab.socket("/agents/one", "");
@@ -336,7 +336,7 @@ fn the_place_of_a_removed_agent_refuses_messages_and_shows_its_tasks() {
 }
 
 #[test]
-fn nothing_is_at_the_place_of_a_removed_agent_when_its_tasks_are_gone() {
+fn removed_agent_path_is_404_after_its_last_task() {
     let (mut lab, agents) = lab_limited(Limits { task_ttl_ms: 60_000, ..Limits::default() });
     let id = send(&mut lab, "one", "task")["task"]["id"].take();
     agents.remove("one").unwrap();
@@ -365,7 +365,7 @@ fn an_agent_that_comes_back_finds_its_tasks() {
 }
 
 #[test]
-fn unfinished_tasks_of_an_agent_that_was_replaced_fail_and_say_why() {
+fn unfinished_tasks_of_a_replaced_agent_fail_with_a_reason() {
     let (mut lab, agents) = lab();
     let [working, later, asking] =
         ["wait", "later", "ask"].map(|text| send(&mut lab, "one", text)["task"]["id"].take());
@@ -498,7 +498,7 @@ fn keep(agents: &Agents) -> Keep {
 }
 
 #[test]
-fn a_task_goes_on_with_the_program_that_adopts_it_and_with_no_other() {
+fn task_continues_only_with_the_program_that_adopts_it() {
     let (mut lab, agents) = lab();
     let before = keep(&agents);
     let id = send(&mut lab, "one", "go")["task"]["id"].take();
@@ -629,7 +629,7 @@ fn midway(agents: &Agents) -> Arc<Midway> {
 }
 
 #[test]
-fn a_turn_that_has_begun_ends_as_it_began_and_its_task_is_handed_over() {
+fn started_turn_finishes_and_hands_its_task_over() {
     let (mut lab, agents) = lab();
     for text in ["done", "later", "job"] {
         let midway = midway(&agents);
@@ -721,7 +721,7 @@ fn loses(turn: Turn<'_>) {
 }
 
 #[test]
-fn a_task_is_handed_over_whose_turn_is_refused_or_panics_after_a_change() {
+fn task_is_handed_over_after_a_refused_or_panicking_turn() {
     type Ends = fn(Turn<'_>);
     let ends: [(&str, &str, Ends); 5] = [
         ("stay", "more", refuses),
@@ -773,7 +773,7 @@ fn a_task_is_handed_over_whose_turn_is_refused_or_panics_after_a_change() {
 }
 
 #[test]
-fn no_tenant_gets_the_name_of_an_agent_that_was_there_from_the_start_and_is_gone() {
+fn name_of_a_removed_initial_agent_is_never_a_tenant() {
     let limits = Limits { task_ttl_ms: 60_000, ..Limits::default() };
     let (mut lab, agents) = lab_limited(limits);
     let id = send(&mut lab, "one", "task")["task"]["id"].take();
@@ -801,7 +801,7 @@ impl Wake for Woken {
 }
 
 #[test]
-fn a_program_that_was_replaced_is_woken_to_hear_that_its_job_is_closed() {
+fn job_of_a_replaced_program_wakes_its_canceled_future() {
     let (mut lab, agents) = lab();
     let before = keep(&agents);
     send(&mut lab, "one", "go");

@@ -114,7 +114,7 @@ fn a_deferred_turn_becomes_a_direct_message() {
 }
 
 #[test]
-fn a_deferred_turn_becomes_a_task_that_a_waiting_call_gets_when_it_ends() {
+fn waiting_call_gets_the_finished_task_of_a_deferred_turn() {
     let (mut lab, keep) = lab(Limits::default());
     for generation in Gen::ALL {
         let peer = send(&mut lab, generation, say("hi"));
@@ -134,7 +134,7 @@ fn a_deferred_turn_becomes_a_task_that_a_waiting_call_gets_when_it_ends() {
 }
 
 #[test]
-fn a_deferred_turn_becomes_a_task_that_a_call_which_does_not_wait_gets_at_once() {
+fn non_waiting_call_gets_the_new_task_of_a_deferred_turn() {
     let (mut lab, keep) = lab(Limits::default());
     for generation in [Gen::V03, Gen::V1] {
         let peer = send(&mut lab, generation, Say { at_once: true, ..say("artifact") });
@@ -406,7 +406,7 @@ fn what_is_kept_of_a_deferred_call_counts_as_bytes_of_the_store() {
 }
 
 #[test]
-fn a_message_that_its_call_has_not_taken_yet_counts_among_deferred_calls() {
+fn untaken_message_counts_as_a_deferred_call() {
     let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
     let (mut lab, keep) = lab(limits);
     // The server reads this request before the other connection takes its answer.
@@ -424,7 +424,7 @@ fn a_message_that_its_call_has_not_taken_yet_counts_among_deferred_calls() {
 }
 
 #[test]
-fn a_message_that_its_call_has_not_taken_yet_counts_as_bytes_of_the_store() {
+fn untaken_message_counts_towards_store_bytes() {
     let mut limits = Limits::default();
     (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
     let (mut lab, keep) = lab(limits);
@@ -440,7 +440,7 @@ fn a_message_that_its_call_has_not_taken_yet_counts_as_bytes_of_the_store() {
 }
 
 #[test]
-fn a_deferred_turn_that_published_too_many_events_fails_its_task() {
+fn deferred_turn_with_too_many_events_fails_its_task() {
     let limits = Limits { turn_events_max: 10, ..Limits::default() };
     let (mut lab, keep) = lab(limits);
     let peer = send(&mut lab, Gen::V1, say("many"));

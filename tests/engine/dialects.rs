@@ -212,7 +212,7 @@ fn langsmith_takes_files_and_has_statuses_for_its_errors() {
 }
 
 #[test]
-fn langsmith_answers_methods_of_1_0_in_the_family_of_their_names() {
+fn langsmith_answers_methods_of_1_0_in_the_format_of_1_0() {
     let mut lab = lab();
     let result = ask(&mut lab, "/a2a/asks", "SendMessage", &V1.params(say("hi"))).result();
     let task = &result["task"];
@@ -309,7 +309,7 @@ fn evo_message(text: &str) -> Value {
 }
 
 #[test]
-fn evo_ai_takes_the_context_beside_the_message_and_says_final_on_results() {
+fn evo_ai_reads_context_from_params_and_sets_final_on_results() {
     let mut lab = lab();
     let params = json!({"contextId": "talk", "message": evo_message("hi")});
     let task = ask(&mut lab, EVO, "message/send", &params).result();

@@ -79,7 +79,7 @@ fn calls() -> Vec<(String, Value, String)> {
 }
 
 #[test]
-fn the_calls_of_the_transcript_are_answered_with_a_key_and_with_no_other() {
+fn calls_of_the_transcript_are_answered_only_with_a_valid_key() {
     let calls = calls();
     assert!(calls.len() > 8, "{calls:?}");
     let mut lab = lab();

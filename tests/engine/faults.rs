@@ -141,7 +141,7 @@ fn assert_form(error: &Value, kind: FaultKind, form: Gen, what: &str) {
 }
 
 #[test]
-fn every_fault_of_a_call_has_the_form_of_its_generation_and_the_id_of_its_request() {
+fn each_fault_has_the_form_of_its_generation_and_its_request_id() {
     for mut case in cases() {
         for generation in Gen::ALL {
             let (method, params) = (case.ask)(generation);
@@ -309,7 +309,7 @@ fn endless(lab: &mut Lab) -> Vec<(Gen, Peer)> {
 }
 
 #[test]
-fn the_end_of_the_server_ends_streams_with_the_error_of_calls_that_wait() {
+fn server_shutdown_ends_streams_with_the_waiting_call_error() {
     let mut lab = Lab::echo();
     let streams = endless(&mut lab);
     lab.engine.drain();
@@ -339,7 +339,7 @@ fn waiting(lab: &mut Lab, text: &str) -> Vec<(Gen, Peer, Value)> {
 }
 
 #[test]
-fn the_end_of_the_server_is_an_error_that_names_the_task_of_each_waiting_call() {
+fn server_shutdown_error_names_the_task_of_each_waiting_call() {
     let mut lab = Lab::echo();
     let calls = waiting(&mut lab, "hold:60000:1");
     let rest = lab.open();
@@ -405,7 +405,7 @@ fn a_task_that_leaves_the_store_ends_its_streams_with_an_error() {
 }
 
 #[test]
-fn an_error_before_the_first_event_is_plain_json_and_the_connection_goes_on() {
+fn error_before_first_event_is_json_and_keeps_the_connection() {
     let mut lab = with_done_task();
     let peer = lab.open();
     for generation in Gen::ALL {

@@ -231,7 +231,7 @@ fn a_task_of_one_generation_is_continued_in_every_other() {
 }
 
 #[test]
-fn a_task_of_one_generation_is_continued_as_a_stream_in_every_other() {
+fn task_of_one_generation_is_streamed_on_in_each_other() {
     for made in Gen::ALL {
         for asked in Gen::ALL {
             let mut lab = Lab::scripted(SCRIPT);
@@ -247,7 +247,7 @@ fn a_task_of_one_generation_is_continued_as_a_stream_in_every_other() {
 }
 
 #[test]
-fn a_task_of_one_generation_is_canceled_in_every_other_and_its_streams_end() {
+fn task_of_one_generation_is_canceled_in_each_other() {
     for made in Gen::ALL {
         for asked in Gen::ALL {
             let mut lab = Lab::scripted(SCRIPT);
@@ -306,7 +306,7 @@ fn states_that_a_generation_lacks_are_shown_as_its_nearest() {
 // --- Waiting
 
 #[test]
-fn a_send_waits_for_an_end_or_an_interruption_unless_it_is_told_not_to() {
+fn blocking_send_waits_for_an_end_or_an_interruption() {
     for generation in Gen::ALL {
         let mut lab = Lab::scripted(SCRIPT);
         let waits = lab.stream(generation.send(), &generation.params(say("slow")));
@@ -332,7 +332,7 @@ fn a_send_waits_for_an_end_or_an_interruption_unless_it_is_told_not_to() {
 }
 
 #[test]
-fn blocking_and_return_immediately_are_both_understood_everywhere() {
+fn blocking_and_return_immediately_work_in_0_3_and_1_0() {
     let mut lab = Lab::scripted(SCRIPT);
     for generation in [V03, V1] {
         for configuration in [json!({"blocking": false}), json!({"returnImmediately": true})] {
@@ -472,7 +472,7 @@ fn pages_lose_and_repeat_nothing_while_tasks_come_and_change() {
 // --- Streams
 
 #[test]
-fn subscribers_get_the_same_events_in_the_same_order_and_one_that_leaves_is_not_missed() {
+fn subscribers_get_equal_events_after_one_disconnects() {
     let mut lab = Lab::scripted(SCRIPT);
     let first = lab.stream(V1.stream(), &V1.params(say("slow")));
     let id = id_of(&lab.peek(first).events()[0].result()["task"]);
@@ -499,7 +499,7 @@ fn subscribers_get_the_same_events_in_the_same_order_and_one_that_leaves_is_not_
 }
 
 #[test]
-fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
+fn resuming_subscriber_gets_each_event_once() {
     for generation in [V03, V1] {
         let mut lab = Lab::echo();
         let first = lab.stream(generation.stream(), &generation.params(say("hold:1000:20")));
@@ -529,7 +529,7 @@ fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
 }
 
 #[test]
-fn streams_end_at_input_required_where_the_client_must_speak_next() {
+fn streams_end_at_input_required() {
     for generation in Gen::ALL {
         let mut lab = Lab::scripted(SCRIPT);
         let peer = lab.stream(generation.stream(), &generation.params(say("hello")));
@@ -579,7 +579,7 @@ fn a_client_that_leaves_does_not_stop_its_task() {
 }
 
 #[test]
-fn a_stream_over_http_1_0_has_no_chunks_and_ends_with_the_connection() {
+fn stream_over_http_1_0_is_unchunked_and_ends_on_close() {
     let mut lab = Lab::echo();
     let body = rpc(V1.stream(), &V1.params(say("stream:3")));
     let request = String::from_utf8(post("/", &[], &body)).unwrap().replace("HTTP/1.1", "HTTP/1.0");
@@ -592,7 +592,7 @@ fn a_stream_over_http_1_0_has_no_chunks_and_ends_with_the_connection() {
 }
 
 #[test]
-fn a_stream_is_marked_for_proxies_and_followed_by_the_next_request() {
+fn stream_has_proxy_fields_and_precedes_the_next_answer() {
     let mut lab = Lab::echo();
     let peer = lab.open();
     let stream = post("/", &[], &rpc(V1.stream(), &V1.params(say("stream:5"))));

@@ -245,7 +245,7 @@ fn nothing_is_said_of_a_call_that_waits_until_it_is_answered() {
 }
 
 #[test]
-fn a_body_that_is_whole_when_its_credential_has_ended_is_not_handled() {
+fn body_completed_after_credential_expiry_is_refused() {
     for is_whole in [false, true] {
         let by = Arc::new(ByName::default());
         let authenticator: Arc<dyn Authenticator> = Arc::clone(&by) as _;

@@ -112,7 +112,7 @@ fn a_task_that_finds_no_room_when_its_agent_detaches_is_refused() {
 }
 
 #[test]
-fn a_job_knows_the_call_behind_it_and_the_fields_that_its_profile_names() {
+fn job_has_its_call_and_the_fields_named_by_its_profile() {
     let keep = Keep::default();
     let mut profile = Profile::new("keep", "Keeps its jobs.");
     profile.fields = ["traceparent", "X-List"].map(str::to_owned).into();

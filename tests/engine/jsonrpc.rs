@@ -50,7 +50,7 @@ fn a_method_in_another_case_is_told_the_name_that_was_meant() {
 // --- Batches, JSON-RPC 2.0 §6
 
 #[test]
-fn a_batch_is_answered_with_one_array_whose_members_name_their_calls() {
+fn batch_answer_is_one_array_with_the_ids_of_its_calls() {
     let mut lab = Lab::echo();
     let send = |id: &str, generation: Gen, text: &str| {
         rpc_id(id, generation.send(), &generation.params(say(text)))
@@ -235,7 +235,7 @@ fn a_strict_server_asks_for_message_ids_where_there_are_any() {
 }
 
 #[test]
-fn extensions_that_the_agent_does_not_have_are_heard_and_not_activated() {
+fn unsupported_extensions_are_accepted_but_not_activated() {
     let mut lab = Lab::echo();
     for name in ["A2A-Extensions", "X-A2A-Extensions"] {
         let body = rpc(V1.send(), &V1.params(say("hi")));
@@ -301,7 +301,7 @@ fn a_body_in_chunks_of_any_size_is_the_same_body() {
 // --- HTTP
 
 #[test]
-fn paths_are_taken_with_and_without_a_slash_at_the_end_and_in_absolute_form() {
+fn paths_accept_a_trailing_slash_and_the_absolute_form() {
     let mut lab = Lab::echo();
     let body = rpc("ListTasks", &Value::Null);
     for path in ["/", "/agents/echo", "/agents/echo/", "/tenants/t", "/tenants/t/", "/?x=1"] {
@@ -424,7 +424,7 @@ fn a_connection_stays_open_as_its_version_and_its_header_say() {
 }
 
 #[test]
-fn a_late_answer_to_http_1_0_keeps_the_connection_as_an_early_one_does() {
+fn late_answer_over_http_1_0_keeps_the_connection_alive() {
     let mut lab = Lab::scripted(SLOW);
     let body = rpc(V1.send(), &V1.params(say("slow")));
     let request = post("/", &[("Connection", "keep-alive")], &body);
@@ -438,7 +438,7 @@ fn a_late_answer_to_http_1_0_keeps_the_connection_as_an_early_one_does() {
 }
 
 #[test]
-fn continue_is_said_when_the_body_is_still_to_come_and_only_then() {
+fn continue_is_sent_only_while_the_body_is_missing() {
     let mut lab = Lab::echo();
     let body = rpc("ListTasks", &Value::Null);
     let request = post("/", &[("Expect", "100-continue")], &body);

@@ -123,7 +123,7 @@ fn answer(lab: &mut Lab, peer: Peer) -> Value {
 }
 
 #[test]
-fn no_agent_is_asked_for_a_task_that_is_stored_for_somebody_else() {
+fn task_stored_for_another_caller_causes_no_lookup() {
     let (mut lab, archive) = lab(Limits::default());
     let mut params = Gen::V1.params(Say { at_once: true, ..say("hi") });
     params["tenant"] = json!("acme");
@@ -455,7 +455,7 @@ fn lookups_count_among_deferred_calls_until_they_are_answered() {
 }
 
 #[test]
-fn an_answer_to_a_lookup_counts_as_bytes_of_the_store_until_it_is_taken() {
+fn untaken_lookup_answer_counts_towards_store_bytes() {
     let mut limits = Limits::default();
     (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
     let (mut lab, archive) = lab(limits);
@@ -480,7 +480,7 @@ fn an_answer_to_a_lookup_counts_as_bytes_of_the_store_until_it_is_taken() {
 }
 
 #[test]
-fn a_lookup_hears_when_its_caller_leaves_and_ends_with_the_server() {
+fn lookup_sees_caller_disconnect_and_ends_with_the_server() {
     let (mut lab, archive) = lab(Limits::default());
     let is_gone = |lookup: &DeferredLookup| {
         let cx = &mut Context::from_waker(Waker::noop());
@@ -514,7 +514,7 @@ fn a_lookup_hears_when_its_caller_leaves_and_ends_with_the_server() {
 }
 
 #[test]
-fn a_notification_asks_for_a_task_to_cancel_it_and_not_to_see_it() {
+fn notification_looks_a_task_up_only_to_cancel_it() {
     let (mut lab, archive) = lab(Limits::default());
     let silent = ["GetTask", "SubscribeToTask", "ListTasks", "CancelTask"]
         .map(|method| json!({ "jsonrpc": "2.0", "method": method, "params": { "id": "old" } }));

@@ -151,7 +151,7 @@ fn each_call_of_a_batch_is_told_and_its_bytes_once() {
 }
 
 #[test]
-fn an_observer_that_keeps_turns_is_asked_when_a_call_began_as_it_is_told() {
+fn observer_with_turns_gives_the_start_time_of_each_call() {
     for (keeps_turns, is_curious) in [(true, false), (true, true), (false, false)] {
         // Otherwise the clock is read once more, when the request begins.
         let first = if keeps_turns { 1 } else { 2 };

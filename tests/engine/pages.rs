@@ -141,7 +141,7 @@ fn metrics_and_details_are_for_this_machine_and_for_admins() {
 }
 
 #[test]
-fn a_page_that_a_stranger_shows_in_a_browser_here_is_a_strangers() {
+fn foreign_host_gets_no_metrics_even_from_loopback() {
     let mut lab = lab(false);
     let peer = lab.open_to(from("127.0.0.1"));
     lab.write(peer, b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n");
@@ -149,7 +149,7 @@ fn a_page_that_a_stranger_shows_in_a_browser_here_is_a_strangers() {
 }
 
 #[test]
-fn a_page_of_another_origin_reads_nothing_even_if_cors_lets_every_page_in() {
+fn foreign_origin_reads_no_server_page_even_with_cors_star() {
     let cors = Cors { origins: vec!["*".to_owned()], ..Cors::default() };
     let setup = |cors| Setup { pages: Some(Arc::new(Said)), cors, ..Setup::default() };
     let mut lab = Lab::new(setup(cors));
@@ -209,7 +209,7 @@ fn no_name_of_somebody_elses_leads_to_the_admin_listener() {
 }
 
 #[test]
-fn what_is_administered_is_on_the_admin_listener_alone_and_no_page_changes_it() {
+fn administration_needs_the_admin_listener_and_no_origin() {
     let listener = Peer { is_admin: true, is_loopback: true, ..from("127.0.0.1") };
     let mut lab = lab(false);
     let mut ask = |peer, method: &str, path: &str, lines: &str| {

@@ -120,7 +120,7 @@ fn state_of(body: &Value) -> &str {
 }
 
 #[test]
-fn events_of_a_new_task_are_posted_in_order_as_a_stream_would_bring_them() {
+fn events_of_a_new_task_are_posted_in_stream_order() {
     let mut lab = lab();
     let config = json!({"url": URL, "token": "tell", "id": "mine",
         "authentication": {"scheme": "Bearer", "credentials": "secret"}});
@@ -179,7 +179,7 @@ fn a_webhook_that_comes_with_each_message_of_a_task_is_one() {
 }
 
 #[test]
-fn posts_are_in_the_trace_of_the_call_that_has_set_their_webhook() {
+fn posts_join_the_trace_of_the_call_that_set_the_webhook() {
     let mut lab = lab();
     let courier = Courier::of(&lab);
     let trace = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331";
@@ -207,7 +207,7 @@ fn posts_are_in_the_trace_of_the_call_that_has_set_their_webhook() {
 }
 
 #[test]
-fn before_1_0_the_task_is_posted_as_it_is_so_what_has_lagged_is_one_post() {
+fn before_1_0_pending_events_are_one_post_of_the_task() {
     for (generation, version) in [(V03, "0.3"), (V01, "0.1")] {
         let mut lab = lab();
         let config = json!({"url": URL, "token": "tell"});
@@ -398,7 +398,7 @@ fn configurations_are_those_of_a_tenants_task_and_of_each_mount() {
 }
 
 #[test]
-fn a_receiver_that_fails_gets_the_same_again_and_nothing_out_of_order() {
+fn failing_receiver_gets_retries_in_order() {
     let mut lab = lab();
     let config = json!({"url": URL});
     lab.result(V1.send(), &with_webhook(V1, "stream:3", config));
@@ -441,7 +441,7 @@ fn keeping(setup: Setup) -> (Lab, Keep) {
 }
 
 #[test]
-fn what_has_lagged_behind_the_replay_window_gets_the_task_and_what_follows() {
+fn webhook_behind_the_replay_window_gets_task_then_events() {
     let mut setup = setup();
     setup.limits.event_ring_max = 8;
     let (mut lab, keep) = keeping(setup);
@@ -464,7 +464,7 @@ fn what_has_lagged_behind_the_replay_window_gets_the_task_and_what_follows() {
 }
 
 #[test]
-fn a_finished_task_stays_until_its_webhooks_are_delivered_unless_room_is_needed() {
+fn finished_task_waits_for_its_webhooks_unless_store_is_full() {
     let mut setup = setup();
     setup.limits.task_ttl_ms = 5_000;
     let mut lab = Lab::new(setup);
@@ -516,7 +516,7 @@ fn a_webhook_that_was_given_up_holds_no_task_and_leaves_with_it() {
 }
 
 #[test]
-fn a_task_whose_webhook_was_deleted_or_is_gone_leaves_for_its_age() {
+fn task_with_a_deleted_or_gone_webhook_expires_by_age() {
     for is_gone in [false, true] {
         let mut setup = setup();
         setup.limits.task_ttl_ms = 5_000;
@@ -558,7 +558,7 @@ fn nothing_is_kept_where_no_task_comes_of_a_message() {
 }
 
 #[test]
-fn a_message_that_is_refused_leaves_the_webhooks_of_its_task_as_they_were() {
+fn refused_message_changes_no_webhook_of_its_task() {
     let mut lab = lab();
     let task = long_task(&mut lab);
     let courier = Courier::of(&lab);
@@ -587,7 +587,7 @@ fn a_message_that_is_refused_leaves_the_webhooks_of_its_task_as_they_were() {
 }
 
 #[test]
-fn one_that_takes_the_place_of_another_gets_what_was_not_posted_to_that() {
+fn replacing_webhook_gets_the_undelivered_events() {
     let mut lab = lab();
     let mut params = with_webhook(V1, "stream:3", json!({"url": URL, "id": "mine"}));
     params["configuration"]["returnImmediately"] = json!(true);
@@ -608,7 +608,7 @@ fn one_that_takes_the_place_of_another_gets_what_was_not_posted_to_that() {
 }
 
 #[test]
-fn what_is_challenged_is_asked_at_once_and_posted_when_it_has_answered() {
+fn challenge_is_sent_at_once_and_events_after_its_answer() {
     let settings = PushSettings { challenge: PushChallenge::Always, ..PushSettings::default() };
     let mut lab = Lab::new(Setup { push: Some(settings), ..Setup::default() });
     let task = long_task(&mut lab);
@@ -699,7 +699,7 @@ impl PostSigner for Word {
 }
 
 #[test]
-fn what_is_signed_is_as_receivers_write_again_what_they_have_parsed() {
+fn signed_body_equals_its_reserialized_json() {
     let mut setup = setup();
     setup.webhook_signer = Some(Arc::new(Word));
     let mut lab = Lab::new(setup);
@@ -801,7 +801,7 @@ fn urls_and_fields_are_checked_when_they_are_configured() {
 
 /// Each error names the member in the caller's own format.
 #[test]
-fn what_is_wrong_with_a_configuration_is_named_as_its_caller_has_it() {
+fn configuration_error_names_the_member_in_the_caller_format() {
     let mut lab = lab();
     let task = long_task(&mut lab);
     let bad = json!({"url": URL, "authentication": {"schemes": [5]}});
@@ -857,7 +857,7 @@ fn what_is_wrong_with_a_configuration_is_named_as_its_caller_has_it() {
 }
 
 #[test]
-fn without_webhooks_everything_about_them_is_refused_unread_and_cards_say_so() {
+fn without_webhooks_push_methods_and_card_capability_are_off() {
     let mut off = Lab::echo();
     let mut on = lab();
     for (lab, is_on) in [(&mut off, false), (&mut on, true)] {
@@ -929,7 +929,7 @@ const EVO_SET: &str = "tasks/pushNotificationConfig/set";
 const EVO_GET: &str = "tasks/pushNotificationConfig/get";
 
 #[test]
-fn the_webhook_of_evo_ai_is_about_tasks_that_its_scope_makes_from_then_on() {
+fn evo_ai_webhook_gets_only_later_tasks_of_its_scope() {
     let mut lab = lab_with_keys(Limits::default());
     let courier = Courier::of(&lab);
     let send = |id: &str| V1.params(Say { id, ..say("hi") });
@@ -1099,7 +1099,7 @@ fn what_evo_ai_configures_may_say_all_that_others_say() {
 }
 
 #[test]
-fn header_fields_of_evo_ai_are_its_own_and_bounded_and_nobody_unknown_sets_them() {
+fn evo_ai_header_fields_are_checked_and_need_authentication() {
     let mut lab = lab_with_keys(Limits::default());
     let set = |lab: &mut Lab, headers: Value| {
         let params = json!({"config": {"url": URL, "headers": headers}});
@@ -1235,7 +1235,7 @@ fn strangers_configure_nothing_unless_they_may() {
 }
 
 #[test]
-fn a_webhook_gets_the_events_that_it_names_or_the_operator_or_all() {
+fn webhook_filter_defaults_to_the_operator_then_to_all() {
     let kinds = |lab: &mut Lab, config: Value, text: &str| {
         lab.result(V1.send(), &with_webhook(V1, text, config));
         let posts = Courier::of(lab).deliver(lab);
@@ -1313,7 +1313,7 @@ fn a_webhook_gets_the_events_that_it_names_or_the_operator_or_all() {
 }
 
 #[test]
-fn tasks_before_1_0_are_posted_when_something_is_new_that_was_named() {
+fn before_1_0_the_task_is_posted_on_each_selected_event() {
     for (events, got) in [
         (json!(null), "submitted working artifact completed"),
         (json!([]), "submitted working artifact completed"),
@@ -1477,7 +1477,7 @@ fn push_posts_bytes_max() {
 }
 
 #[test]
-fn whoever_waits_for_room_goes_on_though_those_that_had_it_have_left() {
+fn waiting_posts_resume_after_their_predecessors_are_deleted() {
     let mut setup = setup();
     setup.limits.push_posts_bytes_max = 2;
     let mut lab = Lab::new(setup);
@@ -1580,7 +1580,7 @@ fn flooded(challenge: PushChallenge, url: &str) -> (Lab, Courier) {
 }
 
 #[test]
-fn posts_beyond_the_rate_are_joined_and_end_with_the_final_state() {
+fn posts_beyond_the_rate_are_merged_up_to_the_final_state() {
     let (mut lab, courier) = flooded(PushChallenge::Never, URL);
     let burst = courier.deliver(&lab);
     assert_eq!(burst.len(), 200);
@@ -1599,7 +1599,7 @@ fn posts_beyond_the_rate_are_joined_and_end_with_the_final_state() {
 }
 
 #[test]
-fn a_url_is_challenged_only_when_more_is_to_be_posted_than_the_usual_rate() {
+fn url_is_challenged_only_above_the_usual_post_rate() {
     let (mut lab, courier) = flooded(PushChallenge::Auto, URL);
     assert_eq!(courier.deliver(&lab).len(), 200);
     let ask = |lab: &Lab| {

@@ -483,7 +483,7 @@ fn strangers_whose_address_nobody_knows_share() {
 }
 
 #[test]
-fn a_stranger_with_a_web_socket_behind_a_proxy_has_its_own_share() {
+fn anonymous_web_socket_behind_a_proxy_has_its_own_quota() {
     let mut lab = once_for_strangers();
     let remote = Some("10.0.0.1".parse().unwrap());
     let mut answers = |forwarded: &str| {
@@ -601,7 +601,7 @@ fn an_agent_with_a_quota_gives_each_caller_no_more_than_that() {
 }
 
 #[test]
-fn the_quota_of_an_agent_holds_wherever_a_call_says_whom_it_means() {
+fn agent_quota_applies_to_tenant_addressed_calls() {
     // Anonymous callers have a rate; only the agent limits running tasks.
     let one = Quota { running_tasks: Some(1), ..Quota::default() };
     let rate = Quota { calls: Some(Rate::per_minute(600)), ..Quota::default() };
@@ -617,7 +617,7 @@ fn the_quota_of_an_agent_holds_wherever_a_call_says_whom_it_means() {
 }
 
 #[test]
-fn bytes_that_an_agent_refuses_are_not_forgotten_by_the_next_call_of_a_batch() {
+fn bytes_refused_by_an_agent_quota_stay_refused_in_a_batch() {
     let few = Rate { per_minute: 1, burst: 1 };
     let named = Quota { request_kib: Some(few), ..Quota::default() };
     let named = BTreeMap::from([("few".to_owned(), named)]);

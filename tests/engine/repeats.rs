@@ -142,7 +142,7 @@ impl Way {
 }
 
 #[test]
-fn one_message_is_one_task_whatever_it_is_spelled_in_and_sent_over() {
+fn equal_message_is_one_task_in_each_format_and_binding() {
     for first in WAYS {
         let (mut lab, runs) = lab();
         let id = first.task(&first.send(&mut lab, say("hello")).1);
@@ -174,7 +174,7 @@ fn other_content_under_a_used_message_id_is_a_new_message() {
 }
 
 #[test]
-fn other_content_under_a_used_message_id_is_refused_where_it_is_a_conflict() {
+fn other_content_under_a_used_message_id_can_be_a_conflict() {
     let (mut lab, runs) = refusing_lab(Limits::default());
     Way::Rest.send(&mut lab, say("hello"));
     for way in WAYS {
@@ -287,7 +287,7 @@ fn unless_everybody_counts_a_caller_must_be_known() {
 }
 
 #[test]
-fn a_message_id_names_a_send_where_the_client_activates_the_extension() {
+fn message_id_deduplicates_when_the_extension_is_active() {
     let runs = Runs::default();
     let mut setup = runs.setup(Limits::default(), Idempotency::Authenticated);
     setup.authenticator = Some(Arc::<ByName>::default());
@@ -401,7 +401,7 @@ fn a_repeat_waits_for_what_is_not_decided() {
 }
 
 #[test]
-fn a_repeat_gets_the_direct_message_or_the_fault_that_it_waited_for() {
+fn duplicate_waits_for_the_direct_message_or_the_fault() {
     let (mut lab, runs) = lab();
     let peers = [(), ()].map(|()| ask(&mut lab, "SendMessage", say("defer")));
     runs.deferred().reply(said("later"));

@@ -242,7 +242,7 @@ fn an_agent_by_name_is_no_tenant_of_a_dialect_at_the_root() {
 }
 
 #[test]
-fn what_is_not_there_and_what_is_not_allowed_are_told_in_the_form_that_was_asked() {
+fn not_found_and_not_allowed_use_the_format_of_their_path() {
     let mut lab = city();
     for path in ["/tasks/", "/tasks/a/b", "/message:sent", "/acme/tasks/a/b", "/agents/x/tasks/a"] {
         refused(&lab.ask(&get(path)), 404, "METHOD_NOT_FOUND");
@@ -646,7 +646,7 @@ fn a_strict_server_asks_for_message_ids() {
 }
 
 #[test]
-fn an_extended_card_that_is_off_is_refused_in_the_way_of_each_generation() {
+fn disabled_extended_card_is_refused_by_generation() {
     let mut lab = Lab::echo();
     refused(&lab.ask(&get("/extendedAgentCard")), 400, "UNSUPPORTED_OPERATION");
     refused_old(&lab.ask(&get("/v1/card")), 404, -32007);
@@ -923,7 +923,7 @@ fn json_rpc_at_a_path_is_the_call_of_that_path() {
 }
 
 #[test]
-fn a_generation_to_match_is_refused_with_a_task_and_ignored_without() {
+fn generation_precondition_is_refused_only_with_a_task() {
     let mut lab = Lab::echo();
     let id = task(&mut lab);
     let mut params = message("hi");

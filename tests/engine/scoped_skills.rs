@@ -180,7 +180,7 @@ fn who_is_not_known_is_shown_none_of_them() {
 }
 
 #[test]
-fn the_path_of_the_extended_card_asks_for_what_the_call_asks_for() {
+fn extended_card_path_requires_the_scopes_of_its_call() {
     let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
     let special = Profile { scopes: vec!["special".to_owned()], ..profile() };
     let agents: Vec<(Profile, Arc<dyn peregrine::agent::Agent>)> = vec![(special, Arc::new(Echo))];

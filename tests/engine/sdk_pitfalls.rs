@@ -19,7 +19,7 @@ fn versioned(lab: &mut Lab, version: &str, method: &str, params: &Value) -> Repl
 }
 
 #[test]
-fn parse_errors_are_200_with_a_null_id_and_a_missing_method_is_an_invalid_request() {
+fn parse_errors_have_a_null_id_and_missing_method_is_invalid() {
     let mut lab = Lab::echo();
     for body in ["", "{", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"GetTask\"", "nul", "\u{1}"] {
         let reply = lab.ask(&post("/", &[], body));
@@ -74,7 +74,7 @@ fn a_finished_task_takes_no_message_and_a_task_no_other_context() {
 }
 
 #[test]
-fn tasks_are_listed_newest_first_and_the_next_page_is_always_named() {
+fn tasks_are_listed_newest_first_with_a_page_token() {
     let mut lab = Lab::echo();
     let empty = lab.result("ListTasks", &Value::Null);
     let expected = json!({"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0});
@@ -98,7 +98,7 @@ fn tasks_are_listed_newest_first_and_the_next_page_is_always_named() {
 }
 
 #[test]
-fn a_stream_starts_with_the_task_and_a_message_is_the_whole_stream() {
+fn stream_starts_with_the_task_or_is_one_message() {
     let mut lab = Lab::echo();
     for (method, text) in [(V1.stream(), "stream:3"), (V1.stream(), "hi")] {
         let peer = lab.stream(method, &V1.params(say(text)));

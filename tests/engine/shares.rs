@@ -258,7 +258,7 @@ fn a_caller_has_an_eighth_of_the_places_of_calls_that_wait() {
 }
 
 #[test]
-fn strangers_wait_in_places_of_their_address_and_quotas_say_other_numbers() {
+fn anonymous_waits_count_by_address_and_quotas_override_them() {
     let mut lab = sixteen_wait(Quotas::default());
     let path = "/agents/open";
     let peers = [1, 1, 1, 2].map(|net| from(&mut lab, &format!("2001:db8:{net}::1")));
@@ -274,7 +274,7 @@ fn strangers_wait_in_places_of_their_address_and_quotas_say_other_numbers() {
 }
 
 #[test]
-fn strangers_together_have_half_of_the_streams_and_of_the_calls_that_wait() {
+fn anonymous_callers_get_half_of_streams_and_waiting_calls() {
     for (method, taken) in [
         ("SendMessage", "anonymous callers together have too many waiting calls (8)"),
         ("SendStreamingMessage", "anonymous callers together have too many open streams (8)"),
@@ -448,7 +448,7 @@ fn bytes_of_unfinished_tasks_are_a_share_of_a_known_caller() {
 }
 
 #[test]
-fn bytes_of_unfinished_tasks_of_strangers_are_counted_by_their_address() {
+fn anonymous_unfinished_bytes_count_by_address() {
     let keep = Keep::default();
     let quotas = Quotas { anonymous: sixty_four_kib(), ..Quotas::default() };
     let mut lab = Lab::new(setup(&keep, quotas));
@@ -460,7 +460,7 @@ fn bytes_of_unfinished_tasks_of_strangers_are_counted_by_their_address() {
 }
 
 #[test]
-fn a_task_whose_agent_says_more_than_the_bytes_of_its_caller_fails_and_says_why() {
+fn task_beyond_its_callers_byte_share_fails_with_a_reason() {
     let keep = Keep::default();
     let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
     let quotas = Quotas { known: sixty_four_kib(), ..Quotas::default() };

@@ -109,7 +109,7 @@ fn every_form_is_signed_by_every_key() {
 }
 
 #[test]
-fn a_card_is_signed_once_for_all_workers_and_again_when_it_is_another() {
+fn card_is_signed_once_for_all_workers_and_after_each_change() {
     let [mut one, mut two] = Lab::pair(setup());
     let first = one.ask(&get(CARD));
     assert_eq!(first.field("etag"), two.ask(&get(CARD)).field("etag"));

@@ -213,7 +213,7 @@ fn a_turn_that_is_gone_on_with_is_another_one_of_the_same_call() {
 }
 
 #[test]
-fn when_too_many_calls_want_to_be_gone_on_with_their_spans_are_forgotten() {
+fn spans_of_resumed_turns_are_dropped_beyond_the_limit() {
     let (mut lab, spans, _) = lab();
     let fields = [("A2A-Version", "1.0"), ("traceparent", &*parent("01"))];
     let mut params = V1.params(say("later"));
@@ -283,7 +283,7 @@ fn a_deferred_turn_ends_with_its_answer_or_goes_on_as_a_job() {
 }
 
 #[test]
-fn calls_of_a_batch_have_spans_of_their_own_also_those_that_are_refused() {
+fn each_batch_call_has_its_own_span_even_if_refused() {
     let (mut lab, spans, _) = lab();
     let one = |text| rpc(V1.send(), &V1.params(say(text)));
     let body =
@@ -298,7 +298,7 @@ fn calls_of_a_batch_have_spans_of_their_own_also_those_that_are_refused() {
 }
 
 #[test]
-fn calls_of_every_binding_are_traced_by_the_fields_of_their_request() {
+fn calls_of_each_binding_read_trace_fields() {
     let (mut lab, spans, _) = lab();
     let (parent, params) = (parent("01"), V1.params(say("go")));
     let fields = [("A2A-Version", "1.0"), ("traceparent", &*parent)];

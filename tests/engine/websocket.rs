@@ -194,7 +194,7 @@ fn a_message_is_a_call_and_its_answer_is_what_post_answers() {
 }
 
 #[test]
-fn whatever_is_wrong_with_a_message_is_answered_and_the_connection_goes_on() {
+fn invalid_message_gets_an_error_and_keeps_the_connection() {
     let mut lab = Lab::echo();
     let peer = lab.socket("/", "");
     for (message, code) in [
@@ -417,7 +417,7 @@ fn a_task_can_be_canceled_on_the_connection_that_streams_it() {
 }
 
 #[test]
-fn event_ids_are_there_when_they_are_asked_for_and_resume_a_stream() {
+fn event_ids_are_sent_on_request_and_resume_a_stream() {
     let mut lab = Lab::echo();
     let peer = lab.socket("/?eventIds=1", "");
     let call = |id: &Value, after: Value| {
@@ -475,7 +475,7 @@ fn a_task_that_leaves_the_store_ends_its_stream_with_an_error() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_costs_a_bounded_amount_and_loses_nothing() {
+fn slow_reader_has_bounded_output_and_loses_no_message() {
     let mut lab = Lab::limited(|limits| limits.output_bytes_max = 16 * 1024);
     let peer = lab.socket("/", "");
     lab.set_reads(peer, false);
@@ -562,7 +562,7 @@ fn rfc6455_5_5_1_a_close_is_answered_by_its_code() {
 }
 
 #[test]
-fn a_peer_that_leaves_does_not_stop_its_tasks_and_holds_no_place() {
+fn disconnected_peer_keeps_its_tasks_and_frees_its_slots() {
     let mut lab = Lab::echo();
     let peer = lab.socket("/", "");
     let first = lab.say(peer, &stream_id("1", "hold:500:3"));

@@ -265,7 +265,7 @@ fn no_generation_is_left_without_an_interface() {
 
 #[cfg(feature = "grpc")]
 #[test]
-fn a_url_of_the_operator_is_shown_as_it_is_and_paths_are_put_behind_it() {
+fn operator_url_is_listed_with_agent_paths_appended() {
     let list = [
         (Binding::JsonRpc, Some("https://rpc.example/a/")),
         (Binding::HttpJson, Some("https://rest.example")),
@@ -353,7 +353,7 @@ fn forwarded_headers_are_believed_only_if_the_operator_says_so() {
 }
 
 #[test]
-fn more_hosts_than_a_worker_keeps_cards_for_are_served_all_the_same() {
+fn more_hosts_than_the_card_cache_holds_are_served() {
     let mut lab = Lab::echo();
     for _ in 0..2 {
         for number in 0..50 {
@@ -444,7 +444,7 @@ fn an_extended_card_that_is_off_is_neither_served_nor_announced() {
 }
 
 #[test]
-fn an_extended_card_is_announced_only_where_a_method_answers_with_it() {
+fn extended_card_is_announced_only_where_a_method_serves_it() {
     let setup = Setup { agents: vec![echo()], extended_card: true, ..Setup::default() };
     let mut lab = Lab::new(setup);
     // LangSmith has only the method of 1.0.

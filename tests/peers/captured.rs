@@ -124,7 +124,7 @@ impl Outcome {
 }
 
 #[test]
-fn what_official_servers_answered_is_read_as_what_their_agent_said() {
+fn recorded_answers_of_official_servers_are_read() {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for capture in captures().iter().filter(|capture| !capture.name.ends_with("-guarded")) {
         for exchange in capture.content["exchanges"].as_array().unwrap() {
@@ -149,7 +149,7 @@ fn what_official_servers_answered_is_read_as_what_their_agent_said() {
 }
 
 #[test]
-fn refusals_of_those_without_credentials_are_faults_with_their_status() {
+fn refusals_without_credentials_are_faults_with_a_status() {
     let mut count = 0;
     for capture in captures().iter().filter(|capture| capture.name.ends_with("-guarded")) {
         for exchange in capture.content["exchanges"].as_array().unwrap() {

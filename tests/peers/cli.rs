@@ -135,7 +135,7 @@ fn cli_follows_a_task_at_work_to_its_end() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn cli_lists_the_tasks_of_a_context_where_the_protocol_has_lists() {
+fn cli_lists_the_tasks_of_a_context_in_1_0() {
     at_each(|cli| {
         let sent = cli.document("SendMessageResponse", &["send", "echo one"]);
         let context = sent["task"]["contextId"].as_str().unwrap();

@@ -52,7 +52,7 @@ async fn guarded(
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn who_says_who_they_are_is_served_over_every_binding_and_as_their_tenant() {
+fn authenticated_client_has_its_tenant_over_each_binding() {
     block_on(async {
         for (name, sdk, generation) in GUARDED {
             for (binding, credentials) in BINDINGS
@@ -117,7 +117,7 @@ fn who_has_the_wrong_secret_or_none_is_told_so() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn the_newest_version_of_a_card_is_taken_and_an_older_one_never_silently() {
+fn newest_card_version_is_chosen_and_older_ones_are_errors() {
     block_on(async {
         for (name, variant) in
             [("py1", "plain"), ("py1", "compat"), ("js1", "plain"), ("js1", "compat")]

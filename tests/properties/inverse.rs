@@ -952,7 +952,7 @@ fn a_fault_is_the_same_in_every_generation() {
 /// The service gets the configuration that the client writes, and the client reads the one that the
 /// service sends, except credentials, which are not returned.
 #[test]
-fn operations_on_push_configurations_arrive_and_their_answers_come_back() {
+fn push_configurations_and_their_answers_round_trip() {
     let all = all_spoken();
     let house = RefCell::new(House::new());
     let said = RefCell::new(vec![0; all.len()]);

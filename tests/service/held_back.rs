@@ -305,7 +305,7 @@ fn numbered(id: usize, method: &str, params: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn calls_in_flight_on_one_socket_leave_in_their_order_as_batches_become_durable() {
+fn answers_on_one_socket_leave_in_order_once_durable() {
     let journal = Arc::new(Journal::default());
     let (_running, addr) = serve(&journal);
     let mut client = Client::to(addr, Over::WebSocket);

@@ -300,7 +300,7 @@ fn grpc_is_answered_later() {
 }
 
 #[test]
-fn a_streaming_call_becomes_a_stream_later_or_is_answered_by_one_message_or_a_fault() {
+fn streaming_call_later_becomes_a_stream_a_message_or_a_fault() {
     let rig = rig();
     let mut line = connect(&rig);
     let ask = |words: &str| rpc("SendStreamingMessage", &Gen::V1.params(say(words)));
@@ -318,7 +318,7 @@ fn a_streaming_call_becomes_a_stream_later_or_is_answered_by_one_message_or_a_fa
 }
 
 #[test]
-fn a_streaming_call_over_grpc_becomes_a_stream_later_or_is_answered_by_one_item_or_a_fault() {
+fn streaming_call_over_grpc_later_gets_a_stream_item_or_fault() {
     let rig = rig();
     run(async {
         let mut client = rig.v1().await;

@@ -154,7 +154,7 @@ fn shown(view: TaskView<'_>) -> (String, String, u64, TaskState, Vec<String>, Ve
 }
 
 #[test]
-fn an_owned_task_is_built_event_by_event_and_copied_from_any_view() {
+fn owned_task_is_built_from_events_and_copied_from_views() {
     let said = |id: &str| MessageBuf::agent(&PartsBuf::new().text("text")).id(id);
     let mut task = TaskBuf::new("t \"1\"", raw(r"c\u00e9"), Generation::V1).unwrap();
     task.user_message(said("m-1").view()).unwrap();

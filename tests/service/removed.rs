@@ -16,7 +16,7 @@ fn ask() -> v1::SendMessageRequest {
 }
 
 #[test]
-fn grpc_reads_the_tasks_of_a_removed_agent_and_cannot_send_to_it() {
+fn grpc_reads_tasks_of_a_removed_agent_but_cannot_send() {
     let rig = Rig::echo();
     let agents = rig.0.agents().unwrap().clone();
     run(async {

@@ -108,7 +108,7 @@ fn calls_that_still_wait_at_the_cut_hear_that_the_server_ends() {
 }
 
 #[test]
-fn calls_over_http2_that_still_wait_at_the_cut_hear_that_the_server_ends() {
+fn calls_waiting_over_http2_get_an_error_at_shutdown() {
     let calls = Arc::new(AtomicUsize::new(0));
     let rig = Rig::with(|setup| {
         setup.agents.clear();

@@ -89,7 +89,7 @@ fn the_events_of_a_stream_wait_as_well() {
 }
 
 #[test]
-fn over_grpc_neither_head_nor_message_leaves_before_what_it_shows_is_durable() {
+fn grpc_head_and_messages_wait_until_durable() {
     let journal = Arc::new(Journal::default());
     let rig = Rig::with(|setup| setup.tap = Some(Arc::clone(&journal) as _));
     run(async {
